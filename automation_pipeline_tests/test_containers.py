@@ -211,4 +211,4 @@ def pins(path: str) -> dict[str, str]:
 
 def pyproject_names() -> set[str]:
     project: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return {re.split(r"[\[=<>]", wish)[0] for wish in project["dependencies"]}
+    return {re.split(r"[\[=<>]", request)[0] for request in project["dependencies"]}

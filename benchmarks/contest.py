@@ -55,8 +55,8 @@ def upstream(*, fiches: int, latency: float = 0.05, speech_per_minute: int = 0) 
     command = [sys.executable, str(HERE / "upstream.py"), *map(str, options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            said = process.stdout.readline() if process.stdout else ""
-            found = re.search(r"http://\S+", said)
+            output = process.stdout.readline() if process.stdout else ""
+            found = re.search(r"http://\S+", output)
             if found is None:
                 raise SystemExit("The upstream did not start.")
             yield found[0]
@@ -66,10 +66,10 @@ def upstream(*, fiches: int, latency: float = 0.05, speech_per_minute: int = 0) 
 
 def timed(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Ended:
     """NotDoneError, with the end of what it said, when the process fails."""
-    with log.open("w") as told:
+    with log.open("w") as result:
         began, began_at = time.monotonic(), time.time()
         process = subprocess.Popen(
-            command, env=dict(variables), stdout=told, stderr=subprocess.STDOUT
+            command, env=dict(variables), stdout=result, stderr=subprocess.STDOUT
         )
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began

@@ -75,14 +75,14 @@ def measure(options: argparse.Namespace, address: str) -> int:
     workers = [subprocess.Popen([sys.executable, __file__, "--jobs", share]) for share in shares]
     ended_well = all(worker.wait() == 0 for worker in workers)
     took = time.monotonic() - began
-    told = httpx.get(f"{address}/_sim/registries").raise_for_status().json()["sources"]
-    best = max(told[name]["calls"] / pace for name, pace in PACES.items())
+    document = httpx.get(f"{address}/_sim/registries").raise_for_status().json()["sources"]
+    best = max(document[name]["calls"] / pace for name, pace in PACES.items())
     statuses, starts = outcomes()
-    refused = {name: told[name]["refused"] for name in PACES}
+    refused = {name: document[name]["refused"] for name in PACES}
     peaks = (
-        told["search"]["peak_per_second"],
-        told["inpi"]["peak_per_minute"],
-        told["rcs"]["peak_per_minute"],
+        document["search"]["peak_per_second"],
+        document["inpi"]["peak_per_minute"],
+        document["rcs"]["peak_per_minute"],
     )
     leases = dict(Counter(starts.values()))
     print(

@@ -67,9 +67,9 @@ class Found:
             if self.bar
             else "no bar"
         )
-        told = f"{self.what}: {self.value:,.4g} {self.unit}" if self.value < 1000 else ""
-        told = told or f"{self.what}: {self.value:,.0f} {self.unit}"
-        return "; ".join(filter(None, [told, self.more, f"load {self.load:.1f}", verdict]))
+        result = f"{self.what}: {self.value:,.4g} {self.unit}" if self.value < 1000 else ""
+        result = result or f"{self.what}: {self.value:,.0f} {self.unit}"
+        return "; ".join(filter(None, [result, self.more, f"load {self.load:.1f}", verdict]))
 
     def plain(self) -> dict[str, object]:
         """For JSON; its bar stands among the others."""

@@ -138,9 +138,11 @@ def _event(number: int, run: int, at: datetime) -> Event:
 
 def transcript(words: int, words_a_turn: int = 12) -> Transcript:
     """As the provider gives it: a spacing after each word, two speakers who take turns."""
-    said: list[Word] = []
+    messages: list[Word] = []
     for n in range(words):
         speaker, start = f"speaker_{n // words_a_turn % 2}", 0.4 * n
-        said.append(Word(f"mot{n % 900}", start, start + 0.3, "word", speaker))
-        said.append(Word(" ", start + 0.3, start + 0.4, "spacing", speaker))
-    return Transcript("bench", "".join(word.text for word in said), "fra", 0.99, tuple(said))
+        messages.append(Word(f"mot{n % 900}", start, start + 0.3, "word", speaker))
+        messages.append(Word(" ", start + 0.3, start + 0.4, "spacing", speaker))
+    return Transcript(
+        "bench", "".join(word.text for word in messages), "fra", 0.99, tuple(messages)
+    )

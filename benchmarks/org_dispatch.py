@@ -91,8 +91,10 @@ def measure(options: argparse.Namespace, url: str, now: datetime) -> int:
         )
         left = count_due(session, now)
     once = len(jobs) == options.due and set(jobs.values()) == {1}
-    said = "each made one job" if once else "NOT each made one job"
-    print(f"{options.due} of {options.schedules} schedules were due; {said}; {left} are still due")
+    result = "each made one job" if once else "NOT each made one job"
+    print(
+        f"{options.due} of {options.schedules} schedules were due; {result}; {left} are still due"
+    )
     print(
         f"the longest look took {max(looks):.2f} s (bar {MOST_SECONDS:.0f} s), all looks together {sum(looks):.2f} s"
     )

@@ -59,8 +59,8 @@ class Place:
     @property
     def variables(self) -> dict[str, str]:
         # Each provider has a cap of its own; details are all there before the first call is heard.
-        heard = self.width * 3 // 5
-        judged = self.width - heard
+        received = self.width * 3 // 5
+        judged = self.width - received
         return {
             **{
                 name: value
@@ -78,7 +78,7 @@ class Place:
             "LLM_BASE_URL": f"{self.address}/v1",
             "LLM_API_KEY": "a-key",
             "FICHE_FETCH_CONCURRENCY": str(self.width),
-            "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": str(heard),
+            "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": str(received),
             "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "100000",
             "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
             "LLM_MAX_CONCURRENCY": str(judged),

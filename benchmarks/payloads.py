@@ -164,7 +164,7 @@ class Payloads:
     def _timeline(self, number: int) -> Timeline:
         pairs = zip(self._fiche.recordings[:number], self._said, strict=False)
         return Timeline(
-            tuple(_heard(index, call, said) for index, (call, said) in enumerate(pairs))
+            tuple(_heard(index, call, result) for index, (call, result) in enumerate(pairs))
         )
 
 
@@ -195,7 +195,7 @@ def _recording(call_id: str) -> Recording:
 def _speech(call_id: str) -> dict[str, object]:
     fiche = WORLD.fiche(call_id[:-2])
     assert fiche is not None
-    heard = conversation(fiche, _recording(call_id))
+    transcripts = conversation(fiche, _recording(call_id))
     words = [
         {
             "text": w.text,
@@ -205,19 +205,19 @@ def _speech(call_id: str) -> dict[str, object]:
             "speaker_id": w.speaker,
             "logprob": w.logprob,
         }
-        for w in heard.words
+        for w in transcripts.words
     ]
     return {
         "language_code": "fra",
         "language_probability": 0.98,
-        "text": heard.text,
+        "text": transcripts.text,
         "words": words,
         "transcription_id": "tr_template",
     }
 
 
-def _heard(index: int, call: Recording, said: bytes) -> TimelineRecording:
-    transcript = TranscriptPayload.model_validate_json(said).to_transcript("")
+def _heard(index: int, call: Recording, given: bytes) -> TimelineRecording:
+    transcript = TranscriptPayload.model_validate_json(given).to_transcript("")
     chunks = tuple(
         TimelineChunk(
             chunk.index,

@@ -145,9 +145,9 @@ def measure(*asks: Callable[[], object], requests: int, width: int) -> tuple[lis
 
 
 def timed(ask: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     ask()
-    return (time.perf_counter() - begun) * LIMIT_MILLISECONDS
+    return (time.perf_counter() - started) * LIMIT_MILLISECONDS
 
 
 def p(percent: int, milliseconds: list[float]) -> float:

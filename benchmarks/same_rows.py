@@ -106,7 +106,7 @@ def measured(name: str, system: System, crm: str, fiches: int) -> dict:
     assert run["selectedFiches"] == fiches
     assert fiches == run["successfulFiches"] + run["failedFiches"] + run["ignoredFiches"]
     routes = httpx.get(f"{crm}/_sim/calls").raise_for_status().json()["routes"]
-    calls = {route: told["calls"] for route, told in routes.items() if told["calls"]}
+    calls = {route: result["calls"] for route, result in routes.items() if result["calls"]}
     print(f"{name}: {run['status']} in {seconds:.1f} s, calls {json.dumps(calls)}", flush=True)
     rows = stored_rows(database)
     database.dispose()

@@ -34,8 +34,8 @@ def ratio(repetitions: int = 7) -> float:
     pairs = [measured() for _ in range(repetitions)]
     launch, bare = (statistics.median(each) for each in zip(*pairs, strict=True))
     found = statistics.median(one / other for one, other in pairs)
-    told = f"import dagster {bare:.2f} s, to the first call {launch:.2f} s, ratio {found:.2f}"
-    print(f"{'start':16} {told}, load {os.getloadavg()[0]:.1f}", flush=True)
+    result = f"import dagster {bare:.2f} s, to the first call {launch:.2f} s, ratio {found:.2f}"
+    print(f"{'start':16} {result}, load {os.getloadavg()[0]:.1f}", flush=True)
     return found
 
 

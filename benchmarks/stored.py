@@ -51,8 +51,8 @@ def stored_rows(database: Database) -> dict[str, Counter[str]]:
     """Of each table its rows, as often as they are there. A row that belongs to another names what
     that one says."""
     with database.engine.connect() as connection:
-        said: dict[str, dict[object, str]] = {}
-        return {name: _rows(METADATA.tables[name], connection, said) for name in TABLES}
+        values: dict[str, dict[object, str]] = {}
+        return {name: _rows(METADATA.tables[name], connection, values) for name in TABLES}
 
 
 def first_differences(
@@ -67,8 +67,8 @@ def first_differences(
         )
         if here or there:
             rows = f"{one[table].total()} and {other[table].total()} rows"
-            said = f"{table}: of {rows} {len(here)} and {len(there)} differ"
-            sentences.append("; ".join([said, *_columns(here, there)]))
+            result = f"{table}: of {rows} {len(here)} and {len(there)} differ"
+            sentences.append("; ".join([result, *_columns(here, there)]))
     return sentences
 
 
@@ -82,13 +82,16 @@ def _columns(here: Sequence[str], there: Sequence[str]) -> Iterator[str]:
             ]
 
 
-def _rows(table: Table, connection: Connection, said: dict[str, dict[object, str]]) -> Counter[str]:
+def _rows(
+    table: Table, connection: Connection, result: dict[str, dict[object, str]]
+) -> Counter[str]:
     kept = [column for column in table.columns if _is_kept(column)]
     rows: Counter[str] = Counter()
-    labels = said.setdefault(table.name, {})
+    labels = result.setdefault(table.name, {})
     for row in connection.execute(select(table)).mappings():
         text = json.dumps(
-            {column.name: _value(column, row[column.name], said) for column in kept}, sort_keys=True
+            {column.name: _value(column, row[column.name], result) for column in kept},
+            sort_keys=True,
         )
         rows[text] += 1
         if "id" in row:
@@ -101,13 +104,13 @@ def _is_kept(column: Column) -> bool:
     return not (counted or isinstance(column.type, UtcDateTime) or column.name in OF_THE_MOMENT)
 
 
-def _value(column: Column, value: object, said: Mapping[str, Mapping[object, str]]) -> object:
+def _value(column: Column, value: object, text: Mapping[str, Mapping[object, str]]) -> object:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [str(each) for each in value]
     parents = [key.column.table.name for key in column.foreign_keys if key.column.name == "id"]
     for parent in [*parents, *(["audits"] if column.name == "audit_id" else [])]:
-        if parent in said:
-            return said[parent].get(value)
+        if parent in text:
+            return text[parent].get(value)
     if isinstance(value, dict):
         return _without_moments(value)
     return value if isinstance(value, bool | int | None) else str(value)

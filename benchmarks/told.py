@@ -30,11 +30,11 @@ CALLED = {
 
 
 def text(lines: Sequence[Line], bars: Sequence[Bar]) -> str:
-    told = [TITLES, *map(_text_line, _sorted(lines)), ""]
+    result = [TITLES, *map(_text_line, _sorted(lines)), ""]
     for bar in bars:
         reached = "reached" if bar.is_reached else "MISSED "
-        told.append(f"{reached}  {bar.what}: {bar.found} ({bar.wanted})")
-    return "\n".join(told)
+        result.append(f"{reached}  {bar.what}: {bar.found} ({bar.wanted})")
+    return "\n".join(result)
 
 
 def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
@@ -52,7 +52,7 @@ def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
         ]
         for name in names
     ]
-    said = (
+    result = (
         f"Seconds, and in brackets the ratio to the limit of the same repetition; medians ({_repetitions(lines)}). "
         f"{conditions['date']}, {conditions['machine']}, "
         f"{_load(conditions['loads'])}. "
@@ -64,7 +64,7 @@ def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
         for bar in bars
     ]
     kept = (["bar", "wanted", "found", ""], ["---", "---", "---", "---"], *judged)
-    return "\n".join((*_rows((head, marks, *rows)), "", said, "", SHOWN, "", *_rows(kept)))
+    return "\n".join((*_rows((head, marks, *rows)), "", result, "", SHOWN, "", *_rows(kept)))
 
 
 def _load(loads: Sequence[float]) -> str:

@@ -110,12 +110,13 @@ def chunks_of(transcript: Document) -> list[Document]:
 
 def timeline(recordings: Sequence[Document], chunks: Sequence[Sequence[Document]]) -> str:
     """The transcripts as the model reads them."""
-    heard = zip(recordings, chunks, strict=True)
-    told = (
-        _told(number, recording, said) for number, (recording, said) in enumerate(heard, start=1)
+    transcripts = zip(recordings, chunks, strict=True)
+    results = (
+        _told(number, recording, result)
+        for number, (recording, result) in enumerate(transcripts, start=1)
     )
     return (
-        "\n\n".join(("=== TRANSCRIPTION DES APPELS ===", *told))
+        "\n\n".join(("=== TRANSCRIPTION DES APPELS ===", *results))
         + "\n=== FIN DE LA TRANSCRIPTION ==="
     )
 
@@ -143,8 +144,8 @@ def read(response: httpx.Response) -> Any:  # noqa: ANN401  JSON
 
 
 def _messages(words: Sequence[Document]) -> Iterator[Document]:
-    said = (word for word in words if word["type"] != "spacing")
-    for speaker, turn in groupby(said, key=lambda word: word["speaker_id"]):
+    result = (word for word in words if word["type"] != "spacing")
+    for speaker, turn in groupby(result, key=lambda word: word["speaker_id"]):
         spoken = list(turn)
         text = " ".join(word["text"] for word in spoken)
         yield {

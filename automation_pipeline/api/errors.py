@@ -57,8 +57,8 @@ def request_by_contract() -> str | None:
 def correlation_of(path: str, headers: Headers, request_id: str) -> str:
     """The id of everything that the request causes: the request's own id, unless the contract's
     header gives another."""
-    said = headers.get(CORRELATION_ID) if path.startswith(PREFIX) else None
-    return usable_id(said or request_id)
+    result = headers.get(CORRELATION_ID) if path.startswith(PREFIX) else None
+    return usable_id(result or request_id)
 
 
 def contract_error(
@@ -128,9 +128,9 @@ def refusal(
     fields = [(shortened(field), shortened(message)) for field, message in fields[:MOST_FAULTS]]
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     if request_by_contract() is not None:
-        told = [(answerable(field), answerable(message)) for field, message in fields]
+        result = [(answerable(field), answerable(message)) for field, message in fields]
         return JSONResponse(
-            contract_error(status, code, answerable(sentence), told), status, headers=headers
+            contract_error(status, code, answerable(sentence), result), status, headers=headers
         )
     document: dict[str, object] = {"success": False, "error": answerable(sentence), "code": code}
     if fields:

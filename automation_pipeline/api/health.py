@@ -246,10 +246,10 @@ def check_daemon(services: Services) -> str:
 def _database(services: Services) -> str:
     from automation_pipeline.migrations.schema_version import schema_version  # noqa: PLC0415  Alembic only where it is used
 
-    standing = schema_version(services.database)
-    if not standing.is_workable:
-        raise PermanentError(f"{standing}: run `automation db upgrade`")
-    return f"{services.database.dialect} {standing}"
+    status = schema_version(services.database)
+    if not status.is_workable:
+        raise PermanentError(f"{status}: run `automation db upgrade`")
+    return f"{services.database.dialect} {status}"
 
 
 def _model(services: Services) -> str | None:

@@ -64,13 +64,13 @@ async def get_once(request: Request, idempotency_key: IdempotencyKey = None) -> 
         cast("Services", request.app.state.services),
         cast("Caller", request.state.caller),
     )
-    said = [
+    result = [
         request.method.encode(),
         request.url.path.encode(),
         request.url.query.encode(),
         await request.body(),
     ]
-    return Once(caller.id, idempotency_key, b"\0".join(said), services)
+    return Once(caller.id, idempotency_key, b"\0".join(result), services)
 
 
 DoneOnce = Annotated[Once, Depends(get_once)]

@@ -294,12 +294,12 @@ def gauges(services: Services) -> tuple[Gauge, ...]:
             *_counters(session),
         )
         now = services.clock.now()
-        told = (
+        result = (
             *pricing_gauges(session, now),
             *org_job_gauges(session, now),
             *enrichment_gauges(session, now),
         )
-        return (*ours, *(gauge for gauge in told if gauge.samples))
+        return (*ours, *(gauge for gauge in result if gauge.samples))
 
 
 def histograms(services: Services) -> tuple[Histogram, ...]:
@@ -335,15 +335,15 @@ def _queues(session: Session) -> Iterator[Gauge]:
 
 
 def _outbox(session: Session) -> Iterator[Gauge]:
-    standing = outbox_status(session)
-    yield single("automation_outbox_waiting", "Events that wait to leave", standing.waiting)
+    status = outbox_status(session)
+    yield single("automation_outbox_waiting", "Events that wait to leave", status.waiting)
     yield single(
         "automation_outbox_parked",
         "Events that were given up and need an operator",
-        standing.parked,
+        status.parked,
     )
     yield single(
-        "automation_outbox_lag_seconds", "Age of the oldest event that waits", standing.lag_seconds
+        "automation_outbox_lag_seconds", "Age of the oldest event that waits", status.lag_seconds
     )
 
 
@@ -359,8 +359,8 @@ def _daemon(session: Session) -> Iterator[Gauge]:
 
 def _counters(session: Session) -> Iterator[Gauge]:
     """The counters of all processes, except those of histograms."""
-    told = (one for one in all_metrics(session) if one.name not in _SPREAD_MEASURES)
-    measures = sorted(told, key=lambda one: (one.name, one.labels))
+    result = (one for one in all_metrics(session) if one.name not in _SPREAD_MEASURES)
+    measures = sorted(result, key=lambda one: (one.name, one.labels))
     for name, of_it in groupby(measures, key=lambda one: one.name):
         samples = [Sample(labels_of(one.labels), one.value) for one in of_it]
         yield Gauge(name, _WORDS.get(name, name.replace("_", " ")), samples, "counter")

@@ -59,7 +59,7 @@ class _Exchange:
         self._deadline: asyncio.Timeout | None = None
 
     async def run(self, app: ASGIApp, headers: Headers, most_bytes: int, seconds: float) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             async with asyncio.timeout(seconds) as self._deadline:
                 most = most_bytes_of(self._scope["path"], most_bytes)
@@ -81,7 +81,7 @@ class _Exchange:
             log(__name__).error("A request failed by a bug", exc_info=error)
             await self._instead(refusal(500, "INTERNAL_ERROR", BUG))
         finally:
-            milliseconds = round((time.monotonic() - begun) * 1000, 1)
+            milliseconds = round((time.monotonic() - started) * 1000, 1)
             about = {
                 "method": self._scope["method"],
                 "path": self._scope["path"][:LONGEST_PATH],

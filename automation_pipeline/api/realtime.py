@@ -73,8 +73,8 @@ async def stream(
     if over and not first:
         return Response(status_code=204)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    told = _tell(source, database, after, stopping)
-    return StreamingResponse(told, media_type="text/event-stream", headers=headers)
+    result = _tell(source, database, after, stopping)
+    return StreamingResponse(result, media_type="text/event-stream", headers=headers)
 
 
 async def _tell(

@@ -148,8 +148,8 @@ def _begin_if_fresh(
         known = {each.fiche_id: not isinstance(each, FicheNotFound) for each in outcomes}
         requests = [each.request for each in new]
         fresh = [(each, known[each.fiche_id]) for each in requests if each.fiche_id in known]
-        begun = _begin(session, fresh)
-        results |= dict(zip([each.tracking_id for each, _ in fresh], begun, strict=True))
+        started = _begin(session, fresh)
+        results |= dict(zip([each.tracking_id for each, _ in fresh], started, strict=True))
         for each in requests:
             if each.fiche_id not in known:
                 error = _config_error(session, each)  # before the call to the CRM
@@ -176,9 +176,9 @@ def _begin(
             wanted.append((request, _config(session, request.audit_config_id)))
         except NotFoundError as error:
             errors[request.tracking_id] = error
-    begun = begin_audits(session, wanted, now) if wanted else {}
+    started = begin_audits(session, wanted, now) if wanted else {}
     for request, config in wanted:
-        found = begun.get(request.tracking_id)
+        found = started.get(request.tracking_id)
         if found is None:
             errors[request.tracking_id] = NotFoundError(f"Fiche {request.fiche_id} not found")
             continue
@@ -189,12 +189,12 @@ def _begin(
         )
         write_notes(session, audit_note(found.summary, message))
     for request, is_known in requests:
-        if not is_known and request.tracking_id in begun:
+        if not is_known and request.tracking_id in started:
             reason = fiche_not_found(request.fiche_id)
             fail_audit(session, request.tracking_id, reason, "fiche_not_found")
-            audit_id = begun[request.tracking_id].summary.audit_id
-            begun[request.tracking_id] = get_audit(session, audit_id)
-    return [errors.get(each.tracking_id) or begun[each.tracking_id] for each, _ in requests]
+            audit_id = started[request.tracking_id].summary.audit_id
+            started[request.tracking_id] = get_audit(session, audit_id)
+    return [errors.get(each.tracking_id) or started[each.tracking_id] for each, _ in requests]
 
 
 def _config(session: Session, config_id: int) -> AuditConfig:

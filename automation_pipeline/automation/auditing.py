@@ -108,36 +108,36 @@ async def _audit(
     config_id = first.audit_config_id
     end, failures, last = ConfigAuditResult(config_id, None), 0, max(tries.retries, MIN_RETRIES)
     for attempt in range(1 + last):
-        wish = replace(first, tracking_id=f"{first.tracking_id}{retry_suffix(failures)}")
+        request = replace(first, tracking_id=f"{first.tracking_id}{retry_suffix(failures)}")
         try:
-            standing = await _run_audit(wish, shop)
+            status = await _run_audit(request, shop)
         except AutomationError as error:
             if isinstance(error, InfrastructureError) and attempt == last:
                 raise
             end, causes[config_id] = ConfigAuditResult(config_id, None, str(error)), str(error)
             continue
-        if standing.status is AuditStatus.COMPLETED:
+        if status.status is AuditStatus.COMPLETED:
             return ConfigAuditResult(config_id, completed=True)
-        has_failed = standing.status is AuditStatus.FAILED
+        has_failed = status.status is AuditStatus.FAILED
         end = ConfigAuditResult(
-            config_id, completed=False if has_failed else None, error=standing.error
+            config_id, completed=False if has_failed else None, error=status.error
         )
-        if standing.error:
-            causes[config_id] = standing.error
+        if status.error:
+            causes[config_id] = status.error
         if has_failed and attempt >= tries.retries:
             break
         failures += has_failed
     return end
 
 
-async def _run_audit(wish: FicheAuditRequest, shop: BatchContext) -> AuditSummary:
+async def _run_audit(request: FicheAuditRequest, shop: BatchContext) -> AuditSummary:
     """While the audit stalls and nothing of it is stored, it is asked for again under the same
     key."""
     while True:
-        call = asyncio.ensure_future(shop.audit(wish))
+        call = asyncio.ensure_future(shop.audit(request))
         try:
             while not (await asyncio.wait({call}, timeout=shop.knobs.stall_seconds))[0]:
-                if not await asyncio.to_thread(_is_stored, wish.tracking_id, shop):
+                if not await asyncio.to_thread(_is_stored, request.tracking_id, shop):
                     break
             else:
                 return call.result()
@@ -242,8 +242,8 @@ class _AuditBatch:
             transcription_request(self._ticket.run_id, each, self._tries) for each in fiche_ids
         ]
         try:
-            begun = await self._shop.begin_transcriptions(requests)
-            run_ids = [one.run_id for one in begun if isinstance(one, TranscriptionSummary)]
+            started = await self._shop.begin_transcriptions(requests)
+            run_ids = [one.run_id for one in started if isinstance(one, TranscriptionSummary)]
             if run_ids:
                 await self._shop.transcribe(run_ids, [], audited)
         except AutomationError as error:

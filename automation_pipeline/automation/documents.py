@@ -46,7 +46,7 @@ def without_fiche_ids(detail: Mapping[str, object]) -> Mapping[str, object]:
         without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])
     ]
     snapshot = cast("Mapping[str, object]", detail["configSnapshot"])
-    unnamed = {name: _unnamed(said) for name, said in snapshot.items()}
+    unnamed = {name: _unnamed(result) for name, result in snapshot.items()}
     return {**detail, "configSnapshot": unnamed, "resultSummary": {}, "logs": logs}
 
 
@@ -54,10 +54,10 @@ def without_details(line: Mapping[str, object]) -> Mapping[str, object]:
     return {**line, "metadata": {}}
 
 
-def _unnamed(said: object) -> object:
-    if not isinstance(said, Mapping):
-        return said
-    selection = cast("Mapping[str, object]", said)
+def _unnamed(given: object) -> object:
+    if not isinstance(given, Mapping):
+        return given
+    selection = cast("Mapping[str, object]", given)
     return {name: value for name, value in selection.items() if name != "ficheIds"}
 
 
@@ -70,7 +70,7 @@ def report_document(report: RunReport) -> dict[str, Any]:
         report, mode="json", by_alias=True, exclude={"causes"}
     )
     details = document["run"]["errorDetails"]
-    told = (
+    result = (
         None
         if details is None
         else {name: value for name, value in details.items() if name != _HIDDEN_DETAIL}
@@ -79,7 +79,7 @@ def report_document(report: RunReport) -> dict[str, Any]:
         {"status": status, "reason": why, "fiches": count}
         for (status, why), count in report.causes.items()
     ]
-    return {**document, "run": {**document["run"], "errorDetails": told}, "causes": causes}
+    return {**document, "run": {**document["run"], "errorDetails": result}, "causes": causes}
 
 
 def parse_report(document: Mapping[str, Any]) -> RunReport:

@@ -148,11 +148,11 @@ def finalise_run(
             end_pending(
                 session, run_id, _pending_outcome(closing), closing.error, closing.reason, now
             )
-        standing = tally(session, run_id, row.selected_fiches)
-        if breakdown is None and not standing.is_whole:
-            raise LedgerError(f"Run {run_id} cannot end: {standing}")
+        status = tally(session, run_id, row.selected_fiches)
+        if breakdown is None and not status.is_whole:
+            raise LedgerError(f"Run {run_id} cannot end: {status}")
         breakdown = breakdown or unread_days_error(as_run(row))
-        _end_run(session, row, standing, breakdown, closing, now)
+        _end_run(session, row, status, breakdown, closing, now)
         run = as_run(row)
         _notify_end(session, run, breakdown, closing, now)
         measure_phases(session, run_id)
@@ -162,22 +162,22 @@ def finalise_run(
 def _end_run(
     session: Session,
     row: RunRow,
-    standing: LedgerTally,
+    current_status: LedgerTally,
     breakdown: str | None,
     closing: RunClosing,
     now: datetime,
 ) -> None:
-    status = run_status(standing) if breakdown is None else closing.status
+    status = run_status(current_status) if breakdown is None else closing.status
     before = RunStatus(row.status)
     row.status = RUN_MACHINE.move(before, status)
     row.phase = Phase.FINALIZING
     row.completed_at = now
     length = None if row.began_at is None else (now - row.began_at) // timedelta(milliseconds=1)
     row.duration_ms = None if length is None else max(length, 0)  # clocks of two hosts differ
-    row.total_fiches = standing.total
-    row.successful_fiches = standing.successful
-    row.failed_fiches = standing.failed
-    row.ignored_fiches = standing.ignored
+    row.total_fiches = current_status.total
+    row.successful_fiches = current_status.successful
+    row.failed_fiches = current_status.failed
+    row.ignored_fiches = current_status.ignored
     row.transcriptions_run = transcribed_fiches(session, row.id)
     row.audits_run = audits_of_run(session, row.id).ended
     row.error_message = breakdown

@@ -108,10 +108,10 @@ def file_run_request(session: Session, row: RunRow, now: datetime, launch: int =
         "automation/run_id": str(row.id),
         "automation/trigger": row.trigger,
     }
-    wish = NewRunRequest(
+    request = NewRunRequest(
         key, AUTOMATION_JOB, {"schedule_id": row.schedule_id, "run_id": row.id}, tags, launch
     )
-    file_requests(session, [wish], now)
+    file_requests(session, [request], now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,20 +262,20 @@ def record_progress(
     """`step`: the phase that the log line is about; without one, that of the run."""
     run = get_run(session, ticket.run_id)
     step = step or run.phase
-    standing = tally(session, ticket.run_id, run.selected_fiches)
+    status = tally(session, ticket.run_id, run.selected_fiches)
     audits = audits_of_run(session, ticket.run_id)
-    made = events.ProgressUpdate(run.phase or Phase.SELECTION, standing, audits.ended)
+    made = events.ProgressUpdate(run.phase or Phase.SELECTION, status, audits.ended)
     enqueue(session, [events.progress(run, made, now)])
     if not in_log:
         return
     if step is Phase.FETCHING:
         ready = fetched(session, ticket.run_id)
-        words = f"Fiche details progress: {ready}/{standing.selected}"
+        words = f"Fiche details progress: {ready}/{status.selected}"
     elif step is Phase.AUDITING:
         words = f"Audit progress: {audit_progress(session, ticket)}"
     else:
         return
-    write_log(session, ticket.run_id, now, "info", words, vars(standing))
+    write_log(session, ticket.run_id, now, "info", words, vars(status))
 
 
 def audit_progress(session: Session, ticket: RunAttempt) -> str:

@@ -134,10 +134,10 @@ async def select_fiches(
         row = lock_attempt(session, ticket)
         if row.selected_at is not None:
             return SelectedBatches(pending_batches(session, row.id))
-        wish = _run_request(session, row)
+        request = _run_request(session, row)
     journal = _SelectionLog(clock)
-    days = _days_to_ask(wish, database, clock.now() - knobs.cooldown)
-    _log_days(wish, days, journal)
+    days = _days_to_ask(request, database, clock.now() - knobs.cooldown)
+    _log_days(request, days, journal)
     outcomes = await revalidate_days(
         days,
         database=database,
@@ -153,7 +153,7 @@ async def select_fiches(
         )  # not a share of it: of two that hold one, neither could go on to write
         row = lock_attempt(session, ticket)
         if row.selected_at is None:
-            found = SelectionResult(wish, _run_candidates(session, wish), failures)
+            found = SelectionResult(request, _run_candidates(session, request), failures)
             _log_result(found, journal)
             journal.write(session, row)
             _store_selection(session, row, found, knobs, clock.now())
@@ -176,38 +176,38 @@ def _run_request(session: Session, row: RunRow) -> SelectionRequest:
 
 
 def _days_to_ask(
-    wish: SelectionRequest, database: Database, cooling_since: datetime
+    request: SelectionRequest, database: Database, cooling_since: datetime
 ) -> tuple[date, ...]:
-    if not wish.days:
+    if not request.days:
         return ()
     with database.reading() as session:
-        asked = revalidated_since(session, wish.days[0])
+        asked = revalidated_since(session, request.days[0])
     known = {day for day, at in asked.items() if at > cooling_since or is_final(day, at)}
-    return tuple(day for day in wish.days if day not in known)
+    return tuple(day for day in request.days if day not in known)
 
 
-def _log_days(wish: SelectionRequest, to_ask: Sequence[date], journal: _SelectionLog) -> None:
-    if wish.is_manual:
+def _log_days(request: SelectionRequest, to_ask: Sequence[date], journal: _SelectionLog) -> None:
+    if request.is_manual:
         journal.say("Processing manual fiche selection")
         return
-    if not wish.days:
+    if not request.days:
         journal.say("No dates to query", "warning")
         return
-    shown = [day.isoformat() for day in wish.days[:MOST_DATES_SHOWN]]
-    journal.say(f"Calculated {len(wish.days)} dates to query", dates=shown)
+    shown = [day.isoformat() for day in request.days[:MOST_DATES_SHOWN]]
+    journal.say(f"Calculated {len(request.days)} dates to query", dates=shown)
     if to_ask:
-        up_to_date = len(wish.days) - len(to_ask)
+        up_to_date = len(request.days) - len(to_ask)
         journal.say(
             f"Revalidating fiche cache for {len(to_ask)} date(s) before automation",
             up_to_date=up_to_date,
         )
 
 
-def _run_candidates(session: Session, wish: SelectionRequest) -> list[FicheCandidate]:
+def _run_candidates(session: Session, request: SelectionRequest) -> list[FicheCandidate]:
     return (
-        fiches_named(session, named_ids(wish.selection))
-        if wish.is_manual
-        else fiches_of_days(session, wish.days)
+        fiches_named(session, named_ids(request.selection))
+        if request.is_manual
+        else fiches_of_days(session, request.days)
     )
 
 
@@ -301,16 +301,16 @@ async def preview_schedule(
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id)
         configs = audit_configs_of(session, schedule)
-    wish = _preview_request(schedule, now)
-    sold, failures = await _sales(wish.days, source, semaphore)
+    request = _preview_request(schedule, now)
+    sold, failures = await _sales(request.days, source, semaphore)
     with database.reading() as session:
-        found = SelectionResult(wish, _preview_candidates(session, wish, sold), failures)
+        found = SelectionResult(request, _preview_candidates(session, request, sold), failures)
         ignored = _ignored(session, found, now, most_recordings)
     choice = found.choice
     return SelectionPreview(
         schedule_id=schedule.id,
-        mode=wish.selection.mode,
-        days=tuple(day.isoformat() for day in wish.days),
+        mode=request.selection.mode,
+        days=tuple(day.isoformat() for day in request.days),
         unread_days=tuple(UnreadDay(**failure) for failure in found.failed_days()),
         candidates=len(found.candidates),
         selected=len(found.kept),
@@ -349,11 +349,11 @@ async def _sales(
 
 
 def _preview_candidates(
-    session: Session, wish: SelectionRequest, sold: Sequence[str]
+    session: Session, request: SelectionRequest, sold: Sequence[str]
 ) -> list[FicheCandidate]:
-    if wish.is_manual:
-        return fiches_named(session, named_ids(wish.selection))
-    mirrored = fiches_of_days(session, wish.days)
+    if request.is_manual:
+        return fiches_named(session, named_ids(request.selection))
+    mirrored = fiches_of_days(session, request.days)
     known = {candidate.fiche_id for candidate in mirrored}
     return [
         *mirrored,

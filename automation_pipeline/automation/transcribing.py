@@ -325,25 +325,27 @@ class _TranscriptionGate:
         chosen = {each: number for each, number in attempts.items() if each in self._left}
         if not chosen:
             return
-        wishes = [
+        requests = [
             transcription_request(self._run_id, fiche_id, self._tries, number)
             for fiche_id, number in chosen.items()
         ]
-        await self._write(lambda session: self._log_dispatch(session, wishes, max(chosen.values())))
+        await self._write(
+            lambda session: self._log_dispatch(session, requests, max(chosen.values()))
+        )
         try:
-            begun = await self._shop.begin_transcriptions(wishes)
+            started = await self._shop.begin_transcriptions(requests)
         except InfrastructureError:
             raise
         except AutomationError as error:
-            begun = [error] * len(wishes)
-        for wish, one in zip(wishes, begun, strict=True):
-            number = chosen[wish.fiche_id]
+            started = [error] * len(requests)
+        for request, one in zip(requests, started, strict=True):
+            number = chosen[request.fiche_id]
             if isinstance(one, AutomationError):
-                self._following[wish.fiche_id] = _Try(number, wish.run_id, cause=str(one))
+                self._following[request.fiche_id] = _Try(number, request.run_id, cause=str(one))
             else:
                 is_over = one.status is not TranscriptionStatus.RUNNING
-                self._following[wish.fiche_id] = _Try(
-                    number, wish.run_id, one.run_id, one.error, is_over
+                self._following[request.fiche_id] = _Try(
+                    number, request.run_id, one.run_id, one.error, is_over
                 )
 
     async def _look(self) -> bool:
@@ -407,7 +409,7 @@ class _TranscriptionGate:
         write_log(session, self._run_id, self._shop.clock.now(), level, message)
 
     def _log_dispatch(
-        self, session: Session, wishes: Sequence[TranscriptionRunRequest], attempt: int
+        self, session: Session, requests: Sequence[TranscriptionRunRequest], attempt: int
     ) -> None:
         retries = self._tries.retries
         words = (
@@ -415,7 +417,10 @@ class _TranscriptionGate:
             if attempt
             else "Dispatched fiche/transcribe fan-out events"
         )
-        details = {"count": len(wishes), "keys": [wish.run_id for wish in wishes[:MAX_KEYS]]}
+        details = {
+            "count": len(requests),
+            "keys": [request.run_id for request in requests[:MAX_KEYS]],
+        }
         level = "warning" if attempt else "info"
         write_log(session, self._run_id, self._shop.clock.now(), level, words, details)
         if not attempt:
@@ -424,7 +429,7 @@ class _TranscriptionGate:
                 run, "WAITING: transcription gate (polling DB for has_transcription)"
             )
             write_notes(
-                session, run_note(run, f"FAN-OUT: fiche/transcribe x{len(wishes)}"), waiting
+                session, run_note(run, f"FAN-OUT: fiche/transcribe x{len(requests)}"), waiting
             )
 
     def _note_done(self, session: Session) -> None:

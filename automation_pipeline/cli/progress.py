@@ -231,7 +231,7 @@ def follow_requests(
     with progress_bars(goes_on, quiet=quiet) as progress:
         bars = {key: progress.add_task(f"fiche {fiches[key]}: waiting", total=None) for key in keys}
         while True:
-            begun = 0
+            started = 0
             ended: dict[str, FollowedRequest[Status]] = {}
             for start in range(0, len(keys), KEYS_AT_ONCE):
                 for one in statuses(keys[start : start + KEYS_AT_ONCE]):
@@ -244,9 +244,9 @@ def follow_requests(
                     progress.update(
                         bars[one.key], description=description, completed=done, total=total
                     )
-                    begun += one.refused is not None or one.standing is not None
+                    started += one.refused is not None or one.standing is not None
                     if is_over:
                         ended[one.key] = one
             if len(ended) == len(keys):
                 return [ended[key] for key in keys]
-            waits.pause(begun=begun > 0)
+            waits.pause(begun=started > 0)

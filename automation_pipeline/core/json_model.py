@@ -169,11 +169,11 @@ def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
 def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...]:
     """A list with wrong entries is not also reported as too short: pydantic counts only the right
     ones."""
-    told = tuple(problems)
-    parents = {problem["loc"][:depth] for problem in told for depth in range(len(problem["loc"]))}
+    result = tuple(problems)
+    parents = {problem["loc"][:depth] for problem in result for depth in range(len(problem["loc"]))}
     return tuple(
         (".".join(str(part) for part in (*problem["loc"], *_named(problem))), _plainly(problem))
-        for problem in told
+        for problem in result
         if problem["type"] != "too_short" or problem["loc"] not in parents
     )
 

@@ -47,7 +47,7 @@ def transcribe(
     )
 
     our, last_try = services.get(), context.retry_number >= STEP_RETRIES
-    wish = TranscriptionRunRequest(
+    request = TranscriptionRunRequest(
         run_id_of(context.run),
         config.fiche_id,
         TranscriptionPriority(config.priority),
@@ -56,7 +56,7 @@ def transcribe(
     with verdicts(), recorded_refusal(context, our, last_try=last_try):
         take_request(context, our)
         work = transcribe_fiches(
-            [wish],
+            [request],
             database=our.database,
             source=lambda: our.crm,
             provider=lambda: our.speech,
@@ -64,8 +64,8 @@ def transcribe(
             owner=f"{worker_name()}/{context.run_id}",
             gives_up=last_try,
         )
-        [standing] = our.run(work)
-    context.add_output_metadata(judged(standing, our))
+        [status] = our.run(work)
+    context.add_output_metadata(judged(status, our))
 
 
 @dg.job(

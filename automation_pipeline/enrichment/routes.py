@@ -199,8 +199,8 @@ async def create(
             clock=services.clock,
             owner=f"api:{socket.gethostname()}:{os.getpid()}",
         )
-        begun = cast("BackgroundWork", request.app.state.enrichments)
-        await begun.wait_for(attempt, registries.options.sync_seconds)
+        started = cast("BackgroundWork", request.app.state.enrichments)
+        await started.wait_for(attempt, registries.options.sync_seconds)
     shown = await run_in_threadpool(
         _answered, int(answer["request_id"]), Asked(answer["outcome"]), requester, services
     )

@@ -69,9 +69,9 @@ def listener(services: Services, owner: str) -> Callable[[str], Awaitable[object
     """The speech provider is looked for only when there is something to hear."""
 
     async def listen(fiche_id: str) -> object:
-        wish = TranscriptionRunRequest(str(uuid.uuid4()), fiche_id, TranscriptionPriority.HIGH)
+        request = TranscriptionRunRequest(str(uuid.uuid4()), fiche_id, TranscriptionPriority.HIGH)
         return await transcribe_fiches(
-            [wish],
+            [request],
             database=services.database,
             source=lambda: services.crm,
             provider=lambda: services.speech,
@@ -98,10 +98,10 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
     )
 
     async def begin(
-        wishes: Sequence[TranscriptionWish],
+        requests: Sequence[TranscriptionWish],
     ) -> Sequence[TranscriptionSummary | AutomationError]:
         return await begin_transcriptions(
-            wishes, database=services.database, source=crm, clock=services.clock
+            requests, database=services.database, source=crm, clock=services.clock
         )
 
     async def transcribe(
@@ -116,9 +116,9 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
             owner=owner,
         )
 
-    async def audit(wish: AuditWish) -> AuditStanding:
+    async def audit(request: AuditWish) -> AuditStanding:
         return await audit_fiche(
-            wish,
+            request,
             database=services.database,
             source=crm(),
             ensure_transcribed=listen,

@@ -159,9 +159,9 @@ class StepWatch:
         """A step that no worker has started although the queue is empty, for as long as it takes to
         count a process as lost."""
         with self._our.database.reading() as session:
-            begun = {beat.step_key for beat in step_heartbeats(session, self._run_id)}
+            started = {beat.step_key for beat in step_heartbeats(session, self._run_id)}
         missing = [
-            key for key, step in list(self._steps.items()) if step.is_out and key not in begun
+            key for key, step in list(self._steps.items()) if step.is_out and key not in started
         ]
         if not missing or not self._is_queue_empty():
             self._missing_since = {}

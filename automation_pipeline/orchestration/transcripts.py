@@ -37,52 +37,52 @@ def fail_transcription_of(run: dg.DagsterRun, reason: str, services: Services) -
     if run.job_name != TRANSCRIPTION_JOB:
         return
     config, key = _config_of(run), run.tags.get(REQUEST_TAG)
-    wish = TranscriptionRunRequest(
+    request = TranscriptionRunRequest(
         run_id_of(run),
         str(config["fiche_id"]),
         TranscriptionPriority(config.get("priority", "normal")),
         run.run_id,
     )
     with services.database.transaction() as session:
-        recorded = find_summary(session, wish.run_id) is not None
+        recorded = find_summary(session, request.run_id) is not None
         never_taken = key is not None and any(
             one.state == "waiting" for one in filed_requests(session, [key])
         )
         if recorded or never_taken:
-            fail_unplanned(wish, reason, session)
+            fail_unplanned(request, reason, session)
 
 
 def _config_of(run: dg.DagsterRun) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
 
 
-def judged(standing: TranscriptionSummary, services: Services) -> metadata.Metadata:
+def judged(status: TranscriptionSummary, services: Services) -> metadata.Metadata:
     """What people read about a run that is over. dg.Failure with the same if a recording could not
     be transcribed."""
     with services.database.reading() as session:
-        failed = failed_recordings(session, standing.run_id)
-    shown, fault = standing_metadata(standing, failed), why_incomplete(standing, failed)
+        failed = failed_recordings(session, status.run_id)
+    shown, fault = standing_metadata(status, failed), why_incomplete(status, failed)
     if fault is not None:
         raise dg.Failure(fault, metadata=shown, allow_retries=False)
     return shown
 
 
 def standing_metadata(
-    standing: TranscriptionSummary, failed: Sequence[tuple[str, str]] = ()
+    status: TranscriptionSummary, failed: Sequence[tuple[str, str]] = ()
 ) -> dict[str, dg.MetadataValue]:
     return {
-        "run": metadata.text(standing.run_id),
-        "status": metadata.text(standing.status),
-        "recordings": metadata.integer(standing.total),
-        "transcribed": metadata.integer(standing.transcribed),
-        "new": metadata.integer(standing.new),
-        "failed": metadata.integer(standing.failed),
+        "run": metadata.text(status.run_id),
+        "status": metadata.text(status.status),
+        "recordings": metadata.integer(status.total),
+        "transcribed": metadata.integer(status.transcribed),
+        "new": metadata.integer(status.new),
+        "failed": metadata.integer(status.failed),
         **(
             {"failed_recordings": metadata.markdown(table(("recording", "reason"), failed))}
             if failed
             else {}
         ),
-        **({"error": metadata.text(standing.error)} if standing.error else {}),
+        **({"error": metadata.text(status.error)} if status.error else {}),
     }
 
 

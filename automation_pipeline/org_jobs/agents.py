@@ -121,8 +121,8 @@ def report_progress(
         with database.transaction() as session:
             begin_run(session, hold, deadline_at, now, actor=actor)
             run = extend_lease(session, hold, AGENT_LEASE_SECONDS)
-            said = {"percent": report.percent, "message": report.message}
-            new = {name: value for name, value in said.items() if value is not None}
+            values = {"percent": report.percent, "message": report.message}
+            new = {name: value for name, value in values.items() if value is not None}
             run.progress, run.progress_at = {**(run.progress or {}), **new}, now
             assert run.lease_until is not None  # noqa: S101  a held run has a lease
             return Orders(

@@ -194,7 +194,7 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
             return _shown(row, request, times, len(wanted), actor, now)
         batch = add_batch(session, row, request, actor, now)
         write_batch(session, row, batch, wanted, job=job, now=now)
-        said = {
+        message = {
             "batchId": str(batch.id),
             "from": iso(request.from_at),
             "until": iso(request.until_at),
@@ -206,7 +206,7 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
             action="backfill",
             entity="schedule",
             entity_id=row.id,
-            after={**said, "behaviour": request.behaviour, "total": batch.total},
+            after={**message, "behaviour": request.behaviour, "total": batch.total},
             now=now,
         )
         return get_backfill(session, batch.id, within)

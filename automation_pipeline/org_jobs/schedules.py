@@ -166,20 +166,30 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
     """A schedule that is paused already keeps its reason and its end, unless others are given. A
     schedule that was paused with its organisation is no longer resumed with it."""
     now = clock.now()
-    wish = read_pause(reason, until, now)
+    request = read_pause(reason, until, now)
     with database.transaction() as session:
         row = lock_schedule(session, schedule_id, within)
         refuse_pause(ScheduleState(row.state))
         is_paused = row.state == ScheduleState.PAUSED and not row.enabled
-        if is_paused and wish.reason is None and wish.until is None:
+        if is_paused and request.reason is None and request.until is None:
             return as_schedule(row)
         change_state(
-            session, row, NextState(ScheduleState.PAUSED), actor=actor, now=now, reason=wish.reason
+            session,
+            row,
+            NextState(ScheduleState.PAUSED),
+            actor=actor,
+            now=now,
+            reason=request.reason,
         )
         row.enabled, row.is_suspended = False, False
-        row.pause_reason, row.paused_until = wish.reason, wish.until
-        after = {"state": row.state, "pausedUntil": None if wish.until is None else iso(wish.until)}
-        record_change(session, row, "pause", actor=actor, now=now, after=after, reason=wish.reason)
+        row.pause_reason, row.paused_until = request.reason, request.until
+        after = {
+            "state": row.state,
+            "pausedUntil": None if request.until is None else iso(request.until),
+        }
+        record_change(
+            session, row, "pause", actor=actor, now=now, after=after, reason=request.reason
+        )
         return as_schedule(row)
 
 
@@ -237,18 +247,18 @@ def skip_next_run(
     reason: str | None = None,
 ) -> OrgSchedule:
     """A repeated request replaces the reason. ConflictError: the schedule is not active."""
-    wish = read_skip(reason)
+    request = read_skip(reason)
     with database.transaction() as session:
         row, now = lock_schedule(session, schedule_id, within), clock.now()
         if row.state != ScheduleState.ACTIVE:
             raise ConflictError(
                 f"Schedule {schedule_id} is {row.state}: it has no next run to leave out."
             )
-        if row.skip_next_run and wish.reason in {None, row.skip_next_run_reason}:
+        if row.skip_next_run and request.reason in {None, row.skip_next_run_reason}:
             return as_schedule(row)
         row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = (
             True,
-            wish.reason,
+            request.reason,
             now,
         )
         raise_version(row, now)
@@ -259,7 +269,7 @@ def skip_next_run(
             actor=actor,
             now=now,
             after={"skipNextRun": True},
-            reason=wish.reason,
+            reason=request.reason,
         )
         return as_schedule(row)
 

@@ -335,12 +335,12 @@ def _targets_in(run_id: int, state: TargetState) -> Select[tuple[int, bool | Non
 def _request(
     session: Session,
     run: RuleRunRow,
-    wish: RunAction,
+    request: RunAction,
     target_ids: Sequence[int],
     actor: str,
     now: datetime,
 ) -> RuleRun:
-    run.wish, run.wished_by, run.updated_at = wish, actor, now
+    run.wish, run.wished_by, run.updated_at = request, actor, now
     mark_targets(session, run.id, target_ids)
     file_run_requests(session, [run.id], now)
     return get_run(session, run.id)

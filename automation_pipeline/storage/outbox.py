@@ -419,8 +419,8 @@ def events_after(
     settled = _settled(session)
     if after.until > settled:  # a bookmark of another cluster: the ids came along with the dump
         after = Bookmark(0, settled, after.id)
-    begun = _written_within(after.since, after.until)
-    found = _page(session, (*shown, *begun, OutboxRow.id > after.id), after, limit)
+    started = _written_within(after.since, after.until)
+    found = _page(session, (*shown, *started, OutboxRow.id > after.id), after, limit)
     if len(found) < limit and settled > after.until:
         opened = Bookmark(after.until, settled)
         fresh = _written_within(opened.since, opened.until)

@@ -61,21 +61,21 @@ class RunRequestRow(Table):
     reason: Mapped[str | None]
 
 
-def file_requests(session: Session, wishes: Sequence[NewRunRequest], now: datetime) -> None:
+def file_requests(session: Session, requests: Sequence[NewRunRequest], now: datetime) -> None:
     """A key that exists is left as it is. Requests inherit the correlation id of the caller."""
     asked_by = correlation_id()
     inherited = {CORRELATION_TAG: asked_by} if asked_by else {}
     rows = [
         {
-            "request_key": wish.key,
-            "job": wish.job,
-            "config": wish.config,
-            "tags": {**inherited, **wish.tags},
+            "request_key": request.key,
+            "job": request.job,
+            "config": request.config,
+            "tags": {**inherited, **request.tags},
             "state": "waiting",
-            "launch": wish.launch,
+            "launch": request.launch,
             "created_at": now,
         }
-        for wish in wishes
+        for request in requests
     ]
     upsert(session, RunRequestRow, rows, key=("request_key",))
 

@@ -257,14 +257,14 @@ def _ended_without_call(claim: RecordingClaim, options: SpeechOptions) -> EndedR
 
 def _begin_attempts(session: Session, claims: Sequence[RecordingClaim]) -> list[bool]:
     """Whether each claim is still held."""
-    begun = begin_attempts(session, claims)
+    started = begin_attempts(session, claims)
     for claim in claims:
-        if claim.task_id in begun:
+        if claim.task_id in started:
             attempt = claim.attempts + 1
             enqueue(session, [_recording_event("started", claim, session, attempt=attempt)])
             message = f"Recording {claim.call_id}: attempt {attempt}"
             write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message))
-    return [claim.task_id in begun for claim in claims]
+    return [claim.task_id in started for claim in claims]
 
 
 def _release(

@@ -135,12 +135,12 @@ def _join_or_start_each(
     plans = plans_for(session, new) if new else {}
     planned = [(request, plans[request.fiche_id]) for request in new if request.fiche_id in plans]
     started = start_runs(session, planned, database_time(session)) if planned else set[str]()
-    begun = [
+    has_started = [
         PlannedRun(request.run_id, request, plan)
         for request, plan in planned
         if request.run_id in started
     ]
-    results.update({run.fiche_id: run for run in _begin_work(session, begun)})
+    results.update({run.fiche_id: run for run in _begin_work(session, has_started)})
     for request in requests:
         if request.fiche_id not in results:
             try:
@@ -182,8 +182,8 @@ def _plan(request: TranscriptionRunRequest, run_id: str, session: Session) -> Tr
     if plan is None:
         raise _not_mirrored(request)
     if plan_run(session, run_id, plan):
-        [begun] = _begin_work(session, [PlannedRun(run_id, request, plan)])
-        return begun
+        [started] = _begin_work(session, [PlannedRun(run_id, request, plan)])
+        return started
     planned = find_summary(session, run_id)
     if planned is None:
         raise TransientError(

@@ -261,9 +261,13 @@ LEAST = {"name": "nightly", "permissions": ["fiches"], "scope": "ALL"}
 
 
 def test_a_wish_needs_little() -> None:
-    wish = parse_token_request(LEAST)
-    assert (wish.name, wish.permissions, wish.scope) == ("nightly", ("fiches.read",), Scope.ALL)
-    assert (wish.groupes, wish.crm_user_id, wish.expires_in_days) == ((), None, None)
+    request = parse_token_request(LEAST)
+    assert (request.name, request.permissions, request.scope) == (
+        "nightly",
+        ("fiches.read",),
+        Scope.ALL,
+    )
+    assert (request.groupes, request.crm_user_id, request.expires_in_days) == ((), None, None)
 
 
 @every_case(
@@ -282,16 +286,20 @@ def test_a_wish_needs_little() -> None:
 def test_each_scope_says_whose_fiches(
     given: dict[str, object], scope: Scope, groupes: tuple[str, ...], crm_user: str | None
 ) -> None:
-    wish = parse_token_request(LEAST | given)
-    assert (wish.scope, wish.groupes, wish.crm_user_id) == (scope, groupes, crm_user)
+    request = parse_token_request(LEAST | given)
+    assert (request.scope, request.groupes, request.crm_user_id) == (scope, groupes, crm_user)
 
 
 @every_case(
     "words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]]
 )
 def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
-    wish = parse_token_request(LEAST | {"orgId": " acme ", "permissions": words})
-    assert (wish.org_id, wish.scope, len(wish.permissions)) == ("acme", Scope.ALL, len(words))
+    request = parse_token_request(LEAST | {"orgId": " acme ", "permissions": words})
+    assert (request.org_id, request.scope, len(request.permissions)) == (
+        "acme",
+        Scope.ALL,
+        len(words),
+    )
 
 
 @every_case(
@@ -352,9 +360,9 @@ def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
 def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid token") as refused:
         parse_token_request(LEAST | given)
-    [(named, told)] = refused.value.fields
+    [(named, faults)] = refused.value.fields
     assert named == field
-    assert told.startswith(why)
+    assert faults.startswith(why)
 
 
 def test_every_fault_is_named_at_once() -> None:
@@ -404,8 +412,10 @@ OF_77 = {"crmUserId": "77"}
 def test_what_is_beyond_the_giver_is_named(
     who: Caller, words: str, scope: str, about: dict[str, object], at_fault: list[str]
 ) -> None:
-    wish = parse_token_request({"name": "x", "permissions": words.split(), "scope": scope, **about})
-    assert [field for field, _ in excess_grants(wish, who)] == at_fault
+    request = parse_token_request(
+        {"name": "x", "permissions": words.split(), "scope": scope, **about}
+    )
+    assert [field for field, _ in excess_grants(request, who)] == at_fault
 
 
 JOBS = {"name": "x", "permissions": ["org-jobs.write"], "scope": "ALL"}
@@ -450,5 +460,7 @@ def test_who_may_do_everything_may_hand_out_everything() -> None:
 
 
 def test_the_complaint_names_the_permissions() -> None:
-    wish = parse_token_request({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
-    assert excess_grants(wish, ALL) == (("permissions", "you may not do yourself: audits.write"),)
+    request = parse_token_request({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
+    assert excess_grants(request, ALL) == (
+        ("permissions", "you may not do yourself: audits.write"),
+    )

@@ -142,13 +142,13 @@ def last_used_at(database: Database) -> datetime | None:
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
-    told: list[str] = []
+    messages: list[str] = []
 
     def note(*about: object) -> None:
-        told.append(str(about[2]))
+        messages.append(str(about[2]))
 
     event.listen(database.engine, "before_cursor_execute", note)
-    yield told
+    yield messages
     event.remove(database.engine, "before_cursor_execute", note)
 
 
@@ -189,10 +189,10 @@ def test_what_is_nobodys_is_refused(database: Database, clock: StandingClock) ->
 
 
 def test_what_looks_like_no_token_costs_no_query(database: Database, clock: StandingClock) -> None:
-    with statements(database) as told:
+    with statements(database) as executed:
         for text_ in ("", "guess", "\0", "é" * 47, "x" * 100_000, "a.b.c"):
             assert authenticate_token(text_, database=database, now=clock.now()) is None
-    assert told == []
+    assert executed == []
 
 
 def test_a_use_is_noted_at_most_once_a_minute(database: Database, clock: StandingClock) -> None:
@@ -209,9 +209,9 @@ def test_a_use_is_noted_at_most_once_a_minute(database: Database, clock: Standin
 def test_between_two_notes_it_is_one_read(database: Database, clock: StandingClock) -> None:
     secret = issue(database, clock).secret
     assert authenticate_token(secret, database=database, now=clock.now())
-    with statements(database) as told:
+    with statements(database) as executed:
         assert authenticate_token(secret, database=database, now=clock.now())
-    asked = [statement for statement in told if not statement.startswith("BEGIN")]
+    asked = [statement for statement in executed if not statement.startswith("BEGIN")]
     assert len(asked) == 1
     assert asked[0].startswith("SELECT")
 

@@ -46,7 +46,7 @@ def user_token(
         key, _, action = name.rpartition(".")
         listed.setdefault(key, {"key": key})[action] = True
         listed[key][f"{action}_scope"] = scope
-    said = {
+    values = {
         "sub": "12",
         "email": "anna@example.test",
         "iss": "ai-audit",
@@ -57,7 +57,7 @@ def user_token(
         "permission_grants": list(listed.values()),
         **claims,
     }
-    return jwt.encode(said, SECRET, algorithm="HS256")
+    return jwt.encode(values, SECRET, algorithm="HS256")
 
 
 def services_on(url: str) -> Services:
@@ -143,14 +143,14 @@ def member(api: FastAPI, services: Services, orgs: OrgBench) -> Member:
 
     def made(org_id: str, *permissions: str) -> TestClient:
         orgs.organisation(org_id)
-        wish = {
+        request = {
             "name": f"of {org_id}",
             "orgId": org_id,
             "permissions": permissions or ("org-jobs.write",),
         }
         giver = Caller("machine:tests", whole_grants())
         issued = create_token(
-            {**wish, "scope": "ALL"},
+            {**request, "scope": "ALL"},
             database=services.database,
             clock=services.clock,
             issuer=giver,

@@ -42,9 +42,9 @@ def test_an_unknown_route_and_a_wrong_method_are_refusals_too(client: TestClient
 def test_a_body_that_is_too_big_is_not_read(services: Services) -> None:
     services.settings.__dict__["api_max_body_megabytes"] = 1
     with TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client:
-        told = client.post(LIST, content=b"x" * 1_000_001)
+        result = client.post(LIST, content=b"x" * 1_000_001)
         streamed = client.post(LIST, content=(b"x" * 500_000 for _ in range(3)))
-    for answered in (told, streamed):
+    for answered in (result, streamed):
         assert (answered.status_code, answered.json()["code"]) == (413, "BODY_TOO_LARGE")
 
 
@@ -78,10 +78,10 @@ def test_a_database_without_tables_is_said_in_a_sentence(services: Services, api
 def test_the_process_answers_also_when_no_thread_is_free(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, free = Event(), Event()
+    started, free = Event(), Event()
 
     def waits(*_a: object, **_k: object) -> list[object]:
-        begun.set()
+        started.set()
         free.wait(60)
         return []
 
@@ -92,7 +92,7 @@ def test_the_process_answers_also_when_no_thread_is_free(
         ThreadPoolExecutor() as beside,
     ):
         listed = beside.submit(client.get, LIST)
-        assert begun.wait(60)
+        assert started.wait(60)
         assert (client.get("/health").status_code, listed.done()) == (200, False)
         free.set()
         assert listed.result(60).status_code == 200

@@ -43,9 +43,9 @@ FICHES: dict[str, Any] = {"key": "fiches", "read": True, "read_scope": "ALL"}
 
 
 def made(secret: str = SECRET, algorithm: str = "HS256", without: str = "", **claims: Any) -> str:
-    said = {**GOOD, "exp": datetime.now(UTC) + timedelta(minutes=5), **claims}
-    said.pop(without, None)
-    return jwt.encode(said, secret if algorithm != "none" else None, algorithm=algorithm)
+    values = {**GOOD, "exp": datetime.now(UTC) + timedelta(minutes=5), **claims}
+    values.pop(without, None)
+    return jwt.encode(values, secret if algorithm != "none" else None, algorithm=algorithm)
 
 
 def test_the_widest_grant_counts_and_what_is_unclear_reaches_least_far() -> None:

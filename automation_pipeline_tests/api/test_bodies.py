@@ -174,9 +174,9 @@ def test_fifty_faults_are_named_and_the_others_counted(remote: httpx.Client) -> 
         "ficheSelection": {"mode": "manual", "ficheIds": [1.5] * 5000},
     }
     answered = remote.post(SCHEDULES, json=wanted)
-    told = answered.json()
-    assert (answered.status_code, len(told["details"])) == (400, 50)
-    assert "and 4950 more" in told["error"]
+    document = answered.json()
+    assert (answered.status_code, len(document["details"])) == (400, 50)
+    assert "and 4950 more" in document["error"]
     assert len(answered.content) < ANSWER_BYTES
     with answering_by_contract("/v1/requests", "r-1"):
         at_v1 = json.loads(

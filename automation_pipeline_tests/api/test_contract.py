@@ -21,10 +21,10 @@ def test_every_refusal_has_the_body_of_the_contract(
     client: TestClient, method: str, path: str, status: int, code: str
 ) -> None:
     refused = client.request(method, path, headers={"X-Request-Id": "r-1"})
-    told = refused.json()
-    assert (refused.status_code, told["code"], told["request_id"]) == (status, code, "r-1")
-    assert told["correlation_id"] == "r-1"
-    assert told["timestamp"].endswith("Z")
+    document = refused.json()
+    assert (refused.status_code, document["code"], document["request_id"]) == (status, code, "r-1")
+    assert document["correlation_id"] == "r-1"
+    assert document["timestamp"].endswith("Z")
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

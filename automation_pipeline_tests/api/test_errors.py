@@ -23,9 +23,11 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 def test_any_sentence_and_any_field_can_be_answered(
     sentence: str, field: str, message: str
 ) -> None:
-    told = json.loads(bytes(refusal(400, "VALIDATION_ERROR", sentence, [(field, message)]).body))
-    assert set(told) >= {"success", "error", "code", "details"}
-    (fault,) = told["details"]
+    document = json.loads(
+        bytes(refusal(400, "VALIDATION_ERROR", sentence, [(field, message)]).body)
+    )
+    assert set(document) >= {"success", "error", "code", "details"}
+    (fault,) = document["details"]
     assert set(fault) == {"field", "message"}
 
 
@@ -34,8 +36,8 @@ def test_any_sentence_and_any_field_can_be_answered(
     [("payload.a", "payload.a"), ("été", "été"), ("a\ud800b", "a\\ud800b"), ("\udfff", "\\udfff")],
 )
 def test_half_a_character_is_told_by_its_escape(text: str, shown: str) -> None:
-    told = json.loads(bytes(refusal(400, "VALIDATION_ERROR", text, [(text, text)]).body))
-    assert (told["error"], told["details"]) == (shown, [{"field": shown, "message": shown}])
+    document = json.loads(bytes(refusal(400, "VALIDATION_ERROR", text, [(text, text)]).body))
+    assert (document["error"], document["details"]) == (shown, [{"field": shown, "message": shown}])
 
 
 @every_case(("org_id", "tenant"), [(None, "main"), ("acme", "acme")])

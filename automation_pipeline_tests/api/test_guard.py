@@ -32,7 +32,7 @@ def audited(services: Services, clock: StandingClock) -> dict[str, str]:
     name in a path."""
     bench = Bench(services.database, clock, model=FakeLanguageModel(step_answer))
     bench.sell("7")
-    standing = bench.audit("7", bench.configure(steps=1))
+    status = bench.audit("7", bench.configure(steps=1))
     with services.database.transaction() as session:
         session.execute(update(CallRecordingRow).values(recording_url=SECRET))
         session.execute(
@@ -42,7 +42,7 @@ def audited(services: Services, clock: StandingClock) -> dict[str, str]:
     assert call_id
     return {
         "fiche_id": "7",
-        "audit_id": str(standing.audit_id),
+        "audit_id": str(status.audit_id),
         "call_id": call_id[0],
         "step_position": "1",
         "position": "1",

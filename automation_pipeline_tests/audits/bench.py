@@ -105,16 +105,16 @@ class Bench:
         if said is not None:
             self.transcribe(fiche_id, said, times)
 
-    def transcribe(self, fiche_id: str, said: str = SAID, times: int = 1) -> None:
+    def transcribe(self, fiche_id: str, text: str = SAID, times: int = 1) -> None:
         chunks = [
-            Chunk(n, 10.0 * n, 10.0 * n + 9, 2, ("speaker_0", "speaker_1"), said)
+            Chunk(n, 10.0 * n, 10.0 * n + 9, 2, ("speaker_0", "speaker_1"), text)
             for n in range(times)
         ]
         with self.database.transaction() as session:
             calls = select(CallRecordingRow).where(CallRecordingRow.call_id.startswith(fiche_id))
             for row in session.scalars(calls).all():
-                heard = transcript(f"tr_{row.call_id}"), chunks if said else []
-                save_transcripts(session, {row.id: heard})
+                transcripts = transcript(f"tr_{row.call_id}"), chunks if text else []
+                save_transcripts(session, {row.id: transcripts})
 
     def configure(self, steps: int = 3, name: str = "Sales", **fields: object) -> int:
         given = document(name, steps, **fields)
@@ -126,19 +126,19 @@ class Bench:
         )
 
     def audit(
-        self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any
+        self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **request: Any
     ) -> AuditSummary:
-        return asyncio.run(self.auditing(fiche_id, config_id, tracking_id, **wish))
+        return asyncio.run(self.auditing(fiche_id, config_id, tracking_id, **request))
 
     async def auditing(
-        self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any
+        self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **request: Any
     ) -> AuditSummary:
         async def listened(fiche_id: str) -> None:
             self.listened.append(fiche_id)
 
         return await audit_fiche(
             FicheAuditRequest(
-                tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id, **wish
+                tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id, **request
             ),
             database=self.database,
             source=self.crm,

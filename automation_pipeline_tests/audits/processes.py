@@ -12,17 +12,17 @@ def begin_audits(
     database_url: str, fiche_id: str, config_id: int, tracking_ids: list[str]
 ) -> list[int]:
     database = Database(database_url)
-    begun: list[int] = []
+    started: list[int] = []
     for tracking_id in tracking_ids:
-        wish = FicheAuditRequest(
+        request = FicheAuditRequest(
             tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id
         )
         with database.transaction() as session:
             config = get_config(session, config_id).config
-            found = begin(session, [(wish, config)], database_time(session))
-            begun.append(found[tracking_id].summary.audit_id)
+            found = begin(session, [(request, config)], database_time(session))
+            started.append(found[tracking_id].summary.audit_id)
     database.dispose()
-    return begun
+    return started
 
 
 def end_items(database_url: str, tracking_ids: list[str]) -> int:

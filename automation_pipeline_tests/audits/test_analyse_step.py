@@ -38,8 +38,8 @@ def reads_then_answers(question: Question) -> Reply:
 def test_with_tools_the_transcript_is_not_in_the_prompt_and_still_quoted(bench: Bench) -> None:
     bench.model = FakeLanguageModel(reads_then_answers)
     bench.sell("1900417")
-    standing = bench.audit("1900417", bench.configure(steps=1), use_rlm=True)
-    assert standing.score_percentage == 100.0
+    status = bench.audit("1900417", bench.configure(steps=1), use_rlm=True)
+    assert status.score_percentage == 100.0
     assert "TRANSCRIPTION" not in bench.model.asked[0].messages[1].content
     assert bench.row().transcript_mode == "tools"
     assert bench.row().total_tokens == 3 * USAGE.total_tokens
@@ -95,8 +95,8 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(be
     bench.sell(
         "1900417", said="speaker_0: " + "Bonjour, cet appel est enregistré. " * 20, times=1080
     )
-    standing = bench.audit("1900417", bench.configure(steps=2))
-    assert (standing.status, standing.failed) == ("completed", 0)
+    status = bench.audit("1900417", bench.configure(steps=2))
+    assert (status.status, status.failed) == ("completed", 0)
     assert bench.row().transcript_mode == "tools"
     assert bench.row().use_rlm is False
     assert max(question.characters for question in bench.model.asked) <= 60_000
@@ -106,18 +106,18 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(be
 def test_a_prompt_that_is_too_long_by_itself_is_not_sent(bench: Bench) -> None:
     bench.turn(max_prompt_characters=1_000)
     bench.sell("1900417")
-    standing = bench.audit("1900417", bench.configure(steps=1))
-    assert standing.error is not None
-    assert "more than the 1000 allowed" in standing.error
+    status = bench.audit("1900417", bench.configure(steps=1))
+    assert status.error is not None
+    assert "more than the 1000 allowed" in status.error
     assert bench.model.calls == 0
 
 
 def test_a_refusal_ends_the_step_and_its_tokens_count(bench: Bench) -> None:
     bench.model = FakeLanguageModel(lambda _: Reply("", USAGE, refusal="I cannot judge people."))
     bench.sell("1900417")
-    standing = bench.audit("1900417", bench.configure(steps=1))
+    status = bench.audit("1900417", bench.configure(steps=1))
     refusal = "The model refuses to answer: I cannot judge people."
-    assert standing.error == f"Audit incomplete: 0 of 1 steps judged: {refusal}"
+    assert status.error == f"Audit incomplete: 0 of 1 steps judged: {refusal}"
     assert bench.row().total_tokens == USAGE.total_tokens
 
 

@@ -53,11 +53,11 @@ def test_what_is_named_changes_and_the_rest_stays(
     document = update_audit(
         audit_id, parse(AuditChange, given, INVALID_CHANGE), database=bench.database
     )
-    told = {
+    message = {
         "notes": "Called back", "automationScheduleId": "1", "automationRunId": str(run_id),
         "triggerUserId": "anna", "triggerSource": "api", "niveau": "EXCELLENT",
     }  # fmt: skip
-    assert told.items() <= document.items()
+    assert message.items() <= document.items()
     assert (
         bench.notes()[-1]
         == "UPDATE: automation_run_id, automation_schedule_id, notes, trigger_user_id"
@@ -88,8 +88,8 @@ def test_a_run_of_another_schedule_is_refused(
     with pytest.raises(InvalidInputError) as refused:
         change(bench, audit_id, given)
     assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
-    told = change(bench, audit_id, {"automation_schedule_id": 1, "automation_run_id": 1})
-    assert (told["automationScheduleId"], told["automationRunId"]) == ("1", "1")
+    result = change(bench, audit_id, {"automation_schedule_id": 1, "automation_run_id": 1})
+    assert (result["automationScheduleId"], result["automationRunId"]) == ("1", "1")
 
 
 def test_null_clears(bench: Bench, audit_id: int, clock: StandingClock) -> None:

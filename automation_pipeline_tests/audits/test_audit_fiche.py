@@ -29,8 +29,8 @@ def positions(model: FakeLanguageModel) -> Counter[int]:
 
 def test_an_audit_judges_every_step_once_and_is_scored(bench: Bench) -> None:
     bench.sell("1900417")
-    standing = bench.audit("1900417", bench.configure(steps=3))
-    assert (standing.status, standing.niveau, standing.score_percentage) == (
+    status = bench.audit("1900417", bench.configure(steps=3))
+    assert (status.status, status.niveau, status.score_percentage) == (
         "completed",
         "EXCELLENT",
         100.0,
@@ -95,8 +95,8 @@ def test_an_invented_quotation_is_downgraded_whoever_asked(bench: Bench) -> None
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
     )
     bench.sell("1900417")
-    standing = bench.audit("1900417", bench.configure(steps=2), trigger_source="automation")
-    assert (standing.niveau, standing.score_percentage) == ("INSUFFISANT", 0.0)
+    status = bench.audit("1900417", bench.configure(steps=2), trigger_source="automation")
+    assert (status.niveau, status.score_percentage) == ("INSUFFISANT", 0.0)
     assert {point.statut for step in bench.steps() for point in step.finding.points} == {"ABSENT"}
     assert bench.row().gating == {
         "total_citations": 4,
@@ -175,7 +175,7 @@ def test_two_workers_on_one_audit_ask_for_each_step_once(bench: Bench) -> None:
 
     async def both() -> None:
         standings = await asyncio.gather(*(bench.auditing("1900417", config) for _ in range(2)))
-        assert {standing.status for standing in standings} == {"completed"}
+        assert {status.status for status in standings} == {"completed"}
 
     asyncio.run(both())
     assert positions(bench.model) == {1: 1, 2: 1, 3: 1}
@@ -217,7 +217,7 @@ def test_recordings_that_nobody_listened_to_are_transcribed_first(bench: Bench) 
 
 
 @pytest.mark.parametrize(
-    ("calls", "said", "reason"),
+    ("calls", "text", "reason"),
     [
         ((call("190041701", url=""),), None, "No transcriptions available for fiche 1900417 (0/1)"),
         (
@@ -228,11 +228,11 @@ def test_recordings_that_nobody_listened_to_are_transcribed_first(bench: Bench) 
     ],
 )
 def test_nothing_to_judge_is_a_failed_audit(
-    bench: Bench, calls: tuple, said: str | None, reason: str
+    bench: Bench, calls: tuple, text: str | None, reason: str
 ) -> None:
-    bench.sell("1900417", *calls, said=said)
-    standing = bench.audit("1900417", bench.configure(steps=1))
-    assert (standing.status, standing.error) == ("failed", reason)
+    bench.sell("1900417", *calls, said=text)
+    status = bench.audit("1900417", bench.configure(steps=1))
+    assert (status.status, status.error) == ("failed", reason)
     assert bench.model.calls == 0
 
 
@@ -240,8 +240,8 @@ def test_a_fiche_that_the_crm_lost_is_a_failed_audit(bench: Bench) -> None:
     bench.sell("1900417")
     bench.crm.remove("1900417")
     bench.clock.pass_time(timedelta(days=1))
-    standing = bench.audit("1900417", bench.configure(steps=1))
-    assert (standing.status, standing.error) == ("failed", "Fiche 1900417 not found (404)")
+    status = bench.audit("1900417", bench.configure(steps=1))
+    assert (status.status, status.error) == ("failed", "Fiche 1900417 not found (404)")
     assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["fiche_not_found"]
 
 

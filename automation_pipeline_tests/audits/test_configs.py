@@ -210,10 +210,10 @@ def delete_many(url: str, step_ids: list[int]) -> list[str]:
 def test_several_processes_leave_one_step_and_no_gap(database: Database, database_url: str) -> None:
     config_id = add(database, steps=5)
     ids = list(read(database, config_id).step_ids)
-    told = [one for many in at_once(delete_many, *[(database_url, ids)] * CREW) for one in many]
+    result = [one for many in at_once(delete_many, *[(database_url, ids)] * CREW) for one in many]
     stored = read(database, config_id)
-    assert told.count("deleted") == 4
-    assert set(told) <= {"deleted", "NotFoundError", "ConflictError"}
+    assert result.count("deleted") == 4
+    assert set(result) <= {"deleted", "NotFoundError", "ConflictError"}
     assert len(stored.step_ids) == 1
     assert parse_config(config_document(stored.config)) == stored.config
 
@@ -328,10 +328,10 @@ def test_different_files_of_one_name_at_once_leave_one_of_them_whole(
     ]
     [only] = stored(database)
     assert only.config in map(parse_config, files)
-    refused = [told for config_id, told in answers if not config_id]
+    refused = [result for config_id, result in answers if not config_id]
     assert (len(refused) == 0) is update
-    assert all("add --update to replace it" in told for told in refused)
-    assert sum(told == "created" for _, told in answers) == 1
+    assert all("add --update to replace it" in result for result in refused)
+    assert sum(result == "created" for _, result in answers) == 1
 
 
 def reorder_many(url: str, config_id: int, order: tuple[int, ...], times: int) -> None:
@@ -355,12 +355,12 @@ def test_any_order_of_the_steps_is_the_order_they_have_then(
     config_id = add(database, steps=6)
     before = read(database, config_id)
     order = data.draw(st.permutations(before.step_ids))
-    told = reorder_steps(config_id, order, database=database, clock=clock)
-    assert told == read(database, config_id)
-    assert told.step_ids == tuple(order)
+    result = reorder_steps(config_id, order, database=database, clock=clock)
+    assert result == read(database, config_id)
+    assert result.step_ids == tuple(order)
     by_id = dict(zip(before.step_ids, before.config.steps, strict=True))
-    assert [step.name for step in told.config.steps] == [by_id[step_id].name for step_id in order]
-    assert [step.position for step in told.config.steps] == [1, 2, 3, 4, 5, 6]
+    assert [step.name for step in result.config.steps] == [by_id[step_id].name for step_id in order]
+    assert [step.position for step in result.config.steps] == [1, 2, 3, 4, 5, 6]
 
 
 def test_an_incomplete_order_is_refused_and_nothing_moves(
@@ -402,10 +402,10 @@ def test_a_configuration_in_use_is_taken_out_of_use_and_back(
     before = read(database, config_id)
     clock.pass_time(timedelta(minutes=1))
     for active in (False, True):
-        told = set_config_active(config_id, active=active, database=database, clock=clock)
+        result = set_config_active(config_id, active=active, database=database, clock=clock)
         config = replace(before.config, is_active=active)
         assert (
-            told
+            result
             == read(database, config_id)
             == replace(before, config=config, updated_at=clock.now())
         )
@@ -489,9 +489,9 @@ def test_changes_of_several_processes_are_all_kept(database: Database, database_
     ]
     assert len(changes) == CREW
     at_once(update_many, *((database_url, config_id, given) for given in changes))
-    told = read(database, config_id).config
-    assert (told.description, told.system_prompt, told.run_automatically) == ("d", "p", True)
-    assert told.steps == parse_config(document(steps=4)).steps
+    result = read(database, config_id).config
+    assert (result.description, result.system_prompt, result.run_automatically) == ("d", "p", True)
+    assert result.steps == parse_config(document(steps=4)).steps
 
 
 def test_what_is_named_changes_and_null_clears(database: Database, clock: StandingClock) -> None:

@@ -67,14 +67,14 @@ def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
 ) -> None:
     bench.model = FakeLanguageModel(at_step(2, reply))
     bench.sell(FICHE)
-    standing = bench.audit(FICHE, bench.configure(steps=3))
-    assert (standing.status, standing.score_percentage, standing.done, standing.failed) == (
+    status = bench.audit(FICHE, bench.configure(steps=3))
+    assert (status.status, status.score_percentage, status.done, status.failed) == (
         "incomplete",
         None,
         2,
         1,
     )
-    assert (standing.error or "").startswith(f"Audit incomplete: 2 of 3 steps judged: {cause}")
+    assert (status.error or "").startswith(f"Audit incomplete: 2 of 3 steps judged: {cause}")
     assert has_no_grade(bench)
     assert bench.row().total_tokens == tokens + 2 * USAGE.total_tokens
     assert [event["step_position"] for event in bench.events("audit.step_failed")] == [2]
@@ -82,7 +82,7 @@ def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
     assert (event["completed_steps"], event["failed_steps"], event["total_steps"]) == (2, 1, 3)
     assert bench.events("audit.completed") == bench.events("audit.failed") == []
     with bench.database.reading() as session:
-        document = audit_document(session, standing.audit_id)
+        document = audit_document(session, status.audit_id)
     steps = {
         step["stepPosition"]: (step["conforme"], step["score"]) for step in document["stepResults"]
     }  # type: ignore[attr-defined]  # JSON
@@ -95,8 +95,8 @@ def test_the_next_attempt_judges_only_what_is_missing(bench: Bench) -> None:
     config = bench.configure(steps=3)
     bench.audit(FICHE, config)
     bench.model = FakeLanguageModel()
-    standing = bench.audit(FICHE, config)
-    assert (standing.status, standing.score_percentage, standing.error) == (
+    status = bench.audit(FICHE, config)
+    assert (status.status, status.score_percentage, status.error) == (
         "completed",
         100.0,
         None,
@@ -104,7 +104,7 @@ def test_the_next_attempt_judges_only_what_is_missing(bench: Bench) -> None:
     assert positions(bench.model) == {2: 1}
     assert (bench.audits(), bench.row().is_latest, bench.row().error_message) == (1, True, None)
     assert bench.row().total_tokens == (3 + 3) * USAGE.total_tokens
-    assert bench.audit(FICHE, config) == standing
+    assert bench.audit(FICHE, config) == status
     assert bench.model.calls == 1
 
 
@@ -185,8 +185,8 @@ def test_an_audit_waits_for_the_transcripts_of_all_recordings(
 
     bench.listen = listen
     config = bench.configure(steps=2)
-    standing = bench.audit(FICHE, config)
-    assert (standing.error or "").startswith(
+    status = bench.audit(FICHE, config)
+    assert (status.error or "").startswith(
         f"Audit incomplete: transcripts of 1 of 4 recordings{cause}"
     )
     assert has_no_grade(bench)
@@ -206,9 +206,9 @@ def test_an_audit_waits_for_the_transcripts_of_all_recordings(
 
 def test_without_any_transcript_the_known_sentence_is_said(bench: Bench) -> None:
     bench.sell(FICHE, *(call(f"{FICHE}{number}") for number in range(3)), said=None)
-    standing = bench.audit(FICHE, bench.configure(steps=1))
+    status = bench.audit(FICHE, bench.configure(steps=1))
     known = f"No transcriptions available for fiche {FICHE} (0/3)"
-    assert standing.error == f"Audit incomplete: transcripts of 0 of 3 recordings. {known}"
+    assert status.error == f"Audit incomplete: transcripts of 0 of 3 recordings. {known}"
     assert has_no_grade(bench)
 
 
@@ -226,7 +226,7 @@ def test_recordings_without_audio_are_not_waited_for_and_are_shown(bench: Bench)
 
 
 def test_which_recordings_an_audit_needs() -> None:
-    heard, missing, silent, odd = (
+    transcripts, missing, silent, odd = (
         CallRecording("heard", has_audio=True, has_transcript=True),
         CallRecording("missing", has_audio=True, has_transcript=False),
         CallRecording("silent", has_audio=False, has_transcript=False),
@@ -234,7 +234,7 @@ def test_which_recordings_an_audit_needs() -> None:
     )
     table: dict[tuple[CallRecording, ...], tuple[TranscriptCoverage, bool, str]] = {
         (): (TranscriptCoverage((), (), ()), True, "transcripts of 0 of 0 recordings"),
-        (heard,): (
+        (transcripts,): (
             TranscriptCoverage(("heard",), (), ()),
             True,
             "transcripts of 1 of 1 recordings",
@@ -244,12 +244,12 @@ def test_which_recordings_an_audit_needs() -> None:
             False,
             "transcripts of 0 of 1 recordings",
         ),
-        (heard, missing): (
+        (transcripts, missing): (
             TranscriptCoverage(("heard",), ("missing",), ()),
             False,
             "transcripts of 1 of 2 recordings",
         ),
-        (heard, silent): (
+        (transcripts, silent): (
             TranscriptCoverage(("heard",), (), ("silent",)),
             True,
             "transcripts of 1 of 1 recordings (1 more without audio)",

@@ -386,13 +386,13 @@ def test_the_fake_follows_its_script_and_fails_as_often_as_it_was_told() -> None
         [saying({"a": 1}), TransientError("two"), saying({"a": 3}, Usage(1, 2))]
     )
     fake.fail_once(TransientError("one"))
-    told: list[object] = []
+    messages: list[object] = []
     for _ in range(4):
         try:
-            told.append(json.loads(asyncio.run(fake.ask(QUESTION)).content))
+            messages.append(json.loads(asyncio.run(fake.ask(QUESTION)).content))
         except TransientError as error:
-            told.append(str(error))
-    assert told == ["one", {"a": 1}, "two", {"a": 3}]
+            messages.append(str(error))
+    assert messages == ["one", {"a": 1}, "two", {"a": 3}]
     with pytest.raises(AssertionError, match="asked more often"):
         asyncio.run(fake.ask(QUESTION))
     assert fake.calls == 5

@@ -42,12 +42,12 @@ def audit_id(bench: Bench) -> int:
 
 
 def rerun(
-    bench: Bench, position: int = 1, audit_id: int = 1, event: str = "e", **wish: Any
+    bench: Bench, position: int = 1, audit_id: int = 1, event: str = "e", **request: Any
 ) -> dict[str, Any]:
     made = Rerun(
         rerun_id=f"rerun-{audit_id}-{position}-{event}",
         place=StepLocation(audit_id, position),
-        **wish,
+        **request,
     )
     return asyncio.run(run_rerun(made, database=bench.database, judge=bench.judge))
 
@@ -119,10 +119,10 @@ def test_a_rerun_happens_once_however_often_it_is_tried(bench: Bench, audit_id: 
 
 
 def test_two_tries_of_one_rerun_at_once_ask_the_model_once(bench: Bench, audit_id: int) -> None:
-    wish, judge = Rerun(rerun_id="one", place=StepLocation(audit_id, 1)), bench.judge
+    request, judge = Rerun(rerun_id="one", place=StepLocation(audit_id, 1)), bench.judge
 
     async def both() -> list[dict[str, object]]:
-        tries = (run_rerun(wish, database=bench.database, judge=judge) for _ in range(2))
+        tries = (run_rerun(request, database=bench.database, judge=judge) for _ in range(2))
         return await asyncio.gather(*tries)
 
     one, two = asyncio.run(both())
@@ -218,8 +218,10 @@ def point_bench(database: Database, clock: StandingClock) -> Bench:
     return point_bench
 
 
-def rerun_point(point_bench: Bench, index: int, event: str = "e", **wish: Any) -> dict[str, Any]:
-    made = Rerun(rerun_id=f"rerun-1-1-cp-{index}-{event}", place=StepLocation(1, 1, index), **wish)
+def rerun_point(point_bench: Bench, index: int, event: str = "e", **request: Any) -> dict[str, Any]:
+    made = Rerun(
+        rerun_id=f"rerun-1-1-cp-{index}-{event}", place=StepLocation(1, 1, index), **request
+    )
     return asyncio.run(run_rerun(made, database=point_bench.database, judge=point_bench.judge))
 
 
@@ -262,8 +264,10 @@ def test_the_trail_tells_of_the_point_and_of_its_step(point_bench: Bench) -> Non
         "statut": "PRESENT", "commentaire": "Jugé PRESENT.", "citations": 1, "step_score": 5,
         "step_conforme": "CONFORME",
     }  # fmt: skip
-    [told] = [event for event in point_bench.events("audit.step_completed") if "rerun_id" in event]
-    assert (told["rerun_scope"], told["control_point_index"]) == ("control_point", 2)
+    [events] = [
+        event for event in point_bench.events("audit.step_completed") if "rerun_id" in event
+    ]
+    assert (events["rerun_scope"], events["control_point_index"]) == ("control_point", 2)
 
 
 def test_it_may_fall_too_and_an_invented_quotation_is_the_reason(point_bench: Bench) -> None:

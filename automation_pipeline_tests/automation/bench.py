@@ -182,10 +182,10 @@ class Bench(AuditBench):
         return SpeechProvider(self.speech, self.limiter, KNOBS)
 
     async def begin_transcriptions(
-        self, wishes: Sequence[TranscriptionRunRequest]
+        self, requests: Sequence[TranscriptionRunRequest]
     ) -> Sequence[TranscriptionStanding | AutomationError]:
         return await begin_transcriptions(
-            wishes, database=self.database, source=lambda: self.crm, clock=self.clock
+            requests, database=self.database, source=lambda: self.crm, clock=self.clock
         )
 
     async def transcribe_runs(self, run_ids: Sequence[str], own: Sequence[str]) -> object:
@@ -193,9 +193,9 @@ class Bench(AuditBench):
             run_ids, own=own, database=self.database, provider=lambda: self.provider, owner="me"
         )
 
-    async def _transcribe(self, wishes: Sequence[TranscriptionRunRequest]) -> object:
+    async def _transcribe(self, requests: Sequence[TranscriptionRunRequest]) -> object:
         return await transcribe_fiches(
-            wishes,
+            requests,
             database=self.database,
             source=lambda: self.crm,
             provider=lambda: self.provider,
@@ -203,9 +203,11 @@ class Bench(AuditBench):
             owner="me",
         )
 
-    async def _audit(self, wish: AuditWish) -> AuditSummary:
+    async def _audit(self, request: AuditWish) -> AuditSummary:
         ground = {"database": self.database, "source": self.crm, "clock": self.clock}
-        return await audit_fiche(wish, **ground, ensure_transcribed=self._listen, judge=self.judge)  # type: ignore[arg-type]
+        return await audit_fiche(
+            request, **ground, ensure_transcribed=self._listen, judge=self.judge
+        )  # type: ignore[arg-type]
 
     async def _listen(self, fiche_id: str) -> object:
         self.listened.append(fiche_id)

@@ -57,8 +57,8 @@ def an_ended_run(
         row.status = "failed" if failures or breakdown else "completed"
         row.failed_fiches, row.completed_at, row.duration_ms = len(failures), clock.now(), 61_000
         session.flush()
-        ended, told = as_run(row), get_schedule(session, row.schedule_id)
-        return notify_run(session, ended, told, now=clock.now(), breakdown=breakdown)
+        ended, run = as_run(row), get_schedule(session, row.schedule_id)
+        return notify_run(session, ended, run, now=clock.now(), breakdown=breakdown)
 
 
 def a_post_office(

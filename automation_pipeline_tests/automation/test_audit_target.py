@@ -36,18 +36,21 @@ class Judges:
 
     @property
     def keys(self) -> list[str]:
-        return [wish.tracking_id.removeprefix("automation-1-audit-7-") for wish in self.wishes]
+        return [
+            request.tracking_id.removeprefix("automation-1-audit-7-") for request in self.wishes
+        ]
 
-    async def __call__(self, wish: FicheAuditRequest) -> AuditSummary:
-        self.wishes.append(wish)
-        end = self._scripts[wish.audit_config_id].pop(0)
+    async def __call__(self, request: FicheAuditRequest) -> AuditSummary:
+        self.wishes.append(request)
+        end = self._scripts[request.audit_config_id].pop(0)
         if isinstance(end, AutomationError):
             raise end
         status, error = (end, None) if isinstance(end, AuditStatus) else (AuditStatus.FAILED, end)
         if error == MISSING:
             status = AuditStatus.INCOMPLETE
         return AuditSummary(
-            audit_id=1, tracking_id=wish.tracking_id, fiche_id=wish.fiche_id, audit_config_id=wish.audit_config_id,
+            audit_id=1, tracking_id=request.tracking_id, fiche_id=request.fiche_id,
+            audit_config_id=request.audit_config_id,
             status=status, niveau="PENDING", score_percentage=0, steps=1, done=1, failed=0, error=error,
         )  # fmt: skip
 
@@ -138,8 +141,8 @@ def test_an_incomplete_audit_fails_its_fiche_with_its_own_reason_and_is_no_audit
 def test_an_audit_is_tied_to_its_run_and_reads_as_its_selection_says(bench: Bench) -> None:
     judges = Judges(config_4=[DONE])
     audited(bench, judges, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
-    [wish] = judges.wishes
-    assert (wish.run_id, wish.schedule_id, wish.trigger_source, wish.use_rlm) == (
+    [request] = judges.wishes
+    assert (request.run_id, request.schedule_id, request.trigger_source, request.use_rlm) == (
         1,
         1,
         "automation",

@@ -88,11 +88,11 @@ def test_what_failed_before_keeps_its_own_words(database: Database, clock: Stand
         record_moves(session, ticket.run_id, [broken], clock.now())
     cancel_run(ticket.run_id, database=database, clock=clock)
     with database.reading() as session:
-        told = [
+        message = [
             (fiche.status, fiche.error or fiche.ignore_reason)
             for fiche in outcomes(session, ticket.run_id)
         ]
-    assert told == [("failed", "The CRM is down"), ("ignored", CANCELLED)]
+    assert message == [("failed", "The CRM is down"), ("ignored", CANCELLED)]
 
 
 def test_a_cancelled_run_is_none_of_the_failures_in_a_row(

@@ -66,10 +66,10 @@ class Visited(Bench):
     def shop(self) -> BatchContext:
         shop = super().shop
 
-        async def audit(wish: FicheAuditRequest) -> AuditSummary:
-            if wish.fiche_id in self.unjudged:
+        async def audit(request: FicheAuditRequest) -> AuditSummary:
+            if request.fiche_id in self.unjudged:
                 raise REFUSED
-            return await shop.audit(wish)
+            return await shop.audit(request)
 
         return replace(shop, audit=audit)
 

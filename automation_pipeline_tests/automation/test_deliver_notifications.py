@@ -28,14 +28,14 @@ EMAILS = ["anna@example.com", "bert@example.com"]
 
 
 def test_a_webhook_is_sent_once_and_signed(database: Database, clock: Clock) -> None:
-    [told] = an_ended_run(database, clock, ["5"])
+    [run] = an_ended_run(database, clock, ["5"])
     webhooks = FakeWebhookSender()
     for _ in range(2):
         relay(a_post_office(webhooks), database)
     [posted] = webhooks.posted
     assert posted.url == HOOK
-    assert json.loads(posted.body) == told.payload
-    assert posted.headers["X-Automation-Delivery"] == told.key
+    assert json.loads(posted.body) == run.payload
+    assert posted.headers["X-Automation-Delivery"] == run.key
     stamp, mac = (
         part.partition("=")[2] for part in posted.headers["X-Automation-Signature"].split(",")
     )
@@ -54,11 +54,11 @@ def test_a_webhook_is_sent_once_and_signed(database: Database, clock: Clock) -> 
 
 
 def test_emails_are_sent_one_a_receiver(database: Database, clock: Clock) -> None:
-    told = an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS)
+    run = an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS)
     mail = FakeMailSender()
     relay(a_post_office(FakeWebhookSender(), mail), database)
     assert sorted(mail.sent) == [
-        (each.target, each.payload["subject"], each.payload["text"], each.key) for each in told
+        (each.target, each.payload["subject"], each.payload["text"], each.key) for each in run
     ]
     assert [(row.status, row.attempts) for row in records(database)] == [("sent", 1)] * 2
 

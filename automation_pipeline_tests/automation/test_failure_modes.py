@@ -164,15 +164,15 @@ def test_6_audits_that_stall_are_recorded_fiche_by_fiche(
     bench.work = replace(bench.work, audit_seconds=STALL_SECONDS)
     audit = bench.shop.audit
 
-    async def stalls(wish: AuditWish) -> AuditSummary:
-        if wish.fiche_id not in stuck:
-            return await audit(wish)
+    async def stalls(requested: AuditWish) -> AuditSummary:
+        if requested.fiche_id not in stuck:
+            return await audit(requested)
         await come_true(
             lambda: (
                 counted(bench, FicheResultRow, FicheResultRow.status != "pending") == 2 - len(stuck)
             )
         )
-        return await never(wish)
+        return await never(requested)
 
     monkeypatch.setattr(Bench, "shop", replace(bench.shop, audit=stalls))
     run = bench.run("1", "2")
@@ -238,10 +238,10 @@ def test_8_pusher_webhook_and_email_that_fail_are_on_record_and_the_run_is_as_it
         attempts=2,
     )
     relay(post, bench.database)
-    told = {
+    message = {
         row.channel: (row.status, row.attempts, row.last_error) for row in records(bench.database)
     }
-    assert told == {
+    assert message == {
         "webhook": ("failed", 2, "The receiver did not answer."),
         "email": ("failed", 1, "The mail server refused the address."),
     }

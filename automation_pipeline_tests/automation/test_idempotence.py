@@ -62,8 +62,8 @@ def test_every_stage_repeated_by_an_attempt_of_its_own_is_done_once(bench: Bench
     run = bench.finalise(ticket)
     check(bench, run)
     assert bench.finalise(ticket) == run
-    for told in ("automation.run.selection", "automation.run.completed", "automation/completed"):
-        assert len(bench.events(told)) == 1
+    for result in ("automation.run.selection", "automation.run.completed", "automation/completed"):
+        assert len(bench.events(result)) == 1
 
 
 def test_the_whole_run_repeated_after_its_end_does_nothing(bench: Bench) -> None:

@@ -15,7 +15,7 @@ EMAILS = ["anna@example.com", "bert@example.com"]
 
 
 def test_each_receiver_has_a_record_and_an_event(database: Database, clock: Clock) -> None:
-    told = an_ended_run(database, clock, ["5", "6"], notifyEmails=EMAILS)
+    run = an_ended_run(database, clock, ["5", "6"], notifyEmails=EMAILS)
     kept = records(database)
     receivers = {(row.channel, row.target): row for row in kept}
     assert set(receivers) == {("webhook", HOOK), *(("email", each) for each in EMAILS)}
@@ -23,9 +23,9 @@ def test_each_receiver_has_a_record_and_an_event(database: Database, clock: Cloc
         (DeliveryStatus.PENDING, 0, None)
     }
     events = outbox(database)
-    assert [event.event_key for event in events] == [each.key for each in told]
+    assert [event.event_key for event in events] == [each.key for each in run]
     assert [event.payload for event in events] == [
-        {"notification_id": receivers[each.channel, each.target].id} for each in told
+        {"notification_id": receivers[each.channel, each.target].id} for each in run
     ]
     assert {event.event_name for event in events} == {"automation/notification"}
     payload = receivers["webhook", HOOK].payload

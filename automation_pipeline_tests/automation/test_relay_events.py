@@ -91,13 +91,13 @@ def test_several_processes_send_each_message_once(
 def test_who_is_killed_between_sending_and_writing_it_down_sends_it_again_under_the_same_name(
     database: Database, database_url: str, clock: Clock, hook: Receiver
 ) -> None:
-    [told] = an_ended_run(database, clock, webhookUrl=hook.url)
+    [run] = an_ended_run(database, clock, webhookUrl=hook.url)
     killed = subprocess.run([sys.executable, "-c", DIE, database_url, hook.url], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert (deliveries(hook), records(database)[0].status) == ({told.key: 1}, "pending")
+    assert (deliveries(hook), records(database)[0].status) == ({run.key: 1}, "pending")
     post = a_post_office(client(hook.url))
     wait_until(lambda: relay(post, database).messages == 1)
-    assert deliveries(hook) == {told.key: 2}
+    assert deliveries(hook) == {run.key: 2}
     assert len({call.body for call in hook.calls}) == 1
     assert records(database)[0].status == "sent"
 

@@ -23,12 +23,12 @@ def test_the_run_waits_and_its_request_carries_its_id(database: Database, clock:
     schedule = a_schedule(database, clock)
     run = request_run(schedule.id, database=database, clock=clock)
     with database.transaction() as session:
-        [wish] = offer_waiting(session, limit=10)
+        [request] = offer_waiting(session, limit=10)
     assert run.status == "pending"
-    assert wish.key == f"automation-run-{run.id}"
-    assert wish.job == "automation_run"
-    assert wish.config == {"schedule_id": schedule.id, "run_id": run.id}
-    assert wish.tags == {
+    assert request.key == f"automation-run-{run.id}"
+    assert request.job == "automation_run"
+    assert request.config == {"schedule_id": schedule.id, "run_id": run.id}
+    assert request.tags == {
         "automation/schedule_id": str(schedule.id),
         "automation/run_id": str(run.id),
         "automation/trigger": "manual",

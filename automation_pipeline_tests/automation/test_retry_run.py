@@ -82,11 +82,11 @@ def test_the_new_run_waits_as_a_request_of_its_own(
     earlier = ended(database, clock)
     run = retry_run(earlier.id, database=database, clock=clock)
     with database.transaction() as session:
-        [wish] = offer_waiting(session, limit=10)
+        [request] = offer_waiting(session, limit=10)
     assert (run.status, run.trigger, run.retry_of_run_id) == ("pending", "retry", earlier.id)
-    assert wish.key == f"automation-run-{run.id}"
-    assert wish.config == {"schedule_id": earlier.schedule_id, "run_id": run.id}
-    assert wish.tags["automation/trigger"] == "retry"
+    assert request.key == f"automation-run-{run.id}"
+    assert request.config == {"schedule_id": earlier.schedule_id, "run_id": run.id}
+    assert request.tags["automation/trigger"] == "retry"
 
 
 def test_what_fails_again_can_be_run_again(database: Database, clock: StandingClock) -> None:

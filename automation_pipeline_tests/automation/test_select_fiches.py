@@ -83,8 +83,8 @@ def test_every_id_becomes_one_pending_row_in_the_order_given(
         (i, "pending") for i in ("7", "8", "9", "10")
     ]
     assert (run.selected_fiches, run.total_fiches) == (4, 4)
-    told = summary_of(database, ticket)
-    assert (told["candidates"], told["dropped"]["duplicates"]) == (5, 1)
+    result = summary_of(database, ticket)
+    assert (result["candidates"], result["dropped"]["duplicates"]) == (5, 1)
 
 
 def test_fiches_are_cut_into_batches(database: Database, clock: StandingClock) -> None:

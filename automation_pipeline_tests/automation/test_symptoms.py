@@ -81,8 +81,8 @@ class TestTheSchedulerNeverTriggersASchedule:
         if marked:
             open_run(an_opening(schedule.id), database=bench.database, clock=bench.clock)
         look(bench.database, bench.clock)
-        [*_, (_, run_id, said)] = occurrences(bench.database)
-        assert (run_id, said) == (None, because)
+        [*_, (_, run_id, result)] = occurrences(bench.database)
+        assert (run_id, result) == (None, because)
 
 
 class Watched(FakeFicheSource):
@@ -140,8 +140,8 @@ class TestARunIsStuckInTranscription:
         run = bench.run("1", "2", runAudits=False)
         assert watch.phases == ["transcribing", "transcribing"]
         assert counts == [{"1": 0, "2": 2}, {"1": 0, "2": 1}]
-        told = [line for line in bench.logs(run) if line.startswith("Transcription progress")]
-        assert told[-1] == "Transcription progress: 2/2"
+        lines = [line for line in bench.logs(run) if line.startswith("Transcription progress")]
+        assert lines[-1] == "Transcription progress: 2/2"
         assert "Dispatched fiche/transcribe fan-out events" in bench.logs(run)
 
     def test_the_common_blockers_are_named_in_the_rows(self, bench: Bench) -> None:
@@ -198,8 +198,8 @@ class TestARunEndedPartialButCompletedWasExpected:
         bench.crm.fail_always("lost", BUSY)
         bench.speech.fail_always(bench.url("mute"), PermanentError("No speech in this audio"))
         names = ["good", "lost", "mute", "far", "many", "silent", "gone"]
-        wishes = {"groupes": ["TEAM R1"], "onlyWithRecordings": True, "maxRecordingsPerFiche": 5}
-        run = bench.run(ficheSelection={"mode": "manual", "ficheIds": names, **wishes})
+        requests = {"groupes": ["TEAM R1"], "onlyWithRecordings": True, "maxRecordingsPerFiche": 5}
+        run = bench.run(ficheSelection={"mode": "manual", "ficheIds": names, **requests})
         assert (run.status, run.successful_fiches, run.failed_fiches, run.ignored_fiches) == (
             "partial",
             1,

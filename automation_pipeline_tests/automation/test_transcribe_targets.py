@@ -98,12 +98,14 @@ class Deaf:
         self.wishes: list[list[TranscriptionRunRequest]] = []
 
     async def begin(
-        self, wishes: Sequence[TranscriptionRunRequest]
+        self, requests: Sequence[TranscriptionRunRequest]
     ) -> Sequence[TranscriptionSummary | AutomationError]:
-        self.wishes.append(list(wishes))
+        self.wishes.append(list(requests))
         return [
-            TranscriptionSummary(wish.run_id, wish.fiche_id, TranscriptionStatus.COMPLETED, 1, 0, 1)
-            for wish in wishes
+            TranscriptionSummary(
+                request.run_id, request.fiche_id, TranscriptionStatus.COMPLETED, 1, 0, 1
+            )
+            for request in requests
         ]
 
     async def transcribe(self, _run_ids: Sequence[str], _own: Sequence[str]) -> object:
@@ -114,7 +116,7 @@ class Deaf:
 
     @property
     def keys(self) -> list[list[str]]:
-        return [[wish.run_id for wish in each] for each in self.wishes]
+        return [[request.run_id for request in each] for each in self.wishes]
 
 
 def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
@@ -156,8 +158,8 @@ def test_wishes_have_the_priority_of_the_schedule_and_trust_what_the_run_fetched
     bench.offer("1")
     ticket, deaf = bench.until_work("1", transcriptionPriority="high"), Deaf()
     gate(bench, ticket, "1", shop=deaf.instead(bench.shop))
-    [[wish]] = deaf.wishes
-    assert (wish.priority, wish.fresh_since) == (
+    [[request]] = deaf.wishes
+    assert (request.priority, request.fresh_since) == (
         TranscriptionPriority.HIGH,
         bench.read(ticket).started_at,
     )
@@ -180,8 +182,10 @@ def test_what_is_incomplete_is_asked_for_again_under_keys_of_its_own_only_where_
     assert deaf.keys == [
         [f"automation-1-transcribe-{one}{suffix}" for one in ("1", "2")] for suffix in suffixes
     ]
-    told = [line for line in bench.logs(ticket) if line.startswith("Retrying transcriptions")]
-    assert told == [f"Retrying transcriptions ({n}/{max_retries})" for n in range(1, len(suffixes))]
+    lines = [line for line in bench.logs(ticket) if line.startswith("Retrying transcriptions")]
+    assert lines == [
+        f"Retrying transcriptions ({n}/{max_retries})" for n in range(1, len(suffixes))
+    ]
     assert not [line for line in bench.logs(ticket) if "timeout/stall" in line], (
         "the time is not over"
     )
@@ -253,12 +257,12 @@ def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_cau
                 )
                 leap(bench.work.transcription_seconds)
                 await asyncio.Event().wait()
-            return await told.transcribe(url, turn=turn)
+            return await result.transcribe(url, turn=turn)
 
-    told, bench.speech = bench.speech, Hanging()
+    result, bench.speech = bench.speech, Hanging()
     run(passed(bench, ticket, "hangs", "recovers", "fails", left=left))
     assert (left.lost, left.timed_out) == ({"fails": str(MUTE), "hangs": None}, {"hangs"})
-    assert [told.times(bench.url(each)) for each in ("recovers", "fails")] == [2, 2]
+    assert [result.times(bench.url(each)) for each in ("recovers", "fails")] == [2, 2]
     assert "Retrying transcriptions (1/1)" in bench.logs(ticket)
 
 
@@ -313,8 +317,8 @@ def test_what_is_in_flight_elsewhere_is_joined(bench: Bench) -> None:
     assert gate(bench, ticket, "1") == ({}, ["1"])
     assert sorted(bench.speech.called) == [bench.url("1", 1), bench.url("1", 2)]
     with bench.database.reading() as session:
-        [standing] = list_summaries(session, ["by-hand"])
-        assert standing.status is TranscriptionStatus.COMPLETED
+        [status] = list_summaries(session, ["by-hand"])
+        assert status.status is TranscriptionStatus.COMPLETED
         assert list_summaries(session, ["automation-1-transcribe-1"]) == []
 
 

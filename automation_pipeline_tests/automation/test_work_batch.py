@@ -41,12 +41,12 @@ def test_no_more_fiches_are_audited_at_once_than_the_knob_says(bench: Bench) -> 
     ticket = bench.until_work(*fiches, runTranscription=False)
     audit = bench.shop.audit
 
-    async def counted(wish: AuditWish) -> AuditSummary:
+    async def counted(requested: AuditWish) -> AuditSummary:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
         try:
-            return await audit(wish)
+            return await audit(requested)
         finally:
             at_once -= 1
 
@@ -87,9 +87,9 @@ def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(
     ticket = bench.until_work("1", specificAuditConfigs=[named, both])
     audit = bench.shop.audit
 
-    async def noted(wish: AuditWish) -> AuditSummary:
-        asked.append(wish.audit_config_id)
-        return await audit(wish)
+    async def noted(requested: AuditWish) -> AuditSummary:
+        asked.append(requested.audit_config_id)
+        return await audit(requested)
 
     bench.work_batch(ticket, audit=noted)
     assert asked == [named, both, automatic]
@@ -144,9 +144,9 @@ def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_s
     ticket = bench.until_work("1", "2")
     audit = bench.shop.audit
 
-    async def second_never_ends(wish: AuditWish) -> AuditSummary:
-        if wish.fiche_id == "1":
-            return await audit(wish)
+    async def second_never_ends(requested: AuditWish) -> AuditSummary:
+        if requested.fiche_id == "1":
+            return await audit(requested)
         await come_true(lambda: bench.statuses(ticket)[0] == "successful")
         leap(bench.work.audit_seconds)
         return await asyncio.Event().wait()  # type: ignore[return-value]
@@ -166,12 +166,12 @@ def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
     monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
     stopped: list[str] = []
 
-    async def endless(wish: AuditWish) -> AuditSummary:
+    async def endless(requested: AuditWish) -> AuditSummary:
         try:
             await asyncio.to_thread(stop, bench, ticket)
             return await asyncio.Event().wait()  # type: ignore[return-value]
         finally:
-            stopped.append(wish.fiche_id)
+            stopped.append(requested.fiche_id)
 
     bench.sell("1")
     bench.automatic()
@@ -187,10 +187,10 @@ def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
     ticket = bench.until_work("1")
     audit = bench.shop.audit
 
-    async def overtaken(wish: AuditWish) -> AuditSummary:
-        standing = await audit(wish)
+    async def overtaken(requested: AuditWish) -> AuditSummary:
+        status = await audit(requested)
         await asyncio.to_thread(bench.take_over, ticket)
-        return standing
+        return status
 
     with pytest.raises(StaleAttemptError):
         bench.work_batch(ticket, audit=overtaken)
@@ -260,9 +260,9 @@ def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_fo
     bench.work = replace(bench.work, audit_seconds=200, audit_poll_seconds=20)
     audit = bench.shop.audit
 
-    async def one_hangs(wish: AuditWish) -> AuditSummary:
-        if (wish.fiche_id, wish.audit_config_id) != ("2", stalls):
-            return await audit(wish)
+    async def one_hangs(requested: AuditWish) -> AuditSummary:
+        if (requested.fiche_id, requested.audit_config_id) != ("2", stalls):
+            return await audit(requested)
         await come_true(lambda: bench.audits() == 3)
         for _ in range(11):
             await asyncio.to_thread(lambda: None)
@@ -301,12 +301,12 @@ def test_a_pair_that_is_missing_is_asked_for_again_while_the_gate_waits_and_hold
     bench.work = replace(bench.work, audit_poll_seconds=5)
     audit, asked = bench.shop.audit, list[int]()
 
-    async def lost_once(wish: AuditWish) -> AuditSummary:
-        asked.append(wish.audit_config_id)
-        if asked.count(first) == 1 and wish.audit_config_id == first:
+    async def lost_once(requested: AuditWish) -> AuditSummary:
+        asked.append(requested.audit_config_id)
+        if asked.count(first) == 1 and requested.audit_config_id == first:
             leap(16)
             return await asyncio.Event().wait()  # type: ignore[return-value]
-        return await audit(wish)
+        return await audit(requested)
 
     bench.work_batch(ticket, audit=lost_once)
     assert (sorted(asked), bench.statuses(ticket)) == ([first, first, second], ["successful"])

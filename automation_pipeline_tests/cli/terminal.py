@@ -63,14 +63,14 @@ class Terminal:
         self._monkeypatch.setattr(sys, "stdin", stdin)
         self._capsys.readouterr()
         code = main.run(words)
-        said = self._capsys.readouterr()
-        if "--json" not in words or not said.err.startswith('{"error": '):
-            return Ended(code, said.out, said.err)
-        error = json.loads(said.err)["error"]
+        output = self._capsys.readouterr()
+        if "--json" not in words or not output.err.startswith('{"error": '):
+            return Ended(code, output.out, output.err)
+        error = json.loads(output.err)["error"]
         sentence = (
             error["message"] if error["message"].endswith((".", "?")) else f"{error['message']}."
         )
-        return Ended(code, said.out, f"{sentence}\n", error)
+        return Ended(code, output.out, f"{sentence}\n", error)
 
     def json(self, *words: str, given: object = None, code: int = 0) -> Any:
         """The one document that the command prints; anything else on stdout fails the test."""

@@ -74,11 +74,11 @@ def test_it_serves_until_it_is_told_to_stop(terminal: Terminal) -> None:
     ) as process:
         try:
             assert process.stdout is not None
-            told = re.fullmatch(
+            output = re.fullmatch(
                 r"api listening on (http://127\.0\.0\.1:[0-9]+)\n", process.stdout.readline()
             )
-            assert told is not None
-            assert httpx.get(f"{told[1]}/health", timeout=60).status_code == 200
+            assert output is not None
+            assert httpx.get(f"{output[1]}/health", timeout=60).status_code == 200
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
             assert "Traceback" not in process.stderr.read() if process.stderr else False

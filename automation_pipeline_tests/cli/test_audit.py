@@ -75,8 +75,8 @@ def test_several_that_are_followed_are_a_table(
     bench.sell("1900417")
     bench.sell("1900418", said="")
     meanwhile(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
-    told = terminal.json("audit", "1900417", "1900418", "--config", "1", "--wait", code=1)
-    assert [audit["status"] for audit in told["audits"]] == ["completed", "failed"]
+    document = terminal.json("audit", "1900417", "1900418", "--config", "1", "--wait", code=1)
+    assert [audit["status"] for audit in document["audits"]] == ["completed", "failed"]
 
 
 def test_a_request_that_comes_to_nothing_is_told(
@@ -125,8 +125,8 @@ def test_a_refused_audit_does_not_end_the_watching_of_the_others(
     for fiche in ("7", "8", "9"):
         bench.sell(fiche)
     meanwhile(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
-    told = terminal.json("audit", "7", "8", "9", "--config", "1", "--wait", code=1)
-    first, *others = told["audits"]
+    document = terminal.json("audit", "7", "8", "9", "--config", "1", "--wait", code=1)
+    first, *others = document["audits"]
     assert first == {
         "fiche_id": "7", "tracking_id": first["tracking_id"], "audit_id": None, "status": "failed", "niveau": None,
         "score_percentage": None, "failed_steps": None, "error": NO_KEY,
@@ -157,8 +157,8 @@ def test_one_alone_that_is_refused_is_a_document_too(
     meanwhile(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
     ended = terminal.run("audit", "7", "--config", "1", "--wait", "--json")
     assert (ended.code, ended.error and ended.error["message"]) == (1, NO_KEY)
-    told = json.loads(ended.out)
-    assert [(one["status"], one["error"], one["audit_id"]) for one in told["audits"]] == [
+    document = json.loads(ended.out)
+    assert [(one["status"], one["error"], one["audit_id"]) for one in document["audits"]] == [
         ("failed", NO_KEY, None)
     ]
 

@@ -84,10 +84,10 @@ def test_the_list_shows_active_ones_and_all_when_asked(terminal: Terminal) -> No
 
 def test_people_see_every_step_and_what_weighs(terminal: Terminal) -> None:
     put(terminal, FULL | {"name": "[bold]loud"})
-    said = terminal.run("audit-configs", "show", "1").out
+    output = terminal.run("audit-configs", "show", "1").out
     for fact in ("1  [bold]loud", "active, runs automatically", "All fields are given", "12"):
-        assert fact in said
-    rows = [line.split() for line in said.splitlines()[-3:]]
+        assert fact in output
+    rows = [line.split() for line in output.splitlines()[-3:]]
     assert rows == [
         ["position", "name", "severity", "weight", "critical", "points", "step", "id"],
         ["1", "Step", "1", "CRITICAL", "10", "yes", "2", "1"],
@@ -145,14 +145,14 @@ def test_every_fault_of_a_file_is_told_and_import_stores_nothing(terminal: Termi
     given = document(nmae="x") | {
         "steps": [step_document(0, weight=11), step_document(2, severityLevel="BAD\nLY")]
     }
-    told = terminal.json("audit-configs", "validate", "-", given=given, code=1)
-    assert (told["valid"], set(told)) == (False, {"valid", "errors"})
-    fields = {error["field"] for error in told["errors"]}
+    result = terminal.json("audit-configs", "validate", "-", given=given, code=1)
+    assert (result["valid"], set(result)) == (False, {"valid", "errors"})
+    fields = {error["field"] for error in result["errors"]}
     assert {"nmae", "steps.0.weight", "steps.1.severityLevel", "steps"} <= fields
     ended = terminal.run("audit-configs", "validate", "-", given=json.dumps(given).encode())
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.splitlines() == [
-        f"{error['field']}: {error['message']}" for error in told["errors"]
+        f"{error['field']}: {error['message']}" for error in result["errors"]
     ]
     sentence = refused(terminal, "import -", 2, json.dumps(given).encode())
     assert all(field in sentence for field in fields)
@@ -166,10 +166,10 @@ def test_validation_needs_no_database(terminal: Terminal) -> None:
 
 def test_what_is_taken_out_of_use_comes_back(terminal: Terminal) -> None:
     put(terminal, document())
-    told = {"id": "1", "name": "Sales"}
-    assert terminal.json("audit-configs", "deactivate", "1") == told | {"isActive": False}
+    values = {"id": "1", "name": "Sales"}
+    assert terminal.json("audit-configs", "deactivate", "1") == values | {"isActive": False}
     assert listed(terminal) == []
-    assert terminal.json("audit-configs", "activate", "1") == told | {"isActive": True}
+    assert terminal.json("audit-configs", "activate", "1") == values | {"isActive": True}
     assert len(listed(terminal)) == 1
     assert (
         terminal.run("audit-configs", "deactivate", "1").out
@@ -195,13 +195,13 @@ def test_what_is_unused_is_deleted_and_what_is_used_is_not(terminal: Terminal) -
 
 def test_steps_take_another_order(terminal: Terminal) -> None:
     put(terminal, document())
-    told = terminal.json("audit-configs", "reorder", "1", "3", "1", "2")
-    assert [(step["id"], step["position"], step["name"]) for step in told["steps"]] == [
+    result = terminal.json("audit-configs", "reorder", "1", "3", "1", "2")
+    assert [(step["id"], step["position"], step["name"]) for step in result["steps"]] == [
         ("3", 1, "Step 3"),
         ("1", 2, "Step 1"),
         ("2", 3, "Step 2"),
     ]
-    assert terminal.json("audit-configs", "show", "1") == told
+    assert terminal.json("audit-configs", "show", "1") == result
     table = terminal.run("audit-configs", "reorder", "1", "1", "2", "3").out.splitlines()
     assert [line.split()[-1] for line in table[-3:]] == ["1", "2", "3"]
 

@@ -78,9 +78,9 @@ def test_the_list_shows_the_latest_and_all_versions_when_asked(
         (["--status", "running", "--status", "failed"], []),
     ]:
         assert [audit["id"] for audit in terminal.json("audits", "list", *flags)["audits"]] == ids
-    said = terminal.run("audits", "list", "--all-versions", "--limit", "1").out.splitlines()
-    assert said[1].split()[:7] == ["2", "1900417", "Sales", "REJET", "40.00", "%", "0/1"]
-    assert said[2] == "1 of 2 audits."
+    lines = terminal.run("audits", "list", "--all-versions", "--limit", "1").out.splitlines()
+    assert lines[1].split()[:7] == ["2", "1900417", "Sales", "REJET", "40.00", "%", "0/1"]
+    assert lines[2] == "1 of 2 audits."
     assert "REJET (old)" in terminal.run("audits", "list", "--all-versions").out
 
 
@@ -101,14 +101,14 @@ def test_people_see_the_verdict_first_and_then_every_step(terminal: Terminal) ->
 
 
 def test_every_point_is_shown_with_what_proves_it(terminal: Terminal) -> None:
-    said = terminal.run("audits", "show", "1", "--steps").out
-    assert "1  Greeting [1]: PARTIEL, 4/8\n" in said
-    assert "  1. PRESENT  Name given\n     Jugé PRESENT.\n" in said
+    result = terminal.run("audits", "show", "1", "--steps").out
+    assert "1  Greeting [1]: PARTIEL, 4/8\n" in result
+    assert "  1. PRESENT  Name given\n     Jugé PRESENT.\n" in result
     assert (
         "     « Bonjour, cet appel est enregistré. » 00:00, call 1 (03/02/2026 10:14), speaker_0\n"
-        in said
+        in result
     )
-    assert "  2. ABSENT  Recording announced\n" in said
+    assert "  2. ABSENT  Recording announced\n" in result
 
 
 def test_an_audit_is_one_document(terminal: Terminal) -> None:
@@ -119,20 +119,20 @@ def test_an_audit_is_one_document(terminal: Terminal) -> None:
 
 def test_an_audit_that_runs_or_has_failed_is_shown_too(terminal: Terminal, bench: Bench) -> None:
     put(bench.database, 1, "running")
-    said = terminal.run("audits", "show", "1", "--steps")
-    assert said.code == 0
-    assert "1, running" in said.out
-    assert "verdict  " not in said.out.splitlines()[0]
+    result = terminal.run("audits", "show", "1", "--steps")
+    assert result.code == 0
+    assert "1, running" in result.out
+    assert "verdict  " not in result.out.splitlines()[0]
 
 
 def test_an_incomplete_audit_says_what_is_missing(terminal: Terminal, bench: Bench) -> None:
     bench.model.fail_once(PermanentError("The model is [away]."))
     bench.turn(steps_at_once=1)
     bench.audit("1900417", 1, "audit-2")
-    said = terminal.run("audits", "show", "2").out
-    assert "Audit incomplete: 1 of 2 steps judged: The model is [away]." in said
-    assert any("transcripts" in line and "1 of 1" in line for line in said.splitlines())
-    [first] = [line for line in said.splitlines() if line.startswith("1 ")]
+    result = terminal.run("audits", "show", "2").out
+    assert "Audit incomplete: 1 of 2 steps judged: The model is [away]." in result
+    assert any("transcripts" in line and "1 of 1" in line for line in result.splitlines())
+    [first] = [line for line in result.splitlines() if line.startswith("1 ")]
     assert first.split()[3:6] == ["*", "not", "judged"]
     assert [audit["id"] for audit in terminal.json("audits", "list")["audits"]] == ["1"]
     listed = terminal.json("audits", "list", "--all-versions", "--status", "incomplete")["audits"]
@@ -154,9 +154,12 @@ def test_a_person_overrules_a_step_and_a_control_point(terminal: Terminal) -> No
         "--reviewer",
         "qa",
     ]
-    told = terminal.json("audits", "review", "1", *words, "--reason", "At 00:12")
-    assert (told["step"]["conforme"], told["audit"]["scorePercentage"]) == ("CONFORME", 80.0)
-    [review] = told["step"]["human_review"]
+    document = terminal.json("audits", "review", "1", *words, "--reason", "At 00:12")
+    assert (document["step"]["conforme"], document["audit"]["scorePercentage"]) == (
+        "CONFORME",
+        80.0,
+    )
+    [review] = document["step"]["human_review"]
     assert (review["by"], review["reason"], review["override"]["commentaire"]) == (
         "qa",
         "At 00:12",
@@ -167,8 +170,8 @@ def test_a_person_overrules_a_step_and_a_control_point(terminal: Terminal) -> No
     assert ended.out == (
         "Step 2  Goodbye: CONFORME, 2/2\nAudit 1: EXCELLENT, 100.00 %, 1/1 critical steps passed\n"
     )
-    said = terminal.run("audits", "show", "1", "--steps").out
-    assert "by qa: control point 2, statut ABSENT -> PRESENT, the comment (At 00:12)\n" in said
+    result = terminal.run("audits", "show", "1", "--steps").out
+    assert "by qa: control point 2, statut ABSENT -> PRESENT, the comment (At 00:12)\n" in result
 
 
 def test_a_rerun_is_asked_for(terminal: Terminal) -> None:
@@ -187,18 +190,22 @@ def test_a_rerun_is_followed_to_its_end(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def carry_out() -> None:
-        wish = Rerun(rerun_id=request_key(terminal), place=StepLocation(1, 1))
+        request = Rerun(rerun_id=request_key(terminal), place=StepLocation(1, 1))
         bench.model = FakeLanguageModel()
-        asyncio.run(run_rerun(wish, database=bench.database, judge=bench.judge))
+        asyncio.run(run_rerun(request, database=bench.database, judge=bench.judge))
 
     meanwhile(monkeypatch, carry_out)
-    told = terminal.json("audits", "rerun", "1", "--step", "1", "--wait")
-    assert (told["step"]["conforme"], told["audit"]["niveau"], told["step_position"]) == (
+    document = terminal.json("audits", "rerun", "1", "--step", "1", "--wait")
+    assert (
+        document["step"]["conforme"],
+        document["audit"]["niveau"],
+        document["step_position"],
+    ) == (
         "CONFORME",
         "BON",
         1,
     )
-    assert told["error"] is None
+    assert document["error"] is None
 
 
 def test_a_rerun_that_fails_is_told_of(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,9 +226,12 @@ def test_a_rerun_that_fails_is_a_document_all_the_same(
             mark_refused(session, request_key(terminal), "The model is away.")
 
     meanwhile(monkeypatch, refuse)
-    told = terminal.json("audits", "rerun", "1", "--step", "1", "--wait", code=1)
-    assert (told["error"], told["rerun_id"]) == ("The model is away.", request_key(terminal))
-    assert (told["step"]["conforme"], told["audit"]["niveau"]) == ("PARTIEL", "REJET")
+    document = terminal.json("audits", "rerun", "1", "--step", "1", "--wait", code=1)
+    assert (document["error"], document["rerun_id"]) == (
+        "The model is away.",
+        request_key(terminal),
+    )
+    assert (document["step"]["conforme"], document["audit"]["niveau"]) == ("PARTIEL", "REJET")
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])

@@ -29,11 +29,11 @@ def test_an_empty_database_is_brought_to_the_newest_revision_and_again_is_nothin
 
 
 def test_the_same_in_sentences(terminal: Terminal) -> None:
-    said = [
+    output = [
         terminal.run("db", command).out for command in ("current", "upgrade", "upgrade", "current")
     ]
     missing = terminal.room / "made" / "new.db"
-    assert said == [
+    assert output == [
         f"There is no database at {missing}: run `automation db upgrade`.\n",
         f"Created {missing} at {NEWEST}.\n",
         f"The database is at {NEWEST}.\n",

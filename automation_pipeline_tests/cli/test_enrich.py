@@ -87,8 +87,12 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
         expire(terminal)
 
     meanwhile(monkeypatch, the_lease_ends)
-    [told] = terminal.json("enrich", DANONE, "--here")["companies"]
-    assert (told["outcome"], told["status"], states(terminal)) == ("ATTACHED", "SUCCESS", ["DONE"])
+    [document] = terminal.json("enrich", DANONE, "--here")["companies"]
+    assert (document["outcome"], document["status"], states(terminal)) == (
+        "ATTACHED",
+        "SUCCESS",
+        ["DONE"],
+    )
     assert (calls_before, len(search.calls)) == ([], 1)
 
 

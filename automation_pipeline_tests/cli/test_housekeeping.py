@@ -46,7 +46,7 @@ def test_days_are_a_setting_and_less_than_a_week_is_refused(terminal: Terminal) 
 def test_dagster_is_asked_for_it_once_per_command(terminal: Terminal) -> None:
     key = terminal.json("housekeeping", "--in-dagster")["request_key"]
     with terminal.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=10)
-    assert (wish.key, wish.job) == (key, "housekeeping")
+        [request] = offer_waiting(session, limit=10)
+    assert (request.key, request.job) == (key, "housekeeping")
     assert terminal.json("housekeeping", "--in-dagster")["request_key"] != key
     assert terminal.run("housekeeping", "--in-dagster", "--dry-run").code == 2

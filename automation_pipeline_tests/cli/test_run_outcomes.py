@@ -103,8 +103,8 @@ def test_a_run_says_where_its_time_went(terminal: Terminal, run_id: str) -> None
             session.add(
                 RunPhaseRow(run_id=int(run_id), attempt=attempt, phase=phase, entered_at=entered_at)
             )
-    said = terminal.run("runs", "show", run_id).out
-    assert " ".join(said.split()).count("selection 1.2 s, fetching 2.8 s, auditing 5.0 s") == 1
+    output = terminal.run("runs", "show", run_id).out
+    assert " ".join(output.split()).count("selection 1.2 s, fetching 2.8 s, auditing 5.0 s") == 1
     assert terminal.json("runs", "show", run_id)["phases"] == [
         {"phase": "selection", "seconds": 1.25},
         {"phase": "fetching", "seconds": 2.75},
@@ -137,8 +137,8 @@ def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(
         "selected": 4, "fetched": 3, "toWork": 1, "transcribed": 1, "audited": 1, "ended": 3, "audits": 1,
     }  # fmt: skip
     assert shown["selectionSummary"] == SUMMARY
-    [told] = shown["notifications"]
-    assert (told["channel"], told["status"], told["statusCode"], told["sentAt"]) == (
+    [result] = shown["notifications"]
+    assert (result["channel"], result["status"], result["statusCode"], result["sentAt"]) == (
         "webhook",
         "failed",
         503,
@@ -149,7 +149,7 @@ def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(
 def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
     ended = terminal.run("runs", "show", run_id)
     assert (ended.code, ended.err) == (0, "")
-    said = " ".join(ended.out.split())
+    output = " ".join(ended.out.split())
     for fact in (
         "run 1 of schedule 1, manual",
         "seconds 9.0",
@@ -166,9 +166,9 @@ def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
         "2 failed fetch_failed The CRM answered [/503] for fiche 2.",
         "3 ignored not_found Fiche not found (404)",
     ):
-        assert fact in said
+        assert fact in output
     for left_out in ("Traceback", "told below", "empty reason", "duplicates"):
-        assert left_out not in said
+        assert left_out not in output
 
 
 def test_a_run_that_has_selected_nothing_yet_shows_no_table(
@@ -250,9 +250,9 @@ def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
         return
     ended = terminal.run("runs", "watch", pending_id)
     assert ended.code == code
-    said = " ".join(ended.out.split())
+    output = " ".join(ended.out.split())
     for fact in ("selection ", "3/3", "2/2", status, "2 failed 1 audit_failed No answer"):
-        assert fact in said
+        assert fact in output
 
 
 def test_a_retry_can_be_waited_for(

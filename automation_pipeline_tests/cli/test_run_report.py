@@ -96,18 +96,20 @@ def page_of(bench: Bench, run_id: int, **most: int) -> Page:
 
 
 def test_the_page_tells_status_law_phases_causes_and_selection(bench: Bench, run_id: int) -> None:
-    said = " ".join(page_of(bench, run_id).said.split())
-    assert f"Run {run_id}: partial" in said
-    assert "4 selected = 2 successful + 1 failed + 1 ignored: every fiche has ended, once." in said
-    assert "selection 2026-02-04 03:00:00 UTC 2026-02-04 03:00:01 UTC 1.0" in said
-    assert "transcribing and auditing 2026-02-04 03:00:03 UTC 2026-02-04 03:00:09 UTC 6.0" in said
-    assert "failed transcription_incomplete 1" in said
-    assert "too many recordings (2) 77 78" in said
-    assert "only unaudited: no" in said
-    assert "249" not in said
-    assert "and 150 more" in said
-    assert "failed days (1) 2026-02-02" in said
-    assert "secret frames" not in said
+    result = " ".join(page_of(bench, run_id).said.split())
+    assert f"Run {run_id}: partial" in result
+    assert (
+        "4 selected = 2 successful + 1 failed + 1 ignored: every fiche has ended, once." in result
+    )
+    assert "selection 2026-02-04 03:00:00 UTC 2026-02-04 03:00:01 UTC 1.0" in result
+    assert "transcribing and auditing 2026-02-04 03:00:03 UTC 2026-02-04 03:00:09 UTC 6.0" in result
+    assert "failed transcription_incomplete 1" in result
+    assert "too many recordings (2) 77 78" in result
+    assert "only unaudited: no" in result
+    assert "249" not in result
+    assert "and 150 more" in result
+    assert "failed days (1) 2026-02-02" in result
+    assert "secret frames" not in result
 
 
 def test_fiches_lead_to_their_audits_and_those_to_what_was_said(bench: Bench, run_id: int) -> None:
@@ -116,8 +118,8 @@ def test_fiches_lead_to_their_audits_and_those_to_what_was_said(bench: Bench, ru
     assert {link.removeprefix("#") for link in links} == set(places)
     assert len(places) == 2
     assert "« Bonjour, je vous appelle" in page.said
-    said = " ".join(page.said.split())
-    assert "4 ignored not_found: Fiche not found (404)" in said
+    result = " ".join(page.said.split())
+    assert "4 ignored not_found: Fiche not found (404)" in result
 
 
 def test_nothing_that_was_stored_acts_as_markup(bench: Bench, run_id: int) -> None:
@@ -142,9 +144,9 @@ def test_the_page_needs_nothing_from_elsewhere(bench: Bench, run_id: int) -> Non
 
 
 def test_a_big_run_is_summed_up(bench: Bench, run_id: int) -> None:
-    said = page_of(bench, run_id, most_fiches=3, most_in_full=0).said
-    assert "And 1 more fiches, which this page leaves out." in said
-    assert "And 1 more audits, which this page leaves out." in said
+    result = page_of(bench, run_id, most_fiches=3, most_in_full=0).said
+    assert "And 1 more fiches, which this page leaves out." in result
+    assert "And 1 more audits, which this page leaves out." in result
     one_in_full = page_of(bench, run_id, most_in_full=1)
     assert "The steps of the 1 with the lowest scores are shown below" in one_in_full.said
     assert len(one_in_full.values("id")) == 1
@@ -180,8 +182,8 @@ def test_the_command_writes_the_page_where_it_is_told_to(terminal: Terminal, run
     ended = terminal.run("runs", "report", str(run_id))
     assert (ended.code, ended.out) == (0, f"The report of run {run_id} is {written}.\n")
     Page(written.read_text())
-    told = terminal.json("runs", "report", str(run_id), "--output", "page.html")
-    assert told == {"runId": str(run_id), "file": "page.html"}
+    document = terminal.json("runs", "report", str(run_id), "--output", "page.html")
+    assert document == {"runId": str(run_id), "file": "page.html"}
     assert Path("page.html").read_text() == written.read_text()
     assert terminal.run("runs", "report", str(run_id), "-o", "-").out == written.read_text()
 

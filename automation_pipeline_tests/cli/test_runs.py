@@ -138,12 +138,12 @@ def test_a_log_is_followed_until_the_run_has_ended(
     meanwhile(monkeypatch, first, lambda: None, second, end)
     ended = terminal.run("runs", "logs", str(run_id), "--follow", *flags)
     assert ended.code == 0
-    told = (
+    document = (
         [line["message"] for line in json.loads(ended.out)["logs"]]
         if flags
         else ended.out.splitlines()
     )
-    assert [line.removeprefix("10:00:00  info     ") for line in told] == [
+    assert [line.removeprefix("10:00:00  info     ") for line in document] == [
         "The first",
         "The second",
         "The last",
@@ -193,9 +193,9 @@ def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id
     shown = terminal.json("runs", "show", "2")
     assert (shown["trigger"], shown["retryOfRunId"]) == ("retry", run_id)
     terminal.json("runs", "cancel", "2", "--yes")
-    said = terminal.run("runs", "retry", run_id).out
+    output = terminal.run("runs", "retry", run_id).out
     assert (
-        said
+        output
         == "Run 3 is requested, for what failed in run 1: `automation runs watch 3` follows it.\n"
     )
 

@@ -36,11 +36,11 @@ def test_a_patch_changes_what_it_names_and_null_clears(terminal: Terminal) -> No
     }
     answer = terminal.json("schedules", "update", schedule_id, "--file", "-", given=patch)
     assert answer == terminal.json("schedules", "show", schedule_id)
-    told = [
+    result = [
         answer[name]
         for name in ("name", "description", "webhookUrl", "pauseAfterFailures", "timeOfDay")
     ]
-    assert told == ["New", None, None, None, "04:00"]
+    assert result == ["New", None, None, None, "04:00"]
     assert answer["ficheSelection"]["ficheIds"] == ["1900417"]
 
 
@@ -95,12 +95,12 @@ def test_a_paused_schedule_says_why_and_has_no_next_occurrence(terminal: Termina
 
 def test_people_are_told_what_was_done(terminal: Terminal) -> None:
     schedule_id = terminal.create()
-    said = [
+    output = [
         terminal.run("schedules", *words).out
         for words in (["pause", "1"], ["resume", "1"], ["delete", "1", "-y"])
     ]
     assert schedule_id == "1"
-    assert said == [
+    assert output == [
         "Schedule 1 is paused.\n",
         "Schedule 1 is active.\n",
         "Schedule 1 is deleted.\n",

@@ -97,20 +97,20 @@ def test_a_name_is_shown_as_it_is(terminal: Terminal, name: str) -> None:
 
 def test_an_external_api_key_is_stored_and_never_printed(terminal: Terminal) -> None:
     given = json.dumps(DAILY | {"externalApiKey": "s3cret"}).encode()
-    said = [
+    output = [
         terminal.run("schedules", "create", "--file", "-", *flag, given=given)
         for flag in ([], ["--json"])
     ]
-    said += [
+    output += [
         terminal.run("schedules", *words)
         for words in (["show", "1"], ["show", "1", "--json"], ["list"])
     ]
-    said += [
+    output += [
         terminal.run("schedules", *words)
         for words in (["list", "--json"], ["run-now", "1", "--json"])
     ]
-    assert [ended.code for ended in said] == [0] * 7
-    assert not any("s3cret" in ended.out + ended.err for ended in said)
+    assert [ended.code for ended in output] == [0] * 7
+    assert not any("s3cret" in ended.out + ended.err for ended in output)
     with terminal.database.reading() as session:
         assert set(session.scalars(select(ScheduleRow.external_api_key))) == {"s3cret"}
 

@@ -56,35 +56,40 @@ def test_the_help_names_every_permission() -> None:
 
 
 def test_a_token_is_answered_once_and_lets_its_program_in(terminal: Terminal) -> None:
-    told = terminal.json(*CREATE)
-    assert list(told)[:2] == ["id", "token"]
-    assert told["id"] == "1"
-    assert told["token"].startswith(told["prefix"])
-    assert (told["name"], told["state"], told["permissions"]) == (
+    document = terminal.json(*CREATE)
+    assert list(document)[:2] == ["id", "token"]
+    assert document["id"] == "1"
+    assert document["token"].startswith(document["prefix"])
+    assert (document["name"], document["state"], document["permissions"]) == (
         "nightly",
         "active",
         ["automation.write"],
     )
-    assert (told["scope"], told["groupes"], told["crmUserId"], told["expiresAt"]) == (
+    assert (
+        document["scope"],
+        document["groupes"],
+        document["crmUserId"],
+        document["expiresAt"],
+    ) == (
         "ALL",
         [],
         None,
         None,
     )
-    caller = caller_of(terminal, told["token"])
+    caller = caller_of(terminal, document["token"])
     assert caller is not None
     assert caller.reach(Permission.AUTOMATION, Action.READ)
     [listed] = terminal.json("tokens", "list")["tokens"]
     assert listed["lastUsedAt"] is not None
-    assert listed | {"lastUsedAt": None} == {name: told[name] for name in listed}
+    assert listed | {"lastUsedAt": None} == {name: document[name] for name in listed}
     assert "token" not in listed
 
 
 def test_people_see_the_token_alone_on_its_line_and_only_then(terminal: Terminal) -> None:
-    said = terminal.run(*CREATE, "--expires-in-days", "30").out.splitlines()
-    assert caller_of(terminal, said[0]) is not None
-    assert said[-1] == "Keep the token: it is not shown again."
-    assert [line.split()[0] for line in said[1:-1]] == ["id", "name", "may", "reaches", "expires"]
+    output = terminal.run(*CREATE, "--expires-in-days", "30").out.splitlines()
+    assert caller_of(terminal, output[0]) is not None
+    assert output[-1] == "Keep the token: it is not shown again."
+    assert [line.split()[0] for line in output[1:-1]] == ["id", "name", "may", "reaches", "expires"]
     for words in (
         ["list"],
         ["list", "--json"],
@@ -94,7 +99,7 @@ def test_people_see_the_token_alone_on_its_line_and_only_then(terminal: Terminal
     ):
         ended = terminal.run("tokens", *words)
         assert ended.code == 0
-        assert said[0] not in ended.out + ended.err
+        assert output[0] not in ended.out + ended.err
 
 
 @pytest.mark.parametrize(
@@ -116,10 +121,10 @@ def test_people_see_the_token_alone_on_its_line_and_only_then(terminal: Terminal
 def test_what_is_said_is_what_it_may(
     terminal: Terminal, words: str, permissions: list[str], scope: str, about: dict[str, object]
 ) -> None:
-    told = made(terminal, *words.split())
-    assert (told["permissions"], told["scope"]) == (permissions, scope)
-    assert told | {"name": "unnamed", **about} == told
-    caller = caller_of(terminal, told["token"])
+    result = made(terminal, *words.split())
+    assert (result["permissions"], result["scope"]) == (permissions, scope)
+    assert result | {"name": "unnamed", **about} == result
+    caller = caller_of(terminal, result["token"])
     assert caller is not None
     assert {grant.read for grant in caller.grants.values()} == {Scope[scope]}
     row = terminal.run("tokens", "list").out
@@ -175,7 +180,7 @@ def test_an_id_that_is_none_ends_with_2(terminal: Terminal, wrong: str) -> None:
 
 
 def test_the_help_tells_how_a_token_is_used(terminal: Terminal) -> None:
-    said = " ".join(terminal.run("tokens", "create", "--help").out.split())
+    output = " ".join(terminal.run("tokens", "create", "--help").out.split())
     for words in (
         "Authorization: Bearer TOKEN",
         "X-API-Key: TOKEN",
@@ -183,7 +188,7 @@ def test_the_help_tells_how_a_token_is_used(terminal: Terminal) -> None:
         "GROUP",
         "only its hash",
     ):
-        assert words in said
+        assert words in output
 
 
 def test_a_token_belongs_to_the_organisation_that_is_named(terminal: Terminal) -> None:
@@ -196,13 +201,13 @@ def test_a_token_belongs_to_the_organisation_that_is_named(terminal: Terminal) -
         clock=SystemClock(),
         actor="cli",
     )
-    told = made(terminal, *about)
-    assert (told["orgId"], told["permissions"]) == ("acme", ["org-jobs.agents.write"])
-    caller = caller_of(terminal, told["token"])
+    result = made(terminal, *about)
+    assert (result["orgId"], result["permissions"]) == ("acme", ["org-jobs.agents.write"])
+    caller = caller_of(terminal, result["token"])
     assert caller is not None
     assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
-    said = terminal.run("tokens", "create", *about).out.splitlines()
-    assert [line.split()[1:] for line in said if line.startswith("reaches")] == [
+    output = terminal.run("tokens", "create", *about).out.splitlines()
+    assert [line.split()[1:] for line in output if line.startswith("reaches")] == [
         ["all", "of", "acme"]
     ]
     assert "permissions: of a token of an organisation" in refused(

@@ -56,14 +56,14 @@ def test_without_a_daemon_every_command_says_so_and_fails(
         plain = terminal.run(*words, "--wait")
         terminal.run("runs", "cancel", "1", "--yes")
         as_json = terminal.run(*words, "--wait", "--json")
-        told = as_json.error or {}
+        message = as_json.error or {}
         sentence = (
             "Dagster's daemon has no heartbeat" in plain.err and len(plain.err.splitlines()) == 1
         )
         document = (
-            told.get("code") == "NO_DAEMON"
-            and "no heartbeat" in told["message"]
-            and "details" in told
+            message.get("code") == "NO_DAEMON"
+            and "no heartbeat" in message["message"]
+            and "details" in message
         )
         if (plain.code, as_json.code, as_json.out) != (1, 1, "") or not sentence or not document:
             wrong.append((name, plain, as_json))
@@ -91,8 +91,8 @@ def test_a_refused_request_is_told_with_its_reason(
     def refuse(probe: Probed) -> None:
         with terminal.database.transaction() as session:
             record_heartbeat(session, DAEMON)
-            [wish] = offer_waiting(session, limit=9)
-            mark_refused(session, wish.key, "The run queue is closed.")
+            [request] = offer_waiting(session, limit=9)
+            mark_refused(session, request.key, "The run queue is closed.")
 
     monkeypatch.setattr(waiting, "PROBE_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(Probed, "begin", refuse)
@@ -126,8 +126,8 @@ def test_errors_are_one_json_document_where_json_is_asked_for(terminal: Terminal
         ("schedules run-now 77 --json", "NOT_FOUND", 1),
     ):
         ended = terminal.run(*words.split())
-        told = ended.error or {}
-        if (ended.code, ended.out, told.get("code")) != (exit_code, "", code) or not told.get(
+        message = ended.error or {}
+        if (ended.code, ended.out, message.get("code")) != (exit_code, "", code) or not message.get(
             "message"
         ):
             wrong.append((words, ended))

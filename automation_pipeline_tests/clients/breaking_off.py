@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def over_after(
-    said: str,
+    text: str,
     call: Coroutine[object, object, Result],
     seconds: float,
     monkeypatch: pytest.MonkeyPatch,
@@ -28,7 +28,7 @@ def over_after(
 
     async def called() -> Result:
         calling = asyncio.ensure_future(call)
-        await waiting.come_true(lambda: read == said.encode() or calling.done())
+        await waiting.come_true(lambda: read == text.encode() or calling.done())
         waiting.leap(seconds)
         return await calling
 

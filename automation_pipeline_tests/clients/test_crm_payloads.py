@@ -35,8 +35,8 @@ from automation_pipeline_tests.tables import every_case
         ({"message": None}, "message"),
         ({"information": {**INFORMATION, "groupe": 7}}, "information.groupe"),
         ({"prospect": []}, "prospect"),
-        *[({array: None}, array) for array, told in GOOD.items() if isinstance(told, list)],
-        *[({array: {}}, array) for array, told in GOOD.items() if isinstance(told, list)],
+        *[({array: None}, array) for array, result in GOOD.items() if isinstance(result, list)],
+        *[({array: {}}, array) for array, result in GOOD.items() if isinstance(result, list)],
         ({"raw_sections": {"entete": 7}}, "raw_sections.entete"),
         ({"raw_sections": None}, "raw_sections"),
         ({"elements_souscription": []}, "elements_souscription"),
@@ -78,9 +78,9 @@ def test_parts_of_seconds_are_rounded() -> None:
     assert gateway.details().recordings[0].duration_seconds == 742
 
 
-@every_case("array", [name for name, told in GOOD.items() if isinstance(told, list)])
+@every_case("array", [name for name, result in GOOD.items() if isinstance(result, list)])
 def test_an_array_must_be_there(array: str) -> None:
-    met = saying({name: told for name, told in GOOD.items() if name != array}).error()
+    met = saying({name: result for name, result in GOOD.items() if name != array}).error()
     assert type(met) is CrmAnswerError
     assert str(met).endswith(f"unexpected value at {array}.")
 
@@ -95,7 +95,7 @@ def test_the_start_of_a_call_is_read_day_first_on_the_clock_of_paris() -> None:
 
 
 @every_case(
-    ("told", "url", "uuid"),
+    ("expected", "url", "uuid"),
     [
         (URL, URL, "0a1b2c3d-1111-4222-8333-444455556666"),
         ("https://records.example.test/1.mp3", "https://records.example.test/1.mp3", None),
@@ -103,9 +103,11 @@ def test_the_start_of_a_call_is_read_day_first_on_the_clock_of_paris() -> None:
         (" \n", "", None),
     ],
 )
-def test_the_name_of_the_audio_is_read(told: str | None, url: str, uuid: str | None) -> None:
+def test_the_name_of_the_audio_is_read(expected: str | None, url: str, uuid: str | None) -> None:
     [call] = (
-        saying(GOOD | {"recordings": [{**RECORDING, "recording_url": told}]}).details().recordings
+        saying(GOOD | {"recordings": [{**RECORDING, "recording_url": expected}]})
+        .details()
+        .recordings
     )
     assert (call.url, call.uuid) == (url, uuid)
 

@@ -58,11 +58,11 @@ def test_the_day_is_asked_for_with_its_recordings() -> None:
 def test_the_list_is_that_of_the_day(gateway: Crm) -> None:
     sales = gateway.sales_list()
     assert (sales.day, sales.listed, sales.duplicates) == (SOLD_ON, len(DAY), 0)
-    told = [
+    result = [
         (f.fiche_id, f.cle, f.nom, f.prenom, f.telephone, f.telephone_2, f.email)
         for f in sales.fiches
     ]
-    assert told == [
+    assert result == [
         (s.id, s.listed_cle, s.prospect.nom, s.prospect.prenom, s.prospect.telephone, s.prospect.telephone_2,
          s.prospect.email)
         for s in DAY
@@ -98,14 +98,14 @@ def test_a_day_without_sales_is_an_empty_list() -> None:
     ],
 )
 def test_the_id_is_the_first_that_is_there(names: dict[str, object], fiche_id: str) -> None:
-    sale = {name: told for name, told in SALE.items() if name != "id"}
+    sale = {name: result for name, result in SALE.items() if name != "id"}
     assert [
         f.fiche_id for f in saying({"fiches": [sale | names], "total": 1}).sales_list().fiches
     ] == [fiche_id]
 
 
 @every_case(
-    ("told", "instant"),
+    ("expected", "instant"),
     [
         ("03/02/2026 10:12", datetime(2026, 2, 3, 9, 12, tzinfo=UTC)),
         ("2026-02-03T10:12:00Z", datetime(2026, 2, 3, 10, 12, tzinfo=UTC)),
@@ -114,8 +114,8 @@ def test_the_id_is_the_first_that_is_there(names: dict[str, object], fiche_id: s
         (" ", None),
     ],
 )
-def test_dates_may_be_blank(told: str | None, instant: datetime | None) -> None:
-    sale = SALE | {"date_insertion": told, "date_modification": told}
+def test_dates_may_be_blank(expected: str | None, instant: datetime | None) -> None:
+    sale = SALE | {"date_insertion": expected, "date_modification": expected}
     [fiche] = saying({"fiches": [sale], "total": 1}).sales_list().fiches
     assert (fiche.inserted_at, fiche.modified_at) == (instant, instant)
 
@@ -141,7 +141,7 @@ def test_fewer_fiches_than_announced_are_no_list() -> None:
 
 
 def without(document: dict[str, object], name: str) -> dict[str, object]:
-    return {key: told for key, told in document.items() if key != name}
+    return {key: result for key, result in document.items() if key != name}
 
 
 @every_case(

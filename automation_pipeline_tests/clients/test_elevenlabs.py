@@ -104,10 +104,10 @@ def test_the_form_is_the_one_that_the_provider_documents(studio: Studio) -> None
 
 
 def test_the_answer_becomes_a_transcript_of_what_was_said(studio: Studio) -> None:
-    heard = studio.transcript()
-    assert (heard.transcription_id, heard.text) == ("tr_9Fz0", "Bonjour madame (rire)")
-    assert (heard.language_code, heard.language_probability) == ("fra", 0.98)
-    assert heard.words == (
+    transcripts = studio.transcript()
+    assert (transcripts.transcription_id, transcripts.text) == ("tr_9Fz0", "Bonjour madame (rire)")
+    assert (transcripts.language_code, transcripts.language_probability) == ("fra", 0.98)
+    assert transcripts.words == (
         Word("Bonjour", 0.12, 0.58, "word", "speaker_0"),
         Word("madame", 0.6, 1.1, "word", "speaker_0"),
         Word("(rire)", 3.1, 3.6, "audio_event", "speaker_1"),
@@ -312,8 +312,8 @@ def test_words_that_lack_something_are_left_out(
     studio: Studio, document: dict[str, object], text: str, words: tuple[Word, ...]
 ) -> None:
     studio.pages[SPEECH] = saying({"transcription_id": "tr_1"} | document)
-    heard = studio.transcript()
-    assert (heard.text, heard.words) == (text, words)
+    transcripts = studio.transcript()
+    assert (transcripts.text, transcripts.words) == (text, words)
 
 
 @every_case("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
@@ -323,7 +323,7 @@ def test_a_word_whose_time_is_no_number_is_left_out(number: str) -> None:
 
 
 @every_case(
-    ("said", "probability"),
+    ("text", "probability"),
     [
         ("0.5", 0.5),
         ("1", 1.0),
@@ -335,10 +335,10 @@ def test_a_word_whose_time_is_no_number_is_left_out(number: str) -> None:
         ("true", None),
     ],
 )
-def test_a_probability_that_is_no_number_is_none(said: str, probability: float | None) -> None:
-    body = RAW.replace("{", f'{{"language_code": 5, "language_probability": {said}, ', 1) % ""
-    heard = parse_transcript(body.encode())
-    assert (heard.language_code, heard.language_probability) == (None, probability)
+def test_a_probability_that_is_no_number_is_none(text: str, probability: float | None) -> None:
+    body = RAW.replace("{", f'{{"language_code": 5, "language_probability": {text}, ', 1) % ""
+    transcripts = parse_transcript(body.encode())
+    assert (transcripts.language_code, transcripts.language_probability) == (None, probability)
 
 
 def test_fifty_thousand_words_are_read_and_cut_in_no_time() -> None:
@@ -349,10 +349,10 @@ def test_fifty_thousand_words_are_read_and_cut_in_no_time() -> None:
         {"transcription_id": "tr_1", "text": "mot " * 50_000, "words": words}
     ).encode()
     began = thread_time()
-    heard = parse_transcript(body)
-    chunks_of(heard.words)
+    transcripts = parse_transcript(body)
+    chunks_of(transcripts.words)
     assert thread_time() - began < 5
-    assert len(heard.words) == 50_000
+    assert len(transcripts.words) == 50_000
 
 
 TEXTS = st.one_of(

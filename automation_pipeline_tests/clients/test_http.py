@@ -700,8 +700,8 @@ def test_nobody_makes_us_hold_more_than_a_client_takes() -> None:
 
 def test_a_refusal_counts_by_its_status_although_its_body_is_not_read() -> None:
     async def go() -> None:
-        said = b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"
-        async with staged(saying(said)) as stage:
+        result = b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"
+        async with staged(saying(result)) as stage:
             shop = shop_at(stage.url)
             failure = (await shop.write("7", WRITES)).failure
             await shop.aclose()

@@ -47,13 +47,13 @@ def other() -> Iterator[Receiver]:
 
 
 def request(url: str, **more: Any) -> HttpsRequest:
-    said = {
+    values = {
         "method": "POST",
         "headers": {"X-Key": SECRET},
         "body": b"{}",
         "timeout_seconds": PATIENCE,
     }
-    return HttpsRequest(url=url, **(said | {"secrets": (SECRET,)} | more))
+    return HttpsRequest(url=url, **(values | {"secrets": (SECRET,)} | more))
 
 
 def call(
@@ -92,7 +92,7 @@ def test_whatever_the_status_it_is_told(hook: Receiver, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("text", "kept"),
     [
         (f"you said {SECRET}!", "you said [masked]!"),
         ('{"echo": "hunter2/hunter\\"2"}', '{"echo": "[masked]"}'),
@@ -102,9 +102,9 @@ def test_whatever_the_status_it_is_told(hook: Receiver, status: int) -> None:
     ],
 )
 def test_of_the_answer_the_beginning_is_kept_without_the_secrets_that_it_repeats(
-    hook: Receiver, said: str, kept: str
+    hook: Receiver, text: str, kept: str
 ) -> None:
-    hook.answer(says(200, said))
+    hook.answer(says(200, text))
     assert call(hook.url).text == kept
 
 
@@ -206,7 +206,7 @@ def test_silence_is_for_now_and_tells_the_origin_only(hook: Receiver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begun", "kept"),
+    ("started", "kept"),
     [
         ("accepted", "accepted"),
         (f"{SECRET} is accepted", "[masked] is accepted"),
@@ -214,12 +214,12 @@ def test_silence_is_for_now_and_tells_the_origin_only(hook: Receiver) -> None:
     ],
 )
 def test_a_body_that_does_not_end_in_time_takes_nothing_back_and_shows_no_half_of_a_secret(
-    hook: Receiver, monkeypatch: pytest.MonkeyPatch, begun: str, kept: str
+    hook: Receiver, monkeypatch: pytest.MonkeyPatch, started: str, kept: str
 ) -> None:
-    hook.answer(never_ends(202, begun))
+    hook.answer(never_ends(202, started))
     client = HttpsCallClient(HttpsGuard(exceptions=(hook.url,)), verify=NO_CERTIFICATES)
     calling = client.call(request(f"{hook.url}/hook", timeout_seconds=3600.0))
-    assert over_after(begun, calling, 3600.0, monkeypatch) == HttpsAnswer(202, kept)
+    assert over_after(started, calling, 3600.0, monkeypatch) == HttpsAnswer(202, kept)
 
 
 def test_a_name_without_an_address_is_for_now() -> None:

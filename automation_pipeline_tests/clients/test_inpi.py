@@ -76,8 +76,8 @@ async def at_once(registry: Any, how_many: int) -> list[Any]:
 
 def test_many_who_ask_at_once_share_one_login() -> None:
     register = Inpi()
-    said = using(inpi(register), lambda one: at_once(one, 10))
-    assert all(isinstance(each, SourceRecord) for each in said)
+    result = using(inpi(register), lambda one: at_once(one, 10))
+    assert all(isinstance(each, SourceRecord) for each in result)
     assert register.calls == {"login": 1, "read": 10}
     assert register.posted == [{"username": "anna", "password": PASSWORD}]
 
@@ -117,9 +117,9 @@ def test_a_refused_password_is_not_tried_again_for_a_while() -> None:
     register = Inpi(login_status=401)
     now = [NOW]
     one = inpi(register, now=lambda: now[0])
-    said = using(one, lambda each: at_once(each, 10))
-    assert {(each.error_code, each.http_status) for each in said} == {("AUTH_ERROR", 401)}
-    assert "INPI_RNE_PASSWORD" in said[0].message
+    result = using(one, lambda each: at_once(each, 10))
+    assert {(each.error_code, each.http_status) for each in result} == {("AUTH_ERROR", 401)}
+    assert "INPI_RNE_PASSWORD" in result[0].message
     assert register.calls == {"login": 1}
     now[0] += REFUSAL_HOLDS - timedelta(seconds=1)
     assert fetch(one).error_code == "AUTH_ERROR"
@@ -401,8 +401,8 @@ def test_whatever_json_inpi_answers_is_a_record_or_an_error(
     place: tuple[str, ...], value: object
 ) -> None:
     body = json.dumps(with_instead(formality(), place, value)).encode()
-    said = fetch(inpi(logged_in(lambda _: httpx.Response(200, content=body))))
-    assert isinstance(said, SourceRecord | SourceError)
+    result = fetch(inpi(logged_in(lambda _: httpx.Response(200, content=body))))
+    assert isinstance(result, SourceRecord | SourceError)
 
 
 def test_the_token_of_a_login_is_read() -> None:

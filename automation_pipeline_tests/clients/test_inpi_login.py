@@ -81,7 +81,7 @@ def test_one_process_logs_in_for_all(
 ) -> None:
     for _ in range(2):  # those who come later find the token
         crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
-        assert all(isinstance(said, SourceRecord) for said in all_at_once(crew))
+        assert all(isinstance(result, SourceRecord) for result in all_at_once(crew))
     assert logins(simulated) == 1
 
 
@@ -91,7 +91,7 @@ def test_an_expired_token_is_replaced_once_for_all_processes(
     crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
     all_at_once(crew)
     outside.expire_inpi_tokens(simulated)
-    assert all(isinstance(said, SourceRecord) for said in all_at_once(crew))
+    assert all(isinstance(result, SourceRecord) for result in all_at_once(crew))
     assert logins(simulated) == 2
 
 
@@ -111,7 +111,7 @@ def test_a_wrong_password_is_tried_by_one_process_once(
     monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
     crew = [register(simulated, shared, clock, "wr0ng") for _ in range(CREW)]
     for _ in range(2):
-        errors = [said for said in all_at_once(crew) if isinstance(said, SourceError)]
+        errors = [result for result in all_at_once(crew) if isinstance(result, SourceError)]
         assert Counter((one.error_code, one.is_ours) for one in errors) == {
             ("AUTH_ERROR", False): 1,
             ("RATE_LIMIT", True): CREW - 1,
@@ -182,10 +182,10 @@ def test_the_token_stands_in_no_log_and_in_no_text(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     one = inpi(Gate(), shared=shared)
-    said = fetch(one)
+    result = fetch(one)
     assert shared.tokens.current() == "jwt.s3cret"
     assert "s3cret" not in caplog.text
-    assert "s3cret" not in repr((one, vars(one), shared, said))
+    assert "s3cret" not in repr((one, vars(one), shared, result))
 
 
 def services(url: str, database_url: str, clock: StandingClock, password: str) -> Services:
@@ -204,9 +204,9 @@ def test_the_services_of_every_process_share_the_login(
 ) -> None:
     for _ in range(2):
         one = services(simulated, database_url, clock, outside.INPI_PASSWORD)
-        said = fetch(one.registries.sources[SourceApi.INPI].registry)
+        result = fetch(one.registries.sources[SourceApi.INPI].registry)
         one.database.dispose()
-        assert isinstance(said, SourceRecord)
+        assert isinstance(result, SourceRecord)
     assert logins(simulated) == 1
 
 

@@ -80,10 +80,10 @@ def saying(document: object, status: int = 200, **headers: str) -> Answer:
 def completion(
     finish_reason: str = "stop", usage: object = None, **message: object
 ) -> dict[str, Any]:
-    said = {"role": "assistant", "content": "{}"} | message
+    values = {"role": "assistant", "content": "{}"} | message
     return {
         "id": "chatcmpl-1",
-        "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}],
+        "choices": [{"index": 0, "message": values, "finish_reason": finish_reason}],
     } | ({"usage": usage} if usage else {})
 
 
@@ -253,8 +253,8 @@ def test_every_status_has_its_verdict_and_its_sentence(
         )
 
     met = error(answer)
-    said = says.replace("{", "provider_message=").replace("}", "")
-    assert (type(met), str(met)) == (kind, f"{FAILED} status={status} {said}".rstrip())
+    result = says.replace("{", "provider_message=").replace("}", "")
+    assert (type(met), str(met)) == (kind, f"{FAILED} status={status} {result}".rstrip())
     assert asked == ["/v1/chat/completions"]
 
 

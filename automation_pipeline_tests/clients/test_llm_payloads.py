@@ -70,11 +70,11 @@ def test_a_choice_goes_with_tools_and_the_schema_with_all_but_a_required_one(
 
 
 def test_wishes_and_results_of_tools_are_sent_in_the_providers_words() -> None:
-    said = (
+    result = (
         Message(Role.ASSISTANT, "", (CALL,)),
         Message(Role.TOOL, '{"matches": []}', tool_call_id="call_7"),
     )
-    document = sent(Question(said, SCHEMA, (SEARCH,), ToolChoice.AUTO))
+    document = sent(Question(result, SCHEMA, (SEARCH,), ToolChoice.AUTO))
     assert document["messages"] == [
         {"role": "assistant", "content": None, "tool_calls": [WIRE_CALL]},
         {"role": "tool", "content": '{"matches": []}', "tool_call_id": "call_7"},

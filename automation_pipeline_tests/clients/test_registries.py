@@ -103,10 +103,10 @@ def test_401_says_which_setting_to_look_at(registry: tuple[Any, Any]) -> None:
 def test_who_does_not_answer_has_no_status_and_may_be_asked_again(
     registry: tuple[Any, Any], error: Exception, code: str
 ) -> None:
-    said = fetch(registry[0](raising(error)))
-    assert (said.error_code, said.http_status, said.retryable) == (code, None, True)
-    assert TOKEN not in said.message
-    assert ROOT not in said.message
+    message = fetch(registry[0](raising(error)))
+    assert (message.error_code, message.http_status, message.retryable) == (code, None, True)
+    assert TOKEN not in message.message
+    assert ROOT not in message.message
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_no_text_holds_a_secret(registry: tuple[Any, Any]) -> None:
         saying({"message": f"{TOKEN} {PASSWORD}"}, 400),
         saying({"errors": [{"code": TOKEN}]}, 422),
     ):
-        said = repr(fetch(make(answer)))
-        assert TOKEN not in said
-        assert PASSWORD not in said
+        result = repr(fetch(make(answer)))
+        assert TOKEN not in result
+        assert PASSWORD not in result
 
 
 @pytest.mark.parametrize(

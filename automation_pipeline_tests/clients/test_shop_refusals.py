@@ -194,7 +194,7 @@ def test_no_errors_are_none(errors: object) -> None:
 
 
 @every_case(
-    ("said", "bucket"),
+    ("text", "bucket"),
     [
         (costing(1990), BucketStatus(1990.0, 2000.0, 100.0)),
         (costing(-3), BucketStatus(-3.0, 2000.0, 100.0)),
@@ -213,7 +213,7 @@ def test_no_errors_are_none(errors: object) -> None:
     ],
 )
 def test_the_bucket_is_told_with_every_answer_that_knows_it(
-    said: dict[str, Any], bucket: BucketStatus | None
+    text: dict[str, Any], bucket: BucketStatus | None
 ) -> None:
     for answered, status in (
         (catalogue(), 200),
@@ -221,7 +221,7 @@ def test_the_bucket_is_told_with_every_answer_that_knows_it(
         ({"errors": "no"}, 429),
         ({"data": 7}, 200),
     ):
-        body = json.dumps(answered | said).encode()
+        body = json.dumps(answered | text).encode()
         assert (
             page(lambda _, body=body, status=status: httpx.Response(status, content=body)).bucket
             == bucket
@@ -237,11 +237,11 @@ def test_the_requests_id_is_told_with_every_answer(status: int) -> None:
 
 def test_no_message_shows_the_token_or_the_path_and_none_is_long() -> None:
     pieces = f"{TOKEN[:4]}\0{TOKEN[4:]} {TOKEN[:4]}\u200b{TOKEN[4:]}"
-    for said in (f"No {TOKEN} at {ROOT}", f"Nothing at {PATH}", pieces, "\0\n" + TOKEN * 1000):
+    for result in (f"No {TOKEN} at {ROOT}", f"Nothing at {PATH}", pieces, "\0\n" + TOKEN * 1000):
         for answer in (
-            saying({"errors": said}, 404),
-            saying(failing(said)),
-            saying({"errors": {said: [said]}}, 401),
+            saying({"errors": result}, 404),
+            saying(failing(result)),
+            saying({"errors": {result: [result]}}, 401),
         ):
             message = page(answer).failure.message
             assert len(message) < 450

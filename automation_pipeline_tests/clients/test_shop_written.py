@@ -65,8 +65,8 @@ def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
     """Of each variant its amount, or the kind of its failure."""
     written = write(saying(answered), *writes).value
     return {
-        key: said.kind.value if isinstance(said, CallFailure) else said.unit_amount
-        for key, said in written.items()
+        key: result.kind.value if isinstance(result, CallFailure) else result.unit_amount
+        for key, result in written.items()
     }
 
 
@@ -147,16 +147,18 @@ def test_a_price_that_the_shop_refuses_has_not_been_written_and_never_will() -> 
 
 
 @every_case(
-    ("asked", "told"),
+    ("asked", "expected"),
     [
         (PriceWrite("1", Price(99, "EUR"), True), priced(1, "0.99", None)),
         (PriceWrite("1", Price(99, "JPY", 120), True), priced(1, "99", "120")),
         (PriceWrite("1", Price(99, "EUR"), False), priced(1, "0.99", "1.20")),
     ],
 )
-def test_what_the_shop_confirms_is_told_as_it_says(asked: PriceWrite, told: dict[str, Any]) -> None:
-    compare_at = None if told["compareAtPrice"] is None else 120
-    assert write(saying(updated(told)), asked).value == {
+def test_what_the_shop_confirms_is_told_as_it_says(
+    asked: PriceWrite, expected: dict[str, Any]
+) -> None:
+    compare_at = None if expected["compareAtPrice"] is None else 120
+    assert write(saying(updated(expected)), asked).value == {
         "1": Price(99, asked.price.currency, compare_at)
     }
 
@@ -183,9 +185,9 @@ def test_complaints_are_shown_short_and_without_the_token() -> None:
     long = complaint(
         "variants", "0", message=f"{TOKEN} is\0 not\n good " + "x" * 5000, code="y" * 5000
     )
-    said = write(saying(updated(errors=(long,)))).value["1"].message
-    assert said.startswith("The shop refuses the price: *** is not good xxx")
-    assert len(said) < 700
+    message = write(saying(updated(errors=(long,)))).value["1"].message
+    assert message.startswith("The shop refuses the price: *** is not good xxx")
+    assert len(message) < 700
 
 
 @every_case(

@@ -307,17 +307,17 @@ def test_what_does_not_end_within_the_grace_is_broken_off() -> None:
     ended: list[str] = []
 
     async def shut_down() -> None:
-        attempts, begun = background_work(), asyncio.Event()
+        attempts, started = background_work(), asyncio.Event()
 
         async def work() -> None:
-            begun.set()
+            started.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 ended.append("broken off")
 
         await attempts.wait_for(work(), 0)
-        await begun.wait()
+        await started.wait()
         await attempts.end(0)
         await attempts.end(0)
 
@@ -334,13 +334,13 @@ def test_a_failure_is_logged_and_does_not_reach_who_waits(caplog: pytest.LogCapt
 
 
 def test_beyond_the_limit_nothing_is_started() -> None:
-    begun: list[int] = []
+    started: list[int] = []
 
     async def crowd() -> None:
         attempts = background_work(most=1)
 
         async def work(number: int) -> None:
-            begun.append(number)
+            started.append(number)
             await asyncio.Event().wait()
 
         for number in range(3):
@@ -349,4 +349,4 @@ def test_beyond_the_limit_nothing_is_started() -> None:
         await attempts.end(0)
 
     asyncio.run(crowd())
-    assert begun == [0]
+    assert started == [0]

@@ -5,7 +5,7 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (
             InvalidInputError("No such check.", (("check", "must be 5m."),)),
@@ -16,5 +16,5 @@ from automation_pipeline_tests.tables import every_case
         (PermanentError("Two\nlines."), "Two lines."),
     ],
 )
-def test_an_error_is_one_line_with_each_field_at_fault(error: Exception, told: str) -> None:
-    assert sentence_of(error) == told
+def test_an_error_is_one_line_with_each_field_at_fault(error: Exception, expected: str) -> None:
+    assert sentence_of(error) == expected

@@ -110,7 +110,7 @@ def test_whole_characters_are_kept(text: str) -> None:
 
 
 @every_case(
-    ("some", "told"),
+    ("some", "expected"),
     [
         ([7], (("some.0", "must be a text"),)),
         ([], (("some", "must have at least 1 entry"),)),
@@ -118,9 +118,9 @@ def test_whole_characters_are_kept(text: str) -> None:
     ],
 )
 def test_a_list_is_too_short_only_where_no_entry_is_at_fault(
-    some: list[object], told: object
+    some: list[object], expected: object
 ) -> None:
-    assert faults(some=some) == told
+    assert faults(some=some) == expected
 
 
 @given(st.text(st.characters(exclude_categories=())))

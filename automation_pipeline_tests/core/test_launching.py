@@ -80,7 +80,7 @@ def test_the_sentence_says_what_is_missing_and_nothing_while_nothing_is_known_to
     wrong = []
     for name, requests, tick, dagster, waited, code, words in CASES:
         found = launch_obstacle(LaunchFacts(requests, tick, dagster, waited))
-        said = (None, "") if found is None else (found.code, str(found))
-        if said[0] != code or words not in said[1]:
-            wrong.append((name, said))
+        message = (None, "") if found is None else (found.code, str(found))
+        if message[0] != code or words not in message[1]:
+            wrong.append((name, message))
     assert wrong == []

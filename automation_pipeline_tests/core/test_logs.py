@@ -25,9 +25,9 @@ def _as_before() -> Iterator[None]:
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    said = capsys.readouterr()
-    assert said.out == "", "standard output is for what was asked"
-    return [json.loads(line) for line in said.err.splitlines()]
+    output = capsys.readouterr()
+    assert output.out == "", "standard output is for what was asked"
+    return [json.loads(line) for line in output.err.splitlines()]
 
 
 def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,9 +65,9 @@ def test_a_line_for_people_cannot_be_made_to_look_like_two(
 ) -> None:
     configure_logs("info", "text")
     _log.warning("It is\nover: %s", "100 %", who="Anna B", empty="", word="x", many=[1, 2])
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert said.endswith(
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1
+    assert output.endswith(
         'Z warning automation_pipeline.somewhere: It is\\nover: 100 % who="Anna B" empty="" word=x many=[1, 2]\n'
     )
 
@@ -86,10 +86,10 @@ def test_secrets_and_personal_data_are_masked_wherever_they_stand(
         raise ValueError("password=hush")
     except ValueError:
         _log.exception("It broke")
-    said = capsys.readouterr().err
-    assert "hush" not in said
-    assert "12" in said
-    assert "ValueError" in said
+    output = capsys.readouterr().err
+    assert "hush" not in output
+    assert "12" in output
+    assert "ValueError" in output
 
 
 def test_the_end_of_a_long_traceback_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,15 +104,15 @@ def test_the_end_of_a_long_traceback_is_kept(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("level", "heard"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)]
+    ("level", "received"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)]
 )
 def test_what_is_less_urgent_is_left_out(
-    level: Any, heard: int, capsys: pytest.CaptureFixture[str]
+    level: Any, received: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure_logs(level, "json")
     for say in (_log.debug, _log.info, _log.warning, _log.error):
         say("said")
-    assert len(lines(capsys)) == heard
+    assert len(lines(capsys)) == received
 
 
 def test_noisy_libraries_are_heard_only_when_something_is_wrong(

@@ -273,10 +273,10 @@ def test_a_text_is_cut_before_it_is_looked_through(
 def test_where_a_text_was_cut_no_half_of_a_secret_comes_to_light() -> None:
     for before in range(2440, 2500):
         for secret in ("anna.dupont@host.test", "0612345678", "FR76 3000 6000 0112 3456 7890 189"):
-            told = masked_text(
+            result = masked_text(
                 f"{'token=' + 'x' * 700} {' y' * ((before - 707) // 2)} {secret} and {'z ' * 900}"
             )
-            assert not any(half in told for half in ("anna", "0612", "FR76", "6000"))
+            assert not any(half in result for half in ("anna", "0612", "FR76", "6000"))
     assert masked_text("Refused: token=" + "x" * 5000) == "Refused: token=[masked]"
 
 
@@ -338,8 +338,12 @@ def test_no_secret_under_its_key_survives_at_any_depth(
 
 @given(secrets, MESSY, MESSY)
 def test_no_secret_in_a_text_survives(secret: str, before: str, after: str) -> None:
-    for told in (f"Bearer {secret}", f"https://h.test/a?k={secret}", f"https://u:{secret}@h.test/"):
-        assert secret not in masked_text(f"{before} {told} {after}")
+    for result in (
+        f"Bearer {secret}",
+        f"https://h.test/a?k={secret}",
+        f"https://u:{secret}@h.test/",
+    ):
+        assert secret not in masked_text(f"{before} {result} {after}")
 
 
 @given(
@@ -425,9 +429,9 @@ def test_the_work_grows_as_the_text_does(unit: str) -> None:
         text = unit * (length // len(unit))
         spans: list[float] = []
         for _ in range(3):
-            begun = time.process_time()
+            started = time.process_time()
             hide(text)
-            spans.append(time.process_time() - begun)
+            spans.append(time.process_time() - started)
         return min(spans)
 
     assert seconds(64_000) < 100 * max(seconds(4_000), 0.0005)
@@ -451,11 +455,11 @@ def test_a_cell_of_markdown_holds_no_markup() -> None:
         "**b** _i_ ~~s~~": r"\*\*b\*\* \_i\_ \~\~s\~\~", "www.e.test": r"www\.e.test", "&lt;": r"\&lt;",
         "a@e.test": r"a\@e.test", "95.5 % (3/4)": "95.5 % (3/4)", "\x9bx": "\\\\u009bx",
     }  # fmt: skip
-    told = {given: markdown_cell(given) for given in cases}
+    values = {given: markdown_cell(given) for given in cases}
     assert {
-        given: one for given, one in told.items() if one != cases[given] and "\x9b" not in given
+        given: one for given, one in values.items() if one != cases[given] and "\x9b" not in given
     } == {}
-    assert "\x9b" not in told["\x9bx"]
+    assert "\x9b" not in values["\x9bx"]
     assert table(("cause",), [("a|b",), (None,)]) == "| cause |\n|---|\n| a\\|b |\n| – |"
     assert table(("cause",), []) == ""
 

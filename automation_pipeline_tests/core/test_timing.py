@@ -24,8 +24,8 @@ from automation_pipeline_tests.tables import every_case
 MONDAY = datetime(2026, 5, 4, tzinfo=UTC)
 
 
-def timing(cron: str = "0 * * * *", zone: str = "UTC", **said: Any) -> Timing:
-    return read_timing(TimingFields(seed="s", cron_expression=cron, timezone=zone, **said))
+def timing(cron: str = "0 * * * *", zone: str = "UTC", **result: Any) -> Timing:
+    return read_timing(TimingFields(seed="s", cron_expression=cron, timezone=zone, **result))
 
 
 def nominal(of: Timing, count: int, after: datetime = MONDAY) -> list[str]:
@@ -48,7 +48,7 @@ def test_weekdays_are_five_days() -> None:
 
 
 @every_case(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ({"start_at": MONDAY + timedelta(hours=5)}, ["04 05:00", "04 06:00"]),
         ({"start_at": MONDAY + timedelta(hours=5, minutes=1)}, ["04 06:00", "04 07:00"]),
@@ -57,8 +57,8 @@ def test_weekdays_are_five_days() -> None:
         ({"end_at": MONDAY}, []),
     ],
 )
-def test_both_ends_of_its_dates_are_included(said: dict[str, Any], expected: list[str]) -> None:
-    assert nominal(timing(**said), 2) == expected
+def test_both_ends_of_its_dates_are_included(text: dict[str, Any], expected: list[str]) -> None:
+    assert nominal(timing(**text), 2) == expected
 
 
 def test_a_day_that_is_left_out_is_that_of_its_own_zone() -> None:
@@ -109,10 +109,10 @@ def test_nothing_is_left_of_a_window_that_is_cut_too_short(minutes: int) -> None
         window.shortened(minutes)
 
 
-@every_case("said", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])
-def test_what_means_nothing_is_refused(said: dict[str, str]) -> None:
+@every_case("text", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])
+def test_what_means_nothing_is_refused(text: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError):
-        timing(**said)
+        timing(**text)
 
 
 def test_a_filter_that_drops_everything_is_seen_beforehand() -> None:

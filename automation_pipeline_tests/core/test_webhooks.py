@@ -98,7 +98,7 @@ def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
 
 
 @every_case(
-    ("told", "becomes", "error"),
+    ("expected", "becomes", "error"),
     [
         (None, SENT, None),
         (WebhookAnswer(204, ""), SENT, None),
@@ -109,12 +109,12 @@ def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
     ],
 )
 def test_whatever_an_attempt_meets_is_a_value(
-    told: WebhookAnswer | Exception | None, becomes: DeliveryStatus, error: str | None
+    expected: WebhookAnswer | Exception | None, becomes: DeliveryStatus, error: str | None
 ) -> None:
     async def send() -> WebhookAnswer | None:
-        if isinstance(told, Exception):
-            raise told
-        return told
+        if isinstance(expected, Exception):
+            raise expected
+        return expected
 
     delivery = asyncio.run(attempt(send(), 1, PATIENCE))
     assert (delivery.status, delivery.attempts, delivery.error) == (becomes, 1, error)

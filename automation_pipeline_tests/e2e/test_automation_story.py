@@ -58,9 +58,9 @@ def test_a_key_of_the_schedule_opens_the_crm_and_days_that_cannot_be_read_are_to
         other.isoformat()
     ]
 
-    told = [system.run("automation", *words).stdout for words in SECRET_FREE]
-    assert outside.TOKEN not in "".join(told)
-    assert "**********" in told[0]
+    output = [system.run("automation", *words).stdout for words in SECRET_FREE]
+    assert outside.TOKEN not in "".join(output)
+    assert "**********" in output[0]
 
     days = ("--from", day.isoformat(), "--to", day.isoformat())
     dry = system.automation("schedules", "backfill", with_key, *days, "--dry-run")

@@ -273,7 +273,7 @@ def run_now(here: Here, fiches: int) -> dict:
 
 def steps_by_worker(here: Here) -> Mapping[str, int]:
     """As Dagster has noted it in its schema."""
-    told = "SELECT event FROM dagster.event_logs WHERE event LIKE '%in celery worker%'"
+    result = "SELECT event FROM dagster.event_logs WHERE event LIKE '%in celery worker%'"
     with psycopg.connect(here.database.render_as_string(hide_password=False)) as connection:
-        events = [row[0] for row in connection.execute(told)]
+        events = [row[0] for row in connection.execute(result)]
     return Counter(found[0] for event in events if (found := re.search(r"steps@[\w-]+", event)))

@@ -66,8 +66,8 @@ PATIENT = EnrichmentOptions(call_seconds=600.0, heartbeat_seconds=600.0)
 def asking(
     tenant: str = "main", key: str | None = None, *, correlation: str | None = None
 ) -> Requester:
-    said = correlation or f"of-{tenant}"
-    return Requester(tenant_id=tenant, correlation_id=said, actor="user:1", idempotency_key=key)
+    result = correlation or f"of-{tenant}"
+    return Requester(tenant_id=tenant, correlation_id=result, actor="user:1", idempotency_key=key)
 
 
 @dataclass
@@ -110,11 +110,11 @@ class Bench:
 
     def tell(self, search: object = (), inpi: object = (), rcs: object = ()) -> None:
         """What they answer next, in turn; a single answer for good."""
-        for api, told in ((SEARCH, search), (INPI, inpi), (RCS, rcs)):
-            if isinstance(told, Sequence):
-                self.sources[api].script = list(told)
+        for api, result in ((SEARCH, search), (INPI, inpi), (RCS, rcs)):
+            if isinstance(result, Sequence):
+                self.sources[api].script = list(result)
             else:
-                self.sources[api].always = told
+                self.sources[api].always = result
 
     def calls(self, *, of: str | None = None) -> dict[SourceApi, int]:
         asked = {api: [siren for siren, _ in source.asked] for api, source in self.sources.items()}
@@ -129,9 +129,9 @@ class Bench:
         force: bool = False,
         **given: object,
     ) -> EnrichmentAnswer:
-        said = {"siren": siren} | given
+        values = {"siren": siren} | given
         return request_enrichment(
-            said, asking(tenant, key), options=self.options, force=force, **self._world
+            values, asking(tenant, key), options=self.options, force=force, **self._world
         )
 
     def open(self, request_id: int, tenant: str = "main") -> RequestShown:
@@ -162,7 +162,7 @@ class Bench:
         finally:
             worker.finish_job = finish
             for source in self.sources.values():
-                source.script = [told for told in source.script if told is not _die]
+                source.script = [result for result in source.script if result is not _die]
 
     def enriched(self, siren: str = SIREN, tenant: str = "main") -> EnrichmentAnswer:
         """Asked for, and worked on to its end."""

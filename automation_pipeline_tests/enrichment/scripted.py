@@ -34,9 +34,9 @@ _SAYS = {
 }
 
 
-def says(source: SourceApi, *, is_masked: bool = False, **said: object) -> SourceRecord:
+def says(source: SourceApi, *, is_masked: bool = False, **given: object) -> SourceRecord:
     """What it says of a company unless told otherwise; None: not said."""
-    known = _SAYS[source] | said
+    known = _SAYS[source] | given
     document = {"officers": [SECRET], "said": {name: str(value) for name, value in known.items()}}
     return SourceRecord(
         siren=SIREN, said=CompanyFields(**known), document=document, is_masked=is_masked
@@ -146,10 +146,10 @@ class CountingLimiter:
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
         now = self.clock.now()
-        begins = max(self._paid_until.get(key, now), now)
-        wait = (begins - now).total_seconds() if self.is_keeping else 0.0
+        starts = max(self._paid_until.get(key, now), now)
+        wait = (starts - now).total_seconds() if self.is_keeping else 0.0
         if max_wait_seconds is not None and wait > max_wait_seconds:
             return None
-        self._paid_until[key] = begins + timedelta(seconds=rate.interval_seconds)
+        self._paid_until[key] = starts + timedelta(seconds=rate.interval_seconds)
         self.reserved[key] = self.reserved.get(key, 0) + 1
         return wait

@@ -137,11 +137,15 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 @pytest.mark.parametrize("siret", [None, SEAT])
 def test_a_known_company_is_told_in_one_call(place: Place, siret: str | None) -> None:
-    told = place.fetch(siret=siret)
-    assert isinstance(told, SourceRecord), told
-    assert (told.siren, told.said.legal_name, told.said.active_status) == (DANONE, "DANONE", "A")
-    assert told.document
-    assert not told.is_masked
+    result = place.fetch(siret=siret)
+    assert isinstance(result, SourceRecord), result
+    assert (result.siren, result.said.legal_name, result.said.active_status) == (
+        DANONE,
+        "DANONE",
+        "A",
+    )
+    assert result.document
+    assert not result.is_masked
     assert place.calls() == 1
 
 
@@ -151,27 +155,27 @@ def test_the_same_company_is_told_in_the_same_words(place: Place, siret: str | N
 
 
 def test_an_unknown_company_is_an_error_that_does_not_pass(place: Place) -> None:
-    told = place.fetch(place.stranger)
-    assert isinstance(told, SourceError), told
-    assert (told.error_code, told.retryable) == (ErrorCode.NOT_FOUND, False)
-    assert told.http_status == place.unknown_status
+    result = place.fetch(place.stranger)
+    assert isinstance(result, SourceError), result
+    assert (result.error_code, result.retryable) == (ErrorCode.NOT_FOUND, False)
+    assert result.http_status == place.unknown_status
 
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_what_the_source_does_is_a_value_and_is_not_tried_again(place: Place, status: int) -> None:
     place.strike(status, None)
-    told = place.fetch()
-    assert isinstance(told, SourceError), told
-    assert (told.error_code, told.http_status) == (STATUSES[status], status)
-    assert told.retryable is (status in {409, 429, 503})
+    result = place.fetch()
+    assert isinstance(result, SourceError), result
+    assert (result.error_code, result.http_status) == (STATUSES[status], status)
+    assert result.retryable is (status in {409, 429, 503})
     assert place.calls() == 1
 
 
 def test_a_wait_that_the_source_asks_for_is_told(place: Place) -> None:
     place.strike(429, 7.0)
-    told = place.fetch()
-    assert isinstance(told, SourceError)
-    assert told.retry_after_seconds == 7.0
+    result = place.fetch()
+    assert isinstance(result, SourceError)
+    assert result.retry_after_seconds == 7.0
 
 
 def test_the_check_says_nothing_where_we_are_let_in(place: Place) -> None:
@@ -209,25 +213,25 @@ def test_companies_of_every_kind_are_understood(source: str, unlimited: str) -> 
     async def all_of_them(registry: Any) -> list[SourceRecord | SourceError]:
         return [await registry.fetch(siren, None) for siren in sirens]
 
-    told = dict(
+    values = dict(
         zip(sirens, visited(CLIENTS[source][1](unlimited, "right"), all_of_them), strict=True)
     )
     refused = {
         (sirens[siren], one.error_code)
-        for siren, one in told.items()
+        for siren, one in values.items()
         if isinstance(one, SourceError)
     }
     assert {kind for kind, code in refused if code not in NOT_TOLD} <= (
         ODD_FOR_RCS if source == "rcs" else set()
     )
-    known = {siren: one for siren, one in told.items() if isinstance(one, SourceRecord)}
+    known = {siren: one for siren, one in values.items() if isinstance(one, SourceRecord)}
     assert {"company", "ceased", "masked_company"} <= {sirens[siren] for siren in known}
     for siren, one in known.items():
-        kind, said = sirens[siren], one.said
-        assert said.active_status == ("C" if kind == "ceased" else "A") or kind in {
+        kind, result = sirens[siren], one.said
+        assert result.active_status == ("C" if kind == "ceased" else "A") or kind in {
             "incomplete",
             "nameless",
         }
-        assert "NON-DIFFUSIBLE" not in str(said)
+        assert "NON-DIFFUSIBLE" not in str(result)
         assert one.is_masked is (kind in {"masked", "masked_company"}) or source == "rcs"
-        assert said.legal_name or kind in {"masked", "incomplete", "nameless"}
+        assert result.legal_name or kind in {"masked", "incomplete", "nameless"}

@@ -151,7 +151,7 @@ def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
 ) -> None:
     bench.sources[source].always = error
     call(bench, source)
-    told = len(bench.sources[source].asked)
+    result = len(bench.sources[source].asked)
     until = standing(bench, source).open_until
     assert until == bench.clock.now() + timedelta(minutes=minutes)
     refused = call(bench, source)
@@ -162,7 +162,7 @@ def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
         0,
     )
     assert f"It rests until {until:%H:%M} UTC" in refused.error.message
-    assert len(bench.sources[source].asked) == told
+    assert len(bench.sources[source].asked) == result
     bench.clock.pass_time(timedelta(minutes=minutes))
     bench.sources[source].always = says(source)
     assert call(bench, source).status == "SUCCESS"
@@ -377,12 +377,12 @@ def sleepers(clock: StandingClock, waits: list[float], monkeypatch: pytest.Monke
     return them
 
 
-@pytest.mark.parametrize("said", [[BUSY], [says(RCS)] * 3 + [BUSY] * 2])
+@pytest.mark.parametrize("given", [[BUSY], [says(RCS)] * 3 + [BUSY] * 2])
 def test_after_a_rest_nobody_calls_but_in_a_new_turn(
-    bench: Bench, sleepers: Sleepers, said: list[object]
+    bench: Bench, sleepers: Sleepers, given: list[object]
 ) -> None:
     bench.limiter, starts = DatabaseRateLimiter(bench.database), []
-    script = list(said)
+    script = list(given)
 
     async def fetch(*_given: object) -> object:
         starts.append(bench.clock.now())
@@ -405,7 +405,9 @@ def test_after_a_rest_nobody_calls_but_in_a_new_turn(
         for first, later in zip(starts, starts[RATE.limit :], strict=False)
     ]
     assert min(apart) >= RATE.period_seconds - 0.001
-    assert len(starts) == CALLERS + sum(one is BUSY for one in said) == calls_of_the_day(bench, RCS)
+    assert (
+        len(starts) == CALLERS + sum(one is BUSY for one in given) == calls_of_the_day(bench, RCS)
+    )
 
 
 def calls_of_the_day(bench: Bench, source: SourceApi) -> int:
@@ -418,7 +420,7 @@ NOT_CALLED = replace(fails("RATE_LIMIT"), is_ours=True)
 
 
 @pytest.mark.parametrize(
-    ("said", "hours"),
+    ("given", "hours"),
     [
         ([BUSY_WITH_IT] * 12, None),
         ([DOWN] * 9 + [SILENT] * 3, None),
@@ -429,12 +431,12 @@ NOT_CALLED = replace(fails("RATE_LIMIT"), is_ours=True)
     ],
 )
 def test_only_what_does_not_answer_ten_times_in_a_row_is_left_alone_for_half_a_day(
-    bench: Bench, said: list[object], hours: int | None
+    bench: Bench, given: list[object], hours: int | None
 ) -> None:
     source = bench.registries.sources[RCS]
     world = {"registries": bench.registries, "database": bench.database, "clock": bench.clock}
-    bench.sources[RCS].script = list(said)
-    for _ in said:
+    bench.sources[RCS].script = list(given)
+    for _ in given:
         run(call_source(source, SIREN, None, **world))
     with bench.database.reading() as session:
         until = source_statuses(session)[RCS].open_until

@@ -69,8 +69,8 @@ def test_a_refresh_that_nobody_waits_for_is_told_once_to_everybody(bench: Bench)
     assert (job.trigger, job.requested_by_tenant) == ("STALE_SWEEP", "main")
     assert job.priority < bench.jobs()[0].priority
     bench.work(job.id)
-    told = bench.events("Completed")[-1]
-    assert (told.tenant_id, told.payload["job_id"], told.payload["enrichment_status"]) == (
+    events = bench.events("Completed")[-1]
+    assert (events.tenant_id, events.payload["job_id"], events.payload["enrichment_status"]) == (
         "main",
         str(job.id),
         "SUCCESS",

@@ -263,8 +263,8 @@ def test_what_was_said_is_kept_once_a_version(bench: Bench) -> None:
     ]
     assert sorted(kept) == sorted([SEARCH, INPI, RCS, INPI])
     retrievals = {row.source_api: row for row in bench.rows(select(RetrievalRow))}
-    said = retrievals[RCS]
-    assert (said.last_status, said.last_http_status, said.last_error) == (
+    result = retrievals[RCS]
+    assert (result.last_status, result.last_http_status, result.last_error) == (
         "FAILED",
         503,
         "UPSTREAM_5XX",
@@ -480,16 +480,16 @@ def test_establishments_of_requests_that_share_a_job_are_looked_up_too(bench: Be
 
     bench.tell(inpi=[meanwhile])
     fine, down = says(SEARCH), [DOWN] * 3
-    told = [replace(fine, warnings=(closed(siret),)) for siret in (own, other)]
-    bench.sources[SEARCH].script = [fine, *told, UNKNOWN, fine, *down]
+    results = [replace(fine, warnings=(closed(siret),)) for siret in (own, other)]
+    bench.sources[SEARCH].script = [fine, *results, UNKNOWN, fine, *down]
     bench.work(plain.job_id)
     assert {one.job_id for one in asked.values()} == {plain.job_id}
     assert warnings(bench, plain) == []
-    said = [closed(own), closed(other), f"The register does not know the establishment {late}."]
+    result = [closed(own), closed(other), f"The register does not know the establishment {late}."]
     assert [
         [why for why in warnings(bench, one) if "check digit" not in why] for one in asked.values()
     ] == [
-        *([one] for one in said),
+        *([one] for one in result),
         [f"The establishment {unasked} could not be looked up: ask for it again later."],
     ]
     assert len(bench.events("SourceFetched")) == 3

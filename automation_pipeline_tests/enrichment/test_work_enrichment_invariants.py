@@ -129,8 +129,8 @@ class Life(RuleBasedStateMachine):
         self.bench.clock.pass_time(length)
 
     @rule(begun=st.booleans())
-    def sweep(self, begun: bool) -> None:
-        if begun:
+    def sweep(self, started: bool) -> None:
+        if started:
             self.bench.take_requests()
         self.bench.sweep()
 
@@ -220,12 +220,12 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def requests_say_what_their_company_says(self) -> None:
-        standing = {
+        status = {
             row.siren: (row.status, row.enrichment_error, row.last_run_at) for row in self.known()
         }
         for row in self.bench.requests():
             its = (row.enrichment_status, row.enrichment_error, row.enrichment_last_run_at)
-            assert its == standing[row.company_siren]
+            assert its == status[row.company_siren]
 
     @invariant()
     def every_move_is_legal_and_follows_the_last(self) -> None:
@@ -241,17 +241,17 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def events_are_told_as_often_as_they_happen(self) -> None:
-        told = [
+        events = [
             (event.name.removeprefix("CompanyEnrichment"), event.payload)
             for event in self.bench.events()
         ]
         for job in self.bench.jobs():
             its = [
-                (name, payload) for name, payload in told if payload.get("job_id") == str(job.id)
+                (name, payload) for name, payload in events if payload.get("job_id") == str(job.id)
             ]
-            begun = [payload["attempt"] for name, payload in its if name == "Started"]
+            started = [payload["attempt"] for name, payload in its if name == "Started"]
             put_off = job.not_before is not None  # it began and does not count
-            assert begun == list(range(1, min(job.attempt + put_off, 3) + 1))
+            assert started == list(range(1, min(job.attempt + put_off, 3) + 1))
             asked = [payload["source_api"] for name, payload in its if name == "SourceFetched"]
             assert sorted(asked) == sorted(
                 api for api, row in self.bench.heard(job.id).items() if row.attempts

@@ -52,10 +52,10 @@ def test_several_processes_that_want_the_same_new_company_make_one_job(
     shared: Bench, database_url: str
 ) -> None:
     now = shared.clock.now().isoformat()
-    said = at_once(ask, *[(database_url, now, SIREN, f"t{number}") for number in range(CREW)])
+    result = at_once(ask, *[(database_url, now, SIREN, f"t{number}") for number in range(CREW)])
     [job] = shared.jobs()
-    assert sorted(asked for _, asked in said) == ["ATTACHED"] * (CREW - 1) + ["ENQUEUED"]
-    assert {job_id for job_id, _ in said} == {job.id}
+    assert sorted(asked for _, asked in result) == ["ATTACHED"] * (CREW - 1) + ["ENQUEUED"]
+    assert {job_id for job_id, _ in result} == {job.id}
     assert len(shared.asked_for()) == 1
     assert len(shared.waiting_for(job.id)) == len(shared.events("Requested")) == CREW
 
@@ -103,13 +103,13 @@ def test_wherever_a_process_is_killed_the_next_finishes_what_it_left(
 
 
 def finished_by_the_next(
-    bench: Bench, job_id: int, siren: str, heard: int, *, attempts: int
+    bench: Bench, job_id: int, siren: str, received: int, *, attempts: int
 ) -> None:
     job = bench.work(job_id)
     assert (job.state, job.status, job.attempt) == ("DONE", "SUCCESS", attempts)
-    assert sum(bench.calls(of=siren).values()) == 3 - heard
-    told = [event.name for event in bench.events() if event.payload["company_siren"] == siren]
-    assert [told.count(name) for name in EVENTS] == [1, attempts, 3, 1]
+    assert sum(bench.calls(of=siren).values()) == 3 - received
+    events = [event.name for event in bench.events() if event.payload["company_siren"] == siren]
+    assert [events.count(name) for name in EVENTS] == [1, attempts, 3, 1]
     assert bench.moves(siren) == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
 
 

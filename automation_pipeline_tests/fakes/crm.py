@@ -38,8 +38,8 @@ PLAIN = CrmFiche(
 
 def fiche(fiche_id: str, *recordings: Recording, **information: object) -> CrmFiche:
     """The fiche of the CRM's documentation, with these fields of `information` said otherwise."""
-    told = INFORMATION.model_copy(update={"fiche_id": fiche_id, **information})
-    return replace(PLAIN, information=told, recordings=recordings)
+    result = INFORMATION.model_copy(update={"fiche_id": fiche_id, **information})
+    return replace(PLAIN, information=result, recordings=recordings)
 
 
 def summary(fiche_id: str, *recordings: Recording) -> SalesListEntry:

@@ -38,9 +38,9 @@ _MAY_PASS = {
 }
 
 
-def record(siren: str = SIREN, **said: Any) -> SourceRecord:
+def record(siren: str = SIREN, **given: Any) -> SourceRecord:
     """The company, with these fields said otherwise."""
-    fields = replace(PLAIN, **said)
+    fields = replace(PLAIN, **given)
     return SourceRecord(
         siren=siren, said=fields, document={"siren": siren, "name": fields.legal_name}
     )

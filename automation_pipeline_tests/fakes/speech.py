@@ -58,8 +58,8 @@ class FakeSpeechToText:
         self._always: dict[str, AutomationError] = {}
         self._refusal: AutomationError | None = None
 
-    def add(self, url: str, heard: Transcript) -> None:
-        self._known[url] = heard
+    def add(self, url: str, received: Transcript) -> None:
+        self._known[url] = received
 
     def fail_once(self, url: str, *errors: AutomationError) -> None:
         """The next calls for this audio raise these, one each."""

@@ -64,20 +64,20 @@ class Ranges:
 
     def ask(
         self, start: date = DAYS[0], end: date = DAYS[-1], *, caller: str = "user:1", scope: Scope = Scope.ALL,
-        **wish: Any,
+        **request: Any,
     ) -> RangeStatus:  # fmt: skip
-        given = RangeRequest(start=start, end=end, reach=Reach(scope, caller=caller), **wish)
+        given = RangeRequest(start=start, end=end, reach=Reach(scope, caller=caller), **request)
         return request_range(
             given, database=self.database, clock=self.clock, zone=zone("Europe/Paris")
         )
 
-    def job(self, *args: Any, **wish: Any) -> FetchJob:
-        job = self.ask(*args, **wish).job
+    def job(self, *args: Any, **request: Any) -> FetchJob:
+        job = self.ask(*args, **request).job
         assert job
         return job
 
-    def work(self, job: FetchJob, **wishes: Any) -> FetchJob:
-        return self.work_on(job.id, **wishes)
+    def work(self, job: FetchJob, **requests: Any) -> FetchJob:
+        return self.work_on(job.id, **requests)
 
     def work_on(self, job_id: str, *, refresh: bool = False, webhook_every: int = 5) -> FetchJob:
         work = fetch_range(

@@ -48,7 +48,7 @@ class OneBadDay(FakeFicheSource):
 
 
 def test_a_day_that_fails_is_a_value(database: Database, clock: StandingClock) -> None:
-    heard: list[SalesDay | DayFailed] = []
+    received: list[SalesDay | DayFailed] = []
     semaphore = Semaphore(DatabasePermits(database), "crm", 3, "me")
     outcomes = asyncio.run(
         revalidate_days(
@@ -57,12 +57,12 @@ def test_a_day_that_fails_is_a_value(database: Database, clock: StandingClock) -
             source=OneBadDay(),
             clock=clock,
             semaphore=semaphore,
-            on_day=heard.append,
+            on_day=received.append,
         )
     )
     assert [outcome.day for outcome in outcomes] == DAYS
     assert [type(outcome) for outcome in outcomes] == [SalesDay, DayFailed, SalesDay]
-    assert len(heard) == 3
+    assert len(received) == 3
 
 
 def revalidate(
@@ -74,7 +74,7 @@ def revalidate(
     force: bool = False,
 ) -> list[SalesDay | DayFailed]:
     semaphore = Semaphore(DatabasePermits(database), "crm", 3, "me")
-    heard: list[SalesDay | DayFailed] = []
+    received: list[SalesDay | DayFailed] = []
     work = revalidate_days(
         days,
         database=database,
@@ -82,10 +82,10 @@ def revalidate(
         clock=clock,
         semaphore=semaphore,
         force=force,
-        on_day=heard.append,
+        on_day=received.append,
     )
     outcomes = asyncio.run(work)
-    assert sorted(heard, key=lambda each: each.day) == outcomes
+    assert sorted(received, key=lambda each: each.day) == outcomes
     return outcomes
 
 

@@ -39,11 +39,16 @@ def ranges(database: Database, clock: StandingClock) -> Ranges:
 def test_days_that_are_missing_become_a_job_and_a_request(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
     ranges.know(*DAYS[:3])
-    told = ranges.ask(webhook=HOOK)
-    assert (told.days, told.known, told.missing) == (DAYS, DAYS[:3], DAYS[3:])
+    result = ranges.ask(webhook=HOOK)
+    assert (result.days, result.known, result.missing) == (DAYS, DAYS[:3], DAYS[3:])
     [row], [request] = ranges.jobs, ranges.requests
-    assert told.job
-    assert (row.id, row.status, row.total_days, row.total_fiches) == (told.job.id, "pending", 7, 6)
+    assert result.job
+    assert (row.id, row.status, row.total_days, row.total_fiches) == (
+        result.job.id,
+        "pending",
+        7,
+        6,
+    )
     assert row.dates_already_fetched == [day.isoformat() for day in DAYS[:3]]
     assert row.dates_remaining == [day.isoformat() for day in DAYS[3:]]
     assert (row.webhook_url, row.webhook_secret, row.created_by) == (
@@ -60,16 +65,16 @@ def test_days_that_are_missing_become_a_job_and_a_request(ranges: Ranges) -> Non
 
 def test_when_everything_is_known_nothing_is_filed(ranges: Ranges) -> None:
     ranges.know(*DAYS)
-    told = ranges.ask()
-    assert (told.known, told.missing, told.job) == (DAYS, (), None)
+    result = ranges.ask()
+    assert (result.known, result.missing, result.job) == (DAYS, (), None)
     assert ranges.jobs == ranges.requests == []
 
 
 def test_by_refresh_everything_is_asked_for_again(ranges: Ranges) -> None:
     ranges.know(*DAYS)
-    told = ranges.ask(refresh=True)
-    assert told.job
-    assert (told.known, told.job.fetched, told.job.remaining) == (DAYS, (), DAYS)
+    result = ranges.ask(refresh=True)
+    assert result.job
+    assert (result.known, result.job.fetched, result.job.remaining) == (DAYS, (), DAYS)
     assert ranges.requests[0].config["refresh"] is True
 
 
@@ -90,10 +95,10 @@ def test_the_same_range_asked_for_again_within_minutes_is_the_same_job(ranges: R
 
 
 def test_a_job_is_shared_only_with_who_would_hear_the_same(ranges: Ranges) -> None:
-    told = ranges.job(webhook=HOOK)
-    assert ranges.job(webhook=HOOK).id == told.id
-    assert ranges.job().id == told.id
-    assert ranges.job(webhook=JobWebhook(HOOK.url)).id != told.id
+    result = ranges.job(webhook=HOOK)
+    assert ranges.job(webhook=HOOK).id == result.id
+    assert ranges.job().id == result.id
+    assert ranges.job(webhook=JobWebhook(HOOK.url)).id != result.id
 
 
 def test_a_job_that_has_failed_is_not_filed_again_at_every_look(ranges: Ranges) -> None:
@@ -114,8 +119,8 @@ def test_days_after_today_in_paris_are_left_out(database: Database) -> None:
 
 
 def test_a_range_in_the_future_is_empty_and_complete(ranges: Ranges) -> None:
-    told = ranges.ask(date(2026, 6, 1), date(2026, 6, 2), refresh=True)
-    assert (told.days, told.missing, told.job) == ((), (), None)
+    result = ranges.ask(date(2026, 6, 1), date(2026, 6, 2), refresh=True)
+    assert (result.days, result.missing, result.job) == ((), (), None)
     assert ranges.jobs == []
 
 
@@ -176,9 +181,9 @@ def test_no_name_of_a_prospect_leaves(ranges: Ranges) -> None:
         row.payload for row in ranges.deliveries
     ]
     assert len(left) == 8 + 7
-    said = json.dumps(left)
+    result = json.dumps(left)
     for private in ("MARTEL", "Odile", "0600000001", "odile.martel", "s3cret", HOOK.url):
-        assert private not in said
+        assert private not in result
 
 
 def test_a_day_that_fails_is_told_apart_and_the_job_goes_on(ranges: Ranges) -> None:
@@ -338,16 +343,20 @@ def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) ->
     assert posted.url == HOOK.url
     body = json.loads(posted.body)
     assert (body["event"], body["jobId"], body["data"]["progress"]) == ("complete", job.id, 100)
-    told = posted.headers
-    assert (told["X-Webhook-Event"], told["X-Webhook-Job-Id"], told["X-Webhook-Attempt"]) == (
+    headers = posted.headers
+    assert (
+        headers["X-Webhook-Event"],
+        headers["X-Webhook-Job-Id"],
+        headers["X-Webhook-Attempt"],
+    ) == (
         "complete",
         job.id,
         "1",
     )
-    assert told["X-Webhook-Delivery-Id"] == str(row.id)
-    dated = f"{told['X-Webhook-Timestamp']}.".encode() + posted.body
+    assert headers["X-Webhook-Delivery-Id"] == str(row.id)
+    dated = f"{headers['X-Webhook-Timestamp']}.".encode() + posted.body
     for name, signed in (("X-Webhook-Signature", posted.body), ("X-Webhook-Signature-V2", dated)):
-        assert told[name] == "sha256=" + hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
+        assert headers[name] == "sha256=" + hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
     assert (row.status, row.attempts, row.status_code, row.response_body) == (
         "sent",
         1,
@@ -380,8 +389,8 @@ def test_news_of_one_job_arrive_in_their_order(ranges: Ranges) -> None:
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
     wait_over(ranges)
     assert [deliver(ranges, sender) for _ in range(4)] == [1, 1, 1, 0]
-    told = [json.loads(posted.body)["data"]["completedDays"] for posted in sender.posted]
-    assert told == [1, 1, 2, 3]
+    document = [json.loads(posted.body)["data"]["completedDays"] for posted in sender.posted]
+    assert document == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

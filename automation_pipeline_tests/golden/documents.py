@@ -264,8 +264,8 @@ def _config(definition: Any) -> str:
     fields = getattr(
         definition.config_schema.config_type if definition.config_schema else None, "fields", {}
     )
-    said = [f"{name}{' required' if fields[name].is_required else ''}" for name in sorted(fields)]
-    return ", ".join(said) or "none"
+    result = [f"{name}{' required' if fields[name].is_required else ''}" for name in sorted(fields)]
+    return ", ".join(result) or "none"
 
 
 def _sensor(sensor: dg.SensorDefinition) -> str:

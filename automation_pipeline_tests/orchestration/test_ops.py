@@ -137,18 +137,18 @@ def test_a_sensor_has_no_run_and_no_id() -> None:
 
 def said(**given: object) -> dict[str, object]:
     """As an op gets it, with the defaults that Dagster fills in."""
-    heard: list[dict[str, object]] = []
+    received: list[dict[str, object]] = []
 
     @dg.op
     def listen(config: SelectionConfig) -> None:
-        heard.append(config.said())
+        received.append(config.said())
 
     @dg.job
     def launchpad() -> None:
         listen()
 
     launchpad.execute_in_process({"ops": {"listen": {"config": given}}})
-    return heard[0]
+    return received[0]
 
 
 def test_every_field_of_a_selection_is_there_and_described() -> None:

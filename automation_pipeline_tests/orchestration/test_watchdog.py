@@ -130,8 +130,8 @@ def test_a_lost_launch_is_requested_again_under_a_run_key_of_its_own(
     look_after_all(instance, services)
     look_after_all(instance, services)
     with services.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
-    assert (wish.key, wish.run_key) == (
+        [request] = offer_waiting(session, limit=9)
+    assert (request.key, request.run_key) == (
         f"automation-run-{run.id}",
         f"automation-run-{run.id}-attempt-2",
     )
@@ -272,9 +272,9 @@ def test_a_cancelled_pending_run_ends_its_dagster_run(
 def test_a_run_of_a_job_that_was_lost_is_launched_again_three_times(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
-    wish = NewRunRequest("transcribe-7", "transcribe_fiche", {"fiche_id": "7"}, {})
+    request = NewRunRequest("transcribe-7", "transcribe_fiche", {"fiche_id": "7"}, {})
     with services.database.transaction() as session:
-        file_requests(session, [wish], services.clock.now())
+        file_requests(session, [request], services.clock.now())
     lost = Ending(Engine.CRASHED, "gone")
     again = []
     for launch in ("1", "1", "2", "3", "4"):

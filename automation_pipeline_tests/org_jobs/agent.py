@@ -54,14 +54,14 @@ class Agent:
         return job
 
     def progress(
-        self, job: AgentJob, within: OrgScope = ALL_ORGANISATIONS, **said: object
+        self, job: AgentJob, within: OrgScope = ALL_ORGANISATIONS, **given: object
     ) -> Orders:
-        return report_progress(job.run_id, of(job) | said, within=within, **self.on)
+        return report_progress(job.run_id, of(job) | given, within=within, **self.on)
 
     def result(
-        self, job: AgentJob, status: str, within: OrgScope = ALL_ORGANISATIONS, **said: object
+        self, job: AgentJob, status: str, within: OrgScope = ALL_ORGANISATIONS, **results: object
     ) -> OrgJobRun:
-        given = of(job) | {"status": status} | said
+        given = of(job) | {"status": status} | results
         return report_result(job.run_id, given, within=within, meter=self.bench.meter, **self.on)
 
     def held(self) -> list[AgentJob]:

@@ -77,7 +77,7 @@ class Bench:
 
     def organisation(self, org_id: str = ORG, **columns: Any) -> str:
         """There once, with these columns."""
-        said = {
+        values = {
             "name": org_id.title(),
             "max_running": 20,
             "created_at": self.now,
@@ -85,7 +85,7 @@ class Bench:
         }
         with self.database.transaction() as session:
             if session.get(OrganisationRow, org_id) is None:
-                session.add(OrganisationRow(id=org_id, **(said | columns)))
+                session.add(OrganisationRow(id=org_id, **(values | columns)))
             elif columns:
                 session.execute(
                     update(OrganisationRow).where(OrganisationRow.id == org_id).values(**columns)
@@ -108,10 +108,10 @@ class Bench:
     ) -> int:
         """Without a host unless one is given."""
         self.organisation(org_id)
-        said = {"is_enabled": True, "created_at": self.now, "updated_at": self.now}
+        values = {"is_enabled": True, "created_at": self.now, "updated_at": self.now}
         return self._add(
             ServerRow(
-                org_id=org_id, host_id=host_id, name=name or _a_name("server"), **(said | columns)
+                org_id=org_id, host_id=host_id, name=name or _a_name("server"), **(values | columns)
             )
         )
 
@@ -159,7 +159,7 @@ class Bench:
     def fire(self, schedule_id: str, scheduled_for: datetime | None = None, **columns: Any) -> int:
         """One of the cron that was dispatched, unless the columns say otherwise."""
         at = scheduled_for or self.now
-        said = {
+        values = {
             "effective_for": at,
             "fired_at": at,
             "trigger": "CRON",
@@ -168,7 +168,7 @@ class Bench:
         }
         org_id = self.schedule_row(schedule_id).org_id
         return self._add(
-            FireRow(org_id=org_id, schedule_id=schedule_id, scheduled_for=at, **(said | columns)),
+            FireRow(org_id=org_id, schedule_id=schedule_id, scheduled_for=at, **(values | columns)),
         )
 
     def job(

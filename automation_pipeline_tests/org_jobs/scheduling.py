@@ -43,16 +43,16 @@ def updated(
     return update_schedule(schedule_id, patch, **world(bench, within))
 
 
-def paused(bench: Bench, schedule_id: str, **said: Any) -> OrgSchedule:
-    return pause_schedule(schedule_id, **said, **world(bench))
+def paused(bench: Bench, schedule_id: str, **given: Any) -> OrgSchedule:
+    return pause_schedule(schedule_id, **given, **world(bench))
 
 
 def resumed(bench: Bench, schedule_id: str) -> OrgSchedule:
     return resume_schedule(schedule_id, **world(bench))
 
 
-def run_now(bench: Bench, schedule_id: str, **said: Any) -> Dispatched:
-    return run_schedule_now(schedule_id, **said, **world(bench))
+def run_now(bench: Bench, schedule_id: str, **given: Any) -> Dispatched:
+    return run_schedule_now(schedule_id, **given, **world(bench))
 
 
 def log_of(bench: Bench, schedule_id: str) -> list[str]:

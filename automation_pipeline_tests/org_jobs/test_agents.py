@@ -166,15 +166,15 @@ def test_what_is_of_another_organisation_or_host_is_given_to_nobody_else(org_ben
 
 
 def test_it_goes_on_with_what_it_has_claimed_and_begun(agent: Agent) -> None:
-    begun, claimed = agent.begun(), agent.claimed(of_type=READING)
+    started, claimed = agent.begun(), agent.claimed(of_type=READING)
     agent.wanted(READING)
     held = agent.held()
     assert [(job.run_id, job.status) for job in held] == [
-        (begun.run_id, "running"),
+        (started.run_id, "running"),
         (claimed.run_id, "pending"),
     ]
     assert held[1] == claimed
-    assert held[0].deadline_at == agent.bench.run_by_id(begun.run_id).deadline_at
+    assert held[0].deadline_at == agent.bench.run_by_id(started.run_id).deadline_at
     agent.result(held[0], "success")
     agent.result(held[1], "success")
     assert agent.held() == []
@@ -183,11 +183,11 @@ def test_it_goes_on_with_what_it_has_claimed_and_begun(agent: Agent) -> None:
 def test_what_runs_is_its_own_until_it_is_given_up_and_what_was_claimed_until_its_lease_is_over(
     agent: Agent,
 ) -> None:
-    begun, claimed = agent.begun(), agent.claimed(of_type=READING)
-    agent.bench.expire_hold(begun.run_id)
+    started, claimed = agent.begun(), agent.claimed(of_type=READING)
+    agent.bench.expire_hold(started.run_id)
     agent.bench.expire_hold(claimed.run_id)
-    assert [job.run_id for job in agent.held()] == [begun.run_id]
-    agent.reap(begun)
+    assert [job.run_id for job in agent.held()] == [started.run_id]
+    agent.reap(started)
     assert agent.held() == []
 
 
@@ -287,11 +287,11 @@ def test_what_was_claimed_only_is_free_again_when_its_lease_is_over(agent: Agent
     assert agent.progress(again).cancel_requested is False
 
 
-@pytest.mark.parametrize("said", [{"leaseToken": 2}, {"attemptNo": 2}])
-def test_another_token_or_attempt_is_not_its_own(agent: Agent, said: dict[str, int]) -> None:
+@pytest.mark.parametrize("text", [{"leaseToken": 2}, {"attemptNo": 2}])
+def test_another_token_or_attempt_is_not_its_own(agent: Agent, text: dict[str, int]) -> None:
     job = agent.claimed()
     with pytest.raises(ConflictError, match=STOP):
-        agent.progress(job, **said)
+        agent.progress(job, **text)
     assert agent.bench.run_by_id(job.run_id).status == "pending"
 
 
@@ -574,12 +574,12 @@ class TestTooLate:
 
 class TestNotItsOwn:
     @pytest.mark.parametrize(
-        "said", [{"leaseToken": 2}, {"attemptNo": 2}, {"attemptNo": 2, "leaseToken": 2}]
+        "text", [{"leaseToken": 2}, {"attemptNo": 2}, {"attemptNo": 2, "leaseToken": 2}]
     )
-    def test_another_token_or_attempt_is_refused(self, agent: Agent, said: dict[str, int]) -> None:
+    def test_another_token_or_attempt_is_refused(self, agent: Agent, text: dict[str, int]) -> None:
         job = agent.begun()
         with pytest.raises(ConflictError, match=STOP):
-            agent.result(job, "success", **said)
+            agent.result(job, "success", **text)
         assert agent.bench.run_by_id(job.run_id).status == "running"
         assert agent.bench.audit() == []
 
@@ -605,8 +605,8 @@ class TestNotItsOwn:
 
     def test_faults_are_told_by_field_and_end_nothing(self, agent: Agent) -> None:
         job = agent.begun()
-        said: dict[str, Any] = {"errorCode": "full", "error": "x" * 2001, "result": []}
+        message: dict[str, Any] = {"errorCode": "full", "error": "x" * 2001, "result": []}
         with pytest.raises(InvalidInputError) as refused:
-            agent.result(job, "failed", **said)
-        assert {field for field, _ in refused.value.fields} == set(said)
+            agent.result(job, "failed", **message)
+        assert {field for field, _ in refused.value.fields} == set(message)
         assert agent.bench.run_by_id(job.run_id).status == "running"

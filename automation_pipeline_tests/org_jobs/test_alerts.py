@@ -268,13 +268,13 @@ def test_a_receiver_is_told_once_and_can_check_who_says_it(org_bench: Bench) -> 
             "raisedAt": "2026-05-04T10:00:00.000Z",
         },
     }
-    told = posted.headers
-    assert (told["X-Automation-Event"], told["X-Automation-Delivery"]) == (
+    headers = posted.headers
+    assert (headers["X-Automation-Event"], headers["X-Automation-Delivery"]) == (
         "org_jobs.alert",
         f"org-jobs-alert-{row.id}",
     )
-    moment = int(told["X-Automation-Signature"].removeprefix("t=").partition(",")[0])
-    assert told["X-Automation-Signature"] == signature(SECRET, posted.body, moment)
+    moment = int(headers["X-Automation-Signature"].removeprefix("t=").partition(",")[0])
+    assert headers["X-Automation-Signature"] == signature(SECRET, posted.body, moment)
     assert (row.status, row.attempts, row.status_code, row.sent_at is not None) == (
         "sent",
         1,

@@ -110,9 +110,9 @@ def test_a_dry_run_writes_nothing_and_says_why(org_bench: Bench) -> None:
     org_bench.job(
         schedule_id=schedule, fire_id=org_bench.fires(schedule)[0].id, scheduled_for=at(2)
     )
-    said = backfilled(org_bench, schedule, dryRun=True)
-    assert (said.id, said.status, said.total, said.dry_run) == (None, None, 2, True)
-    assert [(one.scheduled_for, one.left_out) for one in said.times] == [
+    result = backfilled(org_bench, schedule, dryRun=True)
+    assert (result.id, result.status, result.total, result.dry_run) == (None, None, 2, True)
+    assert [(one.scheduled_for, one.left_out) for one in result.times] == [
         (at(1), None), (at(2), "at_work"), (at(3), None),
     ]  # fmt: skip
     assert len(org_bench.jobs(schedule)) == len(org_bench.fires(schedule)) == 1

@@ -72,8 +72,12 @@ def test_a_job_of_this_system_waits_for_its_turn(org_bench: Bench) -> None:
 def test_a_job_of_an_agent_is_about_a_server(org_bench: Bench) -> None:
     host_id = org_bench.host()
     server_id = org_bench.server(host_id=host_id)
-    wish = {"type": "restart", "serverInstanceId": str(server_id), "retryPolicy": {"maxRetries": 0}}
-    job = request(org_bench, wish, within=OrgScope(ORG))
+    asked_for = {
+        "type": "restart",
+        "serverInstanceId": str(server_id),
+        "retryPolicy": {"maxRetries": 0},
+    }
+    job = request(org_bench, asked_for, within=OrgScope(ORG))
     assert (job.type, job.server_instance_id, job.performer) == (
         "SERVER_RESTART",
         server_id,

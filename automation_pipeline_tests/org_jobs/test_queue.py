@@ -90,9 +90,9 @@ def test_a_worker_that_stands_in_dagsters_queue_is_not_asked_for_again_for_an_ho
     [job_id, other] = ours(org_bench, 2)
     assert release(org_bench, 1) == [job_id]
     with org_bench.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
+        [request] = offer_waiting(session, limit=9)
         if is_taken:
-            mark_taken(session, wish.key, "dagster-run-1")
+            mark_taken(session, request.key, "dagster-run-1")
     org_bench.clock.pass_time(timedelta(minutes=59))
     assert release(org_bench, 1) == []
     assert release(org_bench, 2) == [other]
@@ -105,8 +105,8 @@ def test_a_worker_that_dagster_refused_is_not_waited_for(org_bench: Bench) -> No
     [job_id] = ours(org_bench, 1)
     release(org_bench)
     with org_bench.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
-        mark_refused(session, wish.key, "Nobody could launch it.")
+        [request] = offer_waiting(session, limit=9)
+        mark_refused(session, request.key, "Nobody could launch it.")
     org_bench.clock.pass_time(LATER)
     assert release(org_bench) == [job_id]
 
@@ -214,11 +214,11 @@ def test_what_is_not_to_be_begun_now_is_not_asked_for(
     org_bench: Bench, columns: dict[str, object]
 ) -> None:
     times = {"later": org_bench.now + LATER, "now": org_bench.now}
-    said = {
+    values = {
         name: times.get(value, value) if isinstance(value, str) else value
         for name, value in columns.items()
     }
-    ours(org_bench, 1, run=said)
+    ours(org_bench, 1, run=values)
     assert release(org_bench) == []
 
 

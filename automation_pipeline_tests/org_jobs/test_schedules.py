@@ -359,11 +359,11 @@ def test_of_an_organisation_that_is_suspended_it_cannot_be_resumed(org_bench: Be
 def test_one_that_is_never_due_again_says_what_to_do(
     org_bench: Bench, state: str, columns: dict[str, object]
 ) -> None:
-    said = {
+    values = {
         name: org_bench.now + to if isinstance(to, timedelta) else to
         for name, to in columns.items()
     }
-    schedule_id = org_bench.schedule(state=state, enabled=False, **said)
+    schedule_id = org_bench.schedule(state=state, enabled=False, **values)
     with pytest.raises(ConflictError, match=schedule_id):
         resumed(org_bench, schedule_id)
     assert org_bench.schedule_row(schedule_id).state == state
@@ -384,13 +384,13 @@ HOUR = timedelta(hours=1)
 
 
 def a_pause(bench: Bench, org_id: str = "acme", **columns: object) -> str:
-    said = {
+    values = {
         "state": "PAUSED",
         "enabled": False,
         "pause_reason": "Holidays",
         "paused_until": bench.now,
     }
-    return bench.schedule(org_id, **(said | columns))
+    return bench.schedule(org_id, **(values | columns))
 
 
 def test_those_that_are_over_go_on_from_now(org_bench: Bench) -> None:
@@ -454,8 +454,8 @@ def test_a_schedule_of_another_organisation_to_skip_is_not_found(org_bench: Benc
 
 
 def test_it_is_taken_back_once(org_bench: Bench) -> None:
-    said = {"skip_next_run_reason": "Audit", "skip_next_run_requested_at": org_bench.now}
-    schedule_id = org_bench.schedule(skip_next_run=True, **said)
+    values = {"skip_next_run_reason": "Audit", "skip_next_run_requested_at": org_bench.now}
+    schedule_id = org_bench.schedule(skip_next_run=True, **values)
     shown = keep_next_run(schedule_id, **world(org_bench))
     assert (shown.skip_next_run, shown.skip_next_run_reason, shown.skip_next_run_requested_at) == (
         False,
@@ -589,7 +589,7 @@ def test_a_job_that_is_not_over_is_in_the_way_and_named(org_bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(
-    ("policy", "standing", "is_asked"),
+    ("policy", "status", "is_asked"),
     [
         ("ALLOW_ALL", ("running", "pending"), False),
         ("BUFFER_ALL", ("running", "pending"), False),
@@ -598,7 +598,7 @@ def test_a_job_that_is_not_over_is_in_the_way_and_named(org_bench: Bench) -> Non
     ],
 )
 def test_others_go_on_wait_or_give_way_by_the_overlap_policy(
-    org_bench: Bench, policy: str, standing: tuple[str, str], is_asked: bool
+    org_bench: Bench, policy: str, status: tuple[str, str], is_asked: bool
 ) -> None:
     schedule_id = org_bench.schedule(overlap_policy=policy)
     at_work, waiting = (
@@ -606,7 +606,7 @@ def test_others_go_on_wait_or_give_way_by_the_overlap_policy(
         org_bench.job(schedule_id=schedule_id),
     )
     made = run_now(org_bench, schedule_id)
-    assert (org_bench.job_row(at_work).status, org_bench.job_row(waiting).status) == standing
+    assert (org_bench.job_row(at_work).status, org_bench.job_row(waiting).status) == status
     assert (org_bench.run_row(at_work).cancel_requested_at is not None) == is_asked
     run = org_bench.run_row(made.job_id)
     assert (run.status, run.line) == ("pending", None if policy == "ALLOW_ALL" else schedule_id)

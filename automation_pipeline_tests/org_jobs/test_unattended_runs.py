@@ -47,8 +47,10 @@ def followed(bench: Bench, doer: Elsewhere, **of_job: object) -> int:
 
 
 def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
-    wish = {"actor": "user:1", "reason": "Not now.", "at_once": at_once}
-    cancel_job(job_id, within=ALL_ORGANISATIONS, database=bench.database, clock=bench.clock, **wish)
+    request = {"actor": "user:1", "reason": "Not now.", "at_once": at_once}
+    cancel_job(
+        job_id, within=ALL_ORGANISATIONS, database=bench.database, clock=bench.clock, **request
+    )
 
 
 @pytest.mark.parametrize(
@@ -402,5 +404,5 @@ def test_the_number_of_queries_does_not_grow_with_the_runs(org_bench: Bench) -> 
 
 
 def test_a_report_says_what_was_done() -> None:
-    said = "Gave up 1 stale, 2 too long, 0 expired, 0 cancelled; 3 free again."
-    assert str(ReapReport(stale=1, too_long=2, freed=3)) == said
+    result = "Gave up 1 stale, 2 too long, 0 expired, 0 cancelled; 3 free again."
+    assert str(ReapReport(stale=1, too_long=2, freed=3)) == result

@@ -398,11 +398,11 @@ class Beats:
         self._said, self.count, self.was_stopped = said, 0, False
 
     def keep(self) -> AttemptEnd | None:
-        said = self._said[self.count]
+        result = self._said[self.count]
         self.count += 1
-        if isinstance(said, Exception):
-            raise said
-        return said
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def tend(self, work: Callable[[], object] = lambda: None) -> AttemptEnd:
         return waiting.run(self._tended(work), threads=1)

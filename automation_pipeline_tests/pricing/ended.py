@@ -38,8 +38,10 @@ def an_ended_run(
     status = "APPLIED" if not failed else "PARTIAL" if applied else "FAILED"
     rule = a_rule(database, clock, project_id=project_id)
     targets = ["APPLIED"] * applied + ["FAILED"] * failed
-    begun = {"queued_at": at - timedelta(minutes=3), "started_at": at - timedelta(minutes=2)}
-    run_id = a_run(database, rule, fields.pop("status", status), at, targets, **{**begun, **fields})
+    started = {"queued_at": at - timedelta(minutes=3), "started_at": at - timedelta(minutes=2)}
+    run_id = a_run(
+        database, rule, fields.pop("status", status), at, targets, **{**started, **fields}
+    )
     change_targets(database, run_id, last_attempt=at - timedelta(minutes=1))
     return run_id
 

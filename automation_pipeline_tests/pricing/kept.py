@@ -144,8 +144,8 @@ def wished(database: Database, run_id: int) -> list[tuple[str, bool]]:
     )
     with database.reading() as session:
         return [
-            (status, wish)
-            for status, wish in session.execute(query.order_by(RuleTargetRow.id)).tuples()
+            (status, request)
+            for status, request in session.execute(query.order_by(RuleTargetRow.id)).tuples()
         ]
 
 

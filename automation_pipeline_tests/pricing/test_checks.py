@@ -154,7 +154,7 @@ def test_every_difference_has_its_severity(
     assert (detail.expected_price, detail.difference) == (900, difference)
     [event] = bench_of_three.events("automation.reconciliation.mismatch")
     assert event.key == f"{run.id}:{target.id}:mismatch:5m"
-    told = {
+    message = {
         "targetId": str(target.id),
         "runId": str(run.id),
         "expected": 900,
@@ -162,7 +162,7 @@ def test_every_difference_has_its_severity(
     }
     assert (
         event.payload.items()
-        >= {**told, "severity": severity, "actual": detail.actual_price}.items()
+        >= {**message, "severity": severity, "actual": detail.actual_price}.items()
     )
     assert (
         next(check for check in bench_of_three.checks(run.id) if check.name == "5m").worst

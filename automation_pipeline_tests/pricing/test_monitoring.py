@@ -257,12 +257,12 @@ def test_an_alert_is_delivered_once_and_signed(database: Database, clock: Standi
             "raisedAt": "2026-05-04T10:00:00.000Z",
         },
     }
-    told = {name.lower(): value for name, value in call.headers.items()}
-    assert (told["x-automation-event"], told["x-automation-delivery"]) == (
+    headers = {name.lower(): value for name, value in call.headers.items()}
+    assert (headers["x-automation-event"], headers["x-automation-delivery"]) == (
         "pricing.alert",
         f"pricing-alert-{row.id}",
     )
-    moment, _, mac = told["x-automation-signature"].removeprefix("t=").partition(",v1=")
+    moment, _, mac = headers["x-automation-signature"].removeprefix("t=").partition(",v1=")
     assert mac == mac_of_moment(SECRET, call.body, moment)
     assert (row.status, row.attempts, row.status_code, row.last_error) == ("sent", 1, 200, None)
     assert row.sent_at is not None

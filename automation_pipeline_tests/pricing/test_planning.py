@@ -48,14 +48,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
-    said: list[str] = []
+    messages: list[str] = []
 
     def note(*call: object) -> None:
-        said.append(str(call[2]))
+        messages.append(str(call[2]))
 
     event.listen(database.engine, "before_cursor_execute", note)
     try:
-        yield said
+        yield messages
     finally:
         event.remove(database.engine, "before_cursor_execute", note)
 
@@ -121,17 +121,17 @@ def test_skipped_and_blocked_variants_have_their_reason(bench: Bench) -> None:
     )
     run = bench.plan(bench.asked_for(bench.rule()))
     with bench.database.reading() as session:
-        told = {one.variant_id: one for one in skipped_of(session, run.id, limit=10)}
+        values = {one.variant_id: one for one in skipped_of(session, run.id, limit=10)}
         blocked = skipped_of(session, run.id, reason="blocked", limit=10)
-    assert {id_: one.reason for id_, one in told.items()} == {
+    assert {id_: one.reason for id_, one in values.items()} == {
         "1": "blocked",
         "2": "no_price",
         "3": "zero_price",
     }
-    assert told["2"].why == "It has no price."
-    assert blocked == [told["1"]]
-    assert (told["1"].current_amount, told["1"].proposed_amount) == (1000, 900)
-    assert told["1"].checks == (
+    assert values["2"].why == "It has no price."
+    assert blocked == [values["1"]]
+    assert (values["1"].current_amount, values["1"].proposed_amount) == (1000, 900)
+    assert values["1"].checks == (
         {"name": "floor", "ok": False, "floor": 950, "proposedAmount": 900},
     )
 
@@ -478,11 +478,11 @@ products = st.lists(st.integers(0, 3), max_size=20)
 
 def drafted(draft: Draft, *amounts: int | None, products: list[int] | None = None) -> None:
     its = products or [1] * len(amounts)
-    told = [
+    message = [
         variant(str(number), str(product), amount)
         for number, (amount, product) in enumerate(zip(amounts, its, strict=True))
     ]
-    draft.add(plan_target(price(TENTH_OFF, one), None, Decimal(0)) for one in draft.new(told))
+    draft.add(plan_target(price(TENTH_OFF, one), None, Decimal(0)) for one in draft.new(message))
 
 
 @given(products)

@@ -84,9 +84,13 @@ def test_every_rolled_back_price_is_recorded_and_the_end_is_an_event(bench: Benc
     assert {one.event_key for one in changes} == {
         f"{run.id}:{target.id}:rollback:1" for target in bench.targets(run.id)
     }
-    [told] = bench.events("rule.run.rolled_back")
-    assert told.payload["rollbackState"] == "DONE"
-    assert (told.payload["status"], told.payload["rolledBack"], told.payload["stillApplied"]) == (
+    [events] = bench.events("rule.run.rolled_back")
+    assert events.payload["rollbackState"] == "DONE"
+    assert (
+        events.payload["status"],
+        events.payload["rolledBack"],
+        events.payload["stillApplied"],
+    ) == (
         "ROLLED_BACK",
         3,
         0,

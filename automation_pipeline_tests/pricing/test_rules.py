@@ -266,9 +266,11 @@ def test_a_policy_replaces_the_former_one_whole(database: Database, clock: Stand
 def test_each_change_of_a_policy_is_an_event(database: Database, clock: StandingClock) -> None:
     for given in ({"maxPctDelta": 0.2}, {"autoApply": True}, {"autoApply": True}):
         put("eu", given, database, clock)
-    told = [event.payload for event in events(database, "policy.changed")]
-    assert {(payload["projectId"], payload["changedBy"]) for payload in told} == {("eu", "user:12")}
-    assert sorted(payload["policy"]["autoApply"] for payload in told) == [False, True, True]
+    result = [event.payload for event in events(database, "policy.changed")]
+    assert {(payload["projectId"], payload["changedBy"]) for payload in result} == {
+        ("eu", "user:12")
+    }
+    assert sorted(payload["policy"]["autoApply"] for payload in result) == [False, True, True]
 
 
 @pytest.mark.parametrize(

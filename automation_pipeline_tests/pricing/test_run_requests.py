@@ -64,7 +64,7 @@ def test_a_run_is_filed_with_the_request_for_it(database: Database, clock: Stand
 
 
 @pytest.mark.parametrize(
-    ("status", "wish", "words"),
+    ("status", "requested", "words"),
     [
         ("PREVIEW", "apply", "waits to be applied"),
         ("QUEUED", None, "is QUEUED"),
@@ -75,7 +75,7 @@ def test_a_run_is_filed_with_the_request_for_it(database: Database, clock: Stand
 @pytest.mark.parametrize("force", [False, True])
 def test_one_run_of_a_rule_at_a_time(
     status: str,
-    wish: str | None,
+    requested: str | None,
     words: str,
     *,
     force: bool,
@@ -83,7 +83,7 @@ def test_one_run_of_a_rule_at_a_time(
     clock: StandingClock,
 ) -> None:
     rule, other = a_rule(database, clock), a_rule(database, clock)
-    run_id = a_run(database, rule, status, clock.now(), wish=wish)
+    run_id = a_run(database, rule, status, clock.now(), wish=requested)
     with pytest.raises(
         ConflictError, match=f"Run {run_id} of pricing rule {rule.id} {words}: wait for its end"
     ):
@@ -526,11 +526,11 @@ def outcome(run_id: int, database: Database, clock: Clock) -> str:
 def test_of_many_concurrent_calls_one_queues_the_preview(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     with ThreadPoolExecutor(4) as pool:
-        said = list(
+        result = list(
             pool.map(lambda _: outcome(run.id, bench_of_two.database, bench_of_two.clock), range(4))
         )
     refusal = f"Rule run {run.id} is QUEUED: only a preview can be approved or queued."
-    assert sorted(said) == sorted(["QUEUED", *[refusal] * 3])
+    assert sorted(result) == sorted(["QUEUED", *[refusal] * 3])
     assert bench_of_two.moves("rule run", run.id) == [("PREVIEW", "QUEUED")]
     assert len(bench_of_two.requests()) == 1
 
@@ -548,11 +548,11 @@ def test_of_the_previews_of_a_rule_that_processes_queue_at_once_one_is_queued(
 ) -> None:
     rule = bench_of_two.rule()
     runs = [bench_of_two.previewed(rule) for _ in range(CREW)]
-    said = at_once(
+    result = at_once(
         queue_in_a_process, *((database_url, run.id, bench_of_two.clock) for run in runs)
     )
     refusal = f"Another run of rule {rule.id} is queued or being applied."
-    assert sorted(said) == sorted(["QUEUED", *[refusal] * (CREW - 1)])
+    assert sorted(result) == sorted(["QUEUED", *[refusal] * (CREW - 1)])
     assert sorted(bench_of_two.run(run.id).status for run in runs) == ["PREVIEW"] * (CREW - 1) + [
         "QUEUED"
     ]
@@ -618,8 +618,8 @@ def test_a_queued_run_is_over_at_once(bench_of_three: Bench) -> None:
         ("APPLYING", "FAILED"),
     ]
     assert (bench_of_three.work(run).status, bench_of_three.shop.called) == ("FAILED", [])
-    [told] = bench_of_three.events("rule.run.ended")
-    assert (told.payload["cancelledCount"], told.payload["successRate"]) == (3, None)
+    [events] = bench_of_three.events("rule.run.ended")
+    assert (events.payload["cancelledCount"], events.payload["successRate"]) == (3, None)
     assert (
         bench_of_three.run_row(run.id).cancelled_by,
         bench_of_three.run_row(run.id).lease_owner,
@@ -633,10 +633,12 @@ def test_a_run_at_work_stops_before_its_next_call(
     bench_of_three: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = bench_of_three.queued()
-    told: list[RuleRun] = []
-    until_unwanted(bench_of_three, lambda: told.append(cancel_by(bench_of_three, run)), monkeypatch)
+    messages: list[RuleRun] = []
+    until_unwanted(
+        bench_of_three, lambda: messages.append(cancel_by(bench_of_three, run)), monkeypatch
+    )
     ended = bench_of_three.work(run)
-    assert [one.status for one in told] == ["APPLYING"]
+    assert [one.status for one in messages] == ["APPLYING"]
     assert (ended.status, ended.targets.applied, ended.targets.cancelled) == ("PARTIAL", 1, 2)
     assert (ended.success_rate, bench_of_three.shop.times("write")) == (1.0, 1)
     assert bench_of_three.shop.amounts() == {"101": 900, "201": 1000, "301": 1000}

@@ -67,8 +67,8 @@ def wished(bench: Bench, run: RuleRun) -> set[str | None]:
 
 def keys(bench: Bench, run: RuleRun, variant_id: str) -> list[str]:
     begin = f"{run.id}:{target(bench, run, variant_id).id}:apply:"
-    told = [event.key for event in bench.events("automation.target.apply")]
-    return [key.removeprefix(begin) for key in told if key.startswith(begin)]
+    events = [event.key for event in bench.events("automation.target.apply")]
+    return [key.removeprefix(begin) for key in events if key.startswith(begin)]
 
 
 def test_a_retry_sets_the_request_and_asks_for_a_worker(bench: Bench) -> None:

@@ -75,8 +75,8 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
 
 
-def answer(signal: FailureSignal, told: float | None = None) -> CallResult[str]:
-    return CallResult(failure=classify_failure(signal, "The shop is busy.", told))
+def answer(signal: FailureSignal, values: float | None = None) -> CallResult[str]:
+    return CallResult(failure=classify_failure(signal, "The shop is busy.", values))
 
 
 def call(bench: Bench, brought: CallResult[str] = WELL) -> CallResult[str]:

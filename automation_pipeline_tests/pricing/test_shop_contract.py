@@ -178,8 +178,8 @@ def setting(
 
 def kinds(written: dict[str, Price | CallFailure]) -> dict[str, object]:
     return {
-        key: said.kind if isinstance(said, CallFailure) else said.unit_amount
-        for key, said in written.items()
+        key: result.kind if isinstance(result, CallFailure) else result.unit_amount
+        for key, result in written.items()
     }
 
 
@@ -198,8 +198,8 @@ def test_the_catalogue_has_inactive_products_too(place: Place) -> None:
 
 def test_a_price_is_the_one_of_the_catalogue(place: Place) -> None:
     found = place.catalogue()
-    told = place.ask(lambda shop: shop.prices([each.variant_id for each in found])).value
-    assert told == {each.variant_id: each.price for each in found}
+    result = place.ask(lambda shop: shop.prices([each.variant_id for each in found])).value
+    assert result == {each.variant_id: each.price for each in found}
 
 
 def test_variants_that_the_shop_does_not_know_have_no_price(place: Place) -> None:
@@ -348,10 +348,10 @@ def test_no_call_asks_for_more_than_a_shop_gives_at_once(place: Place) -> None:
     async def costs(shop: Shop) -> Any:
         return shop.costs
 
-    told = place.ask(costs)
-    assert 0 < told.page <= 1000
-    assert 0 < told.prices + told.each_price * MAX_PRICES_PER_READ <= 1000
-    assert 0 < told.write <= 1000
+    result = place.ask(costs)
+    assert 0 < result.page <= 1000
+    assert 0 < result.prices + result.each_price * MAX_PRICES_PER_READ <= 1000
+    assert 0 < result.write <= 1000
 
 
 def test_a_shop_that_is_well_passes_the_check(place: Place) -> None:

@@ -99,13 +99,13 @@ def test_a_rule_that_is_not_due_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("status", "wish"), [("PREVIEW", "apply"), ("QUEUED", None), ("APPLYING", None)]
+    ("status", "requested"), [("PREVIEW", "apply"), ("QUEUED", None), ("APPLYING", None)]
 )
 def test_a_rule_with_a_run_is_put_off_until_that_is_over(
-    status: str, wish: str | None, database: Database, clock: StandingClock
+    status: str, requested: str | None, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 0))
-    run_id = a_run(database, rule, status, clock.now(), wish=wish)
+    run_id = a_run(database, rule, status, clock.now(), wish=requested)
     for _ in range(2):
         assert look(database, clock) == DuePriceRules(put_off=(rule.id,))
         clock.pass_time(HOUR)
@@ -192,13 +192,13 @@ def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
     assert [row.id for row in run_rows(database) if row.wish] == [first]
 
 
-@pytest.mark.parametrize("wish", [None, "retry"])
+@pytest.mark.parametrize("requested", [None, "retry"])
 def test_a_repair_ends_with_what_it_has_repaired(
-    wish: str | None, database: Database, clock: StandingClock
+    requested: str | None, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
-    fields = {"trigger": "repair", "wish": wish, "parent_run_id": run_id}
+    fields = {"trigger": "repair", "wish": requested, "parent_run_id": run_id}
     repair = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], **fields)
     clock.pass_time(HOUR)
     assert look(database, clock) == DuePriceRules(ended=(run_id,))

@@ -92,9 +92,11 @@ def waits(bench: Bench, run: RuleRun) -> dict[str, float]:
 
 def keys(bench: Bench, variant_id: str, run: RuleRun) -> list[str]:
     [target] = [one for one in bench.targets(run.id) if one.variant_id == variant_id]
-    told = [event.key for event in bench.events("automation.target.apply")]
+    events = [event.key for event in bench.events("automation.target.apply")]
     return [
-        key.removeprefix(f"{run.id}:{target.id}:apply:") for key in told if f":{target.id}:" in key
+        key.removeprefix(f"{run.id}:{target.id}:apply:")
+        for key in events
+        if f":{target.id}:" in key
     ]
 
 
@@ -455,15 +457,15 @@ def finish(patient_bench: Bench, run_id: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "wish"), [("QUEUED", None), ("APPLYING", None), ("PARTIAL", "retry")]
+    ("status", "requested"), [("QUEUED", None), ("APPLYING", None), ("PARTIAL", "retry")]
 )
 def test_a_run_waits_its_turn_without_reading_the_catalogue(
-    status: str, wish: str | None, patient_bench: Bench
+    status: str, requested: str | None, patient_bench: Bench
 ) -> None:
     rule = patient_bench.rule()
     other, run_id = patient_bench.previewed(rule), patient_bench.scheduled(rule)
     finish(patient_bench, other.id)
-    patient_bench.set_run(other.id, status=status, wish=wish)
+    patient_bench.set_run(other.id, status=status, wish=requested)
     patient_bench.shop.called.clear()
     waiting = patient_bench.work_id(run_id)
     assert (
@@ -524,9 +526,9 @@ def test_what_is_planned_after_its_promotion_is_not_applied(
     assert f"The promotion of pricing rule {rule.id} is over since 2026-05-04T11:00:00.000Z" in str(
         stays.error_message
     )
-    told = [event.payload for event in patient_bench.events("rule.scheduled.missed")]
+    events = [event.payload for event in patient_bench.events("rule.scheduled.missed")]
     missed = {"ruleId": str(rule.id), "projectId": "default", "scheduledFor": iso(due_at)}
-    assert told == ([missed] if trigger is RuleTrigger.SCHEDULE else [])
+    assert events == ([missed] if trigger is RuleTrigger.SCHEDULE else [])
 
 
 class Ending(TargetWork):

@@ -109,7 +109,7 @@ def _of_automation(session: Session) -> Iterator[tuple[Any, bool]]:
     schedule = put(session, ScheduleRow)
     working = put(session, RunRow, schedule_id=schedule.id, status="running")
     ended = put(session, RunRow, schedule_id=schedule.id, status="completed", completed_at=OLD)
-    told = {"channel": "webhook", "run_id": ended.id}
+    values = {"channel": "webhook", "run_id": ended.id}
     yield working, True
     yield ended, True
     for run, at, stays in ((ended, OLD, False), (working, OLD, True), (ended, YOUNG, True)):
@@ -123,7 +123,7 @@ def _of_automation(session: Session) -> Iterator[tuple[Any, bool]]:
         ("pending", OLD, True),
         ("failed", YOUNG, True),
     ):
-        yield put(session, NotificationRow, **told, status=status, created_at=at), stays
+        yield put(session, NotificationRow, **values, status=status, created_at=at), stays
 
 
 def _of_crafts(session: Session) -> Iterator[tuple[Any, bool]]:

@@ -152,7 +152,7 @@ def test_a_request_that_was_forgotten_is_not_offered_again(database: Database) -
         )
     round_of(database)
     with database.transaction() as session:
-        assert {wish.key for wish in offer_waiting(session, limit=100)} == waiting
+        assert {request.key for request in offer_waiting(session, limit=100)} == waiting
 
 
 def test_a_table_that_comes_with_the_next_upgrade_holds_nothing_old(database: Database) -> None:
@@ -166,8 +166,8 @@ def test_a_table_that_comes_with_the_next_upgrade_holds_nothing_old(database: Da
 def test_dagster_is_asked_for_a_round_by_a_request(database: Database) -> None:
     key = request_housekeeping(services_of(database))
     with database.transaction() as session:
-        [wish] = offer_waiting(session, limit=10)
-    assert (wish.key, wish.job, wish.config) == (key, "housekeeping", {})
+        [request] = offer_waiting(session, limit=10)
+    assert (request.key, request.job, request.config) == (key, "housekeeping", {})
 
 
 def test_lines_of_a_run_that_works_stay_however_old(database: Database) -> None:

@@ -84,17 +84,17 @@ def publish_all(url: str, worker: str, batch: int) -> list[int]:
 
 def publish_in_order(url: str, worker: str, batch: int) -> list[tuple[float, str]]:
     """When each was published. What others hold may come free: only an empty table is the end."""
-    told: list[tuple[float, str]] = []
+    messages: list[tuple[float, str]] = []
     with opened(url) as database:
         while is_any_left(database):
             with database.transaction() as session:
                 claims = claim_in_order(session, worker, limit=batch, hold_seconds=60.0, but="")
-            told += [(time.monotonic(), claimed.event.key) for claimed in claims]
+            messages += [(time.monotonic(), claimed.event.key) for claimed in claims]
             pause(0.002)
             with database.transaction() as session:
                 lock_publishing(session)
                 mark_published(session, worker, [claimed.id for claimed in claims])
-    return told
+    return messages
 
 
 def is_any_left(database: Database) -> bool:
@@ -120,7 +120,7 @@ def offer_all(url: str, batch: int) -> list[str]:
     with opened(url) as database:
         while True:
             with database.transaction() as session:
-                offered = [wish.key for wish in offer_waiting(session, limit=batch)]
+                offered = [request.key for request in offer_waiting(session, limit=batch)]
             if not offered:
                 return keys
             keys += offered

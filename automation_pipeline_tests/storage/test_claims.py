@@ -66,12 +66,12 @@ def test_a_held_key_is_refused_to_everybody_its_owner_included(claims: DatabaseC
 
 
 def test_a_claim_ends_by_itself_and_not_before_its_time(claims: DatabaseClaims) -> None:
-    begun, following = time.monotonic(), None
+    started, following = time.monotonic(), None
     first = taken(claims, ttl_seconds=SHORT)
     while following is None:
         following = claims.take("work", "berta", LONG)
         pause(0.01)
-    assert time.monotonic() - begun > SHORT - 0.01  # some clocks count in milliseconds
+    assert time.monotonic() - started > SHORT - 0.01  # some clocks count in milliseconds
     assert following.token > first.token
 
 

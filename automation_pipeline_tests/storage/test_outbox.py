@@ -117,11 +117,11 @@ def test_a_published_event_is_published_once(database: Database) -> None:
 
 def test_a_claim_that_was_never_settled_can_be_claimed_after_its_hold(database: Database) -> None:
     fill(database, "a")
-    begun = time.monotonic()
+    started = time.monotonic()
     claim(database, "dead", hold_seconds=SHORT)
     again: list[ClaimedEvent] = []
     wait_until(lambda: bool(again.extend(claim(database, "berta")) or again))
-    assert time.monotonic() - begun > SHORT - 0.01  # SQLite's clock counts in milliseconds
+    assert time.monotonic() - started > SHORT - 0.01  # SQLite's clock counts in milliseconds
     assert [claimed.attempt for claimed in again] == [2]
 
 
@@ -139,13 +139,13 @@ def test_a_worker_that_lost_its_claim_can_no_longer_settle_it(database: Database
 def test_an_event_put_back_waits_for_its_delay(database: Database) -> None:
     fill(database, "a")
     [claimed] = claim(database)
-    begun = time.monotonic()
+    started = time.monotonic()
     with database.transaction() as session:
         put_back(session, "anna", claimed.id, error="503", delay_seconds=SHORT)
     assert row(database).last_error == "503"
     again: list[ClaimedEvent] = []
     wait_until(lambda: bool(again.extend(claim(database)) or again))
-    assert time.monotonic() - begun > SHORT - 0.01
+    assert time.monotonic() - started > SHORT - 0.01
     assert [claimed.attempt for claimed in again] == [2]
 
 
@@ -304,17 +304,17 @@ def test_processes_at_once_publish_each_aggregate_in_its_order(
 ) -> None:
     keys = [f"{aggregate}{number}" for number in range(30) for aggregate in "abcdefgh"]
     fill_order(database, *keys)
-    told = at_once(
+    result = at_once(
         publish_in_order, *((database_url, f"worker {number}", 5) for number in range(CREW))
     )
-    assert sorted(chain.from_iterable((key for _, key in by) for by in told)) == sorted(keys)
-    assert in_order(sorted(chain.from_iterable(told)))
+    assert sorted(chain.from_iterable((key for _, key in by) for by in result)) == sorted(keys)
+    assert in_order(sorted(chain.from_iterable(result)))
 
 
-def in_order(told: Sequence[tuple[float, str]]) -> bool:
+def in_order(result: Sequence[tuple[float, str]]) -> bool:
     """`told` is by the time at which each was published."""
     by_aggregate = groupby(
-        sorted((key for _, key in told), key=lambda key: key[0]), key=lambda key: key[0]
+        sorted((key for _, key in result), key=lambda key: key[0]), key=lambda key: key[0]
     )
     return all(
         numbers == sorted(numbers)
@@ -391,7 +391,7 @@ def read(
     """By default, of the aggregate `run`."""
     with database.reading() as session:
         found = events_after(session, after, **(followed or {"correlation_id": "run"}), limit=limit)
-    return [told.key for _, told in found], found[-1][0] if found else after
+    return [result.key for _, result in found], found[-1][0] if found else after
 
 
 def read_all(database: Database, after: Bookmark = BEGINNING, limit: int = 100) -> list[str]:
@@ -437,9 +437,11 @@ def test_pages_and_resumptions_lose_and_repeat_nothing(database: Database, limit
 
 
 def test_internal_events_are_for_nobody(database: Database) -> None:
-    told = event("a", "run")
-    internal = Event("tenant", "b", "automation/notification", "test", "run", told.occurred_at, {})
-    fill_reading(database, told, internal, event("c", "run"))
+    events = event("a", "run")
+    internal = Event(
+        "tenant", "b", "automation/notification", "test", "run", events.occurred_at, {}
+    )
+    fill_reading(database, events, internal, event("c", "run"))
     settled(database, keys=["a", "c"])
 
 

@@ -22,9 +22,9 @@ from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import LONG_AGO, file_wishes, offer_all, wish
 
 
-def file(database: Database, *wishes: NewRunRequest) -> None:
+def file(database: Database, *requests: NewRunRequest) -> None:
     with database.transaction() as session:
-        file_requests(session, wishes, LONG_AGO)
+        file_requests(session, requests, LONG_AGO)
 
 
 def offer(database: Database, limit: int = 100) -> list[NewRunRequest]:

@@ -50,8 +50,8 @@ def main() -> int:
         signal.signal(ending, signal.default_int_handler)
     outcomes: list[Outcome] = []
     began = time.monotonic()
-    for wish in wishes(options):
-        outcomes += survive(wish)
+    for request in wishes(options):
+        outcomes += survive(request)
         if any(outcome.violations for outcome in outcomes):
             break
     say(table(outcomes, time.monotonic() - began))
@@ -62,28 +62,29 @@ def main() -> int:
     return int(any(outcome.violations for outcome in outcomes))
 
 
-def survive(wish: Wish) -> list[Outcome]:
+def survive(request: Wish) -> list[Outcome]:
     """The rounds of one wish in one world, up to the first violation."""
     room = Path(tempfile.mkdtemp(prefix="survival-"))
     room.chmod(0o755)  # PostgreSQL is another user where we are root
     say(
-        f"Seed {wish.seed}, {wish.profile} profile, executor {wish.executor}, {wish.faults} faults; in {room}"
+        f"Seed {request.seed}, {request.profile} profile, executor {request.executor}, "
+        f"{request.faults} faults; in {room}"
     )
     outcomes: list[Outcome] = []
-    with World(room, wish.profile, wish.executor) as world:
+    with World(room, request.profile, request.executor) as world:
         if world.disk:
             say(f"A full disk is {world.disk.said}.")
-        player = Player(world, say, wish.patience)
-        for round_ in wish.rounds():
+        player = Player(world, say, request.patience)
+        for round_ in request.rounds():
             outcomes.append(player.play(round_))
             if outcomes[-1].violations:
                 world.keep = True
                 break
             say(f"run {outcomes[-1].run_id}: {outcomes[-1].status}, and all is in order")
     for violation in outcomes[-1].violations:
-        say(f"VIOLATION in round {outcomes[-1].round.number} of seed {wish.seed}: {violation}")
+        say(f"VIOLATION in round {outcomes[-1].round.number} of seed {request.seed}: {violation}")
     if world.keep:
-        say(f"Again: python -m automation_pipeline_tests.survival {wish.again}")
+        say(f"Again: python -m automation_pipeline_tests.survival {request.again}")
         say(f"That run alone: the same with --round {outcomes[-1].round.number}")
         say(f"Logs and database: {room}")
     return outcomes

@@ -50,10 +50,10 @@ def ledger_faults(session: Session, run_id: int, fiche_ids: Sequence[str]) -> It
         yield f"run {run_id} has rows for {selected}, and was asked for {sorted(fiche_ids)}"
     if statuses["pending"]:
         yield f"run {run_id} has {statuses['pending']} rows pending"
-    said = (run.successful_fiches, run.failed_fiches, run.ignored_fiches)
+    result = (run.successful_fiches, run.failed_fiches, run.ignored_fiches)
     counted = tuple(statuses[status] for status in ("successful", "failed", "ignored"))
-    if said != counted or run.selected_fiches != sum(said) or run.selected_fiches != len(found):
-        yield f"run {run_id} says {run.selected_fiches} = {said}, and its rows are {counted}"
+    if result != counted or run.selected_fiches != sum(result) or run.selected_fiches != len(found):
+        yield f"run {run_id} says {run.selected_fiches} = {result}, and its rows are {counted}"
 
 
 def left_behind(session: Session) -> Iterator[str]:
@@ -104,17 +104,17 @@ def redis_left_behind(world: World) -> Iterator[str]:
 
 def told_by_outbox(session: Session) -> Told:
     """What browsers should have been told, by the rows."""
-    told: Told = Counter()
+    result: Told = Counter()
     for row in session.scalars(select(OutboxRow).where(OutboxRow.published_at.is_not(None))):
         entries = entries_of(event_in(row), private=True, max_bytes=MOST_BYTES)
-        told.update((entry.channel, entry.name, entry.data) for entry in entries)  # pyright: ignore  never an error here
-    return told
+        result.update((entry.channel, entry.name, entry.data) for entry in entries)  # pyright: ignore  never an error here
+    return result
 
 
 def told_in_earnest(world: World) -> Told:
-    heard = shown_to_browsers(world.provider)
+    received = shown_to_browsers(world.provider)
     return Counter(
-        (channel, one["name"], one["data"]) for one in heard for channel in one["channels"]
+        (channel, one["name"], one["data"]) for one in received for channel in one["channels"]
     )
 
 

@@ -28,12 +28,12 @@ def finished(database: Database, run_id: int, fiche_ids: Sequence[str]) -> set[s
             )
         )
         details = [f"crm.details {fiche_id}" for fiche_id in fetched]
-        heard = session.scalars(
+        received = session.scalars(
             select(CallRecordingRow.call_id)
             .join(FicheCacheRow, FicheCacheRow.id == CallRecordingRow.fiche_cache_id)
             .where(FicheCacheRow.fiche_id.in_(fiche_ids), CallRecordingRow.has_transcription)
         )
-        transcripts = [f"speech.transcribe {call_id}" for call_id in heard]
+        transcripts = [f"speech.transcribe {call_id}" for call_id in received]
         steps = session.execute(
             select(FicheCacheRow.fiche_id, StepResultRow.step_position)
             .join(AuditRow, AuditRow.fiche_cache_id == FicheCacheRow.id)

@@ -114,7 +114,7 @@ class Player:
 
     def _ask_for_run(self, round_: Round, fiche_ids: Sequence[str]) -> int:
         selection = {"mode": "manual", "ficheIds": list(fiche_ids)}
-        told = {
+        values = {
             "webhookUrl": f"{self._world.webhooks.url}/runs",
             "notifyOnComplete": True,
             "notifyOnError": True,
@@ -126,7 +126,7 @@ class Player:
             "scheduleType": "MANUAL",
             "ficheSelection": selection,
             **work,
-            **told,
+            **values,
         }
         made = self._post("/api/automation/schedules", f"schedule-{round_.number}", schedule)
         schedule_id = int(made["data"]["id"])
@@ -253,8 +253,8 @@ class Player:
         outcome.repeated = Counter({work.partition(" ")[0]: 0 for work in again})
         for work, times in again.items():
             outcome.repeated[work.partition(" ")[0]] += times
-        told = checks.told_again(world)
-        outcome.told_again, self._told_again = told - self._told_again, told
+        result = checks.told_again(world)
+        outcome.told_again, self._told_again = result - self._told_again, result
         if outcome.told_again and not HITS_THE_RELAY & {one.kind for one in outcome.suffered}:
             outcome.violations.append(
                 f"{outcome.told_again} messages were sent twice, and nothing had struck their sender"

@@ -8,11 +8,11 @@ from automation_pipeline_tests.survival.rounds import Outcome
 
 
 def table(outcomes: Sequence[Outcome], seconds: float) -> str:
-    said = document(outcomes, seconds)
+    result = document(outcomes, seconds)
     lines = [
         f"{'fault':15}{'injected':>9}{'survived':>9}{'goes on after: median':>23}{'longest':>9}"
     ]
-    for kind, figures in said["faults"].items():
+    for kind, figures in result["faults"].items():
         median, longest = (
             f"{figures[name]:.1f} s" for name in ("median_seconds", "longest_seconds")
         )
@@ -20,15 +20,18 @@ def table(outcomes: Sequence[Outcome], seconds: float) -> str:
             f"{kind:15}{figures['injected']:>9}{figures['survived']:>9}{median:>23}{longest:>9}"
         )
     repeated = (
-        ", ".join(f"{n} of {route}" for route, n in sorted(said["repeated_calls"].items()))
+        ", ".join(f"{n} of {route}" for route, n in sorted(result["repeated_calls"].items()))
         or "none"
     )
     lines += [
-        f"{said['injected']} faults in {len(outcomes)} runs ({', '.join(f'{n} {s}' for s, n in said['runs'].items())})",
-        f"Not counted, as they came when their run was over and met its events and messages alone: {said['late']}",
+        (
+            f"{result['injected']} faults in {len(outcomes)} runs "
+            f"({', '.join(f'{n} {s}' for s, n in result['runs'].items())})"
+        ),
+        f"Not counted, as they came when their run was over and met its events and messages alone: {result['late']}",
         f"Calls repeated because a fault met them under way, or a storm refused them: {repeated}",
-        f"Events and messages sent again because a fault met their sender: {said['told_again']}",
-        f"{len(said['violations'])} violations, {seconds / 60:.1f} minutes",
+        f"Events and messages sent again because a fault met their sender: {result['told_again']}",
+        f"{len(result['violations'])} violations, {seconds / 60:.1f} minutes",
     ]
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 
 
 def ended_run(database: Database, *statuses: str, **fields: Any) -> int:
-    said = {
+    values = {
         "status": "completed",
         "completed_at": NOW,
         "selected_at": NOW,
@@ -36,7 +36,7 @@ def ended_run(database: Database, *statuses: str, **fields: Any) -> int:
     }
     times = {"created_at": NOW, "updated_at": NOW}
     with database.transaction() as session:
-        run = RunRow(**{**given, **said, **fields})
+        run = RunRow(**{**given, **values, **fields})
         session.add(run)
         session.flush()
         for position, status in enumerate(statuses):

@@ -11,9 +11,9 @@ def test_a_fault_that_came_when_its_run_was_over_is_told_of_and_not_counted() ->
         Suffered(Kind.CLOCK, 90, late=True, recovery_seconds=0.0),
     ]
     outcome = Outcome(Round(1, []), run_id=1, status="completed", suffered=suffered)
-    said = document([outcome], 60)
-    assert (said["injected"], said["late"]) == (1, 1)
-    assert list(said["faults"]) == ["api"]
+    result = document([outcome], 60)
+    assert (result["injected"], result["late"]) == (1, 1)
+    assert list(result["faults"]) == ["api"]
     assert "messages alone: 1" in table([outcome], 60)
 
 

@@ -81,11 +81,11 @@ class Bench:
         run_id: str | None = None,
         priority: TranscriptionPriority = TranscriptionPriority.NORMAL,
     ) -> TranscriptionSummary:
-        wish = TranscriptionRunRequest(
+        request = TranscriptionRunRequest(
             run_id or f"run-{fiche_id}-{Random().random()}", fiche_id, priority
         )
         return asyncio.run(
-            begin_transcription(wish, database=self.database, source=self.crm, clock=self.clock)
+            begin_transcription(request, database=self.database, source=self.crm, clock=self.clock)
         )
 
     def work(self, *run_ids: str, owner: str = "me") -> None:

@@ -24,8 +24,8 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def test_the_plan_has_every_recording_that_lacks_a_transcript(bench: Bench) -> None:
     bench.sell("7", call("b"), call("a"))
-    standing = bench.begin("7", "r1", TranscriptionPriority.HIGH)
-    assert (standing.status, standing.total, standing.target_total, standing.processed) == (
+    status = bench.begin("7", "r1", TranscriptionPriority.HIGH)
+    assert (status.status, status.total, status.target_total, status.processed) == (
         "running",
         2,
         2,
@@ -65,14 +65,14 @@ def test_the_details_are_fetched_anew_each_time(bench: Bench) -> None:
     bench.work(bench.begin("7").run_id)
     bench.sell("7", call("a"), call("b"))
     bench.clock.pass_time_a_second()
-    standing = bench.begin("7")
-    assert (standing.total, standing.already_transcribed, standing.target_total) == (2, 1, 1)
+    status = bench.begin("7")
+    assert (status.total, status.already_transcribed, status.target_total) == (2, 1, 1)
 
 
 def test_a_fiche_with_nothing_to_do_is_completed_and_says_so(bench: Bench) -> None:
     bench.sell("7")
-    standing = bench.begin("7", "r1")
-    assert (standing.total, standing.target_total) == (0, 0)
+    status = bench.begin("7", "r1")
+    assert (status.total, status.target_total) == (0, 0)
     assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
     assert bench.names() == [
         "transcription.status_check",
@@ -93,8 +93,8 @@ def test_an_already_complete_fiche_tells_completed_too(bench: Bench) -> None:
 
 def test_a_blank_address_fails_its_recording_alone(bench: Bench) -> None:
     bench.sell("7", call("a", url=""), call("b"))
-    standing = bench.begin("7", "r1")
-    assert (standing.processed, standing.failed, standing.status) == (1, 1, "running")
+    status = bench.begin("7", "r1")
+    assert (status.processed, status.failed, status.status) == (1, 1, "running")
     [failed] = bench.events("transcription.recording_failed")
     assert (failed["call_id"], failed["error"]) == ("a", "No recording URL available")
     bench.work("r1")
@@ -105,8 +105,8 @@ def test_a_blank_address_fails_its_recording_alone(bench: Bench) -> None:
 def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None:
     bench.sell("7", call("a", url=" "))
     bench.begin("7", "r1")
-    standing = bench.standing("r1")
-    assert (standing.status, standing.failed, standing.transcribed) == (
+    status = bench.standing("r1")
+    assert (status.status, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         1,
         0,
@@ -114,8 +114,8 @@ def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None
 
 
 def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_nobody(bench: Bench) -> None:
-    standing = bench.begin("404", "r1")
-    assert standing.status is TranscriptionStatus.FAILED
+    status = bench.begin("404", "r1")
+    assert status.status is TranscriptionStatus.FAILED
     failed, transcribed = bench.events()
     assert (failed["name"], failed["error"]) == ("transcription.failed", "Fiche not found (404)")
     assert failed["partial_results"] == {"total": 0, "transcribed": 0, "failed": 0}

@@ -86,10 +86,10 @@ def in_memory() -> Iterator[Place]:
 @contextmanager
 def over_http() -> Iterator[Place]:
     with running() as studio:
-        heard, nothing = saying(HEARD), saying(HEARD | {"text": "", "words": []})
+        received, nothing = saying(HEARD), saying(HEARD | {"text": "", "words": []})
 
         def by_recording(exchange: Exchange) -> None:
-            (nothing if studio.fetched[-1].path == QUIET else heard)(exchange)
+            (nothing if studio.fetched[-1].path == QUIET else received)(exchange)
 
         def strike(_: AutomationError, page: Page) -> None:
             studio.pages[SPEECH] = page
@@ -103,9 +103,9 @@ def test_what_is_said_comes_with_its_words(place: Place) -> None:
 
 
 def test_a_recording_in_which_nothing_is_said_is_an_empty_transcript(place: Place) -> None:
-    heard = place.hear(QUIET)
-    assert heard.transcription_id
-    assert (heard.text, heard.words) == ("", ())
+    received = place.hear(QUIET)
+    assert received.transcription_id
+    assert (received.text, received.words) == ("", ())
 
 
 def test_audio_that_is_not_there_is_permanent(place: Place) -> None:
@@ -185,22 +185,22 @@ def test_an_error_of_the_turn_goes_up_as_it_is_and_there_is_no_call(place: Place
 
 def test_no_error_shows_the_key_or_the_address(place: Place) -> None:
     for path in (GONE, HOST_DOWN):
-        said = str(place.error(path + "?signature=s3cret"))
+        message = str(place.error(path + "?signature=s3cret"))
         for piece in (KEY, "s3cret", place.root, path):
-            assert piece not in said
+            assert piece not in message
 
 
 def test_it_takes_as_many_at_once_as_it_says(place: Place) -> None:
     async def all_of(speech: SpeechToText) -> list[str]:
         assert speech.at_once >= 1
-        heard = await asyncio.gather(
+        received = await asyncio.gather(
             *(speech.transcribe(place.root + AUDIO, turn=at_will) for _ in range(speech.at_once))
         )
-        return [each.transcription_id for each in heard]
+        return [each.transcription_id for each in received]
 
-    heard = place.ask(all_of)
-    assert heard == ["tr_9Fz0"] * len(heard)
-    assert place.calls() == len(heard)
+    received = place.ask(all_of)
+    assert received == ["tr_9Fz0"] * len(received)
+    assert place.calls() == len(received)
 
 
 def test_the_fake_knows_how_many_were_open_together() -> None:
@@ -219,8 +219,8 @@ def test_the_fake_fails_once_as_often_as_it_was_told() -> None:
     url = "https://records.test/1.mp3"
     fake = FakeSpeechToText({url: transcript()})
     fake.fail_once(url, TransientError("one"), TransientError("two"))
-    for said in ("one", "two"):
-        with pytest.raises(TransientError, match=said):
+    for result in ("one", "two"):
+        with pytest.raises(TransientError, match=result):
             asyncio.run(fake.transcribe(url, turn=at_will))
     assert asyncio.run(fake.transcribe(url, turn=at_will)) == transcript()
     assert fake.times(url) == 3

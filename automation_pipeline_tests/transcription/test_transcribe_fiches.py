@@ -30,22 +30,22 @@ def transcribed(
 ) -> Sequence[TranscriptionSummary]:
     """Of two fiches, at the beginning of the second of which this goes wrong."""
 
-    async def begin(wish: TranscriptionRunRequest, **rest: object) -> TranscriptionSummary:
-        if wish.fiche_id == "2":
+    async def begin(request: TranscriptionRunRequest, **rest: object) -> TranscriptionSummary:
+        if request.fiche_id == "2":
             raise error
-        return await begin_transcription(wish, **rest)  # type: ignore[arg-type]  handed on
+        return await begin_transcription(request, **rest)  # type: ignore[arg-type]  handed on
 
     monkeypatch.setattr(subject, "begin_transcription", begin)
     for fiche_id in ("1", "2"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
-    wishes = [
+    requests = [
         TranscriptionRunRequest(f"r{fiche_id}", fiche_id, TranscriptionPriority.NORMAL)
         for fiche_id in ("1", "2")
     ]
     provider = SpeechProvider(bench.speech, bench.limiter, bench.knobs)
     return asyncio.run(
         subject.transcribe_fiches(
-            wishes,
+            requests,
             database=bench.database,
             source=lambda: bench.crm,
             provider=lambda: provider,
@@ -58,8 +58,8 @@ def transcribed(
 def test_a_fiche_that_the_crm_fails_on_takes_nothing_from_the_others(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [standing] = transcribed(bench, monkeypatch, TransientError("The CRM does not answer."))
-    assert (standing.run_id, standing.status) == ("r1", "completed")
+    [status] = transcribed(bench, monkeypatch, TransientError("The CRM does not answer."))
+    assert (status.run_id, status.status) == ("r1", "completed")
 
 
 def test_trouble_of_our_own_is_not_passed_over(

@@ -38,8 +38,8 @@ def test_every_recording_is_sent_once_and_kept_with_its_chunks(bench: Bench) -> 
     bench.work(bench.begin("7", "r1").run_id)
     assert sorted(bench.speech.asked) == urls("abc")
     assert bench.transcribed() == {"a", "b", "c"}
-    standing = bench.standing("r1")
-    assert (standing.status, standing.new, standing.failed, standing.transcribed) == (
+    status = bench.standing("r1")
+    assert (status.status, status.new, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         3,
         0,
@@ -132,8 +132,8 @@ def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(
     bench.speech.fail_always(call("a").url, error)  # type: ignore[arg-type]
     bench.work(bench.begin("7", "r1").run_id)
     assert bench.speech.times(call("a").url) == calls
-    standing = bench.standing("r1")
-    assert (standing.status, standing.failed, standing.transcribed) == (
+    status = bench.standing("r1")
+    assert (status.status, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         1,
         1,
@@ -174,8 +174,8 @@ def test_what_became_transcribed_meanwhile_is_not_sent(bench: Bench) -> None:
         )
     bench.work("r1")
     assert bench.speech.asked == urls("b")
-    standing = bench.standing("r1")
-    assert (standing.cached, standing.new) == (1, 1)
+    status = bench.standing("r1")
+    assert (status.cached, status.new) == (1, 1)
 
 
 def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_to_them(

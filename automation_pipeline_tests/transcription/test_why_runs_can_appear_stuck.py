@@ -79,12 +79,12 @@ def test_3_without_realtime_the_status_tells_all_that_the_events_do(bench: Bench
     bench.sell("7", call("a"), call("b"))
     bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
     bench.work(bench.begin("7", "r1").run_id)
-    told, completed = status(bench), bench.events("transcription.completed")[0]
-    assert (told["total"], told["transcribed"]) == (
+    events, completed = status(bench), bench.events("transcription.completed")[0]
+    assert (events["total"], events["transcribed"]) == (
         completed["total_recordings"],
         completed["transcribed"],
     )
-    assert told["run"]["failed"] == completed["failed"] == 1
+    assert events["run"]["failed"] == completed["failed"] == 1
 
 
 def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(bench: Bench) -> None:
@@ -200,10 +200,10 @@ def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> No
 def test_10_what_is_pending_for_good_is_told_from_what_is_pending(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b", url=""))
     bench.work(bench.begin("7", "r1").run_id)
-    told = status(bench)
-    assert (told["pending"], told["percentage"]) == (1, 50)
-    assert told["run"]["state"] == "finished with failures"
-    assert {task["callId"]: task["error"] for task in told["run"]["tasks"]}[
+    result = status(bench)
+    assert (result["pending"], result["percentage"]) == (1, 50)
+    assert result["run"]["state"] == "finished with failures"
+    assert {task["callId"]: task["error"] for task in result["run"]["tasks"]}[
         "b"
     ] == "No recording URL available"
 
@@ -217,9 +217,9 @@ def test_11_the_run_and_the_fiche_are_told_apart(bench: Bench) -> None:
         save_outcomes(
             session, [DetailsFetched("7", fiche("7", call("a"), call("late")))], bench.clock.now()
         )
-    told = status(bench)
-    assert (told["total"], told["pending"]) == (2, 1)
-    assert (told["run"]["state"], told["run"]["targetTotal"], told["run"]["processed"]) == (
+    result = status(bench)
+    assert (result["total"], result["pending"]) == (2, 1)
+    assert (result["run"]["state"], result["run"]["targetTotal"], result["run"]["processed"]) == (
         "finished",
         1,
         1,

@@ -84,11 +84,11 @@ def install(name: str, room: Path, requirements: Path) -> None:
         raise SystemExit(complaint(name, done.stderr))
 
 
-def complaint(name: str, said: str) -> str:
-    if any(sign in said for sign in NO_NETWORK):
+def complaint(name: str, text: str) -> str:
+    if any(sign in text for sign in NO_NETWORK):
         return f"{name} cannot be installed: the package index does not answer. Its benchmark needs the network once."
     lines = [
-        line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")
+        line.removeprefix("ERROR: ") for line in text.splitlines() if line.startswith("ERROR: ")
     ]
     if any(sign in line for line in lines for sign in NOT_THERE):
         return (

@@ -199,21 +199,21 @@ def fiche_of_audit(session: Session, audit_id: int) -> str | None:
 
 
 def begin_audits(
-    session: Session, begun: Sequence[tuple[FicheAuditRequest, AuditConfig]], now: datetime
+    session: Session, has_started: Sequence[tuple[FicheAuditRequest, AuditConfig]], now: datetime
 ) -> dict[str, AuditRecord]:
     """Start audits, or find those that the requests have started, by tracking id. A fiche that is not
     mirrored has none. While no audit by the configuration is completed, the newest is the latest."""
-    wanted = [request.fiche_id for request, _ in begun]
+    wanted = [request.fiche_id for request, _ in has_started]
     fiches = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(
         among(session, FicheCacheRow.fiche_id, wanted)
     )
     # The locks on the fiches make concurrent requests with one tracking id start one audit.
     locked = session.execute(fiches.order_by(FicheCacheRow.fiche_id).with_for_update())
     keys = dict(locked.tuples().all())
-    started = audits_by_tracking_id(session, [request.tracking_id for request, _ in begun])
+    started = audits_by_tracking_id(session, [request.tracking_id for request, _ in has_started])
     new = [
         _new_row(session, request, config, keys[request.fiche_id], now)
-        for request, config in begun
+        for request, config in has_started
         if request.tracking_id not in started and request.fiche_id in keys
     ]
     for rows in rounds(new, key=lambda row: (row["fiche_cache_id"], row["audit_config_id"])):

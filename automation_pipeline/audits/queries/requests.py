@@ -163,11 +163,11 @@ def audit_request_outcomes(
 
 def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[str, RerunStatus]:
     """By rerun id; an unknown one has not begun."""
-    refused, begun = refusals(session, rerun_ids), taken(session, rerun_ids)
+    refused, started = refusals(session, rerun_ids), taken(session, rerun_ids)
     ended = select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids))
     done = set(session.scalars(ended))
     return {
-        key: RerunStatus(key in begun or key in done, key in done, refused.get(key))
+        key: RerunStatus(key in started or key in done, key in done, refused.get(key))
         for key in rerun_ids
     }
 

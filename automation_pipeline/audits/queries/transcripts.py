@@ -113,7 +113,7 @@ def _snapshot(
             for index, row in enumerate(row for row in calls if chunks.get(row.id))
         )
     )
-    said = [
+    result = [
         (call.call_id, [part.full_text for part in call.chunks]) for call in timeline.recordings
     ]
     return TranscriptSnapshot(
@@ -125,7 +125,7 @@ def _snapshot(
             ]
         ),
         product=product,
-        fingerprint=hashlib.sha256(json.dumps(said).encode()).hexdigest(),
+        fingerprint=hashlib.sha256(json.dumps(result).encode()).hexdigest(),
     )
 
 

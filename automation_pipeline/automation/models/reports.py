@@ -103,12 +103,12 @@ def phase_spans(
         ("transcribing and auditing", completed_at),
     ]
     spans: list[ReportedPhase] = []
-    begun: datetime | None = started_at
+    started: datetime | None = started_at
     for name, ended in marks:
-        if begun is None:
+        if started is None:
             break
-        spans.append(ReportedPhase(name, begun, ended))
-        begun = ended
+        spans.append(ReportedPhase(name, started, ended))
+        started = ended
     return tuple(spans)
 
 

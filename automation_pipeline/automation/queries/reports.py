@@ -145,9 +145,9 @@ def _points(
 def _quotations(session: Session, audit_ids: Sequence[int]) -> dict[_Place, list[Quotation]]:
     row = CitationRow
     place = (row.audit_id, row.step_position, row.control_point_index)
-    said = (row.texte, row.speaker, row.minutage, row.recording_date, row.recording_time)
+    result = (row.texte, row.speaker, row.minutage, row.recording_date, row.recording_time)
     query = (
-        select(*place, *said)
+        select(*place, *result)
         .where(among(session, row.audit_id, audit_ids))
         .order_by(*place, row.citation_index)
     )

@@ -81,8 +81,8 @@ def work_due(session: Session, run_id: int) -> WorkDue:
         fiche.status == OutcomeStatus.SUCCESSFUL,
         failed_in_work,
     )
-    heard = func.coalesce(fiche.reason, "") != Reason.TRANSCRIPTION_INCOMPLETE
-    counts = (func.count(), func.count().filter(fiche.transcribed), func.count().filter(heard))
+    received = func.coalesce(fiche.reason, "") != Reason.TRANSCRIPTION_INCOMPLETE
+    counts = (func.count(), func.count().filter(fiche.transcribed), func.count().filter(received))
     with_recordings = (fiche.run_id == run_id, fiche.recordings_count > 0, at_work)
     return WorkDue(*session.execute(select(*counts).where(*with_recordings)).tuples().one())
 
@@ -419,5 +419,5 @@ def _is_run_in_reach(session: Session, reach: Reach, row: RunRow, scheduled: Sch
 
 
 def _selection(row: RunRow, schedule: Schedule) -> FicheSelection:
-    said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
-    return schedule.fiche_selection if said is None else FicheSelection.model_validate(said)
+    result = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
+    return schedule.fiche_selection if result is None else FicheSelection.model_validate(result)

@@ -163,8 +163,8 @@ def add_run(  # noqa: PLR0913  what a run may be asked to be
 def requested_selection(row: RunRow) -> FicheSelection | None:
     """The selection that was asked for, or taken from the schedule. None: nothing was selected yet,
     the schedule's selection holds."""
-    said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
-    return None if said is None else FicheSelection.model_validate(said)
+    result = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
+    return None if result is None else FicheSelection.model_validate(result)
 
 
 def selection_of(session: Session, row: RunRow) -> FicheSelection:

@@ -151,8 +151,8 @@ def _summary_text(run: Run, failures: Sequence[FicheFailure]) -> str:
 
 def _unread_lines(run: Run) -> list[str]:
     days = failed_days(run)[:MAX_FAILURES]
-    told = [f"- {day['date']}: {_one_line(str(day['error']))}" for day in days]
-    return ["", "Days that could not be read:", *told] if told else []
+    message = [f"- {day['date']}: {_one_line(str(day['error']))}" for day in days]
+    return ["", "Days that could not be read:", *message] if message else []
 
 
 def _breakdown_text(run: Run, breakdown: str) -> str:

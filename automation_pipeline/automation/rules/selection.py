@@ -117,11 +117,11 @@ def ignore_reason(
     number.
     """
     if selection.groupes:
-        told = _normalised(groupe)
-        if not told:
+        result = _normalised(groupe)
+        if not result:
             return Reason.MISSING_GROUPE, "Missing groupe"
-        if told not in _selected_groupes(selection):
-            return Reason.GROUPE_NOT_SELECTED, f"Groupe not selected ({told})"
+        if result not in _selected_groupes(selection):
+            return Reason.GROUPE_NOT_SELECTED, f"Groupe not selected ({result})"
     most = selection.max_recordings_per_fiche or ceiling
     if most and recordings > most:
         return Reason.TOO_MANY_RECORDINGS, f"Too many recordings ({recordings} > {most})"

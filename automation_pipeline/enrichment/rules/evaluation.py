@@ -291,13 +291,13 @@ def merge_records(
 ) -> Snapshot:
     """Fields that no record gives keep their value. So do fields that a user has locked, and fields
     from a source with a higher priority that failed now."""
-    said: dict[str, Any] = {}  # Any: a field is a text or a day
+    result: dict[str, Any] = {}  # Any: a field is a text or a day
     sources = dict(before.sources) if before else {}
     for name in FIELDS:
         first = None if name in locked else _first(name, records)
         if first is not None and not _is_better(name, before, first[0], failed):
-            sources[name], said[name] = first
-    values = replace(before.values if before else CompanyFields(), **said)
+            sources[name], result[name] = first
+    values = replace(before.values if before else CompanyFields(), **result)
     is_masked = (
         any(record.is_masked for record in records.values())
         if records

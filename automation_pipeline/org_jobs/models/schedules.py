@@ -220,10 +220,10 @@ class OrgPauseInput(SkipInput):
 
 def read_pause(reason: str | None, until: datetime | None, now: datetime) -> OrgPauseInput:
     complaint = "Invalid pause data"
-    wish = parse(OrgPauseInput, {"reason": reason, "until": until}, complaint)
-    if wish.until is not None and wish.until <= now:
+    request = parse(OrgPauseInput, {"reason": reason, "until": until}, complaint)
+    if request.until is not None and request.until <= now:
         raise InvalidInputError(complaint, (("until", "must lie ahead"),))
-    return wish
+    return request
 
 
 def read_skip(reason: str | None) -> SkipInput:

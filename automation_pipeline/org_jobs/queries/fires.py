@@ -201,7 +201,7 @@ def jobs_made_between(
 
 
 def add_batch(
-    session: Session, row: OrgScheduleRow, wish: BackfillInput, actor: str, now: datetime
+    session: Session, row: OrgScheduleRow, request: BackfillInput, actor: str, now: datetime
 ) -> BatchRow:
     """The schedule is locked. The batch has no jobs yet."""
     batch = BatchRow(
@@ -209,9 +209,9 @@ def add_batch(
         schedule_id=row.id,
         type=BACKFILL,
         status=BatchState.RUNNING,
-        behaviour=wish.behaviour,
-        from_at=wish.from_at,
-        until_at=wish.until_at,
+        behaviour=request.behaviour,
+        from_at=request.from_at,
+        until_at=request.until_at,
         total=0,
         created_by=actor,
         created_at=now,
@@ -366,13 +366,13 @@ def _events(row: OrgScheduleRow, written: Sequence[WrittenFire], now: datetime) 
                 row.org_id, row.id, one.new.fire, one.fire_id, one.job_id, now
             )
         else:
-            said = one.error or ""
+            message = one.error or ""
             yield events.schedule_failed(
                 row.org_id,
                 row.id,
                 one.new.fire,
                 one.fire_id,
                 now,
-                error=said,
+                error=message,
                 in_a_row=row.consecutive_failures,
             )

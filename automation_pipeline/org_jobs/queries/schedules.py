@@ -287,13 +287,14 @@ def record_change(  # noqa: PLR0913  who did what, and what changed by it
     add_schedule_entry(
         session, row, action, actor=actor, now=now, before=before, after=after, reason=reason
     )
-    said = {
+    values = {
         "actor": actor,
         "changed": sorted(after or ()),
         **({"reason": reason} if reason else {}),
     }
     enqueue(
-        session, [schedule_event(row.org_id, row.id, _EVENTS[action], str(row.version), now, said)]
+        session,
+        [schedule_event(row.org_id, row.id, _EVENTS[action], str(row.version), now, values)],
     )
 
 
@@ -495,10 +496,10 @@ def suspend_schedules(
     for row in rows:
         row.is_suspended, row.pause_reason = True, why
         move_schedule(session, row, ScheduleState.PAUSED, actor=actor, now=now, reason=why)
-    said = {"reason": why}
+    values = {"reason": why}
     enqueue(
         session,
-        [schedule_event(org_id, row.id, "paused", str(row.version), now, said) for row in rows],
+        [schedule_event(org_id, row.id, "paused", str(row.version), now, values) for row in rows],
     )
     return len(rows)
 

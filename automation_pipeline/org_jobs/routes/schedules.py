@@ -303,8 +303,8 @@ def pause(
 
     With `until` it takes what resuming it takes.
     """
-    wish = parse(OrgPauseInput, body, "Invalid pause data")
-    if wish.until is not None:
+    request = parse(OrgPauseInput, body, "Invalid pause data")
+    if request.until is not None:
         check_may_run(caller, org_schedule_id, within, services.database)
     paused = pause_schedule(
         org_schedule_id,
@@ -312,8 +312,8 @@ def pause(
         database=services.database,
         clock=services.clock,
         actor=caller.id,
-        reason=wish.reason,
-        until=wish.until,
+        reason=request.reason,
+        until=request.until,
     )
     return shown_schedule(paused)
 
@@ -400,7 +400,7 @@ def run_now(
 
     Under one `Idempotency-Key` a caller gets one job, however late it asks again.
     """
-    wish = parse(RunNowInput, body, "Invalid run data")
+    request = parse(RunNowInput, body, "Invalid run data")
     check_may_run(caller, org_schedule_id, within, services.database)
 
     def work() -> Response:
@@ -411,8 +411,8 @@ def run_now(
             clock=services.clock,
             actor=caller.id,
             client_key=_for_ever(once),
-            payload=wish.payload,
-            ignore_window=wish.ignore_window,
+            payload=request.payload,
+            ignore_window=request.ignore_window,
             call_origins=services.settings.org_jobs_https_allowed_origins,
         )
         return answer(as_document(dispatched), status=202)

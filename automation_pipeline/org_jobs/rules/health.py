@@ -159,8 +159,8 @@ def host_alerts(  # noqa: PLR0913  what the decision needs, by name
         message = f"The agent of host {name!r} has been silent for {_length(silence)}: {jobs}"
         yield _alert(org_id, OrgJobsAlertName.HEARTBEAT_MISSED, subject, message)
     if was_seen and has_servers and silence > SERVER_DOWN_AFTER:
-        heard = f"has not been heard of for {_length(silence)}"
-        message = f"Host {name!r} {heard}: its servers are taken for down."
+        received = f"has not been heard of for {_length(silence)}"
+        message = f"Host {name!r} {received}: its servers are taken for down."
         down_at = silent_since + SERVER_DOWN_AFTER
         yield _alert(org_id, OrgJobsAlertName.SERVER_DOWN, subject, message, down_at)
 

@@ -323,8 +323,8 @@ def outcome(run: RuleRun) -> str:
 
 
 def _status(run: RuleRun) -> Text:
-    wish = f", {run.wish} is asked for" if run.wish else ""
-    return Text(f"{run.status}{wish}", RUN_COLOURS.get(run.status, ""))
+    request = f", {run.wish} is asked for" if run.wish else ""
+    return Text(f"{run.status}{request}", RUN_COLOURS.get(run.status, ""))
 
 
 def _parent(run: RuleRun) -> str:

@@ -356,8 +356,8 @@ def give_up_rest(
         .returning(Target.id)
         .execution_options(synchronize_session=False)
     ).all()
-    begun = {id_: {"status": TargetState.APPLYING} for id_ in failed}
-    _log_moves(session, TargetState.QUEUED, begun, actor, now)
+    started = {id_: {"status": TargetState.APPLYING} for id_ in failed}
+    _log_moves(session, TargetState.QUEUED, started, actor, now)
     ended = {"status": TargetState.FAILED, "error_message": failure.message}
     _log_moves(session, TargetState.APPLYING, dict.fromkeys(failed, ended), actor, now)
 

@@ -211,7 +211,7 @@ def retry(
 ) -> Response:
     """Retry failed targets: the named ones, or all that are worth it. `force` includes hopeless
     ones whose cause was removed."""
-    wish = parse(TargetInput, body, "Invalid retry data")
+    request = parse(TargetInput, body, "Invalid retry data")
 
     def work() -> Response:
         run = retry_run(
@@ -219,8 +219,8 @@ def retry(
             database=services.database,
             clock=services.clock,
             actor=caller.id,
-            target_ids=wish.target_ids,
-            force=wish.force,
+            target_ids=request.target_ids,
+            force=request.force,
         )
         return shown_run(run, services, status=202)
 
@@ -243,7 +243,7 @@ def roll_back(
 ) -> Response:
     """Roll applied prices back: of the named targets, or of all. `force` overwrites prices that
     were changed since."""
-    wish = parse(TargetInput, body, "Invalid rollback data")
+    request = parse(TargetInput, body, "Invalid rollback data")
 
     def work() -> Response:
         run = roll_back_run(
@@ -251,8 +251,8 @@ def roll_back(
             database=services.database,
             clock=services.clock,
             actor=caller.id,
-            target_ids=wish.target_ids,
-            force=wish.force,
+            target_ids=request.target_ids,
+            force=request.force,
         )
         return shown_run(run, services, status=202)
 

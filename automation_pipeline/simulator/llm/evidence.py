@@ -127,9 +127,9 @@ def _field(head: str, name: str) -> str:
 def _sentences(text: str) -> Iterator[Sentence]:
     for line in text.splitlines():
         match = _SPEAKER.fullmatch(line)
-        speaker, said = (match[1], match[2]) if match else ("unknown", line)
-        for sentence in _SENTENCE_END.split(said):
-            quote = sentence if len(normalised(sentence)) >= MIN_QUOTE_CHARACTERS else said
+        speaker, result = (match[1], match[2]) if match else ("unknown", line)
+        for sentence in _SENTENCE_END.split(result):
+            quote = sentence if len(normalised(sentence)) >= MIN_QUOTE_CHARACTERS else result
             if len(normalised(quote)) >= MIN_QUOTE_CHARACTERS:
                 yield Sentence(speaker, quote, words(sentence))
 

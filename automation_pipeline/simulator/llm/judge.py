@@ -97,10 +97,10 @@ def _proof(keyword: str, chunks: Sequence[Chunk]) -> Proof | None:
 
 
 def _judged_point(point: str, keywords: Sequence[str], proofs: dict[str, Proof]) -> Judged:
-    said: Words = words(point)
-    own = [keyword for keyword in keywords if is_about(said, words(keyword))]
+    result: Words = words(point)
+    own = [keyword for keyword in keywords if is_about(result, words(keyword))]
     proven = [proofs[keyword] for keyword in own or keywords if keyword in proofs]
-    opening = f"{' '.join(said)} "
+    opening = f"{' '.join(result)} "
     if opening.startswith(FORBIDS):
         return _forbidden(point, proven)
     if proven and (own or 2 * len(proven) >= len(keywords)):
@@ -133,10 +133,10 @@ def _strikes(seed: str, place: int, share: float) -> bool:
 def _with_invention(point: Judged, place: int) -> Judged:
     """The same place in the call, with words that are not said there."""
     true = point.proofs[0]
-    said = normalised(true.chunk.text)
+    result = normalised(true.chunk.text)
     turned = INVENTIONS[place % len(INVENTIONS) :] + INVENTIONS[: place % len(INVENTIONS)]
     texts = (text.format(keyword=true.keyword) for text in turned)
-    text = next((text for text in texts if normalised(text) not in said), None)
+    text = next((text for text in texts if normalised(text) not in result), None)
     if text is None:
         return point
     return Judged(

@@ -34,11 +34,11 @@ def akin(one: str, other: str) -> bool:
     return stem >= SURE_STEM or is_ending
 
 
-def says(said: Words, phrase: Words) -> bool:
+def says(given: Words, phrase: Words) -> bool:
     """Whether the words of the phrase stand there, one after the other."""
     return bool(phrase) and any(
-        all(map(akin, phrase, said[start : start + len(phrase)]))
-        for start in range(len(said) - len(phrase) + 1)
+        all(map(akin, phrase, given[start : start + len(phrase)]))
+        for start in range(len(given) - len(phrase) + 1)
     )
 
 

@@ -39,8 +39,8 @@ def error(
 
 def errors(status: int, *parameters: str, retry_in: int | None = None) -> Response:
     headers = {} if retry_in is None else {"retry-after": str(retry_in)}
-    said = [error(status, one) for one in parameters] or [error(status, retry_in=retry_in)]
-    return JSONResponse({"errors": said}, status, headers)
+    message = [error(status, one) for one in parameters] or [error(status, retry_in=retry_in)]
+    return JSONResponse({"errors": message}, status, headers)
 
 
 def _unprocessable(parameter: str) -> dict[str, object]:

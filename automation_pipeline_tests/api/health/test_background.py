@@ -71,9 +71,9 @@ def test_they_run_beside_each_other_and_are_told_in_their_order() -> None:
 
 def test_one_that_hangs_fails_and_the_others_are_told() -> None:
     forever = threading.Event()
-    begun = time.monotonic()
+    started = time.monotonic()
     hanging = Check(lambda: str(forever.wait(600)), seconds=0.05)
     found = findings_of({"slow": hanging, "quick": Check(lambda: "here")})
     forever.set()
     assert found[0] == Finding("slow", State.FAILED, "did not answer within 0.05 s", required=True)
-    assert (found[1].detail, time.monotonic() - begun < 60) == ("here", True)
+    assert (found[1].detail, time.monotonic() - started < 60) == ("here", True)

@@ -180,11 +180,11 @@ def test_each_registry_is_asked_whether_it_lets_us_in(
     says: str,
 ) -> None:
     given = {} if changed is None else {**REGISTRIES[name], **changed}
-    told = {
+    message = {
         key: f"{simulated}{value}" if str(value).startswith("/") else value
         for key, value in given.items()
     }
-    settings = {key: value for key, value in told.items() if value != ""}
+    settings = {key: value for key, value in message.items() if value != ""}
     # No machine is so slow that this would not do.
     registry = found(serving(ENRICHMENT_TIMEOUT_SECONDS=15, **settings))[name]
     assert (registry.state, says in registry.detail, "wr0ng" in registry.detail) == (
@@ -199,8 +199,8 @@ def test_who_may_call_is_told_in_numbers(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     assert found(serving())["access"].state == "not set"
-    wish = {"name": "robot", "permissions": ["automation"], "scope": "ALL"}
-    kept, gone = (create_token(wish, database=database, clock=clock) for _ in range(2))
+    request = {"name": "robot", "permissions": ["automation"], "scope": "ALL"}
+    kept, gone = (create_token(request, database=database, clock=clock) for _ in range(2))
     revoke_token(gone.token.id, database=database, clock=clock)
     access = found(
         serving(
@@ -224,6 +224,6 @@ def test_a_daemon_that_ticks_is_well(serving: MakeServices, database: Database) 
 def test_the_database_tells_which_revision_it_is_at(
     serving: MakeServices, database: Database
 ) -> None:
-    told = found(serving())["database"]
-    assert told.state == "ok"
-    assert told.detail.startswith(f"{database.dialect} at 0")
+    result = found(serving())["database"]
+    assert result.state == "ok"
+    assert result.detail.startswith(f"{database.dialect} at 0")

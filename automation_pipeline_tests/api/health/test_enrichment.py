@@ -28,14 +28,14 @@ ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
 
 def read(services: Services) -> dict[str, dict[str, float]]:
     """Of each name that begins with `enrichment_`, the values by label values."""
-    told: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(
         exposition(gauges(services), histograms(services)).decode()
     ):
         for sample in family.samples:
             if sample.name.startswith("enrichment_"):
-                told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
-    return told
+                values.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
+    return values
 
 
 def enrich(database: Database, clock: StandingClock) -> None:
@@ -47,11 +47,11 @@ def enrich(database: Database, clock: StandingClock) -> None:
 
 
 def test_with_nothing_asked_all_is_zero(serving: MakeServices) -> None:
-    told = read(serving())
-    assert set(told["enrichment_status"].values()) == {0}
-    assert told["enrichment_stale_backlog"] == {"": 0}
-    assert told["enrichment_source_resting"] == dict.fromkeys(SourceApi, 0)
-    assert set(told["enrichment_duration_ms_bucket"].values()) == {0}
+    document = read(serving())
+    assert set(document["enrichment_status"].values()) == {0}
+    assert document["enrichment_stale_backlog"] == {"": 0}
+    assert document["enrichment_source_resting"] == dict.fromkeys(SourceApi, 0)
+    assert set(document["enrichment_duration_ms_bucket"].values()) == {0}
 
 
 def test_companies_sources_and_the_backlog_are_counted(
@@ -60,19 +60,19 @@ def test_companies_sources_and_the_backlog_are_counted(
     enrich(database, clock)
     with database.transaction() as session:
         set_rest(session, SourceApi.INPI, timedelta(days=90), "Banned.", clock.now())
-    told = read(serving())
+    document = read(serving())
     assert (
-        told["enrichment_status"]["SUCCESS"],
-        told["enrichment_source_calls_today"][SourceApi.SEARCH],
+        document["enrichment_status"]["SUCCESS"],
+        document["enrichment_source_calls_today"][SourceApi.SEARCH],
     ) == (1, 1)
-    assert told["enrichment_source_resting"][SourceApi.INPI] == 1
+    assert document["enrichment_source_resting"][SourceApi.INPI] == 1
     clock.pass_time(timedelta(days=31))
     its = registries(database, {SourceApi.SEARCH: FakeRegistry()}, calls_a_day=1)
     sweep_enrichments(registries=its, database=database, clock=clock, limit=50)
-    told = read(serving())
-    assert told["enrichment_status"]["STALE"] == 1
-    assert told["enrichment_stale_backlog"] == {"": 1}
-    assert told["enrichment_source_calls_today"][SourceApi.SEARCH] == 0
+    document = read(serving())
+    assert document["enrichment_status"]["STALE"] == 1
+    assert document["enrichment_stale_backlog"] == {"": 1}
+    assert document["enrichment_source_calls_today"][SourceApi.SEARCH] == 0
 
 
 def test_what_was_counted_is_told_with_words_and_spreads(serving: MakeServices) -> None:
@@ -80,13 +80,13 @@ def test_what_was_counted_is_told_with_words_and_spreads(serving: MakeServices) 
     services.meter.count(RATE_LIMITED, source=SourceApi.INPI)
     observe(services.meter, LATENCY_MS, 800)
     services.metering.flush()
-    told = read(services)
-    assert told["enrichment_rate_limited_total"] == {SourceApi.INPI: 1}
+    document = read(services)
+    assert document["enrichment_rate_limited_total"] == {SourceApi.INPI: 1}
     assert (
-        told["enrichment_source_latency_ms_count"],
-        told["enrichment_source_latency_ms_sum"],
+        document["enrichment_source_latency_ms_count"],
+        document["enrichment_source_latency_ms_sum"],
     ) == (
         {"": 1},
         {"": 800},
     )
-    assert "enrichment_source_latency_ms_bucket_total" not in told
+    assert "enrichment_source_latency_ms_bucket_total" not in document

@@ -26,12 +26,12 @@ from automation_pipeline_tests.tables import every_case
 
 def numbers(services: Services) -> dict[str, float]:
     """As `name{label=value}`."""
-    told = {}
+    values = {}
     for gauge in gauges(services):
         for sample in gauge.samples:
             labels = ",".join(f"{name}={value}" for name, value in sample.labels.items())
-            told[f"{gauge.name}{{{labels}}}" if labels else gauge.name] = sample.value
-    return told
+            values[f"{gauge.name}{{{labels}}}" if labels else gauge.name] = sample.value
+    return values
 
 
 def add_run(
@@ -59,11 +59,11 @@ def test_runs_and_fiches_are_counted_by_how_they_ended(
     add_run(database, clock, schedule_id, "partial", 5, 2, 1)
     add_run(database, clock, schedule_id, "partial", 1, 1, 0)
     add_run(database, clock, schedule_id, "completed", 7, 0, 3)
-    told = numbers(serving())
+    result = numbers(serving())
     runs = {"pending": 0, "running": 1, "partial": 2, "completed": 1}
-    assert {name: told[f"automation_runs{{status={name}}}"] for name in runs} == runs
+    assert {name: result[f"automation_runs{{status={name}}}"] for name in runs} == runs
     fiches = {"successful": 13, "failed": 3, "ignored": 4}
-    assert {name: told[f"automation_fiches{{outcome={name}}}"] for name in fiches} == fiches
+    assert {name: result[f"automation_fiches{{outcome={name}}}"] for name in fiches} == fiches
 
 
 def test_what_waits_is_told_by_its_queue(
@@ -79,10 +79,10 @@ def test_what_waits_is_told_by_its_queue(
     bench = Bench(database, clock)
     bench.sell("1")
     bench.audit("1", bench.configure())
-    told = numbers(serving())
+    result = numbers(serving())
     assert (
-        told["automation_queue_depth{queue=run_requests}"],
-        told["automation_queue_depth{queue=audits}"],
+        result["automation_queue_depth{queue=run_requests}"],
+        result["automation_queue_depth{queue=audits}"],
     ) == (2, 0)
     with database.transaction() as session:
         bench_row = bench.row()
@@ -102,9 +102,9 @@ def test_the_outbox_tells_its_lag_and_what_was_given_up(
             values |= {"available_at": NEVER} if key == "parked" else {}
             values |= {"published_at": now} if key == "out" else {}
             session.execute(update(OutboxRow).where(OutboxRow.event_key == key).values(**values))
-    told = numbers(serving())
-    assert (told["automation_outbox_waiting"], told["automation_outbox_parked"]) == (2, 1)
-    assert 90 <= told["automation_outbox_lag_seconds"] < 600
+    result = numbers(serving())
+    assert (result["automation_outbox_waiting"], result["automation_outbox_parked"]) == (2, 1)
+    assert 90 <= result["automation_outbox_lag_seconds"] < 600
 
 
 def test_messages_that_nobody_received_and_the_daemons_silence_are_told(
@@ -120,9 +120,9 @@ def test_messages_that_nobody_received_and_the_daemons_silence_are_told(
             .values(status="failed")
         )
         record_heartbeat(session, DAEMON)
-    told = numbers(serving())
-    assert told["automation_notifications_failed"] == 1
-    assert 0 <= told["automation_daemon_silence_seconds"] < 600
+    result = numbers(serving())
+    assert result["automation_notifications_failed"] == 1
+    assert 0 <= result["automation_daemon_silence_seconds"] < 600
 
 
 def test_what_all_processes_count_is_told_as_counters(

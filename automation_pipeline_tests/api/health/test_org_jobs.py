@@ -24,28 +24,28 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def read(services: Services) -> dict[str, dict[str, float]]:
     """The values by label values."""
-    told: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(
         exposition(gauges(services), histograms(services)).decode()
     ):
         for sample in family.samples:
-            told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
-    return told
+            values.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
+    return values
 
 
 def test_without_a_schedule_nothing_is_due(serving: MakeServices) -> None:
-    told = read(serving())
-    assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == (
+    document = read(serving())
+    assert (document["schedules_due_backlog"], document["schedules_oldest_due_age_seconds"]) == (
         {"": 0},
         {"": 0},
     )
-    assert set(told["schedules_state"].values()) == {0}
-    assert (told["org_jobs_queue_depth"], told["org_jobs_queue_depth_max"]) == (
+    assert set(document["schedules_state"].values()) == {0}
+    assert (document["org_jobs_queue_depth"], document["org_jobs_queue_depth_max"]) == (
         {"agent": 0, "service": 0},
         {"": 0},
     )
-    assert told["org_jobs_running"] == {"": 0}
-    assert set(told["schedules_fire_latency_ms_bucket"].values()) == {0}
+    assert document["org_jobs_running"] == {"": 0}
+    assert set(document["schedules_fire_latency_ms_bucket"].values()) == {0}
 
 
 def test_what_is_due_is_told_with_the_age_of_the_oldest(
@@ -57,12 +57,17 @@ def test_what_is_due_is_told_with_the_age_of_the_oldest(
     bench.schedule()
     bench.schedule(state="PAUSED", enabled=False)
     bench.schedule(state="INVALID_CRON", deleted_at=bench.now)
-    told = read(serving())
-    assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == (
+    document = read(serving())
+    assert (document["schedules_due_backlog"], document["schedules_oldest_due_age_seconds"]) == (
         {"": 2},
         {"": 300},
     )
-    assert told["schedules_state"] == {"ACTIVE": 3, "PAUSED": 1, "INVALID_CRON": 0, "COMPLETED": 0}
+    assert document["schedules_state"] == {
+        "ACTIVE": 3,
+        "PAUSED": 1,
+        "INVALID_CRON": 0,
+        "COMPLETED": 0,
+    }
 
 
 def test_queues_are_told_without_the_names_of_organisations(
@@ -75,10 +80,10 @@ def test_queues_are_told_without_the_names_of_organisations(
     ended = bench.job(OTHER_ORG, SERVICE)
     bench.set_run(bench.run_row(ended).id, status="success", finished_at=bench.now)
     bench.job(OTHER_ORG, READING)
-    told = read(serving())
-    assert told["org_jobs_queue_depth"] == {"agent": 3, "service": 1}
-    assert told["org_jobs_queue_depth_max"] == {"": 3}
-    assert told["org_jobs_running"] == {"": 2}
+    document = read(serving())
+    assert document["org_jobs_queue_depth"] == {"agent": 3, "service": 1}
+    assert document["org_jobs_queue_depth_max"] == {"": 3}
+    assert document["org_jobs_running"] == {"": 2}
 
 
 def test_what_was_counted_is_told_with_its_labels_and_as_histograms(
@@ -89,11 +94,11 @@ def test_what_was_counted_is_told_with_its_labels_and_as_histograms(
     services.meter.count(FIRES, outcome="dispatched", reason="")
     observe(services.meter, FIRE_LATENCY_MS, 2_000)
     MetricsFlusher(services.meter, lambda: database).flush()
-    told = read(services)
-    assert told["schedules_fire_count_total"] == {"skipped overlap": 1, "dispatched ": 1}
-    assert told["schedules_fire_latency_ms_count"] == {"": 1}
-    assert told["schedules_fire_latency_ms_sum"] == {"": 2_000}
-    assert told["schedules_fire_latency_ms_bucket"]["5000.0"] == 1
+    document = read(services)
+    assert document["schedules_fire_count_total"] == {"skipped overlap": 1, "dispatched ": 1}
+    assert document["schedules_fire_latency_ms_count"] == {"": 1}
+    assert document["schedules_fire_latency_ms_sum"] == {"": 2_000}
+    assert document["schedules_fire_latency_ms_bucket"]["5000.0"] == 1
 
 
 def test_the_number_of_queries_does_not_depend_on_what_is_there(

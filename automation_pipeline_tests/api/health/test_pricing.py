@@ -21,22 +21,22 @@ SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 def read(services: Services) -> dict[str, dict[str, float]]:
     """Of each name that begins with `rules_`, the values by label values."""
-    told: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(
         exposition(gauges(services), histograms(services)).decode()
     ):
         for sample in family.samples:
             if sample.name.startswith("rules_"):
-                told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
-    return told
+                values.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
+    return values
 
 
 def test_without_a_run_there_is_next_to_nothing_to_tell(serving: MakeServices) -> None:
-    told = read(serving())
-    assert "rules_apply_success_rate" not in told
-    assert told["rules_queue_age_seconds"] == {"": 0}
-    assert told["rules_reconcile_mismatch"] == {"info": 0, "warning": 0, "critical": 0}
-    assert set(told["rules_apply_duration_ms_bucket"].values()) == {0}
+    document = read(serving())
+    assert "rules_apply_success_rate" not in document
+    assert document["rules_queue_age_seconds"] == {"": 0}
+    assert document["rules_reconcile_mismatch"] == {"info": 0, "warning": 0, "critical": 0}
+    assert set(document["rules_apply_duration_ms_bucket"].values()) == {0}
 
 
 def test_success_and_dead_letters_are_told_by_project(
@@ -45,9 +45,9 @@ def test_success_and_dead_letters_are_told_by_project(
     an_ended_run(database, clock, 3, 1, project_id="shoes")
     an_ended_run(database, clock, 1, 0, project_id="hats")
     an_ended_run(database, clock, 0, 2, project_id="old", ended=timedelta(hours=2))
-    told = read(serving())
-    assert told["rules_apply_success_rate"] == {"shoes": 0.75, "hats": 1}
-    assert told["rules_dlq_size"] == {"shoes": 1, "hats": 0, "old": 2}
+    document = read(serving())
+    assert document["rules_apply_success_rate"] == {"shoes": 0.75, "hats": 1}
+    assert document["rules_dlq_size"] == {"shoes": 1, "hats": 0, "old": 2}
 
 
 def test_durations_are_a_histogram(
@@ -62,28 +62,32 @@ def test_durations_are_a_histogram(
         with database.reading() as session:
             observe_durations(services.meter, get_run(session, run_id))
     MetricsFlusher(services.meter, lambda: database).flush()
-    told = read(services)
-    assert {name.partition("_ms_")[2] for name in told if "_ms" in name} == {
+    document = read(services)
+    assert {name.partition("_ms_")[2] for name in document if "_ms" in name} == {
         "bucket",
         "sum",
         "count",
     }
     buckets = {
         int(float(bound)): count
-        for bound, count in told["rules_apply_duration_ms_bucket"].items()
+        for bound, count in document["rules_apply_duration_ms_bucket"].items()
         if bound != "+Inf"
     }
     assert buckets == {
         1_000: 1, 5_000: 2, 15_000: 2, 60_000: 3, 300_000: 3, 900_000: 3, 3_600_000: 3, 14_400_000: 3,
     }  # fmt: skip
     assert (
-        told["rules_apply_duration_ms_bucket"]["+Inf"]
-        == told["rules_apply_duration_ms_count"][""]
+        document["rules_apply_duration_ms_bucket"]["+Inf"]
+        == document["rules_apply_duration_ms_count"][""]
         == 4
     )
-    assert told["rules_apply_duration_ms_sum"] == {"": 100_025_000}
-    waited = told["rules_queue_ms_bucket"]
-    assert (waited["15000.0"], waited["60000.0"], told["rules_queue_ms_sum"][""]) == (0, 4, 240_000)
+    assert document["rules_apply_duration_ms_sum"] == {"": 100_025_000}
+    waited = document["rules_queue_ms_bucket"]
+    assert (waited["15000.0"], waited["60000.0"], document["rules_queue_ms_sum"][""]) == (
+        0,
+        4,
+        240_000,
+    )
 
 
 def test_what_a_histogram_has_counted_stays_when_a_run_is_tried_again(
@@ -140,15 +144,15 @@ def test_a_shops_circuit_the_queue_and_the_guardrails_are_told(
         )
     change_run(database, 1, blocked=4)
     change_run(database, 2, blocked=1)
-    told = read(serving())
+    document = read(serving())
     shop = "shop.example"
-    assert told["rules_circuit_state"] == {
+    assert document["rules_circuit_state"] == {
         f"{shop} closed": 0,
         f"{shop} open": 1,
         f"{shop} half_open": 0,
     }
-    assert told["rules_queue_age_seconds"] == {"": 420}
-    assert told["rules_guardrail_blocked_total"] == {"default": 5}
+    assert document["rules_queue_age_seconds"] == {"": 420}
+    assert document["rules_guardrail_blocked_total"] == {"default": 5}
 
 
 def test_what_the_worker_counts_is_told_with_its_labels(
@@ -157,9 +161,9 @@ def test_what_the_worker_counts_is_told_with_its_labels(
     with database.transaction() as session:
         add_metrics(session, [MetricValue("rules_429_count_total", 'shop="shop.example"', 3)])
         add_metrics(session, [MetricValue("rules_target_retries_total", 'kind="manual"', 2)])
-    told = read(serving())
-    assert told["rules_429_count_total"] == {"shop.example": 3}
-    assert told["rules_target_retries_total"] == {"manual": 2}
+    document = read(serving())
+    assert document["rules_429_count_total"] == {"shop.example": 3}
+    assert document["rules_target_retries_total"] == {"manual": 2}
 
 
 def test_the_number_of_queries_does_not_depend_on_what_is_there(

@@ -32,13 +32,13 @@ def machine(api: FastAPI) -> Generator[TestClient]:
 
 
 def of_org(machine: TestClient, api: FastAPI, org_id: str) -> TestClient:
-    wish = {
+    request = {
         "name": org_id,
         "permissions": ["org-jobs.agents.write"],
         "scope": "ALL",
         "orgId": org_id,
     }
-    return client_of(api, machine.post("/api/admin/tokens", json=wish).json()["data"]["token"])
+    return client_of(api, machine.post("/api/admin/tokens", json=request).json()["data"]["token"])
 
 
 def of_host(agent: Agent, what: str) -> str:
@@ -49,8 +49,8 @@ def of_run(job: dict[str, Any], what: str) -> str:
     return f"/api/agents/runs/{job['runId']}/{what}"
 
 
-def mine(job: dict[str, Any], **said: object) -> dict[str, object]:
-    return {"attemptNo": job["attemptNo"], "leaseToken": job["leaseToken"], **said}
+def mine(job: dict[str, Any], **given: object) -> dict[str, object]:
+    return {"attemptNo": job["attemptNo"], "leaseToken": job["leaseToken"], **given}
 
 
 def test_a_job_from_claim_to_result(machine: TestClient, agent: Agent) -> None:
@@ -107,14 +107,20 @@ def test_as_many_are_claimed_as_are_wanted(machine: TestClient, agent: Agent) ->
 
 def test_a_heartbeat_tells_the_version(machine: TestClient, agent: Agent) -> None:
     agent.bench.set_host(agent.host_id, last_seen_at=None)
-    told = machine.post(of_host(agent, "heartbeat"), json={"agentVersion": "1.4.0"}).json()["data"]
-    assert (told["id"], told["orgId"], told["agentVersion"]) == (str(agent.host_id), ORG, "1.4.0")
-    assert told["lastSeenAt"] is not None
+    document = machine.post(of_host(agent, "heartbeat"), json={"agentVersion": "1.4.0"}).json()[
+        "data"
+    ]
+    assert (document["id"], document["orgId"], document["agentVersion"]) == (
+        str(agent.host_id),
+        ORG,
+        "1.4.0",
+    )
+    assert document["lastSeenAt"] is not None
     assert machine.post(of_host(agent, "heartbeat")).json()["data"]["agentVersion"] == "1.4.0"
 
 
 @pytest.mark.parametrize(
-    ("what", "said", "fields"),
+    ("what", "text", "fields"),
     [
         ("progress", {"percent": 101}, {"percent"}),
         ("progress", {"attemptNo": "1"}, {"attemptNo"}),
@@ -128,11 +134,11 @@ def test_a_heartbeat_tells_the_version(machine: TestClient, agent: Agent) -> Non
     ],
 )
 def test_faults_are_told_by_field(
-    machine: TestClient, agent: Agent, what: str, said: dict[str, object], fields: set[str]
+    machine: TestClient, agent: Agent, what: str, text: dict[str, object], fields: set[str]
 ) -> None:
     agent.wanted()
     (job,) = machine.post(of_host(agent, "claim")).json()["data"]
-    refused = machine.post(of_run(job, what), json=mine(job) | said)
+    refused = machine.post(of_run(job, what), json=mine(job) | text)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
     assert {fault["field"] for fault in refused.json()["details"]} == fields
 
@@ -156,15 +162,15 @@ def test_a_result_that_is_nested_too_deeply_is_refused_and_nothing_of_it_is_kept
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("claim", {"most": 0}), ("heartbeat", {"agentVersion": 1})]
+    ("what", "text"), [("claim", {"most": 0}), ("heartbeat", {"agentVersion": 1})]
 )
 def test_so_are_those_of_what_a_host_says(
-    machine: TestClient, agent: Agent, what: str, said: dict[str, Any]
+    machine: TestClient, agent: Agent, what: str, text: dict[str, Any]
 ) -> None:
-    refused = machine.post(of_host(agent, what), json=said)
+    refused = machine.post(of_host(agent, what), json=text)
     assert (refused.status_code, [fault["field"] for fault in refused.json()["details"]]) == (
         400,
-        list(said),
+        list(text),
     )
 
 
@@ -182,9 +188,9 @@ class TestWhoMay:
             assert (hidden.status_code, hidden.json()["code"]) == (404, "NOT_FOUND")
         assert theirs.get(of_host(agent, "runs")).status_code == 404
         (job,) = ours.post(of_host(agent, "claim")).json()["data"]
-        for what, said in (("progress", {}), ("result", {"status": "success"})):
-            hidden = theirs.post(of_run(job, what), json=mine(job, **said))
-            missing = theirs.post(f"/api/agents/runs/987654/{what}", json=mine(job, **said))
+        for what, result in (("progress", {}), ("result", {"status": "success"})):
+            hidden = theirs.post(of_run(job, what), json=mine(job, **result))
+            missing = theirs.post(f"/api/agents/runs/987654/{what}", json=mine(job, **result))
             assert (hidden.status_code, missing.status_code) == (404, 404)
             assert hidden.json()["error"].replace(job["runId"], "987654") == missing.json()["error"]
         assert ours.get(of_host(agent, "runs")).json()["data"] == [job]

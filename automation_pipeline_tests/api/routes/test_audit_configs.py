@@ -145,8 +145,10 @@ def test_the_list_shows_what_is_asked_for(client: TestClient, database: Database
     ]
     everything = client.get(f"{PATH}?include_inactive=true&include_steps=true&include_stats=true")
     Listing[ConfigShown].model_validate_json(everything.content)
-    told = [(one["id"], len(one["steps"]), one["stats"]["failedAudits"]) for one in ok(everything)]
-    assert told == [("2", 3, 0), ("1", 3, 1)]
+    result = [
+        (one["id"], len(one["steps"]), one["stats"]["failedAudits"]) for one in ok(everything)
+    ]
+    assert result == [("2", 3, 0), ("1", 3, 1)]
     assert [
         one["id"] for one in ok(client.get(f"{PATH}?include_inactive=true&limit=1&offset=1"))
     ] == ["1"]
@@ -230,8 +232,10 @@ def test_the_only_step_stays(client: TestClient) -> None:
 def test_steps_are_put_into_another_order(client: TestClient) -> None:
     make(client)
     first, second, third = step_ids(client, "1")
-    told = ok(client.put(f"{PATH}/1/steps/reorder", json={"stepIds": [third, int(first), second]}))
-    assert [(step["id"], step["position"]) for step in told] == [
+    result = ok(
+        client.put(f"{PATH}/1/steps/reorder", json={"stepIds": [third, int(first), second]})
+    )
+    assert [(step["id"], step["position"]) for step in result] == [
         (third, 1),
         (first, 2),
         (second, 3),
@@ -280,14 +284,14 @@ def test_the_figures_are_of_its_audits(client: TestClient, database: Database) -
         add_audit(
             session, 1, status="completed", is_compliant=True, score_percentage=80, duration_ms=5
         )
-    told = ok(client.get(f"{PATH}/1/stats"))
-    assert (told["completedAudits"], told["averageScore"], told["complianceRate"]) == (
+    result = ok(client.get(f"{PATH}/1/stats"))
+    assert (result["completedAudits"], result["averageScore"], result["complianceRate"]) == (
         1,
         80.0,
         100.0,
     )
-    assert told["lastUsedAt"] == "2026-05-04T10:00:00.000Z"
-    assert ok(client.get(f"{PATH}/1?include_stats=true"))["stats"] == told
+    assert result["lastUsedAt"] == "2026-05-04T10:00:00.000Z"
+    assert ok(client.get(f"{PATH}/1?include_stats=true"))["stats"] == result
 
 
 def test_one_in_use_is_not_deleted_and_the_way_out_is_told(

@@ -33,9 +33,9 @@ def test_a_step_is_overruled_and_the_audit_scored_anew(client: TestClient, audit
         "niveauConformite": "REJET",
         "reason": "Not said.",
     }
-    told = review(client, audit_id, "", given)["data"]
-    AuditedStep.model_validate(told)
-    assert (told["conforme"], told["score"], told["human_review"][0]["reason"]) == (
+    result = review(client, audit_id, "", given)["data"]
+    AuditedStep.model_validate(result)
+    assert (result["conforme"], result["score"], result["human_review"][0]["reason"]) == (
         "NON_CONFORME",
         0,
         "Not said.",
@@ -44,9 +44,9 @@ def test_a_step_is_overruled_and_the_audit_scored_anew(client: TestClient, audit
 
 
 def test_a_control_point_is_overruled(client: TestClient, audit_id: int) -> None:
-    told = review(client, audit_id, "control-points/1/", {"statut": "ABSENT"})["data"]
-    AuditedStep.model_validate(told)
-    assert told["points_controle"][0]["statut"] == "ABSENT"
+    result = review(client, audit_id, "control-points/1/", {"statut": "ABSENT"})["data"]
+    AuditedStep.model_validate(result)
+    assert result["points_controle"][0]["statut"] == "ABSENT"
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] < 100
 
 

@@ -68,10 +68,10 @@ def test_an_audit_is_asked_for_with_its_automation(
         "automation_run_id": str(run_id),
         "trigger_source": "crm",
     }
-    told = post(client, "", {**WISH, **linked, "useRlm": True, "user_id": "anna"})
-    AuditQueued.model_validate(told)
+    result = post(client, "", {**WISH, **linked, "useRlm": True, "user_id": "anna"})
+    AuditQueued.model_validate(result)
     key = f"audit-1900417-1-{round(clock.now().timestamp() * 1000)}"
-    assert told == {
+    assert result == {
         "success": True, "message": "Audit queued for processing", "event_id": key, "audit_id": key,
         "fiche_id": "1900417", "audit_config_id": "1",
         "metadata": {"timestamp": "2026-05-04T10:00:00.000Z", "status": "queued"},
@@ -86,16 +86,16 @@ def test_an_audit_is_asked_for_with_its_automation(
 def test_a_plain_run_is_always_from_the_api(client: TestClient, filed: Filed) -> None:
     AuditQueued.model_validate(post(client, "/run", WISH))
     assert [config["trigger_source"] for config in filed.configs()] == ["api"]
-    told = post(client, "/run", {**WISH, "trigger_source": "crm"}, 400)
-    assert told["details"] == [{"field": "trigger_source", "message": "is not a known field"}]
+    result = post(client, "/run", {**WISH, "trigger_source": "crm"}, 400)
+    assert result["details"] == [{"field": "trigger_source", "message": "is not a known field"}]
 
 
 def test_the_newest_active_configuration_judges(
     client: TestClient, filed: Filed, clock: StandingClock
 ) -> None:
-    told = post(client, "/run-latest", {"fiche_id": "1900417"})
-    LatestAuditQueued.model_validate(told)
-    assert (told["audit_config_id"], told["audit_config_name"]) == ("1", "Sales")
+    result = post(client, "/run-latest", {"fiche_id": "1900417"})
+    LatestAuditQueued.model_validate(result)
+    assert (result["audit_config_id"], result["audit_config_name"]) == ("1", "Sales")
     set_config_active(1, active=False, database=filed.database, clock=clock)
     assert (
         post(client, "/run-latest", {"fiche_id": "1"}, 404)["error"]
@@ -109,12 +109,12 @@ def test_the_newest_active_configuration_judges(
 
 
 def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
-    told = post(client, "/batch", {"fiche_ids": ["2", "1", "2"]})
-    BatchQueued.model_validate(told)
-    assert (told["fiche_ids"], told["audit_config_id"]) == (["2", "1"], "1")
-    assert sorted(told["event_ids"]) == sorted(config["key"] for config in filed.configs())
+    result = post(client, "/batch", {"fiche_ids": ["2", "1", "2"]})
+    BatchQueued.model_validate(result)
+    assert (result["fiche_ids"], result["audit_config_id"]) == (["2", "1"], "1")
+    assert sorted(result["event_ids"]) == sorted(config["key"] for config in filed.configs())
     with filed.database.reading() as session:
-        assert batch_summary(session, told["batch_id"]).total == 2
+        assert batch_summary(session, result["batch_id"]).total == 2
 
 
 @every_case(
@@ -145,9 +145,9 @@ def test_under_one_key_the_work_is_asked_for_once(
     client: TestClient, filed: Filed, clock: StandingClock
 ) -> None:
     key = {"Idempotency-Key": "a-key"}
-    told = post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key)
+    result = post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key)
     clock.pass_time_a_second()
-    assert post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key) == told
+    assert post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key) == result
     assert filed.count() == 2
     assert post(client, "/run", WISH, 409, **key)["code"] == "CONFLICT"
     post(client, "/run", WISH)
@@ -161,11 +161,14 @@ def test_only_fiches_in_reach_are_audited(login: Login, filed: Filed) -> None:
     archive.put("900", of_fiche_groupe="NORD")
     archive.put("901", of_fiche_groupe="SUD")
     client = login(ASKING, groupes=["SUD"])
-    for path, wish in (("/run", WISH), ("", WISH), ("/run-latest", {})):
+    for path, request in (("/run", WISH), ("", WISH), ("/run-latest", {})):
         assert (
-            post(client, path, {**wish, "fiche_id": "900"}, 404)["error"] == "Fiche 900 not found"
+            post(client, path, {**request, "fiche_id": "900"}, 404)["error"]
+            == "Fiche 900 not found"
         )
-        assert post(client, path, {**wish, "fiche_id": "77"}, 404)["error"] == "Fiche 77 not found"
+        assert (
+            post(client, path, {**request, "fiche_id": "77"}, 404)["error"] == "Fiche 77 not found"
+        )
     post(client, "/batch", {"fiche_ids": ["901", "900"]}, 404)
     assert filed.count() == 0
     post(client, "/run", {**WISH, "fiche_id": "901", "user_id": "somebody else"})
@@ -184,10 +187,10 @@ def test_an_automation_out_of_reach_is_as_one_that_does_not_exist(
     limited = login({**ASKING, "automation.read": "GROUP"}, groupes=["SUD"])
     whole = login({**ASKING, "automation.read": "ALL"}, groupes=["SUD"])
     for user, linked in ((unlinked, run_id), (limited, run_id), (limited, 77), (whole, 77)):
-        told = post(user, "", {**WISH, "fiche_id": "901", "automation_run_id": linked}, 400)
-        assert told["details"] == [{"field": "automation_run_id", "message": "does not exist"}]
+        result = post(user, "", {**WISH, "fiche_id": "901", "automation_run_id": linked}, 400)
+        assert result["details"] == [{"field": "automation_run_id", "message": "does not exist"}]
         changed = user.patch(f"{PATH}/1", json={"automation_run_id": linked})
-        assert changed.json().get("details") == told["details"]
+        assert changed.json().get("details") == result["details"]
     post(whole, "", {**WISH, "fiche_id": "901", "automation_run_id": run_id})
 
 
@@ -197,8 +200,8 @@ def test_a_part_is_judged_again(
     bench = Bench(services.database, clock)
     bench.sell("1900417")
     audit_id = bench.audit("1900417", bench.configure(steps=1)).audit_id
-    told = post(client, f"/{audit_id}/steps/1/rerun", {"customPrompt": "Listen."})
-    StepRerunQueued.model_validate(told)
+    result = post(client, f"/{audit_id}/steps/1/rerun", {"customPrompt": "Listen."})
+    StepRerunQueued.model_validate(result)
     of_point = post(
         client, f"/{audit_id}/steps/1/control-points/2/rerun", {"customInstructions": "Again."}
     )
@@ -209,7 +212,7 @@ def test_a_part_is_judged_again(
         2,
     )
     step, point = Filed(services).configs()
-    assert (step["key"], step["custom_prompt"]) == (told["rerun_id"], "Listen.")
+    assert (step["key"], step["custom_prompt"]) == (result["rerun_id"], "Listen.")
     assert (point["key"], point["control_point_index"], point["custom_prompt"]) == (
         of_point["rerun_id"],
         2,

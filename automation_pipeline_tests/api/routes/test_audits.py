@@ -54,16 +54,19 @@ def get(client: TestClient, path: str, expected: int = 200, **query: Any) -> Any
 
 
 def test_a_list_is_a_page_with_its_place(client: TestClient, archive: Archive) -> None:
-    told = get(client, "", limit=2)
-    AuditList.model_validate(told)
-    assert [audit["ficheId"] for audit in told["data"]] == ["902", "901"]
-    assert told["pagination"] == {
+    result = get(client, "", limit=2)
+    AuditList.model_validate(result)
+    assert [audit["ficheId"] for audit in result["data"]] == ["902", "901"]
+    assert result["pagination"] == {
         "total": 3, "limit": 2, "offset": 0, "current_page": 1, "total_pages": 2, "has_next_page": True,
         "has_prev_page": False,
     }  # fmt: skip
-    told = get(client, "", limit=2, offset=2)
-    assert [audit["ficheId"] for audit in told["data"]] == ["900"]
-    assert (told["pagination"]["current_page"], told["pagination"]["has_next_page"]) == (2, False)
+    result = get(client, "", limit=2, offset=2)
+    assert [audit["ficheId"] for audit in result["data"]] == ["900"]
+    assert (result["pagination"]["current_page"], result["pagination"]["has_next_page"]) == (
+        2,
+        False,
+    )
 
 
 def test_filters_are_lists_with_commas_or_repeated(client: TestClient, archive: Archive) -> None:
@@ -72,14 +75,14 @@ def test_filters_are_lists_with_commas_or_repeated(client: TestClient, archive: 
         "fiche_ids=900&fiche_ids=902",
         "fiche_ids=900,902&q=&status=",
     ):
-        told = client.get(f"{PATH}?{query}").json()
-        assert [audit["ficheId"] for audit in told["data"]] == ["902", "900"]
+        document = client.get(f"{PATH}?{query}").json()
+        assert [audit["ficheId"] for audit in document["data"]] == ["902", "900"]
 
 
 def test_what_is_wrong_with_a_query_is_told(client: TestClient, archive: Archive) -> None:
-    told = get(client, "", 400, status="completed,done", limit=501, statut="x")
-    assert told["code"] == "VALIDATION_ERROR"
-    assert {fault["field"] for fault in told["details"]} == {"status.1", "limit", "statut"}
+    result = get(client, "", 400, status="completed,done", limit=501, statut="x")
+    assert result["code"] == "VALIDATION_ERROR"
+    assert {fault["field"] for fault in result["details"]} == {"status.1", "limit", "statut"}
     assert get(client, "/grouped", 400)["details"] == [
         {"field": "group_by", "message": "is required"}
     ]
@@ -87,10 +90,10 @@ def test_what_is_wrong_with_a_query_is_told(client: TestClient, archive: Archive
 
 
 def test_audits_are_counted_in_groups(client: TestClient, archive: Archive) -> None:
-    told = get(client, "/grouped", group_by="groupe")
-    AuditGroups.model_validate(told)
-    assert [(group["key"], group["count"]) for group in told["data"]] == [("SUD", 2), ("NORD", 1)]
-    assert (told["group_by"], told["count"], told["pagination"]["total"]) == ("groupe", 2, 2)
+    result = get(client, "/grouped", group_by="groupe")
+    AuditGroups.model_validate(result)
+    assert [(group["key"], group["count"]) for group in result["data"]] == [("SUD", 2), ("NORD", 1)]
+    assert (result["group_by"], result["count"], result["pagination"]["total"]) == ("groupe", 2, 2)
     [bucket] = get(client, "/grouped", group_by="score_bucket", bucket_size=25)["data"]
     assert (bucket["key"], bucket["avgScore"], bucket["statusCounts"]["completed"]) == (
         "75-100",
@@ -100,15 +103,15 @@ def test_audits_are_counted_in_groups(client: TestClient, archive: Archive) -> N
 
 
 def test_fiches_are_listed_with_their_audits(client: TestClient, archive: Archive) -> None:
-    told = get(client, "/grouped-by-fiches", groupes="SUD", limit=1)
-    AuditedFiches.model_validate(told)
-    [one] = told["data"]
+    result = get(client, "/grouped-by-fiches", groupes="SUD", limit=1)
+    AuditedFiches.model_validate(result)
+    [one] = result["data"]
     assert (one["fiche"]["ficheId"], len(one["audits"]), one["summary"]["averageScore"]) == (
         "902",
         1,
         80.0,
     )
-    assert told["pagination"]["total"] == 2
+    assert result["pagination"]["total"] == 2
 
 
 def test_only_audits_of_fiches_in_reach_are_shown(login: Login, archive: Archive) -> None:
@@ -129,11 +132,11 @@ def test_only_audits_of_fiches_in_reach_are_shown(login: Login, archive: Archive
 def test_one_audit_is_shown_with_everything_that_was_found(
     client: TestClient, audit_id: int
 ) -> None:
-    told = get(client, f"/{audit_id}")["data"]
-    assert set(told) == {field.alias for field in AuditDetail.model_fields.values()}
-    AuditDetail.model_validate(told)
-    assert [step["stepPosition"] for step in told["stepResults"]] == [1, 2]
-    assert len(told["resultData"]["audit"]["results"]["steps"]) == 2
+    result = get(client, f"/{audit_id}")["data"]
+    assert set(result) == {field.alias for field in AuditDetail.model_fields.values()}
+    AuditDetail.model_validate(result)
+    assert [step["stepPosition"] for step in result["stepResults"]] == [1, 2]
+    assert len(result["resultData"]["audit"]["results"]["steps"]) == 2
     assert get(client, "/77", 404)["error"] == "Audit not found"
     for wrong in ("0", "x", str(2**63)):
         assert get(client, f"/{wrong}", 400)["code"] == "VALIDATION_ERROR"
@@ -143,10 +146,10 @@ def test_the_audits_of_a_fiche_come_with_their_steps_unless_told_otherwise(
     client: TestClient, bench: Bench, audit_id: int
 ) -> None:
     later = bench.audit("1900417", bench.configure(name="Other", steps=1), "audit-2").audit_id
-    told = get(client, "/by-fiche/1900417")
-    AuditsOfFiche.model_validate(told)
-    assert [audit["id"] for audit in told["data"]] == [str(later), str(audit_id)]
-    assert [len(audit["resultData"]["audit"]["results"]["steps"]) for audit in told["data"]] == [
+    result = get(client, "/by-fiche/1900417")
+    AuditsOfFiche.model_validate(result)
+    assert [audit["id"] for audit in result["data"]] == [str(later), str(audit_id)]
+    assert [len(audit["resultData"]["audit"]["results"]["steps"]) for audit in result["data"]] == [
         1,
         2,
     ]
@@ -176,24 +179,24 @@ def test_an_incomplete_audit_has_no_grade_and_is_found_by_its_status(
 
 
 def test_the_log_of_an_audit_tells_what_happened(client: TestClient, audit_id: int) -> None:
-    told = get(client, f"/{audit_id}/logs")
-    WorkflowLines.model_validate(told)
-    assert told["count"] == told["total"] > 1
-    assert told["data"][0]["message"].startswith("START")
+    result = get(client, f"/{audit_id}/logs")
+    WorkflowLines.model_validate(result)
+    assert result["count"] == result["total"] > 1
+    assert result["data"][0]["message"].startswith("START")
     assert get(client, f"/{audit_id}/logs", level="error")["data"] == []
-    assert get(client, f"/{audit_id}/logs", limit=1, offset=1)["data"] == told["data"][1:2]
+    assert get(client, f"/{audit_id}/logs", limit=1, offset=1)["data"] == result["data"][1:2]
     get(client, f"/{audit_id}/logs", 400, level="loud")
 
 
 def test_a_control_point_is_shown_with_its_proof(client: TestClient, audit_id: int) -> None:
-    told = get(client, f"/{audit_id}/steps/1/control-points/1")["data"]
-    PointShown.model_validate(told)
-    assert (told["audit_id"], told["step_position"], told["control_point_index"]) == (
+    result = get(client, f"/{audit_id}/steps/1/control-points/1")["data"]
+    PointShown.model_validate(result)
+    assert (result["audit_id"], result["step_position"], result["control_point_index"]) == (
         str(audit_id),
         1,
         1,
     )
-    assert (told["statut"], len(told["citations"])) == ("PRESENT", 1)
+    assert (result["statut"], len(result["citations"])) == ("PRESENT", 1)
     missing = get(client, f"/{audit_id}/steps/1/control-points/9", 404)
     assert missing["error"] == f"Audit control point with ID '{audit_id}:1:9' not found"
     assert get(client, f"/{audit_id}/steps/9/control-points/1", 404)["code"] == "NOT_FOUND"

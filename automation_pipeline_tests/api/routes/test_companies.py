@@ -65,8 +65,8 @@ def test_sources_tell_whether_they_rest_and_what_they_were_asked(
     with services.database.transaction() as session:
         take_call(session, SourceApi.SEARCH, None, clock.now())
         set_rest(session, SourceApi.INPI, timedelta(minutes=10), "Too many calls.", clock.now())
-    told = {one["source_api"]: one for one in client.get("/v1/sources").json()["sources"]}
-    search, inpi, rcs = (told[source] for source in SourceApi)
+    document = {one["source_api"]: one for one in client.get("/v1/sources").json()["sources"]}
+    search, inpi, rcs = (document[source] for source in SourceApi)
     assert (search["calls_today"], search["calls_a_day"], search["resting_until"]) == (1, 9, None)
     assert (inpi["resting_until"], inpi["reason"]) == (
         "2026-05-04T10:10:00.000Z",

@@ -77,21 +77,21 @@ def test_a_company_that_is_found_in_time_is_answered_at_once(
 ) -> None:
     made = companies.post(PATH, json={"siren": "552 032 534"}, headers={"X-Correlation-Id": "c-1"})
     assert (made.status_code, made.headers["X-Correlation-Id"]) == (201, "c-1")
-    told = made.json()
-    assert (told["outcome"], told["enrichment_running"], told["job_id"]) == (
+    document = made.json()
+    assert (document["outcome"], document["enrichment_running"], document["job_id"]) == (
         "ENQUEUED",
         False,
         None,
     )
-    assert (told["request"]["enrichment_status"], told["company"]["legal_name"]) == (
+    assert (document["request"]["enrichment_status"], document["company"]["legal_name"]) == (
         "SUCCESS",
         "DANONE",
     )
-    assert (told["company"]["vat_number"], told["company"]["field_sources"]["city"]) == (
+    assert (document["company"]["vat_number"], document["company"]["field_sources"]["city"]) == (
         "FR27552032534",
         SourceApi.SEARCH,
     )
-    assert [one["source_api"] for one in told["source_retrievals"]] == [SourceApi.SEARCH]
+    assert [one["source_api"] for one in document["source_retrievals"]] == [SourceApi.SEARCH]
     with services.database.reading() as session:
         assert session.scalars(select(EnrichmentJobRow.correlation_id)).all() == ["c-1"]
         assert session.scalars(select(RunRequestRow.job)).all() == ["company_enrichment"]
@@ -162,12 +162,12 @@ def test_wrong_numbers_are_refused_as_the_contract_says(
     refused = companies.post(
         PATH, json=body, headers={"X-Request-Id": "r-1", "X-Correlation-Id": "c-1"}
     )
-    told = refused.json()
-    assert (refused.status_code, told["code"]) == (status, code)
-    assert [fault["field"] for fault in told["details"]] == [field]
-    assert told["details"][0]["reason"]
-    assert (told["correlation_id"], told["request_id"]) == ("c-1", "r-1")
-    assert set(told) == {
+    document = refused.json()
+    assert (refused.status_code, document["code"]) == (status, code)
+    assert [fault["field"] for fault in document["details"]] == [field]
+    assert document["details"][0]["reason"]
+    assert (document["correlation_id"], document["request_id"]) == ("c-1", "r-1")
+    assert set(document) == {
         "error",
         "code",
         "message",
@@ -218,8 +218,8 @@ def test_what_is_stale_is_refreshed_because_somebody_looks(
     one = f"{PATH}/{companies.post(PATH, json={'siren': SIREN}).json()['request']['id']}"
     assert companies.get(one).json()["enrichment_running"] is False
     clock.pass_time(timedelta(days=30))
-    told = companies.get(one).json()
-    assert (told["enrichment_running"], told["company"]["legal_name"]) == (True, "DANONE")
+    document = companies.get(one).json()
+    assert (document["enrichment_running"], document["company"]["legal_name"]) == (True, "DANONE")
     jobs = companies.get(f"{one}/jobs").json()
     assert (jobs["count"], [job["trigger"] for job in jobs["jobs"]]) == (
         2,

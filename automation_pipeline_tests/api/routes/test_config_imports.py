@@ -11,8 +11,8 @@ PATH = "/api/audit-configs/import"
 
 
 def test_the_same_file_is_stored_once(client: TestClient) -> None:
-    told = [client.post(PATH, json=document("Sales", 2)).json()["data"] for _ in range(2)]
-    assert told == [
+    result = [client.post(PATH, json=document("Sales", 2)).json()["data"] for _ in range(2)]
+    assert result == [
         {"id": "1", "name": "Sales", "outcome": outcome, "stepsCount": 2}
         for outcome in ("created", "unchanged")
     ]

@@ -39,15 +39,20 @@ def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(
     client: TestClient, ranges: Ranges
 ) -> None:
     ranges.know(*DAYS[:2])
-    told = get(client, PATH, **RANGE)
-    RangeShown.model_validate(told)
-    assert (told["total"], len(told["fiches"]), told["startDate"], told["endDate"]) == (
+    document = get(client, PATH, **RANGE)
+    RangeShown.model_validate(document)
+    assert (
+        document["total"],
+        len(document["fiches"]),
+        document["startDate"],
+        document["endDate"],
+    ) == (
         4,
         4,
         *RANGE.values(),
     )
     [job] = ranges.jobs
-    assert told["meta"] == {
+    assert document["meta"] == {
         "complete": False, "partial": True, "backgroundJobId": job.id, "totalDaysRequested": 7, "daysFetched": 2,
         "daysRemaining": 5, "daysCached": 2,
         "cacheCoverage": {
@@ -62,12 +67,12 @@ def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(
 
 def test_a_range_that_is_known_needs_no_job(client: TestClient, ranges: Ranges) -> None:
     ranges.know(*DAYS)
-    told = get(client, PATH, **RANGE)
-    RangeShown.model_validate(told)
+    document = get(client, PATH, **RANGE)
+    RangeShown.model_validate(document)
     assert (
-        told["meta"]["complete"],
-        told["meta"]["partial"],
-        "backgroundJobId" in told["meta"],
+        document["meta"]["complete"],
+        document["meta"]["partial"],
+        "backgroundJobId" in document["meta"],
     ) == (
         True,
         False,
@@ -77,13 +82,13 @@ def test_a_range_that_is_known_needs_no_job(client: TestClient, ranges: Ranges) 
 
 
 def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges: Ranges) -> None:
-    told = get(client, PATH, startDate="2027-01-01", endDate="2027-01-05")
-    RangeShown.model_validate(told)
+    document = get(client, PATH, startDate="2027-01-01", endDate="2027-01-05")
+    RangeShown.model_validate(document)
     assert (
-        told["total"],
-        told["fiches"],
-        told["meta"]["complete"],
-        told["meta"]["totalDaysRequested"],
+        document["total"],
+        document["fiches"],
+        document["meta"]["complete"],
+        document["meta"]["totalDaysRequested"],
     ) == (
         0,
         [],
@@ -114,14 +119,17 @@ def test_what_cannot_be_accepted(
 def test_a_refresh_needs_the_permission_to_write(login: Login, ranges: Ranges) -> None:
     ranges.know(*DAYS)
     assert get(login(READS), PATH, 403, **RANGE, refresh="true")["error"] == "Missing permission"
-    told = get(login({**READS, "fiches.write": "GROUP"}), PATH, **RANGE, refresh="true")
-    RangeShown.model_validate(told)
+    document = get(login({**READS, "fiches.write": "GROUP"}), PATH, **RANGE, refresh="true")
+    RangeShown.model_validate(document)
     assert (
-        told["meta"]["daysRemaining"],
-        told["meta"]["daysCached"],
-        told["meta"]["complete"],
+        document["meta"]["daysRemaining"],
+        document["meta"]["daysCached"],
+        document["meta"]["complete"],
     ) == (7, 7, False)
-    assert ranges.requests[0].config == {"job_id": told["meta"]["backgroundJobId"], "refresh": True}
+    assert ranges.requests[0].config == {
+        "job_id": document["meta"]["backgroundJobId"],
+        "refresh": True,
+    }
 
 
 def test_a_job_is_for_who_asked_for_it_and_who_sees_everything(
@@ -152,8 +160,8 @@ def test_a_job_is_for_who_asked_for_it_and_who_sees_everything(
 def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(
     client: TestClient, ranges: Ranges
 ) -> None:
-    told = get(client, PATH, **RANGE, webhookUrl=HOOK.url, webhookSecret=HOOK.secret)
-    job_id = told["meta"]["backgroundJobId"]
+    document = get(client, PATH, **RANGE, webhookUrl=HOOK.url, webhookSecret=HOOK.secret)
+    job_id = document["meta"]["backgroundJobId"]
     assert ranges.jobs[0].webhook_secret == HOOK.secret
     ranges.work_on(job_id, webhook_every=1)
     shown = get(client, f"/api/fiches/jobs/{job_id}")
@@ -204,8 +212,8 @@ def test_what_is_hidden_is_not_counted(
         fetch_fiches(["02020", "02021"], since=ranges.clock.now(), settle=lambda *_: None, **ground)
     )
     reader = login({"fiches.read": "GROUP" if "groupes" in about else "SELF"}, **about)
-    told = get(reader, PATH, **RANGE, webhookUrl=HOOK.url)
-    job_id = told["meta"]["backgroundJobId"]
+    document = get(reader, PATH, **RANGE, webhookUrl=HOOK.url)
+    job_id = document["meta"]["backgroundJobId"]
 
     def totals(caller: TestClient) -> list[int]:
         polled = get(caller, "/api/fiches/webhooks/fiches", jobId=job_id)
@@ -213,16 +221,20 @@ def test_what_is_hidden_is_not_counted(
             get(caller, f"/api/fiches/jobs/{job_id}"),
             get(caller, "/api/fiches/jobs")["data"],
         )
-        return [told["totalFiches"] for told in (polled["data"], shown["data"], listed)]
+        return [document["totalFiches"] for document in (polled["data"], shown["data"], listed)]
 
-    assert (told["total"], totals(reader), totals(client)) == (1, [1] * 3, [4] * 3)
+    assert (document["total"], totals(reader), totals(client)) == (1, [1] * 3, [4] * 3)
     ranges.work_on(job_id, webhook_every=1)
     assert (totals(reader), totals(client)) == ([1] * 3, [14] * 3)
     spoken = [each.payload["data"] for each in ranges.deliveries] + [
         each.payload for each in ranges.rows(OutboxRow)
     ]
     assert (len(ranges.deliveries), len(spoken)) == (5, 5 + 6)
-    assert not [told for told in spoken if "totalFiches" in told or "currentFichesCount" in told]
+    assert not [
+        document
+        for document in spoken
+        if "totalFiches" in document or "currentFichesCount" in document
+    ]
 
 
 def test_a_poll_names_its_job(client: TestClient) -> None:

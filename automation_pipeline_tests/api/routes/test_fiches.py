@@ -168,9 +168,9 @@ def test_what_has_just_left_somebodys_reach_is_hidden(
     get(caller, "/api/fiches/1")
     clock.pass_time(timedelta(hours=age))
     crm.add(fiche("1", **{"groupe": "NORD", **moved}))
-    told = get(caller, "/api/fiches/1", 404, refresh=refresh)
-    assert (crm.asked, told["error"]) == (["1"], "Fiche 1 not found")
-    assert told["code"] == get(caller, "/api/fiches/77", 404)["code"]
+    result = get(caller, "/api/fiches/1", 404, refresh=refresh)
+    assert (crm.asked, result["error"]) == (["1"], "Fiche 1 not found")
+    assert result["code"] == get(caller, "/api/fiches/77", 404)["code"]
 
 
 def test_old_details_are_better_than_none(
@@ -214,11 +214,11 @@ def test_hidden_and_missing_look_the_same(login: Login, crm: FakeFicheSource, pa
     reader = login(READS, groupes=["NORD"])
     get(reader, f"/api/fiches/1{path}")
     answers = [get(reader, f"/api/fiches/{fiche_id}{path}", 404) for fiche_id in ("2", "3", "77")]
-    said = [
+    message = [
         answered["error"].replace(name, "N")
         for answered, name in zip(answers, ("2", "3", "77"), strict=True)
     ]
-    assert len(set(said)) == 1
+    assert len(set(message)) == 1
     assert crm.asked == []
 
 
@@ -251,11 +251,11 @@ def test_the_status_of_one_fiche(client: TestClient, crm: FakeFicheSource) -> No
 def test_the_status_of_many_hides_what_is_hidden(login: Login, crm: FakeFicheSource) -> None:
     reader = login(READS, groupes=["NORD"])
     asked = {"ficheIds": ["1", "2", "3", "77"]}
-    told = reader.post("/api/fiches/status/batch", json=asked).json()["data"]
-    assert [told[name]["hasData"] for name in asked["ficheIds"]] == [True, False, False, False]
-    empty = {name: {**told[name], "ficheId": ""} for name in asked["ficheIds"][1:]}
+    document = reader.post("/api/fiches/status/batch", json=asked).json()["data"]
+    assert [document[name]["hasData"] for name in asked["ficheIds"]] == [True, False, False, False]
+    empty = {name: {**document[name], "ficheId": ""} for name in asked["ficheIds"][1:]}
     assert empty["2"] == empty["3"] == empty["77"]
-    for status in told.values():
+    for status in document.values():
         FicheStatus.model_validate(status)
 
 
@@ -296,10 +296,10 @@ def test_a_day_as_it_is_known(client: TestClient, login: Login, crm: FakeFicheSo
 def test_recordings_are_whole_and_the_oldest_is_first(
     client: TestClient, login: Login, crm: FakeFicheSource
 ) -> None:
-    told = get(client, "/api/recordings/1")
-    [row] = told["data"]
+    result = get(client, "/api/recordings/1")
+    [row] = result["data"]
     RecordingRow.model_validate(row)
-    assert (told["count"], row["callId"], row["recordingUrl"], row["recordingDate"]) == (
+    assert (result["count"], row["callId"], row["recordingUrl"], row["recordingDate"]) == (
         1,
         "11",
         URL,

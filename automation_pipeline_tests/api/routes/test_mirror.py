@@ -14,8 +14,12 @@ def _fiche(services: Services) -> None:
 
 
 def test_it_is_told_down_to_its_calls(client: TestClient) -> None:
-    told = client.get("/api/fiches/900/mirror").json()["data"]
-    assert (told["fiche_id"], len(told["recordings"]), told["transcription"]["total"]) == (
+    document = client.get("/api/fiches/900/mirror").json()["data"]
+    assert (
+        document["fiche_id"],
+        len(document["recordings"]),
+        document["transcription"]["total"],
+    ) == (
         "900",
         2,
         2,

@@ -11,9 +11,9 @@ from automation_pipeline_tests.org_jobs.bench import Bench
 
 
 def alert(orgs: Bench, org_id: str | None, subject: str) -> None:
-    told = {"severity": "critical", "message": "Late", "status": "unsent"}
+    values = {"severity": "critical", "message": "Late", "status": "unsent"}
     with orgs.database.transaction() as session:
-        row = OrgAlertRow(org_id=org_id, name="oldest_due", subject=subject, **told)
+        row = OrgAlertRow(org_id=org_id, name="oldest_due", subject=subject, **values)
         row.raised_at = row.next_retry_at = orgs.now
         session.add(row)
 

@@ -16,8 +16,8 @@ def asked(client: TestClient, schedule_id: str) -> str:
 
 def test_one_is_shown_with_what_became_of_its_jobs(operator: TestClient, orgs: Bench) -> None:
     batch_id = asked(operator, orgs.schedule())
-    told = operator.get(f"{PATH}/{batch_id}").json()["data"]
-    assert (told["status"], told["total"], told["pending"], told["from"]) == (
+    document = operator.get(f"{PATH}/{batch_id}").json()["data"]
+    assert (document["status"], document["total"], document["pending"], document["from"]) == (
         "running",
         3,
         3,
@@ -45,9 +45,9 @@ def test_a_cancelled_one_does_nothing_more_and_cancelling_is_safe_to_repeat(
     schedule_id = orgs.schedule()
     batch_id = asked(operator, schedule_id)
     for _ in range(2):
-        told = operator.post(
+        document = operator.post(
             f"{PATH}/{batch_id}/cancel", json={"reason": "The wrong month"}
         ).json()["data"]
-        assert (told["status"], told["cancelled"]) == ("cancelled", 3)
+        assert (document["status"], document["cancelled"]) == ("cancelled", 3)
     assert {job.status for job in orgs.jobs(schedule_id)} == {"cancelled"}
     assert operator.post(f"{PATH}/{batch_id}/cancel", json={"why": "x"}).status_code == 400

@@ -62,11 +62,11 @@ def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
         for server_id in (hidden, 987654)
     ]
     assert [answered.status_code for answered in answers] == [400, 400]
-    said = [
+    document = [
         answered.json()["details"][0]["message"].replace(str(hidden), "987654")
         for answered in answers
     ]
-    assert said[0] == said[1]
+    assert document[0] == document[1]
     assert orgs.jobs() == []
 
 

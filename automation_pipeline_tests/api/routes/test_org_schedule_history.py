@@ -13,8 +13,8 @@ PATH = "/api/org-schedules"
 
 def test_the_coming_times_are_listed(operator: TestClient, orgs: Bench) -> None:
     schedule_id = orgs.schedule()
-    told = operator.get(f"{PATH}/{schedule_id}/next", params={"count": 2}).json()["data"]
-    assert [run["scheduledFor"] for run in told["runs"]] == [
+    document = operator.get(f"{PATH}/{schedule_id}/next", params={"count": 2}).json()["data"]
+    assert [run["scheduledFor"] for run in document["runs"]] == [
         "2026-05-05T02:00:00.000Z",
         "2026-05-06T02:00:00.000Z",
     ]

@@ -131,8 +131,13 @@ class TestBackfill:
     def test_a_dry_run_says_what_would_be_done(self, operator: TestClient, orgs: Bench) -> None:
         schedule_id = orgs.schedule()
         answered = asked(operator, schedule_id, "backfill", {**PERIOD, "dryRun": True})
-        told = answered.json()["data"]
-        assert (answered.status_code, told["id"], told["total"], len(told["times"])) == (
+        document = answered.json()["data"]
+        assert (
+            answered.status_code,
+            document["id"],
+            document["total"],
+            len(document["times"]),
+        ) == (
             200,
             None,
             3,
@@ -195,9 +200,9 @@ def test_a_pause_with_an_end_takes_what_a_resumption_takes(
 ) -> None:
     schedule_id = orgs.schedule(job_type="PRICING_RULE_APPLY", payload={"ruleId": "1"}, **paused)
     before = orgs.schedule_row(schedule_id)
-    wish = {"until": "2026-05-06T00:00:00Z"}
+    request = {"until": "2026-05-06T00:00:00Z"}
     for client in (member("acme"), login({"org-jobs.write": "ALL"})):
-        assert asked(client, schedule_id, "pause", wish).status_code == 403
+        assert asked(client, schedule_id, "pause", request).status_code == 403
     after = orgs.schedule_row(schedule_id)
     assert (after.state, after.pause_reason, after.paused_until) == (
         before.state,
@@ -207,7 +212,7 @@ def test_a_pause_with_an_end_takes_what_a_resumption_takes(
     assert orgs.audit(schedule_id) == []
     rich = login({"org-jobs.write": "ALL", "pricing.runs.write": "ALL"})
     assert (
-        asked(rich, schedule_id, "pause", wish).json()["data"]["pausedUntil"]
+        asked(rich, schedule_id, "pause", request).json()["data"]["pausedUntil"]
         == "2026-05-06T00:00:00.000Z"
     )
     without_end = asked(member("acme"), schedule_id, "pause", {"reason": "For good"}).json()["data"]

@@ -143,11 +143,11 @@ def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
         )
     ]
     assert {answered.status_code for answered in answers} == {400}
-    said = [
+    document = [
         answered.json()["details"][0]["message"].replace(str(hidden), "987654")
         for answered in answers
     ]
-    assert said[:2] == said[2:]
+    assert document[:2] == document[2:]
 
 
 @pytest.mark.parametrize(

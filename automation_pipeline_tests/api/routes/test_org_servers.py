@@ -54,11 +54,11 @@ def test_a_host_of_another_organisation_is_refused_like_one_that_is_not_there(
         )
     ]
     assert {answered.status_code for answered in answers} == {400}
-    said = [
+    message = [
         answered.text.replace(str(hidden), "987654").partition("requestId")[0]
         for answered in answers
     ]
-    assert said[:2] == said[2:]
+    assert message[:2] == message[2:]
     assert orgs.server_row(server_id).host_id is None
 
 

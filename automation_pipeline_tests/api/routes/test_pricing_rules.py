@@ -71,8 +71,10 @@ def test_the_list_is_filtered_and_has_pages(pricing: TestClient) -> None:
         ({"q": "tw"}, ["2"]),
         ({"limit": 1, "offset": 1}, ["2"]),
     ):
-        told = pricing.get(PATH, params=query).json()
-        assert ([one["id"] for one in told["data"]], told["count"]) == (ids, len(ids)), query
+        document = pricing.get(PATH, params=query).json()
+        assert ([one["id"] for one in document["data"]], document["count"]) == (ids, len(ids)), (
+            query
+        )
 
 
 @pytest.mark.parametrize(
@@ -100,8 +102,8 @@ def test_a_change_keeps_what_is_not_named_and_makes_a_version_when_prices_change
         "data"
     ]
     assert (dearer["name"], dearer["version"]) == ("Other", 2)
-    told = pricing.get(f"{PATH}/1/versions").json()
-    assert [(one["version"], one["rule"]["transform"]["value"]) for one in told["data"]] == [
+    document = pricing.get(f"{PATH}/1/versions").json()
+    assert [(one["version"], one["rule"]["transform"]["value"]) for one in document["data"]] == [
         (2, 5),
         (1, -10),
     ]

@@ -16,8 +16,8 @@ PATH = "/api/pricing/runs"
 PARTS = ("targets", "skipped", "result", "log", "checks")
 
 
-def ids(told: dict[str, Any], name: str = "id") -> list[str]:
-    return [one[name] for one in told["data"]]
+def ids(text: dict[str, Any], name: str = "id") -> list[str]:
+    return [one[name] for one in text["data"]]
 
 
 def test_the_list_is_filtered_and_has_pages(pricing: TestClient, bench: Bench) -> None:
@@ -33,8 +33,8 @@ def test_the_list_is_filtered_and_has_pages(pricing: TestClient, bench: Bench) -
         ({"project": "shoes", "status": "APPLIED"}, []),
         ({"limit": 1, "offset": 1}, ["2"]),
     ):
-        told = pricing.get(PATH, params=query).json()
-        assert (ids(told), told["count"]) == (expected, len(expected)), query
+        document = pricing.get(PATH, params=query).json()
+        assert (ids(document), document["count"]) == (expected, len(expected)), query
 
 
 @every_case(
@@ -57,13 +57,13 @@ def test_a_run_is_shown_with_its_counts_and_whether_its_shop_is_paused(
     pricing: TestClient, bench: Bench
 ) -> None:
     run = bench.work(bench.queued())
-    told = pricing.get(f"{PATH}/{run.id}").json()
-    assert (told["data"]["id"], told["data"]["status"], told["shopPaused"]) == (
+    document = pricing.get(f"{PATH}/{run.id}").json()
+    assert (document["data"]["id"], document["data"]["status"], document["shopPaused"]) == (
         str(run.id),
         "APPLIED",
         False,
     )
-    assert (told["data"]["targets"]["applied"], told["data"]["successRate"]) == (2, 1.0)
+    assert (document["data"]["targets"]["applied"], document["data"]["successRate"]) == (2, 1.0)
     pricing.post("/api/pricing/shop/pause")
     assert pricing.get(f"{PATH}/{run.id}").json()["shopPaused"] is True
 
@@ -90,8 +90,8 @@ def test_skipped_variants_have_their_reason(pricing: TestClient, bench: Bench) -
     bench.shop.put(variant("301", "3", None), variant("401", "4", 5000))
     bench.guard(ceiling=2000, currency="EUR")
     run = bench.previewed()
-    told = pricing.get(f"{PATH}/{run.id}/skipped").json()
-    assert sorted(ids(told, "variantId")) == ["301", "401"]
+    document = pricing.get(f"{PATH}/{run.id}/skipped").json()
+    assert sorted(ids(document, "variantId")) == ["301", "401"]
     (blocked,) = pricing.get(f"{PATH}/{run.id}/skipped", params={"reason": "blocked"}).json()[
         "data"
     ]
@@ -226,8 +226,8 @@ class TestRetry:
         applied, failed = bench.targets(run_id)
         refused = post(pricing, run_id, "retry", json={"targetIds": [str(applied.id)]})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "targetIds")
-        wish = {"targetIds": [str(failed.id)], "force": True}
-        assert post(pricing, run_id, "retry", json=wish).status_code == 202
+        request = {"targetIds": [str(failed.id)], "force": True}
+        assert post(pricing, run_id, "retry", json=request).status_code == 202
 
     @pytest.mark.parametrize("named", [[], ["x"], "1", [0], [True]])
     @pytest.mark.parametrize("what", ["retry", "rollback"])
@@ -274,8 +274,8 @@ class TestCancel:
         self, pricing: TestClient, bench: Bench
     ) -> None:
         run = bench.queued()
-        told = post(pricing, run.id, "cancel").json()["data"]
-        assert (told["status"], told["targets"]["cancelled"]) == ("FAILED", 2)
+        document = post(pricing, run.id, "cancel").json()["data"]
+        assert (document["status"], document["targets"]["cancelled"]) == ("FAILED", 2)
         assert bench.shop.written == []
         assert post(pricing, bench.previewed().id, "cancel").json()["code"] == "CONFLICT"
 
@@ -309,9 +309,11 @@ def test_a_reconciliation_reports_mismatches_and_is_stored(
     )
     assert bench.shop.amounts() == {"101": 900, "201": 950}
     assert pricing.post(f"{PATH}/{run.id}/reconcile").status_code == 200
-    told = {check["name"]: check for check in pricing.get(f"{PATH}/{run.id}/checks").json()["data"]}
-    assert set(told) == {"5m", "1h", "manual-1", "manual-2"}
-    assert (told["manual-1"]["report"]["mismatches"], told["5m"]["report"]) == (1, None)
+    document = {
+        check["name"]: check for check in pricing.get(f"{PATH}/{run.id}/checks").json()["data"]
+    }
+    assert set(document) == {"5m", "1h", "manual-1", "manual-2"}
+    assert (document["manual-1"]["report"]["mismatches"], document["5m"]["report"]) == (1, None)
 
 
 def test_what_was_not_applied_is_not_looked_up(pricing: TestClient, bench: Bench) -> None:

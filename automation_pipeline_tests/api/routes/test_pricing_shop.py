@@ -102,11 +102,14 @@ def test_the_hopeless_are_tried_again_with_force_only(
 def test_a_run_that_waits_already_is_skipped_with_the_reason(
     pricing: TestClient, run_id: int
 ) -> None:
-    wish = {"params": {"project": "shoes"}, "json": {"force": True}}
-    pricing.post(f"{LETTERS}/retry", **wish)
-    told = pricing.post(f"{LETTERS}/retry", **wish).json()["data"]
-    assert (told["runIds"], [one["runId"] for one in told["skipped"]]) == ([], [str(run_id)])
-    assert "waits" in told["skipped"][0]["why"]
+    request = {"params": {"project": "shoes"}, "json": {"force": True}}
+    pricing.post(f"{LETTERS}/retry", **request)
+    document = pricing.post(f"{LETTERS}/retry", **request).json()["data"]
+    assert (document["runIds"], [one["runId"] for one in document["skipped"]]) == (
+        [],
+        [str(run_id)],
+    )
+    assert "waits" in document["skipped"][0]["why"]
 
 
 def test_what_is_acknowledged_counts_no_more(
@@ -116,10 +119,10 @@ def test_what_is_acknowledged_counts_no_more(
     where = {"project": "shoes"}
     refused = pricing.post(f"{LETTERS}/acknowledge", params=where, json={"targetIds": [applied]})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "targetIds")
-    told = pricing.post(
+    document = pricing.post(
         f"{LETTERS}/acknowledge", params=where, json={"targetIds": [failed]}
     ).json()["data"]
-    assert told == {"acknowledged": 1}
+    assert document == {"acknowledged": 1}
     assert pricing.get(LETTERS, params=where).json()["data"]["totalFailed"] == 0
 
 
@@ -158,9 +161,9 @@ def test_every_price_that_was_written_is_listed_in_its_order(
 
 
 def listed(pricing: TestClient, query: dict[str, Any]) -> list[tuple[str, int]]:
-    told = pricing.get(CHANGES, params=query).json()
-    assert told["count"] == len(told["data"])
-    return [(one["variantId"], one["toAmount"]) for one in told["data"]]
+    document = pricing.get(CHANGES, params=query).json()
+    assert document["count"] == len(document["data"])
+    return [(one["variantId"], one["toAmount"]) for one in document["data"]]
 
 
 def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> None:
@@ -172,8 +175,8 @@ def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> No
     for project in ("default", "shoes"):
         with bench.database.transaction() as session:
             add_alerts(session, [(project, alert)], bench.clock.now(), webhooks={})
-    told = pricing.get(ALERTS).json()
-    assert [(one["projectId"], one["name"], one["status"]) for one in told["data"]] == [
+    document = pricing.get(ALERTS).json()
+    assert [(one["projectId"], one["name"], one["status"]) for one in document["data"]] == [
         ("shoes", "dlq_size", "unsent"),
         ("default", "dlq_size", "unsent"),
     ]

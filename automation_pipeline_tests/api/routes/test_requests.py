@@ -95,14 +95,14 @@ def test_an_audit_is_told_by_the_key_that_was_answered(
     asked = client.post("/api/audits", json=body).json()["event_id"]
     [waiting] = told(client, "audits", asked)
     assert waiting == {"key": asked, "fiche_id": "900", "standing": None, "refused": None}
-    begun = archive.put(
+    started = archive.put(
         "902", tracking_id="audit-902", status="failed", error_message="No recordings"
     )
     with services.database.transaction() as session:
         row = session.scalars(select(RunRequestRow).where(RunRequestRow.request_key == asked)).one()
         row.request_key = "audit-902"
     [ended] = told(client, "audits", "audit-902")
-    assert (ended["standing"]["audit_id"], ended["standing"]["status"]) == (str(begun), "failed")
+    assert (ended["standing"]["audit_id"], ended["standing"]["status"]) == (str(started), "failed")
     assert ended["standing"]["error"] == "No recordings"
 
 

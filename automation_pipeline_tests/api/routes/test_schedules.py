@@ -102,8 +102,8 @@ def test_the_list_has_pages(client: TestClient) -> None:
     for _ in range(5):
         made(client)
     client.post(f"{PATH}/3/pause")
-    told = client.get(PATH, params={"limit": 2, "offset": 1}).json()
-    assert ([one["id"] for one in told["data"]], told["count"]) == (["4", "2"], 2)
+    document = client.get(PATH, params={"limit": 2, "offset": 1}).json()
+    assert ([one["id"] for one in document["data"]], document["count"]) == (["4", "2"], 2)
     assert [one["id"] for one in client.get(PATH, params={"offset": 3}).json()["data"]] == ["1"]
     for wrong in ({"limit": 1001}, {"limit": 0}, {"offset": -1}):
         assert client.get(PATH, params=wrong).json()["details"][0]["field"] in wrong

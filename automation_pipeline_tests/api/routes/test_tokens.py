@@ -174,13 +174,13 @@ def test_what_does_not_exist_is_404_and_what_is_no_id_400(client: TestClient) ->
 def test_a_token_belongs_to_an_organisation_that_is_there(
     client: TestClient, database: Database, clock: StandingClock
 ) -> None:
-    wish = {
+    request = {
         "name": "agents",
         "orgId": "acme",
         "permissions": ["org-jobs.agents.write"],
         "scope": "ALL",
     }
-    refused = client.post(PATH, json=wish)
+    refused = client.post(PATH, json=request)
     assert (refused.status_code, "there is no organisation 'acme'" in refused.text) == (400, True)
     create_organisation(
         {"id": "acme", "name": "Acme"},
@@ -189,7 +189,7 @@ def test_a_token_belongs_to_an_organisation_that_is_there(
         clock=clock,
         actor="user:1",
     )
-    issued = issue(client, **wish)
+    issued = issue(client, **request)
     assert issued["orgId"] == "acme"
     assert status_of(client, issued["token"]) == 403
     assert status_of(client, issued["token"], PATH) == 403
@@ -207,9 +207,9 @@ def test_who_may_not_do_it_himself_gives_no_organisation_its_token(
         clock=clock,
         actor="user:1",
     )
-    wish = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs"], "scope": "ALL"}
+    request = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs"], "scope": "ALL"}
     for own in ({}, {"org-jobs.read": "GROUP"}):
-        refused = login(ADMIN | own).post(PATH, json=wish)
+        refused = login(ADMIN | own).post(PATH, json=request)
         assert refused.status_code == 400, refused.text
-    made = login(ADMIN | {"org-jobs.read": "ALL"}).post(PATH, json=wish)
+    made = login(ADMIN | {"org-jobs.read": "ALL"}).post(PATH, json=request)
     assert made.status_code == 201, made.text

@@ -77,10 +77,10 @@ def keys(services: Services) -> dict[str, Any]:
 def test_how_a_fiche_stands_is_told_in_the_reference_fields(
     client: TestClient, fiches: Services
 ) -> None:
-    told = get(client, "/900/status")["data"]
-    FicheTranscription.model_validate(told)
-    recordings = told.pop("recordings")
-    assert told == {
+    result = get(client, "/900/status")["data"]
+    FicheTranscription.model_validate(result)
+    recordings = result.pop("recordings")
+    assert result == {
         "ficheId": "900",
         "total": 2,
         "transcribed": 1,
@@ -108,9 +108,9 @@ def test_the_status_of_a_fiche_that_the_crm_never_gave_shows_why_its_run_failed(
             "The CRM answered 503 for fiche 77.",
             session,
         )
-    told = get(client, "/77/status")["data"]
-    run = told.pop("run")
-    assert told == {
+    result = get(client, "/77/status")["data"]
+    run = result.pop("run")
+    assert result == {
         "ficheId": "77",
         "total": 0,
         "transcribed": 0,
@@ -130,9 +130,9 @@ def test_the_status_shows_the_run_and_who_holds_each_recording(
     client: TestClient, fiches: Services
 ) -> None:
     ours, crm = fiches.database, FakeFicheSource()
-    wish = TranscriptionRunRequest("run-7", "900", TranscriptionPriority.HIGH)
+    request = TranscriptionRunRequest("run-7", "900", TranscriptionPriority.HIGH)
     asyncio.run(
-        begin_transcription(wish, database=ours, source=crm, clock=fiches.clock, is_fresh=True)
+        begin_transcription(request, database=ours, source=crm, clock=fiches.clock, is_fresh=True)
     )
     with ours.transaction() as session:
         assert claim_next(session, "host:1/ab", 1, lease_seconds=30, per_fiche=10)
@@ -149,15 +149,15 @@ def test_the_status_shows_the_run_and_who_holds_each_recording(
 
 
 def test_the_log_of_a_fiche_is_found_and_narrowed(client: TestClient, fiches: Services) -> None:
-    told = get(client, "/900/logs")
-    TranscriptionLines.model_validate(told)
-    assert ([line["message"] for line in told["data"]], told["count"], told["trace_id"]) == (
+    result = get(client, "/900/logs")
+    TranscriptionLines.model_validate(result)
+    assert ([line["message"] for line in result["data"]], result["count"], result["trace_id"]) == (
         ["START", "END"],
         2,
         None,
     )
-    told = get(client, "/900/logs", run_id="run-2", level="error", limit=5)
-    assert ([line["message"] for line in told["data"]], told["trace_id"], told["limit"]) == (
+    result = get(client, "/900/logs", run_id="run-2", level="error", limit=5)
+    assert ([line["message"] for line in result["data"]], result["trace_id"], result["limit"]) == (
         ["END"],
         "run-2",
         5,
@@ -169,9 +169,9 @@ def test_the_log_of_a_fiche_is_found_and_narrowed(client: TestClient, fiches: Se
 
 
 def test_a_call_is_read(client: TestClient, fiches: Services) -> None:
-    told = get(client, "/900/recordings/9000")["data"]
-    RecordingShown.model_validate(told)
-    assert (told["transcription"]["text"], told["transcription"]["words"]) == (
+    result = get(client, "/900/recordings/9000")["data"]
+    RecordingShown.model_validate(result)
+    assert (result["transcription"]["text"], result["transcription"]["words"]) == (
         transcript("tr_1").text,
         [],
     )
@@ -187,11 +187,11 @@ def test_a_call_is_read(client: TestClient, fiches: Services) -> None:
 def test_one_fiche_is_asked_for(
     client: TestClient, fiches: Services, clock: StandingClock, priority: str, taken: str
 ) -> None:
-    told = post(client, f"/900?priority={priority}")
-    TranscriptionQueued.model_validate(told)
+    result = post(client, f"/900?priority={priority}")
+    TranscriptionQueued.model_validate(result)
     key = f"transcribe-900-{round(clock.now().timestamp() * 1000)}"
-    run_id = told.pop("run_id")
-    assert told == {
+    run_id = result.pop("run_id")
+    assert result == {
         "success": True,
         "message": "Transcription job queued",
         "fiche_id": "900",
@@ -203,12 +203,12 @@ def test_one_fiche_is_asked_for(
 
 
 def test_many_are_asked_for_once_a_day(client: TestClient, fiches: Services) -> None:
-    told = post(client, "/batch", {"fiche_ids": ["900", "901", "900"], "priority": "high"})
-    TranscriptionsQueued.model_validate(told)
+    result = post(client, "/batch", {"fiche_ids": ["900", "901", "900"], "priority": "high"})
+    TranscriptionsQueued.model_validate(result)
     asked = ["transcribe-900-2026-05-04", "transcribe-901-2026-05-04"]
-    assert (told["fiche_ids"], told["event_ids"]) == (["900", "901"], asked)
-    assert told["message"] == "2 transcription jobs queued"
-    assert list(told["run_ids"]) == ["900", "901"]
+    assert (result["fiche_ids"], result["event_ids"]) == (["900", "901"], asked)
+    assert result["message"] == "2 transcription jobs queued"
+    assert list(result["run_ids"]) == ["900", "901"]
     again = post(client, "/batch", {"fiche_ids": ["900", "901"]})
     assert (again["message"], again["event_ids"]) == ("0 transcription jobs queued", [])
     assert keys(fiches) == dict.fromkeys(asked, "high")
@@ -232,9 +232,9 @@ def test_under_one_key_the_work_is_asked_for_once(
     client: TestClient, fiches: Services, clock: StandingClock
 ) -> None:
     key = {"Idempotency-Key": "a-key"}
-    told = post(client, "/900", **key)
+    result = post(client, "/900", **key)
     clock.pass_time_a_second()
-    assert post(client, "/900", **key) == told
+    assert post(client, "/900", **key) == result
     assert len(keys(fiches)) == 1
 
 

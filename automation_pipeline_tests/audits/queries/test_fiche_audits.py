@@ -36,13 +36,17 @@ def test_the_latest_audit_of_each_configuration_counts(bench: Bench) -> None:
         bench.audit("7", config_id, tracking_id)
         bench.clock.pass_time_a_second()
     with bench.database.reading() as session:
-        told = fiche_status(session, "7", EVERYTHING)["audit"]
-    assert (told["total"], told["completed"], told["compliant"] + told["nonCompliant"]) == (2, 2, 2)
-    assert [audit["auditConfigName"] for audit in told["audits"]] == ["Other", "Sales"]
-    assert told["latestAudit"] == told["audits"][0]
+        result = fiche_status(session, "7", EVERYTHING)["audit"]
+    assert (result["total"], result["completed"], result["compliant"] + result["nonCompliant"]) == (
+        2,
+        2,
+        2,
+    )
+    assert [audit["auditConfigName"] for audit in result["audits"]] == ["Other", "Sales"]
+    assert result["latestAudit"] == result["audits"][0]
     scores = [float(bench.row(name).score_percentage) for name in "bc"]
-    assert told["averageScore"] == pytest.approx(sum(scores) / 2, abs=0.01)
-    assert [audit["id"] for audit in told["audits"]] == [str(bench.row(name).id) for name in "cb"]
+    assert result["averageScore"] == pytest.approx(sum(scores) / 2, abs=0.01)
+    assert [audit["id"] for audit in result["audits"]] == [str(bench.row(name).id) for name in "cb"]
 
 
 def test_deleted_audits_are_not_counted(bench: Bench) -> None:
@@ -57,13 +61,13 @@ def test_hidden_and_missing_look_the_same(bench: Bench) -> None:
     bench.sell("7")
     bench.audit("7", bench.configure(steps=1))
     with bench.database.reading() as session:
-        told = fiche_statuses(session, ["7", "8"], SUD)
+        result = fiche_statuses(session, ["7", "8"], SUD)
         for fiche_id in ("7", "8"):
             with pytest.raises(NotFoundError, match="Fiche not found in database"):
                 fiche_status(session, fiche_id, SUD)
         rows, total = fiches_with_audits(session, [DAY], SUD, FichePage(9))
-    assert {**told["7"], "ficheId": "8"} == told["8"]
-    assert (told["8"]["audit"], rows, total) == (EMPTY, [], 0)
+    assert {**result["7"], "ficheId": "8"} == result["8"]
+    assert (result["8"]["audit"], rows, total) == (EMPTY, [], 0)
 
 
 def test_many_fiches_cost_as_many_statements_as_one(bench: Bench) -> None:

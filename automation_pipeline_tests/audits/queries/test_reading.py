@@ -51,13 +51,13 @@ def found(database: Database, **wanted: object) -> list[str]:
 
 def test_an_audit_is_read_with_its_row_its_fiche_and_its_steps(bench: Bench, audit_id: int) -> None:
     read = document(bench, audit_id)
-    told = {
+    values = {
         "id": "1", "trackingId": "audit-1", "ficheId": "1900417", "prospectName": "Odile MARTEL", "groupe": "TEAM R1",
         "auditConfigId": "1", "auditConfigName": "Sales", "status": "completed", "niveau": "EXCELLENT",
         "scorePercentage": 100.0, "isCompliant": True, "isLatest": True, "version": 1, "triggerSource": "api",
         "automationRunId": None, "transcriptMode": "prompt", "useRlm": False, "deletedAt": None,
     }  # fmt: skip
-    assert told.items() <= read.items()
+    assert values.items() <= read.items()
     assert read["createdAt"].endswith("Z")
     assert not {"fence", "ficheCacheId", "touchedAt", "configFingerprint"} & set(read)
     results = read["resultData"]["audit"]["results"]

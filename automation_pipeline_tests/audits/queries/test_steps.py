@@ -40,7 +40,10 @@ def audit_id(database: Database) -> int:
 
 
 def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None:
-    said = ({"statut": "ABSENT", "commentaire": "Vu."}, {"statut": "PRESENT", "commentaire": "Vu."})
+    result = (
+        {"statut": "ABSENT", "commentaire": "Vu."},
+        {"statut": "PRESENT", "commentaire": "Vu."},
+    )
     first = point(Statut.PRESENT)
     before = finding(first, point(Statut.ABSENT, text="Name"))
     after = finding(first, point(Statut.PRESENT, text="Name"))
@@ -64,7 +67,9 @@ def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None
     assert (trails[1].rerun_history, trails[2].human_review) == ([], [])
     place = {"control_point_index": 2, "point": "Name"}
     who = {"at": AT, "by": None, "reason": None, "kind": "control_point"}
-    assert trails[1].human_review == [{**who, **place, "previous": said[0], "override": said[1]}]
+    assert trails[1].human_review == [
+        {**who, **place, "previous": result[0], "override": result[1]}
+    ]
     assert trails[2].rerun_history == [
         {"at": AT, "kind": "step_rerun", "rerun_id": made, "event_id": "e", "step_position": 2, "custom_prompt": None,
          "previous": OLD, "next": NEW},
@@ -143,13 +148,13 @@ def somebody_waits(database: Database) -> bool:
 def test_a_change_that_begins_when_another_has_read_the_steps_is_not_lost(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, first: Change, second: Change
 ) -> None:
-    begun = False
+    started = False
     write = summaries.update_audit_row
 
     def write_late(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
-        nonlocal begun
-        if not begun:
-            begun = True
+        nonlocal started
+        if not started:
+            started = True
             other = pool.submit(second, bench, 2)
             wait_until(lambda: other.done() or somebody_waits(bench.database))
         write(session, audit_id, values)

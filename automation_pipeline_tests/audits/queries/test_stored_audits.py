@@ -45,10 +45,10 @@ def test_one_wish_carried_out_by_several_processes_begins_one_audit(
     bench: Bench, database_url: str
 ) -> None:
     config = bench.configure(steps=1)
-    begun = at_once(
+    started = at_once(
         begin_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4))
     )
-    assert len({audit_id for ids in begun for audit_id in ids}) == 1
+    assert len({audit_id for ids in started for audit_id in ids}) == 1
     assert versions(bench) == [(1, True)]
 
 

@@ -175,13 +175,13 @@ def test_an_order_that_does_not_name_every_step_once_changes_nothing(
 
 def test_setting_what_is_set_already_is_no_change(database: Database) -> None:
     config_id = add(database)
-    told: list[tuple[bool, bool]] = []
+    messages: list[tuple[bool, bool]] = []
     for active in (True, False, False, True):
         clock = StandingClock(LATER)
         set_config_active(config_id, active=active, database=database, clock=clock)
         stored = read(database, config_id)
-        told.append((stored.config.is_active, stored.updated_at == LATER))
-    assert told == [(True, False), (False, True), (False, True), (True, True)]
+        messages.append((stored.config.is_active, stored.updated_at == LATER))
+    assert messages == [(True, False), (False, True), (False, True), (True, True)]
 
 
 def test_an_unused_configuration_is_deleted_with_its_steps(database: Database) -> None:
@@ -373,9 +373,9 @@ def test_many_take_as_many_queries_as_one(
 ) -> None:
     for number in range(configs):
         add(database, f"Config {number}")
-    with counting(database) as told:
+    with counting(database) as result:
         assert len(page(database, shown)) == configs
-    assert len([one for one in told if one.startswith("SELECT")]) == queries
+    assert len([one for one in result if one.startswith("SELECT")]) == queries
 
 
 def test_steps_and_figures_are_those_of_the_configuration(database: Database) -> None:

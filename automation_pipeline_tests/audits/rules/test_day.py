@@ -81,7 +81,7 @@ def test_the_finding_counts_audits_not_fiches() -> None:
 
 
 @every_case(
-    ("error", "told"),
+    ("error", "expected"),
     [
         ("Fiche 40 not found (404)", "Fiche not found (404)"),
         (
@@ -95,8 +95,8 @@ def test_the_finding_counts_audits_not_fiches() -> None:
         ("Fiche 401 is another one", "Fiche 401 is another one"),
     ],
 )
-def test_failures_of_different_fiches_have_one_cause(error: str, told: str) -> None:
-    assert without_fiche_id(error, "40") == told
+def test_failures_of_different_fiches_have_one_cause(error: str, expected: str) -> None:
+    assert without_fiche_id(error, "40") == expected
 
 
 @every_case(("failing", "judged", "share"), [(1, 4, 0.25), (3, 3, 1.0), (0, 0, 0.0)])

@@ -217,11 +217,11 @@ def test_the_event_is_read_from_the_id_that_was_made_of_it(place: StepLocation) 
 
 
 @every_case(
-    ("given", "told"),
+    ("given", "expected"),
     [(None, None), ("", None), (" \n", None), (" Listen twice. ", "Listen twice.")],
 )
-def test_blank_instructions_are_none(given: str | None, told: str | None) -> None:
-    assert validate_instructions(given) == told
+def test_blank_instructions_are_none(given: str | None, expected: str | None) -> None:
+    assert validate_instructions(given) == expected
 
 
 def test_instructions_have_an_end() -> None:

@@ -520,12 +520,12 @@ def test_after_gating_only_proven_points_are_met_and_no_citation_is_false(
         for quoted in each.citations:
             chunk = timeline.chunk(quoted.recording_index, quoted.chunk_index)
             assert chunk is not None
-            said, quote = (
+            result, quote = (
                 "".join(re.split("speaker_[01]: ", text))
                 for text in (chunk.full_text, quoted.texte)
             )
             assert len(normalise(quote)) >= 12
-            assert normalise(quote) in normalise(said)
+            assert normalise(quote) in normalise(result)
 
 
 LINES = (

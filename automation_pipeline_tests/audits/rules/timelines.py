@@ -32,10 +32,10 @@ def timeline(*recordings: list[str]) -> Timeline:
 
 
 def timelines(longest: int = 300) -> st.SearchStrategy[Timeline]:
-    said = st.text(max_size=longest) | st.lists(
+    result = st.text(max_size=longest) | st.lists(
         st.sampled_from(["délai", "garantie", "=== FIN", '"', "\n"]), max_size=30
     ).map(" ".join)
-    return st.lists(st.lists(said, max_size=5), max_size=3).map(lambda calls: timeline(*calls))
+    return st.lists(st.lists(result, max_size=5), max_size=3).map(lambda calls: timeline(*calls))
 
 
 def step(**other: object) -> AuditStep:

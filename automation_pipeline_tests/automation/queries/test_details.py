@@ -34,7 +34,7 @@ def mirrored(
         "recording_url": "https://calls.example/1", "start_time": now, "duration_seconds": 60, "direction": "out",
         "from_number": "1", "to_number": "2", "answered": True,
     }  # fmt: skip
-    heard = [
+    received = [
         {**call, "fiche_cache_id": n, "call_id": f"{n}-{m}", **said(n, m)}
         for n in numbers
         for m in range(calls)
@@ -43,7 +43,7 @@ def mirrored(
         session.execute(
             insert(FicheCacheRow), [{"id": n, "fiche_id": str(n), **lists} for n in numbers]
         )
-        session.execute(insert(CallRecordingRow), heard)
+        session.execute(insert(CallRecordingRow), received)
 
 
 def planned(session: Session, fiche_ids: Sequence[str]) -> str:

@@ -33,8 +33,8 @@ def test_the_last_due_times_are_told_with_their_run_or_the_reason(
             for schedule, days, run_id, why in decided
         )
     with database.reading() as session:
-        told = decided_occurrences(session, mine.id, limit=2)
-    assert [(o.due_at, o.run_id, o.run_status, o.not_run_because) for o in told] == [
+        result = decided_occurrences(session, mine.id, limit=2)
+    assert [(o.due_at, o.run_id, o.run_status, o.not_run_because) for o in result] == [
         (now - timedelta(days=1), run.id, "pending", None),
         (now - timedelta(days=2), None, None, "skipped"),
     ]

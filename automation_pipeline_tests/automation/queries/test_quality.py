@@ -79,8 +79,8 @@ def test_an_audit_without_a_verdict_is_told_without_a_score(bench: Bench) -> Non
 
 def test_of_a_fiche_only_its_newest_run_counts(bench: Bench) -> None:
     sold(bench, "1", "2", "3", "4")
-    told = {"1": "fetch_failed", "2": "fetch_failed", "3": "fetch_failed", "4": None}
-    _a_run_failed(bench, told)
+    values = {"1": "fetch_failed", "2": "fetch_failed", "3": "fetch_failed", "4": None}
+    _a_run_failed(bench, values)
     assert list(quality(bench).failures.items()) == [("fetch_failed", 3), ("unknown", 1)]
     _a_run_failed(bench, {"2": "transcription_incomplete"})
     retried = open_a_run(bench, ("1",))

@@ -29,16 +29,16 @@ def report(bench: Bench, run_id: int, **most: int) -> RunReport:
 
 
 def test_the_failed_fiches_come_first_each_with_why(bench: Bench) -> None:
-    told = report(bench, a_reported_run(bench))
-    assert [(fiche.fiche_id, fiche.status, fiche.reason, fiche.why) for fiche in told.fiches] == [
+    result = report(bench, a_reported_run(bench))
+    assert [(fiche.fiche_id, fiche.status, fiche.reason, fiche.why) for fiche in result.fiches] == [
         ("3", "failed", "transcription_incomplete", f"The call {EVIL}"),
         ("4", "ignored", "not_found", "Fiche not found (404)"),
         ("1", "successful", None, None),
         ("2", "successful", None, None),
     ]
-    assert [fiche.groupe for fiche in told.fiches] == [EVIL, None, "NORD", "SUD"]
-    assert told.tally == LedgerTally(selected=4, successful=2, failed=1, ignored=1)
-    assert told.causes == {
+    assert [fiche.groupe for fiche in result.fiches] == [EVIL, None, "NORD", "SUD"]
+    assert result.tally == LedgerTally(selected=4, successful=2, failed=1, ignored=1)
+    assert result.causes == {
         (OutcomeStatus.FAILED, "transcription_incomplete"): 1,
         (OutcomeStatus.IGNORED, "not_found"): 1,
     }
@@ -55,8 +55,8 @@ def test_audits_are_told_down_to_what_was_said(bench: Bench) -> None:
 
 def test_only_the_worst_audits_are_told_in_full_and_only_so_many_fiches(bench: Bench) -> None:
     run_id = a_reported_run(bench)
-    told = report(bench, run_id, most_in_full=1)
-    assert [(audit.fiche_id, bool(audit.steps)) for audit in told.audits] == [
+    result = report(bench, run_id, most_in_full=1)
+    assert [(audit.fiche_id, bool(audit.steps)) for audit in result.audits] == [
         ("1", False),
         ("2", True),
     ]

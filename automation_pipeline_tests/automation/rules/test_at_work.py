@@ -27,7 +27,7 @@ WAITING = UnendedRun(1, 0, ago(5000), alive=False)
 
 
 @every_case(
-    ("at_work", "standing"),
+    ("at_work", "status"),
     [
         (ScheduleWork(), ScheduleLoad.IDLE),
         (ScheduleWork(last_run_at=ago(1)), ScheduleLoad.IDLE),
@@ -46,9 +46,9 @@ WAITING = UnendedRun(1, 0, ago(5000), alive=False)
     ],
 )
 def test_the_runs_tell_and_the_mark_only_where_there_is_none(
-    at_work: ScheduleWork, standing: ScheduleLoad
+    at_work: ScheduleWork, status: ScheduleLoad
 ) -> None:
-    assert schedule_load(at_work, NOW, THRESHOLD) is standing
+    assert schedule_load(at_work, NOW, THRESHOLD) is status
 
 
 def test_the_words_on_a_stale_run_are_known() -> None:

@@ -149,8 +149,8 @@ def test_today_is_the_day_of_the_schedules_zone(
 def test_custom_days_end_today_at_the_latest(
     start: str | None, end: str | None, found: list[str]
 ) -> None:
-    told = days_of(selection(DatePreset.CUSTOM, start, end), NOON, PARIS)
-    assert [day.isoformat() for day in told] == found
+    result = days_of(selection(DatePreset.CUSTOM, start, end), NOON, PARIS)
+    assert [day.isoformat() for day in result] == found
 
 
 def test_without_a_range_there_are_no_days() -> None:

@@ -23,11 +23,11 @@ def a_run(**fields: object) -> Run:
     })  # fmt: skip
 
 
-@every_case(("due_at", "said"), [(AT, "2026-05-04T10:00:00.000Z"), (None, None)])
-def test_a_start_says_when_the_run_was_due(due_at: datetime | None, said: str | None) -> None:
+@every_case(("due_at", "text"), [(AT, "2026-05-04T10:00:00.000Z"), (None, None)])
+def test_a_start_says_when_the_run_was_due(due_at: datetime | None, text: str | None) -> None:
     event = events.started(a_run(due_at=due_at), AT)
     assert (event.key, event.name) == ("automation-run-12-started", "automation.run.started")
-    assert event.payload == {**CHANNEL, "due_at": said, "status": "running"}
+    assert event.payload == {**CHANNEL, "due_at": text, "status": "running"}
 
 
 @every_case(("groupes", "listed"), [(0, True), (10, True), (11, False)])

@@ -124,8 +124,8 @@ OTHER = (Reason.GROUPE_NOT_SELECTED, "Groupe not selected (SUD)")
 NONE_AT_ALL = (Reason.NO_RECORDINGS, "No recordings")
 
 
-def too_many(told: int, most: int) -> tuple[Reason, str]:
-    return Reason.TOO_MANY_RECORDINGS, f"Too many recordings ({told} > {most})"
+def too_many(values: int, most: int) -> tuple[Reason, str]:
+    return Reason.TOO_MANY_RECORDINGS, f"Too many recordings ({values} > {most})"
 
 
 @every_case(

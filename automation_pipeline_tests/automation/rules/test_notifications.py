@@ -62,29 +62,29 @@ def schedule(**fields: object) -> Schedule:
 def test_when_a_run_is_told_of(
     status: str, on_complete: bool, on_error: bool, wanted: bool
 ) -> None:
-    told = schedule(notify_on_complete=on_complete, notify_on_error=on_error)
-    assert is_wanted(told, RunStatus(status)) is wanted
-    assert bool(notifications_of(run(status=status), told, [], None)) is wanted
+    message = schedule(notify_on_complete=on_complete, notify_on_error=on_error)
+    assert is_wanted(message, RunStatus(status)) is wanted
+    assert bool(notifications_of(run(status=status), message, [], None)) is wanted
 
 
 def test_every_receiver_gets_one_message() -> None:
-    told = notifications_of(run(), schedule(), FAILURES, None)
-    receivers = [(each.channel, each.target) for each in told]
+    result = notifications_of(run(), schedule(), FAILURES, None)
+    receivers = [(each.channel, each.target) for each in result]
     mails = [
         (NotificationChannel.EMAIL, "anna@example.com"),
         (NotificationChannel.EMAIL, "bert@example.com"),
     ]
     assert receivers == [(NotificationChannel.WEBHOOK, "https://hooks.example.com/a?key=1"), *mails]
-    assert len({each.key for each in told}) == 3
-    assert told[0].key.startswith("notification-17-webhook-")
+    assert len({each.key for each in result}) == 3
+    assert result[0].key.startswith("notification-17-webhook-")
     assert (
         notifications_of(run(), schedule(webhook_url=None, notify_emails=[]), FAILURES, None) == []
     )
 
 
 def test_the_payload_of_a_webhook() -> None:
-    [told] = notifications_of(run(), schedule(notify_emails=[]), FAILURES[:1], None)
-    assert json.loads(body_of(told.payload)) == {
+    [result] = notifications_of(run(), schedule(notify_emails=[]), FAILURES[:1], None)
+    assert json.loads(body_of(result.payload)) == {
         "schedule_id": "3", "schedule_name": "Nightly audit", "run_id": "17", "status": "partial",
         "duration_seconds": 1284, "total_fiches": 42, "successful_fiches": 40, "failed_fiches": 2, "ignored_fiches": 5,
         "transcriptions_run": 37, "audits_run": 80,
@@ -94,8 +94,8 @@ def test_the_payload_of_a_webhook() -> None:
 
 
 def test_the_payload_of_a_run_that_broke_off() -> None:
-    told = schedule(notify_emails=[])
-    [message] = notifications_of(run(status="failed"), told, [], "The worker was killed")
+    result = schedule(notify_emails=[])
+    [message] = notifications_of(run(status="failed"), result, [], "The worker was killed")
     assert message.payload == {
         "schedule_id": "3", "schedule_name": "Nightly audit", "run_id": "17", "status": "failed",
         "error": "The worker was killed", "duration_seconds": 1284,
@@ -124,23 +124,23 @@ def test_an_email_in_plain_text() -> None:
 
 
 def test_an_email_about_a_good_day_lists_no_failures_and_one_about_a_break_has_the_error() -> None:
-    told = schedule(webhook_url=None, notify_emails=["anna@example.com"], name="Nuit\r\nBcc: eve")
-    [good] = notifications_of(run(status="completed", failed_fiches=0), told, [], None)
+    result = schedule(webhook_url=None, notify_emails=["anna@example.com"], name="Nuit\r\nBcc: eve")
+    [good] = notifications_of(run(status="completed", failed_fiches=0), result, [], None)
     assert good.payload["subject"] == "Automation Nuit Bcc: eve - COMPLETED"
     assert "Failures" not in str(good.payload["text"])
-    [bad] = notifications_of(run(status="failed"), told, [], "The worker was killed")
+    [bad] = notifications_of(run(status="failed"), result, [], "The worker was killed")
     assert bad.payload["subject"] == "Automation Nuit Bcc: eve - FAILED"
     assert "run 17 failed after 1284s.\n\nError: The worker was killed" in str(bad.payload["text"])
-    [stopped] = notifications_of(run(status="cancelled"), told, [], "Not today")
+    [stopped] = notifications_of(run(status="cancelled"), result, [], "Not today")
     assert "run 17 was cancelled after 1284s.\n\nError: Not today" in str(stopped.payload["text"])
 
 
 def test_a_receiver_can_check_the_signature() -> None:
     body = '{"a":"é"}'.encode()
-    told = dict(part.split("=") for part in signature("s3cret", body, 1_777_888_999).split(","))
-    assert told["t"] == "1777888999"
-    expected = hmac.new(b"s3cret", told["t"].encode() + b"." + body, hashlib.sha256).hexdigest()
-    assert hmac.compare_digest(told["v1"], expected)
+    values = dict(part.split("=") for part in signature("s3cret", body, 1_777_888_999).split(","))
+    assert values["t"] == "1777888999"
+    expected = hmac.new(b"s3cret", values["t"].encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert hmac.compare_digest(values["v1"], expected)
     assert signature("other", body, 1_777_888_999) != signature("s3cret", body, 1_777_888_999)
 
 

@@ -53,6 +53,6 @@ COUNT = st.integers(min_value=0, max_value=50)
 def test_a_ledger_is_whole_only_when_every_selected_fiche_has_ended_once(
     selected: int, pending: int, successful: int, failed: int, ignored: int
 ) -> None:
-    standing = LedgerTally(selected, pending, successful, failed, ignored)
-    assert standing.is_whole == (pending == 0 and selected == successful + failed + ignored)
-    assert standing.total == successful + failed
+    status = LedgerTally(selected, pending, successful, failed, ignored)
+    assert status.is_whole == (pending == 0 and selected == successful + failed + ignored)
+    assert status.total == successful + failed

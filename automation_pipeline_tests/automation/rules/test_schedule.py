@@ -148,8 +148,8 @@ def test_nothing_is_without_bounds(field: str, given: object, fault: tuple[str, 
     ],
 )
 def test_a_type_needs_its_fields(fields: dict[str, object], problem: str) -> None:
-    [(field, told)] = faults(**fields)
-    assert (bool(field), told) == (True, problem)
+    [(field, result)] = faults(**fields)
+    assert (bool(field), result) == (True, problem)
 
 
 @every_case(
@@ -461,7 +461,7 @@ def test_faults_of_several_fields_name_one_of_them_and_a_blank_name_is_refused()
         ({"scheduleType": "CRON"}, "cronExpression", "CRON schedule requires cronExpression"),
         ({"scheduleType": "MANUAL", "name": "   "}, "name", "must not be blank"),
     ]
-    told: list[tuple[tuple[str, str], ...]] = []
+    messages: list[tuple[tuple[str, str], ...]] = []
     for fields, _field, _words in cases:
         with pytest.raises(InvalidInputError) as refused:
             parse_schedule(
@@ -471,8 +471,8 @@ def test_faults_of_several_fields_name_one_of_them_and_a_blank_name_is_refused()
                     **fields,
                 }
             )
-        told.append(refused.value.fields)
-    assert told == [((field, words),) for _fields, field, words in cases]
+        messages.append(refused.value.fields)
+    assert messages == [((field, words),) for _fields, field, words in cases]
 
 
 def test_a_cron_expression_is_derived_from_daily_weekly_and_monthly_times() -> None:

@@ -41,7 +41,7 @@ def test_another_pin_is_another_environment_and_the_same_pins_are_the_same() -> 
 
 
 @every_case(
-    ("said", "sentence"),
+    ("text", "sentence"),
     [
         (
             AWAY,
@@ -58,8 +58,8 @@ def test_another_pin_is_another_environment_and_the_same_pins_are_the_same() -> 
         ("", "celery cannot be installed: pip gave no reason."),
     ],
 )
-def test_what_cannot_be_installed_is_told_in_plain_sentences(said: str, sentence: str) -> None:
-    assert subject["complaint"]("celery", said) == sentence
+def test_what_cannot_be_installed_is_told_in_plain_sentences(text: str, sentence: str) -> None:
+    assert subject["complaint"]("celery", text) == sentence
 
 
 def test_an_unknown_peer_is_refused_with_the_names_of_the_known() -> None:

@@ -60,6 +60,6 @@ def test_only_the_first_item_says_when_the_work_began(
     second.begin()
     assert (tmp_path / "began").read_text() == began
     subject.report(tmp_path, float(began) - 2)
-    said = json.loads(capsys.readouterr().out)
-    assert said["started_seconds"] == pytest.approx(2)
-    assert said["seconds"] >= said["started_seconds"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["started_seconds"] == pytest.approx(2)
+    assert document["seconds"] >= document["started_seconds"]

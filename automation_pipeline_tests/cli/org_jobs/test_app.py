@@ -28,14 +28,14 @@ def commands() -> list[tuple[str, ...]]:
 def test_a_command_teaches_with_an_example_and_speaks_json(
     bare: Counter, words: tuple[str, ...]
 ) -> None:
-    said = bare.said(*words, "--help")
-    assert "For example" in said.replace("for example", "For example")
-    assert f"automation org-jobs {' '.join(words)}" in said
-    assert "--json" in said
+    result = bare.said(*words, "--help")
+    assert "For example" in result.replace("for example", "For example")
+    assert f"automation org-jobs {' '.join(words)}" in result
+    assert "--json" in result
 
 
 def test_the_names_that_others_hold_on_to_are_there() -> None:
-    told = {" ".join(words) for words in commands()}
+    values = {" ".join(words) for words in commands()}
     schedules = "create list show update delete pause resume run-now skip-next keep-next "
     schedules += "backfill next fires log preview"
     nouns = {
@@ -49,7 +49,7 @@ def test_the_names_that_others_hold_on_to_are_there() -> None:
     wanted = {f"{noun} {deed}" for noun, deeds in nouns.items() for deed in deeds.split()}
     assert (
         wanted | {"list", "show", "cancel", "retry", "create", "queues", "alerts", "audit-log"}
-        <= told
+        <= values
     )
 
 
@@ -103,8 +103,8 @@ servers delete 99 --yes
 @every_case("flag", [[], ["--json"]])
 @every_case("command", NOT_THERE.strip().splitlines())
 def test_what_is_not_there_is_one_sentence(counter: Counter, command: str, flag: list[str]) -> None:
-    said = counter.refused(*command.split(), *flag)
-    assert said.endswith(" not found.")
+    message = counter.refused(*command.split(), *flag)
+    assert message.endswith(" not found.")
 
 
 WRONG = """
@@ -155,8 +155,8 @@ def test_wrong_input_is_one_sentence_and_ends_with_2(counter: Counter, command: 
 
 
 def test_without_an_organisation_nothing_can_be_made(bare: Counter) -> None:
-    said = bare.refused("hosts", "create", "--name", "paris-1", code=2)
-    assert said == "There is no organisation yet: `automation org-jobs orgs create` adds one."
+    message = bare.refused("hosts", "create", "--name", "paris-1", code=2)
+    assert message == "There is no organisation yet: `automation org-jobs orgs create` adds one."
 
 
 def test_the_only_organisation_is_taken_by_itself_and_of_several_one_is_named(
@@ -164,8 +164,8 @@ def test_the_only_organisation_is_taken_by_itself_and_of_several_one_is_named(
 ) -> None:
     assert counter.json("hosts", "create", "--name", "paris-1")["orgId"] == "acme"
     counter.org("globex")
-    said = counter.refused("schedules", "create", "--name", "x", code=2)
-    assert said == "There are several organisations: name one with --org."
+    message = counter.refused("schedules", "create", "--name", "x", code=2)
+    assert message == "There are several organisations: name one with --org."
     assert (
         counter.json("hosts", "create", "--name", "paris-1", "--org", "globex")["orgId"] == "globex"
     )

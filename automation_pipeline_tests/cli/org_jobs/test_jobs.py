@@ -28,9 +28,9 @@ def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     assert listed("--status", "success") == [call]
     assert listed("--type", "SERVER_RESTART") == listed("--server", server) == [restart]
     assert listed("--limit", "1", "--offset", "1") == [call]
-    said = counter.said("list", "--limit", "1")
-    assert "globex HTTPS_CALL waiting" in said
-    assert said.endswith("There are more: --offset 1 shows the next.")
+    result = counter.said("list", "--limit", "1")
+    assert "globex HTTPS_CALL waiting" in result
+    assert result.endswith("There are more: --offset 1 shows the next.")
 
 
 def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:
@@ -56,8 +56,8 @@ def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:
 
 
 def test_a_job_is_stopped(counter: Counter) -> None:
-    told = counter.json("cancel", counter.job(), "--reason", "Wrong [one]")
-    assert told["status"] == "cancelled"
+    document = counter.json("cancel", counter.job(), "--reason", "Wrong [one]")
+    assert document["status"] == "cancelled"
     counter.begin(counter.job())
     assert "asked to stop" in counter.said("cancel", "2", "--reason", "Wrong [one]")
     shown = counter.said("show", "2")
@@ -72,8 +72,8 @@ def test_a_job_is_stopped(counter: Counter) -> None:
 def test_a_job_is_done_once_more(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = counter.job()
     counter.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
-    told = counter.json("retry", job_id)
-    assert (told["status"], len(told["job"]["runs"])) == ("pending", 2)
+    document = counter.json("retry", job_id)
+    assert (document["status"], len(document["job"]["runs"])) == ("pending", 2)
     meanwhile(monkeypatch, lambda: counter.do(job_id, attempt_succeeded({"lines": 3})))
     assert counter.json("watch", job_id)["status"] == "success"
     assert 'result {"lines": 3}' in counter.said("show", job_id)
@@ -84,11 +84,15 @@ def test_a_job_is_made_and_waited_for(counter: Counter, monkeypatch: pytest.Monk
     server = counter.server()
     payload = ("--payload", '{"command": "save-all"}', "--priority", "1", "--retries", "0")
     meanwhile(monkeypatch, lambda: counter.do("1", attempt_succeeded()))
-    told = counter.json("create", "--type", "RCON", "--server", server, *payload, "--wait")
-    job = told["job"]
-    assert (told["status"], job["priority"], job["retryPolicy"]["maxRetries"]) == ("success", 1, 0)
-    said = counter.said("create", "--type", "RCON", "--server", server, *payload)
-    assert said == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
+    document = counter.json("create", "--type", "RCON", "--server", server, *payload, "--wait")
+    job = document["job"]
+    assert (document["status"], job["priority"], job["retryPolicy"]["maxRetries"]) == (
+        "success",
+        1,
+        0,
+    )
+    result = counter.said("create", "--type", "RCON", "--server", server, *payload)
+    assert result == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
     fault = counter.refused("create", "--type", "RCON", *payload, code=2)
     assert "serverInstanceId: " in fault
 
@@ -98,24 +102,24 @@ def test_queues_tell_what_waits_and_what_is_at_work(counter: Counter) -> None:
     counter.job()
     counter.org("globex")
     counter.json("orgs", "suspend", "globex")
-    told = counter.json("queues")["queues"]
-    assert [(one["orgId"], one["waiting"], one["running"]) for one in told] == [
+    document = counter.json("queues")["queues"]
+    assert [(one["orgId"], one["waiting"], one["running"]) for one in document] == [
         ("acme", 1, 1),
         ("globex", 0, 0),
     ]
     assert [one["orgId"] for one in counter.json("queues", "--org", "acme")["queues"]] == ["acme"]
-    said = counter.said("queues")
-    assert "acme in service 1 0 0 1 10" in said
-    assert "globex suspended 0 0 0 0 10" in said
+    result = counter.said("queues")
+    assert "acme in service 1 0 0 1 10" in result
+    assert "globex suspended 0 0 0 0 10" in result
 
 
 def test_types_say_who_does_them_and_what_they_hold(bare: Counter) -> None:
-    told = {one["name"]: one for one in bare.json("types")["types"]}
-    assert told["HTTPS_CALL"]["performer"] == "service"
-    assert "url" in told["HTTPS_CALL"]["payloadSchema"]["properties"]
-    said = bare.said("types")
-    assert "SERVER_RESTART agent yes 24 h" in said
-    assert "SAVE_LIST agent no 3 min" in said
+    document = {one["name"]: one for one in bare.json("types")["types"]}
+    assert document["HTTPS_CALL"]["performer"] == "service"
+    assert "url" in document["HTTPS_CALL"]["payloadSchema"]["properties"]
+    result = bare.said("types")
+    assert "SERVER_RESTART agent yes 24 h" in result
+    assert "SAVE_LIST agent no 3 min" in result
 
 
 GOES_ON = "Job 1 continues. `automation org-jobs show 1` shows its status.\n"

@@ -59,8 +59,8 @@ def test_hosts_tell_when_their_agent_was_heard_of(counter: Counter) -> None:
     )
     assert counter.json("hosts", "list", "--org", "acme")["hosts"][0]["lastSeenAt"] == iso(now)
     assert counter.json("hosts", "update", host_id, "--name", "lyon-1")["name"] == "lyon-1"
-    said = counter.refused("hosts", "delete", host_id, code=2)
-    assert said == f"Standard input is no terminal: add --yes to delete host {host_id}."
+    message = counter.refused("hosts", "delete", host_id, code=2)
+    assert message == f"Standard input is no terminal: add --yes to delete host {host_id}."
     assert counter.json("hosts", "delete", host_id, "--yes") == {"id": host_id, "deleted": True}
 
 

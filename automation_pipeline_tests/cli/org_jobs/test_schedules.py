@@ -79,10 +79,10 @@ def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(counter: Cou
         ("schedules", "run-now", stored),
         ("create", "--type", "HTTPS_CALL"),
     ):
-        said = counter.refused(*words, "--payload", inside, code=2)
+        message = counter.refused(*words, "--payload", inside, code=2)
         assert (
             "payload.url: url must begin with https:// unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists"
-            in said
+            in message
         ), words
         assert counter.json(*words, "--payload", listed), words
 
@@ -109,9 +109,9 @@ def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
         == {restart}
     )
     assert counter.json("schedules", "list", "--limit", "2")["more"] is True
-    said = counter.said("schedules", "list", "--limit", "2")
-    assert said.endswith("There are more: --offset 2 shows the next.")
-    assert "Warm [cache]" in said
+    result = counter.said("schedules", "list", "--limit", "2")
+    assert result.endswith("There are more: --offset 2 shows the next.")
+    assert "Warm [cache]" in result
 
 
 def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None:
@@ -166,8 +166,8 @@ def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Cou
         ["SKIPPED", "DISPATCHED"],
         True,
     )
-    said = counter.said("schedules", "fires", schedule_id, "--limit", "4")
-    assert said.endswith(f"There are more: --after {fires['fires'][-1]['id']} shows the next.")
+    result = counter.said("schedules", "fires", schedule_id, "--limit", "4")
+    assert result.endswith(f"There are more: --after {fires['fires'][-1]['id']} shows the next.")
     rest = counter.json("schedules", "fires", schedule_id, "--after", fires["fires"][-1]["id"])[
         "fires"
     ]
@@ -202,8 +202,8 @@ def test_a_schedule_is_changed_by_flags_or_by_a_file(counter: Counter) -> None:
 
 def test_a_schedule_is_deleted_when_somebody_says_so(counter: Counter) -> None:
     schedule_id = counter.schedule()
-    said = counter.refused("schedules", "delete", schedule_id, code=2)
-    assert said == f"Standard input is no terminal: add --yes to delete schedule {schedule_id}."
+    message = counter.refused("schedules", "delete", schedule_id, code=2)
+    assert message == f"Standard input is no terminal: add --yes to delete schedule {schedule_id}."
     refused = counter.run("schedules", "delete", schedule_id, given=b"n\n", somebody=True)
     assert refused.code == 130
     assert f"Delete schedule {schedule_id}, Warm [cache]?" in refused.err
@@ -220,8 +220,8 @@ def test_who_changed_it_is_told(counter: Counter) -> None:
     counter.json("schedules", "pause", schedule_id, "--reason", "Holidays")
     log = counter.json("schedules", "log", schedule_id)["log"]
     assert (log[0]["actor"], log[0]["action"], log[0]["reason"]) == ("cli:ada", "pause", "Holidays")
-    said = counter.said("schedules", "log", schedule_id)
-    assert 'name: "Warm [cache]" -> "New [name]"' in said
+    result = counter.said("schedules", "log", schedule_id)
+    assert 'name: "Warm [cache]" -> "New [name]"' in result
     assert counter.json("audit-log", "--entity", "schedule", "--id", schedule_id)["log"] == log
     assert "Holidays" in counter.said("audit-log", "--org", "acme", "--limit", "1")
 
@@ -239,10 +239,10 @@ def test_a_schedule_is_paused_and_resumed(counter: Counter) -> None:
     )
     assert (paused["state"], paused["pauseReason"]) == ("PAUSED", "Disk full")
     assert (paused["pausedUntil"], paused["nextRunAt"]) == ("2127-01-01T00:00:00.000Z", None)
-    said = counter.said("schedules", "resume", schedule_id)
-    assert said.startswith(f"Schedule {schedule_id}, Warm [cache], is ACTIVE, due ")
-    said = counter.said("schedules", "pause", schedule_id, "--until", "2127-01-01T00:00:00Z")
-    assert said == f"Schedule {schedule_id}, Warm [cache], is paused until 2127-01-01 00:00 UTC."
+    result = counter.said("schedules", "resume", schedule_id)
+    assert result.startswith(f"Schedule {schedule_id}, Warm [cache], is ACTIVE, due ")
+    result = counter.said("schedules", "pause", schedule_id, "--until", "2127-01-01T00:00:00Z")
+    assert result == f"Schedule {schedule_id}, Warm [cache], is paused until 2127-01-01 00:00 UTC."
     assert counter.json("schedules", "resume", schedule_id)["pausedUntil"] is None
 
 
@@ -270,8 +270,8 @@ BEFORE_ALL, AFTER_ALL = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"
 def test_an_instant_that_no_calendar_reaches_is_refused(
     counter: Counter, deed: tuple[str, ...], option: str, fault: str
 ) -> None:
-    said = counter.refused("schedules", deed[0], counter.schedule(), *deed[1:], code=2)
-    assert said == f"{option} lies outside the calendar: {fault}."
+    message = counter.refused("schedules", deed[0], counter.schedule(), *deed[1:], code=2)
+    assert message == f"{option} lies outside the calendar: {fault}."
 
 
 @pytest.mark.parametrize("instant", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
@@ -306,15 +306,15 @@ def test_the_next_time_is_left_out_and_kept_after_all(counter: Counter) -> None:
 
 def test_a_run_by_hand_answers_at_once(counter: Counter) -> None:
     schedule_id = counter.schedule("--disabled")
-    told = counter.json(
+    document = counter.json(
         "schedules", "run-now", schedule_id, "--payload", '{"url": "https://example.com/other"}'
     )
-    assert (told["schedule_id"], told["status"]) == (schedule_id, "pending")
-    job = counter.json("show", told["job_id"])
+    assert (document["schedule_id"], document["status"]) == (schedule_id, "pending")
+    job = counter.json("show", document["job_id"])
     assert (job["scheduleId"], job["payload"]["url"]) == (schedule_id, "https://example.com/other")
-    counter.do(told["job_id"], attempt_succeeded())
-    said = counter.said("schedules", "run-now", schedule_id)
-    assert said == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
+    counter.do(document["job_id"], attempt_succeeded())
+    result = counter.said("schedules", "run-now", schedule_id)
+    assert result == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
 
 
 def test_outside_of_its_window_it_must_be_forced(counter: Counter) -> None:
@@ -339,12 +339,12 @@ def test_a_run_that_is_waited_for_says_how_it_ended(
 ) -> None:
     schedule_id = counter.schedule()
     meanwhile(monkeypatch, lambda: counter.do("1", end))
-    told = counter.json("schedules", "run-now", schedule_id, "--wait", code=code)
-    assert (told["job_id"], told["status"], told["job"]["id"]) == ("1", status, "1")
+    document = counter.json("schedules", "run-now", schedule_id, "--wait", code=code)
+    assert (document["job_id"], document["status"], document["job"]["id"]) == ("1", status, "1")
     meanwhile(monkeypatch, lambda: counter.do("2", end))
-    said = counter.said("schedules", "run-now", schedule_id, "--wait", code=code)
-    assert f"Job 2, HTTPS_CALL: {status}" in said
-    assert ("NOT_FOUND: No [host]" in said) is (code == 1)
+    result = counter.said("schedules", "run-now", schedule_id, "--wait", code=code)
+    assert f"Job 2, HTTPS_CALL: {status}" in result
+    assert ("NOT_FOUND: No [host]" in result) is (code == 1)
 
 
 def test_a_past_period_is_done_again(counter: Counter) -> None:
@@ -399,20 +399,20 @@ def test_coming_times_go_over_clock_changes_and_say_so(
     counter: Counter, after: str, occurrences: list[str], note: str
 ) -> None:
     schedule_id = nightly(counter)
-    told = counter.json("schedules", "next", schedule_id, "--after", after, "--count", "2")
-    assert told["occurrences"] == occurrences
-    assert told["runs"][0]["note"].startswith(note)
-    assert told["timezone"] == "Europe/Paris"
-    said = counter.said("schedules", "next", schedule_id, "--after", after, "--count", "2")
-    assert note in said
-    assert "(Europe/Paris)." in said
+    document = counter.json("schedules", "next", schedule_id, "--after", after, "--count", "2")
+    assert document["occurrences"] == occurrences
+    assert document["runs"][0]["note"].startswith(note)
+    assert document["timezone"] == "Europe/Paris"
+    result = counter.said("schedules", "next", schedule_id, "--after", after, "--count", "2")
+    assert note in result
+    assert "(Europe/Paris)." in result
 
 
 def test_a_paused_one_has_no_coming_times_and_says_why(counter: Counter) -> None:
     schedule_id = nightly(counter, "--disabled")
-    told = counter.json("schedules", "next", schedule_id)
-    assert told["occurrences"] == []
-    assert told["note"] in counter.said("schedules", "next", schedule_id)
+    document = counter.json("schedules", "next", schedule_id)
+    assert document["occurrences"] == []
+    assert document["note"] in counter.said("schedules", "next", schedule_id)
 
 
 def test_what_is_not_stored_is_previewed(counter: Counter) -> None:
@@ -426,7 +426,7 @@ def test_what_is_not_stored_is_previewed(counter: Counter) -> None:
         "--count",
         "1",
     )
-    told = counter.json("schedules", "preview", "--file", "-", *options, given=CALL)
-    assert told["occurrences"] == ["2026-05-04T20:00:00Z"]
-    assert "it waits until 22:00" in told["runs"][0]["note"]
+    document = counter.json("schedules", "preview", "--file", "-", *options, given=CALL)
+    assert document["occurrences"] == ["2026-05-04T20:00:00Z"]
+    assert "it waits until 22:00" in document["runs"][0]["note"]
     assert counter.json("schedules", "list")["schedules"] == []

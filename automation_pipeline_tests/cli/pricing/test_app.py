@@ -33,20 +33,20 @@ def test_a_command_teaches_with_an_example_and_speaks_json(
     terminal: Terminal, words: tuple[str, ...]
 ) -> None:
     ended = terminal.run(*words, "--help")
-    said = " ".join(ended.out.split())
+    output = " ".join(ended.out.split())
     assert (ended.code, ended.err) == (0, "")
-    assert "For example" in said
-    assert "--json" in said
+    assert "For example" in output
+    assert "--json" in output
 
 
 def test_the_names_that_others_hold_on_to_are_there() -> None:
-    told = {" ".join(words[1:]) for words in commands()}
+    values = {" ".join(words[1:]) for words in commands()}
     runs = {
         f"runs {what}"
         for what in ("list", "show", "apply", "retry", "rollback", "reconcile", "cancel")
     }
     rules = {f"rules {what}" for what in ("create", "list", "show", "update", "delete")}
-    assert runs | rules | {"preview", "dlq"} <= told
+    assert runs | rules | {"preview", "dlq"} <= values
 
 
 TITLE = "Pull col rond en laine n° 1 · S / terracotta"
@@ -89,8 +89,8 @@ def test_no_command_breaks_a_price_or_a_state_at_80_columns(
         transform={"op": "percent", "value": -10, "compareAt": "before"},
     )
     on_terminal(80, is_terminal=is_terminal)
-    said = workshop.run(*words).out
-    assert [one for one in whole if one not in said] == []
+    output = workshop.run(*words).out
+    assert [one for one in whole if one not in output] == []
 
 
 OF_A_PROJECT = [

@@ -30,18 +30,18 @@ AMOUNTS = st.integers(min_value=0, max_value=10**12)
 def test_a_change_is_told_as_share_and_amount(
     before: int, after: int, currency: str, words: str, colour: str
 ) -> None:
-    told = change(before, after, currency)
-    assert (told.plain, told.style) == (words, colour)
+    result = change(before, after, currency)
+    assert (result.plain, result.style) == (words, colour)
 
 
 @given(before=AMOUNTS, after=AMOUNTS)
 def test_the_sign_of_a_share_is_that_of_the_change(before: int, after: int) -> None:
-    told = percent(before, after)
-    if told is None:
+    result = percent(before, after)
+    if result is None:
         assert before == 0
     else:
-        assert told[0] == ("-" if after < before else "+")
-        assert (told == "+0.0 %") == (before == after)
+        assert result[0] == ("-" if after < before else "+")
+        assert (result == "+0.0 %") == (before == after)
 
 
 @every_case(

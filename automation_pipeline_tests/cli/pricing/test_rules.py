@@ -114,8 +114,8 @@ def test_a_promotion_tells_when_it_starts_and_ends(workshop: Workshop) -> None:
 
 def test_a_rule_is_deleted_when_somebody_says_so(workshop: Workshop) -> None:
     workshop.rule()
-    said = workshop.refused("rules", "delete", "1", code=2)
-    assert said == "Standard input is no terminal: add --yes to delete pricing rule 1."
+    message = workshop.refused("rules", "delete", "1", code=2)
+    assert message == "Standard input is no terminal: add --yes to delete pricing rule 1."
     refused = workshop.run("rules", "delete", "1", given=b"n\n", somebody=True)
     assert refused.code == 130
     assert "Delete pricing rule 1, Summer [sale]?" in refused.err
@@ -143,23 +143,23 @@ def test_every_fault_is_told_by_its_field(
     workshop: Workshop, fields: dict[str, object], fault: str
 ) -> None:
     given = json.dumps(TENTH_OFF | fields).encode()
-    said = workshop.refused("rules", "create", "--file", "-", code=2, given=given)
-    assert said == f"Invalid pricing rule data: {fault}."
+    message = workshop.refused("rules", "create", "--file", "-", code=2, given=given)
+    assert message == f"Invalid pricing rule data: {fault}."
     assert workshop.json("rules", "list")["rules"] == []
 
 
 def test_a_project_has_a_plain_name(workshop: Workshop) -> None:
     given = json.dumps(TENTH_OFF).encode()
-    said = workshop.refused(
+    message = workshop.refused(
         "rules", "create", "--file", "-", "--project", "a b", code=2, given=given
     )
-    assert said.startswith("Invalid request: project: must be 1 to 100 of the letters")
+    assert message.startswith("Invalid request: project: must be 1 to 100 of the letters")
 
 
 def test_a_project_without_guardrails_says_so(workshop: Workshop) -> None:
     assert workshop.json("policy", "show") == {"project": "default", "policy": None}
-    said = workshop.said("policy", "show", "--project", "summer")
-    assert said == "project summer guardrails none: its runs are applied without an approval"
+    result = workshop.said("policy", "show", "--project", "summer")
+    assert result == "project summer guardrails none: its runs are applied without an approval"
     assert workshop.refused("policy", "remove") == "Project default has no pricing policy."
 
 
@@ -183,8 +183,8 @@ def test_guardrails_are_set_shown_and_removed(workshop: Workshop) -> None:
 
 
 def test_a_fault_is_told_by_its_field(workshop: Workshop) -> None:
-    said = workshop.refused("policy", "set", "--file", "-", code=2, given=b'{"maxPctDelta": 2}')
-    assert said == "Invalid pricing policy data: maxPctDelta: must be at most 1."
+    message = workshop.refused("policy", "set", "--file", "-", code=2, given=b'{"maxPctDelta": 2}')
+    assert message == "Invalid pricing policy data: maxPctDelta: must be at most 1."
 
 
 @every_case(
@@ -216,9 +216,9 @@ def test_a_check_is_told_in_words(check: dict[str, object], words: str) -> None:
     assert check_words({"ok": False, **check}, "EUR") == words
 
 
-def rows(said: str) -> list[list[str]]:
+def rows(text: str) -> list[list[str]]:
     """The table of prices, cell by cell."""
-    cells = [[cell for cell in line.split("  ") if cell.strip()] for line in said.splitlines()]
+    cells = [[cell for cell in line.split("  ") if cell.strip()] for line in text.splitlines()]
     return [[cell.strip() for cell in row] for row in cells if row and row[0].strip().isdigit()]
 
 
@@ -261,27 +261,27 @@ def test_what_the_guardrails_block_is_listed_with_the_failing_checks(workshop: W
     }
     workshop.json("policy", "set", "--file", "-", given=guardrails)
     workshop.rule()
-    said = workshop.said("preview", "1")
-    assert "Blocked by the project's guardrails: 4" in said
+    result = workshop.said("preview", "1")
+    assert "Blocked by the project's guardrails: 4" in result
     assert (
         "1/13 MUG-0 10.00 EUR 9.00 EUR changes by 10 %, more than 8 %; below the floor of 10.00 EUR"
-        in said
+        in result
     )
     assert (
         "2/21 TABLE 500.00 EUR 450.00 EUR changes by 10 %, more than 8 %; above the ceiling of 400.00 EUR"
-        in said
+        in result
     )
-    assert "Picked: 5 = 0 to change + 1 left alone + 4 blocked." in said
-    assert said.endswith("There is nothing to apply.")
+    assert "Picked: 5 = 0 to change + 1 left alone + 4 blocked." in result
+    assert result.endswith("There is nothing to apply.")
 
 
 def test_where_the_project_wants_it_a_second_person_must_approve(workshop: Workshop) -> None:
     workshop.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
     workshop.rule()
-    said = workshop.said("preview", "1")
+    result = workshop.said("preview", "1")
     assert (
         "A second person must approve it, with `automation pricing runs approve 1`. Then apply it, until "
-        in said
+        in result
     )
     assert workshop.refused("runs", "apply", "1") == "The run must be approved first."
     assert (

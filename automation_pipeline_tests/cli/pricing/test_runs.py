@@ -37,9 +37,9 @@ def test_runs_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) ->
     assert listed("--rule", "1") == ["2", "1"]
     assert listed("--status", "applied") == ["1"]
     assert listed("--limit", "1", "--offset", "1") == ["2"]
-    said = workshop.said("runs", "list", "--limit", "2")
-    assert "2 1 Summer [sale] default PREVIEW cli" in said
-    assert said.endswith("There are more: --offset 2 shows the next.")
+    result = workshop.said("runs", "list", "--limit", "2")
+    assert "2 1 Summer [sale] default PREVIEW cli" in result
+    assert result.endswith("There are more: --offset 2 shows the next.")
     assert workshop.refused("runs", "list", "--status", "done", code=2).startswith(
         "Invalid value for '--status'"
     )
@@ -86,8 +86,8 @@ def test_a_run_that_was_cancelled_or_has_failed_says_so(workshop: Workshop, shop
     assert shown.endswith("Take it back: `automation pricing runs rollback 1`.")
     cancelled = workshop.previewed()
     workshop.json("runs", "apply", cancelled)
-    said = workshop.said("runs", "cancel", cancelled)
-    assert said == "Run 2 is cancelled. Run 2 is FAILED: 4 = 4 failed (4 of them cancelled)."
+    result = workshop.said("runs", "cancel", cancelled)
+    assert result == "Run 2 is cancelled. Run 2 is FAILED: 4 = 4 failed (4 of them cancelled)."
     assert "cancelled asked for 20" in workshop.said("runs", "show", cancelled)
     assert "nothing to cancel" in workshop.refused("runs", "cancel", cancelled)
 
@@ -100,12 +100,12 @@ def test_every_target_is_told_with_why_it_failed(workshop: Workshop, shop: FakeS
         ("11", "FAILED"), ("12", "APPLIED"), ("13", "APPLIED"), ("21", "APPLIED")
     ]  # fmt: skip
     assert workshop.json("runs", "targets", run_id, "--status", "failed")["targets"] == every[:1]
-    said = workshop.said("runs", "targets", run_id)
+    result = workshop.said("runs", "targets", run_id)
     assert (
         "1 Mug [small] 1/11 MUG-S 19.99 EUR 17.99 EUR -10.0 % -2.00 EUR FAILED validation, not worth another"
-        in said
+        in result
     )
-    assert "2 Mug [large] 1/12 MUG-L 29.99 EUR 26.99 EUR -10.0 % -3.00 EUR APPLIED" in said
+    assert "2 Mug [large] 1/12 MUG-L 29.99 EUR 26.99 EUR -10.0 % -3.00 EUR APPLIED" in result
 
 
 def test_everything_that_moved_is_in_the_log(workshop: Workshop) -> None:
@@ -137,13 +137,13 @@ def test_what_was_previewed_is_applied_and_followed(
 ) -> None:
     run_id = workshop.previewed()
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    said = workshop.said("runs", "apply", run_id, "--wait")
+    result = workshop.said("runs", "apply", run_id, "--wait")
     assert (
         "Run 1 is APPLIED: 4 = 4 applied. Take it back: `automation pricing runs rollback 1`."
-        in said
+        in result
     )
     assert shop.amounts() == {"11": 1799, "12": 2699, "13": 900, "21": 45_000, "31": 100}
-    assert "4/4" in said
+    assert "4/4" in result
 
 
 def test_a_run_that_does_not_end_well_ends_with_1(
@@ -152,8 +152,12 @@ def test_a_run_that_does_not_end_well_ends_with_1(
     shop.refuse("11")
     run_id = workshop.previewed()
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    told = workshop.json("runs", "apply", run_id, "--wait", code=1)
-    assert (told["run_id"], told["status"], told["run"]["targets"]["failed"]) == ("1", "PARTIAL", 1)
+    document = workshop.json("runs", "apply", run_id, "--wait", code=1)
+    assert (document["run_id"], document["status"], document["run"]["targets"]["failed"]) == (
+        "1",
+        "PARTIAL",
+        1,
+    )
     assert workshop.json("runs", "watch", run_id, code=1)["status"] == "PARTIAL"
 
 
@@ -164,8 +168,8 @@ def test_a_rule_is_planned_and_applied_at_once_when_it_is_started(
     meanwhile(monkeypatch, lambda: workshop.work("1"))
     assert workshop.json("runs", "start", rule_id, "--wait")["status"] == "APPLIED"
     assert shop.times("write") == 2
-    said = workshop.said("runs", "start", rule_id)
-    assert said == "Run 2 of rule 1 is asked for: `automation pricing runs watch 2` follows it."
+    result = workshop.said("runs", "start", rule_id)
+    assert result == "Run 2 of rule 1 is asked for: `automation pricing runs watch 2` follows it."
     assert workshop.json("runs", "show", "2")["wish"] == "apply"
     assert workshop.refused("runs", "start", rule_id).startswith(
         "Run 2 of pricing rule 1 waits to be applied"
@@ -178,10 +182,10 @@ def test_a_start_that_needs_an_approval_stays_a_preview_and_says_why(
     workshop.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
     rule_id = workshop.rule()
     meanwhile(monkeypatch, lambda: workshop.work("1"))
-    said = workshop.said("runs", "start", rule_id, "--wait", code=1)
+    result = workshop.said("runs", "start", rule_id, "--wait", code=1)
     assert (
         "Run 1 is PREVIEW: 4 = 4 preview. The run must be approved first. A second person must approve it"
-        in said
+        in result
     )
 
 
@@ -210,8 +214,8 @@ def test_what_failed_is_tried_again(
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
     one = workshop.json("runs", "retry", run_id, "--target", first, "--force", "--wait", code=1)
     assert (one["status"], one["run"]["targets"]["failed"]) == ("PARTIAL", 1)
-    said = workshop.said("runs", "retry", run_id, "--force")
-    assert said == "Run 1 is asked to try again: `automation pricing runs watch 1` follows it."
+    result = workshop.said("runs", "retry", run_id, "--force")
+    assert result == "Run 1 is asked to try again: `automation pricing runs watch 1` follows it."
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
     assert workshop.json("runs", "watch", run_id)["status"] == "APPLIED"
 
@@ -221,8 +225,8 @@ def test_a_run_is_taken_back(
 ) -> None:
     before, run_id = shop.amounts(), workshop.applied()
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    said = workshop.said("runs", "rollback", run_id, "--wait")
-    assert "Run 1 is ROLLED_BACK: 4 = 4 rolled back." in said
+    result = workshop.said("runs", "rollback", run_id, "--wait")
+    assert "Run 1 is ROLLED_BACK: 4 = 4 rolled back." in result
     assert shop.amounts() == before
     assert workshop.json("runs", "watch", run_id)["status"] == "ROLLED_BACK"
     assert (
@@ -237,8 +241,8 @@ def test_some_targets_are_taken_back(
     run_id = workshop.applied()
     chosen = ["--target", workshop.target(run_id, "11"), "--target", workshop.target(run_id, "21")]
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    told = workshop.json("runs", "rollback", run_id, *chosen, "--wait")
-    assert (told["status"], told["run"]["rollbackState"]) == ("APPLIED", "PARTIAL")
+    document = workshop.json("runs", "rollback", run_id, *chosen, "--wait")
+    assert (document["status"], document["run"]["rollbackState"]) == ("APPLIED", "PARTIAL")
     assert shop.amounts() == {"11": 1999, "12": 2699, "13": 900, "21": 50_000, "31": 100}
     assert workshop.said("runs", "show", run_id).endswith(
         "Take the rest back: `automation pricing runs rollback 1`."
@@ -298,27 +302,27 @@ def test_what_differs_is_told_by_weight_and_ends_with_1(workshop: Workshop, shop
     shop.edit("12", amount=3000)
     shop.edit("21", amount=45_100)
     shop.remove("13")
-    said = workshop.said("runs", "reconcile", run_id, code=1)
-    assert "MUG-S 17.99 EUR 18.00 EUR +0.1 % info" in said
-    assert "MUG-L 26.99 EUR 30.00 EUR +11.2 % critical" in said
-    assert "TABLE 450.00 EUR 451.00 EUR +0.2 % warning" in said
-    assert "Run 1: 3 prices compared, 3 differ, 1 could not be read." in said
-    assert "`automation pricing runs reconcile 1 --repair` plans a run that does." in said
+    result = workshop.said("runs", "reconcile", run_id, code=1)
+    assert "MUG-S 17.99 EUR 18.00 EUR +0.1 % info" in result
+    assert "MUG-L 26.99 EUR 30.00 EUR +11.2 % critical" in result
+    assert "TABLE 450.00 EUR 451.00 EUR +0.2 % warning" in result
+    assert "Run 1: 3 prices compared, 3 differ, 1 could not be read." in result
+    assert "`automation pricing runs reconcile 1 --repair` plans a run that does." in result
 
 
 def test_a_repair_is_a_run_of_its_own(workshop: Workshop, shop: FakeShop) -> None:
     run_id = workshop.applied()
     shop.edit("12", amount=3000)
-    told = workshop.json("runs", "reconcile", run_id, "--repair", code=1)
-    assert (told["mismatches"], told["repairRunId"]) == (1, "2")
+    document = workshop.json("runs", "reconcile", run_id, "--repair", code=1)
+    assert (document["mismatches"], document["repairRunId"]) == (1, "2")
     assert "made from run 1" in workshop.said("runs", "show", "2")
     workshop.json("runs", "apply", "2")
     workshop.work("2")
     assert shop.amounts()["12"] == 2699
     shop.edit("12", amount=3000)
     assert workshop.json("runs", "reconcile", run_id)["totalChecked"] == 3
-    said = workshop.said("runs", "reconcile", "2", "--repair", code=1)
-    assert "would write 1 price again: `automation pricing runs apply 3`." in said
+    result = workshop.said("runs", "reconcile", "2", "--repair", code=1)
+    assert "would write 1 price again: `automation pricing runs apply 3`." in result
 
 
 GOES_ON = "Run 1 continues. `automation pricing runs show 1` shows its status.\n"
@@ -413,10 +417,10 @@ def test_the_bar_counts_what_is_done_with(
     assert run_bar(a_run(clock, **fields)) == bar
 
 
-@every_case("wish", [None, *RunAction])
+@every_case("requested", [None, *RunAction])
 @every_case("status", list(PricingRunState))
 def test_a_run_is_over_when_nobody_is_at_it_and_nobody_asked(
-    clock: StandingClock, status: PricingRunState, wish: RunAction | None
+    clock: StandingClock, status: PricingRunState, requested: RunAction | None
 ) -> None:
-    at_work = wish is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
-    assert is_over(a_run(clock, status=status, wish=wish)) is not at_work
+    at_work = requested is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
+    assert is_over(a_run(clock, status=status, wish=requested)) is not at_work

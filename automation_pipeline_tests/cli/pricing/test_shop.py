@@ -16,21 +16,21 @@ from automation_pipeline_tests.fakes.shop import FakeShop
 
 
 def test_a_shop_tells_how_it_stands(workshop: Workshop) -> None:
-    told = workshop.json("shop", "show")
-    assert (told["shop"], told["circuit"]["state"], told["pausedAt"]) == (
+    document = workshop.json("shop", "show")
+    assert (document["shop"], document["circuit"]["state"], document["pausedAt"]) == (
         "shop.test",
         "closed",
         None,
     )
-    said = workshop.said("shop", "show")
-    assert said.startswith(
+    result = workshop.said("shop", "show")
+    assert result.startswith(
         "shop shop.test prices are written calls are made points 1000000000 of 1000000000 were left"
     )
 
 
 def test_a_pause_has_a_reason_and_ends(workshop: Workshop) -> None:
-    told = workshop.json("shop", "pause", "--reason", "Stock [count]")
-    assert (told["pausedBy"], told["pauseReason"]) == ("cli:ada", "Stock [count]")
+    document = workshop.json("shop", "pause", "--reason", "Stock [count]")
+    assert (document["pausedBy"], document["pauseReason"]) == ("cli:ada", "Stock [count]")
     assert "UTC, paused by cli:ada: Stock [count]" in workshop.said("shop", "show")
     resumed = workshop.said("shop", "resume")
     assert "prices are written" in resumed
@@ -81,8 +81,8 @@ def test_every_price_that_was_written_is_listed_newest_last(workshop: Workshop) 
     assert listed("--run", "2") == [("21", "apply", 45_000)]
     assert len(listed()) == 9
     assert listed("--project", "other") == []
-    said = workshop.said("changes", "--run", "2")
-    assert "2 apply (rule:2) 2/21 TABLE 500.00 EUR 450.00 EUR -10.0 % -50.00 EUR" in said
+    result = workshop.said("changes", "--run", "2")
+    assert "2 apply (rule:2) 2/21 TABLE 500.00 EUR 450.00 EUR -10.0 % -50.00 EUR" in result
 
 
 def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
@@ -106,9 +106,9 @@ def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
         add_alerts(session, raised, workshop.bench.clock.now(), webhooks={})
     assert [one["projectId"] for one in workshop.json("alerts")["alerts"]] == ["summer", "default"]
     assert [one["id"] for one in workshop.json("alerts", "--project", "default")["alerts"]] == ["1"]
-    said = workshop.said("alerts", "--limit", "1")
-    assert "summer success_rate critical Only [half] succeeded. unsent" in said
-    assert said.endswith("There are more: --offset 1 shows the next.")
+    result = workshop.said("alerts", "--limit", "1")
+    assert "summer success_rate critical Only [half] succeeded. unsent" in result
+    assert result.endswith("There are more: --offset 1 shows the next.")
 
 
 @pytest.fixture
@@ -126,28 +126,31 @@ def test_the_report_tells_reasons_and_what_to_do(workshop: Workshop, failed: str
     report = workshop.json("dlq")
     assert (report["totalFailed"], report["retryable"]) == (2, 0)
     assert report["byErrorType"] == {"conflict": 1, "validation": 1}
-    said = workshop.said("dlq")
+    result = workshop.said("dlq")
     assert (
         "2 failed: 0 worth another try, 0 older than a day. By reason: 1 conflict, 1 validation."
-        in said
+        in result
     )
-    assert "- 1 variant had another price than was previewed: preview again." in said
-    assert "1/11 20" in said
+    assert "- 1 variant had another price than was previewed: preview again." in result
+    assert "1/11 20" in result
     assert workshop.said("dlq", "--project", "other") == "Project other has no dead letter."
 
 
 def test_they_are_tried_again_by_force_when_the_cause_is_removed(
     workshop: Workshop, shop: FakeShop, failed: str
 ) -> None:
-    said = workshop.said("dlq", "--retry")
-    assert said == "No dead letter can be retried now: remove the cause, then use --retry --force."
+    result = workshop.said("dlq", "--retry")
+    assert (
+        result == "No dead letter can be retried now: remove the cause, then use --retry --force."
+    )
     shop.accept("11")
     assert workshop.json("dlq", "--retry", "--force") == {"project": "default", "run_ids": [failed]}
     workshop.work(failed)
     assert workshop.json("dlq")["byErrorType"] == {"conflict": 1}
-    said = workshop.said("dlq", "--retry", "--force")
+    result = workshop.said("dlq", "--retry", "--force")
     assert (
-        said == f"Tried again in run {failed}: `automation pricing runs watch {failed}` follows it."
+        result
+        == f"Tried again in run {failed}: `automation pricing runs watch {failed}` follows it."
     )
 
 

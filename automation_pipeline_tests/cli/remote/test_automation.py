@@ -81,8 +81,8 @@ def test_failed_fiches_are_run_again(far: Far, stored: Bench) -> None:
 
 
 def test_a_configuration_is_carried_over_and_changed(far: Far) -> None:
-    told = far.json("audit-configs", "import", "-", given=document("Sales", 3))
-    assert told == {"id": "1", "name": "Sales", "outcome": "created", "steps": 3}
+    result = far.json("audit-configs", "import", "-", given=document("Sales", 3))
+    assert result == {"id": "1", "name": "Sales", "outcome": "created", "steps": 3}
     exported = far.json("audit-configs", "export", "1")
     assert far.here.json("audit-configs", "import", "-", given=exported)["outcome"] == "unchanged"
     other = document("Sales", 2)
@@ -125,7 +125,7 @@ def test_a_token_is_shown_once_and_revoked(far: Far) -> None:
 
 
 def test_people_overrule_and_withdraw_an_audit(far: Far, stored: Bench) -> None:
-    told = far.json(
+    result = far.json(
         "audits",
         "review",
         "1",
@@ -138,8 +138,11 @@ def test_people_overrule_and_withdraw_an_audit(far: Far, stored: Bench) -> None:
         "--reviewer",
         "anna",
     )
-    assert (told["step"]["conforme"], told["step"]["human_review"][0]["by"]) == ("PARTIEL", "anna")
-    told = far.json(
+    assert (result["step"]["conforme"], result["step"]["human_review"][0]["by"]) == (
+        "PARTIEL",
+        "anna",
+    )
+    result = far.json(
         "audits",
         "review",
         "1",
@@ -152,8 +155,8 @@ def test_people_overrule_and_withdraw_an_audit(far: Far, stored: Bench) -> None:
         "--reviewer",
         "anna",
     )
-    assert told["step"]["points_controle"][0]["statut"] == "ABSENT"
-    assert "stepResults" not in told["audit"]
+    assert result["step"]["points_controle"][0]["statut"] == "ABSENT"
+    assert "stepResults" not in result["audit"]
     assert far.json("audits", "delete", "1") == {"id": "1", "deleted": True}
     assert far.json("audits", "restore", "1") == {"id": "1", "deleted": False}
 
@@ -168,12 +171,12 @@ def test_audits_are_followed_and_one_that_never_begins_is_told(
             mark_refused(session, second, "There is no such fiche.")
 
     meanwhile(monkeypatch, work)
-    told = far.json("audit", "1", "2", "--config", "1", "--wait", code=1)
-    assert [(one["fiche_id"], one["status"], one["error"]) for one in told["audits"]] == [
+    result = far.json("audit", "1", "2", "--config", "1", "--wait", code=1)
+    assert [(one["fiche_id"], one["status"], one["error"]) for one in result["audits"]] == [
         ("1", "completed", None),
         ("2", "failed", "There is no such fiche."),
     ]
-    assert told["batch_id"] in told["audits"][0]["tracking_id"]
+    assert result["batch_id"] in result["audits"][0]["tracking_id"]
 
 
 def test_one_audit_is_shown_with_its_steps(
@@ -197,10 +200,10 @@ def test_a_rerun_that_comes_to_nothing_is_told(
             mark_refused(session, requests(far)[0].request_key, "The model is away.")
 
     meanwhile(monkeypatch, refuse)
-    told = far.json(
+    result = far.json(
         "audits", "rerun", "1", "--step", "1", "--instructions", "Look again", "--wait", code=1
     )
-    assert (told["error"], requests(far)[0].config["custom_prompt"]) == (
+    assert (result["error"], requests(far)[0].config["custom_prompt"]) == (
         "The model is away.",
         "Look again",
     )
@@ -227,16 +230,16 @@ def test_transcriptions_are_followed_to_their_ends(
             )
 
     meanwhile(monkeypatch, work)
-    told = far.json("transcribe", "7", "8", "--priority", "high", "--wait", code=1)[
+    result = far.json("transcribe", "7", "8", "--priority", "high", "--wait", code=1)[
         "transcriptions"
     ]
-    assert [{**one, "run_id": None} for one in told] == [
+    assert [{**one, "run_id": None} for one in result] == [
         {"fiche_id": "7", "run_id": None, "status": "failed", "recordings": None, "transcribed": None, "failed": None,
          "error": "The CRM knows no fiche 7."},
         {"fiche_id": "8", "run_id": None, "status": "completed", "recordings": 3, "transcribed": 3, "failed": 0,
          "error": None},
     ]  # fmt: skip
-    assert [one["run_id"] for one in told] == [
+    assert [one["run_id"] for one in result] == [
         request.config["run_id"] for request in requests(far)
     ]
 

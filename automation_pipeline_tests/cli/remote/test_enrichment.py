@@ -16,10 +16,10 @@ def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
 
 
 def test_companies_are_asked_for_over_there(far: Far, search: FakeRegistry) -> None:
-    told = far.json("enrich", DANONE, LVMH, NOBODY, "--wait", code=1)["companies"]
-    assert [one["status"] for one in told] == ["SUCCESS", "SUCCESS", "FAILED"]
+    document = far.json("enrich", DANONE, LVMH, NOBODY, "--wait", code=1)["companies"]
+    assert [one["status"] for one in document] == ["SUCCESS", "SUCCESS", "FAILED"]
     here = far.here.json("enrich", DANONE, LVMH, NOBODY, "--wait", code=1)["companies"]
-    assert [one["company"] for one in here] == [one["company"] for one in told]
+    assert [one["company"] for one in here] == [one["company"] for one in document]
     assert len(search.calls) == 3
 
 
@@ -34,6 +34,6 @@ def test_by_force_one_is_asked_for_anew_and_then_rests(far: Far, search: FakeReg
 
 
 def test_a_wrong_number_is_the_same_sentence_there_and_here(far: Far, search: FakeRegistry) -> None:
-    said = [at.run("enrich", "12").err for at in (far, far.here)]
-    assert said[0] == said[1] != ""
+    output = [at.run("enrich", "12").err for at in (far, far.here)]
+    assert output[0] == output[1] != ""
     assert search.calls == []

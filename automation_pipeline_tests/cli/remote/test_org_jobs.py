@@ -203,10 +203,10 @@ def test_a_job_is_followed_from_afar(
 
     payload = ("--payload", '{"url": "https://example.com/other"}')
     meanwhile(monkeypatch, work)
-    told = far.json(
+    document = far.json(
         "org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload, "--wait"
     )
-    assert (told["status"], [told["job_id"]]) == ("success", done)
+    assert (document["status"], [document["job_id"]]) == ("success", done)
     asked = far.json("org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload)
     assert (
         far.json("org-jobs", "cancel", asked["job_id"], "--reason", "No")["status"] == "cancelled"

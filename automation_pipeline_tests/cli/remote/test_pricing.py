@@ -205,6 +205,6 @@ def test_the_shop_is_paused_and_guarded_from_afar(workshop: Workshop, far: Far) 
 
 def test_a_run_is_repaired_from_afar(workshop: Workshop, far: Far, shop: FakeShop) -> None:
     shop.edit("21", amount=77_700)
-    told = far.json("pricing", "runs", "reconcile", "1", "--repair", code=1)
-    assert (told["mismatches"], told["repairRunId"]) == (1, "2")
+    document = far.json("pricing", "runs", "reconcile", "1", "--repair", code=1)
+    assert (document["mismatches"], document["repairRunId"]) == (1, "2")
     assert far.json("pricing", "runs", "show", "2")["parentRunId"] == "1"

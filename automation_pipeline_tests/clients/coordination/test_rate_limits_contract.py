@@ -96,12 +96,12 @@ def test_idle_time_is_not_saved_up_beyond_the_burst(
     rate, count = Rate(limit=burst, period_seconds=0.05, burst=burst), 20
     reserved(limiter, key, rate)
     let_intervals_pass(limiter, key, 6 * rate.interval_seconds)
-    begun = time.time()
+    started = time.time()
     # The wait is asked for first and counts from its answer: an instant may look late here, never
     # early.
     instants = [reserved(limiter, key, rate) + time.time() for _ in range(count)]
-    assert instants[burst - 1] < begun + LATE
-    assert instants[-1] > begun + (count - burst) * rate.interval_seconds - 0.001
+    assert instants[burst - 1] < started + LATE
+    assert instants[-1] > started + (count - burst) * rate.interval_seconds - 0.001
 
 
 def let_intervals_pass(limiter: RateLimiter, key: str, seconds: float) -> None:

@@ -47,19 +47,19 @@ def fake() -> Provider:
 
 def pusher(url: str) -> Provider:
     def published() -> list[str]:
-        return [json.loads(told["data"])["key"] for told in shown_to_browsers(url)]
+        return [json.loads(events["data"])["key"] for events in shown_to_browsers(url)]
 
     def poison(key: str) -> Event:
         """A name that is too long for a provider: the adapter leaves it to Pusher to say so."""
-        told = event(key)
+        events = event(key)
         return Event(
-            told.tenant_id,
+            events.tenant_id,
             key,
             "n" * 201,
             "test",
-            told.correlation_id,
-            told.occurred_at,
-            told.payload,
+            events.correlation_id,
+            events.occurred_at,
+            events.payload,
         )
 
     def go_away() -> None:

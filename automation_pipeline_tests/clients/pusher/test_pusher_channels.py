@@ -33,12 +33,12 @@ def problem(url: str, **how: Any) -> Exception | None:
 
 
 def test_an_event_reaches_each_of_its_channels_with_its_payload(simulated: str) -> None:
-    told = event("k", audit_id="a:1", fiche_id="7", text="é" * 100)
-    assert asyncio.run(channels(simulated).publish([told])) == PublishResult(1)
+    events = event("k", audit_id="a:1", fiche_id="7", text="é" * 100)
+    assert asyncio.run(channels(simulated).publish([events])) == PublishResult(1)
     shown = shown_to_browsers(simulated)
     assert [event["channels"] for event in shown] == [["private-audit-a_1"], ["private-fiche-7"]]
     assert {event["name"] for event in shown} == {"run.completed"}
-    assert [json.loads(event["data"]) for event in shown] == [dict(told.payload)] * 2
+    assert [json.loads(event["data"]) for event in shown] == [dict(events.payload)] * 2
 
 
 def test_without_private_channels_anybody_may_listen(simulated: str) -> None:
@@ -47,11 +47,11 @@ def test_without_private_channels_anybody_may_listen(simulated: str) -> None:
 
 
 def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
-    told = [
+    events = [
         event("emoji", fiche_id="7", text="🎧" * 2_200),
         event("big", fiche_id="8", text="é" * 5_000),
     ]
-    assert asyncio.run(channels(simulated).publish(told)) == PublishResult(2)
+    assert asyncio.run(channels(simulated).publish(events)) == PublishResult(2)
     whole, cut = [json.loads(event["data"]) for event in shown_to_browsers(simulated)]
     assert (whole["text"], cut) == ("🎧" * 2_200, {"fiche_id": "8", "truncated": True})
 
@@ -214,15 +214,15 @@ def test_a_dry_run_logs_where_events_would_go_and_nothing_of_what_they_say(
     simulated: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        told = event("k", fiche_id="7", name_of_prospect="Zoé")
-        assert asyncio.run(channels(simulated, dry_run=True).publish([told])) == PublishResult(1)
+        events = event("k", fiche_id="7", name_of_prospect="Zoé")
+        assert asyncio.run(channels(simulated, dry_run=True).publish([events])) == PublishResult(1)
     assert "run.completed to private-fiche-7" in caplog.text
     assert "Zoé" not in caplog.text
     assert shown_to_browsers(simulated) == []
 
 
-def signature(told: str) -> str:
-    return f"{PUSHER_KEY}:{hmac.new(PUSHER_SECRET.encode(), told.encode(), hashlib.sha256).hexdigest()}"
+def signature(text: str) -> str:
+    return f"{PUSHER_KEY}:{hmac.new(PUSHER_SECRET.encode(), text.encode(), hashlib.sha256).hexdigest()}"
 
 
 def test_a_private_channel_is_opened_to_one_socket() -> None:

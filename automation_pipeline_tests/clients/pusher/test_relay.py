@@ -54,7 +54,8 @@ def first_times(shown: Sequence[dict[str, object]]) -> list[int]:
     """The events in the order in which they first came out; what comes out again is no new
     event."""
     return [
-        int(key) for key in dict.fromkeys(json.loads(str(told["data"]))["key"] for told in shown)
+        int(key)
+        for key in dict.fromkeys(json.loads(str(result["data"]))["key"] for result in shown)
     ]
 
 
@@ -74,7 +75,7 @@ def test_10_000_events_are_relayed_in_order_after_an_outage(
         database.engine, "before_cursor_execute", lambda *call: queries.append(call[2])
     )
     assert relay(database, ours) == 10_000
-    assert [json.loads(told["data"])["key"] for told in shown_to_browsers(simulated)] == list(
+    assert [json.loads(result["data"])["key"] for result in shown_to_browsers(simulated)] == list(
         map(str, range(10_000))
     )
     assert unpublished(database) == 0

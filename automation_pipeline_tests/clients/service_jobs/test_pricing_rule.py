@@ -131,9 +131,9 @@ def test_the_standing_of_the_run_decides_about_the_job(
     bench: Bench,
     doer: RemoteRunner,
 ) -> None:
-    said = {name: value for name, value in columns.items() if name != "is_cancelled"}
+    values = {name: value for name, value in columns.items() if name != "is_cancelled"}
     if "is_cancelled" in columns:
-        said["cancel_requested_at"] = bench.clock.now()
+        values["cancel_requested_at"] = bench.clock.now()
     id_ = a_run(
         bench.database,
         bench.rule(),
@@ -141,7 +141,7 @@ def test_the_standing_of_the_run_decides_about_the_job(
         bench.clock.now(),
         targets,
         total_targets=len(targets),
-        **said,
+        **values,
     )
     end = end_of(doer, {"ruleRunId": str(id_)})
     assert (end and end.status, end and end.error_code) == (ends, code)

@@ -50,8 +50,8 @@ def test_a_request_is_carried_out_and_taken(bench: Bench) -> None:
         StepLocation(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock
     )
     with bench.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
-    launch = run_request(wish)
+        [request] = offer_waiting(session, limit=9)
+    launch = run_request(request)
     result = execute(launch.run_config["ops"]["rerun"]["config"], dict(launch.tags))
     assert result.success
     assert bench.row().niveau == "EXCELLENT"

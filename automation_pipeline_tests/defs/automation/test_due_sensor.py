@@ -28,15 +28,15 @@ def test_a_tick_files_what_is_due_and_says_so(
 ) -> None:
     ours = _Ours(Services(Settings(database_url=database_url), clock))
     a_daily(database, clock)
-    said = []
+    messages = []
     for _ in range(2):
         context = dg.build_sensor_context(
             resources={"services": dg.ResourceDefinition.hardcoded_resource(ours)}
         )
         reason = due_sensor.due_schedules(context)
         assert isinstance(reason, dg.SkipReason)
-        said.append(reason.skip_message)
-    assert said == [
+        messages.append(reason.skip_message)
+    assert messages == [
         "1 schedules checked; Started schedule 1, due 2026-05-04 10:00 UTC, as run 1.",
         "1 schedules checked, none is due.",
     ]

@@ -30,8 +30,8 @@ def test_what_was_asked_for_is_done_through_the_door(
     office = an_office(database, monkeypatch)
     asked = office.ask()
     with database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
-    request = run_request(wish)
+        [asked_for] = offer_waiting(session, limit=9)
+    request = run_request(asked_for)
     assert (request.job_name, request.tags["enrichment/siren"]) == ("company_enrichment", SIREN)
     [config] = [given["config"] for given in dict(request.run_config or {})["ops"].values()]
     page = told(execute(company_enrichment, dict(request.tags or {}), **config))

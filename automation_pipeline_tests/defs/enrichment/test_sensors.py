@@ -23,9 +23,9 @@ from automation_pipeline_tests.defs.enrichment.register_services import (
 
 def tick() -> str:
     with dg.build_sensor_context(resources=OURS) as context:
-        said = sweep_enrichments(context)
-    assert isinstance(said, dg.SkipReason)
-    return said.skip_message or ""
+        result = sweep_enrichments(context)
+    assert isinstance(result, dg.SkipReason)
+    return result.skip_message or ""
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

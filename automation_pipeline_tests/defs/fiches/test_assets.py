@@ -76,12 +76,12 @@ def verdicts(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
 def test_a_day_is_mirrored_with_counts_that_people_can_read(services: Services) -> None:
     result = materialize(services, sales_list, sales_list_checks)
     assert result.success
-    told = metadata(result, "sales_list")
-    assert (told["fiches"], told["new"], told["changed"]) == (24, 24, 0)
-    assert "| fiches | 24 |" in str(told["summary"])
+    results = metadata(result, "sales_list")
+    assert (results["fiches"], results["new"], results["changed"]) == (24, 24, 0)
+    assert "| fiches | 24 |" in str(results["summary"])
     assert verdicts(result) == {
         **dict.fromkeys(DAY_CHECKS, True),
-        "every_fiche_has_a_cle": told["missing_cle"] == 0,
+        "every_fiche_has_a_cle": results["missing_cle"] == 0,
     }
 
 
@@ -89,16 +89,21 @@ def test_a_second_time_finds_nothing_new_and_costs_one_call(
     services: Services, simulated: str
 ) -> None:
     materialize(services, sales_list)
-    told = metadata(materialize(services, sales_list), "sales_list")
-    assert (told["fiches"], told["new"], told["changed"]) == (24, 0, 0)
+    result = metadata(materialize(services, sales_list), "sales_list")
+    assert (result["fiches"], result["new"], result["changed"]) == (24, 0, 0)
     assert calls(simulated, DAY, "crm.sales_list") == 2
 
 
 def test_the_details_of_the_day_are_covered(services: Services) -> None:
     result = materialize(services, sales_list, fiche_details, fiche_details_checks)
     assert result.success
-    told = metadata(result, "fiche_details")
-    assert (told["fiches"], told["with_details"], told["not_found"], told["coverage"]) == (
+    results = metadata(result, "fiche_details")
+    assert (
+        results["fiches"],
+        results["with_details"],
+        results["not_found"],
+        results["coverage"],
+    ) == (
         24,
         23,
         1,

@@ -43,8 +43,8 @@ def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
 def launch(ranges: Ranges, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     """What the one request that waits becomes."""
     with ranges.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
-    asked = run_request(wish)
+        [request] = offer_waiting(session, limit=9)
+    asked = run_request(request)
     return sales_range_fetch.execute_in_process(
         run_config=dict(asked.run_config or {}),
         tags=dict(asked.tags or {}),
@@ -62,10 +62,10 @@ def test_a_request_brings_the_days(ranges: Ranges) -> None:
     assert result.success
     assert (ranges.stored(job).status, ranges.stored(job).total_fiches) == (JobStatus.COMPLETE, 14)
     assert [request.state for request in ranges.requests] == ["taken"]
-    [told] = [
+    [metadata] = [
         event.step_output_data.metadata for event in result.all_events if event.is_successful_output
     ]
-    assert (told["days"].value, told["fetched_days"].value, told["status"].value) == (
+    assert (metadata["days"].value, metadata["fetched_days"].value, metadata["status"].value) == (
         7,
         7,
         "complete",
@@ -156,7 +156,9 @@ def test_a_job_that_nobody_works_on_any_more_is_swept(
         with dg.build_sensor_context(
             instance=instance, resources={"services": ServicesResource()}
         ) as context:
-            said = sweep_range_fetches(context)
-    assert isinstance(said, dg.SkipReason)
-    assert said.skip_message == (f"Ended {job.id}." if ended else "No job over days is abandoned.")
+            result = sweep_range_fetches(context)
+    assert isinstance(result, dg.SkipReason)
+    assert result.skip_message == (
+        f"Ended {job.id}." if ended else "No job over days is abandoned."
+    )
     assert ranges.stored(job).error == (LOST_FETCH_JOB if ended else None)

@@ -31,7 +31,7 @@ def test_a_round_takes_what_is_old_of_ours_and_of_dagsters(
     services = Services(Settings(database_url=database_url), next_year)
     key = request_housekeeping(services)
     with database.transaction() as session:
-        [wish] = offer_waiting(session, limit=1)
+        [request] = offer_waiting(session, limit=1)
         for _ in range(3):
             put(session, WorkflowLogRow, created_at=OLD)
 
@@ -42,15 +42,15 @@ def test_a_round_takes_what_is_old_of_ours_and_of_dagsters(
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         old = empty.execute_in_process(instance=instance).run_id
-        asked = run_request(wish)
+        asked = run_request(request)
         config = {"ops": {"keep_house_tidy": {"config": {"dry_run": is_dry}}}}
         assert list(asked.run_config["ops"]) == list(config["ops"])
         done = housekeeping.execute_in_process(
             instance=instance, resources={"services": Given()}, run_config=config, tags=asked.tags
         )
-        [said] = [one for one in done.all_events if one.is_successful_output]
+        [result] = [one for one in done.all_events if one.is_successful_output]
         assert (instance.get_run_by_id(old) is None) is not is_dry
-    metadata = said.step_output_data.metadata
+    metadata = result.step_output_data.metadata
     assert "| workflow_logs | 2 |" in str(metadata["kinds"].value)
     assert metadata["rows"].value > 2
     with database.reading() as session:

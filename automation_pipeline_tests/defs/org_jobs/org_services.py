@@ -65,10 +65,10 @@ def execute(
 def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
     """What the one request that waits becomes."""
     with bench.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
-    asked = run_request(wish)
+        [request] = offer_waiting(session, limit=9)
+    asked = run_request(request)
     assert asked.job_name == job.name
-    return execute(job, wish.config, dict(asked.tags or {}))
+    return execute(job, request.config, dict(asked.tags or {}))
 
 
 def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:

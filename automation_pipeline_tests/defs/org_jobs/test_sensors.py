@@ -20,9 +20,9 @@ SENSORS = [due_org_schedules, org_job_queue, org_job_alerts]
 
 def tick(sensor: dg.SensorDefinition) -> str:
     with dg.build_sensor_context(resources=OURS) as context:
-        said = sensor(context)
-        assert isinstance(said, dg.SkipReason)
-        return said.skip_message or ""
+        result = sensor(context)
+        assert isinstance(result, dg.SkipReason)
+        return result.skip_message or ""
 
 
 @pytest.fixture

@@ -51,8 +51,8 @@ def execute(
 def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
     """What the one request that waits becomes."""
     with bench.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
-    asked = run_request(wish)
+        [request] = offer_waiting(session, limit=9)
+    asked = run_request(request)
     assert asked.job_name == job.name
     [(op, given)] = dict(asked.run_config or {})["ops"].items()
     return execute(job, op, dict(asked.tags or {}), **given["config"])

@@ -45,8 +45,8 @@ def test_a_check_of_a_run_reports_the_changed_prices(bench: Bench, changed: Rule
 
 def test_a_check_that_reads_no_price_is_red_with_the_reason(bench: Bench, changed: RuleRun) -> None:
     bench.shop.refuse_everything(FailureSignal(status=401))
-    said = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
-    assert said.startswith("None of 3 prices could be read: ")
+    message = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
+    assert message.startswith("None of 3 prices could be read: ")
 
 
 def test_a_check_by_hand_gets_a_name_of_its_own(bench: Bench, changed: RuleRun) -> None:
@@ -77,8 +77,8 @@ def test_the_run_of_a_check_has_an_id_within_bounds(bench: Bench, run_id: int) -
 
 def test_a_strange_check_is_refused_in_one_sentence(bench: Bench, changed: RuleRun) -> None:
     for name in ("", "2h"):
-        said = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check=name))
-        assert said.startswith("There is no such check: check: must be 5m")
+        message = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check=name))
+        assert message.startswith("There is no such check: check: must be 5m")
 
 
 @pytest.mark.parametrize(

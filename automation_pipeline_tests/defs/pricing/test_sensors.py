@@ -26,9 +26,9 @@ SENSORS = [due_pricing_rules, due_rule_checks, sweep_rule_runs, pricing_alerts]
 
 def tick(sensor: dg.SensorDefinition) -> str:
     with dg.build_sensor_context(resources=OURS) as context:
-        said = sensor(context)
-    assert isinstance(said, dg.SkipReason)
-    return said.skip_message or ""
+        result = sensor(context)
+    assert isinstance(result, dg.SkipReason)
+    return result.skip_message or ""
 
 
 @pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)

@@ -30,9 +30,9 @@ def tick(services: Services) -> str | None:
             return services
 
     with dg.build_sensor_context(resources={"services": Given()}) as context:
-        said = relay_outbox(context)
-        assert isinstance(said, dg.SkipReason)
-        return said.skip_message
+        result = relay_outbox(context)
+        assert isinstance(result, dg.SkipReason)
+        return result.skip_message
 
 
 def published(database: Database) -> set[str]:
@@ -49,9 +49,9 @@ def test_a_tick_sends_what_waits(
         an_ended_run(database, clock, webhookUrl=f"{hook.url}/run")
         settings = Settings(database_url=database_url, webhook_allowed_origins=(hook.url,))
         services = Services(settings, clock)
-        said = tick(services)
-        assert said is not None
-        assert said.endswith("tried 1 messages.")
+        result = tick(services)
+        assert result is not None
+        assert result.endswith("tried 1 messages.")
         assert ([call.path for call in hook.calls], records(database)[0].status) == (
             ["/run"],
             "sent",
@@ -85,18 +85,18 @@ def test_a_tick_calls_the_webhooks_of_jobs_over_days(
         services = Services(
             Settings(database_url=database_url, webhook_allowed_origins=(hook.url,)), clock
         )
-        said = tick(services)
+        result = tick(services)
         services.database.dispose()
         [call] = hook.calls
-    assert said is not None
-    assert said.endswith("tried 1 messages.")
-    told = {name.lower(): value for name, value in call.headers.items()}
-    assert (call.path, told["user-agent"], told["x-webhook-event"]) == (
+    assert result is not None
+    assert result.endswith("tried 1 messages.")
+    headers = {name.lower(): value for name, value in call.headers.items()}
+    assert (call.path, headers["user-agent"], headers["x-webhook-event"]) == (
         "/days",
         "automation-pipeline-webhook/1.0",
         "complete",
     )
-    assert told["x-webhook-signature"] == f"sha256={mac_of('s3cret', call.body)}"
+    assert headers["x-webhook-signature"] == f"sha256={mac_of('s3cret', call.body)}"
     assert [row.status for row in ranges.deliveries] == ["sent"]
 
 

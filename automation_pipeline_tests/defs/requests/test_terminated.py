@@ -39,15 +39,15 @@ def terminate(
     """The run of the one request that waits, begun and then terminated, and the sensor told of
     it."""
     with bench.database.transaction() as session:
-        [wish] = offer_waiting(session, limit=9)
-    launch = run_request(wish)
+        [request] = offer_waiting(session, limit=9)
+    launch = run_request(request)
     run = dg.DagsterRun(
-        wish.job, run_id="r-1", run_config=dict(launch.run_config), tags=dict(launch.tags)
+        request.job, run_id="r-1", run_config=dict(launch.run_config), tags=dict(launch.tags)
     )
     instance.add_run(run)
     before(run.run_id)
     with bench.database.transaction() as session:
-        mark_taken(session, wish.key, run.run_id)
+        mark_taken(session, request.key, run.run_id)
     instance.report_run_canceled(run)
     ended = instance.get_run_by_id(run.run_id)
     assert ended
@@ -107,6 +107,6 @@ def test_the_sweep_asks_dagster_too(bench: Bench) -> None:
         dg.DagsterInstance.ephemeral() as instance,
         dg.build_sensor_context(instance, resources=ours) as context,
     ):
-        said = sweep_audits(context)
-    assert isinstance(said, dg.SkipReason)
-    assert said.skip_message == "No audit is abandoned."
+        result = sweep_audits(context)
+    assert isinstance(result, dg.SkipReason)
+    assert result.skip_message == "No audit is abandoned."

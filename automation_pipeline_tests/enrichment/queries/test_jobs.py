@@ -339,10 +339,10 @@ def test_what_was_heard_before_a_job_is_given_up_is_counted_and_kept(bench: Benc
         "INPI_RNE:503:UPSTREAM_5XX|-:-:INTERNAL_ERROR",
     )
     assert [row.source_api for row in bench.rows_of(CompanyDocumentRow)] == [SEARCH]
-    told = {
+    message = {
         row.source_api: (row.last_status, row.last_error) for row in bench.rows_of(RetrievalRow)
     }
-    assert told == {SEARCH: ("SUCCESS", None), INPI: ("FAILED", "UPSTREAM_5XX")}
+    assert message == {SEARCH: ("SUCCESS", None), INPI: ("FAILED", "UPSTREAM_5XX")}
     assert bench.company() is None
 
 

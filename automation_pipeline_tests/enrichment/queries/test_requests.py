@@ -111,13 +111,13 @@ def test_a_company_that_nobody_has_asked_about_is_not_answered(bench: Bench) -> 
 
 def test_a_request_that_was_made_before_says_how_it_stands_now(bench: Bench) -> None:
     asked = bench.request()
-    told = []
+    messages = []
     for done in (False, True):
         if done:
             bench.work(asked.job_id)
         with bench.database.reading() as session:
-            told.append(repeated_answer(session, bench.request_row(asked.request_id)))
-    assert [(one.asked, one.status, one.job_id) for one in told] == [
+            messages.append(repeated_answer(session, bench.request_row(asked.request_id)))
+    assert [(one.asked, one.status, one.job_id) for one in messages] == [
         ("ATTACHED", "PENDING", asked.job_id), ("CACHE_HIT", "SUCCESS", None),
     ]  # fmt: skip
 
@@ -127,11 +127,11 @@ def test_a_job_tells_how_each_of_its_calls_ended(bench: Bench) -> None:
     asked = bench.enriched()
     with bench.database.reading() as session:
         job = get_job(session, asked.job_id)
-    told = [
+    message = [
         (one.source_api, one.status, one.http_status, one.error_code, one.attempts)
         for one in job.sources
     ]
-    assert told == [
+    assert message == [
         (SEARCH, "SUCCESS", 200, None, 1), (INPI, "SUCCESS", 200, None, 1), (RCS, "FAILED", 503, "UPSTREAM_5XX", 3),
     ]  # fmt: skip
     assert as_document(job)["id"] == str(asked.job_id)
@@ -187,19 +187,21 @@ def test_every_request_is_told_by_as_many_queries_however_many_there_are(
     office = an_office(database, monkeypatch)
     asked = [office.ask(siren).request_id for siren in SIRENS]
     statements: list[str] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    event.listen(
+        database.engine, "before_cursor_execute", lambda *expected: statements.append(expected[2])
+    )
     counts = []
     for ids in (asked[:1], asked):
         statements.clear()
         with database.reading() as session:
-            told = request_statuses(session, ids)
+            expected = request_statuses(session, ids)
         counts.append(sum("SELECT" in one for one in statements))
-    assert [one.request_id for one in told] == asked
-    assert [(one.siren, one.is_running, one.company) for one in told] == [
+    assert [one.request_id for one in expected] == asked
+    assert [(one.siren, one.is_running, one.company) for one in expected] == [
         (siren, True, None) for siren in SIRENS
     ]
     assert counts[0] == counts[1]
-    assert [one.open_job_id for one in told] == [1, 2, 3, 1]
+    assert [one.open_job_id for one in expected] == [1, 2, 3, 1]
 
 
 def test_nothing_is_told_of_requests_that_are_not_there(database: Database) -> None:

@@ -39,8 +39,8 @@ def test_no_more_calls_are_taken_than_a_day_has(
     bench: Bench, a_day: int | None, taken: int
 ) -> None:
     with bench.database.transaction() as session:
-        said = [take_call(session, INPI, a_day, bench.clock.now()) for _ in range(3)]
-    assert said == [True] * taken + [False] * (3 - taken)
+        result = [take_call(session, INPI, a_day, bench.clock.now()) for _ in range(3)]
+    assert result == [True] * taken + [False] * (3 - taken)
     assert standing(bench).used_on(bench.clock.now().date()) == taken
     tomorrow = bench.pass_time(days=1)
     assert standing(bench).used_on(tomorrow.date()) == 0

@@ -51,8 +51,8 @@ def wish(
     trigger: EnrichmentTrigger = EnrichmentTrigger.REQUEST_CREATED,
     now: datetime = NOW,
 ) -> Event:
-    told = {"tenant_id": "t1", "correlation_id": "c1", "now": now}
-    return enrichment_requested(request_id, "552032534", None, trigger, **told)
+    values = {"tenant_id": "t1", "correlation_id": "c1", "now": now}
+    return enrichment_requested(request_id, "552032534", None, trigger, **values)
 
 
 TOLD = [
@@ -65,8 +65,8 @@ TOLD = [
 
 @every_case("event", TOLD, ids=lambda event: event.name)
 def test_the_envelope_is_whole(event: Event) -> None:
-    said = (event.tenant_id, event.correlation_id, event.occurred_at, event.producer)
-    assert said == ("t1", "c1", NOW, "M3")
+    result = (event.tenant_id, event.correlation_id, event.occurred_at, event.producer)
+    assert result == ("t1", "c1", NOW, "M3")
 
 
 def test_a_wish_names_who_wants_it_and_why() -> None:
@@ -84,14 +84,14 @@ def test_a_beginning_tells_which_one_it_is() -> None:
 
 
 @every_case(
-    ("outcome", "told"),
+    ("outcome", "expected"),
     [
         (FOUND, ("API_RECHERCHE_ENTREPRISES", "SUCCESS", 200, None, 12, 1)),
         (HELD_BACK, ("API_ENTREPRISE_RCS", "FAILED", 429, "RATE_LIMIT", 4200, 3)),
     ],
 )
 def test_a_call_tells_how_it_ended_and_nothing_of_the_answer(
-    outcome: SourceOutcome, told: tuple[object, ...]
+    outcome: SourceOutcome, expected: tuple[object, ...]
 ) -> None:
     event = source_fetched(JOB, outcome, NOW)
     names = ("source_api", "status", "http_status", "error_code", "duration_ms", "attempts")
@@ -99,7 +99,7 @@ def test_a_call_tells_how_it_ended_and_nothing_of_the_answer(
     assert event.payload == {
         "job_id": "7",
         "company_siren": "552032534",
-        **dict(zip(names, told, strict=True)),
+        **dict(zip(names, expected, strict=True)),
     }
 
 
@@ -178,11 +178,11 @@ def test_a_line_has_all_of_them_and_no_other(outcome: SourceOutcome | None) -> N
 
 def test_a_call_that_failed_says_how() -> None:
     fields = log_fields("CompanyEnrichmentSourceFetched", LOGGED_JOB, outcome=OUTCOMES[2])
-    said = [
+    message = [
         fields[name]
         for name in ("source_api", "http_status", "error_code", "error_message", "duration_ms")
     ]
-    assert said == ["INPI_RNE", 503, "UPSTREAM_5XX", "It is down.", 12]
+    assert message == ["INPI_RNE", 503, "UPSTREAM_5XX", "It is down.", 12]
 
 
 def test_a_request_is_logged_with_its_id_and_maybe_a_job() -> None:

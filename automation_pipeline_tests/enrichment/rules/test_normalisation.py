@@ -19,7 +19,7 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case(
-    ("given", "said"),
+    ("given", "result"),
     [
         ("70.10Z", "70.10Z"),
         ("6201Z", "62.01Z"),
@@ -29,12 +29,12 @@ from automation_pipeline_tests.tables import every_case
         ("", None),
     ],
 )
-def test_a_naf_code_has_its_dot(given: object, said: str | None) -> None:
-    assert naf(given) == said
+def test_a_naf_code_has_its_dot(given: object, result: str | None) -> None:
+    assert naf(given) == result
 
 
 @every_case(
-    ("given", "said"),
+    ("given", "result"),
     [
         ("FRA", "FR"),
         ("FR", "FR"),
@@ -58,8 +58,8 @@ def test_a_naf_code_has_its_dot(given: object, said: str | None) -> None:
         (99100, None),
     ],
 )
-def test_a_country_has_two_letters(given: object, said: str | None) -> None:
-    assert country(given) == said
+def test_a_country_has_two_letters(given: object, result: str | None) -> None:
+    assert country(given) == result
 
 
 @every_case(
@@ -91,7 +91,7 @@ def test_a_line_is_made_of_what_is_said() -> None:
 
 
 @every_case(
-    ("given", "country_said", "said"),
+    ("given", "country_said", "result"),
     [
         ("75009", None, "75009"),
         (1000, None, "01000"),
@@ -108,9 +108,9 @@ def test_a_line_is_made_of_what_is_said() -> None:
     ],
 )
 def test_a_postal_code_of_france_has_its_leading_zero(
-    given: object, country_said: object, said: str | None
+    given: object, country_said: object, result: str | None
 ) -> None:
-    assert postal_code(given, country_said) == said
+    assert postal_code(given, country_said) == result
 
 
 UNION = "AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK"

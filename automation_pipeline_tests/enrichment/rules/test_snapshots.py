@@ -27,8 +27,8 @@ WHO = Identifiers("552032534")
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 
 
-def record(**said: Any) -> SourceRecord:
-    return SourceRecord(siren=WHO.siren, said=CompanyFields(**said), document={}, is_masked=False)
+def record(**result: Any) -> SourceRecord:
+    return SourceRecord(siren=WHO.siren, said=CompanyFields(**result), document={}, is_masked=False)
 
 
 def test_each_field_has_its_own_order() -> None:
@@ -84,17 +84,18 @@ _RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda said: 
 
 
 @given(
-    before=_FIELDS.map(lambda said: Snapshot(WHO.siren, CompanyFields(**said))), records=_RECORDS
+    before=_FIELDS.map(lambda result: Snapshot(WHO.siren, CompanyFields(**result))),
+    records=_RECORDS,
 )
 def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
     before: Snapshot, records: dict[SourceApi, SourceRecord]
 ) -> None:
     after = merge_records(before, records, WHO)
     for field in FIELDS:
-        told = {source: getattr(one.said, field) for source, one in records.items()}
+        values = {source: getattr(one.said, field) for source, one in records.items()}
         value = getattr(after.values, field)
         if field in after.sources:
-            assert told[after.sources[field]] == value
+            assert values[after.sources[field]] == value
         else:
             assert value == getattr(before.values, field)
         assert value is not None or getattr(before.values, field) is None
@@ -120,8 +121,8 @@ def test_what_a_source_has_said_that_comes_first_and_fails_now_is_kept() -> None
     kept = merge_records(KNOWN, records, WHO, failed={INPI})
     assert (kept.values.legal_form, kept.sources["legal_form"]) == ("5510", INPI)
     assert (kept.values.city, kept.sources["city"]) == ("LYON", SEARCH)
-    heard = merge_records(KNOWN, records | {INPI: record(country_code="FR")}, WHO)
-    assert (heard.values.legal_form, heard.sources["legal_form"]) == ("5599", SEARCH)
+    transcripts = merge_records(KNOWN, records | {INPI: record(country_code="FR")}, WHO)
+    assert (transcripts.values.legal_form, transcripts.sources["legal_form"]) == ("5599", SEARCH)
 
 
 def test_what_a_source_has_said_that_comes_later_or_not_at_all_is_not_kept_because_it_fails() -> (

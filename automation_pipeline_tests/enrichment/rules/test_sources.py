@@ -124,8 +124,8 @@ def test_only_what_may_pass_soon_is_sent_again_and_never_to_inpi_when_it_is_busy
 def test_whoever_answers_with_a_status_is_not_silent(
     code: str, status: int | None, silent: bool, down: bool
 ) -> None:
-    said = replace(error(code), http_status=status)
-    assert (is_silent(said), is_down(said)) == (silent, down)
+    message = replace(error(code), http_status=status)
+    assert (is_silent(message), is_down(message)) == (silent, down)
 
 
 @every_case(

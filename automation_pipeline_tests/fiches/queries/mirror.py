@@ -131,7 +131,7 @@ def _rows(session: Session, table: FromClause) -> Mapping[int, Sequence[Document
 
 
 def _plain(row: Document) -> Document:
-    return {name: told for name, told in row.items() if name not in KEYS}
+    return {name: result for name, result in row.items() if name not in KEYS}
 
 
 def _told(fiche_id: str, rows: Mapping[str, Sequence[Document]]) -> Document:
@@ -161,7 +161,7 @@ def _subscription(row: Document) -> Document:
     def taken(prefix: str) -> Document | None:
         names = [name for name in row if name.startswith(prefix)]
         inner = {name.removeprefix(prefix): row.pop(name) for name in names}
-        return inner if any(told is not None for told in inner.values()) else None
+        return inner if any(result is not None for result in inner.values()) else None
 
     accounts = {"compte_prelevement": taken("prelevement_"), "compte_virement": taken("virement_")}
     former, product, payment = taken("ancien_"), taken("produit_"), taken("paiement_")

@@ -105,7 +105,7 @@ def test_newer_details_replace_older_ones(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "told", "kept"),
+    ("before", "expected", "kept"),
     [
         (None, "03/02/2026 10:12", "2026-02-03"),
         (None, "2026-02-03T23:30:00Z", "2026-02-04"),
@@ -114,13 +114,13 @@ def test_newer_details_replace_older_ones(database: Database) -> None:
     ],
 )
 def test_the_day_of_the_sale_is_derived_once_and_never_rewritten(
-    database: Database, before: str | None, told: str, kept: str | None
+    database: Database, before: str | None, expected: str, kept: str | None
 ) -> None:
     save(database, FicheNotFound("1"))
     with database.transaction() as session:
         session.scalars(select(FicheCacheRow)).one().sales_date = before
     for _ in range(2):
-        save(database, found("1", date_insertion=told), at=LATER)
+        save(database, found("1", date_insertion=expected), at=LATER)
         assert stored(database)["1"].sales_date == kept
     save(database, found("1", date_insertion="04/05/2026 10:12"), at=LATER)
     assert stored(database)["1"].sales_date == (kept or "2026-05-04")
@@ -158,7 +158,7 @@ def test_a_not_found_marker_leaves_what_was_known(database: Database) -> None:
     assert (row.details_success, row.details_message) == (False, NOT_FOUND)
     assert row.not_found_until == LATER + NOT_FOUND_LIVES_FOR
     marker = {"details_success", "details_message", "not_found_until", "_sa_instance_state"}
-    assert {name for name, told in vars(row).items() if told != before[name]} == marker
+    assert {name for name, result in vars(row).items() if result != before[name]} == marker
     assert told_again(database) == sections
     assert [call.vanished_at for call in recordings(database).values()] == [None]
 
@@ -237,7 +237,7 @@ def test_the_number_of_statements_does_not_follow_the_number_of_fiches(database:
 
 def told_sections(outcome: FetchOutcome) -> list[str]:
     assert isinstance(outcome, DetailsFetched)
-    return [name for name, told in vars(outcome.details).items() if told]
+    return [name for name, result in vars(outcome.details).items() if result]
 
 
 def test_two_processes_that_save_the_same_fiches_in_opposite_order_end_as_one(

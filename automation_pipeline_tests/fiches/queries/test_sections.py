@@ -32,14 +32,16 @@ ENVELOPE = {"success", "message", "recordings"}
 
 
 def said(payload: Document) -> Document:
-    return {name: told for name, told in payload.items() if name not in ENVELOPE}
+    return {name: result for name, result in payload.items() if name not in ENVELOPE}
 
 
 def full() -> Document:
     """One fiche that has something in every section."""
     whole: Document = {}
     for payload in payloads(200):
-        whole |= {name: told for name, told in payload.items() if told and not whole.get(name)}
+        whole |= {
+            name: result for name, result in payload.items() if result and not whole.get(name)
+        }
     assert all(whole.values())
     return copy.deepcopy(whole)
 

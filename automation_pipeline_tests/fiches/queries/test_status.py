@@ -47,15 +47,15 @@ def test_each_fiche_has_its_own_status(database: Database) -> None:
     mirrored(database, "3", calls=0)
     transcribed(database, "100", "200", "201")
     with database.reading() as session:
-        told = statuses_of(session, ["2", "1", "9", "3", "1"], EVERYTHING)
-    assert list(told) == ["2", "1", "9", "3"]
-    parts = {fiche_id: status["transcription"] for fiche_id, status in told.items()}
+        result = statuses_of(session, ["2", "1", "9", "3", "1"], EVERYTHING)
+    assert list(result) == ["2", "1", "9", "3"]
+    parts = {fiche_id: status["transcription"] for fiche_id, status in result.items()}
     assert parts["1"] == {
         "total": 2, "transcribed": 1, "pending": 1, "percentage": 50, "isComplete": False,
         "lastTranscribedAt": "2026-05-04T10:00:00.000Z",
     }  # fmt: skip
     assert [part["isComplete"] for part in parts.values()] == [True, False, False, True]
-    assert [status["hasData"] for status in told.values()] == [True, True, False, True]
+    assert [status["hasData"] for status in result.values()] == [True, True, False, True]
 
 
 def test_calls_that_have_vanished_do_not_count(database: Database) -> None:

@@ -159,10 +159,10 @@ STANDING = {
 
 
 def test_an_event_has_the_fields_of_the_reference_and_a_key_of_its_own() -> None:
-    told = job_event(JOB, "progress", AT, TWO)
-    assert (told.name, told.correlation_id) == ("fiches.progressive_fetch.progress", "j-1")
+    events = job_event(JOB, "progress", AT, TWO)
+    assert (events.name, events.correlation_id) == ("fiches.progressive_fetch.progress", "j-1")
     days = {"startDate": "2026-02-01", "endDate": "2026-02-03"}
-    assert told.payload == {"jobId": "j-1", **days, **STANDING, "latestDate": "2026-02-02"}
+    assert events.payload == {"jobId": "j-1", **days, **STANDING, "latestDate": "2026-02-02"}
     later = replace(JOB, fetched=(ONE, THREE), remaining=())
     ended = replace(later, status=JobStatus.COMPLETE)
     keys = [job_event(job, event_name(job), AT).key for job in (JOB, later, ended)] + [
@@ -184,15 +184,15 @@ def test_a_webhook_tells_ids_and_counts() -> None:
 
 def test_of_a_job_that_is_not_counted_no_total_is_told() -> None:
     job = replace(JOB, total_fiches=None)
-    told = {name: value for name, value in STANDING.items() if name != "totalFiches"}
+    values = {name: value for name, value in STANDING.items() if name != "totalFiches"}
     body = webhook_body(job, AT)["data"]
     assert isinstance(body, dict)
-    assert {name: value for name, value in body.items() if name != "dataUrl"} == told
+    assert {name: value for name, value in body.items() if name != "dataUrl"} == values
     assert "totalFiches" not in job_event(job, CREATED, AT).payload
 
 
 @every_case(
-    ("status", "processed", "every", "told"),
+    ("status", "processed", "every", "expected"),
     [
         (JobStatus.PROCESSING, 4, 5, False),
         (JobStatus.PROCESSING, 5, 5, True),
@@ -203,10 +203,10 @@ def test_of_a_job_that_is_not_counted_no_total_is_told() -> None:
     ],
 )
 def test_the_webhook_hears_of_every_few_days_and_of_the_end(
-    status: JobStatus, processed: int, every: int, told: bool
+    status: JobStatus, processed: int, every: int, expected: bool
 ) -> None:
     days = tuple(date(2026, 2, 1 + n) for n in range(processed))
-    assert is_webhook_due(replace(JOB, status=status, fetched=days, failed=()), every) is told
+    assert is_webhook_due(replace(JOB, status=status, fetched=days, failed=()), every) is expected
 
 
 def due(secret: str | None) -> DueWebhook:

@@ -36,8 +36,8 @@ def test_the_counts_add_up(
 
 
 def test_of_an_unknown_fiche_nothing_is_complete() -> None:
-    told = unknown_transcription_document()
-    assert (told["total"], told["percentage"], told["isComplete"]) == (0, 0, False)
+    result = unknown_transcription_document()
+    assert (result["total"], result["percentage"], result["isComplete"]) == (0, 0, False)
 
 
 RECORDING = {

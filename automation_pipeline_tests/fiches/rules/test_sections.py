@@ -131,9 +131,9 @@ def test_a_field_that_may_be_null_may_be_null(name: str, field: str) -> None:
     assert getattr(read(name, good(name) | {field: None}), field) is None
 
 
-@every_case(("told", "kept"), [(3.0, 3), (2.6, 3), (-1.4, -1), (LARGEST, LARGEST), (0, 0)])
-def test_a_number_is_kept_whole(told: float, kept: int) -> None:
-    section = read("Prospect", good("Prospect") | {"csp": told})
+@every_case(("expected", "kept"), [(3.0, 3), (2.6, 3), (-1.4, -1), (LARGEST, LARGEST), (0, 0)])
+def test_a_number_is_kept_whole(expected: float, kept: int) -> None:
+    section = read("Prospect", good("Prospect") | {"csp": expected})
     assert section.model_dump()["csp"] == kept
 
 
@@ -162,8 +162,8 @@ def test_unknown_fields_of_inner_sections_are_found_by_their_position() -> None:
 
 
 def test_maps_keep_what_json_can_say() -> None:
-    told = {"a": [1, {"b": None}], "c": float("inf"), "d": True}
-    section = read("ElementsSouscription", good("ElementsSouscription") | {"raw_data": told})
+    values = {"a": [1, {"b": None}], "c": float("inf"), "d": True}
+    section = read("ElementsSouscription", good("ElementsSouscription") | {"raw_data": values})
     assert section.model_dump()["raw_data"] == {"a": [1, {"b": None}], "c": None, "d": True}
 
 

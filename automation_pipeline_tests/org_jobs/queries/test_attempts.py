@@ -287,16 +287,16 @@ class Life:
     def _look_at(
         self, run: JobRunRow, moves: Sequence[tuple[str, str]], attempts: Sequence[int]
     ) -> None:
-        begun = moves.count(("pending", "running"))
+        started = moves.count(("pending", "running"))
         assert run.attempt_no <= run.max_attempts == ATTEMPTS
-        assert begun == len(attempts) + (run.status == "running") <= ATTEMPTS
+        assert started == len(attempts) + (run.status == "running") <= ATTEMPTS
         assert attempts == list(range(1, len(attempts) + 1))
         assert all(later[0] == earlier[1] for earlier, later in pairwise(moves))
         assert (moves[-1][1] if moves else "pending") == run.status
         if run.status in ENDED:
             assert run.lease_until is None
-            said = run.status, run.attempt_no, run.finished_at, len(moves)
-            assert self.gone.setdefault(run.id, said) == said, "what had ended has changed"
+            result = run.status, run.attempt_no, run.finished_at, len(moves)
+            assert self.gone.setdefault(run.id, result) == result, "what had ended has changed"
         else:
             assert run.id not in self.gone
 

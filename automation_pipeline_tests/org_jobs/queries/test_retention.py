@@ -51,9 +51,9 @@ def batch(bench: Bench, schedule_id: str, status: str) -> None:
         "created_at": bench.now,
         "finished_at": bench.now,
     }
-    said = {"type": "backfill", "behaviour": "none", "total": 0, "created_by": ACTOR}
+    values = {"type": "backfill", "behaviour": "none", "total": 0, "created_by": ACTOR}
     with bench.database.transaction() as session:
-        session.add(BatchRow(org_id=ORG, schedule_id=schedule_id, status=status, **times, **said))
+        session.add(BatchRow(org_id=ORG, schedule_id=schedule_id, status=status, **times, **values))
 
 
 def test_old_jobs_go_with_all_that_is_theirs(org_bench: Bench) -> None:
@@ -84,7 +84,13 @@ def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> Non
     org_bench.fire(kept, outcome="SKIPPED", skip_reason="overlap")
     for status in ("completed", "running"):
         batch(org_bench, kept, status)
-    said = {"name": "x", "severity": "warning", "subject": "s", "message": "m", "status": "unsent"}
+    values = {
+        "name": "x",
+        "severity": "warning",
+        "subject": "s",
+        "message": "m",
+        "status": "unsent",
+    }
     with org_bench.database.transaction() as session:
         about = {"org_id": ORG, "entity": "schedule", "entity_id": kept}
         add_audit_entry(session, **about, actor=ACTOR, action="update", now=org_bench.now)
@@ -94,7 +100,7 @@ def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> Non
             session.add(TransitionRow(**move, **states))
         for days in (0, 91):
             at = org_bench.now + timedelta(days=days)
-            session.add(OrgAlertRow(**said, raised_at=at, next_retry_at=at))
+            session.add(OrgAlertRow(**values, raised_at=at, next_retry_at=at))
     org_bench.clock.pass_time(timedelta(days=91))
     went = {"org_schedule_fires": 1, "org_job_batches": 1, "org_schedules": 1, "org_alerts": 1}
     assert purged(org_bench) == {**went, "state_transitions, org_jobs": 1}

@@ -160,10 +160,10 @@ UNWANTED = PastAttempt(FAILED, UNWANTED_CANCEL, was_reported=True)
 
 
 def a_report(
-    status: str = "success", attempt_no: int = 1, token: int = 1, **said: Any
+    status: str = "success", attempt_no: int = 1, token: int = 1, **result: Any
 ) -> ResultReport:
     return ResultReport(
-        attempt_no=attempt_no, lease_token=token, status=AgentStatus(status), **said
+        attempt_no=attempt_no, lease_token=token, status=AgentStatus(status), **result
     )
 
 

@@ -63,8 +63,8 @@ def test_the_field_at_fault_is_named(given: dict[str, object], field: str) -> No
 
 
 def test_a_period_is_all_that_is_needed() -> None:
-    wish = read_backfill(MAY)
-    assert (wish.behaviour, wish.dry_run, wish.limit) == (Behaviour.NONE, False, 500)
+    request = read_backfill(MAY)
+    assert (request.behaviour, request.dry_run, request.limit) == (Behaviour.NONE, False, 500)
 
 
 def test_both_ends_are_in_the_period() -> None:
@@ -161,10 +161,10 @@ def test_nothing_of_the_period_is_missed_and_nothing_beyond_it_found(
     begin: int, length: int, cron: str
 ) -> None:
     start = at(1) + timedelta(minutes=begin)
-    wish = BackfillInput.model_validate(
+    request = BackfillInput.model_validate(
         {"from_at": start, "until_at": start + timedelta(minutes=length)}
     )
-    found = [one.scheduled_for for one in due_times(timing(cron), wish, NOW)]
+    found = [one.scheduled_for for one in due_times(timing(cron), request, NOW)]
     minutes = (start + timedelta(minutes=one) for one in range(length + 1))
     expected = [one for one in minutes if one <= NOW and _says(cron, one)]
     assert found == expected

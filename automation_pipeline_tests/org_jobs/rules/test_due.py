@@ -33,16 +33,16 @@ TEN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 BUSY = ScheduleFacts(at_work=1)
 
 
-def timing(cron: str = "*/5 * * * *", **said: Any) -> Timing:
+def timing(cron: str = "*/5 * * * *", **result: Any) -> Timing:
     return read_timing(
-        TimingFields(seed="s", cron_expression=cron, timezone=said.pop("zone", "UTC"), **said)
+        TimingFields(seed="s", cron_expression=cron, timezone=result.pop("zone", "UTC"), **result)
     )
 
 
-def due(of: Timing, after: datetime = TEN, **said: Any) -> DueOrgSchedule:
+def due(of: Timing, after: datetime = TEN, **result: Any) -> DueOrgSchedule:
     planned = next_planned(of, after)
     assert planned is not None
-    return DueOrgSchedule(timing=of, due=planned, **said)
+    return DueOrgSchedule(timing=of, due=planned, **result)
 
 
 def told(decision: FireDecision) -> list[str]:
@@ -152,7 +152,7 @@ def test_each_overlap_policy(
 
 
 @every_case(
-    ("said", "reason"),
+    ("text", "reason"),
     [
         ({"skips_next": True}, SkipReason.OPERATOR),
         ({"around": ScheduleFacts(is_disabled=True)}, SkipReason.DISABLED),
@@ -162,8 +162,8 @@ def test_each_overlap_policy(
         ({"around": BUSY, "skips_next": True}, SkipReason.OPERATOR),
     ],
 )
-def test_why_it_is_left_out(said: dict[str, Any], reason: SkipReason) -> None:
-    decision = decide(due(timing(), **said), at(10, 5))
+def test_why_it_is_left_out(text: dict[str, Any], reason: SkipReason) -> None:
+    decision = decide(due(timing(), **text), at(10, 5))
     assert told(decision) == [f"10:05 {reason}"]
     assert decision.clears_skip is (reason is SkipReason.OPERATOR)
 
@@ -299,7 +299,7 @@ EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FI
             ("15 12 * * 1-5", NIGHT),
             ("*/5 * * * *", EVENINGS),
         ]
-    ).map(lambda said: timing(said[0], zone="Europe/Paris", **said[1])),
+    ).map(lambda result: timing(result[0], zone="Europe/Paris", **result[1])),
     policy=st.sampled_from(MisfirePolicy),
     overlap=st.sampled_from(OverlapPolicy),
     late=st.timedeltas(timedelta(0), timedelta(days=40)),

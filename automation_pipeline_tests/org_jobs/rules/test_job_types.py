@@ -180,12 +180,12 @@ def test_a_schema_decides_on_the_payload(payload: dict[str, Any], expected: dict
 
 
 def test_no_fault_quotes_a_value() -> None:
-    said = faults(
+    result = faults(
         own({"properties": {"x": {"enum": ["a"]}, "y": {"maxLength": 3}}}),
         {"x": "hunter2", "y": "hunter2"},
     )
-    assert set(said) == {"payload.x", "payload.y"}
-    assert "hunter2" not in str(said)
+    assert set(result) == {"payload.x", "payload.y"}
+    assert "hunter2" not in str(result)
 
 
 @every_case(

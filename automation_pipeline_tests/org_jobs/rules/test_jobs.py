@@ -151,7 +151,7 @@ NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
 AGAIN = RunEnd(OrgJobsRunState.PENDING, NOW + timedelta(seconds=2))
 
 
-def ended(end: AttemptEnd, **said: Any) -> RunEnd:
+def ended(end: AttemptEnd, **result: Any) -> RunEnd:
     facts: dict[str, Any] = {
         "frm": OrgJobsRunState.RUNNING,
         "attempt_no": 1,
@@ -161,11 +161,11 @@ def ended(end: AttemptEnd, **said: Any) -> RunEnd:
         "now": NOW,
         "random": Random(1),
     }
-    return run_end(end, **{**facts, **said})
+    return run_end(end, **{**facts, **result})
 
 
 @every_case(
-    ("end", "said", "becomes"),
+    ("end", "text", "becomes"),
     [
         (attempt_succeeded(), {}, RunEnd(OrgJobsRunState.SUCCESS)),
         (attempt_failed("Broken."), {}, AGAIN),
@@ -189,8 +189,8 @@ def ended(end: AttemptEnd, **said: Any) -> RunEnd:
         ),
     ],
 )
-def test_what_becomes_of_the_run(end: AttemptEnd, said: dict[str, Any], becomes: RunEnd) -> None:
-    assert ended(end, **said) == becomes
+def test_what_becomes_of_the_run(end: AttemptEnd, text: dict[str, Any], becomes: RunEnd) -> None:
+    assert ended(end, **text) == becomes
 
 
 ILLEGAL = [
@@ -225,7 +225,7 @@ WAITS = {"status": OrgJobsRunState.PENDING, "expires_at": TEN}
 
 
 @every_case(
-    ("standing", "outcome"),
+    ("status", "outcome"),
     [
         (BEGUN, None),
         (BEGUN | {"silent_seconds": 60.0}, ("failed", "STALE")),
@@ -252,9 +252,9 @@ WAITS = {"status": OrgJobsRunState.PENDING, "expires_at": TEN}
     ],
 )
 def test_what_becomes_of_a_run(
-    standing: dict[str, object], outcome: tuple[str, str | None] | None
+    status: dict[str, object], outcome: tuple[str, str | None] | None
 ) -> None:
-    end = end_of_unattended(TEN, **{"performer": Performer.AGENT} | standing)
+    end = end_of_unattended(TEN, **{"performer": Performer.AGENT} | status)
     assert (end and (end.status, end.error_code)) == outcome
 
 
@@ -297,11 +297,11 @@ def test_it_waits_a_day_and_under_a_window_until_the_next_one_is_over(
 def test_there_is_another_whole_window_also_when_the_clocks_change(month: int) -> None:
     window = StartWindow(ExecutionWindow.parse("01:00", "03:30"), zone("Europe/Paris"))
     for day in range(20, 31):
-        begins = window.first_at(datetime(2026, month, day, 12, tzinfo=UTC))
-        is_over = begins + timedelta(hours=4)
+        starts = window.first_at(datetime(2026, month, day, 12, tzinfo=UTC))
+        is_over = starts + timedelta(hours=4)
         next_opening = window.first_at(is_over)
-        assert begins < is_over < next_opening
-        assert expires_at(begins, has_window=True) >= next_opening + timedelta(hours=4)
+        assert starts < is_over < next_opening
+        assert expires_at(starts, has_window=True) >= next_opening + timedelta(hours=4)
 
 
 @every_case(

@@ -80,8 +80,8 @@ def test_hyphens_stand_alone_and_between(text: str) -> None:
 def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse(OrganisationInput, LEAST | given, "Invalid organisation")
-    [(named, told)] = refused.value.fields
-    assert (named, told.startswith(why)) == (field, True)
+    [(named, faults)] = refused.value.fields
+    assert (named, faults.startswith(why)) == (field, True)
 
 
 def test_an_organisation_needs_little() -> None:

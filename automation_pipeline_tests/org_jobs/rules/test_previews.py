@@ -35,8 +35,8 @@ SPRING, AUTUMN = datetime(2026, 3, 28, 12, 0, tzinfo=UTC), datetime(2026, 10, 24
 def runs(
     cron: str, after: datetime, count: int = 2, *, most_jitter: int = 0, **fields: object
 ) -> list[ComingRun]:
-    said = {"seed": "s", "cron_expression": cron, "timezone": "Europe/Paris"} | fields
-    timing = read_timing(TimingFields(**said))  # type: ignore[arg-type]
+    values = {"seed": "s", "cron_expression": cron, "timezone": "Europe/Paris"} | fields
+    timing = read_timing(TimingFields(**values))  # type: ignore[arg-type]
     return list(preview(timing, after, count, most_jitter=most_jitter).runs)
 
 

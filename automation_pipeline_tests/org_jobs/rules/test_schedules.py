@@ -302,9 +302,9 @@ def test_the_state_after_a_change(
     known: dict[str, Any], patch: dict[str, object], state: ScheduleState | None
 ) -> None:
     before = stored(**known)
-    standing = state_after(before, changed_schedule(before, patch), NOW)
-    assert (standing and standing.state) == state
-    assert standing is None or (standing.planned is not None) == (state is ACTIVE)
+    status = state_after(before, changed_schedule(before, patch), NOW)
+    assert (status and status.state) == state
+    assert status is None or (status.planned is not None) == (state is ACTIVE)
 
 
 def test_a_change_that_leaves_no_time_is_refused_unless_an_end_says_so() -> None:
@@ -417,8 +417,8 @@ PAUSED_AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 
 
 def test_a_pause_may_say_why_and_until_when() -> None:
-    wish = read_pause("Holidays", PAUSED_AT + timedelta(days=1), PAUSED_AT)
-    assert (wish.reason, wish.until) == ("Holidays", PAUSED_AT + timedelta(days=1))
+    request = read_pause("Holidays", PAUSED_AT + timedelta(days=1), PAUSED_AT)
+    assert (request.reason, request.until) == ("Holidays", PAUSED_AT + timedelta(days=1))
     assert read_skip(None).reason is None
 
 

@@ -95,9 +95,10 @@ def test_of_a_retried_run_only_the_last_cycle_counts(
     change_targets(database, run_id, last_attempt=clock.now() - timedelta(days=1))
     change_targets(database, run_id, first=1, last_attempt=clock.now() - timedelta(minutes=31))
     with database.transaction() as session:
-        begun = (clock.now() - timedelta(days=1, minutes=1), clock.now() - timedelta(minutes=32))
+        started = (clock.now() - timedelta(days=1, minutes=1), clock.now() - timedelta(minutes=32))
         moves = [
-            Transition("rule run", str(run_id), "QUEUED", "APPLYING", "worker", at) for at in begun
+            Transition("rule run", str(run_id), "QUEUED", "APPLYING", "worker", at)
+            for at in started
         ]
         record_transitions(session, moves)
     assert health(database, clock)["default"] == ProjectHealth(failed=1, dead_letters=3)

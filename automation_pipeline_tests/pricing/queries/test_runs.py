@@ -334,15 +334,15 @@ def test_many_runs_take_as_many_queries_as_one(bench: Bench) -> None:
     event.listen(
         bench.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2])
     )
-    said: list[int] = []
+    messages: list[int] = []
     for limit in (1, 5):
         asked.clear()
         with bench.database.reading() as session:
             assert [
                 run.targets.preview for run in list_runs(session, RuleRunFilter(), limit, 0)
             ] == [6] * limit
-        said.append(len(asked))
-    assert said[0] == said[1]
+        messages.append(len(asked))
+    assert messages[0] == messages[1]
 
 
 def test_targets_are_read_page_by_page(bench: Bench) -> None:
@@ -385,10 +385,10 @@ def test_the_result_has_every_target_that_ended(bench: Bench) -> None:
         {**applied(bench), "status": "ROLLED_BACK"},
     )
     with bench.database.reading() as session:
-        told = result_of(session, run.id)
-    assert (told.total_targets, told.applied_targets, told.failed_targets) == (3, 1, 2)
-    assert (told.duration, told.success_rate) == (31240, 0.6667)
-    first, second, _ = told.results
+        result = result_of(session, run.id)
+    assert (result.total_targets, result.applied_targets, result.failed_targets) == (3, 1, 2)
+    assert (result.duration, result.success_rate) == (31240, 0.6667)
+    first, second, _ = result.results
     assert (first.target_id, first.success, first.external_id, first.applied_price) == (
         str(ids[0]),
         True,
@@ -434,7 +434,7 @@ ENDED = ("APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK")
 
 
 @pytest.mark.parametrize(
-    ("status", "wish", "cancelled", "is_open", "is_active"),
+    ("status", "requested", "cancelled", "is_open", "is_active"),
     [
         ("PREVIEW", None, False, False, False),
         ("PREVIEW", "apply", False, True, False),
@@ -449,7 +449,7 @@ ENDED = ("APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK")
 )
 def test_which_runs_block_another_run(
     status: str,
-    wish: str | None,
+    requested: str | None,
     *,
     cancelled: bool,
     is_open: bool,
@@ -463,7 +463,7 @@ def test_which_runs_block_another_run(
         rule,
         status,
         clock.now(),
-        wish=wish,
+        wish=requested,
         cancel_requested_at=clock.now() if cancelled else None,
     )
     with database.reading() as session:
@@ -477,7 +477,7 @@ def test_which_runs_block_another_run(
     assert (found and (found.id, found.status)) == ((run_id, status) if is_open else None)
     assert both == ({rule.id: found} if is_open else {})
     assert active == (run_id if is_active else None)
-    assert comes_first is (is_active or wish == "retry")
+    assert comes_first is (is_active or requested == "retry")
 
 
 def test_the_cooldown_counts_from_the_last_applied_run(

@@ -143,7 +143,12 @@ def test_applied_changes_are_counted_without_rollbacks(database: Database, clock
     run_id = applying(database, clock, ["APPLIED"])
     with database.reading() as session:
         target_id = session.scalars(select(Row.id)).one()
-    said = {"tenant_id": TENANT, "project_id": "default", "source": "rule:1", "rule_run_id": run_id}
+    values = {
+        "tenant_id": TENANT,
+        "project_id": "default",
+        "source": "rule:1",
+        "rule_run_id": run_id,
+    }
     about = {"target_id": target_id, "product_id": "p1", "currency": "EUR", "was_found": False}
     since = clock.now()
     rows = [
@@ -163,7 +168,7 @@ def test_applied_changes_are_counted_without_rollbacks(database: Database, clock
                 "applied_at": since + timedelta(minutes=minutes),
             }
             one = {"event_key": str(number), "kind": kind, "shop": shop, "variant_id": variant_id}
-            session.execute(insert(PriceChangeRow).values(**said, **about, **priced, **one))
+            session.execute(insert(PriceChangeRow).values(**values, **about, **priced, **one))
     with database.reading() as session:
         found = changes_since(session, SHOP, ["v0", "v1", "v9"], since)
     assert {variant_id: sorted(pairs) for variant_id, pairs in found.items()} == {

@@ -15,8 +15,8 @@ SKUS, TAGS, VENDORS = ["a", "b", "c"], ["summer", "New", "sale"], ["Acme", "Umbr
 
 
 def variant(amount: int | None = 1000, **facts: object) -> Variant:
-    told = {"variant_id": "v1", "product_id": "p1", "currency": "EUR", "sku": "a"} | facts
-    return Variant(amount=amount, **cast("dict[str, str]", told))
+    values = {"variant_id": "v1", "product_id": "p1", "currency": "EUR", "sku": "a"} | facts
+    return Variant(amount=amount, **cast("dict[str, str]", values))
 
 
 def rule(transform: dict[str, object], **fields: object) -> RuleInput:

@@ -126,7 +126,7 @@ def test_a_margin_over_the_cost_is_kept_to_the_unit() -> None:
 
 
 @every_case(
-    ("told", "compare_at", "writes"),
+    ("expected", "compare_at", "writes"),
     [
         ({}, 1500, False),
         ({"compareAt": "untouched"}, 1500, False),
@@ -136,9 +136,9 @@ def test_a_margin_over_the_cost_is_kept_to_the_unit() -> None:
     ],
 )
 def test_the_compare_at_price_is_left_cleared_or_set(
-    told: dict[str, object], compare_at: int | None, *, writes: bool
+    expected: dict[str, object], compare_at: int | None, *, writes: bool
 ) -> None:
-    outcome = priced(1000, {"op": "percent", "value": -10, **told}, compare_at=1500)
+    outcome = priced(1000, {"op": "percent", "value": -10, **expected}, compare_at=1500)
     assert outcome.after == Price(900, "EUR", compare_at)
     assert outcome.writes_compare_at is writes
 
@@ -371,12 +371,16 @@ def test_every_variant_is_counted_once(variants: list[Variant], policy: Policy |
     plans = [plan_target(price(TENTH_OFF, one), policy, Decimal(0)) for one in variants]
     for plan in plans:
         tally.count(plan)
-    told = explain_plan(TENTH_OFF, tally, [7])
-    assert told["matchedVariants"] == len(variants) == tally.targets + tally.skipped + tally.blocked
+    result = explain_plan(TENTH_OFF, tally, [7])
+    assert (
+        result["matchedVariants"] == len(variants) == tally.targets + tally.skipped + tally.blocked
+    )
     assert tally.targets == sum(isinstance(plan, PlannedTarget) for plan in plans)
-    assert sum(cast("dict[str, int]", told["skippedByReason"]).values()) == told["skippedTargets"]
-    assert told["matchedProducts"] == len({one.product_id for one in variants})
-    assert told["conflicts"] == ["7"]
+    assert (
+        sum(cast("dict[str, int]", result["skippedByReason"]).values()) == result["skippedTargets"]
+    )
+    assert result["matchedProducts"] == len({one.product_id for one in variants})
+    assert result["conflicts"] == ["7"]
 
 
 def failing(policy: dict[str, object], current: int, proposed: int, **facts: object) -> list[str]:

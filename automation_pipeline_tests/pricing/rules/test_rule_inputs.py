@@ -494,7 +494,7 @@ def test_other_spellings_are_read() -> None:
 
 
 @every_case(
-    ("told", "way"),
+    ("expected", "way"),
     [
         ({"ending": ".95"}, Round.NEAREST),
         ({"precision": 0}, Round.NEAREST),
@@ -505,9 +505,9 @@ def test_other_spellings_are_read() -> None:
     ],
 )
 def test_an_ending_or_a_precision_without_a_way_goes_to_the_nearest(
-    told: dict[str, object], way: Round
+    expected: dict[str, object], way: Round
 ) -> None:
-    assert rule({"op": "percent", "value": 5, **told}).transform.round is way
+    assert rule({"op": "percent", "value": 5, **expected}).transform.round is way
 
 
 @every_case(

@@ -103,10 +103,10 @@ def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: str | Non
 def test_a_second_person_approves_a_run(
     approved_by: str | None, fault: str | None, *, auto_apply: bool
 ) -> None:
-    said = approval_fault(
+    faults = approval_fault(
         auto_apply=auto_apply, created_by="ann", written_by="bob", approved_by=approved_by
     )
-    assert said == fault
+    assert faults == fault
 
 
 @every_case(
@@ -440,8 +440,8 @@ class Middle(Random):
         return (a + b) / 2
 
 
-def failure(status: int, told: float | None = None) -> CallFailure:
-    return classify_failure(FailureSignal(status=status), f"{status}", told)
+def failure(status: int, values: float | None = None) -> CallFailure:
+    return classify_failure(FailureSignal(status=status), f"{status}", values)
 
 
 def again(decision: RetryTarget | None) -> RetryTarget:
@@ -492,8 +492,8 @@ def test_the_run_of_the_reference_ends_as_it_says() -> None:
 
 
 def test_waits_for_the_shop_cost_no_attempt() -> None:
-    told = retry_after_seconds("2.0", NOW)
-    decision = again(decide_retry(failure(429, told), AttemptProgress(), Random(1)))
+    result = retry_after_seconds("2.0", NOW)
+    decision = again(decide_retry(failure(429, result), AttemptProgress(), Random(1)))
     assert 2 <= decision.wait_seconds <= 2.4
     assert (decision.progress.attempts, decision.progress.rate_limit_waits) == (0, 1)
 
@@ -552,8 +552,8 @@ def test_a_retry_after_of_days_fails_the_target() -> None:
     ],
 )
 def test_a_header_is_never_undercut(header: str | None, lowest: float, highest: float) -> None:
-    told = retry_after_seconds(header, NOW)
-    waits = [rate_limit_wait(told, 0, Random(seed)) for seed in range(30)]
+    result = retry_after_seconds(header, NOW)
+    waits = [rate_limit_wait(result, 0, Random(seed)) for seed in range(30)]
     assert all(lowest <= wait <= highest for wait in waits)
 
 
@@ -577,9 +577,9 @@ def test_jitter_is_a_fifth_and_never_beyond_the_cap(n: int, seed: int) -> None:
 
 
 def test_a_target_may_take_ten_minutes_without_the_waits_for_the_shop() -> None:
-    begun = NOW - timedelta(minutes=12)
-    assert is_overdue(begun, NOW, 60.0)
-    assert not is_overdue(begun, NOW, 120.0)
+    started = NOW - timedelta(minutes=12)
+    assert is_overdue(started, NOW, 60.0)
+    assert not is_overdue(started, NOW, 120.0)
 
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)

@@ -270,10 +270,10 @@ def test_the_shops_figure_counts_less_the_other_reservations() -> None:
     assert tank == LeakyBucket(1780, 1000, 50, 20, after(1), after(1))
 
 
-@every_case(("told", "available"), [(1800, 600), (100, 80)])
-def test_an_old_figure_cannot_raise_the_estimate(told: float, available: float) -> None:
+@every_case(("expected", "available"), [(1800, 600), (100, 80)])
+def test_an_old_figure_cannot_raise_the_estimate(expected: float, available: float) -> None:
     reckoned = replace(full(available=500.0, pending=30.0), synced_at=after(0.5))
-    tank = sync_bucket(reckoned, 10, BucketStatus(told, 2000, 100), since=NOW, now=after(1))
+    tank = sync_bucket(reckoned, 10, BucketStatus(expected, 2000, 100), since=NOW, now=after(1))
     assert tank.available == available
 
 
@@ -342,7 +342,7 @@ def test_the_shop_never_has_to_refuse_and_its_points_are_not_left_lying(
     shop = RealBucket(BucketStatus(begins_with, 2000, 100))
     tank = full(available=begins_with)
     events = [(0.0, number, "begin") for number in range(AT_ONCE)]
-    costs, told, turns = {}, {}, {}
+    costs, result, turns = {}, {}, {}
     left, number, ended = list(calls), AT_ONCE, 0.0
     while events:
         at, which, what = heapq.heappop(events)
@@ -354,12 +354,12 @@ def test_the_shop_never_has_to_refuse_and_its_points_are_not_left_lying(
             costs[which], turns[which] = (cost, back), after(at + wait)
             heapq.heappush(events, (at + wait + there, which, "arrive"))
         elif what == "arrive":
-            told[which] = shop.take(costs[which][0], at)
+            result[which] = shop.take(costs[which][0], at)
             heapq.heappush(events, (at + costs[which][1], which, "hear"))
         else:
             ended = at
             tank = sync_bucket(
-                tank, costs[which][0], told[which], since=turns[which], now=after(at)
+                tank, costs[which][0], result[which], since=turns[which], now=after(at)
             )
             number += 1
             heapq.heappush(events, (at, number, "begin"))
@@ -459,7 +459,7 @@ def test_a_retry_after_of_the_shop_holds_up_every_call() -> None:
 
 
 @every_case(
-    ("told", "state", "pause"),
+    ("expected", "state", "pause"),
     [
         (timedelta(minutes=15), "closed", timedelta(minutes=15)),
         (timedelta(minutes=16), "open", timedelta(minutes=16)),
@@ -467,9 +467,9 @@ def test_a_retry_after_of_the_shop_holds_up_every_call() -> None:
     ],
 )
 def test_a_long_wait_opens_it_at_once_and_as_long(
-    told: timedelta, state: str, pause: timedelta
+    expected: timedelta, state: str, pause: timedelta
 ) -> None:
-    circuit = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, told)
+    circuit = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, expected)
     assert (circuit.state, circuit.until) == (state, NOON + pause)
 
 

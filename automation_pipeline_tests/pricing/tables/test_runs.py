@@ -153,7 +153,7 @@ def test_a_run_has_a_variant_once(database: Database, clock: Clock) -> None:
 
 
 def a_change(database: Database, clock: Clock, run_id: int, key: str, kind: str = "apply") -> None:
-    told = {
+    values = {
         "tenant_id": "main",
         "project_id": "default",
         "shop": "shop.example",
@@ -166,7 +166,7 @@ def a_change(database: Database, clock: Clock, run_id: int, key: str, kind: str 
         "currency": "EUR",
     }
     priced = {"from_amount": 1000, "to_amount": 900, "was_found": False, "applied_at": clock.now()}
-    row = {"event_key": key, "kind": kind, "rule_run_id": run_id, **told, **target, **priced}
+    row = {"event_key": key, "kind": kind, "rule_run_id": run_id, **values, **target, **priced}
     with database.transaction() as session:
         session.execute(insert(PriceChangeRow).values(**row))
 

@@ -345,14 +345,14 @@ def test_a_recording_url_leads_to_audio_wherever_the_simulator_was_reached(
     answer = crm.get(f"{local}/api/fiches/by-id/{the(Kind.MANY_RECORDINGS).id}")
     recording = answer.json()["recordings"][0]
     assert recording["recording_url"].startswith(f"{local}/recordings/")
-    heard = httpx.get(recording["recording_url"])
+    transcripts = httpx.get(recording["recording_url"])
     asked = httpx.head(recording["recording_url"])
-    assert heard.status_code == asked.status_code == 200
-    assert heard.headers["content-type"] == asked.headers["content-type"] == "audio/mpeg"
-    assert int(asked.headers["content-length"]) == len(heard.content)
+    assert transcripts.status_code == asked.status_code == 200
+    assert transcripts.headers["content-type"] == asked.headers["content-type"] == "audio/mpeg"
+    assert int(asked.headers["content-length"]) == len(transcripts.content)
     assert asked.content == b""
-    assert heard.content.startswith(b"ID3")
-    assert recording["call_id"].encode() in heard.content
+    assert transcripts.content.startswith(b"ID3")
+    assert recording["call_id"].encode() in transcripts.content
 
 
 def test_a_recording_under_another_name_or_without_url_is_not_served(crm: httpx.Client) -> None:

@@ -72,10 +72,10 @@ def _calls(fiche: Fiche) -> tuple[tuple[str, list[tuple[float, float, str]]], ..
 
 def _spoken(fiche: Fiche) -> Iterator[tuple[str, list[tuple[float, float, str]]]]:
     for call in fiche.recordings:
-        said = [word for word in conversation(fiche, call).words if word.kind != "spacing"]
+        result = [word for word in conversation(fiche, call).words if word.kind != "spacing"]
         turns = [
             (speaker, list(words))
-            for speaker, words in groupby(said, key=lambda word: word.speaker)
+            for speaker, words in groupby(result, key=lambda word: word.speaker)
         ]
         if turns:
             yield (

@@ -55,11 +55,11 @@ def judge(fiche: Fiche, described: str, *, inventions: float = 0.0) -> Judgement
     return judged(asked, asked.chunks, inventions=inventions, seed=f"7/{fiche.id}")
 
 
-def statuts(said: Sequence[str], points: Sequence[str], keywords: Sequence[str]) -> list[str]:
+def statuts(result: Sequence[str], points: Sequence[str], keywords: Sequence[str]) -> list[str]:
     text = (
         "=== TRANSCRIPTION DES APPELS ===\n\n--- Enregistrement 1 ---\nAppel : 98170000012\n"
         "[Segment 1] 0.0 s - 9.0 s | Locuteurs : speaker_0\n"
-        + "\n".join(f"speaker_0: {line}" for line in said)
+        + "\n".join(f"speaker_0: {line}" for line in result)
         + "\n=== FIN DE LA TRANSCRIPTION ===\n\n"
         + step("Essai", points, keywords)
     )
@@ -144,7 +144,7 @@ def test_the_same_seed_invents_the_same_and_another_seed_elsewhere() -> None:
 
 
 @every_case(
-    ("said", "points", "keywords", "expected"),
+    ("text", "points", "keywords", "expected"),
     [
         (
             ["Votre conversation est enregistrée."],
@@ -200,9 +200,9 @@ def test_the_same_seed_invents_the_same_and_another_seed_elsewhere() -> None:
     ],
 )
 def test_a_point_is_judged_by_the_keywords_that_belong_to_it(
-    said: list[str], points: list[str], keywords: list[str], expected: list[str]
+    text: list[str], points: list[str], keywords: list[str], expected: list[str]
 ) -> None:
-    assert statuts(said, points, keywords) == expected
+    assert statuts(text, points, keywords) == expected
 
 
 def test_a_step_without_an_applicable_point_passes_whole() -> None:

@@ -102,12 +102,12 @@ def test_a_foreign_tool_is_called_and_its_result_taken(client: OpenAI) -> None:
         if call.type == "function"
     ] == [("weather", {"town": "x", "days": 0})]
     result = {"role": "tool", "tool_call_id": calls[0].id, "content": "rain"}
-    told: Any = [*CHAT, first.choices[0].message.model_dump(exclude_none=True), result]
-    last = client.chat.completions.create(model=MODEL, messages=told, tools=[WEATHER])
+    results: Any = [*CHAT, first.choices[0].message.model_dump(exclude_none=True), result]
+    last = client.chat.completions.create(model=MODEL, messages=results, tools=[WEATHER])
     assert (last.choices[0].finish_reason, last.choices[0].message.tool_calls) == ("stop", None)
     named: Any = {"type": "function", "function": {"name": "weather"}}
     again = client.chat.completions.create(
-        model=MODEL, messages=told, tools=[WEATHER], tool_choice=named
+        model=MODEL, messages=results, tools=[WEATHER], tool_choice=named
     )
     assert again.choices[0].finish_reason == "tool_calls"
     never = client.chat.completions.create(

@@ -36,8 +36,8 @@ def signed(
         "auth_version": "1.0",
         "body_md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
     } | {name: value for name, value in changed.items() if name != "auth_signature"}
-    told = "\n".join([method, path, "&".join(f"{name}={query[name]}" for name in sorted(query))])
-    signature = hmac.new(secret.encode(), told.encode(), hashlib.sha256).hexdigest()
+    result = "\n".join([method, path, "&".join(f"{name}={query[name]}" for name in sorted(query))])
+    signature = hmac.new(secret.encode(), result.encode(), hashlib.sha256).hexdigest()
     return {**query, "auth_signature": changed.get("auth_signature", signature)}
 
 

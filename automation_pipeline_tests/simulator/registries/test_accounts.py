@@ -36,8 +36,8 @@ def test_a_stranger_blocks_nobody(account: Account) -> None:
 def test_a_token_is_good_for_an_hour_and_says_so(account: Account, clock: StandingClock) -> None:
     token = account.new_token()
     claims = token.split(".")[1]
-    told = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-    assert (told["iat"], told["exp"]) == (1_800_000_000, 1_800_003_600)
+    document = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    assert (document["iat"], document["exp"]) == (1_800_000_000, 1_800_003_600)
     clock.now += 3599
     assert account.accepts(token)
     clock.now += 1

@@ -75,6 +75,6 @@ def test_a_ban_ends_and_is_no_longer_for_who_asks_meanwhile() -> None:
     assert bans.count == 0
 
 
-@every_case(("seconds", "told"), [(0.01, 1), (1, 1), (1.2, 2), (60, 60)])
-def test_a_wait_is_told_in_whole_seconds(seconds: float, told: int) -> None:
-    assert whole(seconds) == told
+@every_case(("seconds", "expected"), [(0.01, 1), (1, 1), (1.2, 2), (60, 60)])
+def test_a_wait_is_told_in_whole_seconds(seconds: float, expected: int) -> None:
+    assert whole(seconds) == expected

@@ -34,15 +34,15 @@ def test_a_variant_has_a_history_of_prices(shop: Asking) -> None:
     shop.write({"id": variant(), "price": "5.00", "compareAtPrice": "9.00"})
     edit_in_shop(shop.url, number(), "6.00")
     edit_in_shop(shop.url, number(), "7.00", compareAtPrice=None)
-    told = shop.totals(variant=number())
-    assert [(then["price"], then["compareAtPrice"], then["by"]) for then in told["history"]][
+    result = shop.totals(variant=number())
+    assert [(then["price"], then["compareAtPrice"], then["by"]) for then in result["history"]][
         1:
     ] == [
         ("5.00", "9.00", "api"),
         ("6.00", "9.00", "hand"),
         ("7.00", None, "hand"),
     ]
-    assert (told["history"][0]["price"], told["writes"], told["is_there"]) == (first, 1, True)
+    assert (result["history"][0]["price"], result["writes"], result["is_there"]) == (first, 1, True)
     assert shop.prices(variant()) == ["7.00"]
 
 

@@ -96,13 +96,13 @@ def test_at_most_250_are_given_at_once(shop: Asking) -> None:
 
 
 @pytest.mark.parametrize(
-    ("currency", "price", "said"), [("JPY", "1299", "1299"), ("KWD", "1.234", "1.234")]
+    ("currency", "price", "text"), [("JPY", "1299", "1299"), ("KWD", "1.234", "1.234")]
 )
 def test_amounts_have_as_many_places_as_the_currency(
-    shop: Asking, currency: str, price: str, said: str
+    shop: Asking, currency: str, price: str, text: str
 ) -> None:
     set_up_shop(shop.url, currency=currency)
-    assert shop.write({"id": variant(), "price": price})["productVariants"][0]["price"] == said
+    assert shop.write({"id": variant(), "price": price})["productVariants"][0]["price"] == text
     assert shop.write(
         {"id": variant(), "price": f"{price}.5" if currency == "JPY" else f"{price}5"}
     )["userErrors"]

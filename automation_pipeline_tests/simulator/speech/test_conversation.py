@@ -68,17 +68,17 @@ def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(
 
 
 def test_a_transcript_has_the_keywords_of_the_phases_said_and_of_no_other() -> None:
-    for _, _, heard in conversations():
+    for _, _, received in conversations():
         for keyword, phase in KEYWORDS.items():
-            assert bool(re.search(keyword, heard.text)) == (phase in heard.phases), (
+            assert bool(re.search(keyword, received.text)) == (phase in received.phases), (
                 keyword,
-                heard.text,
+                received.text,
             )
 
 
 def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
     assert [conversation(fiche, call) for fiche, call, _ in conversations()[:40]] == [
-        heard for *_, heard in conversations()[:40]
+        received for *_, received in conversations()[:40]
     ]
     other = World(8, 120, vary=False).fiche(fiches()[3].id)
     assert other
@@ -96,60 +96,66 @@ def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
     ],
 )
 def test_agents_forget_some_things_in_some_sales(phase: Phase, low: float, high: float) -> None:
-    sales = [heard for *_, heard in conversations() if heard.kind is CallKind.SALES]
-    assert low < sum(phase in heard.phases for heard in sales) / len(sales) < high
+    sales = [received for *_, received in conversations() if received.kind is CallKind.SALES]
+    assert low < sum(phase in received.phases for received in sales) / len(sales) < high
 
 
 def test_most_fiches_have_one_sale_and_every_kind_of_mishap_occurs() -> None:
-    kinds = Counter(heard.kind for *_, heard in conversations())
+    kinds = Counter(received.kind for *_, received in conversations())
     assert all(kinds[kind] >= 5 for kind in CallKind)
-    sales = Counter(fiche.id for fiche, _, heard in conversations() if heard.kind is CallKind.SALES)
+    sales = Counter(
+        fiche.id for fiche, _, received in conversations() if received.kind is CallKind.SALES
+    )
     assert set(sales.values()) == {1}
     assert len(sales) > 0.75 * len([fiche for fiche in fiches() if fiche.recordings])
     assert len({phases_said(fiche) for fiche in fiches()}) > 50
 
 
 def test_an_empty_transcript_has_neither_text_nor_words() -> None:
-    silent = [heard for *_, heard in conversations() if heard.kind is CallKind.SILENT]
-    assert {(heard.text, heard.words, heard.phases) for heard in silent} == {("", (), ())}
+    silent = [received for *_, received in conversations() if received.kind is CallKind.SILENT]
+    assert {(received.text, received.words, received.phases) for received in silent} == {
+        ("", (), ())
+    }
 
 
-def check_times(heard: Transcript, seconds: float) -> None:
-    assert all(0 <= word.start <= word.end <= seconds for word in heard.words)
-    assert all(before.end == after.start for before, after in pairwise(heard.words)), (
+def check_times(received: Transcript, seconds: float) -> None:
+    assert all(0 <= word.start <= word.end <= seconds for word in received.words)
+    assert all(before.end == after.start for before, after in pairwise(received.words)), (
         "spacings fill every gap"
     )
-    assert all((word.kind == "spacing") == bool(at % 2) for at, word in enumerate(heard.words))
-    assert all(word.end > word.start for word in heard.words)
+    assert all((word.kind == "spacing") == bool(at % 2) for at, word in enumerate(received.words))
+    assert all(word.end > word.start for word in received.words)
 
 
 def test_words_follow_one_another_within_the_recording() -> None:
-    for _, call, heard in conversations():
-        check_times(heard, call.duration_seconds)
+    for _, call, received in conversations():
+        check_times(received, call.duration_seconds)
 
 
 def test_two_speakers_take_turns_and_someone_laughs() -> None:
     kinds: Counter[str] = Counter()
-    for _, _, heard in conversations():
-        kinds.update(word.text for word in heard.words if word.kind == "audio_event")
-        if heard.kind is CallKind.SALES:
-            assert {word.speaker for word in heard.words} == {"speaker_0", "speaker_1"}
-            turns = sum(before.speaker != after.speaker for before, after in pairwise(heard.words))
+    for _, _, received in conversations():
+        kinds.update(word.text for word in received.words if word.kind == "audio_event")
+        if received.kind is CallKind.SALES:
+            assert {word.speaker for word in received.words} == {"speaker_0", "speaker_1"}
+            turns = sum(
+                before.speaker != after.speaker for before, after in pairwise(received.words)
+            )
             assert turns >= 6
     assert kinds["(rire)"] > 20
     assert set(kinds) == {"(rire)", "(bip)"}
 
 
 def test_names_product_and_price_are_those_of_the_fiche() -> None:
-    for fiche, _, heard in conversations():
+    for fiche, _, received in conversations():
         bought: object = details_json(fiche, [], with_mail_devis=False)["elements_souscription"]
-        if Phase.PRESENTATION in heard.phases:
-            assert fiche.agent.nom.title() in heard.text
-        if isinstance(bought, dict) and Phase.PRICE in heard.phases:
-            assert bought["produit"]["cotisation"].replace(".", " euros ") in heard.text
-        if isinstance(bought, dict) and Phase.PRODUCT in heard.phases:
-            assert bought["produit"]["formule"].title() in heard.text
-            assert bought["produit"]["groupe_nom"].title() in heard.text
+        if Phase.PRESENTATION in received.phases:
+            assert fiche.agent.nom.title() in received.text
+        if isinstance(bought, dict) and Phase.PRICE in received.phases:
+            assert bought["produit"]["cotisation"].replace(".", " euros ") in received.text
+        if isinstance(bought, dict) and Phase.PRODUCT in received.phases:
+            assert bought["produit"]["formule"].title() in received.text
+            assert bought["produit"]["groupe_nom"].title() in received.text
 
 
 def test_a_long_call_has_more_questions_and_a_short_one_ends_early() -> None:
@@ -165,9 +171,9 @@ def test_a_long_call_has_more_questions_and_a_short_one_ends_early() -> None:
         return conversation(only, changed)
 
     fiche, _, _ = next(
-        heard
-        for heard in conversations()
-        if heard[2].kind is CallKind.SALES and len(heard[0].recordings) == 1
+        received
+        for received in conversations()
+        if received[2].kind is CallKind.SALES and len(received[0].recordings) == 1
     )
     brief, usual, long = (of_length(fiche, seconds) for seconds in (40, 300, 1500))
     assert len(brief.words) < len(usual.words) < len(long.words)

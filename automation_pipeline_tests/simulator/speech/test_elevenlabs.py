@@ -85,7 +85,7 @@ def test_the_audio_a_fiche_leads_to_is_recognised_and_answered_with_its_call(
         one["recording_url"] for one in details["recordings"] if one["call_id"] == CALL.call_id
     )
     answer = transcribe(simulator, simulator.get(url).content)
-    heard = conversation(SALE, CALL)
+    received = conversation(SALE, CALL)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
@@ -99,17 +99,17 @@ def test_the_audio_a_fiche_leads_to_is_recognised_and_answered_with_its_call(
     assert (body["language_code"], body["language_probability"], body["text"]) == (
         "fra",
         0.98,
-        heard.text,
+        received.text,
     )
     assert body["transcription_id"].startswith("tr_")
     assert "rétractation" in body["text"]
     assert body["words"][0] == {
-        "text": heard.words[0].text,
+        "text": received.words[0].text,
         "start": 0.3,
-        "end": heard.words[0].end,
+        "end": received.words[0].end,
         "type": "word",
         "speaker_id": "speaker_0",
-        "logprob": heard.words[0].logprob,
+        "logprob": received.words[0].logprob,
     }
     assert {word["type"] for word in body["words"]} <= {"word", "spacing", "audio_event"}
     assert all(before["end"] <= after["start"] for before, after in pairwise(body["words"]))

@@ -32,10 +32,10 @@ def written(database: Database) -> Database:
             "entity_id": fiche,
             "trace_id": run,
             "level": level,
-            "message": said,
+            "message": result,
             "created_at": AT + timedelta(seconds=later),
         }
-        for fiche, run, level, said, later in lines
+        for fiche, run, level, result, later in lines
     ]
     rows.append({**rows[0], "workflow": "audit", "message": "of an audit"})
     with database.transaction() as session:
@@ -51,7 +51,7 @@ def messages(database: Database, fiche_id: str = "900", **given: str) -> list[ob
 
 
 @every_case(
-    ("given", "said"),
+    ("given", "text"),
     [
         ({}, ["START", "refused", "again"]),
         ({"run_id": "run-1"}, ["START", "refused"]),
@@ -66,8 +66,8 @@ def messages(database: Database, fiche_id: str = "900", **given: str) -> list[ob
         ({"level": "", "since": ""}, ["START", "refused", "again"]),
     ],
 )
-def test_lines_are_chosen(written: Database, given: dict[str, str], said: list[str]) -> None:
-    assert messages(written, **given) == said
+def test_lines_are_chosen(written: Database, given: dict[str, str], text: list[str]) -> None:
+    assert messages(written, **given) == text
 
 
 def test_a_line_is_told_whole(written: Database) -> None:

@@ -38,7 +38,7 @@ def shown(database: Database, fiche_id: str = "900", call_id: str = "9000") -> d
 
 def test_a_recording_is_shown_with_its_transcript(fiche: Database) -> None:
     transcribe(fiche)
-    said = transcript("tr_1")
+    result = transcript("tr_1")
     document = shown(fiche)
     assert list(document) == [
         "call_id", "recording_url", "duration_seconds", "transcription_id", "has_transcription", "transcription",
@@ -49,9 +49,9 @@ def test_a_recording_is_shown_with_its_transcript(fiche: Database) -> None:
         True,
     )
     assert document["transcription"] == {
-        "text": said.text,
-        "language_code": said.language_code,
-        "language_probability": said.language_probability,
+        "text": result.text,
+        "language_code": result.language_code,
+        "language_probability": result.language_probability,
         "words": [],
     }
 

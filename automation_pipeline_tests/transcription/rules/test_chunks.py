@@ -18,12 +18,12 @@ from automation_pipeline_tests.tables import every_case
 
 
 def words(
-    *said: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5
+    *result: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5
 ) -> tuple[Word, ...]:
     """One a second, each lasting half of it."""
     return tuple(
         Word(text, first + at, first + at + 0.5, kind[0] if kind else "word", speaker)
-        for at, (text, speaker, *kind) in enumerate(said)
+        for at, (text, speaker, *kind) in enumerate(result)
     )
 
 
@@ -31,15 +31,15 @@ def turns(count: int) -> tuple[Word, ...]:
     return words(*((f"mot{at}", f"speaker_{at % 2}") for at in range(count)))
 
 
-def transcript(text: str, *heard: Word) -> Transcript:
-    return Transcript("tr_1", text, "fra", 0.9, heard)
+def transcript(text: str, *received: Word) -> Transcript:
+    return Transcript("tr_1", text, "fra", 0.9, received)
 
 
 A, B = "speaker_0", "speaker_1"
 
 
 @every_case(
-    ("said", "chunks"),
+    ("text", "chunks"),
     [
         ((), ()),
         ([(" ", A, "spacing"), (" ", None, "spacing")], ()),
@@ -72,8 +72,8 @@ A, B = "speaker_0", "speaker_1"
         ),
     ],
 )
-def test_words_become_chunks(said: list[tuple[str, str]], chunks: tuple[Chunk, ...]) -> None:
-    assert chunks_of(words(*said)) == chunks
+def test_words_become_chunks(text: list[tuple[str, str]], chunks: tuple[Chunk, ...]) -> None:
+    assert chunks_of(words(*text)) == chunks
 
 
 @every_case(
@@ -116,11 +116,11 @@ def test_every_word_is_said_once_in_order_and_the_counts_and_times_agree(
         at = start + length
         given_words.append(Word(f"w{number}", start, at, kind, speaker))
     chunks = chunks_of(given_words)
-    said = [word for word in given_words if word.kind != "spacing"]
+    result = [word for word in given_words if word.kind != "spacing"]
 
     lines = [line.partition(": ") for chunk in chunks for line in chunk.full_text.split("\n")]
     assert [(speaker, text) for speaker, _, line in lines for text in line.split(" ")] == [
-        (word.speaker or "unknown", word.text) for word in said
+        (word.speaker or "unknown", word.text) for word in result
     ]
     assert sum(chunk.message_count for chunk in chunks) == len(lines)
     assert all(before[0] != after[0] for before, after in pairwise(lines))
@@ -128,7 +128,9 @@ def test_every_word_is_said_once_in_order_and_the_counts_and_times_agree(
     assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
     times = [time for chunk in chunks for time in (chunk.start, chunk.end)]
     assert times == sorted(times)
-    assert (times[:1], times[-1:]) == ([said[0].start], [said[-1].end]) if said else times == []
+    assert (
+        (times[:1], times[-1:]) == ([result[0].start], [result[-1].end]) if result else times == []
+    )
     assert all(len(set(chunk.speakers)) == len(chunk.speakers) for chunk in chunks)
 
 
@@ -144,8 +146,8 @@ def test_fifty_thousand_words_take_no_time() -> None:
 
 
 def test_the_words_of_the_provider_are_taken_as_they_are() -> None:
-    heard = words(("oui", A), (" ", A, "spacing"))
-    assert words_or_estimated(transcript("non non", *heard), 60) == heard
+    received = words(("oui", A), (" ", A, "spacing"))
+    assert words_or_estimated(transcript("non non", *received), 60) == received
 
 
 @every_case("text", ["", "  \n "])

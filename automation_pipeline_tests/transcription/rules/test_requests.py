@@ -24,8 +24,8 @@ def test_anything_that_is_no_priority_is_the_normal_one(given: object) -> None:
 
 
 def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
-    wish = parse_batch({"fiche_ids": ["2", "1", "2"], "priority": "high"})
-    assert (wish.fiche_ids, wish.priority) == (("2", "1"), TranscriptionPriority.HIGH)
+    request = parse_batch({"fiche_ids": ["2", "1", "2"], "priority": "high"})
+    assert (request.fiche_ids, request.priority) == (("2", "1"), TranscriptionPriority.HIGH)
 
 
 @every_case(
