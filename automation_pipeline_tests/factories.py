@@ -61,6 +61,6 @@ def selected(
         source=source or FakeFicheSource(),
         clock=clock,
         semaphore=Semaphore(DatabasePermits(database), "crm", 3, "me"),
-        knobs=SelectionOptions(processes=processes, cooldown=COOLDOWN),
+        options=SelectionOptions(processes=processes, cooldown=COOLDOWN),
     )
     return asyncio.run(work)

@@ -1,2 +1,2 @@
-"""Automations: schedules that pick fiches, and runs that carry them through and leave one outcome a
+"""Automations: schedules that select fiches, and runs that process them and record one outcome per
 fiche."""

@@ -1,4 +1,4 @@
-"""Schedules, runs and run reports as JSON documents, the same for the HTTP API and the command
+"""Schedules, runs and run reports as JSON documents, shared by the HTTP API and the command
 line."""
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ from automation_pipeline.core.json_model import Instant, as_document
 
 
 class ScheduleShown(Schedule):
-    """A schedule, and when it is run next. The key of the CRM is never shown, only that there is
-    one."""
+    """A schedule with its next run time. The document masks the CRM key: it shows only whether the
+    schedule has one."""
 
-    external_api_key: Literal["**********"] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]  as it is written
+    external_api_key: Literal["**********"] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]  the serialised form
     next_due_at: Instant | None
 
 
@@ -32,7 +32,7 @@ def schedule_document(schedule: Schedule, now: datetime) -> Mapping[str, object]
 
 
 def next_due_or_never(schedule: Schedule, now: datetime) -> datetime | None:
-    """Also None for one that went wrong since it was stored."""
+    """The next due time, or None if the stored schedule is no longer valid."""
     try:
         return next_due(schedule, now)
     except InvalidInputError:
@@ -40,8 +40,8 @@ def next_due_or_never(schedule: Schedule, now: datetime) -> datetime | None:
 
 
 def without_fiche_ids(detail: Mapping[str, object]) -> Mapping[str, object]:
-    """A run as those of limited reach may see it: which fiches it was told to take, and what its
-    log says of single ones, may reach further than they do."""
+    """A run for callers of limited reach, without fiche ids: its selection and its log details may
+    name fiches outside their reach."""
     logs = [
         without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])
     ]
@@ -61,7 +61,7 @@ def _unnamed(given: object) -> object:
     return {name: value for name, value in selection.items() if name != "ficheIds"}
 
 
-# What a bug leaves behind is for those who read the database.
+# A stack trace is only for developers with access to the database.
 _HIDDEN_DETAIL = "stack"
 
 
@@ -83,7 +83,7 @@ def report_document(report: RunReport) -> dict[str, Any]:
 
 
 def parse_report(document: Mapping[str, Any]) -> RunReport:
-    """OutsideError: this is no report."""
+    """OutsideError: the document is not a report."""
     try:
         causes = {
             (OutcomeStatus(one["status"]), one["reason"]): one["fiches"]

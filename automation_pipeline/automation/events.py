@@ -22,8 +22,7 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """How far a run has come. `days` is (processed, of how many), where fiches are worked on day by
-    day."""
+    """The progress of a run. `days` is (processed, total) if the run works day by day."""
 
     phase: Phase
     tally: LedgerTally
@@ -32,7 +31,7 @@ class ProgressUpdate:
 
 
 def job_id(run_id: int) -> str:
-    """Names the run's channel, and traces the run in logs."""
+    """The name of the run's channel, and its trace id in logs."""
     return f"automation-run-{run_id}"
 
 
@@ -58,7 +57,7 @@ def selection(run: Run, chosen: FicheSelection, total_fiches: int, at: datetime)
 
 
 def progress(run: Run, made: ProgressUpdate, at: datetime) -> Event:
-    """Told twice of the same standing, it is one event."""
+    """Two calls with the same progress give the same event."""
     tally = made.tally
     done = tally.successful + tally.failed + tally.ignored
     days = {} if made.days is None else {"days_processed": made.days[0], "days_total": made.days[1]}
@@ -80,7 +79,8 @@ def progress(run: Run, made: ProgressUpdate, at: datetime) -> Event:
 
 
 def completed(run: Run, at: datetime, reason: EmptyReason | None = None) -> tuple[Event, Event]:
-    """For the screen, and for whoever waits for the run. With a reason the run had no fiches."""
+    """One event for realtime clients, and one for subscribers that wait for the run. With a reason,
+    the run had no fiches."""
     totals = {
         "status": run.status,
         "total_fiches": run.total_fiches,
@@ -94,24 +94,23 @@ def completed(run: Run, at: datetime, reason: EmptyReason | None = None) -> tupl
         "audits_run": run.audits_run,
         **duration,
     }
-    shown = _realtime_event(
+    realtime = _realtime_event(
         run, "completed", "completed", at, {**totals, **({"reason": reason} if reason else details)}
     )
     key = f"automation-completed-{run.id}{_SUFFIXES[reason] if reason else ''}"
-    return shown, _event(
+    return realtime, _event(
         run, key, "automation/completed", at, {**_about(run), **totals, **duration}
     )
 
 
-def broken_off(run: Run, error: str, at: datetime) -> tuple[Event, Event]:
-    """For a run that failed as a whole or was cancelled: the events carry its status as their
-    name."""
+def aborted(run: Run, error: str, at: datetime) -> tuple[Event, Event]:
+    """For a run that failed as a whole or was cancelled: the event names carry its status."""
     name = run.status.value
-    shown = _realtime_event(
+    realtime = _realtime_event(
         run, name, name, at, {"status": name, "error": error, "duration_ms": run.duration_ms or 0}
     )
-    inside = {**_about(run), "error": error}
-    return shown, _event(run, f"automation-{name}-{run.id}", f"automation/{name}", at, inside)
+    payload = {**_about(run), "error": error}
+    return realtime, _event(run, f"automation-{name}-{run.id}", f"automation/{name}", at, payload)
 
 
 def _realtime_event(

@@ -64,9 +64,9 @@ MAX_KEYS = 5
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """Details may be fetched until so many seconds after the run's start, over all batches and
-    attempts; how many recordings are too many where the schedule does not say (0: none are); how
-    often the run's log has a line about progress."""
+    """`budget_seconds` counts from the start of the run, over all batches and attempts.
+    `most_recordings` applies if the schedule sets no maximum (0: no limit). `poll_seconds` is the
+    interval of progress lines in the run's log."""
 
     budget_seconds: float
     most_recordings: int
@@ -80,11 +80,11 @@ async def fetch_batch(
     database: Database,
     source: FicheSource,
     clock: Clock,
-    knobs: FetchOptions,
+    options: FetchOptions,
 ) -> Counter[str]:
-    """How many fiches ended how, or go on (`fetched`). What was fetched in this run before is not
-    asked for again."""
-    return await _FetchBatch(ticket, batch, database, source, clock, knobs).run()
+    """The number of fiches per outcome, and of those that continue (`fetched`). Details that this
+    run has fetched before are not requested again."""
+    return await _FetchBatch(ticket, batch, database, source, clock, options).run()
 
 
 class _FetchBatch:
@@ -95,9 +95,9 @@ class _FetchBatch:
         database: Database,
         source: FicheSource,
         clock: Clock,
-        knobs: FetchOptions,
+        options: FetchOptions,
     ) -> None:
-        self._ticket, self._number, self._knobs = ticket, number, knobs
+        self._ticket, self._number, self._options = ticket, number, options
         self._database, self._source, self._clock = database, source, clock
         self._ended: Counter[str] = Counter()
         self._causes: dict[str, str] = {}
@@ -108,21 +108,21 @@ class _FetchBatch:
     async def run(self) -> Counter[str]:
         with self._database.transaction() as session:
             enter_phase(session, self._ticket, Phase.FETCHING)
-            tries = run_plan(session, self._ticket.run_id)
+            plan = run_plan(session, self._ticket.run_id)
             left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
             spent = seconds_since_start(session, self._ticket.run_id)
             if left:
                 self._log_fan_out(session, left)
         try:
-            async with asyncio.timeout(max(self._knobs.budget_seconds - spent, 0.0)):
-                await self._fetch(left, tries)
+            async with asyncio.timeout(max(self._options.budget_seconds - spent, 0.0)):
+                await self._fetch(left, plan)
         except TimeoutError:
             self._give_up()
         return self._ended
 
-    async def _fetch(self, left: Sequence[str], tries: RunPlan) -> None:
+    async def _fetch(self, left: Sequence[str], plan: RunPlan) -> None:
         def settle(session: Session, outcomes: Sequence[FetchOutcome]) -> None:
-            self._settle(session, outcomes, tries.selection)
+            self._settle(session, outcomes, plan.selection)
 
         def on_retry(outcome: FetchFailed, retry: int) -> None:
             self._causes[outcome.fiche_id] = outcome.error
@@ -130,12 +130,12 @@ class _FetchBatch:
 
         await fetch_fiches(
             left,
-            since=tries.since,
+            since=plan.since,
             settle=settle,
             database=self._database,
             source=self._source,
             clock=self._clock,
-            retries=tries.retries,
+            retries=plan.retries,
             on_retry=on_retry,
         )
 
@@ -160,7 +160,7 @@ class _FetchBatch:
         if self._told_at is None or now - self._told_at >= PROGRESS_INTERVAL:
             self._told_at = now
             is_line_due = self._logged_at is None or now - self._logged_at >= timedelta(
-                seconds=self._knobs.poll_seconds
+                seconds=self._options.poll_seconds
             )
             self._logged_at = now if is_line_due else self._logged_at
             record_progress(session, self._ticket, now, in_log=is_line_due)
@@ -184,12 +184,12 @@ class _FetchBatch:
         if isinstance(outcome, DetailsFetched):
             groupe = outcome.details.information.groupe
         recordings = move.recordings_count or 0
-        unwanted = ignore_reason(groupe, recordings, selection, self._knobs.most_recordings)
+        unwanted = ignore_reason(groupe, recordings, selection, self._options.most_recordings)
         return move if unwanted is None else ignored_move(move.fiche_id, *unwanted, recordings)
 
     def _give_up(self) -> None:
-        """The time is over: what has not come by now is not waited for. What went wrong before is
-        kept as the cause."""
+        """Fail the fiches whose details did not arrive in time, with their last error as the
+        cause."""
         with self._database.transaction() as session:
             fence_attempt(session, self._ticket)
             left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
@@ -223,7 +223,7 @@ class _FetchBatch:
         write_notes(session, run_note(run, f"FAN-OUT: fiche/fetch x{len(left)}"), waiting)
 
     def _log_retries(self, session: Session) -> None:
-        """One line for all that were put back into the queue since the last one."""
+        """Write one line for all retries since the last such line."""
         retried, self._retried = self._retried, []
         if retried:
             words = "Fiche details stalled; retrying incomplete fetches"
@@ -257,8 +257,8 @@ IGNORED_MESSAGES = {
 
 
 def settle_fetch(ticket: RunAttempt, *, database: Database, clock: Clock) -> list[int]:
-    """Numbers of the batches with fiches to transcribe or audit: none after a failure that the
-    schedule does not go on through, and none in a run that has ended."""
+    """The numbers of the batches with fiches to transcribe or audit. Empty if the run has ended, or
+    if a fetch failed and the schedule stops on errors."""
     now = clock.now()
     with database.transaction() as session:
         if has_ended(session, ticket):

@@ -1,43 +1,40 @@
-"""What this room needs of the outside world: who carries messages about runs, and with what a batch
-is worked on."""
+"""Interfaces to external systems that automations need: message delivery, and the context of a
+batch."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from automation_pipeline.audits.models.audits import AuditSummary as AuditStanding
-from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookSender
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.models import TranscriptionRunRequest as TranscriptionWish
-from automation_pipeline.transcription.models import TranscriptionSummary
+from automation_pipeline.transcription.models import TranscriptionRunRequest, TranscriptionSummary
 
 STALL_POLLS = 3
 
 
 class MailSender(Protocol):
     async def send(self, to: str, subject: str, text: str, *, delivery: str) -> None:
-        """The mail server has taken the message. `delivery` makes it known again when it is sent
+        """Hand the message to the mail server. `delivery` identifies the message when it is sent
         twice.
 
-        TransientError: not this time. PermanentError: another attempt would end the same way. No
-        text holds the password.
+        TransientError: a later attempt may succeed. PermanentError: no later attempt can succeed.
+        Error messages do not contain the password.
         """
         ...
 
     async def check(self) -> None:
-        """Nothing, when the mail server answers and lets us in; else an error that says what is
-        wrong."""
+        """Raise an error with the cause if the mail server does not answer or refuses the login."""
         ...
 
 
 @dataclass(frozen=True)
 class PublishResult:
-    """The first `out` events are out, and no other. `stopped` says why the next one is not: a
-    TransientError holds up all of them, anything else is about that event alone."""
+    """Exactly the first `out` events are published. `stopped` is the reason why the next one is
+    not: a TransientError affects all later events, any other error only that event."""
 
     out: int
     stopped: Exception | None = None
@@ -45,14 +42,14 @@ class PublishResult:
 
 class EventPublisher(Protocol):
     async def publish(self, events: Sequence[Event]) -> PublishResult:
-        """Brings them out in this order, up to the first that cannot be. What is given again may
-        come out twice."""
+        """Publish the events in order, up to the first that fails. An event that is passed again
+        may be published twice."""
         ...
 
 
 @dataclass(frozen=True)
 class ChannelMember:
-    """Somebody who joins a channel, as the others on it may see them."""
+    """A member of a channel, as the other members see it."""
 
     id: str
     info: Mapping[str, object]
@@ -62,31 +59,32 @@ class ChannelClient(Protocol):
     def authenticate(
         self, channel: str, socket_id: str, member: ChannelMember
     ) -> Mapping[str, str]:
-        """What the browser shows to join the private or presence channel. Whether it may was
-        decided before.
+        """The token with which a browser joins a private or presence channel. The caller has
+        already checked that the member may join.
 
-        InvalidInputError: no such name, or no such socket.
+        InvalidInputError: the channel name or the socket id is not valid.
         """
         ...
 
     async def trigger(self, channel: str, name: str, payload: object) -> None:
-        """One event is out. TransientError: not this time. PermanentError: it never will be."""
+        """Send one event. TransientError: a later attempt may succeed. PermanentError: no later
+        attempt can succeed."""
         ...
 
     async def check(self) -> None:
-        """Nothing, when the provider answers and knows us; else an error that says what is
-        wrong."""
+        """Raise an error with the cause if the provider does not answer or refuses the
+        credentials."""
         ...
 
 
 class RealtimeClient(EventPublisher, ChannelClient, Protocol):
-    """What browsers are shown while it happens. No text of any error holds a secret."""
+    """Sends realtime updates to browsers. Error messages do not contain secrets."""
 
 
 @dataclass(frozen=True)
 class DeliveryServices:
-    """Who carries what. Without `mail` e-mails fail; without `publisher` events stay in the table
-    as the record."""
+    """The clients that deliver messages. Without `mail`, e-mails fail. Without `publisher`, events
+    stay in the table as the record."""
 
     webhooks: WebhookSender
     mail: MailSender | None
@@ -97,13 +95,13 @@ class DeliveryServices:
 
 @dataclass(frozen=True)
 class WorkOptions:
-    """Transcripts and audits may take until so many seconds after the run's start, over all batches and
-    attempts. How many fiches are audited at once.
+    """`transcription_seconds` and `audit_seconds` are the time budgets of transcripts and audits.
+    They count from the start of the run, over all batches and attempts.
 
-    `transcribes_ahead`: one process executes one step at a time, so that an audit step works on the
-    recordings of the next batch meanwhile.
+    `transcribes_ahead`: an audit step also transcribes the recordings of the next batch. This is
+    for runs in one process, which execute one step at a time.
 
-    `audit_poll_seconds`: how often the run's log has a line about audits; three without progress
+    `audit_poll_seconds` is the interval of the log lines about audits. Three lines without progress
     are a stall.
     """
 
@@ -121,18 +119,19 @@ class WorkOptions:
 
 @dataclass(frozen=True)
 class BatchContext:
-    """What a batch is worked on with. The providers behind it are made when they are first needed.
+    """The services that process a batch. Provider clients are created on first use.
 
-    `begin_transcriptions` answers each request, in order, with the run that works on its fiche or
-    with why none does; `transcribe` works until the runs of these ids are over, or claims no more
-    once `stop` is set; its second argument names those that this run began.
+    `begin_transcriptions` returns, per request and in order, the run that processes the fiche or
+    the reason why none does. `transcribe` works until the runs of the given ids end, and claims no
+    more work once `stop` is set; its second argument names the runs that this run started.
     """
 
     database: Database
     clock: Clock
-    knobs: WorkOptions
+    options: WorkOptions
     begin_transcriptions: Callable[
-        [Sequence[TranscriptionWish]], Awaitable[Sequence[TranscriptionSummary | AutomationError]]
+        [Sequence[TranscriptionRunRequest]],
+        Awaitable[Sequence[TranscriptionSummary | AutomationError]],
     ]
     transcribe: Callable[..., Awaitable[object]]
-    audit: Callable[[AuditWish], Awaitable[AuditStanding]]
+    audit: Callable[[FicheAuditRequest], Awaitable[AuditSummary]]

@@ -1,4 +1,4 @@
-"""Relaying the outbox: realtime events, notifications, webhooks."""
+"""Relay the outbox: realtime events, notifications and webhooks."""
 
 import asyncio
 import time
@@ -49,20 +49,20 @@ from automation_pipeline.storage.outbox import (
 from automation_pipeline.storage.rate_limits import end_pause, is_paused, last_pause_seconds, pause
 
 EVENTS_AT_ONCE = 200
-# Between two handfuls it is seen whether the claim still holds.
+# The relay checks its claim between two calls.
 EVENTS_PER_CALL = 10
 MAX_ATTEMPTS = 5
 PUBLISHER_PAUSE = "publisher"
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
-# After so long a pause, the fourth in a row, an outage may be one event that the publisher breaks
-# on.
+# After a pause this long (the fourth in a row), the relay checks whether a single event breaks the
+# publisher.
 PROBE_AFTER_PAUSE_SECONDS = 16.0
 _BACKOFF = Backoff(base_seconds=10, cap_seconds=3600)
 
 
 @dataclass
 class _Publishing:
-    """How claimed events stand: none of `waiting` was tried to its end."""
+    """The state of the claimed events. No event in `waiting` has a final result."""
 
     waiting: list[ClaimedEvent]
     out: list[ClaimedEvent] = field(default_factory=list[ClaimedEvent])
@@ -81,16 +81,16 @@ async def publish_events(  # noqa: PLR0913  the bounds of one relay
     beat: Callable[[], None] = lambda: None,
     caused_since: datetime | None = None,
 ) -> int:
-    """How many are out. Without a publisher all are: the table is their record. Each handful begins
-    with a `beat`.
+    """The number of published events. Without a publisher, all events count as published: the table
+    is their record. `beat` is called before each call of the publisher.
 
-    When the publisher is away they all wait, in their order, and everybody leaves it alone for a
-    while. Behind an event that cannot be published only those of its aggregate wait.
+    During an outage of the publisher all events wait in order, and every relay pauses. An event
+    that cannot be published blocks only the later events of its aggregate.
     """
     with database.transaction() as session:
         if publisher is not None and is_paused(session, PUBLISHER_PAUSE):
             return 0
-        is_doubtful = last_pause_seconds(session, PUBLISHER_PAUSE) >= PROBE_AFTER_PAUSE_SECONDS
+        needs_probe = last_pause_seconds(session, PUBLISHER_PAUSE) >= PROBE_AFTER_PAUSE_SECONDS
         claims = claim_in_order(
             session,
             worker,
@@ -103,66 +103,67 @@ async def publish_events(  # noqa: PLR0913  the bounds of one relay
             mark_published(session, worker, [claimed.id for claimed in claims])
     if publisher is None or not claims:
         return len(claims)
-    carried = _Publishing(claims)
+    state = _Publishing(claims)
     ends_at = time.monotonic() + min(budget_seconds, hold_seconds / 2)
     try:
-        if is_doubtful or claims[0].attempt > 1:
+        if needs_probe or claims[0].attempt > 1:
             beat()
-            await _probe(carried, publisher, ends_at)
-        await _publish_all(carried, publisher, ends_at, beat)
-    finally:  # interrupted too, what is out is out
+            await _probe(state, publisher, ends_at)
+        await _publish_all(state, publisher, ends_at, beat)
+    finally:  # an interrupt must not lose the record of published events
         with database.transaction() as session:
-            _record_results(session, worker, carried)
-    return len(carried.out)
+            _record_results(session, worker, state)
+    return len(state.out)
 
 
-async def _probe(carried: _Publishing, publisher: EventPublisher, ends_at: float) -> None:
-    """The publisher may break on one event of the first handful: its events go alone."""
+async def _probe(state: _Publishing, publisher: EventPublisher, ends_at: float) -> None:
+    """Publish the first events one by one, to find a single event that breaks the publisher."""
     for _ in range(EVENTS_PER_CALL):
-        if carried.waiting and carried.outage is None and time.monotonic() < ends_at:
-            await _probe_once(carried, publisher, ends_at)
+        if state.waiting and state.outage is None and time.monotonic() < ends_at:
+            await _probe_once(state, publisher, ends_at)
 
 
-async def _probe_once(carried: _Publishing, publisher: EventPublisher, ends_at: float) -> None:
-    """The first events of a few aggregates, each alone, until one is out: then what failed before
-    it was no outage, and was tried. If none is, it is an outage, and costs nobody an attempt."""
-    firsts = {claimed.event.correlation_id: claimed for claimed in reversed(carried.waiting)}
-    doubted: list[tuple[ClaimedEvent, TransientError]] = []
+async def _probe_once(state: _Publishing, publisher: EventPublisher, ends_at: float) -> None:
+    """Publish the first event of several aggregates, one by one, until one succeeds. A success
+    shows that there is no outage, so the earlier failures count as attempts. If none succeeds, it
+    is an outage and no event loses an attempt."""
+    firsts = {claimed.event.correlation_id: claimed for claimed in reversed(state.waiting)}
+    suspects: list[tuple[ClaimedEvent, TransientError]] = []
     for claimed in sorted(firsts.values(), key=lambda claimed: claimed.id)[:EVENTS_PER_CALL]:
-        if doubted and time.monotonic() >= ends_at:
+        if suspects and time.monotonic() >= ends_at:
             break
         stopped = (await _publish(publisher, [claimed])).stopped
         if isinstance(stopped, TransientError):
-            doubted.append((claimed, stopped))
+            suspects.append((claimed, stopped))
             if stopped.retry_after_seconds is not None:
                 break
         elif stopped is not None:
-            _set_aside(carried, claimed, stopped)
+            _record_failure(state, claimed, stopped)
         else:
-            carried.waiting.remove(claimed)
-            carried.out.append(claimed)
+            state.waiting.remove(claimed)
+            state.out.append(claimed)
             if not is_internal(
                 claimed.event.name
-            ):  # an internal one goes nowhere, and proves nothing
-                for failed, error in doubted:
-                    _set_aside(carried, failed, error)
+            ):  # an internal event is not sent, so it does not prove that the publisher works
+                for failed, error in suspects:
+                    _record_failure(state, failed, error)
                 return
-    carried.outage = doubted[0][1] if doubted else None
+    state.outage = suspects[0][1] if suspects else None
 
 
 async def _publish_all(
-    carried: _Publishing, publisher: EventPublisher, ends_at: float, beat: Callable[[], None]
+    state: _Publishing, publisher: EventPublisher, ends_at: float, beat: Callable[[], None]
 ) -> None:
-    """It ends long before the claim does: afterwards somebody else may be at the same events."""
-    while carried.waiting and carried.outage is None and time.monotonic() < ends_at:
+    """Stop well before the claim expires, because another relay may then claim the same events."""
+    while state.waiting and state.outage is None and time.monotonic() < ends_at:
         beat()
-        published = await _publish(publisher, carried.waiting[:EVENTS_PER_CALL])
-        carried.out += carried.waiting[: published.out]
-        del carried.waiting[: published.out]
+        published = await _publish(publisher, state.waiting[:EVENTS_PER_CALL])
+        state.out += state.waiting[: published.out]
+        del state.waiting[: published.out]
         if isinstance(published.stopped, TransientError):
-            carried.outage = published.stopped
+            state.outage = published.stopped
         elif published.stopped is not None:
-            _set_aside(carried, carried.waiting[0], published.stopped)
+            _record_failure(state, state.waiting[0], published.stopped)
 
 
 async def _publish(publisher: EventPublisher, claims: list[ClaimedEvent]) -> PublishResult:
@@ -170,38 +171,38 @@ async def _publish(publisher: EventPublisher, claims: list[ClaimedEvent]) -> Pub
         return await publisher.publish([claimed.event for claimed in claims])
     except AutomationError as error:
         return PublishResult(0, error)
-    except Exception as error:  # noqa: BLE001  a bug with one event does not stop the others
+    except Exception as error:  # noqa: BLE001  a bug with one event must not stop the others
         return (
             PublishResult(0, error) if len(claims) == 1 else await _publish(publisher, claims[:1])
         )
 
 
-def _set_aside(carried: _Publishing, failed: ClaimedEvent, error: Exception) -> None:
-    carried.waiting.remove(failed)
-    carried.failed.append((failed, f"{type(error).__name__}: {error}"))
+def _record_failure(state: _Publishing, failed: ClaimedEvent, error: Exception) -> None:
+    state.waiting.remove(failed)
+    state.failed.append((failed, f"{type(error).__name__}: {error}"))
     aggregate = failed.event.correlation_id
-    carried.held_up += [
-        claimed for claimed in carried.waiting if claimed.event.correlation_id == aggregate
+    state.held_up += [
+        claimed for claimed in state.waiting if claimed.event.correlation_id == aggregate
     ]
-    carried.waiting = [
-        claimed for claimed in carried.waiting if claimed.event.correlation_id != aggregate
+    state.waiting = [
+        claimed for claimed in state.waiting if claimed.event.correlation_id != aggregate
     ]
 
 
-def _record_results(session: Session, worker: str, carried: _Publishing) -> None:
+def _record_results(session: Session, worker: str, state: _Publishing) -> None:
     lock_publishing(session)
-    mark_published(session, worker, [claimed.id for claimed in carried.out])
-    count_attempts(session, worker, [claimed.id for claimed, _ in carried.failed])
-    for claimed, error in carried.failed:
+    mark_published(session, worker, [claimed.id for claimed in state.out])
+    count_attempts(session, worker, [claimed.id for claimed, _ in state.failed])
+    for claimed, error in state.failed:
         if claimed.attempt >= MAX_ATTEMPTS:
             park(session, worker, claimed.id, error=error)
         else:
             delay = _BACKOFF.delay(claimed.attempt, Random())
             put_back(session, worker, claimed.id, error=error, delay_seconds=delay)
-    untried = [claimed.id for claimed in (*carried.waiting, *carried.held_up)]
-    hand_back(session, worker, untried, error=str(carried.outage) if carried.outage else None)
-    if carried.outage is not None:
-        wait = carried.outage.retry_after_seconds or 0.0
+    untried = [claimed.id for claimed in (*state.waiting, *state.held_up)]
+    hand_back(session, worker, untried, error=str(state.outage) if state.outage else None)
+    if state.outage is not None:
+        wait = state.outage.retry_after_seconds or 0.0
         pause(
             session,
             PUBLISHER_PAUSE,
@@ -209,25 +210,25 @@ def _record_results(session: Session, worker: str, carried: _Publishing) -> None
             cap_seconds=LONGEST_PAUSE_SECONDS,
             at_least=wait,
         )
-    elif carried.out:
+    elif state.out:
         end_pause(session, PUBLISHER_PAUSE)
 
 
 NOTIFICATIONS_AT_ONCE = 10
-# Claims beyond the attempts that a message has: its delivery broke, or took its process with it.
+# Claims beyond the attempts of a message: its delivery crashed, possibly with its process.
 MAX_BROKEN_DELIVERIES = 3
 
 
 async def deliver_notifications(
-    post: DeliveryServices,
+    services: DeliveryServices,
     worker: str,
     *,
     database: Database,
     hold_seconds: float,
     caused_since: datetime | None = None,
 ) -> int:
-    """How many were waiting, of the oldest few. At least once each: who dies between sending and
-    writing it down has sent it for nothing, and the receiver can tell by its key."""
+    """The number of messages that were waiting, of the oldest few. Delivery is at least once: if a
+    process dies after sending and before recording, the message is sent again with the same key."""
     with database.transaction() as session:
         claims = claim_waiting(
             session,
@@ -245,10 +246,10 @@ async def deliver_notifications(
             [number for claimed in claims if (number := _notification_id(claimed)) is not None],
         )
     ended = await asyncio.gather(
-        *(_deliver(claimed, stored, post, worker, database) for claimed in claims),
+        *(_deliver(claimed, stored, services, worker, database) for claimed in claims),
         return_exceptions=True,
     )
-    for broken in ended:  # after the others are through: the database does not answer
+    for broken in ended:  # raised after the others have finished: the database does not answer
         if broken is not None:
             raise broken
     return len(claims)
@@ -257,16 +258,16 @@ async def deliver_notifications(
 async def _deliver(
     claimed: ClaimedEvent,
     stored: Mapping[int, StoredNotification],
-    post: DeliveryServices,
+    services: DeliveryServices,
     worker: str,
     database: Database,
 ) -> None:
     message = stored.get(_notification_id(claimed) or 0)
     try:
-        delivery = None if message is None else await _attempt(message, claimed.attempt, post)
+        delivery = None if message is None else await _attempt(message, claimed.attempt, services)
     except (
         asyncio.CancelledError
-    ):  # the relay's time is over: another one need not wait for the end of the hold
+    ):  # the time budget is used up: release the claim for another relay
         with database.transaction() as session:
             put_back(session, worker, claimed.id, error=INTERRUPTED, delay_seconds=0)
         raise
@@ -280,24 +281,26 @@ async def _deliver(
             mark_published(session, worker, [claimed.id])
 
 
-async def _attempt(message: StoredNotification, claims: int, post: DeliveryServices) -> Delivery:
-    if claims > post.patience.attempts + MAX_BROKEN_DELIVERIES:
+async def _attempt(
+    message: StoredNotification, claims: int, services: DeliveryServices
+) -> Delivery:
+    if claims > services.patience.attempts + MAX_BROKEN_DELIVERIES:
         return Delivery(
             DeliveryStatus.FAILED, message.attempts, error="Its delivery broke off every time"
         )
-    return await attempt(_send(message, post), message.attempts + 1, post.patience)
+    return await attempt(_send(message, services), message.attempts + 1, services.patience)
 
 
-async def _send(message: StoredNotification, post: DeliveryServices) -> WebhookAnswer | None:
+async def _send(message: StoredNotification, services: DeliveryServices) -> WebhookAnswer | None:
     notification, payload = message.notification, message.notification.payload
     if notification.channel is NotificationChannel.WEBHOOK:
         body = body_of(payload)
-        headers = webhook_headers(notification, body, post.secret, int(time.time()))
-        return await post.webhooks.send(notification.target, body, headers)
-    if post.mail is None:
+        headers = webhook_headers(notification, body, services.secret, int(time.time()))
+        return await services.webhooks.send(notification.target, body, headers)
+    if services.mail is None:
         raise PermanentError("E-mail is not configured (set SMTP_HOST, and SMTP_FROM or SMTP_USER)")
     subject, text = str(payload["subject"]), str(payload["text"])
-    await post.mail.send(notification.target, subject, text, delivery=notification.key)
+    await services.mail.send(notification.target, subject, text, delivery=notification.key)
     return None
 
 
@@ -307,7 +310,7 @@ def _notification_id(claimed: ClaimedEvent) -> int | None:
 
 
 BUDGET_SECONDS = 20.0
-# Longer than any batch takes, so that nobody else gets what is being carried.
+# Longer than any batch takes, so that no other relay claims the same events.
 HOLD_SECONDS = 120.0
 
 
@@ -318,7 +321,7 @@ class RelayCounts:
 
 
 async def relay_events(
-    post: DeliveryServices,
+    services: DeliveryServices,
     *,
     database: Database,
     budget_seconds: float = BUDGET_SECONDS,
@@ -326,25 +329,25 @@ async def relay_events(
     beat: Callable[[], None] = lambda: None,
     caused_since: datetime | None = None,
 ) -> RelayCounts:
-    """Nothing new is begun when the budget is used up: the last calls may take longer. Events,
-    messages and webhooks of jobs are relayed concurrently, each until nothing waits, so that a slow
-    receiver delays no other kind. `beat` is called now and then. With `caused_since`, only
-    aggregates that have events from that instant on are relayed."""
-    worker = f"relay-{uuid4().hex}"  # not the process: it may run two of us
+    """Relay events, notifications and job webhooks concurrently, each until its queue is empty, so
+    that a slow receiver delays no other kind. Nothing new starts after the budget is used up, but
+    calls in progress may take longer. `beat` is called regularly. With `caused_since`, only
+    aggregates with events since that instant are relayed."""
+    worker = f"relay-{uuid4().hex}"  # not the process id: one process may run two relays
     ends_at = time.monotonic() + budget_seconds
 
     async def drain(carry: Callable[[float], Coroutine[object, object, int]]) -> int:
-        carried = 0
+        total = 0
         while (left := ends_at - time.monotonic()) > 0 and _is_any_waiting(database, caused_since):
             count = await carry(left)
             if not count:
                 break
-            carried += count
-        return carried
+            total += count
+        return total
 
     def publish(left: float) -> Coroutine[object, object, int]:
         return publish_events(
-            post.publisher,
+            services.publisher,
             worker,
             database=database,
             hold_seconds=hold_seconds,
@@ -355,11 +358,15 @@ async def relay_events(
 
     def send(_: float) -> Coroutine[object, object, int]:
         return deliver_notifications(
-            post, worker, database=database, hold_seconds=hold_seconds, caused_since=caused_since
+            services,
+            worker,
+            database=database,
+            hold_seconds=hold_seconds,
+            caused_since=caused_since,
         )
 
     def send_of_jobs(_: float) -> Coroutine[object, object, int]:
-        return deliver_job_webhooks(post.webhooks, database=database, hold_seconds=hold_seconds)
+        return deliver_job_webhooks(services.webhooks, database=database, hold_seconds=hold_seconds)
 
     events, *messages = await _gather(drain(publish), drain(send), drain(send_of_jobs))
     return RelayCounts(events, sum(messages))
@@ -367,7 +374,7 @@ async def relay_events(
 
 async def _gather(*works: Coroutine[object, object, int]) -> list[int]:
     ended = await asyncio.gather(*works, return_exceptions=True)
-    for broken in ended:  # after the others are through
+    for broken in ended:  # raised after the others have finished
         if isinstance(broken, BaseException):
             raise broken
     return [count for count in ended if isinstance(count, int)]

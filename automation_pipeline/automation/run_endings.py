@@ -64,7 +64,8 @@ from automation_pipeline.storage.workflow_logs import write_notes
 def notify_run(
     session: Session, run: Run, schedule: Schedule, *, now: datetime, breakdown: str | None = None
 ) -> list[Notification]:
-    """Whom they are for. The ended `run` has its counts; saying it twice tells once."""
+    """File the notifications of an ended run and return them. A repeated call files nothing
+    more."""
     if not is_wanted(schedule, run.status):
         return []
     failures = (
@@ -102,9 +103,9 @@ INTERRUPTED = "The run broke off before this fiche was done"
 
 @dataclass(frozen=True)
 class RunClosing:
-    """How a run ends that did not finish by itself: its status, the error and reason of its pending
-    fiches, and details for its record. A cancelled run's pending fiches are ignored, a failed run's
-    have failed. Without `counted` the schedule's counters stay as they are."""
+    """How a run ends that did not finish: its status, the error and reason of its pending fiches,
+    and details for its record. The pending fiches of a cancelled run are ignored, those of a failed
+    run fail. Without `counted`, the counters of the schedule do not change."""
 
     error: str = INTERRUPTED
     reason: Reason = Reason.INTERRUPTED
@@ -118,7 +119,7 @@ INTERRUPTED_CLOSING = RunClosing()
 
 
 class LedgerError(Exception):
-    """The rows of a run do not add up: a bug, never an outcome."""
+    """The rows of a run do not add up. This is a bug."""
 
 
 def finalise_run(
@@ -130,10 +131,10 @@ def finalise_run(
     breakdown: str | None = None,
     closing: RunClosing = INTERRUPTED_CLOSING,
 ) -> Run:
-    """The ended run; one that has ended before is returned as it is.
+    """End the run and return it; a run that has already ended is returned unchanged.
 
-    With an attempt: only if it is still the one at work. With a breakdown: pending fiches and the
-    run end as `closing` says.
+    With an attempt: only if it is the current one. With a breakdown: pending fiches and the run end
+    as `closing` specifies.
     """
     now = clock.now()
     with database.transaction() as session:
@@ -173,7 +174,7 @@ def _end_run(
     row.phase = Phase.FINALIZING
     row.completed_at = now
     length = None if row.began_at is None else (now - row.began_at) // timedelta(milliseconds=1)
-    row.duration_ms = None if length is None else max(length, 0)  # clocks of two hosts differ
+    row.duration_ms = None if length is None else max(length, 0)  # clocks of two hosts can differ
     row.total_fiches = current_status.total
     row.successful_fiches = current_status.successful
     row.failed_fiches = current_status.failed
@@ -199,7 +200,8 @@ def _end_run(
 def _notify_end(
     session: Session, run: Run, breakdown: str | None, closing: RunClosing, now: datetime
 ) -> None:
-    """Logs, events and messages about the end, in the transaction that ends it: each once."""
+    """Write logs, events and notifications about the end in the transaction that ends the run, so
+    that each is written once."""
     counts = f"{run.successful_fiches} successful, {run.failed_fiches} failed, {run.ignored_fiches} ignored"
     write_notes(
         session,
@@ -212,7 +214,7 @@ def _notify_end(
             else ("error", f"Automation failed: {breakdown}")
         )
         write_log(session, run.id, now, level, closing.log or words)
-        enqueue(session, events.broken_off(run, breakdown, now))
+        enqueue(session, events.aborted(run, breakdown, now))
         notify_run(
             session, run, schedule_of_run(session, run.schedule_id), now=now, breakdown=breakdown
         )
@@ -237,15 +239,14 @@ CANCELLED_CLOSING = RunClosing(CANCELLED_WORDS, Reason.CANCELLED, status=RunStat
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Run:
-    """The cancelled run. Fiches that had not ended are ignored. ConflictError: the run has already
-    ended."""
+    """Cancel a run and ignore its unfinished fiches. ConflictError: the run has already ended."""
     words = _cancel_message(reason)
     with database.reading() as session:
         _refuse_ended(get_run(session, run_id))
     run = finalise_run(
         run_id, database=database, clock=clock, breakdown=words, closing=CANCELLED_CLOSING
     )
-    if run.error_message != words:  # it ended by itself just before
+    if run.error_message != words:  # the run ended just before the cancellation
         _refuse_ended(run)
     return run
 
@@ -270,7 +271,7 @@ REPLACED_WORDS = "Cancelled: the schedule is due again, and the newer run takes 
 
 
 def replace_runs(run_ids: Iterable[int], *, database: Database, clock: Clock) -> None:
-    """Cancel runs that make room for a newer one of their schedule."""
+    """Cancel runs to make room for a newer run of their schedule."""
     closing = RunClosing(REPLACED_WORDS, Reason.CANCELLED, status=RunStatus.CANCELLED)
     for run_id in run_ids:
         finalise_run(
@@ -279,13 +280,13 @@ def replace_runs(run_ids: Iterable[int], *, database: Database, clock: Clock) ->
 
 
 STALE_LOG_MESSAGE = "Automation run marked stale by scheduler"
-# A daemon that has not ticked for so long is not there: its sensors tick every five seconds.
+# A daemon without a tick for this long is not running: its sensors tick every five seconds.
 DAEMON_GONE_SECONDS = 60.0
 
 
 def reconcile_stale_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> list[int]:
-    """The schedules concerned. What cannot be ended now is left for the next time: it keeps nobody
-    else waiting."""
+    """End stale runs and return the ids of their schedules. A run that cannot be ended now is
+    retried at the next tick and does not delay the others."""
     now = clock.now()
     with database.reading() as session:
         work = work_of_schedules(session, rules.lost_after_seconds)
@@ -316,17 +317,15 @@ def _end_stale(
                 breakdown=mark.message,
                 closing=RunClosing(details=mark.details, log=STALE_LOG_MESSAGE, counted=False),
             )
-        except (
-            AutomationError
-        ):  # it has come back to life with a new attempt, or the database is away
+        except AutomationError:  # a new attempt has started, or the database does not answer
             continue
 
 
 def close_lost_runs(
     schedule_id: int, lost_after_seconds: float, *, database: Database, clock: Clock
 ) -> list[int]:
-    """The runs of the schedule that were closed: their process is lost, and no daemon runs that
-    would request another attempt. Runs that wait for a daemon are left alone."""
+    """Close the runs of the schedule whose process is lost while no daemon runs that would request
+    another attempt, and return their ids. Runs that wait for a daemon stay open."""
     with database.reading() as session:
         since_tick = seconds_since_heartbeat(session, DAEMON)
         if since_tick is not None and since_tick <= DAEMON_GONE_SECONDS:

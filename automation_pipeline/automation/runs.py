@@ -66,11 +66,11 @@ from automation_pipeline.storage.workflow_logs import write_notes
 
 
 def manual_run_key(run_id: int) -> str:
-    """The key of the request for a run that was asked for by hand."""
+    """The key of the request for a manual run."""
     return f"automation-run-{run_id}"
 
 
-def request_run(  # noqa: PLR0913  what a run may be asked to be
+def request_run(  # noqa: PLR0913  the options of a run
     schedule_id: int,
     *,
     database: Database,
@@ -81,8 +81,8 @@ def request_run(  # noqa: PLR0913  what a run may be asked to be
     retry_of: int | None = None,
     lost_after_seconds: float = LOST_AFTER_SECONDS,
 ) -> Run:
-    """`retry_of`: the run that this one takes up again. ConflictError: the schedule is paused, or
-    has a run already."""
+    """`retry_of`: the run whose failed fiches the new run processes. ConflictError: the schedule is
+    paused, or already has a run."""
     close_lost_runs(schedule_id, lost_after_seconds, database=database, clock=clock)
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id)
@@ -101,7 +101,7 @@ def request_run(  # noqa: PLR0913  what a run may be asked to be
 
 
 def file_run_request(session: Session, row: RunRow, now: datetime, launch: int = 1) -> None:
-    """For a run that has no request yet."""
+    """File the request of a run that has none."""
     row.request_key = key = manual_run_key(row.id)
     tags = {
         "automation/schedule_id": str(row.schedule_id),
@@ -116,9 +116,9 @@ def file_run_request(session: Session, row: RunRow, now: datetime, launch: int =
 
 @dataclass(frozen=True, kw_only=True)
 class RunLaunch:
-    """What the launch said. Without a run id the run is found by its root, or made. `is_next`: the
-    watchdog requested it in place of a lost launch. `is_repeat`: a person re-executes a Dagster run
-    from its first step."""
+    """The parameters of a launch. Without a run id, the run is found by its Dagster root run, or
+    created. `is_next`: the watchdog requested this launch after a lost one. `is_repeat`: a user
+    re-executes a Dagster run from its first step."""
 
     schedule_id: int
     dagster_run_id: str
@@ -133,8 +133,8 @@ class RunLaunch:
 
 
 def open_run(opening: RunLaunch, *, database: Database, clock: Clock) -> RunAttempt:
-    """The ticket of the new attempt. The next attempt at a run that has ended after all gets the
-    last one: nothing is left."""
+    """Start a new attempt and return its ticket. If the run of a requested next attempt has ended,
+    return the ticket of its last attempt: no work is left."""
     if opening.run_id is None:
         from automation_pipeline.automation.run_endings import close_lost_runs  # noqa: PLC0415  by hand only
 
@@ -148,9 +148,9 @@ def open_run(opening: RunLaunch, *, database: Database, clock: Clock) -> RunAtte
             return RunAttempt(row.id, row.attempt)
         if row is None:
             row = _add_launched_run(session, opening, now)
-        elif row.attempt == 0:  # a pause does not keep a run that has begun from being finished
+        elif row.attempt == 0:  # a pause does not stop a run that has already started
             refuse_paused(get_schedule(session, row.schedule_id))
-        ticket = _begin_attempt(session, row, opening, now)
+        ticket = _start_attempt(session, row, opening, now)
         record_heartbeat(session, ticket, opening.worker)
         mark_running(
             session, row.schedule_id, now if row.trigger == Trigger.RETRY else row.due_at or now
@@ -170,14 +170,14 @@ def _existing_run(session: Session, opening: RunLaunch, now: datetime) -> RunRow
             f"Run {row.id} belongs to schedule {row.schedule_id}, not {opening.schedule_id}."
         )
     if row.completed_at is not None and opening.is_repeat:
-        return _repeat(session, row, now)
+        return _copy_run(session, row, now)
     if row.completed_at is not None and not opening.is_next:
         raise ConflictError(f"Run {row.id} has already ended ({row.status}): start a new one.")
     return row
 
 
-def _repeat(session: Session, row: RunRow, now: datetime) -> RunRow:
-    """A new run with the selection and the due time of one that has ended."""
+def _copy_run(session: Session, row: RunRow, now: datetime) -> RunRow:
+    """A new run with the selection and the due time of a run that has ended."""
     schedule, due_at = lock_for_new_run(session, row.schedule_id), row.due_at or row.started_at
     return add_run(
         session,
@@ -197,7 +197,7 @@ def _add_launched_run(session: Session, opening: RunLaunch, now: datetime) -> Ru
     )
 
 
-def _begin_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datetime) -> RunAttempt:
+def _start_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datetime) -> RunAttempt:
     if row.status == RunStatus.PENDING:
         RUN_MACHINE.move(RunStatus.PENDING, RunStatus.RUNNING)
         row.status = RunStatus.RUNNING
@@ -259,7 +259,7 @@ def record_progress(
     in_log: bool = True,
     step: Phase | None = None,
 ) -> None:
-    """`step`: the phase that the log line is about; without one, that of the run."""
+    """`step`: the phase of the log line; the default is the phase of the run."""
     run = get_run(session, ticket.run_id)
     step = step or run.phase
     status = tally(session, ticket.run_id, run.selected_fiches)
@@ -279,8 +279,7 @@ def record_progress(
 
 
 def audit_progress(session: Session, ticket: RunAttempt) -> str:
-    """Audits that have ended, out of those that are due: one per configuration and fiche that can
-    be audited."""
+    """Ended audits out of the expected ones: one per configuration and auditable fiche."""
     audits = audits_of_run(session, ticket.run_id)
     due = work_due(session, ticket.run_id).fiches_to_audit * len(
         run_plan(session, ticket.run_id).configs
@@ -289,8 +288,8 @@ def audit_progress(session: Session, ticket: RunAttempt) -> str:
 
 
 def retry_run(run_id: int, *, database: Database, clock: Clock) -> Run:
-    """The new run, which waits for Dagster. ConflictError: the earlier one is at work, or nothing
-    of it failed."""
+    """File a new run over the failed fiches of an earlier one. ConflictError: the earlier run has
+    not ended, or has no failed fiche."""
     with database.reading() as session:
         run = get_run(session, run_id)
         if run.completed_at is None:
@@ -311,13 +310,14 @@ def retry_run(run_id: int, *, database: Database, clock: Clock) -> Run:
         override=override,
         trigger=Trigger.RETRY,
         due_at=run.due_at
-        or (None if fiche_ids else run.started_at),  # relative days count back from there
+        or (None if fiche_ids else run.started_at),  # relative days count back from this instant
         retry_of=run_id,
     )
 
 
 def _selection_of_failed(fiche_ids: list[str], wanted: FicheSelection) -> FicheSelection:
-    """Without `only_unaudited`: a fiche of which one of two audits failed counts as audited."""
+    """Without `only_unaudited`, because a fiche with one failed audit out of two counts as
+    audited."""
     return FicheSelection(
         mode=SelectionMode.MANUAL,
         fiche_ids=tuple(fiche_ids),
@@ -330,7 +330,7 @@ def _selection_of_failed(fiche_ids: list[str], wanted: FicheSelection) -> FicheS
 
 @dataclass(frozen=True)
 class LostLaunch:
-    """A launch of a run that is over without having ended the run. `began`: its process had begun
+    """A launch whose process is gone and whose run has not ended. `began`: the process had started
     to work."""
 
     run: WatchedRun
@@ -339,7 +339,8 @@ class LostLaunch:
 
 
 def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) -> str | None:
-    """What was done about it, in a sentence. None: somebody else was first."""
+    """Request another attempt or close the run, and describe the action in a sentence. None:
+    another process acted first."""
     now = clock.now()
     with database.transaction() as session:
         row = lock_run(session, lost.run.run_id)
@@ -369,8 +370,8 @@ def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) 
 
 
 def _request_launch(session: Session, row: RunRow, launch: int | None, now: datetime) -> bool:
-    """A run that was not launched for a request, as by `dagster job execute`, gets one for its
-    second launch."""
+    """A run without a request, for example one started by `dagster job execute`, gets a request for
+    its second launch."""
     if row.request_key is not None:
         return launch is not None and request_again(session, row.request_key, launch)
     file_run_request(session, row, now, launch=2)
@@ -378,7 +379,7 @@ def _request_launch(session: Session, row: RunRow, launch: int | None, now: date
 
 
 def _count_fruitless(session: Session, row: RunRow) -> None:
-    """Only attempts that were lost without any progress count, and only in a row."""
+    """Count consecutive attempts that were lost without progress."""
     progress = ledger_progress(session, row.id)
     row.fruitless_attempts = 0 if progress > row.progress_mark else row.fruitless_attempts + 1
     row.progress_mark = progress

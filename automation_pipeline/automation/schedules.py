@@ -91,8 +91,8 @@ def create_schedule(
     clock: Clock,
     webhook_origins: Collection[str] = (),
 ) -> Schedule:
-    """A due time that has just passed runs at once, while it is within the scheduler's window.
-    Without `webhook_origins` a webhook may have any public address."""
+    """A due time that has just passed runs at once if it is within the scheduler's window. Without
+    `webhook_origins`, a webhook may have any public address."""
     schedule = parse_schedule(given)
     check_webhook_url(schedule.webhook_url, webhook_origins)
     with database.transaction() as session:
@@ -109,7 +109,7 @@ def update_schedule(
     webhook_origins: Collection[str] = (),
 ) -> Schedule:
     """Apply a patch: fields that it does not name stay, null clears a field. The second of two
-    concurrent patches sees the result of the first."""
+    concurrent patches applies to the result of the first."""
     with database.transaction() as session:
         stored = lock_schedule(session, schedule_id)
         if not patch:
@@ -117,7 +117,7 @@ def update_schedule(
         changed, now = apply_patch(stored, patch), clock.now()
         if changed.webhook_url != stored.webhook_url:
             check_webhook_url(changed.webhook_url, webhook_origins, INVALID_UPDATE)
-        # A configuration that was deleted meanwhile does not prevent other changes.
+        # A configuration that has been deleted since does not prevent other changes.
         new_configs = set(changed.specific_audit_configs) - set(stored.specific_audit_configs)
         check_audit_configs(session, new_configs, INVALID_UPDATE)
         replace_schedule(session, schedule_id, changed, now)
@@ -131,7 +131,7 @@ def update_schedule(
 def pause_schedule(
     schedule_id: int, *, database: Database, clock: Clock, reason: str | None = None
 ) -> Schedule:
-    """A schedule that is paused already keeps its reason."""
+    """A schedule that is already paused keeps its reason."""
     with database.transaction() as session:
         if lock_schedule(session, schedule_id).is_active:
             change_schedule(
@@ -142,7 +142,7 @@ def pause_schedule(
 
 
 def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Schedule:
-    """Due times of the pause do not run. A schedule that is active already stays as it is."""
+    """Due times during the pause do not run. A schedule that is already active does not change."""
     with database.transaction() as session:
         if not lock_schedule(session, schedule_id).is_active:
             now = clock.now()
@@ -187,8 +187,8 @@ INVALID_BACKFILL = "Invalid backfill data"
 
 
 class BackfillDay(JsonModel):
-    """A day and its run. `filed`: this call filed it, or would without the dry run. An `excluded`
-    day gets no run."""
+    """A day and its run. `filed`: this call filed it, or would file it without the dry run. An
+    `excluded` day gets no run."""
 
     day: date
     key: str
@@ -214,7 +214,7 @@ def backfill_schedule(
     dry_run: bool = False,
 ) -> ScheduleBackfill:
     """File one run per day, which selects the sales of the day with the schedule's other filters. A
-    day that has its run keeps it, and excluded days get none."""
+    day that already has a run keeps it, and excluded days get none."""
     now = clock.now()
     with database.transaction() as session:
         schedule = lock_schedule(session, schedule_id)
@@ -303,14 +303,14 @@ DecidedSchedules = list[tuple[DueCandidate, DueDecision]]
 
 
 def start_due_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> DueReport:
-    """Decide what is due. Safe next to another copy of itself and next to runs that people request:
-    a due time has one run, and runs start next to each other only where the schedule allows it."""
+    """Decide all due times and start their runs. Safe to run concurrently with itself and with
+    manual requests: a due time has one run, and runs overlap only if the schedule allows it."""
     reconciled = reconcile_stale_runs(rules, database=database, clock=clock)
     report, replacing = _start_due(rules, database=database, clock=clock)
     for schedule in replacing:
         runs = [run.id for run in schedule.at_work.runs]
         replace_runs(runs, database=database, clock=clock)
-    # The other policy gives the processes of cancelled runs until the next look to stop.
+    # With the other policy, the processes of cancelled runs have until the next check to stop.
     if any(one.overlap_policy is OverlapPolicy.TERMINATE_OTHER for one in replacing):
         again, _ = _start_due(rules, database=database, clock=clock)
         report = replace(
@@ -324,13 +324,13 @@ def start_due_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> Due
 def _start_due(
     rules: DuePolicy, *, database: Database, clock: Clock
 ) -> tuple[DueReport, list[DueSchedule]]:
-    """Also the schedules whose runs are to be cancelled before the due time can start."""
+    """The report, and the schedules whose runs must be cancelled before the due time can start."""
     now = clock.now()
     with database.transaction() as session:
         forget_paused(session)
         candidates = lock_candidates(session, now, rules)
         decisions = [(one, decide_due(one.schedule, now, rules)) for one in candidates.readable]
-        # A run that is still stale could not be ended a moment ago. The next look tries again.
+        # A run that is still stale could not be ended just before. The next check retries.
         decided = [(one, decision) for one, decision in decisions if not decision.reconcile]
         started = _apply_decisions(session, decided, now)
         report = DueReport(

@@ -1,4 +1,4 @@
-"""Selecting fiches: for a run, once, as its ledger; and as a preview of a schedule."""
+"""Select fiches: once per run, as its ledger, and as a preview of a schedule."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -59,8 +59,8 @@ MOST_IDS_SHOWN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptions:
-    """`processes` that share the work; `cooldown`: a day's sales list that is younger is not asked
-    for again. `recordings_per_minute` is the speech provider's cap."""
+    """`processes` that share the work. A day's sales list younger than `cooldown` is not requested
+    again. `recordings_per_minute` is the speech provider's rate limit."""
 
     processes: int
     cooldown: timedelta
@@ -69,31 +69,31 @@ class SelectionOptions:
 
 @dataclass(frozen=True)
 class SelectedBatches:
-    """Numbers of the batches that have work left, and the sales lists that were taken anew for
-    this."""
+    """Numbers of the batches with pending work, and the sales lists that this selection
+    revalidated."""
 
     batches: Sequence[int]
     revalidated: Sequence[SalesDay] = ()
 
 
 class _SelectionLog:
-    """What is said while the selection is made: written down together with it, it is never said
-    twice."""
+    """Log lines of a selection, collected in memory and stored in the transaction that stores the
+    selection, so that a retry does not repeat them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lines: list[tuple[datetime, str, str, dict[str, object]]] = []
 
-    def say(self, message: str, level: str = "info", **details: object) -> None:
+    def add(self, message: str, level: str = "info", **details: object) -> None:
         self._lines.append((self._clock.now(), level, message, details))
 
-    def say_of_day(self, outcome: SalesDay | DayFailed) -> None:
+    def add_day(self, outcome: SalesDay | DayFailed) -> None:
         day = f"{outcome.day:%d/%m/%Y}"
         match outcome:
             case DayFailed():
-                self.say(f"Failed to revalidate {day}: {outcome.error}", "error")
+                self.add(f"Failed to revalidate {day}: {outcome.error}", "error")
             case SalesDay():
-                self.say(
+                self.add(
                     f"Revalidated {day} ({outcome.fiches} fiches)", missingCle=outcome.missing_cle
                 )
 
@@ -119,14 +119,14 @@ async def select_fiches(
     source: FicheSource,
     clock: Clock,
     semaphore: Semaphore,
-    knobs: SelectionOptions,
+    options: SelectionOptions,
 ) -> SelectedBatches:
-    """Nothing is left in a run that has ended. A later attempt finds the selection made and adds
-    nothing.
+    """Select the fiches of a run and open its ledger. A later attempt finds the stored selection
+    and adds nothing; a run that has ended has no batches left.
 
-    The sales lists are asked for outside the transaction that writes the selection: broken off,
-    they are asked again. A day that gives none is told of in the run, which goes on with what is
-    mirrored.
+    The CRM requests run outside the transaction that stores the selection, so an interrupted
+    attempt repeats them. If the CRM does not return a day, the run logs the failure and uses the
+    mirrored fiches of that day.
     """
     with database.transaction() as session:
         if has_ended(session, ticket):
@@ -135,28 +135,28 @@ async def select_fiches(
         if row.selected_at is not None:
             return SelectedBatches(pending_batches(session, row.id))
         request = _run_request(session, row)
-    journal = _SelectionLog(clock)
-    days = _days_to_ask(request, database, clock.now() - knobs.cooldown)
-    _log_days(request, days, journal)
+    log = _SelectionLog(clock)
+    days = _days_to_ask(request, database, clock.now() - options.cooldown)
+    _log_days(request, days, log)
     outcomes = await revalidate_days(
         days,
         database=database,
         source=source,
         clock=clock,
         semaphore=semaphore,
-        on_day=journal.say_of_day,
+        on_day=log.add_day,
     )
     failures = [outcome for outcome in outcomes if isinstance(outcome, DayFailed)]
     with database.transaction() as session:
         lock_run(
             session, ticket.run_id
-        )  # not a share of it: of two that hold one, neither could go on to write
+        )  # an exclusive lock: two holders of shared locks would deadlock when they write
         row = lock_attempt(session, ticket)
         if row.selected_at is None:
             found = SelectionResult(request, _run_candidates(session, request), failures)
-            _log_result(found, journal)
-            journal.write(session, row)
-            _store_selection(session, row, found, knobs, clock.now())
+            _log_result(found, log)
+            log.write(session, row)
+            _store_selection(session, row, found, options, clock.now())
         return SelectedBatches(
             pending_batches(session, row.id),
             [each for each in outcomes if isinstance(each, SalesDay)],
@@ -164,8 +164,8 @@ async def select_fiches(
 
 
 def _run_request(session: Session, row: RunRow) -> SelectionRequest:
-    """Days are counted back from when the run was due, or asked for: late starts and later attempts
-    see the same."""
+    """Relative days count back from the due time or the request, so that late starts and later
+    attempts select the same days."""
     selection = selection_of(session, row)
     if selection.mode is SelectionMode.MANUAL:
         return SelectionRequest(selection)
@@ -186,18 +186,18 @@ def _days_to_ask(
     return tuple(day for day in request.days if day not in known)
 
 
-def _log_days(request: SelectionRequest, to_ask: Sequence[date], journal: _SelectionLog) -> None:
+def _log_days(request: SelectionRequest, to_ask: Sequence[date], log: _SelectionLog) -> None:
     if request.is_manual:
-        journal.say("Processing manual fiche selection")
+        log.add("Processing manual fiche selection")
         return
     if not request.days:
-        journal.say("No dates to query", "warning")
+        log.add("No dates to query", "warning")
         return
     shown = [day.isoformat() for day in request.days[:MOST_DATES_SHOWN]]
-    journal.say(f"Calculated {len(request.days)} dates to query", dates=shown)
+    log.add(f"Calculated {len(request.days)} dates to query", dates=shown)
     if to_ask:
         up_to_date = len(request.days) - len(to_ask)
-        journal.say(
+        log.add(
             f"Revalidating fiche cache for {len(to_ask)} date(s) before automation",
             up_to_date=up_to_date,
         )
@@ -211,30 +211,30 @@ def _run_candidates(session: Session, request: SelectionRequest) -> list[FicheCa
     )
 
 
-def _log_result(found: SelectionResult, journal: _SelectionLog) -> None:
+def _log_result(found: SelectionResult, log: _SelectionLog) -> None:
     kept, dropped = (
         found.kept,
         {str(reason): count for reason, count in found.choice.dropped.items() if count},
     )
-    if found.wish.days:
-        journal.say(f"Loaded {len(found.candidates)} fiches from DB")
-        journal.say(f"Final: {len(kept)} fiches to process", dropped=dropped)
+    if found.request.days:
+        log.add(f"Loaded {len(found.candidates)} fiches from DB")
+        log.add(f"Final: {len(kept)} fiches to process", dropped=dropped)
     elif found.candidates:
-        journal.say(
+        log.add(
             f"Using {len(kept)} manually selected fiches",
             ids=kept[:MOST_IDS_SHOWN],
             dropped=dropped,
         )
-    elif found.wish.is_manual:
-        journal.say("No fiches in manual selection", "warning")
+    elif found.request.is_manual:
+        log.add("No fiches in manual selection", "warning")
 
 
 def _store_selection(
-    session: Session, row: RunRow, found: SelectionResult, knobs: SelectionOptions, now: datetime
+    session: Session, row: RunRow, found: SelectionResult, options: SelectionOptions, now: datetime
 ) -> None:
     is_transcribed = schedule_of_run(session, row.schedule_id).run_transcription
-    cap = knobs.recordings_per_minute if is_transcribed else None
-    size = batch_size(len(found.kept), knobs.processes, cap)
+    cap = options.recordings_per_minute if is_transcribed else None
+    size = batch_size(len(found.kept), options.processes, cap)
     open_ledger(session, row.id, found.kept, size, now)
     freeze_options(session, row)
     row.selected_at = now
@@ -246,7 +246,7 @@ def _store_selection(
             "revalidation_failures": found.failed_days(),
         }
     session.flush()
-    enqueue(session, [events.selection(as_run(row), found.wish.selection, len(found.kept), now)])
+    enqueue(session, [events.selection(as_run(row), found.request.selection, len(found.kept), now)])
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -258,7 +258,7 @@ class UnreadDay(JsonModel):
 
 
 class AutomationLeftOut(JsonModel):
-    """A fiche that would not be worked on: the stable key of the reason, and its text."""
+    """A fiche that a run would not process, with the key of the reason and its text."""
 
     fiche_id: str
     reason: str
@@ -266,8 +266,9 @@ class AutomationLeftOut(JsonModel):
 
 
 class SelectionPreview(JsonModel):
-    """`dropped` fiches would not become part of the run. `ignored` ones would, and would be ignored
-    by what is known of their details. Of a fiche without known details, only the run can tell."""
+    """`dropped` fiches would not be part of the run. `ignored` fiches would be part of it and end
+    as ignored, judging by their stored details. The preview cannot judge fiches without stored
+    details."""
 
     schedule_id: Id
     mode: SelectionMode
@@ -295,8 +296,8 @@ async def preview_schedule(
     semaphore: Semaphore,
     most_recordings: int = 0,
 ) -> SelectionPreview:
-    """The sales lists are read from the CRM; what it does not give comes from the mirror, as in a
-    run."""
+    """Read the sales lists from the CRM. For days that the CRM does not return, use the mirror, as
+    a run does."""
     now = clock.now()
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id)
@@ -333,7 +334,7 @@ def _preview_request(schedule: Schedule, now: datetime) -> SelectionRequest:
 async def _sales(
     days: Sequence[date], source: FicheSource, semaphore: Semaphore
 ) -> tuple[list[str], list[DayFailed]]:
-    """Ids that the CRM lists for the days, in order, and the days that it does not give."""
+    """The ids that the CRM lists for the days, in order, and the days that it does not return."""
 
     async def ask(day: date) -> list[str] | DayFailed:
         try:
@@ -378,7 +379,7 @@ def _ignored(
         reason: tuple[Reason, str] | None = (Reason.NOT_FOUND, NOT_FOUND_REASON)
         if isinstance(one, DetailsKnown):
             reason = ignore_reason(
-                groupes.get(one.fiche_id), one.recordings, found.wish.selection, most_recordings
+                groupes.get(one.fiche_id), one.recordings, found.request.selection, most_recordings
             )
         if reason is not None:
             ignored.append(

@@ -1,4 +1,4 @@
-"""Tables of automations. The unique (run, fiche) of the ledger is the promise of one outcome a
+"""Tables of automations. The unique key (run, fiche) of the ledger guarantees one outcome per
 fiche."""
 
 from datetime import datetime
@@ -56,7 +56,7 @@ class ScheduleRow(Table):
     webhook_url: Mapped[str | None]
     notify_emails: Mapped[list[str]] = mapped_column(TextList)
     external_api_key: Mapped[str | None]
-    # Where a month lacks the day: `skip` the month, or run on its `last_day`.
+    # If a month lacks the day: `skip` the month, or run on its `last_day`.
     short_months: Mapped[str] = mapped_column(server_default="skip")
     catch_up: Mapped[str] = mapped_column(server_default="skip")
     catch_up_limit: Mapped[int] = mapped_column(server_default="10")
@@ -68,8 +68,7 @@ class ScheduleRow(Table):
     failures_in_a_row: Mapped[int] = mapped_column(server_default="0")
     paused_reason: Mapped[str | None]
     skip_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # The last occurrence that was decided upon, run or not; `last_run_at` is moved by runs started
-    # by hand too.
+    # The last occurrence that has a decision, run or not. Manual runs update `last_run_at` too.
     last_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     last_run_status: Mapped[str | None]
@@ -78,13 +77,14 @@ class ScheduleRow(Table):
     failed_runs: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    # A deleted schedule keeps its row, because its runs, audits and events stay readable.
+    # A deleted schedule keeps its row, so that its runs, audits and events stay readable.
     deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class DueTimeRow(Table):
-    """The first due time of an active schedule that nobody has decided upon, and the timing that it
-    was found for. Due detection alone writes it: whoever changes a schedule need not know."""
+    """The first due time of an active schedule without a decision, and the timing that it was
+    computed for. Only due detection writes it: code that changes a schedule does not maintain
+    it."""
 
     __tablename__ = "automation_due_times"
 
@@ -98,7 +98,7 @@ class DueTimeRow(Table):
 
 
 class OccurrenceRow(Table):
-    """What became of one due time of a schedule: a run, or the reason for none."""
+    """The decision about one due time of a schedule: a run, or the reason for none."""
 
     __tablename__ = "automation_occurrences"
     __table_args__ = (UniqueConstraint("schedule_id", "due_at"),)
@@ -116,7 +116,7 @@ class OccurrenceRow(Table):
 
 
 class RunRow(Table):
-    """`attempt` is the fence: a step writes only under the attempt that it was started for."""
+    """`attempt` is the fence: a step writes only under the attempt that started it."""
 
     __tablename__ = "automation_runs"
     __table_args__ = (
@@ -124,7 +124,7 @@ class RunRow(Table):
             "status IN ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')",
             name="status",
         ),
-        # A retried Dagster run finds its row by its root; only one unended row may answer.
+        # A retried Dagster run finds its row by its root run: at most one unfinished row may match.
         Index(
             "uq_automation_runs_unended_root",
             "dagster_root_run_id",
@@ -146,7 +146,7 @@ class RunRow(Table):
     request_key: Mapped[str | None] = mapped_column(unique=True)
     dagster_run_id: Mapped[str | None]
     dagster_root_run_id: Mapped[str | None]
-    # When it was queued; `began_at` is when its first attempt began.
+    # The time when the run was queued; `began_at` is when its first attempt started.
     started_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     began_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     selected_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -163,15 +163,14 @@ class RunRow(Table):
     error_details: Mapped[JsonObject | None] = mapped_column(Json)
     config_snapshot: Mapped[JsonObject] = mapped_column(Json)
     result_summary: Mapped[JsonObject | None] = mapped_column(Json)
-    # What was resolved, picked and dropped, by stable keys.
+    # Counts of resolved, selected and dropped fiches, by stable keys.
     selection_summary: Mapped[JsonObject | None] = mapped_column(Json)
-    # The later stages were left out: a fetch failed, and the schedule does not go on through
-    # errors.
+    # The later stages are skipped: a fetch failed, and the schedule stops on errors.
     stopped_after_fetch: Mapped[bool] = mapped_column(server_default=false())
     fetched_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     retry_of_run_id: Mapped[int | None] = mapped_column(BigInteger)
-    # What the ledger held when the attempt began, and how many attempts in a row were lost without
-    # adding to it.
+    # The ledger's progress when the attempt started, and the number of consecutive attempts lost
+    # without progress.
     progress_mark: Mapped[int] = mapped_column(server_default="0")
     fruitless_attempts: Mapped[int] = mapped_column(server_default="0")
 
@@ -181,7 +180,7 @@ class RunRow(Table):
 
 
 class HeartbeatRow(Table):
-    """Its own narrow row, so that beating never waits for a run's other writers."""
+    """A separate narrow row, so that heartbeats never wait for other writers of the run."""
 
     __tablename__ = "automation_run_heartbeats"
 
@@ -211,10 +210,10 @@ class FicheResultRow(Table):
     error: Mapped[str | None]
     ignore_reason: Mapped[str | None]
     recordings_count: Mapped[int | None]
-    # A pending fiche is `selected`, or `fetched`: its details are here and it has passed the
+    # A pending fiche is `selected`, or `fetched`: its details are stored and it has passed the
     # filters.
     stage: Mapped[str] = mapped_column(server_default="selected")
-    # Why it was ignored or has failed, as a key that does not change with the words.
+    # Why the fiche was ignored or failed, as a key that stays the same when the text changes.
     reason: Mapped[str | None]
     transcribed: Mapped[bool] = mapped_column(server_default=false())
     audits: Mapped[int] = mapped_column(server_default="0")
@@ -235,7 +234,7 @@ class LogRow(Table):
 
 
 class NotificationRow(Table):
-    """One message about a run to one receiver, and how its delivery stands."""
+    """One message about a run to one receiver, with its delivery status."""
 
     __tablename__ = "automation_notifications"
     __table_args__ = (
@@ -259,7 +258,7 @@ class NotificationRow(Table):
 
 
 class RunPhaseRow(Table):
-    """When an attempt at a run first entered each phase: where the time went."""
+    """The time at which an attempt first entered each phase."""
 
     __tablename__ = "automation_run_phases"
 

@@ -60,17 +60,17 @@ PROGRESS_SECONDS = 2.0
 
 
 class BatchOutcomes:
-    """Writes the outcomes of a batch's fiches into the ledger, and the run's progress with them.
-    `ended` counts them by status."""
+    """Writes the outcomes of a batch's fiches to the ledger, with the run's progress. `ended`
+    counts them by status."""
 
-    def __init__(self, ticket: RunAttempt, phase: Phase, shop: BatchContext) -> None:
-        self._ticket, self._phase, self._shop = ticket, phase, shop
+    def __init__(self, ticket: RunAttempt, phase: Phase, context: BatchContext) -> None:
+        self._ticket, self._phase, self._context = ticket, phase, context
         self.ended: Counter[str] = Counter()
         self._progress_at = 0.0
 
     async def record(self, moves: Sequence[LedgerMove]) -> None:
-        move = RunMoves(self._ticket, moves, self._shop.clock.now())
-        await self._shop.database.write_in_bulk(_record_moves, move)
+        move = RunMoves(self._ticket, moves, self._context.clock.now())
+        await self._context.database.write_in_bulk(_record_moves, move)
         self.ended.update(move.status for move in moves)
         now = asyncio.get_running_loop().time()
         if now - self._progress_at >= PROGRESS_SECONDS:
@@ -78,13 +78,13 @@ class BatchOutcomes:
             await asyncio.to_thread(self.record_progress)
 
     def record_progress(self, *, in_log: bool = False) -> None:
-        now = self._shop.clock.now()
-        with self._shop.database.transaction() as session:
+        now = self._context.clock.now()
+        with self._context.database.transaction() as session:
             record_progress(session, self._ticket, now, in_log=in_log, step=self._phase)
 
     @asynccontextmanager
     async def fenced(self) -> AsyncGenerator[None]:
-        """A newer attempt, or a cancelled run, stops the work at once."""
+        """Cancel the work if a newer attempt starts or the run is cancelled."""
         async with together() as group:
             watch = group.create_task(self._watch_fence())
             yield
@@ -96,7 +96,7 @@ class BatchOutcomes:
             await asyncio.to_thread(self._check_fence)
 
     def _check_fence(self) -> None:
-        with self._shop.database.transaction() as session:
+        with self._context.database.transaction() as session:
             fence_attempt(session, self._ticket)
 
 
@@ -116,20 +116,22 @@ def _record_moves(session: Session, moved: Sequence[RunMoves]) -> list[None]:
     return [None] * len(moved)
 
 
-async def transcribe_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext) -> Counter[str]:
-    """How many fiches ended how. Those that are to be audited stay pending; a fiche that cannot be
-    transcribed has failed. Nothing is done where the schedule wants no transcription."""
-    with shop.database.transaction() as session:
-        tries = run_plan(session, ticket.run_id)
+async def transcribe_batch(
+    ticket: RunAttempt, batch: int, *, context: BatchContext
+) -> Counter[str]:
+    """The number of fiches per outcome. Fiches to audit stay pending; a fiche that cannot be
+    transcribed fails. Does nothing if the schedule has no transcription."""
+    with context.database.transaction() as session:
+        plan = run_plan(session, ticket.run_id)
         targets = pending_fiches(session, ticket.run_id, batch, FicheStage.FETCHED)
-        if not tries.schedule.run_transcription or not targets:
+        if not plan.schedule.run_transcription or not targets:
             return Counter()
         enter_phase(session, ticket, Phase.TRANSCRIBING)
         spent = seconds_since_start(session, ticket.run_id)
-    outcomes = BatchOutcomes(ticket, Phase.TRANSCRIBING, shop)
+    outcomes = BatchOutcomes(ticket, Phase.TRANSCRIBING, context)
 
     async def ready(fiche_ids: Sequence[str]) -> None:
-        if not tries.schedule.run_audits:
+        if not plan.schedule.run_audits:
             done = OutcomeStatus.SUCCESSFUL
             await outcomes.record(
                 [LedgerMove(each, done, stage=FicheStage.FETCHED) for each in fiche_ids]
@@ -143,17 +145,19 @@ async def transcribe_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext
             ]
         )
 
-    until = asyncio.get_running_loop().time() + shop.knobs.transcription_seconds - spent
+    until = asyncio.get_running_loop().time() + context.options.transcription_seconds - spent
     async with outcomes.fenced():
-        exits = TranscriptionCallbacks(ready, lost)
-        await transcribe_targets(ticket, targets, tries=tries, shop=shop, until=until, exits=exits)
+        callbacks = TranscriptionCallbacks(ready, lost)
+        await transcribe_targets(
+            ticket, targets, plan=plan, context=context, until=until, callbacks=callbacks
+        )
     await asyncio.to_thread(outcomes.record_progress)
     return outcomes.ended
 
 
 @dataclass(frozen=True)
 class TranscriptionFailure:
-    """Why a fiche that still lacks transcripts is given up."""
+    """Why a fiche fails with missing transcripts."""
 
     cause: str | None
     timed_out: bool = False
@@ -161,8 +165,8 @@ class TranscriptionFailure:
 
 @dataclass(frozen=True)
 class TranscriptionCallbacks:
-    """Where fiches go: those with all transcripts, and those that are given up. A call that the
-    time cuts short is repeated."""
+    """Receive the fiches with all transcripts (`ready`) and the failed ones (`lost`). A call that
+    the deadline interrupts is repeated."""
 
     ready: Callable[[Sequence[str]], Awaitable[None]]
     lost: Callable[[Mapping[str, TranscriptionFailure]], Awaitable[None]]
@@ -171,7 +175,7 @@ class TranscriptionCallbacks:
 @dataclass(frozen=True)
 class _Try:
     """One attempt at a fiche: the run that it follows, or why there is none. `is_over`: that run
-    had ended already."""
+    had already ended."""
 
     number: int
     key: str
@@ -185,14 +189,14 @@ class _Try:
 
 
 def transcription_request(
-    run_id: int, fiche_id: str, tries: RunPlan, attempt: int = 0
+    run_id: int, fiche_id: str, plan: RunPlan, attempt: int = 0
 ) -> TranscriptionRunRequest:
     return TranscriptionRunRequest(
         transcription_key(run_id, fiche_id, attempt),
         fiche_id,
-        TranscriptionPriority(tries.schedule.transcription_priority),
-        fresh_since=tries.since,
-        renew_before=tries.renew_before,
+        TranscriptionPriority(plan.schedule.transcription_priority),
+        fresh_since=plan.since,
+        renew_before=plan.renew_before,
     )
 
 
@@ -200,16 +204,16 @@ async def transcribe_targets(
     ticket: RunAttempt,
     fiche_ids: Sequence[str],
     *,
-    tries: RunPlan,
-    shop: BatchContext,
+    plan: RunPlan,
+    context: BatchContext,
     until: float,
-    exits: TranscriptionCallbacks,
+    callbacks: TranscriptionCallbacks,
 ) -> None:
-    """Every fiche leaves by one of the exits as soon as its own attempts are over, and at `until`
-    by the loop's clock at the latest. What is in flight elsewhere is joined. GroundError is no
-    cause: the step tries again."""
+    """Report every fiche to one of the callbacks as soon as its own attempts end, at the latest at
+    `until` (event loop time). Runs that are already in progress are joined. InfrastructureError is
+    not a failure of a fiche: it fails the step, which is retried."""
     if fiche_ids:
-        await _TranscriptionGate(ticket, list(fiche_ids), tries, shop, exits).run(until)
+        await _TranscriptionGate(ticket, list(fiche_ids), plan, context, callbacks).run(until)
 
 
 class _TranscriptionGate:
@@ -217,37 +221,37 @@ class _TranscriptionGate:
         self,
         ticket: RunAttempt,
         left: list[str],
-        tries: RunPlan,
-        shop: BatchContext,
-        exits: TranscriptionCallbacks,
+        plan: RunPlan,
+        context: BatchContext,
+        callbacks: TranscriptionCallbacks,
     ) -> None:
         self._ticket, self._run_id, self._left = ticket, ticket.run_id, left
-        self._tries, self._shop, self._exits = tries, shop, exits
+        self._plan, self._context, self._callbacks = plan, context, callbacks
         self._following: dict[str, _Try] = {}
         self._logged_at = 0.0
 
     async def run(self, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
-                await self._look()
+                await self._collect_ready()
                 await self._begin(dict.fromkeys(self._left, 0))
                 await self._follow()
         except TimeoutError:
-            await self._look()
+            await self._collect_ready()
             if self._left:
                 await self._write(
                     lambda session: self._log_counts(
                         session, "warning", "timeout/stall - completed "
                     )
                 )
-                await self._lose(self._left, timed_out=True)
+                await self._fail(self._left, timed_out=True)
         except InfrastructureError:
-            await self._look()
+            await self._collect_ready()
             raise
         await self._write(self._note_done)
 
     async def _follow(self) -> None:
-        pause, looked_at = FIRST_PAUSE_SECONDS, 0.0
+        pause, polled_at = FIRST_PAUSE_SECONDS, 0.0
         loop = asyncio.get_running_loop()
         async with together() as group:
             work: asyncio.Task[None] | None = None
@@ -255,25 +259,26 @@ class _TranscriptionGate:
                 if work is None:
                     work = group.create_task(self._work())
                 await asyncio.wait({work}, timeout=pause)
-                is_look_due = work.done() or loop.time() - looked_at >= POLL_RUNS_SECONDS
-                over = await asyncio.to_thread(self._over) if is_look_due else {}
-                looked_at = loop.time() if is_look_due else looked_at
-                came = await self._look()
-                moved = await self._go_on(
+                is_poll_due = work.done() or loop.time() - polled_at >= POLL_RUNS_SECONDS
+                over = await asyncio.to_thread(self._ended_attempts) if is_poll_due else {}
+                polled_at = loop.time() if is_poll_due else polled_at
+                has_ready = await self._collect_ready()
+                has_ended = await self._retry_or_fail(
                     {each: cause for each, cause in over.items() if each in self._left}
                 )
                 work = None if work.done() else work
-                at_once = came or moved
+                at_once = has_ready or has_ended
                 pause = (
                     FIRST_PAUSE_SECONDS
                     if at_once
-                    else min(1.5 * pause, self._shop.knobs.longest_pause_seconds)
+                    else min(1.5 * pause, self._context.options.longest_pause_seconds)
                 )
-            # The work is not cancelled: it claims no more, and calls for recordings of other
-            # batches that are under way are paid for.
+            # The worker is not cancelled: it claims no more work, and finishes calls in progress
+            # for other batches, because they are already paid for.
 
     async def _work(self) -> None:
-        """For the runs that are followed. What cannot work at all is the cause of all of them."""
+        """Process the runs that the batch follows. An error of the worker as a whole is the cause
+        for all of their fiches."""
         followed = {
             each: one
             for each in self._left
@@ -282,7 +287,7 @@ class _TranscriptionGate:
         try:
             if followed:
                 run_ids = [one.run_id for one in followed.values() if one.run_id]
-                await self._shop.transcribe(
+                await self._context.transcribe(
                     run_ids, [one.key for one in followed.values() if not one.has_joined]
                 )
         except InfrastructureError:
@@ -291,32 +296,30 @@ class _TranscriptionGate:
             for fiche_id, one in followed.items():
                 self._following[fiche_id] = _Try(one.number, one.key, cause=str(error))
 
-    def _over(self) -> dict[str, str | None]:
-        """Fiches whose attempt has ended, with the cause as far as the run as a whole knows it."""
-        tries = {fiche_id: self._following[fiche_id] for fiche_id in self._left}
-        with self._shop.database.reading() as session:
-            ended = runs_over(session, [one.run_id for one in tries.values() if one.run_id])
+    def _ended_attempts(self) -> dict[str, str | None]:
+        """Fiches whose attempt has ended, with the run's own error if it failed as a whole."""
+        attempts = {fiche_id: self._following[fiche_id] for fiche_id in self._left}
+        with self._context.database.reading() as session:
+            ended = runs_over(session, [one.run_id for one in attempts.values() if one.run_id])
         return {
             fiche_id: one.cause or ended.get(one.run_id or "")
-            for fiche_id, one in tries.items()
+            for fiche_id, one in attempts.items()
             if one.run_id is None or one.is_over or one.run_id in ended
         }
 
-    async def _go_on(self, over: Mapping[str, str | None]) -> bool:
-        """Each fiche whose attempt ended is tried again, or given up at once."""
+    async def _retry_or_fail(self, over: Mapping[str, str | None]) -> bool:
+        """Retry each fiche whose attempt ended, or fail it. True if there was one."""
         again, lost = dict[str, int](), list[str]()
         for fiche_id in over:
             one = self._following[fiche_id]
-            if one.has_joined and self._tries.renew_before is not None:
-                again[fiche_id] = (
-                    one.number
-                )  # the run of others may not have made the transcripts anew
-            elif one.number < self._tries.retries:
+            if one.has_joined and self._plan.renew_before is not None:
+                again[fiche_id] = one.number  # a joined run may not have renewed the transcripts
+            elif one.number < self._plan.retries:
                 again[fiche_id] = one.number + 1
             else:
                 lost.append(fiche_id)
         if lost:
-            await self._lose(lost, causes=over)
+            await self._fail(lost, causes=over)
         if again:
             await self._begin(again)
         return bool(again or lost)
@@ -326,14 +329,14 @@ class _TranscriptionGate:
         if not chosen:
             return
         requests = [
-            transcription_request(self._run_id, fiche_id, self._tries, number)
+            transcription_request(self._run_id, fiche_id, self._plan, number)
             for fiche_id, number in chosen.items()
         ]
         await self._write(
             lambda session: self._log_dispatch(session, requests, max(chosen.values()))
         )
         try:
-            started = await self._shop.begin_transcriptions(requests)
+            started = await self._context.begin_transcriptions(requests)
         except InfrastructureError:
             raise
         except AutomationError as error:
@@ -348,57 +351,58 @@ class _TranscriptionGate:
                     number, request.run_id, one.run_id, one.error, is_over
                 )
 
-    async def _look(self) -> bool:
-        """Whether fiches have become whole since the last look."""
+    async def _collect_ready(self) -> bool:
+        """Whether more fiches have all their transcripts since the last call."""
         lacking = await asyncio.to_thread(self._untranscribed)
-        whole = [fiche_id for fiche_id in self._left if not lacking.get(fiche_id, 1)]
-        if whole:
-            await self._write(lambda session: self._mark(session, whole))
-            await self._exits.ready(whole)
-            # Only now: a look that the time cuts short is taken again, and must find them.
-            self._leave(whole)
-        return bool(whole)
+        complete = [fiche_id for fiche_id in self._left if not lacking.get(fiche_id, 1)]
+        if complete:
+            await self._write(lambda session: self._mark_complete(session, complete))
+            await self._callbacks.ready(complete)
+            # Remove them last: if the deadline interrupts this call, the repeated call must find
+            # them again.
+            self._remove(complete)
+        return bool(complete)
 
-    async def _lose(
+    async def _fail(
         self,
         fiche_ids: Sequence[str],
         *,
         causes: Mapping[str, str | None] | None = None,
         timed_out: bool = False,
     ) -> None:
-        with_recordings = await asyncio.to_thread(self._why, fiche_ids)
+        with_recordings = await asyncio.to_thread(self._causes, fiche_ids)
         known = causes or {each: one.cause for each, one in self._following.items()}
-        lost = {
+        failures = {
             each: TranscriptionFailure(with_recordings.get(each) or known.get(each), timed_out)
             for each in fiche_ids
         }
-        await self._exits.lost(lost)
-        self._leave(fiche_ids)
+        await self._callbacks.lost(failures)
+        self._remove(fiche_ids)
 
-    def _leave(self, fiche_ids: Sequence[str]) -> None:
-        gone = set(fiche_ids)
-        self._left = [fiche_id for fiche_id in self._left if fiche_id not in gone]
+    def _remove(self, fiche_ids: Sequence[str]) -> None:
+        removed = set(fiche_ids)
+        self._left = [fiche_id for fiche_id in self._left if fiche_id not in removed]
 
     def _untranscribed(self) -> dict[str, int]:
-        with self._shop.database.reading() as session:
-            return dict(untranscribed(session, self._left, self._tries.renew_before))
+        with self._context.database.reading() as session:
+            return dict(untranscribed(session, self._left, self._plan.renew_before))
 
-    def _why(self, fiche_ids: Sequence[str]) -> dict[str, str]:
-        with self._shop.database.reading() as session:
+    def _causes(self, fiche_ids: Sequence[str]) -> dict[str, str]:
+        with self._context.database.reading() as session:
             return why_untranscribed(session, fiche_ids)
 
     async def _write(self, write: Callable[[Session], None]) -> None:
         def act() -> None:
-            with self._shop.database.transaction() as session:
+            with self._context.database.transaction() as session:
                 write(session)
 
         await asyncio.to_thread(act)
 
-    def _mark(self, session: Session, whole: Sequence[str]) -> None:
+    def _mark_complete(self, session: Session, complete: Sequence[str]) -> None:
         fence_attempt(session, self._ticket)
-        mark_transcribed(session, self._run_id, whole, self._shop.clock.now())
-        now = self._shop.clock.now().timestamp()
-        if len(whole) == len(self._left) or now - self._logged_at >= LOG_EVERY_SECONDS:
+        mark_transcribed(session, self._run_id, complete, self._context.clock.now())
+        now = self._context.clock.now().timestamp()
+        if len(complete) == len(self._left) or now - self._logged_at >= LOG_EVERY_SECONDS:
             self._logged_at = now
             session.flush()
             self._log_counts(session, "info", "progress: ")
@@ -406,12 +410,12 @@ class _TranscriptionGate:
     def _log_counts(self, session: Session, level: str, words: str) -> None:
         due = work_due(session, self._run_id)
         message = f"Transcription {words}{due.transcribed}/{due.fiches}"
-        write_log(session, self._run_id, self._shop.clock.now(), level, message)
+        write_log(session, self._run_id, self._context.clock.now(), level, message)
 
     def _log_dispatch(
         self, session: Session, requests: Sequence[TranscriptionRunRequest], attempt: int
     ) -> None:
-        retries = self._tries.retries
+        retries = self._plan.retries
         words = (
             f"Retrying transcriptions ({attempt}/{retries})"
             if attempt
@@ -422,7 +426,7 @@ class _TranscriptionGate:
             "keys": [request.run_id for request in requests[:MAX_KEYS]],
         }
         level = "warning" if attempt else "info"
-        write_log(session, self._run_id, self._shop.clock.now(), level, words, details)
+        write_log(session, self._run_id, self._context.clock.now(), level, words, details)
         if not attempt:
             run = get_run(session, self._run_id)
             waiting = run_note(

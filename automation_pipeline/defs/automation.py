@@ -94,7 +94,7 @@ def select_fiches(
     """Resolve the selection, write one pending row a fiche; hand on the batches that have work
     left."""
     from automation_pipeline.automation import selection as selecting
-    from automation_pipeline.orchestration.batch_context import crm_of_run, selection_knobs
+    from automation_pipeline.orchestration.batch_context import crm_of_run, selection_options
 
     our, batches = services.get(), ()
     with at_work(context, ticket, our):
@@ -103,10 +103,10 @@ def select_fiches(
             "source": crm_of_run(our, ticket.run_id),
             "clock": our.clock,
         }
-        knobs = selection_knobs(our)
+        options = selection_options(our)
         selected = our.run(
             selecting.select_fiches(
-                ticket, **ground, semaphore=our.sales_list_semaphore, knobs=knobs
+                ticket, **ground, semaphore=our.sales_list_semaphore, options=options
             )
         )
         batches = selected.batches
@@ -118,7 +118,7 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
     """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while
     it runs."""
     from automation_pipeline.automation import fetching
-    from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_knobs
+    from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_options
 
     our, (ticket, batch) = services.get(), work
     with at_work(context, ticket, our):
@@ -127,7 +127,7 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
             "source": crm_of_run(our, ticket.run_id),
             "clock": our.clock,
         }
-        ended = our.run(fetching.fetch_batch(ticket, batch, **ground, knobs=fetch_knobs(our)))
+        ended = our.run(fetching.fetch_batch(ticket, batch, **ground, options=fetch_options(our)))
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
@@ -156,8 +156,8 @@ def transcribe_batch(
 
     our, (ticket, batch) = services.get(), work
     with at_work(context, ticket, our):
-        shop = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
-        ended = our.run(transcribing.transcribe_batch(ticket, batch, shop=shop))
+        work_context = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
+        ended = our.run(transcribing.transcribe_batch(ticket, batch, context=work_context))
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
@@ -174,8 +174,8 @@ def audit_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
 
     our, (ticket, batch) = services.get(), work
     with at_work(context, ticket, our):
-        shop = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
-        ended = our.run(auditing.audit_batch(ticket, batch, shop=shop))
+        work_context = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
+        ended = our.run(auditing.audit_batch(ticket, batch, context=work_context))
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 

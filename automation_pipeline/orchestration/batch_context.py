@@ -8,8 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from automation_pipeline.audits.audits import audit_fiche
-from automation_pipeline.audits.models.audits import AuditSummary as AuditStanding
-from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.automation.ports import BatchContext, WorkOptions
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
@@ -24,7 +23,6 @@ from automation_pipeline.transcription.models import (
     TranscriptionRunRequest,
     TranscriptionSummary,
 )
-from automation_pipeline.transcription.models import TranscriptionRunRequest as TranscriptionWish
 
 if TYPE_CHECKING:
     from automation_pipeline.automation.fetching import FetchOptions
@@ -42,7 +40,7 @@ def crm_of_run(services: "Services", run_id: int) -> "FicheSource":
     return services.crm_with(key)
 
 
-def selection_knobs(services: "Services") -> "SelectionOptions":
+def selection_options(services: "Services") -> "SelectionOptions":
     from automation_pipeline.automation.selection import SelectionOptions  # noqa: PLC0415  its step's only
 
     settings = services.settings
@@ -53,7 +51,7 @@ def selection_knobs(services: "Services") -> "SelectionOptions":
     )
 
 
-def fetch_knobs(services: "Services") -> "FetchOptions":
+def fetch_options(services: "Services") -> "FetchOptions":
     from automation_pipeline.automation.fetching import FetchOptions  # noqa: PLC0415  its step's only
 
     settings = services.settings
@@ -88,7 +86,7 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
     crm = cache(lambda: crm_of_run(services, run_id))
     fetching = settings.automation_fiche_details_max_wait_ms / 1000
     transcribing = fetching + settings.automation_transcription_max_wait_ms / 1000
-    knobs = WorkOptions(
+    options = WorkOptions(
         transcription_seconds=transcribing,
         audit_seconds=transcribing + settings.automation_audit_max_wait_ms / 1000,
         transcribes_ahead=processes_of(settings) == 1,
@@ -98,7 +96,7 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
     )
 
     async def begin(
-        requests: Sequence[TranscriptionWish],
+        requests: Sequence[TranscriptionRunRequest],
     ) -> Sequence[TranscriptionSummary | AutomationError]:
         return await begin_transcriptions(
             requests, database=services.database, source=crm, clock=services.clock
@@ -116,7 +114,7 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
             owner=owner,
         )
 
-    async def audit(request: AuditWish) -> AuditStanding:
+    async def audit(request: FicheAuditRequest) -> AuditSummary:
         return await audit_fiche(
             request,
             database=services.database,
@@ -126,4 +124,4 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
             clock=services.clock,
         )
 
-    return BatchContext(services.database, services.clock, knobs, begin, transcribe, audit)
+    return BatchContext(services.database, services.clock, options, begin, transcribe, audit)

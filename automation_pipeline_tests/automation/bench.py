@@ -9,8 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from automation_pipeline.audits.audits import audit_fiche
-from automation_pipeline.audits.models.audits import AuditSummary
-from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.automation.auditing import audit_batch
 from automation_pipeline.automation.fetching import FetchOptions, fetch_batch, settle_fetch
@@ -128,7 +127,7 @@ class Bench(AuditBench):
             "database": self.database,
             "source": self.crm,
             "clock": self.clock,
-            "knobs": self.fetching,
+            "options": self.fetching,
         }
         fetched = [run(fetch_batch(ticket, batch, **ground)) for batch in self.batches(ticket)]  # type: ignore[arg-type]
         return sum(fetched, Counter())
@@ -146,12 +145,12 @@ class Bench(AuditBench):
         batch: int = 0,
         *,
         threads: int | None = None,
-        **shop: object,
+        **overrides: object,
     ) -> Counter[str]:
-        """The two steps of a batch; `shop` replaces fields of the context."""
-        context = replace(self.shop, **shop)
-        transcribed = run(transcribe_batch(ticket, batch, shop=context), threads=threads)
-        return transcribed + run(audit_batch(ticket, batch, shop=context), threads=threads)
+        """The two steps of a batch; `overrides` replaces fields of the context."""
+        context = replace(self.context, **overrides)
+        transcribed = run(transcribe_batch(ticket, batch, context=context), threads=threads)
+        return transcribed + run(audit_batch(ticket, batch, context=context), threads=threads)
 
     def finalise(self, ticket: RunAttempt) -> Run:
         return finalise_run(
@@ -163,7 +162,7 @@ class Bench(AuditBench):
             return pending_batches(session, ticket.run_id)
 
     @property
-    def shop(self) -> BatchContext:
+    def context(self) -> BatchContext:
         return BatchContext(
             self.database,
             self.clock,
@@ -173,7 +172,7 @@ class Bench(AuditBench):
             self._audit,
         )
 
-    def tries(self, ticket: RunAttempt) -> RunPlan:
+    def plan(self, ticket: RunAttempt) -> RunPlan:
         with self.database.reading() as session:
             return run_plan(session, ticket.run_id)
 
@@ -203,7 +202,7 @@ class Bench(AuditBench):
             owner="me",
         )
 
-    async def _audit(self, request: AuditWish) -> AuditSummary:
+    async def _audit(self, request: FicheAuditRequest) -> AuditSummary:
         ground = {"database": self.database, "source": self.crm, "clock": self.clock}
         return await audit_fiche(
             request, **ground, ensure_transcribed=self._listen, judge=self.judge

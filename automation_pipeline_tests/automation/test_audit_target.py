@@ -29,7 +29,7 @@ class Judges:
     one."""
 
     def __init__(self, **scripts: Sequence[End]) -> None:
-        self.wishes: list[FicheAuditRequest] = []
+        self.requests: list[FicheAuditRequest] = []
         self._scripts = {
             int(name.removeprefix("config_")): list(script) for name, script in scripts.items()
         }
@@ -37,11 +37,11 @@ class Judges:
     @property
     def keys(self) -> list[str]:
         return [
-            request.tracking_id.removeprefix("automation-1-audit-7-") for request in self.wishes
+            request.tracking_id.removeprefix("automation-1-audit-7-") for request in self.requests
         ]
 
     async def __call__(self, request: FicheAuditRequest) -> AuditSummary:
-        self.wishes.append(request)
+        self.requests.append(request)
         end = self._scripts[request.audit_config_id].pop(0)
         if isinstance(end, AutomationError):
             raise end
@@ -58,8 +58,10 @@ class Judges:
 def audited(bench: Bench, judges: Judges, *config_ids: int, **fields: object) -> LedgerMove:
     bench.offer("7")
     ticket = bench.until_work("7", **fields)
-    shop = replace(bench.shop, audit=judges)
-    return asyncio.run(audit_target(ticket, "7", config_ids, tries=bench.tries(ticket), shop=shop))
+    context = replace(bench.context, audit=judges)
+    return asyncio.run(
+        audit_target(ticket, "7", config_ids, plan=bench.plan(ticket), context=context)
+    )
 
 
 DONE, AT_WORK = AuditStatus.COMPLETED, AuditStatus.RUNNING
@@ -141,7 +143,7 @@ def test_an_incomplete_audit_fails_its_fiche_with_its_own_reason_and_is_no_audit
 def test_an_audit_is_tied_to_its_run_and_reads_as_its_selection_says(bench: Bench) -> None:
     judges = Judges(config_4=[DONE])
     audited(bench, judges, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
-    [request] = judges.wishes
+    [request] = judges.requests
     assert (request.run_id, request.schedule_id, request.trigger_source, request.use_rlm) == (
         1,
         1,

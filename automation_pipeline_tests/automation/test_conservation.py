@@ -63,15 +63,15 @@ class Visited(Bench):
         self.config_id, self.unjudged = self.configure(1), set[str]()
 
     @property
-    def shop(self) -> BatchContext:
-        shop = super().shop
+    def context(self) -> BatchContext:
+        context = super().context
 
         async def audit(request: FicheAuditRequest) -> AuditSummary:
             if request.fiche_id in self.unjudged:
                 raise REFUSED
-            return await shop.audit(request)
+            return await context.audit(request)
 
-        return replace(shop, audit=audit)
+        return replace(context, audit=audit)
 
     def strike(self, fate: Fate) -> str:
         """The id of a new fiche with this fate."""

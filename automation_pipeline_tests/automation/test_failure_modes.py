@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import ColumnElement, func, select
 
-from automation_pipeline.audits.models.audits import AuditSummary
-from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.run_endings import reconcile_stale_runs
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
@@ -162,9 +161,9 @@ def test_6_audits_that_stall_are_recorded_fiche_by_fiche(
     bench.sell("2")
     bench.automatic()
     bench.work = replace(bench.work, audit_seconds=STALL_SECONDS)
-    audit = bench.shop.audit
+    audit = bench.context.audit
 
-    async def stalls(requested: AuditWish) -> AuditSummary:
+    async def stalls(requested: FicheAuditRequest) -> AuditSummary:
         if requested.fiche_id not in stuck:
             return await audit(requested)
         await come_true(
@@ -174,7 +173,7 @@ def test_6_audits_that_stall_are_recorded_fiche_by_fiche(
         )
         return await never(requested)
 
-    monkeypatch.setattr(Bench, "shop", replace(bench.shop, audit=stalls))
+    monkeypatch.setattr(Bench, "context", replace(bench.context, audit=stalls))
     run = bench.run("1", "2")
     assert (run.status, run.failed_fiches) == (status, len(stuck))
     late = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/stall)")

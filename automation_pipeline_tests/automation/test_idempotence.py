@@ -141,7 +141,7 @@ def test_an_edited_schedule_changes_no_run_that_has_selected_its_fiches(bench: B
         "ficheSelection": {"mode": "manual", "ficheIds": ["2"], "useRlm": True},
     }
     update_schedule(schedule_id, patch, database=bench.database, clock=bench.clock)
-    assert bench.tries(ticket).schedule.run_audits
-    assert not bench.tries(ticket).selection.use_rlm
+    assert bench.plan(ticket).schedule.run_audits
+    assert not bench.plan(ticket).selection.use_rlm
     bench.carry_out_work(ticket)
     assert bench.finalise(ticket).audits_run == 1

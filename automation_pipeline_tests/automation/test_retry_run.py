@@ -1,4 +1,4 @@
-"""Running again what failed: those fiches and no others, by the same wishes, as a request of its
+"""Running again what failed: those fiches and no others, with the same selection, as a request of its
 own."""
 
 from datetime import timedelta
@@ -58,7 +58,7 @@ def ended(database: Database, clock: StandingClock, statuses: tuple[str, ...] = 
     return finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
 
 
-def test_only_what_failed_is_selected_with_the_other_wishes_kept(
+def test_a_retry_selects_only_failed_fiches_and_keeps_the_other_filters(
     database: Database, clock: StandingClock
 ) -> None:
     run = retry_run(ended(database, clock).id, database=database, clock=clock)

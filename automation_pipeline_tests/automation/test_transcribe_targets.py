@@ -59,7 +59,7 @@ class Left:
         self.timed_out |= {fiche_id for fiche_id, why in lost.items() if why.timed_out}
 
     @property
-    def exits(self) -> TranscriptionCallbacks:
+    def callbacks(self) -> TranscriptionCallbacks:
         return TranscriptionCallbacks(self._add, self._lose)
 
 
@@ -67,7 +67,7 @@ async def passed(
     bench: Bench,
     ticket: RunAttempt,
     *fiche_ids: str,
-    shop: BatchContext | None = None,
+    context: BatchContext | None = None,
     left: Left | None = None,
 ) -> Left:
     left = left or Left()
@@ -75,19 +75,19 @@ async def passed(
     await transcribe_targets(
         ticket,
         fiche_ids,
-        tries=bench.tries(ticket),
-        shop=shop or bench.shop,
+        plan=bench.plan(ticket),
+        context=context or bench.context,
         until=until,
-        exits=left.exits,
+        callbacks=left.callbacks,
     )
     return left
 
 
 def gate(
-    bench: Bench, ticket: RunAttempt, *fiche_ids: str, shop: BatchContext | None = None
+    bench: Bench, ticket: RunAttempt, *fiche_ids: str, context: BatchContext | None = None
 ) -> tuple[dict[str, str | None], list[str]]:
     """Which fiches are given up with the cause of each, and which became ready."""
-    left = run(passed(bench, ticket, *fiche_ids, shop=shop))
+    left = run(passed(bench, ticket, *fiche_ids, context=context))
     return left.lost, left.came
 
 
@@ -95,12 +95,12 @@ class Deaf:
     """Notes its requests and transcribes nothing."""
 
     def __init__(self) -> None:
-        self.wishes: list[list[TranscriptionRunRequest]] = []
+        self.requests: list[list[TranscriptionRunRequest]] = []
 
     async def begin(
         self, requests: Sequence[TranscriptionRunRequest]
     ) -> Sequence[TranscriptionSummary | AutomationError]:
-        self.wishes.append(list(requests))
+        self.requests.append(list(requests))
         return [
             TranscriptionSummary(
                 request.run_id, request.fiche_id, TranscriptionStatus.COMPLETED, 1, 0, 1
@@ -111,12 +111,12 @@ class Deaf:
     async def transcribe(self, _run_ids: Sequence[str], _own: Sequence[str]) -> object:
         return None
 
-    def instead(self, shop: BatchContext) -> BatchContext:
-        return replace(shop, begin_transcriptions=self.begin, transcribe=self.transcribe)
+    def instead(self, context: BatchContext) -> BatchContext:
+        return replace(context, begin_transcriptions=self.begin, transcribe=self.transcribe)
 
     @property
     def keys(self) -> list[list[str]]:
-        return [[request.run_id for request in each] for each in self.wishes]
+        return [[request.run_id for request in each] for each in self.requests]
 
 
 def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
@@ -131,7 +131,7 @@ def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
 
     class Order(Left):
         @property
-        def exits(self) -> TranscriptionCallbacks:
+        def callbacks(self) -> TranscriptionCallbacks:
             return TranscriptionCallbacks(self._came, self._lose)
 
         async def _came(self, fiche_ids: Sequence[str]) -> None:
@@ -147,18 +147,18 @@ def test_what_is_transcribed_already_is_ready_and_nobody_is_asked(bench: Bench) 
     bench.sell("1")
     bench.offer("2")
     ticket, deaf = bench.until_work("1", "2"), Deaf()
-    left, came = gate(bench, ticket, "1", "2", shop=deaf.instead(bench.shop))
+    left, came = gate(bench, ticket, "1", "2", context=deaf.instead(bench.context))
     assert (left, came) == ({"2": None}, ["1"])
     assert deaf.keys == [["automation-1-transcribe-2"]]
 
 
-def test_wishes_have_the_priority_of_the_schedule_and_trust_what_the_run_fetched(
+def test_requests_have_the_priority_of_the_schedule_and_trust_what_the_run_fetched(
     bench: Bench,
 ) -> None:
     bench.offer("1")
     ticket, deaf = bench.until_work("1", transcriptionPriority="high"), Deaf()
-    gate(bench, ticket, "1", shop=deaf.instead(bench.shop))
-    [[request]] = deaf.wishes
+    gate(bench, ticket, "1", context=deaf.instead(bench.context))
+    [[request]] = deaf.requests
     assert (request.priority, request.fresh_since) == (
         TranscriptionPriority.HIGH,
         bench.read(ticket).started_at,
@@ -177,7 +177,7 @@ def test_what_is_incomplete_is_asked_for_again_under_keys_of_its_own_only_where_
         bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=max_retries),
         Deaf(),
     )
-    left, came = gate(bench, ticket, "1", "2", shop=deaf.instead(bench.shop))
+    left, came = gate(bench, ticket, "1", "2", context=deaf.instead(bench.context))
     assert (left, came) == ({"1": None, "2": None}, [])
     assert deaf.keys == [
         [f"automation-1-transcribe-{one}{suffix}" for one in ("1", "2")] for suffix in suffixes
@@ -214,7 +214,11 @@ def test_a_database_in_trouble_is_no_reason_why_a_fiche_lacks_transcripts(bench:
         raise DatabaseFullError("It cannot grow.")
 
     with pytest.raises(DatabaseFullError):
-        run(passed(bench, ticket, "1", "2", shop=replace(bench.shop, transcribe=full), left=left))
+        run(
+            passed(
+                bench, ticket, "1", "2", context=replace(bench.context, transcribe=full), left=left
+            )
+        )
     assert left.lost == {}
     assert gate(bench, ticket, "1", "2") == ({}, ["1", "2"]), (
         "the next attempt of the step goes on with what is there"
@@ -297,7 +301,7 @@ def test_who_became_whole_in_the_last_moment_is_ready(bench: Bench, database_url
             database_url, asyncio.get_running_loop(), bench.work.transcription_seconds
         )
         try:
-            return await passed(bench, ticket, "1", shop=replace(bench.shop, database=late))
+            return await passed(bench, ticket, "1", context=replace(bench.context, database=late))
         finally:
             late.dispose()
 
@@ -355,14 +359,14 @@ def test_a_recording_without_an_address_is_named_as_the_cause(bench: Bench) -> N
 
 def test_without_a_key_for_the_provider_every_fiche_says_so(bench: Bench) -> None:
     async def keyless(
-        _wishes: Sequence[TranscriptionRunRequest],
+        _requests: Sequence[TranscriptionRunRequest],
     ) -> Sequence[TranscriptionSummary | AutomationError]:
         raise PermanentError("ELEVENLABS_API_KEY is not set.")
 
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2")
     left, came = gate(
-        bench, ticket, "1", "2", shop=replace(bench.shop, begin_transcriptions=keyless)
+        bench, ticket, "1", "2", context=replace(bench.context, begin_transcriptions=keyless)
     )
     assert (left, came) == (dict.fromkeys(["1", "2"], "ELEVENLABS_API_KEY is not set."), [])
 
@@ -374,7 +378,7 @@ def test_a_bug_in_the_work_is_no_outcome(bench: Bench) -> None:
     bench.offer("1")
     ticket = bench.until_work("1")
     with pytest.raises(ZeroDivisionError):
-        gate(bench, ticket, "1", shop=replace(bench.shop, transcribe=broken))
+        gate(bench, ticket, "1", context=replace(bench.context, transcribe=broken))
 
 
 class Slow(Database):
@@ -399,7 +403,7 @@ def test_work_that_ends_while_a_look_is_taken_is_seen_all_the_same(
     bench.offer("1")
     ticket = bench.until_work("1")
     go_on, has_ended = threading.Event(), threading.Event()
-    transcribe = bench.shop.transcribe
+    transcribe = bench.context.transcribe
 
     async def just_then(run_ids: Sequence[str], own: Sequence[str]) -> object:
         await asyncio.to_thread(go_on.wait, 20)
@@ -413,7 +417,7 @@ def test_work_that_ends_while_a_look_is_taken_is_seen_all_the_same(
 
     slow = Slow(database_url, work_goes_on)
     try:
-        shop = replace(bench.shop, database=slow, transcribe=just_then)
-        assert gate(bench, ticket, "1", shop=shop) == ({}, ["1"])
+        context = replace(bench.context, database=slow, transcribe=just_then)
+        assert gate(bench, ticket, "1", context=context) == ({}, ["1"])
     finally:
         slow.dispose()

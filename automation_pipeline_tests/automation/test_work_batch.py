@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import insert
 
-from automation_pipeline.audits.models.audits import AuditSummary
-from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.audits.models.chat import Question
 from automation_pipeline.automation import transcribing
 from automation_pipeline.automation.models.runs import RunAttempt
@@ -39,9 +38,9 @@ def test_no_more_fiches_are_audited_at_once_than_the_knob_says(bench: Bench) -> 
     bench.offer(*fiches)
     bench.automatic()
     ticket = bench.until_work(*fiches, runTranscription=False)
-    audit = bench.shop.audit
+    audit = bench.context.audit
 
-    async def counted(requested: AuditWish) -> AuditSummary:
+    async def counted(requested: FicheAuditRequest) -> AuditSummary:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
@@ -85,9 +84,9 @@ def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(
     )
     asked: list[int] = []
     ticket = bench.until_work("1", specificAuditConfigs=[named, both])
-    audit = bench.shop.audit
+    audit = bench.context.audit
 
-    async def noted(requested: AuditWish) -> AuditSummary:
+    async def noted(requested: FicheAuditRequest) -> AuditSummary:
         asked.append(requested.audit_config_id)
         return await audit(requested)
 
@@ -142,9 +141,9 @@ def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_s
     bench.sell("2")
     bench.automatic()
     ticket = bench.until_work("1", "2")
-    audit = bench.shop.audit
+    audit = bench.context.audit
 
-    async def second_never_ends(requested: AuditWish) -> AuditSummary:
+    async def second_never_ends(requested: FicheAuditRequest) -> AuditSummary:
         if requested.fiche_id == "1":
             return await audit(requested)
         await come_true(lambda: bench.statuses(ticket)[0] == "successful")
@@ -166,7 +165,7 @@ def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
     monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
     stopped: list[str] = []
 
-    async def endless(requested: AuditWish) -> AuditSummary:
+    async def endless(requested: FicheAuditRequest) -> AuditSummary:
         try:
             await asyncio.to_thread(stop, bench, ticket)
             return await asyncio.Event().wait()  # type: ignore[return-value]
@@ -185,9 +184,9 @@ def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
     bench.sell("1")
     bench.automatic()
     ticket = bench.until_work("1")
-    audit = bench.shop.audit
+    audit = bench.context.audit
 
-    async def overtaken(requested: AuditWish) -> AuditSummary:
+    async def overtaken(requested: FicheAuditRequest) -> AuditSummary:
         status = await audit(requested)
         await asyncio.to_thread(bench.take_over, ticket)
         return status
@@ -198,7 +197,7 @@ def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
 
 
 def test_a_bug_is_no_outcome(bench: Bench) -> None:
-    async def broken(_wish: AuditWish) -> AuditSummary:
+    async def broken(_request: FicheAuditRequest) -> AuditSummary:
         raise ZeroDivisionError
 
     bench.sell("1")
@@ -258,9 +257,9 @@ def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_fo
     done, stalls = bench.automatic(), bench.automatic(name="Stalls")
     ticket = bench.until_work("1", "2", "3", "4")
     bench.work = replace(bench.work, audit_seconds=200, audit_poll_seconds=20)
-    audit = bench.shop.audit
+    audit = bench.context.audit
 
-    async def one_hangs(requested: AuditWish) -> AuditSummary:
+    async def one_hangs(requested: FicheAuditRequest) -> AuditSummary:
         if (requested.fiche_id, requested.audit_config_id) != ("2", stalls):
             return await audit(requested)
         await come_true(lambda: bench.audits() == 3)
@@ -299,9 +298,9 @@ def test_a_pair_that_is_missing_is_asked_for_again_while_the_gate_waits_and_hold
     first, second = bench.automatic(), bench.automatic(name="Second")
     ticket = bench.until_work("1")
     bench.work = replace(bench.work, audit_poll_seconds=5)
-    audit, asked = bench.shop.audit, list[int]()
+    audit, asked = bench.context.audit, list[int]()
 
-    async def lost_once(requested: AuditWish) -> AuditSummary:
+    async def lost_once(requested: FicheAuditRequest) -> AuditSummary:
         asked.append(requested.audit_config_id)
         if asked.count(first) == 1 and requested.audit_config_id == first:
             leap(16)

@@ -196,7 +196,7 @@ def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id
     output = terminal.run("runs", "retry", run_id).out
     assert (
         output
-        == "Run 3 is requested, for what failed in run 1: `automation runs watch 3` follows it.\n"
+        == "Run 3 is requested, for the failed fiches of run 1: `automation runs watch 3` follows it.\n"
     )
 
 

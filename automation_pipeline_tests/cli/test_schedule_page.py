@@ -204,10 +204,10 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
             {"scheduleType": "MONTHLY", "dayOfMonth": 28},
             ["on day 28 of the month at 02:30 selection"],
         ),
-        ({"scheduleType": "MONTHLY", "dayOfMonth": 31}, ["at 02:30; a shorter month is left out"]),
+        ({"scheduleType": "MONTHLY", "dayOfMonth": 31}, ["at 02:30; not in a shorter month"]),
         (
             {"scheduleType": "MONTHLY", "dayOfMonth": 31, "shortMonths": "last_day"},
-            ["at 02:30; a shorter month has it on its last day"],
+            ["at 02:30; in a shorter month on its last day"],
         ),
         (
             {"scheduleType": "CRON", "cronExpression": "*/15 8-18 * * MON-FRI"},
@@ -220,9 +220,12 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
         ({"useAutomaticAudits": False}, ["audits by no configuration"]),
         (
             {"continueOnError": False, "retryFailed": True, "maxRetries": 2},
-            ["stops after the stage, tries again 2 times"],
+            ["stops after the stage, retries 2 times"],
         ),
-        ({"pauseAfterFailures": 3}, ["goes on, is paused after 3 failed runs in a row, 0 so far"]),
+        (
+            {"pauseAfterFailures": 3},
+            ["continues, is paused after 3 failed runs in a row, 0 so far"],
+        ),
         ({"catchUp": "all", "catchUpLimit": 5}, ["all of the occurrences missed, 5 at most"]),
         (
             {"webhookUrl": "https://hooks.test/a", "notifyEmails": ["a@b.test"]},

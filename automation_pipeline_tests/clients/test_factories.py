@@ -25,7 +25,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
 from automation_pipeline.enrichment.ports import Registries
-from automation_pipeline.orchestration.batch_context import batch_context, fetch_knobs
+from automation_pipeline.orchestration.batch_context import batch_context, fetch_options
 from automation_pipeline.pricing.models.shop import ShopOptions
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline_tests.tables import every_case
@@ -187,8 +187,8 @@ def test_a_step_of_a_run_has_the_times_and_limits_of_its_settings() -> None:
         }
     )
     services = Services(settings)
-    assert fetch_knobs(services) == FetchOptions(1.5, 3, 4.0)
-    work = batch_context(services, "owner", 1).knobs
+    assert fetch_options(services) == FetchOptions(1.5, 3, 4.0)
+    work = batch_context(services, "owner", 1).options
     # Transcription ends 1.5 + 5.5 s after the start of the run, audits 6.5 s later.
     assert work == WorkOptions(7.0, 13.5, 7.0, 8, 9.0, transcribes_ahead=True)
     assert work.stall_seconds == 27.0

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page that needs no other file, and escapes every stored text."""
+"""The report of a run: a self-contained HTML page that escapes every stored text."""
 
 import html
 import re
@@ -16,13 +16,13 @@ from automation_pipeline.automation.models.reports import (
 )
 from automation_pipeline.automation.models.runs import ReportedFiche
 
-# Allowed in no document, and shown by no reader.
+# Characters that HTML does not allow and browsers do not show.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _VOID = frozenset({"meta"})
 
 
 class Html(str):
-    """Markup that is ready."""
+    """Escaped markup."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ Part = object
 
 
 def text(part: Part) -> Html:
-    """None is nothing."""
+    """None becomes an empty string."""
     if isinstance(part, Html):
         return part
     return Html("" if part is None else html.escape(_UNPRINTABLE.sub("\ufffd", str(part))))
@@ -42,7 +42,8 @@ def joined(*parts: Part) -> Html:
 
 
 def element(name: str, /, *parts: Part, **attributes: str) -> Html:
-    """`class_` is the attribute of that name, `http_equiv` has its hyphen."""
+    """`class_` sets the attribute `class`, and underscores such as in `http_equiv` become
+    hyphens."""
     written = "".join(
         f' {key.strip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items()
     )
@@ -83,7 +84,7 @@ MAX_LIST_ITEMS = 100
 
 
 def document_part(document: Mapping[str, object]) -> Html:
-    """Nothing for an empty one; what is long in it is folded."""
+    """Empty for an empty document. Long values are collapsed."""
     return (
         element("ul", *(_entry(name, value) for name, value in document.items()))
         if document
@@ -120,7 +121,7 @@ def _list(values: Sequence[object]) -> Html:
 
 
 def _spaced(name: str) -> str:
-    """As `failed days` for `failed_days`."""
+    """For example, `failed days` for `failed_days`."""
     return name.replace("_", " ")
 
 
@@ -133,7 +134,7 @@ _TONE = {word: tone for tone, words in _TONES.items() for word in words}
 
 
 def toned(word: str | None) -> Html:
-    """A verdict's word in its colour."""
+    """The word of a verdict in its colour."""
     return element("span", str(word), class_=f"word {_TONE.get(str(word), 'soft')}")
 
 
@@ -142,7 +143,8 @@ def audit_anchor(audit: ReportedAudit) -> str:
 
 
 def audit_part(audit: ReportedAudit) -> Html:
-    """The anchor stands inside: a browser that goes there opens what is folded around it."""
+    """The anchor is inside the element, so that a browser that follows it opens the enclosing
+    `details`."""
     has_verdict = audit.score is not None
     score = f" {audit.score:g} %" if has_verdict else ""
     verdict = toned(audit.niveau if has_verdict else audit.status)
@@ -186,13 +188,13 @@ def _quotation(quoted: Quotation) -> Html:
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-# A stack is for developers, who read the database.
+# Stack traces are for developers with access to the database.
 HIDDEN_DETAILS = ("stack",)
 
 
 def run_page(report: RunReport) -> str:
-    """The page of a run: one HTML file that needs nothing else, and lets nothing that was stored
-    act as markup."""
+    """The page of a run: one HTML file without external resources, in which no stored text acts as
+    markup."""
     run = report.run
     head = element(
         "head",
@@ -246,7 +248,7 @@ def _heading(report: RunReport) -> Html:
 
 
 def _conservation(report: RunReport) -> Html:
-    """Every selected fiche has ended, exactly once; or what is lacking to that."""
+    """Every selected fiche has ended exactly once, or what is missing."""
     tally = report.tally
     counters = [
         ("selected", tally.selected, ""),
@@ -347,7 +349,7 @@ def _link(audit: ReportedAudit) -> Html:
 
 
 def _section(title: str, content: Html) -> Html:
-    """Nothing, where there is nothing to tell."""
+    """Empty if the content is empty."""
     return element("section", element("h2", title), content) if content else Html()
 
 

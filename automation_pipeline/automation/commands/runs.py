@@ -138,14 +138,14 @@ def report(
         typer.Option(
             "--output",
             "-o",
-            help="Where the page goes; `-`: standard output.",
+            help="The file for the page; `-`: standard output.",
             show_default="reports folder",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one page about a run: its counters, why fiches failed, what audits found and the
-    quotations for it."""
+    """Write one page about a run: its counters, why fiches failed, the results of its audits and
+    their quotations."""
     page = run_page(parse_report(get_report(run_id)))
     if str(output) == "-":
         sys.stdout.write(page)
@@ -181,7 +181,7 @@ def list_(
     else:
         try:
             found = runs_of_schedule(schedule, status=chosen, limit=limit, offset=offset)
-        except NotFoundError:  # here, an unknown schedule has no runs
+        except NotFoundError:  # this command treats an unknown schedule as one without runs
             found = list[Run]()
     if as_json:
         print_json({"runs": [as_document(run) for run in found]})
@@ -224,15 +224,17 @@ def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
 def cancel(
     run_id: RunId,
     *,
-    reason: Annotated[str | None, typer.Option(help="Why; it stays with the run.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="The reason, which is stored with the run.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within
+    """Cancel a waiting or active run; its unfinished fiches are ignored. Dagster stops within
     seconds."""
     is_over = get_run(run_id).completed_at is not None
     if not (yes or is_over or consent(f"Cancel run {run_id}?", f"cancel run {run_id}")):
-        typer.echo(f"Run {run_id} goes on.", err=True)
+        typer.echo(f"Run {run_id} continues.", err=True)
         raise typer.Exit(1)
     run = end_run(run_id, reason)
     print_result(
@@ -250,7 +252,7 @@ def retry(
     wait: Annotated[bool, typer.Option("--wait", help="Follow the new run to its end.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not
+    """Request a new run over the fiches that failed in this run or, if it was cancelled, did not
     finish."""
     filed = file_retry(run_id)
     if wait:
@@ -263,7 +265,7 @@ def retry(
         "status": get_run(filed.run_id).status,
     }
     sentence = (
-        f"Run {filed.run_id} is requested, for what failed in run {run_id}: "
+        f"Run {filed.run_id} is requested, for the failed fiches of run {run_id}: "
         f"`automation runs watch {filed.run_id}` follows it."
     )
     print_result(document, sentence, as_json=as_json)
@@ -290,7 +292,7 @@ def is_good(run: Run) -> bool:
 
 
 def watch_run(run_id: int, *, quiet: bool, waits: LaunchWait) -> RunDetails:
-    """Follow a run with a bar per phase, and return it ended."""
+    """Follow a run with a bar per phase, and return the ended run."""
     goes_on = f"Run {run_id} continues. `automation runs show {run_id}` shows its status."
     run = get_run(run_id)
     with progress_bars(goes_on, quiet=quiet) as bars:
@@ -307,8 +309,8 @@ def watch_run(run_id: int, *, quiet: bool, waits: LaunchWait) -> RunDetails:
 
 
 def phase_bars(run: Run, done: RunProgress) -> list[tuple[str, int, int | None]]:
-    """The label of each phase, how many fiches it has done, and of how many; None while that is
-    unknown."""
+    """The label of each phase, the number of its processed fiches, and the total, or None while it
+    is unknown."""
     if run.phase is None:
         return []
     is_selected = run.phase is not Phase.SELECTION or run.completed_at is not None
@@ -323,7 +325,7 @@ def phase_bars(run: Run, done: RunProgress) -> list[tuple[str, int, int | None]]
 
 
 def _log_lines(run_id: int, level: LogLevel, *, follow: bool) -> Iterator[LogEntry]:
-    """Each line once; with `follow`, also those that the run has yet to write."""
+    """Each line once; with `follow`, also the lines that the run has not written yet."""
     last_id = 0
     while True:
         is_over = get_run(run_id).completed_at is not None
@@ -337,7 +339,7 @@ def _log_lines(run_id: int, level: LogLevel, *, follow: bool) -> Iterator[LogEnt
 
 def print_run(run: RunDetails, fiches: Sequence[FicheOutcome]) -> None:
     origin = "" if run.retry_of_run_id is None else f" of run {run.retry_of_run_id}"
-    # Ending a run takes no time worth a mention.
+    # The last phase is too short to show.
     phases = [one for one in run.phases if one.phase is not Phase.FINALIZING]
     done = run.progress
     print_facts(
@@ -355,9 +357,9 @@ def print_run(run: RunDetails, fiches: Sequence[FicheOutcome]) -> None:
             f"{done.audited} audited by {done.audits} audits",
             "error": run.error_message and Text(run.error_message, "red"),
             "dagster run": run.dagster_run_id,
-            # The days that the CRM did not give are in the trouble of the run.
+            # `unread_days` is shown among the errors of the run.
             **_detail_lines("selection", run.selection_summary, {"revalidation_failures"}),
-            # A stack is for those who read the database.
+            # Stack traces are for developers with access to the database.
             **_detail_lines("trouble", run.error_details, {"stack"}),
             **{f"{status} because": _brief(reasons) for status, reasons in run.reasons.items()},
         }
@@ -369,7 +371,8 @@ def print_run(run: RunDetails, fiches: Sequence[FicheOutcome]) -> None:
 
 
 def _conservation(run: Run) -> str | Text:
-    """Every selected fiche ends once; a run that breaks this law has a bug, and is red."""
+    """Every selected fiche ends exactly once; a run that breaks this law has a bug and is shown in
+    red."""
     chosen = f"{run.selected_fiches} selected"
     if run.completed_at is None:
         return chosen
@@ -395,7 +398,7 @@ def _detail_lines(
 
 
 def _brief(value: object) -> str:
-    """JSON in a line, without empty values. A long list is counted, and shows its first entries."""
+    """JSON in one line, without empty values. For a long list: its length and first entries."""
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value).items()
         return ", ".join(f"{name} {_brief(entry)}" for name, entry in entries if entry)

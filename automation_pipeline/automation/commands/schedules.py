@@ -200,7 +200,7 @@ def create(*, file: ScheduleFile, as_json: AsJson = False) -> None:
     {"name": "Nightly", "scheduleType": "DAILY", "timeOfDay": "02:00", "timezone": "Europe/Paris",
     "ficheSelection": {"mode": "date_range", "dateRange": "yesterday"}}
 
-    Everything else has a default; `show ID --json` shows all fields. An error names its field.
+    All other fields have defaults; `show ID --json` shows them. An error names its field.
     """
     _show(new_schedule(read_json_object(file)), as_json=as_json)
 
@@ -244,7 +244,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a schedule. Its runs, their outcomes, logs and audits stay readable."""
+    """Delete a schedule. Its runs with their outcomes, logs and audits stay readable."""
     if not yes:
         found = schedule(schedule_id)
         question = (
@@ -260,17 +260,19 @@ def delete(
 def pause(
     schedule_id: ScheduleId,
     *,
-    reason: Annotated[str | None, typer.Option(help="The reason, which is stored with it.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="The reason, which is stored with the schedule.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start no more runs of a schedule until it is resumed. A run that is at work goes on."""
+    """Start no more runs of a schedule until it is resumed. An active run continues."""
     document = _document(stop_schedule(schedule_id, reason))
     print_result(document, f"Schedule {schedule_id} is paused.", as_json=as_json)
 
 
 @app.command()
 def resume(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Take a paused schedule into use again. What fell due during the pause is not run."""
+    """Resume a paused schedule. Due times during the pause do not run."""
     document = _document(restart_schedule(schedule_id))
     print_result(document, f"Schedule {schedule_id} is active.", as_json=as_json)
 
@@ -287,7 +289,7 @@ def run_now(
     here: Here = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a run. Dagster's daemon starts it within seconds.
+    """Request a run. Dagster's daemon starts it within seconds.
 
     With --wait a bar shows each phase, and the exit code is 1 unless the run ends completed or
     partial. A selection is as in the schedule, for example {"mode": "manual", "ficheIds":
@@ -311,11 +313,11 @@ def run_now(
 
 @app.command("skip-next")
 def skip_next_(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Skip the next occurrence; repeated, skip the one after it too."""
+    """Skip the next occurrence; a second call also skips the one after it."""
     due_at = leave_out_next(schedule_id).skipped
     local = wall_clock(due_at, schedule(schedule_id))
     document = {"id": str(schedule_id), "skipped": iso_seconds(due_at)}
-    print_result(document, f"Schedule {schedule_id} is not run on {local}.", as_json=as_json)
+    print_result(document, f"Schedule {schedule_id} does not run on {local}.", as_json=as_json)
 
 
 @app.command("next")
@@ -335,7 +337,7 @@ def next_(
     if as_json:
         print_json({"occurrences": [iso_seconds(at) for at in coming]})
     elif found.schedule_type is ScheduleType.MANUAL:
-        say("A MANUAL schedule runs only when it is asked to: `automation schedules run-now`.")
+        say("A MANUAL schedule runs only on request: `automation schedules run-now`.")
     else:
         print_coming(found, coming)
 
@@ -347,7 +349,7 @@ def occurrences(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List the last due times: the run of each, or why there was none."""
+    """List the last due times with the run of each, or the reason for none."""
     found = schedule(schedule_id)
     decided = occurrences_of(schedule_id, limit)
     if as_json:
@@ -365,7 +367,7 @@ def occurrences(
 
 @app.command()
 def preview(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Show what a run would select and drop now, and why. Nothing is written."""
+    """Show what a run would select and drop now, and why. The preview writes nothing."""
     show_one(selection_of(schedule_id), _print_preview, as_json=as_json)
 
 
@@ -380,7 +382,7 @@ def backfill(
         datetime, typer.Option("--to", formats=["%Y-%m-%d"], help="The last day of sales.")
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the days, and file nothing.")
+        bool, typer.Option("--dry-run", help="Show the days without filing runs.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -501,15 +503,15 @@ def print_schedule(found: Schedule) -> None:
             ),
             "stages": _stages(found),
             "on errors": _on_errors(found),
-            "after an outage": f"{found.catch_up} of the occurrences missed, {found.catch_up_limit} at most",
-            "next to a run": None
+            "after an outage": f"{found.catch_up} of the missed occurrences, {found.catch_up_limit} at most",
+            "during a run": None
             if found.overlap_policy is OverlapPolicy.SKIP
             else found.overlap_policy,
-            "not on": ", ".join(found.excluded_on) or None,
-            "told to": receivers or None,
+            "excluded days": ", ".join(found.excluded_on) or None,
+            "notifies": receivers or None,
             "last run": found.last_run_at
             and f"{minute(found.last_run_at)} UTC ({found.last_run_status})",
-            "runs": f"{found.total_runs} in all, {found.failed_runs} failed",
+            "runs": f"{found.total_runs} in total, {found.failed_runs} failed",
         }
     )
     if not found.is_active or found.schedule_type is ScheduleType.MANUAL:
@@ -522,7 +524,7 @@ def print_schedule(found: Schedule) -> None:
 
 
 def print_coming(found: Schedule, coming: Iterable[datetime]) -> None:
-    """In the schedule's time zone and in UTC; occurrences that are skipped say so."""
+    """In the schedule's time zone and in UTC; skipped occurrences are marked."""
     skipped = found.skip_due_at
     rows = (
         (wall_clock(at, found), minute(at), "skipped" if skipped and at <= skipped else "")
@@ -532,7 +534,7 @@ def print_coming(found: Schedule, coming: Iterable[datetime]) -> None:
 
 
 def wall_clock(instant: datetime, found: Schedule) -> str:
-    """In the schedule's time zone, or in UTC if the zone is no longer known."""
+    """In the schedule's time zone, or in UTC if the zone is not valid."""
     try:
         timezone = zone(found.timezone)
     except InvalidInputError:
@@ -560,8 +562,8 @@ def _short_months(found: Schedule) -> str:
     if (found.day_of_month or 0) <= 28:
         return ""
     if found.short_months is ShortMonths.LAST_DAY:
-        return "; a shorter month has it on its last day"
-    return "; a shorter month is left out"
+        return "; in a shorter month on its last day"
+    return "; not in a shorter month"
 
 
 def _stages(found: Schedule) -> str:
@@ -570,15 +572,15 @@ def _stages(found: Schedule) -> str:
         stages.append(f"transcription ({found.transcription_priority} priority)")
     if found.run_audits:
         named = [str(config) for config in found.specific_audit_configs]
-        by = (["the automatic ones"] if found.use_automatic_audits else []) + named
+        by = (["the automatic configurations"] if found.use_automatic_audits else []) + named
         stages.append(f"audits by {', '.join(by) or 'no configuration'}")
     return ", ".join(stages)
 
 
 def _on_errors(found: Schedule) -> str:
-    words = ["goes on" if found.continue_on_error else "stops after the stage"]
+    words = ["continues" if found.continue_on_error else "stops after the stage"]
     if found.retry_failed:
-        words.append(f"tries again {found.max_retries} times")
+        words.append(f"retries {found.max_retries} times")
     if found.pause_after_failures:
         words.append(
             f"is paused after {found.pause_after_failures} failed runs in a row, {found.failures_in_a_row} so far"

@@ -49,7 +49,7 @@ class StepVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedAudit:
-    """Steps of those audits only that are told in full."""
+    """Only the audits that the report shows in full have steps."""
 
     audit_id: int
     fiche_id: str
@@ -65,9 +65,10 @@ class ReportedAudit:
 
 @dataclass(frozen=True, kw_only=True)
 class RunReport:
-    """`fiches` and `audits` are as many as are told; `tally` and `audit_count` count them all.
+    """`fiches` and `audits` are those that the report lists; `tally` and `audit_count` count all of
+    them.
 
-    `causes` are the reasons for which fiches were ignored or have failed, with how many each.
+    `causes` are the reasons why fiches were ignored or failed, with the count of each.
     """
 
     run: Run
@@ -82,7 +83,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class ReportedPhase:
-    """Without an end while it lasts, or if the run broke off in it."""
+    """A phase without an end is in progress, or the run was interrupted in it."""
 
     name: str
     begun_at: datetime
@@ -95,8 +96,8 @@ def phase_spans(
     fetched_at: datetime | None,
     completed_at: datetime | None,
 ) -> tuple[ReportedPhase, ...]:
-    """The phases that have begun. Transcripts and audits are one: a fiche is audited when its own
-    calls are ready."""
+    """The phases that have started. Transcription and audits are one phase: a fiche is audited as
+    soon as its own calls are transcribed."""
     marks = [
         ("selection", selected_at),
         ("fetching", fetched_at),
@@ -117,7 +118,7 @@ REPORT_CHECK = "report_is_complete"
 
 @dataclass(frozen=True)
 class FicheSold:
-    """`transcribed`: there is something to judge."""
+    """`transcribed`: the fiche has a transcript to judge."""
 
     fiche_id: str
     groupe: str | None
@@ -126,8 +127,8 @@ class FicheSold:
 
 @dataclass(frozen=True)
 class DayAudit:
-    """The audit that counts for a fiche and a configuration: one row of the day's file. No score
-    before it ended."""
+    """The latest audit of a fiche by a configuration: one row of the day's file. An audit that has
+    not ended has no score."""
 
     sales_date: date
     fiche_id: str
@@ -151,7 +152,7 @@ class DayAudit:
 
 @dataclass(frozen=True)
 class QualityDay:
-    """`failures`: how many fiches of the day failed in the newest run that had them, by cause."""
+    """`failures`: the number of the day's fiches that failed in their newest run, by cause."""
 
     day: date
     fiches: tuple[FicheSold, ...]
@@ -161,7 +162,8 @@ class QualityDay:
 
 
 def evaluate_report(rows: int | None, audits: int, *, asked: bool) -> DayFinding:
-    """`rows` of the file, None where there is none; `audits` of the day as they are now."""
+    """`rows` of the file, or None without a file; `audits` is the current number of the day's
+    audits."""
     if not asked:
         return never_requested((REPORT_CHECK,))[0]
     if rows is None:

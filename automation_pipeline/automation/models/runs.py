@@ -37,7 +37,7 @@ RUN_MACHINE = StateMachine(
     },
 )
 
-# A schedule remembers its last run in words of its own.
+# A schedule has its own status names for its last run.
 SCHEDULE_STATUS = {
     RunStatus.COMPLETED: "success",
     RunStatus.PARTIAL: "partial",
@@ -63,7 +63,7 @@ class OutcomeStatus(StrEnum):
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs a list contains: of any schedule and status unless a field says otherwise. Fields
+    """Which runs a list contains: of any schedule and status unless a field restricts it. Fields
     have the names of the query parameters."""
 
     schedule_id: int | None = None
@@ -71,14 +71,14 @@ class RunFilter:
 
 
 class FicheStage(StrEnum):
-    """How far a pending fiche has come: chosen, or with its details here and past the filters."""
+    """The stage of a pending fiche: selected, or fetched and past the filters."""
 
     SELECTED = "selected"
     FETCHED = "fetched"
 
 
 class Reason(StrEnum):
-    """Why a fiche was ignored or has failed. Words may change, these keys do not."""
+    """Why a fiche was ignored or failed. Texts may change, these keys do not."""
 
     NOT_FOUND = "not_found"
     GROUPE_NOT_SELECTED = "groupe_not_selected"
@@ -96,7 +96,7 @@ class Reason(StrEnum):
 
 
 class Trigger(StrEnum):
-    """Who wanted the run."""
+    """The origin of a run."""
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
@@ -107,7 +107,7 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True)
 class RunAttempt:
-    """The right to work on a run. A newer attempt makes older tickets worthless."""
+    """The right to work on a run. A newer attempt invalidates older tickets."""
 
     run_id: int
     attempt: int
@@ -115,7 +115,7 @@ class RunAttempt:
 
 @dataclass(frozen=True)
 class LedgerTally:
-    """How the ledger of a run stands."""
+    """The counts of the run's ledger by outcome."""
 
     selected: int
     pending: int = 0
@@ -125,12 +125,12 @@ class LedgerTally:
 
     @property
     def is_whole(self) -> bool:
-        """Every selected fiche has ended, exactly once."""
+        """Every selected fiche has ended exactly once."""
         return self.pending == 0 and self.selected == self.successful + self.failed + self.ignored
 
     @property
     def total(self) -> int:
-        """Ignored fiches leave the totals."""
+        """The selected fiches without the ignored ones."""
         return self.successful + self.failed
 
 
@@ -140,13 +140,13 @@ def run_status(tally: LedgerTally) -> RunStatus:
     return RunStatus.PARTIAL if tally.successful else RunStatus.FAILED
 
 
-# A run that is lost so often in a row without any progress is closed.
+# The number of consecutive losses without progress after which a run is closed.
 MAX_FRUITLESS_ATTEMPTS = 3
 
 
 class Run(JsonModel):
-    """A run as people read it. `started_at` and `queued_at` are when it was filed, `began_at` when
-    work on it began; `duration_ms` counts from there."""
+    """A run as the API and the command line show it. `started_at` and `queued_at` are when it was
+    requested, `began_at` is when work started; `duration_ms` counts from `began_at`."""
 
     id: Id
     schedule_id: Id
@@ -180,8 +180,8 @@ def failed_days(run: Run) -> list[Mapping[str, Any]]:
 
 
 def unread_days_error(run: Run) -> str | None:
-    """Why a run that read none of its days has failed, although it goes on with what is
-    mirrored."""
+    """The error of a run for which the CRM returned none of its days. Such a run fails although it
+    processes the mirrored fiches."""
     days, failures = (run.selection_summary or {}).get("dates"), failed_days(run)
     if not days or len(failures) < len(days):
         return None
@@ -190,7 +190,7 @@ def unread_days_error(run: Run) -> str | None:
 
 
 class FicheOutcome(JsonModel):
-    """How one fiche of a run stands, and why."""
+    """The status of one fiche of a run, with the reason."""
 
     fiche_id: str
     status: OutcomeStatus
@@ -202,7 +202,7 @@ class FicheOutcome(JsonModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedFiche:
-    """The outcome of a fiche in a report. `why` explains the key `reason` in words."""
+    """The outcome of a fiche in a report. `why` explains the key `reason` as text."""
 
     fiche_id: str
     groupe: str | None
@@ -214,8 +214,8 @@ class ReportedFiche:
 
 @dataclass(frozen=True)
 class LedgerMove:
-    """A move to `pending` leaves the fiche at work, at its new `stage`. Without a count the known
-    one stays."""
+    """A move to `pending` keeps the fiche unfinished, at its new `stage`. Without a recording
+    count, the known count stays."""
 
     fiche_id: str
     status: OutcomeStatus
@@ -240,7 +240,7 @@ class PhaseLength:
 
 
 def phase_lengths(entries: Sequence[PhaseEntry], until: datetime) -> list[PhaseLength]:
-    """In the order of entry; those entered at one moment in the order that phases have."""
+    """In the order of entry; phases entered at the same moment follow the order of `Phase`."""
     order = list(Phase)
     entered = sorted(entries, key=lambda entry: (entry.entered_at, order.index(entry.phase)))
     ends = [*(after.entered_at for _, after in pairwise(entered)), until]
@@ -259,7 +259,7 @@ class LogEntry(JsonModel):
 
 
 class RunNotification(JsonModel):
-    """One message to one receiver, and how its delivery stands."""
+    """One message to one receiver, with its delivery status."""
 
     channel: str
     target: str

@@ -1,4 +1,4 @@
-"""Schedules: what an operator configures, and the cron expressions that follow from it."""
+"""Schedules: what an operator configures, and the cron expressions derived from it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -56,7 +56,7 @@ class ShortMonths(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """Which of the occurrences that were missed in an outage run after it."""
+    """Which occurrences missed during an outage run after it."""
 
     SKIP = "skip"
     LATEST = "latest"
@@ -98,13 +98,13 @@ class ScheduleFields(JsonModel):
     pause_after_failures: Annotated[Whole | None, Field(ge=1, le=100)] = None
     overlap_policy: OverlapPolicy = Field(
         default=OverlapPolicy.SKIP,
-        description="What happens to a due time while a run of the schedule is not over. SKIP: it does not run, unless "
+        description="What happens to a due time while a run is unfinished. SKIP: it does not run, unless "
         "`catchUp` catches up with it. BUFFER_ONE: the newest waits for the end of the run. BUFFER_ALL: all wait, "
-        "`catchUpLimit` at most. CANCEL_OTHER: the run is cancelled, and the new one starts once it had time to stop. "
+        "`catchUpLimit` at most. CANCEL_OTHER: the run is cancelled, and the new one starts when it has stopped. "
         "TERMINATE_OTHER: the run is cancelled, and the new one starts at once. ALLOW_ALL: both run.",
     )
     excluded_on: tuple[str, ...] = Field(
-        default=(), description="Days as YYYY-MM-DD in its time zone on which it is not run."
+        default=(), description="Days as YYYY-MM-DD in its time zone on which it does not run."
     )
 
 
@@ -121,7 +121,7 @@ TIMING_FIELDS = {
 
 
 class ScheduleInput(ScheduleFields):
-    """A schedule as people write it."""
+    """A schedule as clients send it."""
 
     name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(not_blank)]
     description: Annotated[str | None, Field(max_length=50_000)] = None
@@ -134,7 +134,7 @@ class ScheduleInput(ScheduleFields):
     external_api_key: ApiKey = None
     excluded_on: Days = Field(
         default=(),
-        description="Days as YYYY-MM-DD in its time zone on which it is not run.",
+        description="Days as YYYY-MM-DD in its time zone on which it does not run.",
         examples=[["2026-12-25"]],
     )
     fiche_selection: SelectionInput
@@ -216,7 +216,7 @@ def crons_of(schedule: ScheduleFields) -> tuple[Cron, ...]:
 
 
 class OccurrenceShown(JsonModel):
-    """Either a run, or why there was none."""
+    """Either a run, or the reason for none."""
 
     due_at: Instant
     run_id: Id | None

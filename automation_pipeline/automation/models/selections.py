@@ -1,5 +1,4 @@
-"""Fiche selections: the fields of a selection and their rules, and the candidates it is applied
-to."""
+"""Fiche selections: their fields and validation rules, and the candidates that they apply to."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -74,8 +73,9 @@ def _email(address: str) -> str:
     return address
 
 
-def _not_the_mask(key: SecretStr | None) -> SecretStr | None:
-    """A schedule is shown with its key masked: who sends that back must not lose the key."""
+def _not_masked(key: SecretStr | None) -> SecretStr | None:
+    """The API returns a schedule with a masked key: a client that sends the mask back must not
+    overwrite the key."""
     if key is None or not key.get_secret_value():
         return None
     if not key.get_secret_value().strip("*"):
@@ -118,7 +118,7 @@ def _none_is_empty(given: object) -> object:
 
 
 def split_ids(entries: Iterable[str]) -> list[str]:
-    """Every id in its order, repeats included. One entry may hold several, separated by blanks or
+    """Every id in order, with repeats. One entry may hold several, separated by blanks or
     commas."""
     return " ".join(entries).replace(",", " ").split()
 
@@ -158,7 +158,7 @@ TimeZone = Annotated[str, AfterValidator(_known_zone)]
 CronText = Annotated[str | None, Field(max_length=255), AfterValidator(_readable_cron)]
 TimeOfDay = Annotated[str | None, AfterValidator(_time_of_day)]
 WebAddress = Annotated[str | None, AfterValidator(_web_address)]
-ApiKey = Annotated[SecretStr | None, AfterValidator(_not_the_mask)]
+ApiKey = Annotated[SecretStr | None, AfterValidator(_not_masked)]
 Day = Annotated[str | None, AfterValidator(_day)]
 Name = Annotated[str, Field(max_length=255)]
 Email = Annotated[str, Field(max_length=320), AfterValidator(_email)]
@@ -202,7 +202,7 @@ class DatePreset(StrEnum):
 
 
 class FicheSelection(JsonModel):
-    """`filter` and `date_range` are one: both pick by the days of the sale."""
+    """`filter` and `date_range` are synonyms: both select by the days of the sale."""
 
     mode: SelectionMode
     date_range: DatePreset | None = None
@@ -218,7 +218,7 @@ class FicheSelection(JsonModel):
 
 
 class SelectionInput(FicheSelection):
-    """A selection as people give it. Without a last day, `custom` is the first day alone."""
+    """A selection as clients send it. Without a last day, `custom` is the first day alone."""
 
     custom_start_date: Day = None
     custom_end_date: Day = None
@@ -232,15 +232,15 @@ class SelectionInput(FicheSelection):
 
     @model_validator(mode="before")
     @classmethod
-    def _looks_at_what_is_left_out(cls, given: object) -> object:
-        """A field that is missing can be named only if it is there."""
+    def _add_missing_fields(cls, given: object) -> object:
+        """A validator can report a missing field only if the field is present."""
         if not isinstance(given, dict):
             return given
         return {"dateRange": None, "customStartDate": None, **cast("dict[str, object]", given)}
 
     @field_validator("date_range")
     @classmethod
-    def _is_said_when_days_are_picked(
+    def _require_date_range(
         cls, preset: DatePreset | None, info: ValidationInfo
     ) -> DatePreset | None:
         mode: SelectionMode | None = info.data.get("mode")
@@ -250,14 +250,14 @@ class SelectionInput(FicheSelection):
 
     @field_validator("custom_start_date")
     @classmethod
-    def _is_said_for_custom_days(cls, start: str | None, info: ValidationInfo) -> str | None:
+    def _require_custom_start(cls, start: str | None, info: ValidationInfo) -> str | None:
         if start is None and info.data.get("date_range") is DatePreset.CUSTOM:
             raise ValueError("is required when dateRange is custom")
         return start
 
     @field_validator("custom_end_date")
     @classmethod
-    def _does_not_lie_before_the_start(cls, end: str | None, info: ValidationInfo) -> str | None:
+    def _refuse_end_before_start(cls, end: str | None, info: ValidationInfo) -> str | None:
         start: str | None = info.data.get("custom_start_date")
         if start and end and parse_day(end) < parse_day(start):
             raise ValueError("must not lie before customStartDate")
@@ -269,7 +269,7 @@ def parse_selection(given: Mapping[str, object]) -> SelectionInput:
 
 
 class DropReason(StrEnum):
-    """Why a candidate does not become part of the run."""
+    """Why a candidate is not part of the run."""
 
     DUPLICATES = "duplicates"
     GROUPE_NOT_SELECTED = "groupe_not_selected"
@@ -303,8 +303,8 @@ class EmptyReason(StrEnum):
 
 @dataclass(frozen=True)
 class FicheCandidate:
-    """A fiche as it is mirrored; without more than its id, one that is not. `audited`: some audit
-    of it is the latest of its configuration, however it ended."""
+    """A fiche from the mirror; a fiche that is not mirrored has only its id. `audited`: the fiche
+    has a latest audit of some configuration, however it ended."""
 
     fiche_id: str
     groupe: str | None = None
@@ -313,8 +313,8 @@ class FicheCandidate:
 
 @dataclass(frozen=True)
 class FicheChoice:
-    """Every candidate is kept or counted under one reason; `reasons` has that of each dropped
-    fiche, repeats apart."""
+    """Every candidate is kept or counted under one reason; `reasons` has the reason of each dropped
+    fiche, except repeats."""
 
     kept: tuple[str, ...]
     dropped: Mapping[DropReason, int]

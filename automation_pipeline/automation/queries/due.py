@@ -83,7 +83,7 @@ _READ = (
 
 @dataclass(frozen=True)
 class DueCandidate:
-    """A schedule that may be due, and what its next due time is recorded with."""
+    """A schedule that may be due, and the timing that its next due time was recorded with."""
 
     schedule: DueSchedule
     schedule_type: ScheduleType
@@ -93,7 +93,7 @@ class DueCandidate:
 
 @dataclass
 class DueCandidates:
-    """`broken`: the faults of schedules that are not valid, by their ids."""
+    """`broken`: the errors of invalid schedules, by id."""
 
     readable: list[DueCandidate] = field(default_factory=list[DueCandidate])
     broken: dict[int, str] = field(default_factory=dict[int, str])
@@ -104,10 +104,10 @@ def schedules_watched(session: Session) -> int:
 
 
 def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCandidates:
-    """Lock the schedules that may be due, with those that are new or have other times than before.
+    """Lock the schedules that may be due, and those that are new or have a changed timing.
 
-    The locks last until the transaction ends, so that one process decides each due time. Rows that
-    another transaction holds wait for the next look.
+    The locks last until the transaction ends, so that only one process decides each due time. Rows
+    that another transaction holds wait for the next check.
     """
     query = (
         select(*_READ)
@@ -124,7 +124,7 @@ def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCan
         .with_for_update(of=ScheduleRow, skip_locked=True)
     )
     rows = session.execute(query).all()
-    # After the locks: a run that was filed before is seen.
+    # Read after locking, so that runs filed earlier are visible.
     unended = unended_runs_by_schedule(session, rules.lost_after_seconds)
     waited = _waited(session, [row.id for row in rows if row.overlap_policy in _BUFFERS])
     candidates = DueCandidates()
@@ -140,7 +140,8 @@ def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCan
 
 
 def work_of_schedules(session: Session, lost_after_seconds: float) -> dict[int, ScheduleWork]:
-    """By schedule, paused and MANUAL ones included: the mark and the runs that have not ended."""
+    """The running mark and the unfinished runs by schedule, including paused and MANUAL
+    schedules."""
     unended = unended_runs_by_schedule(session, lost_after_seconds)
     marked = ScheduleRow.last_run_status == RUNNING
     query = select(ScheduleRow.id, marked, ScheduleRow.last_run_at)
@@ -156,7 +157,7 @@ def work_of_schedules(session: Session, lost_after_seconds: float) -> dict[int, 
 def unended_runs_by_schedule(
     session: Session, lost_after_seconds: float
 ) -> dict[int, tuple[UnendedRun, ...]]:
-    """By schedule, the runs that have not ended, with those that have not started."""
+    """Unfinished runs by schedule, including runs that have not started."""
     alive = HeartbeatRow.beat_at > database_now(-lost_after_seconds)
     rows = session.execute(
         select(
@@ -177,7 +178,8 @@ def unended_runs_by_schedule(
 
 
 def unmark_running(session: Session, schedule_ids: Iterable[int]) -> None:
-    """Remove the mark of schedules that have no run, and have got none meanwhile."""
+    """Remove the running mark of schedules that have no run, unless they got one in the
+    meantime."""
     has_run = select(RunRow.id).where(
         RunRow.schedule_id == ScheduleRow.id,
         RunRow.status.in_((RunStatus.PENDING, RunStatus.RUNNING)),
@@ -195,7 +197,7 @@ def unmark_running(session: Session, schedule_ids: Iterable[int]) -> None:
 
 
 def forget_paused(session: Session) -> None:
-    """Due times in a pause never run: after it, the next due time is computed anew."""
+    """Due times during a pause never run: after the pause, the next due time is computed again."""
     paused = select(ScheduleRow.id).where(~ScheduleRow.is_active)
     session.execute(
         delete(DueTimeRow)
@@ -282,7 +284,7 @@ class DueStart:
 
 def start_runs(session: Session, starts: Sequence[DueStart], now: datetime) -> dict[DueStart, int]:
     """File the runs with their requests, mark their schedules, and return the ids. A due time that
-    has its run already is left out, whatever its schedule says."""
+    already has a run is skipped."""
     if not starts:
         return {}
     insert = insert_into(session, RunRow).on_conflict_do_nothing(index_elements=["request_key"])
@@ -319,7 +321,8 @@ def _record_occurrences(
     decided: Sequence[tuple[int, datetime, int | None, str | None]],
     now: datetime,
 ) -> None:
-    """Each due time is recorded once, except that one which waits gets its run or its reason."""
+    """Each due time is recorded once, except that a waiting one later gets its run or its
+    reason."""
     names = ("schedule_id", "due_at", "run_id", "not_run_because")
     upsert(
         session,
@@ -332,7 +335,7 @@ def _record_occurrences(
 
 
 def forget_waiting(session: Session, schedule_id: int, because: str) -> None:
-    """Give the due times that wait for a run another reason: they will not run."""
+    """Record another reason for the waiting due times: they will not run."""
     session.execute(
         update(OccurrenceRow)
         .where(OccurrenceRow.schedule_id == schedule_id, OccurrenceRow.not_run_because == WAITS)
@@ -398,7 +401,7 @@ def _run_request(start: DueStart, run_id: int) -> NewRunRequest:
 
 
 def decided_occurrences(session: Session, schedule_id: int, limit: int) -> list[OccurrenceShown]:
-    """The last due times that were decided, newest first."""
+    """The last decided due times, newest first."""
     query = (
         select(
             OccurrenceRow.due_at,

@@ -15,7 +15,7 @@ from automation_pipeline.storage.statements import among
 from automation_pipeline.transcription.models import TranscriptionStatus
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
-# An incomplete audit says nothing about the fiche's calls: the next run finishes it.
+# An incomplete audit has no result: the next run completes it.
 _AUDITED = exists().where(
     AuditRow.fiche_cache_id == FicheCacheRow.id,
     AuditRow.is_latest,
@@ -24,7 +24,7 @@ _AUDITED = exists().where(
 
 
 def fiches_of_days(session: Session, days: Sequence[date]) -> list[FicheCandidate]:
-    """Those sold on the days, the oldest day first."""
+    """Fiches sold on the days, the oldest day first."""
     sold = among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days])
     return _as_candidates(
         session, _mirrored().where(sold).order_by(FicheCacheRow.sales_date, FicheCacheRow.fiche_id)
@@ -32,7 +32,7 @@ def fiches_of_days(session: Session, days: Sequence[date]) -> list[FicheCandidat
 
 
 def fiches_named(session: Session, fiche_ids: Sequence[str]) -> list[FicheCandidate]:
-    """In the order given; of one that is not mirrored nothing is known."""
+    """In the given order; a fiche that is not mirrored has only its id."""
     found = _as_candidates(
         session, _mirrored().where(among(session, FicheCacheRow.fiche_id, fiche_ids))
     )
@@ -63,7 +63,7 @@ def groupes_of(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, str |
 
 
 def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, str]:
-    """In the words that people know, for each of them."""
+    """The error message for each fiche."""
     query = select(FicheCacheRow.fiche_id, FicheCacheRow.raw_data).where(
         among(session, FicheCacheRow.fiche_id, fiche_ids)
     )
@@ -82,9 +82,9 @@ def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[s
 def untranscribed(
     session: Session, fiche_ids: Sequence[str], renew_before: datetime | None = None
 ) -> Mapping[str, int]:
-    """How many recordings of each lack a transcript, or have one from before that instant; every
-    fiche is answered for. Without the instant it counts on an index of untranscribed recordings
-    only."""
+    """The number of recordings per fiche without a transcript, or with one older than
+    `renew_before`; the result contains every fiche. Without `renew_before`, the query only reads an
+    index of untranscribed recordings."""
     missing = CallRecordingRow.has_transcription.is_(False)
     if renew_before is not None:
         at = CallRecordingRow.transcribed_at
@@ -100,7 +100,7 @@ def untranscribed(
 
 
 def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, str]:
-    """What the last recording of each was given up for."""
+    """The error of the last failed recording per fiche."""
     query = (
         select(TranscriptionTaskRow.fiche_id, TranscriptionTaskRow.error)
         .where(
@@ -113,8 +113,8 @@ def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, s
 
 
 def runs_over(session: Session, run_ids: Sequence[str]) -> Mapping[str, str | None]:
-    """Those of the transcription runs that have ended, with why the run as a whole failed if it
-    did."""
+    """The ended transcription runs among these ids, with the error of each run that failed as a
+    whole."""
     over = TranscriptionRunRow.status != TranscriptionStatus.RUNNING
     query = select(TranscriptionRunRow.id, TranscriptionRunRow.error)
     return dict(
@@ -132,8 +132,8 @@ def is_audit_stored(session: Session, tracking_id: str) -> bool:
 
 @dataclass(frozen=True)
 class AuditCounts:
-    """Audits that a run has begun, the newest of each fiche and configuration. Those without a
-    grade are failed."""
+    """The audits that a run has started, counting the newest per fiche and configuration. Audits
+    without a grade count as failed."""
 
     begun: int
     completed: int

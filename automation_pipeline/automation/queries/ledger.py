@@ -32,7 +32,7 @@ from automation_pipeline.storage.statements import among, upsert
 
 _KEY = ("run_id", "fiche_id")
 _MOVED = ("status", "error", "ignore_reason", "reason", "stage")
-# A row that has ended does not move again.
+# An ended row never changes again.
 _MOVE = (
     update(FicheResultRow)
     .where(
@@ -54,7 +54,7 @@ _MOVE = (
 def open_ledger(
     session: Session, run_id: int, fiche_ids: Sequence[str], batch_size: int, now: datetime
 ) -> None:
-    """One pending row a fiche; a fiche that is there already stays as it is."""
+    """Add one pending row per fiche; existing rows do not change."""
     rows = [
         {
             "run_id": run_id,
@@ -72,7 +72,7 @@ def open_ledger(
 
 
 def pending_batches(session: Session, run_id: int) -> list[int]:
-    """Numbers of the batches that have something left to do."""
+    """Numbers of the batches with pending fiches."""
     query = (
         select(FicheResultRow.batch)
         .where(_pending(run_id))
@@ -83,7 +83,7 @@ def pending_batches(session: Session, run_id: int) -> list[int]:
 
 
 def pending_fiches(session: Session, run_id: int, batch: int, stage: FicheStage) -> list[str]:
-    """Those of the batch that have come so far and not further, in the order of selection."""
+    """The batch's pending fiches at exactly this stage, in the order of selection."""
     of_batch = (FicheResultRow.batch == batch, FicheResultRow.stage == stage)
     query = select(FicheResultRow.fiche_id).where(_pending(run_id), *of_batch)
     return list(session.scalars(query.order_by(FicheResultRow.position)))
@@ -97,7 +97,7 @@ def failures(session: Session, run_id: int) -> int:
 def succeed_fetched(
     session: Session, run_id: int, now: datetime, *, without_recordings: bool
 ) -> int:
-    """Fiches that need nothing more: all that are fetched, or those of them that have no
+    """End fiches that need no more work as successful: all fetched fiches, or only those without
     recordings."""
     fetched = [_pending(run_id), FicheResultRow.stage == FicheStage.FETCHED]
     if without_recordings:
@@ -125,20 +125,20 @@ def mark_transcribed(
 
 
 def is_transcription_due(session: Session, run_id: int) -> bool:
-    """A fiche of the run has its details and waits for transcripts."""
+    """Whether a fiche of the run has its details and waits for transcripts."""
     waits = (_pending(run_id), FicheResultRow.stage == FicheStage.FETCHED)
     query = select(FicheResultRow.fiche_id).where(*waits, FicheResultRow.transcribed.is_(False))
     return session.scalar(query.limit(1)) is not None
 
 
 def transcribed_fiches(session: Session, run_id: int) -> int:
-    """Fiches of the run that lack no transcript."""
+    """The number of the run's fiches that lack no transcript."""
     query = select(func.count()).where(FicheResultRow.run_id == run_id, FicheResultRow.transcribed)
     return session.scalar(query) or 0
 
 
 def fetched(session: Session, run_id: int) -> int:
-    """Fiches whose details need not be waited for any more."""
+    """The number of fiches whose details are no longer outstanding."""
     ready = or_(
         FicheResultRow.status != OutcomeStatus.PENDING, FicheResultRow.stage == FicheStage.FETCHED
     )
@@ -172,8 +172,8 @@ def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now
 def end_pending(
     session: Session, run_id: int, status: OutcomeStatus, words: str, reason: Reason, now: datetime
 ) -> None:
-    """Fiches that a run leaves unfinished end as failed or ignored, with the words in the column of
-    that outcome."""
+    """End the unfinished fiches of a run as failed or ignored, with the text in the column of that
+    outcome."""
     column = (
         FicheResultRow.ignore_reason if status is OutcomeStatus.IGNORED else FicheResultRow.error
     )
@@ -212,7 +212,7 @@ def outcomes_within(
     limit: int,
     offset: int,
 ) -> list[FicheOutcome]:
-    """A page of them, without the fiches that are out of reach."""
+    """A page of outcomes, without fiches out of reach."""
     query = _in_order(run_id).limit(limit).offset(offset)
     if status is not None:
         query = query.where(FicheResultRow.status == status)

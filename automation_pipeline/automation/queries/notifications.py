@@ -1,4 +1,4 @@
-"""Queries about notifications: what is to be sent, and how each delivery stands."""
+"""Queries about notifications: unsent messages, and the status of each delivery."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _KEY = ("run_id", "channel", "target")
 
 @dataclass(frozen=True)
 class StoredNotification:
-    """A message that has been tried so many times."""
+    """A message with the number of its delivery attempts."""
 
     id: int
     attempts: int
@@ -46,7 +46,7 @@ def first_failures(session: Session, run_id: int, limit: int) -> list[FicheFailu
 def add_notifications(
     session: Session, run_id: int, notifications: Sequence[Notification], now: datetime
 ) -> list[int]:
-    """The ids of their rows, in the same order; one that is there already stays as it is."""
+    """The ids of the rows, in the same order; existing rows do not change."""
     rows = [
         {
             "run_id": each.run_id,
@@ -67,7 +67,7 @@ def add_notifications(
 
 
 def unsent(session: Session, ids: Sequence[int]) -> Mapping[int, StoredNotification]:
-    """Those of them that are still to be sent."""
+    """The unsent messages among these ids."""
     row = NotificationRow
     query = select(row).where(among(session, row.id, ids), row.status == DeliveryStatus.PENDING)
     return {found.id: _stored(found) for found in session.scalars(query)}

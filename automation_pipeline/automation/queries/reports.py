@@ -174,8 +174,8 @@ def run_report(
     most_fiches: int = MAX_FICHES,
     most_in_full: int = MAX_AUDITS_IN_FULL,
 ) -> RunReport:
-    """The failed fiches first. The audits of those told, the worst `most_in_full` with their
-    steps."""
+    """Failed fiches come first. The report has the audits of the listed fiches, and the steps of
+    the `most_in_full` worst ones."""
     query = select(RunRow, ScheduleRow.name).join(ScheduleRow, ScheduleRow.id == RunRow.schedule_id)
     found = session.execute(query.where(RunRow.id == run_id)).tuples().one_or_none()
     if found is None:
@@ -197,8 +197,8 @@ def run_report(
 
 
 def days_covered(session: Session, run_id: int) -> dict[date, bool]:
-    """The days on which the run's fiches were sold, as far as that is known, and whether the run
-    had all known fiches of the day."""
+    """The known days of sale of the run's fiches, and whether the run had all known fiches of the
+    day."""
     in_run = and_(
         FicheResultRow.fiche_id == FicheCacheRow.fiche_id, FicheResultRow.run_id == run_id
     )
@@ -237,7 +237,7 @@ def first_failed_fiches(session: Session, run_id: int, limit: int) -> list[tuple
 
 
 def reasons_of_run(session: Session, run_id: int) -> Mapping[tuple[OutcomeStatus, str], int]:
-    """How many fiches failed or were ignored for which reason, the most frequent first."""
+    """The number of failed and ignored fiches by reason, the most frequent first."""
     return _causes(session, run_id)
 
 
@@ -301,7 +301,7 @@ def quality_of(session: Session, day: date) -> QualityDay:
 
 
 def audits_on(session: Session, day: date) -> int:
-    """How many audits count for the day's fiches."""
+    """The number of latest audits of the day's fiches."""
     return session.scalar(_counting(select(func.count()).select_from(AuditRow), day)) or 0
 
 
@@ -351,7 +351,7 @@ def _day_audit(
 
 
 def _failing_points(session: Session, day: date) -> tuple[FailingPoint, ...]:
-    """Of completed audits. Steps without an answer say nothing of their points."""
+    """Of completed audits. Points of steps without an answer do not count."""
     failing = func.count().filter(ControlPointRow.statut.in_([Statut.ABSENT, Statut.PARTIEL]))
     applied = func.count().filter(ControlPointRow.statut != Statut.NON_APPLICABLE)
     named = (StepResultRow.step_name, ControlPointRow.point)
@@ -373,8 +373,8 @@ def _failing_points(session: Session, day: date) -> tuple[FailingPoint, ...]:
 
 
 def _failures(session: Session, day: date) -> dict[str, int]:
-    """Of each fiche what its newest run came to, the most frequent cause first: retried with
-    success, it has none."""
+    """The causes of failure in the newest run of each fiche, the most frequent first. A fiche that
+    a retry completed has none."""
     cause, times = func.coalesce(FicheResultRow.reason, "unknown"), func.count()
     later = aliased(FicheResultRow)
     is_retold = exists().where(
@@ -391,7 +391,7 @@ def _failures(session: Session, day: date) -> dict[str, int]:
 
 
 def _counting(query: Query, day: date) -> Query:
-    """The latest audits of the day's fiches, by whatever configuration."""
+    """Restrict the query to the latest audits of the day's fiches, by any configuration."""
     return query.join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id).where(
         AuditRow.is_latest, AuditRow.deleted_at.is_(None), _sold(day)
     )

@@ -1,4 +1,4 @@
-"""Queries that people ask about runs: lists within reach, progress, reasons, logs, details."""
+"""Queries for the views of runs: lists within reach, progress, reasons, logs, details."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -50,14 +50,14 @@ from automation_pipeline.storage.types import JsonObject
 
 LOG_LEVELS = tuple(LogLevel)
 CANCELLED_WORDS = "Cancelled by an operator"
-# As the report of a run calls what has no reason.
+# The label of outcomes without a reason in the report of a run.
 UNKNOWN_REASON = "unknown"
 
 
 @dataclass(frozen=True)
 class WorkDue:
-    """Fiches with recordings that a run has to transcribe, those of them that it can audit, and
-    those transcribed."""
+    """Fiches with recordings that a run has to transcribe, how many of them are transcribed, and
+    how many can be audited."""
 
     fiches: int
     transcribed: int
@@ -65,8 +65,8 @@ class WorkDue:
 
 
 def work_due(session: Session, run_id: int) -> WorkDue:
-    """Fiches that failed before their transcripts were due do not count, and untranscribed ones
-    cannot be audited."""
+    """Fiches that failed before transcription do not count, and untranscribed fiches cannot be
+    audited."""
     fiche = FicheResultRow
     failed_in_work = fiche.reason.in_(
         (
@@ -89,8 +89,8 @@ def work_due(session: Session, run_id: int) -> WorkDue:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """Fiches of a run by how far they have come. `to_work` have recordings and their details, and
-    are past the filters. `audited` fiches have an audit that ended."""
+    """The number of a run's fiches that have reached each step. `to_work` fiches have fetched
+    details and recordings, and are past the filters. `audited` fiches have an ended audit."""
 
     selected: int
     fetched: int
@@ -122,8 +122,8 @@ def progress_of(session: Session, run_id: int) -> RunProgress:
 
 
 def ledger_progress(session: Session, run_id: int) -> int:
-    """A number that grows with all that attempts at the run have stored: fiches fetched,
-    transcribed, audited and ended, transcripts, and judged audit steps."""
+    """A number that grows with everything that the run's attempts store: fetched, transcribed,
+    audited and ended fiches, transcripts, and judged audit steps."""
     fiche = FicheResultRow
     fetched = fiche.stage == FicheStage.FETCHED
     counts = (
@@ -151,8 +151,8 @@ def ledger_progress(session: Session, run_id: int) -> int:
 
 
 def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]:
-    """How many failed and were ignored for which reason, by outcome and stable key; the most
-    frequent first."""
+    """The number of failed and ignored fiches by outcome and reason key, the most frequent
+    first."""
     fiche, count = FicheResultRow, func.count()
     reason = func.coalesce(fiche.reason, UNKNOWN_REASON)
     query = (
@@ -170,8 +170,8 @@ def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]
 
 
 def fiches_to_retry(session: Session, run_id: int) -> list[str]:
-    """Fiches that a retry takes up: they failed, or the run was cancelled before they ended. In
-    selection order."""
+    """Fiches that a retry processes, in selection order: they failed, or the run was cancelled
+    before they ended."""
     fiche = FicheResultRow
     unfinished = or_(fiche.status == OutcomeStatus.FAILED, fiche.reason == Reason.CANCELLED)
     return list(
@@ -205,7 +205,7 @@ def _conditions(chosen: RunFilter) -> list[ColumnElement[bool]]:
 
 
 def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, Run]:
-    """Those of them that exist."""
+    """The existing runs among these ids."""
     rows = session.scalars(select(RunRow).where(among(session, RunRow.id, run_ids)))
     return {row.id: as_run(row) for row in rows}
 
@@ -219,7 +219,7 @@ def logs_after(
     limit: int | None = None,
     offset: int = 0,
 ) -> Sequence[LogRow]:
-    """What was written down after that row and is at least so urgent, oldest first."""
+    """Log rows after the row with that id and with at least that level, oldest first."""
     levels = LOG_LEVELS[LOG_LEVELS.index(LogLevel(least)) :]
     wanted = (LogRow.run_id == run_id, LogRow.id > after_id, LogRow.level.in_(levels))
     return session.scalars(
@@ -235,13 +235,13 @@ def notifications_of_run(session: Session, run_id: int) -> Sequence[Notification
 
 
 def runs_cancelled(session: Session, since: datetime, until: datetime) -> list[int]:
-    """Runs that an operator ended in that time."""
+    """Runs that an operator cancelled in that period."""
     cancelled = (RunRow.status == RunStatus.CANCELLED, RunRow.completed_at.between(since, until))
     return list(session.scalars(select(RunRow.id).where(*cancelled).order_by(RunRow.id)))
 
 
 class RunDetails(Run):
-    """A run without its outcomes, which are pages of their own."""
+    """A run without its outcomes, which have their own paginated list."""
 
     progress: RunProgress
     phases: Sequence[PhaseLength]
@@ -275,7 +275,7 @@ def run_detail(session: Session, run_id: int, *, first_logs: int) -> dict[str, o
 
 
 def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object]:
-    """The outcomes of an ended or working run, as the seed's API shows them."""
+    """The outcomes of an active or ended run, in the format of the API."""
     of_status = {
         status: [one for one in fiches if one.status is status] for status in OutcomeStatus
     }
@@ -302,7 +302,7 @@ def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object
 
 
 def _without_stack(details: JsonObject | None) -> JsonObject | None:
-    """What a bug leaves behind is for those who read the database."""
+    """A stack trace is only for developers with access to the database."""
     return (
         None
         if details is None
@@ -377,8 +377,8 @@ def runs_within(
     limit: int,
     offset: int,
 ) -> list[Run]:
-    """Newest first. SQL cannot decide whether a run is within a limited reach, so that reads the
-    runs page by page."""
+    """Newest first. SQL cannot decide whether a run is within a limited reach, so this function
+    filters the runs page by page."""
     if reach.is_whole:
         return find_runs(session, chosen, limit=limit, offset=offset)
     query = _runs_with_schedules().where(*_conditions(chosen)).order_by(RunRow.id.desc())

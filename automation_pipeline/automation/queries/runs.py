@@ -48,26 +48,28 @@ from automation_pipeline.storage.types import JsonObject
 
 
 def note_phase(session: Session, run_id: int, attempt: int, phase: Phase) -> None:
-    """Only the first time that the attempt enters it."""
+    """Store the first entry of the attempt into the phase."""
     entry = {"run_id": run_id, "attempt": attempt, "phase": phase, "entered_at": database_now()}
     session.execute(insert_into(session, RunPhaseRow).values(**entry).on_conflict_do_nothing())
 
 
 def first_entry(session: Session, run_id: int) -> datetime | None:
-    """When the run's first attempt began, by the database's clock: the same for every attempt."""
+    """When the run's first attempt started, by the database's clock; every attempt gets the same
+    value."""
     return session.scalar(
         select(func.min(RunPhaseRow.entered_at)).where(RunPhaseRow.run_id == run_id)
     )
 
 
 def seconds_since_start(session: Session, run_id: int) -> float:
-    """How long ago the run's first attempt began: what the time budgets of its steps count from."""
+    """Seconds since the run's first attempt started. The time budgets of its steps count from
+    there."""
     at = first_entry(session, run_id)
     return 0.0 if at is None else max((database_time(session) - at).total_seconds(), 0.0)
 
 
 def time_by_phase(session: Session, run_id: int) -> list[PhaseLength]:
-    """Of the run's last attempt, up to its end or to now."""
+    """The phase lengths of the run's last attempt, up to its end or to now."""
     query = (
         select(RunPhaseRow.phase, RunPhaseRow.entered_at)
         .join(RunRow, (RunRow.id == RunPhaseRow.run_id) & (RunRow.attempt == RunPhaseRow.attempt))
@@ -79,8 +81,8 @@ def time_by_phase(session: Session, run_id: int) -> list[PhaseLength]:
 
 
 def measure_phases(session: Session, run_id: int) -> None:
-    """Adds the last attempt to the measures of all runs. For the transaction that ends the run:
-    once."""
+    """Add the phases of the last attempt to the metrics. Call it once, in the transaction that ends
+    the run."""
     measures: list[MetricValue] = []
     for length in time_by_phase(session, run_id):
         labels = f'phase="{length.phase}"'
@@ -99,19 +101,18 @@ _FENCED = (
 
 
 class StaleAttemptError(PermanentError):
-    """A newer attempt works on the run, or it has ended: whatever this worker did is not wanted any
-    more."""
+    """A newer attempt works on the run, or the run has ended: the caller's results are
+    discarded."""
 
 
 class RunCancelledError(StaleAttemptError):
-    """The attempt was the last one, and its run has been cancelled: that is a recorded outcome, not
-    a failure of the worker."""
+    """The attempt is the last one of a cancelled run. This is a recorded outcome, not a failure of
+    the worker."""
 
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """A run that waits or works. `launch` counts the Dagster runs that its request has asked
-    for."""
+    """A waiting or active run. `launch` counts the Dagster runs that its request has launched."""
 
     run_id: int
     schedule_id: int
@@ -129,7 +130,7 @@ class WatchedRun:
         return (self.now - self.last_sign_at).total_seconds()
 
 
-def add_run(  # noqa: PLR0913  what a run may be asked to be
+def add_run(  # noqa: PLR0913  the options of a run
     session: Session,
     schedule: Schedule,
     trigger: Trigger,
@@ -139,7 +140,7 @@ def add_run(  # noqa: PLR0913  what a run may be asked to be
     override: FicheSelection | None = None,
     retry_of: int | None = None,
 ) -> RunRow:
-    """A run that waits for its first attempt. The snapshot keeps what it was asked to do."""
+    """A run that waits for its first attempt. The snapshot keeps the requested options."""
     row = RunRow(
         schedule_id=schedule.id,
         status=RunStatus.PENDING,
@@ -161,30 +162,30 @@ def add_run(  # noqa: PLR0913  what a run may be asked to be
 
 
 def requested_selection(row: RunRow) -> FicheSelection | None:
-    """The selection that was asked for, or taken from the schedule. None: nothing was selected yet,
-    the schedule's selection holds."""
+    """The selection of the request, or the copy from the schedule. None: the run has not selected
+    yet, so the schedule's current selection applies."""
     result = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
     return None if result is None else FicheSelection.model_validate(result)
 
 
 def selection_of(session: Session, row: RunRow) -> FicheSelection:
-    """What the run is about: its own override, or what its schedule said when it selected, or says
-    now."""
+    """The run's selection: its override, or the schedule's selection, frozen when the run selected
+    its fiches."""
     return requested_selection(row) or schedule_of_run(session, row.schedule_id).fiche_selection
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run is to do: its schedule and selection as it froze them, since when details count as
-    fresh, and how often what fails is tried again."""
+    """The options that a run froze: its schedule and selection, the age limit of fetched details,
+    and the number of retries."""
 
     schedule: Schedule
     selection: FicheSelection
     since: datetime
-    # Transcripts from before the run, by the database's clock, where the schedule does not skip
-    # transcribed fiches.
+    # The start of the run by the database's clock, if the schedule does not skip transcribed
+    # fiches: older transcripts are renewed.
     renew_before: datetime | None = None
-    # Audit configurations, as they were when the run selected its fiches.
+    # The audit configurations at the time of the selection.
     configs: tuple[int, ...] = ()
 
     @property
@@ -204,11 +205,11 @@ def run_plan(session: Session, run_id: int) -> RunPlan:
 
 
 def audit_configs_of(session: Session, schedule: Schedule) -> tuple[int, ...]:
-    """Those that the schedule names, then the automatic ones, each once; none where it does not
-    audit."""
+    """The configurations that the schedule names, then the automatic ones, each once. Empty if the
+    schedule has no audits."""
     if not schedule.run_audits:
         return ()
-    from automation_pipeline.audits.queries.configs import automatic_configs  # noqa: PLC0415  a run starts without audits
+    from automation_pipeline.audits.queries.configs import automatic_configs  # noqa: PLC0415  the start of a run does not need audits
 
     automatic = automatic_configs(session) if schedule.use_automatic_audits else []
     return tuple(
@@ -217,7 +218,7 @@ def audit_configs_of(session: Session, schedule: Schedule) -> tuple[int, ...]:
 
 
 def freeze_options(session: Session, row: RunRow) -> None:
-    """From now on edits of the schedule and of the automatic configurations are for later runs."""
+    """Later edits of the schedule and of the automatic configurations do not affect this run."""
     schedule = schedule_of_run(session, row.schedule_id)
     row.config_snapshot = {
         **row.config_snapshot,
@@ -228,13 +229,13 @@ def freeze_options(session: Session, row: RunRow) -> None:
 
 
 def runs_by_key(session: Session, request_keys: Sequence[str]) -> dict[str, RunRow]:
-    """Those of them that were filed."""
+    """The filed runs among these keys."""
     rows = session.scalars(select(RunRow).where(among(session, RunRow.request_key, request_keys)))
     return {row.request_key: row for row in rows if row.request_key}
 
 
 def external_key_of(session: Session, run_id: int) -> SecretStr | None:
-    """The key of the CRM that the run's schedule has of its own."""
+    """The CRM key of the run's schedule, if it has its own."""
     key = session.scalar(
         select(ScheduleRow.external_api_key)
         .join(RunRow, RunRow.schedule_id == ScheduleRow.id)
@@ -244,7 +245,7 @@ def external_key_of(session: Session, run_id: int) -> SecretStr | None:
 
 
 def lock_run(session: Session, run_id: int) -> RunRow:
-    """The row, held until the transaction ends."""
+    """The row, locked until the transaction ends."""
     row = session.scalar(select(RunRow).where(RunRow.id == run_id).with_for_update())
     if row is None:
         raise NotFoundError(f"Run {run_id} not found")
@@ -252,7 +253,7 @@ def lock_run(session: Session, run_id: int) -> RunRow:
 
 
 def last_run_of_root(session: Session, dagster_root_run_id: str) -> RunRow | None:
-    """The newest row that this Dagster run or those it retries have worked on."""
+    """The newest row that this Dagster run or its retries have worked on."""
     return session.scalar(
         select(RunRow)
         .where(RunRow.dagster_root_run_id == dagster_root_run_id)
@@ -263,18 +264,18 @@ def last_run_of_root(session: Session, dagster_root_run_id: str) -> RunRow | Non
 
 
 def has_ended(session: Session, ticket: RunAttempt) -> bool:
-    """The attempt was the last one, and its run is over."""
+    """Whether the attempt is the last one and its run has ended."""
     row = session.get(RunRow, ticket.run_id)
     return row is not None and row.attempt == ticket.attempt and row.completed_at is not None
 
 
 def fence_attempt(session: Session, ticket: RunAttempt) -> None:
-    """The run, fenced: no newer attempt can begin before this transaction ends."""
+    """Fence the run: no newer attempt can start before this transaction ends."""
     once_per_group(session, (fence_attempt, ticket), lambda session: _fence(session, ticket))
 
 
 def lock_attempt(session: Session, ticket: RunAttempt) -> RunRow:
-    """The same, and its row."""
+    """Fence the run and return its locked row."""
     fence_attempt(session, ticket)
     return session.get_one(RunRow, ticket.run_id, populate_existing=True)
 
@@ -290,8 +291,8 @@ def _fence(session: Session, ticket: RunAttempt) -> None:
 
 
 def enter_phase(session: Session, ticket: RunAttempt, phase: Phase) -> None:
-    """The run, fenced, is in this phase. The fence comes second: an update after a shared lock could
-    deadlock with another batch."""
+    """Fence the run and set its phase. The update comes before the fence, because an update after a
+    shared lock could deadlock with another batch."""
     entered = session.execute(
         update(RunRow)
         .where(
@@ -319,8 +320,7 @@ def record_heartbeat(session: Session, ticket: RunAttempt, worker: str) -> None:
 
 
 def watched_runs(session: Session) -> list[WatchedRun]:
-    """Every run that has not ended, with its last sign of life by the database's clock and its
-    request."""
+    """Every unfinished run with its request and its last heartbeat by the database's clock."""
     last_sign = func.coalesce(HeartbeatRow.beat_at, RunRow.started_at)
     rows = session.execute(
         select(
@@ -336,7 +336,8 @@ def watched_runs(session: Session) -> list[WatchedRun]:
 
 
 def status_of_closed_run(session: Session, dagster_run_id: str) -> RunStatus | None:
-    """Of the run whose newest attempt this Dagster run has opened; None if it is not closed."""
+    """The status of the run whose newest attempt this Dagster run opened; None if the run has not
+    ended."""
     closed = (RunRow.dagster_run_id == dagster_run_id, RunRow.completed_at.is_not(None))
     status = session.scalar(select(RunRow.status).where(*closed))
     return None if status is None else RunStatus(status)
@@ -345,8 +346,7 @@ def status_of_closed_run(session: Session, dagster_run_id: str) -> RunStatus | N
 def unended_run_of_dagster(
     session: Session, dagster_run_id: str, run_id: int | None
 ) -> RunAttempt | None:
-    """The unended run that this Dagster run works on, or was launched for without ever opening
-    it."""
+    """The unfinished run that this Dagster run works on, or was launched for without opening it."""
     never_opened = and_(RunRow.id == run_id, RunRow.dagster_run_id.is_(None))
     mine = RunRow.dagster_run_id == dagster_run_id
     query = select(RunRow.id, RunRow.attempt).where(
@@ -388,7 +388,7 @@ def as_run(row: RunRow) -> Run:
 
 @dataclass(frozen=True)
 class RunCounts:
-    """Of the runs that are still stored. The fiches are those of ended runs."""
+    """Counts over the stored runs. The fiche counts are those of ended runs."""
 
     runs: Mapping[RunStatus, int]
     fiches: Mapping[OutcomeStatus, int]
@@ -428,7 +428,7 @@ def _old_logs(before: datetime) -> Sequence[ColumnElement[bool]]:
 
 
 def _old_notifications(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """Of a run that ended so long ago nobody tells again; what waits to be sent stays."""
+    """Notifications of runs that ended before the limit; unsent notifications stay."""
     has_ended = exists().where(RunRow.id == NotificationRow.run_id, RunRow.completed_at <= before)
     is_told = NotificationRow.status != DeliveryStatus.PENDING
     return NotificationRow.created_at <= before, is_told, has_ended

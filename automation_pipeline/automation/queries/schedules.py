@@ -24,8 +24,8 @@ def add_schedule(session: Session, schedule: ScheduleInput, now: datetime) -> Sc
 
 
 def get_schedule(session: Session, schedule_id: int, *, lock: bool = False) -> Schedule:
-    """NotFoundError also for a deleted schedule. With `lock` no other transaction changes the
-    schedule or files a run of it until this one ends."""
+    """NotFoundError also for a deleted schedule. With `lock`, no other transaction can change the
+    schedule or file a run of it until this transaction ends."""
     row = session.get(ScheduleRow, schedule_id, populate_existing=True, with_for_update=lock)
     if row is None or row.deleted_at is not None:
         raise NotFoundError(f"Schedule {schedule_id} not found")
@@ -33,7 +33,7 @@ def get_schedule(session: Session, schedule_id: int, *, lock: bool = False) -> S
 
 
 def schedule_of_run(session: Session, schedule_id: int) -> Schedule:
-    """The schedule of a stored run, deleted or not."""
+    """The schedule of a stored run, even if it is deleted."""
     return as_schedule(session.get_one(ScheduleRow, schedule_id, populate_existing=True))
 
 
@@ -42,8 +42,8 @@ def lock_schedule(session: Session, schedule_id: int) -> Schedule:
 
 
 def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
-    """Locked as by `lock_schedule`. ConflictError: the schedule is paused, or has an unfinished run
-    and its overlap policy does not allow another one."""
+    """Lock the schedule as `lock_schedule` does. ConflictError: the schedule is paused, or has an
+    unfinished run and its overlap policy does not allow another one."""
     schedule = lock_schedule(session, schedule_id)
     refuse_paused(schedule)
     if schedule.overlap_policy is OverlapPolicy.ALLOW_ALL:
@@ -100,9 +100,9 @@ def mark_running(session: Session, schedule_id: int, at: datetime) -> None:
 def count_ended_run(
     session: Session, schedule_id: int, status: RunStatus, *, counted: bool = True
 ) -> None:
-    """The database adds to the counters, so that two runs that end at once are both counted. A
-    schedule that fails too often in a row is paused. A cancelled run does not change how many
-    failed in a row."""
+    """Increment the counters in SQL, so that two runs that end at once are both counted. A schedule
+    with too many consecutive failures is paused. A cancelled run does not change the number of
+    consecutive failures."""
     changes: dict[str, object] = {}
     if counted:
         changes = {

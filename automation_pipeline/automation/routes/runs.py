@@ -59,7 +59,7 @@ class LogShown(BaseModel):
 
 
 class ProgressShown(BaseModel):
-    """Fiches by how far they have come."""
+    """The number of fiches that have reached each step."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
@@ -90,8 +90,8 @@ class NotificationShown(BaseModel):
 
 
 class RunDetail(Run):
-    """A run with how far it is, why fiches did not succeed, who was told, and the first of its
-    log."""
+    """A run with its progress, the reasons of ignored and failed fiches, its notifications, and its
+    first log lines."""
 
     config_snapshot: dict[str, Any]  # Any: JSON
     result_summary: dict[str, Any] | None
@@ -106,7 +106,9 @@ class Triggered(BaseModel):
     success: Literal[True] = True
     message: Literal["Automation triggered successfully"] = "Automation triggered successfully"
     schedule_id: str
-    run_id: str = Field(description="Follow it at /api/automation/runs/{run_id}/events.")
+    run_id: str = Field(
+        description="The run's id. Its events are at /api/automation/runs/{run_id}/events."
+    )
     event_ids: list[str]
 
 
@@ -123,7 +125,7 @@ class CancelInput(JsonModel):
 
 
 class TriggerInput(JsonModel):
-    """The selection replaces the schedule's whole, for this run."""
+    """The selection replaces the schedule's selection as a whole, for this run."""
 
     schedule_id: KnownId
     override_fiche_selection: SelectionInput | None = None
@@ -141,16 +143,16 @@ TRIGGER_EXAMPLE: Mapping[str, object] = {
     "overrideFicheSelection": {"mode": "manual", "ficheIds": ["1900417", "1900418"]},
 }
 After = Annotated[
-    int, Query(ge=0, le=LARGEST_ID, description="Only what was written after the line of this id.")
+    int, Query(ge=0, le=LARGEST_ID, description="Only lines after the line with this id.")
 ]
 Statuses = Annotated[
-    list[RunStatus] | None, Query(description="Only runs that stand so; may be repeated.")
+    list[RunStatus] | None, Query(description="Only runs with this status; may be repeated.")
 ]
 
 
 @dataclass(frozen=True)
 class RunLogQuery:
-    """Which lines of a log are wanted."""
+    """Which lines of a log to return."""
 
     level: LogLevel = LogLevel.DEBUG
     after: After = 0
@@ -165,7 +167,7 @@ class RunLogQuery:
     openapi_extra=takes(TriggerInput, chosen=TRIGGER_EXAMPLE),
 )
 def trigger(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
-    """Ask for a run at once. Dagster's daemon starts it within seconds; its id is known now."""
+    """Request a run. Dagster's daemon starts it within seconds; the answer contains its id."""
     wanted = parse_trigger(body)
     check_in_reach(Entity.SCHEDULE, str(wanted.schedule_id), reach, services.database)
     if wanted.override_fiche_selection is not None:
@@ -228,8 +230,8 @@ def of_schedule(
 
 @router.get(f"{PATH}/{{run_id}}", response_model=Answer[RunDetail], responses=refusals(404))
 def show(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
-    """Show one run: how it stands, how far it is, why fiches did not succeed, and the first of its
-    log."""
+    """Show one run: its status, its progress, the reasons of ignored and failed fiches, and its
+    first log lines."""
     with services.database.reading() as session:
         detail = run_detail(session, run_id, first_logs=FIRST_LOGS)
     return answer(detail if reach.is_whole else without_fiche_ids(detail))
@@ -242,7 +244,7 @@ def logs(
     reach: TheReach,
     services: TheServices,
 ) -> Response:
-    """What the run wrote down and is at least so urgent, oldest first."""
+    """List the log lines of a run with at least the given level, oldest first."""
     limit, offset = wanted.limit, wanted.offset
     with services.database.reading() as session:
         get_run(session, run_id)
@@ -264,7 +266,7 @@ def fiches(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Response:
-    """What became of the run's fiches, in the order of selection."""
+    """List the outcomes of the run's fiches, in the order of selection."""
     with services.database.reading() as session:
         get_run(session, run_id)
         found = outcomes_within(session, run_id, reach, status=status, limit=limit, offset=offset)
@@ -280,7 +282,7 @@ def fiches(
     ),
 )
 def cancel(run_id: IdInPath, body: OptionalBody, services: TheServices, once: DoneOnce) -> Response:
-    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within
+    """Cancel a waiting or active run; its unfinished fiches are ignored. Dagster stops within
     seconds."""
     reason = parse(CancelInput, body, "Invalid cancel data").reason
 
@@ -296,7 +298,7 @@ def cancel(run_id: IdInPath, body: OptionalBody, services: TheServices, once: Do
 
 @router.post(f"{PATH}/{{run_id}}/retry", response_model=Retried, responses=refusals(404, 409))
 def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
-    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not
+    """Request a new run over the fiches that failed in this run or, if it was cancelled, did not
     finish."""
 
     def work() -> Response:
@@ -321,8 +323,8 @@ def _listing(runs: list[Run], limit: int, offset: int) -> Response:
     responses=refusals(404),
 )
 def report(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
-    """What became of a run, down to the quotations of its audits: `automation runs report` makes a
-    page of it."""
+    """Show the report of a run, including the quotations of its audits. `automation runs report`
+    writes the same data as an HTML page."""
     if not reach.is_whole:
         raise AuthorizationError("The report shows every fiche of the run: it needs the scope ALL")
     with services.database.reading() as session:

@@ -82,7 +82,7 @@ class PauseInput(JsonModel):
 
 
 class DayBackfillInput(JsonModel):
-    """The days of sales, and whether the answer only shows what would be filed."""
+    """The days of sales, and whether the request only shows what it would file."""
 
     first: date = Field(alias="from", examples=["2026-05-01"])
     last: date = Field(alias="to", examples=["2026-05-03"])
@@ -185,7 +185,8 @@ def update(
     reach: TheReach,
     services: TheServices,
 ) -> Response:
-    """Change the fields that are named. Null clears a field; a selection is replaced whole."""
+    """Change the fields that the request names. Null clears a field; a selection is replaced as a
+    whole."""
     if "ficheSelection" in body:
         check_selection(body["ficheSelection"], reach, services.database)
     schedule = update_schedule(
@@ -200,7 +201,7 @@ def update(
 
 @router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404, 409))
 def delete(schedule_id: IdInPath, services: TheServices) -> Response:
-    """Delete a schedule. Its runs, their outcomes, logs and audits stay readable."""
+    """Delete a schedule. Its runs with their outcomes, logs and audits stay readable."""
     delete_schedule(schedule_id, database=services.database)
     return said(message="Schedule deleted successfully")
 
@@ -212,7 +213,7 @@ def delete(schedule_id: IdInPath, services: TheServices) -> Response:
     openapi_extra=takes(PauseInput, required=False, holidays={"reason": "Closed until January"}),
 )
 def pause(schedule_id: IdInPath, body: OptionalBody, services: TheServices) -> Response:
-    """Start no more runs of it until it is resumed. A run that is at work goes on."""
+    """Start no more runs of the schedule until it is resumed. An active run continues."""
     reason = parse(PauseInput, body, "Invalid pause data").reason
     schedule = pause_schedule(
         schedule_id, database=services.database, clock=services.clock, reason=reason
@@ -226,7 +227,7 @@ def pause(schedule_id: IdInPath, body: OptionalBody, services: TheServices) -> R
     responses=refusals(404, 409),
 )
 def resume(schedule_id: IdInPath, services: TheServices) -> Response:
-    """Take a paused schedule into use again. What fell due during the pause is not run."""
+    """Resume a paused schedule. Due times during the pause do not run."""
     return _schedule_answer(
         resume_schedule(schedule_id, database=services.database, clock=services.clock), services
     )
@@ -238,7 +239,7 @@ def resume(schedule_id: IdInPath, services: TheServices) -> Response:
     responses=refusals(404, 409),
 )
 def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
-    """Leave out the next occurrence; said again, the one after it too."""
+    """Skip the next occurrence; a second call also skips the one after it."""
 
     def work() -> Response:
         due_at = skip_next(schedule_id, database=services.database, clock=services.clock)
@@ -259,7 +260,7 @@ def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Respon
 def backfill(
     schedule_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce
 ) -> Response:
-    """File one run per day of a range, each day once. Repeated, it files what is missing."""
+    """File one run per day of a range, each day once. A repeated call files what is missing."""
     wanted = parse(DayBackfillInput, body, INVALID_BACKFILL)
 
     def work() -> Response:
@@ -282,8 +283,8 @@ def backfill(
     responses=refusals(404, 502),
 )
 async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
-    """Show what a run would select and drop now, and why. Nothing is written; the CRM is asked for
-    the sales lists."""
+    """Show what a run would select and drop now, and why. The preview writes nothing; it requests
+    the sales lists from the CRM."""
     key = await run_in_threadpool(_key_of, schedule_id, services)
     with asking_outside():
         shown = await preview_schedule(
@@ -324,7 +325,7 @@ def coming(
     responses=refusals(404),
 )
 def occurrences(schedule_id: IdInPath, services: TheServices, limit: Limit = 20) -> Response:
-    """List the last due times: the run of each, or why there was none."""
+    """List the last due times with the run of each, or the reason for none."""
     with services.database.reading() as session:
         get_schedule(session, schedule_id)
         decided = decided_occurrences(session, schedule_id, limit)

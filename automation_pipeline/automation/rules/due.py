@@ -1,4 +1,4 @@
-"""What happens to the due times of a schedule, and whether its runs are active or stale."""
+"""Decide about the due times of a schedule, and whether its runs are active or stale."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ LOST_AFTER_SECONDS = 25.0
 
 @dataclass(frozen=True)
 class UnendedRun:
-    """`alive`: its last heartbeat is recent, by the database's clock. Attempt 0: it waits to be
-    started."""
+    """`alive`: its last heartbeat is recent, by the database's clock. Attempt 0: the run waits for
+    its start."""
 
     id: int
     attempt: int
@@ -52,7 +52,7 @@ class UnendedRun:
 
 @dataclass(frozen=True)
 class ScheduleWork:
-    """The mark on the schedule, and its runs that have not ended."""
+    """The running mark of the schedule, and its unfinished runs."""
 
     marked_running: bool = False
     last_run_at: datetime | None = None
@@ -71,15 +71,15 @@ class ScheduleLoad(Enum):
 
 @dataclass(frozen=True)
 class StaleMark:
-    """The error and the details of a run that is ended because it is stale."""
+    """The error and the details for ending a stale run."""
 
     message: str
     details: Mapping[str, object]
 
 
 def schedule_load(at_work: ScheduleWork, now: datetime, stale_after: timedelta) -> ScheduleLoad:
-    """A run that waits sends no heartbeats, so it is never stale, however long Dagster takes to
-    start it. A mark without a run counts until the threshold."""
+    """A waiting run sends no heartbeats and is never stale, however long Dagster takes to start it.
+    A mark without a run counts until the threshold."""
     before = now - stale_after
     if any(run.waits or run.started_at > before for run in at_work.runs):
         return ScheduleLoad.BUSY
@@ -131,7 +131,7 @@ MAX_LISTED = 20
 
 @dataclass(frozen=True)
 class DuePolicy:
-    """A due time older than `window` was missed. A run older than `stale_after` is stale unless it
+    """A due time older than `window` is missed. A run older than `stale_after` is stale unless it
     sends heartbeats."""
 
     window: timedelta
@@ -141,9 +141,9 @@ class DuePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class DueSchedule:
-    """What the decision needs to know of a schedule. Everything due until `decided_until` is
-    decided. Of what was due before `created_at` only the newest can run, within the window, and the
-    others leave no record. `waited`: due times that wait for the end of a run."""
+    """The facts about a schedule that the decision needs. Every due time up to `decided_until` has
+    a decision. Of the due times before `created_at` only the newest can run, within the window, and
+    the others leave no record. `waited`: due times that wait for the end of a run."""
 
     id: int
     name: str
@@ -160,9 +160,8 @@ class DueSchedule:
 
     @property
     def policies(self) -> Policies:
-        """SKIP leaves a due time out, and `latest` and `all` catch up with what was left out: they
-        wait for the end of the run. With BUFFER_ALL every due time waits, so all of them are
-        kept."""
+        """SKIP skips a due time, and `latest` and `all` catch up with it when the run ends. With
+        BUFFER_ALL every due time waits, so all of them are kept."""
         overlap = self.overlap_policy
         if overlap is OverlapPolicy.SKIP:
             overlap = _OVERLAP_OF_CATCH_UP[self.catch_up]
@@ -192,11 +191,10 @@ class SkippedOccurrence:
 
 @dataclass(frozen=True)
 class DueDecision:
-    """`to_run`, oldest first, runs one at a time: all but the first stay undecided, with what comes
-    after them. `not_run` comes before. `waiting` is recorded and stays undecided. `reconcile`: the
-    run that seems to be at work is stale and has to be ended first. `replaces`: the runs at work
-    are to be cancelled before the first of `to_run` starts. `unrecorded` was due before the
-    schedule was created."""
+    """`to_run`, oldest first, runs one at a time: all but the first stay undecided, with everything
+    after them. `not_run` precedes `to_run`. `waiting` is recorded and stays undecided. `reconcile`:
+    the active run is stale and must be ended first. `replaces`: the active runs are cancelled
+    before the first of `to_run` starts. `unrecorded` was due before the schedule was created."""
 
     to_run: tuple[datetime, ...] = ()
     not_run: tuple[SkippedOccurrence, ...] = ()
@@ -249,14 +247,14 @@ def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDec
 
 
 def next_undecided(timing: Timing, decided_until: datetime) -> datetime:
-    """The first due time that is still to be decided, on an excluded day too."""
+    """The first due time without a decision, on an excluded day too."""
     coming = undelayed_after(timing, decided_until)
-    assert coming is not None  # noqa: S101  a cron that can be read is always due again
+    assert coming is not None  # noqa: S101  a valid cron always has a next due time
     return coming.scheduled_for
 
 
 def _undecided(schedule: DueSchedule, now: datetime, policies: Policies) -> Sequence[Planned]:
-    """What is undecided and due, oldest first: what can run, and one more than are listed."""
+    """Undecided due times, oldest first: those that can run, and one more than are listed."""
     enough = policies.keeps + MAX_LISTED + 1
     found = backlog(schedule.timing, schedule.decided_until, now, enough=enough, with_excluded=True)
     return found.times[-enough:]
@@ -265,18 +263,18 @@ def _undecided(schedule: DueSchedule, now: datetime, policies: Policies) -> Sequ
 def _not_run(made: Plan, load: ScheduleLoad, schedule: DueSchedule) -> Iterator[SkippedOccurrence]:
     reasons = dict(_REASONS)
     if made.skips and made.skips[-1].reason is NotRun.OVERLAP:
-        # Nothing runs in the place of the earlier ones: they share the reason of the newest.
+        # No run replaces the earlier ones: they share the reason of the newest.
         reasons[NotRun.OVERLAP] = reasons[NotRun.SUPERSEDED] = OVERLAP_REASONS[load]
     if schedule.catch_up is CatchUp.ALL:
         reasons[NotRun.SUPERSEDED] = OVER_LIMIT
     for one in made.skips:
-        # While the newest waits, a newer one may still take its place.
+        # While the newest waits, a newer one may still replace it.
         if one.reason is not NotRun.SUPERSEDED or made.start is not Start.IN_LINE:
             yield SkippedOccurrence(one.due.scheduled_for, reasons[one.reason])
 
 
 def _listed(not_run: Sequence[SkippedOccurrence]) -> Sequence[SkippedOccurrence]:
-    """The newest one by one; those before them in one."""
+    """The newest entries one by one, and a single entry for all earlier ones."""
     if len(not_run) <= MAX_LISTED:
         return not_run
     first, *rest = not_run[-MAX_LISTED:]
@@ -296,8 +294,8 @@ class StartedRun:
 
 @dataclass(frozen=True)
 class DueReport:
-    """`checked` counts the active schedules with due times. The rest is by schedule id; `broken`
-    schedules are not valid."""
+    """`checked` counts the active schedules with due times. The other fields are keyed by schedule
+    id; `broken` schedules are invalid."""
 
     checked: int
     triggered: tuple[StartedRun, ...] = ()
@@ -344,13 +342,13 @@ def timing_of(schedule: ScheduleFields, *, seed: str = "", jitter_seconds: int =
 
 
 def occurrences_after(schedule: ScheduleFields, after: datetime) -> Iterator[datetime]:
-    """The due times strictly after `after`, without excluded days. None for a MANUAL schedule."""
+    """The due times strictly after `after`, without excluded days. Empty for a MANUAL schedule."""
     return (one.scheduled_for for one in planned_after(timing_of(schedule), after))
 
 
 def parse_start(given: datetime) -> datetime:
-    """The start of a list of occurrences, in UTC if it has no zone. ValueError for distant
-    years."""
+    """The start of a list of occurrences, in UTC if it has no zone. ValueError: the year is out of
+    range."""
     if not FIRST_YEAR <= given.year <= LAST_YEAR:
         raise ValueError(f"must lie between the years {FIRST_YEAR} and {LAST_YEAR}")
     return given if given.tzinfo else given.replace(tzinfo=UTC)
@@ -362,8 +360,8 @@ def next_due(schedule: Schedule, now: datetime) -> datetime | None:
 
 
 def next_to_skip(schedule: Schedule, now: datetime) -> datetime | None:
-    """The first due time that is neither decided nor skipped. It may lie just behind, where it waits
-    for the scheduler or for its jitter."""
+    """The first due time that is neither decided nor skipped. It may be slightly in the past, if it
+    waits for the scheduler or for its jitter."""
     waiting_since = now - timedelta(seconds=schedule.jitter_seconds) - SCHEDULER_INTERVAL
     return _first_after(schedule, waiting_since, schedule.last_due_at, schedule.skip_due_at)
 

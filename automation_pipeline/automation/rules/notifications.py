@@ -1,4 +1,4 @@
-"""Who is notified of a run's end, and with which webhook payload or e-mail."""
+"""The receivers of notifications about a run's end, with webhook payloads and e-mails."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from automation_pipeline.automation.models.runs import Run, RunStatus, failed_da
 from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.core.webhooks import signed_headers
 
-# A message names the first of the failures and counts all: the run has the others.
+# A message lists the first failures and counts all of them; the run lists the others.
 MAX_FAILURES = 100
 
 NOTIFICATION_EVENT = "automation/notification"
@@ -28,8 +28,8 @@ class FicheFailure:
 
 @dataclass(frozen=True)
 class Notification:
-    """A message to one receiver. `key` stays the same however often it is sent, so that receivers
-    can tell."""
+    """A message to one receiver. `key` is the same for every delivery of the message, so that
+    receivers can detect repeats."""
 
     run_id: int
     channel: NotificationChannel
@@ -43,8 +43,8 @@ class Notification:
 
 
 def is_wanted(schedule: Schedule, status: RunStatus) -> bool:
-    """By how the run has ended; whether one that found nothing to do has anything to tell is for
-    its end to say."""
+    """Whether the schedule requests notifications for this status. The caller decides about a run
+    that found no work."""
     return (
         schedule.notify_on_complete if status is RunStatus.COMPLETED else schedule.notify_on_error
     )
@@ -53,8 +53,8 @@ def is_wanted(schedule: Schedule, status: RunStatus) -> bool:
 def notifications_of(
     run: Run, schedule: Schedule, failures: Sequence[FicheFailure], breakdown: str | None
 ) -> list[Notification]:
-    """One a receiver. `failures` are the first of them; with a breakdown there are no counts to
-    tell."""
+    """One notification per receiver. `failures` are the first failures; with a breakdown, the
+    message has no counts."""
     if not is_wanted(schedule, run.status):
         return []
     messages: list[Notification] = []
@@ -109,7 +109,7 @@ def webhook_payload(
 
 
 def _unread_days(run: Run) -> dict[str, object]:
-    """Days whose sales list the CRM did not give, if there are any."""
+    """The days whose sales list the CRM did not return, if there are any."""
     days = failed_days(run)
     return {"failed_days": days[:MAX_FAILURES]} if days else {}
 

@@ -1,4 +1,4 @@
-"""What each step makes of a fiche, as the move of its row in the ledger."""
+"""The result of each step for a fiche, as the move of its row in the ledger."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,8 +34,7 @@ def ignored_move(
 
 
 def move_after_fetch(outcome: FetchOutcome) -> LedgerMove:
-    """A fiche whose details are here goes on; whether it passes the filters is decided by
-    `filters`."""
+    """A fiche with fetched details continues; `filters` decides later whether it is ignored."""
     match outcome:
         case DetailsFetched(fiche_id, details):
             return _fetched(fiche_id, len(details.recordings))
@@ -74,8 +73,8 @@ def audit_key(run_id: int, fiche_id: str, config_id: int, attempt: int) -> str:
 
 @dataclass(frozen=True)
 class ConfigAuditResult:
-    """How the audit by one configuration ended. `completed` is None when it has neither a grade nor
-    failed: it did not end in time, or something of it could not be judged."""
+    """The result of the audit by one configuration. `completed` is None if the audit has neither a
+    grade nor a failure: it did not end in time, or a step could not be judged."""
 
     config_id: int
     completed: bool | None
@@ -84,20 +83,20 @@ class ConfigAuditResult:
 
 
 def move_after_transcription(fiche_id: str, cause: str | None, *, timed_out: bool) -> LedgerMove:
-    """For a fiche that still lacks transcripts when nothing more is tried."""
+    """The move of a fiche that still lacks transcripts after the last retry."""
     words = incomplete_error(INCOMPLETE_TRANSCRIPTION, cause, timed_out=timed_out)
     return failed_move(fiche_id, Reason.TRANSCRIPTION_INCOMPLETE, words)
 
 
 def incomplete_error(what: str, cause: str | None, *, timed_out: bool) -> str:
-    """The text says timeout/stall only where the time was over, or nothing else is known."""
+    """The text names timeout/stall only if the time ran out or no other cause is known."""
     start = what + TIMED_OUT if timed_out or not cause else what
     return f"{start}: {cause}" if cause else start
 
 
 def move_after_audits(fiche_id: str, ends: Sequence[ConfigAuditResult]) -> LedgerMove:
-    """A failed audit says why; one without a grade says what is missing; otherwise the fiche is
-    done."""
+    """Failed with the error of a failed audit, or with what is missing if an audit has no grade;
+    otherwise successful."""
     ended = sum(end.completed is not None for end in ends)
     failures = [end for end in ends if end.completed is False]
     if failures:

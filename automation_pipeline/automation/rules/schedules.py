@@ -1,4 +1,4 @@
-"""Changes of schedules, the options that a run freezes, and who may see which selection."""
+"""Changes of schedules, the options that a run freezes, and the visibility of selections."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -24,8 +24,8 @@ NEVER_NULL = "cannot be null: leave it out to keep it"
 
 
 def apply_patch(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
-    """Apply a patch: fields that it does not name stay, null clears a field, a selection is replaced
-    whole. The result is checked as a whole."""
+    """Apply a patch: fields that it does not name stay, null clears a field, and a selection is
+    replaced as a whole. The result is validated as a whole."""
     current = stored.model_dump(by_alias=True, include=set(ScheduleInput.model_fields))
     try:
         return parse(ScheduleInput, {**current, **patch}, INVALID_UPDATE)
@@ -41,7 +41,7 @@ def apply_patch(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
 def derived_changes(
     before: ScheduleFields, after: ScheduleFields, now: datetime
 ) -> dict[str, object]:
-    """The columns that change too, so that neither new times nor the end of a pause start runs for
+    """The columns that also change, so that neither new times nor the end of a pause start runs for
     past due times."""
     resumed = resume_changes(now) if after.is_active and not before.is_active else {}
     retimed = {"last_due_at": now, "skip_due_at": None} if _timing(before) != _timing(after) else {}
@@ -90,7 +90,8 @@ def frozen_options(schedule: Schedule) -> dict[str, object]:
 
 
 def with_frozen_options(schedule: Schedule, document: object) -> Schedule:
-    """The schedule with the options that the run froze. Without a document: as it is now."""
+    """The schedule with the options that the run froze. Without a document, the schedule with its
+    current options."""
     if not isinstance(document, dict):
         return schedule
     frozen = Schedule.model_validate({**schedule.model_dump(), **document})
@@ -102,7 +103,7 @@ def is_visible(schedule: Schedule, reach: Reach) -> bool:
 
 
 def is_selection_visible(selection: FicheSelection, made_by: str | None, reach: Reach) -> bool:
-    """GROUP: the selection names only groupes of the caller. SELF: the caller created it, and it
+    """GROUP: the selection names only groupes of the caller. SELF: the caller created it and it
     names fiches."""
     match reach.scope:
         case Scope.ALL:
@@ -114,8 +115,8 @@ def is_selection_visible(selection: FicheSelection, made_by: str | None, reach: 
 
 
 def selection_scope_error(selection: FicheSelection, reach: Reach) -> tuple[str, str] | None:
-    """The field that exceeds the caller's scope, and why. The caller of this function checks fiches
-    that are named by id."""
+    """The field that exceeds the caller's scope, and the reason. This function does not check
+    fiches that are named by id: its caller does."""
     match reach.scope:
         case Scope.GROUP if not _names_only(selection, reach):
             mine = ", ".join(sorted(reach.groupes)) or "none"

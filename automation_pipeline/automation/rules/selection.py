@@ -38,8 +38,8 @@ def days_of(selection: FicheSelection, now: datetime, zone: ZoneInfo) -> tuple[d
     | custom     | customStartDate                                     | customEndDate, today at the latest | 0 and up |
     | (none)     |                                                     |                                    | 0        |
 
-    Custom without an end is its first day alone. Dates that cannot be read, an end without a start
-    and a start after the end give no days.
+    `custom` without an end date is its first day alone. Unreadable dates, an end without a start and a
+    start after the end give no days.
     """
     today = wall_time(now, zone).date()
     match selection.date_range:
@@ -63,7 +63,9 @@ def _custom_days(selection: FicheSelection, today: date) -> tuple[date, ...]:
     try:
         first = crm_day(selection.custom_start_date)
         last = crm_day(selection.custom_end_date) if selection.custom_end_date else None
-    except ValueError:  # refused when a schedule is saved; an older one may hold anything
+    except (
+        ValueError
+    ):  # validation refuses it when a schedule is saved; older rows may contain anything
         return ()
     return (first,) if last is None else days_between(first, min(last, today))
 
@@ -74,14 +76,14 @@ def _a_month_before(day: date) -> date:
 
 
 def named_ids(selection: FicheSelection) -> list[str]:
-    """Those of a stored selection may lie several in one entry."""
+    """The ids of a stored selection, in which one entry may hold several."""
     return split_ids(selection.fiche_ids)
 
 
 def filter_candidates(
     candidates: Sequence[FicheCandidate], selection: FicheSelection
 ) -> FicheChoice:
-    """In the order of the candidates; the limit is applied once, to those that are left."""
+    """Keep the order of the candidates, and apply the limit last."""
     dropped = Counter(dict.fromkeys(DropReason, 0))
     firsts = {candidate.fiche_id: candidate for candidate in reversed(candidates)}
     dropped[DropReason.DUPLICATES] = len(candidates) - len(firsts)
@@ -110,11 +112,9 @@ def _unwanted(candidate: FicheCandidate, selection: FicheSelection) -> DropReaso
 def ignore_reason(
     groupe: str | None, recordings: int, selection: FicheSelection, ceiling: int
 ) -> tuple[Reason, str] | None:
-    """Why a fiche is ignored now that its details are here, as a key and in words; None: it goes
-    on.
+    """Why a fiche with fetched details is ignored, as a key and a text. None: the fiche continues.
 
-    `ceiling` is how many recordings a fiche may have where the selection does not say; 0: any
-    number.
+    `ceiling` is the maximum number of recordings where the selection sets none; 0: no limit.
     """
     if selection.groupes:
         result = _normalised(groupe)
@@ -145,7 +145,7 @@ _FILTERS = {
 
 @dataclass(frozen=True)
 class SelectionRequest:
-    """What is to be selected. Without days it is by hand, or finds nothing."""
+    """What to select. Without days, the selection is manual or finds nothing."""
 
     selection: FicheSelection
     days: tuple[date, ...] = ()
@@ -157,16 +157,16 @@ class SelectionRequest:
 
 @dataclass(frozen=True)
 class SelectionResult:
-    """`failures` are the days whose sales list could not be asked for: their candidates are those
-    known before."""
+    """`failures` are the days whose sales list the CRM did not return: their candidates come from
+    the mirror."""
 
-    wish: SelectionRequest
+    request: SelectionRequest
     candidates: Sequence[FicheCandidate]
     failures: Sequence[DayFailed] = ()
 
     @cached_property
     def choice(self) -> FicheChoice:
-        return filter_candidates(self.candidates, self.wish.selection)
+        return filter_candidates(self.candidates, self.request.selection)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -176,9 +176,9 @@ class SelectionResult:
     def empty_reason(self) -> EmptyReason | None:
         if self.kept:
             return None
-        if self.wish.is_manual:
+        if self.request.is_manual:
             return EmptyReason.NO_FICHES_FOUND if self.candidates else EmptyReason.NO_FICHES_MANUAL
-        return EmptyReason.NO_FICHES_FOUND if self.wish.days else EmptyReason.NO_DATES
+        return EmptyReason.NO_FICHES_FOUND if self.request.days else EmptyReason.NO_DATES
 
     def failed_days(self) -> list[dict[str, str]]:
         return [
@@ -186,13 +186,13 @@ class SelectionResult:
         ]
 
     def summary(self) -> dict[str, object]:
-        """Keys that do not change. `candidates` are those `selected` and `dropped`; of repeats each
-        is one."""
-        selection = self.wish.selection
+        """Counts by stable keys. `candidates` is the sum of `selected` and `dropped`; each repeat
+        counts as one."""
+        selection = self.request.selection
         return {
             "mode": selection.mode,
             "dateRange": selection.date_range,
-            "dates": [day.isoformat() for day in self.wish.days],
+            "dates": [day.isoformat() for day in self.request.days],
             "candidates": len(self.candidates),
             "selected": len(self.kept),
             "dropped": {str(reason): count for reason, count in self.choice.dropped.items()},
@@ -206,12 +206,13 @@ LARGEST_IN_PROCESS = 1_000
 SMALLEST_SHARED = 50
 LARGEST_SHARED = 500
 MOST_BATCHES = 40
-# However many fiches there are: a step that is lost with its host, or comes to a second one, must
+# The upper bound for any number of fiches: a step that is lost with its host, or runs twice, must
 # stay small.
 LARGEST_OF_SEVERAL = 1_000
 BATCHES_PER_PROCESS = 4
-# Where the speech provider's cap decides how long a run of one process takes, a batch is about so
-# long, and there are not more batches than these: each boundary costs the cap a second or two.
+# If the speech provider's rate limit determines the length of a run in one process, a batch takes
+# about this long, and there are at most this many batches: each boundary loses a second or two of
+# the limit.
 CAPPED_SECONDS = 10
 MOST_CAPPED_BATCHES = 8
 SMALLEST_CAPPED = 10
@@ -219,8 +220,9 @@ RECORDINGS_PER_FICHE = 2
 
 
 def batch_size(fiches: int, processes: int, recordings_per_minute: int | None = None) -> int:
-    """Fiches per batch. Each boundary drains the concurrency and writes events, so it must be worth
-    it. With a cap on recordings, one process audits a batch while it transcribes the next one."""
+    """Fiches per batch. Each boundary drains the concurrency and writes events, so batches must not
+    be too small. With a limit on recordings, one process audits a batch while it transcribes the
+    next one."""
     at_least = ceil(fiches / MOST_BATCHES)
     if processes > 1:
         share = ceil(fiches / (processes * BATCHES_PER_PROCESS))

@@ -106,7 +106,7 @@ def test_an_early_end_says_why(reason: EmptyReason, key: str) -> None:
 
 
 def test_a_failure_says_what_broke() -> None:
-    shown, inside = events.broken_off(a_run(status="failed"), "boom", AT)
+    shown, inside = events.aborted(a_run(status="failed"), "boom", AT)
     assert (shown.key, shown.name) == ("automation-run-12-failed", "automation.run.failed")
     assert shown.payload == {**CHANNEL, "status": "failed", "error": "boom", "duration_ms": 1500}
     assert (inside.key, inside.name) == ("automation-failed-12", "automation/failed")
