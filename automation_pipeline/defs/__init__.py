@@ -1,1 +1,1 @@
-"""Dagster definitions and nothing else: everything in here is imported at load."""
+"""Dagster definitions only: Dagster imports every module of this package at load."""

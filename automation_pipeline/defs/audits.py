@@ -13,9 +13,9 @@ from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
     ServicesResource,
     StrictConfig,
+    dagster_errors,
+    error_message_of,
     every,
-    verdicts,
-    words_of,
 )
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AuditFicheConfig(StrictConfig):
-    """Which fiche is judged by which configuration, and who asked."""
+    """Which fiche to audit with which configuration, and the origin of the request."""
 
     fiche_id: str = Field(description="The fiche's id in the CRM.")
     audit_config_id: int = Field(
@@ -32,9 +32,13 @@ class AuditFicheConfig(StrictConfig):
     use_rlm: bool = Field(
         default=False, description="The model reads the calls with tools instead of in the prompt."
     )
-    tracking_id: str | None = Field(default=None, description="The id that the audit was promised.")
-    trigger_source: str | None = Field(default="launchpad", description="What asked for the audit.")
-    user_id: str | None = Field(default=None, description="Who asked for it.")
+    tracking_id: str | None = Field(
+        default=None, description="The id that the request returned for the audit."
+    )
+    trigger_source: str | None = Field(
+        default="launchpad", description="The origin of the request."
+    )
+    user_id: str | None = Field(default=None, description="The user who requested the audit.")
     automation_schedule_id: int | None = Field(
         default=None, description="The schedule that it belongs to."
     )
@@ -47,23 +51,23 @@ class AuditFicheConfig(StrictConfig):
 def audit(
     context: dg.OpExecutionContext, config: AuditFicheConfig, services: ServicesResource
 ) -> None:
-    """Judge the fiche's calls step by step. A retry goes on with the steps that have no result. The
-    step succeeds when the audit has a result, whatever its grade."""
+    """Judge the fiche's calls step by step. A retry continues with the steps that have no result.
+    The op succeeds when the audit has a result, whatever its grade."""
     from automation_pipeline.audits.audits import audit_fiche as run_audit
     from automation_pipeline.audits.models.audits import AuditStatus
     from automation_pipeline.orchestration.audits import audit_metadata
-    from automation_pipeline.orchestration.batch_context import listener
+    from automation_pipeline.orchestration.batch_context import transcript_reader
     from automation_pipeline.orchestration.heartbeat import worker_name
 
     system = services.get()
     request = _request_of(config, context.run)
-    with verdicts():
+    with dagster_errors():
         take_request(context, system)
         work = run_audit(
             request,
             database=system.database,
             source=system.crm,
-            ensure_transcribed=listener(system, f"{worker_name()}/{context.run_id}"),
+            ensure_transcribed=transcript_reader(system, f"{worker_name()}/{context.run_id}"),
             judge=system.judge,
             clock=system.clock,
         )
@@ -92,12 +96,12 @@ def _request_of(config: AuditFicheConfig, run: dg.DagsterRun) -> "FicheAuditRequ
 
 @dg.failure_hook(required_resource_keys={"services"})
 def close_audit(context: dg.HookContext) -> None:
-    """At once when its step has failed for good, also where no daemon listens."""
+    """Close the audit as soon as its step fails permanently, even if no daemon runs."""
     from automation_pipeline.orchestration.audits import fail_audit_of
 
     run = context.instance.get_run_by_id(context.run_id)
     if run is not None:
-        fail_audit_of(run, words_of(context.op_exception), context.resources.services.get())
+        fail_audit_of(run, error_message_of(context.op_exception), context.resources.services.get())
 
 
 @dg.job(
@@ -115,34 +119,35 @@ def audit_fiche() -> None:
 
 
 class AuditRerunConfig(StrictConfig):
-    """What is judged again, and what the model is told beside."""
+    """What to judge again, and extra instructions for the model."""
 
     audit_id: int = Field(description="The audit: `automation audits list` shows them.")
     step_position: int = Field(description="The position of the step, from 1.")
     control_point_index: int | None = Field(
         default=None, description="One of its control points, from 1."
     )
-    custom_prompt: str | None = Field(
-        default=None, description="Instructions of a person for the model."
+    custom_prompt: str | None = Field(default=None, description="Extra instructions for the model.")
+    rerun_id: str | None = Field(
+        default=None, description="The id that the request returned for the rerun."
     )
-    rerun_id: str | None = Field(default=None, description="The id that the rerun was promised.")
 
 
 @dg.op
 def rerun(
     context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource
 ) -> None:
-    """Ask the model and store what it finds. A retry of what is stored asks nothing."""
+    """Judge again and store the result. A retry after the result is stored does not call the
+    model."""
     from automation_pipeline.audits.models.audits import Rerun, StepLocation, rerun_id
     from automation_pipeline.audits.reviews import run_rerun
     from automation_pipeline.orchestration.audits import step_metadata
 
     system, run = services.get(), context.run
     location = StepLocation(config.audit_id, config.step_position, config.control_point_index)
-    # Without an id, the retries of a run share one.
+    # Without an id, all retries of a Dagster run share one.
     key = config.rerun_id or rerun_id(location, run.root_run_id or run.run_id)
     request = Rerun(rerun_id=key, place=location, instructions=config.custom_prompt)
-    with verdicts():
+    with dagster_errors():
         take_request(context, system)
         document = system.run(run_rerun(request, database=system.database, judge=system.judge))
     context.add_output_metadata(step_metadata(document))
@@ -170,11 +175,11 @@ def audit_rerun() -> None:
 def audit_outcomes(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
-    """What the automatic configurations find in the day's calls; only audits that are missing or
-    failed are made."""
+    """The results of the automatic configurations for the day's calls. Only missing and failed
+    audits run."""
     from automation_pipeline.audits.days import DayAuditRequest, audit_day
     from automation_pipeline.orchestration.audits import day_metadata
-    from automation_pipeline.orchestration.batch_context import listener
+    from automation_pipeline.orchestration.batch_context import transcript_reader
     from automation_pipeline.orchestration.heartbeat import worker_name
 
     system, run = services.get(), context.run
@@ -184,8 +189,8 @@ def audit_outcomes(
         width=system.settings.audit_run_concurrency,
         dagster_run_id=run.run_id,
     )
-    with verdicts():
-        listen = listener(system, f"{worker_name()}/{context.run.run_id}")
+    with dagster_errors():
+        listen = transcript_reader(system, f"{worker_name()}/{context.run.run_id}")
         auditing = audit_day(
             request,
             database=system.database,
@@ -202,8 +207,8 @@ def audit_outcomes(
 def audit_outcomes_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
-    """Nearly every fiche audited, nearly every step answered, and few quotations that were never
-    said."""
+    """Nearly every fiche is audited, nearly every step is judged, and few quotations are
+    invented."""
     from automation_pipeline.audits.queries.days import audits_of_day
     from automation_pipeline.audits.rules.days import judge_audits
     from automation_pipeline.fiches.queries.days import sales_day

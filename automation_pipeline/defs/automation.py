@@ -8,10 +8,10 @@ from pydantic import Field
 from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunAttempt
 from automation_pipeline.orchestration.automation_runs import (
     STATUS_TAG,
-    at_work,
     batch_key,
     opening_tags,
     parse_launch,
+    step_of_attempt,
 )
 from automation_pipeline.orchestration.job_registry import (
     close_failed,
@@ -21,9 +21,9 @@ from automation_pipeline.orchestration.ops import (
     SelectionConfig,
     ServicesResource,
     StrictConfig,
+    dagster_errors,
+    error_message_of,
     every,
-    verdicts,
-    words_of,
 )
 
 
@@ -32,21 +32,21 @@ def close_run(context: dg.HookContext) -> None:
     from automation_pipeline.automation.queries.runs import unended_run_of_dagster
     from automation_pipeline.automation.run_endings import finalise_run
 
-    our = context.resources.services.get()
-    with our.database.reading() as session:
+    system = context.resources.services.get()
+    with system.database.reading() as session:
         ticket = unended_run_of_dagster(session, context.run_id, None)
     if ticket is not None:
         finalise_run(
             ticket.run_id,
-            database=our.database,
-            clock=our.clock,
+            database=system.database,
+            clock=system.clock,
             attempt=ticket.attempt,
-            breakdown=words_of(context.op_exception),
+            breakdown=error_message_of(context.op_exception),
         )
 
 
 class AutomationRunConfig(StrictConfig):
-    """What to run. Everything else is configured on the schedule."""
+    """Which schedule to run. All other options are configured on the schedule."""
 
     schedule_id: int = Field(
         description="The schedule to run: `automation schedules list` shows them."
@@ -56,31 +56,34 @@ class AutomationRunConfig(StrictConfig):
         description='Select these fiches instead: {"mode": "manual", "ficheIds": ["1900417"]}.',
     )
     due_at: str | None = Field(
-        default=None, description="The occurrence that is run, as a quoted ISO instant."
+        default=None, description="The due time of the run, as a quoted ISO instant."
     )
     run_id: int | None = Field(
-        default=None, description="Attach to this run, filed earlier by `run-now`."
+        default=None, description="Work on this existing run, which `run-now` filed."
     )
 
-    def said(self) -> dict[str, object]:
+    def given(self) -> dict[str, object]:
         override = self.override_fiche_selection
-        return {**self.model_dump(), "override_fiche_selection": override and override.said()}
+        return {**self.model_dump(), "override_fiche_selection": override and override.given()}
 
 
 @dg.op
 def open_run(
     context: dg.OpExecutionContext, config: AutomationRunConfig, services: ServicesResource
 ) -> RunAttempt:
-    """Begin an attempt at the run and fence off earlier ones."""
+    """Start an attempt at the run and fence off earlier attempts."""
     from automation_pipeline.automation import runs
     from automation_pipeline.orchestration.heartbeat import worker_name
 
-    our = services.get()
-    with verdicts():
+    system = services.get()
+    with dagster_errors():
         launch = parse_launch(
-            config.said(), context.run, worker_name(), our.settings.automation_lost_after_seconds
+            config.given(),
+            context.run,
+            worker_name(),
+            system.settings.automation_lost_after_seconds,
         )
-        ticket = runs.open_run(launch, database=our.database, clock=our.clock)
+        ticket = runs.open_run(launch, database=system.database, clock=system.clock)
     context.instance.add_run_tags(
         context.run_id, opening_tags(ticket, config.schedule_id, context.run.tags)
     )
@@ -91,22 +94,22 @@ def open_run(
 def select_fiches(
     context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
 ) -> Iterator[dg.DynamicOutput]:
-    """Resolve the selection, write one pending row a fiche; hand on the batches that have work
-    left."""
+    """Resolve the selection, write one pending row per fiche, and return the batches with pending
+    work."""
     from automation_pipeline.automation import selection as selecting
     from automation_pipeline.orchestration.batch_context import crm_of_run, selection_options
 
-    our, batches = services.get(), ()
-    with at_work(context, ticket, our):
+    system, batches = services.get(), ()
+    with step_of_attempt(context, ticket, system):
         ground = {
-            "database": our.database,
-            "source": crm_of_run(our, ticket.run_id),
-            "clock": our.clock,
+            "database": system.database,
+            "source": crm_of_run(system, ticket.run_id),
+            "clock": system.clock,
         }
-        options = selection_options(our)
-        selected = our.run(
+        options = selection_options(system)
+        selected = system.run(
             selecting.select_fiches(
-                ticket, **ground, semaphore=our.sales_list_semaphore, options=options
+                ticket, **ground, semaphore=system.sales_list_semaphore, options=options
             )
         )
         batches = selected.batches
@@ -115,19 +118,21 @@ def select_fiches(
 
 @dg.op
 def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
-    """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while
-    it runs."""
+    """Fetch the details of a batch's fiches concurrently and apply the filters; the rows change
+    during the step."""
     from automation_pipeline.automation import fetching
     from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_options
 
-    our, (ticket, batch) = services.get(), work
-    with at_work(context, ticket, our):
+    system, (ticket, batch) = services.get(), work
+    with step_of_attempt(context, ticket, system):
         ground = {
-            "database": our.database,
-            "source": crm_of_run(our, ticket.run_id),
-            "clock": our.clock,
+            "database": system.database,
+            "source": crm_of_run(system, ticket.run_id),
+            "clock": system.clock,
         }
-        ended = our.run(fetching.fetch_batch(ticket, batch, **ground, options=fetch_options(our)))
+        ended = system.run(
+            fetching.fetch_batch(ticket, batch, **ground, options=fetch_options(system))
+        )
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
@@ -135,12 +140,12 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
 def settle_fetch(
     context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
 ) -> Iterator[dg.DynamicOutput]:
-    """End who needs nothing more; hand on the batches that are transcribed and audited."""
+    """End the fiches that need no more work, and return the batches to transcribe and audit."""
     from automation_pipeline.automation import fetching as settling
 
-    our, batches = services.get(), ()
-    with at_work(context, ticket, our):
-        batches = settling.settle_fetch(ticket, database=our.database, clock=our.clock)
+    system, batches = services.get(), ()
+    with step_of_attempt(context, ticket, system):
+        batches = settling.settle_fetch(ticket, database=system.database, clock=system.clock)
     yield from _batches(ticket, batches)
 
 
@@ -148,34 +153,34 @@ def settle_fetch(
 def transcribe_batch(
     context: dg.OpExecutionContext, work: tuple, services: ServicesResource
 ) -> None:
-    """Transcribe the calls of a batch's fiches. A fiche whose transcription fails is a row, not a
-    failure of the step."""
+    """Transcribe the calls of a batch's fiches. A failed transcription is an outcome of the fiche,
+    not a failure of the step."""
     from automation_pipeline.automation import transcribing
     from automation_pipeline.orchestration.batch_context import batch_context
     from automation_pipeline.orchestration.heartbeat import worker_name
 
-    our, (ticket, batch) = services.get(), work
-    with at_work(context, ticket, our):
-        work_context = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
-        ended = our.run(transcribing.transcribe_batch(ticket, batch, context=work_context))
+    system, (ticket, batch) = services.get(), work
+    with step_of_attempt(context, ticket, system):
+        work_context = batch_context(system, f"{worker_name()}/{context.run_id}", ticket.run_id)
+        ended = system.run(transcribing.transcribe_batch(ticket, batch, context=work_context))
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
 @dg.op(
     ins={"transcribed": dg.In(dg.Nothing)},
-    # Before the transcription of later batches, where one process executes all steps.
+    # If one process executes all steps, audit before it transcribes later batches.
     tags={"dagster/priority": "1"},
 )
 def audit_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
-    """Audit those of a batch's fiches that are transcribed, or need no transcription."""
+    """Audit the fiches of a batch that are transcribed, or need no transcription."""
     from automation_pipeline.automation import auditing
     from automation_pipeline.orchestration.batch_context import batch_context
     from automation_pipeline.orchestration.heartbeat import worker_name
 
-    our, (ticket, batch) = services.get(), work
-    with at_work(context, ticket, our):
-        work_context = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
-        ended = our.run(auditing.audit_batch(ticket, batch, context=work_context))
+    system, (ticket, batch) = services.get(), work
+    with step_of_attempt(context, ticket, system):
+        work_context = batch_context(system, f"{worker_name()}/{context.run_id}", ticket.run_id)
+        ended = system.run(auditing.audit_batch(ticket, batch, context=work_context))
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
@@ -188,7 +193,7 @@ def _batches(ticket: RunAttempt, numbers: Sequence[int]) -> Iterator[dg.DynamicO
 def finalise_run(
     context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
 ) -> None:
-    """Derive the verdict from the rows, after checking that none is missing."""
+    """Derive the status of the run from its rows, after checking that no row is missing."""
     from automation_pipeline.automation import run_endings as finalising
     from automation_pipeline.orchestration.run_summary import (
         asset_events,
@@ -196,22 +201,22 @@ def finalise_run(
         run_summary,
     )
 
-    our = services.get()
-    with verdicts():
+    system = services.get()
+    with dagster_errors():
         run = finalising.finalise_run(
-            ticket.run_id, database=our.database, clock=our.clock, attempt=ticket.attempt
+            ticket.run_id, database=system.database, clock=system.clock, attempt=ticket.attempt
         )
     context.instance.add_run_tags(context.run_id, {STATUS_TAG: str(run.status)})
-    for event in asset_events(our, run, assets_of_run(our, run)):
-        context.log_event(event)  # pyright: ignore[reportArgumentType]  it takes evaluations too
-    context.add_output_metadata(run_summary(our, run))
+    for event in asset_events(system, run, assets_of_run(system, run)):
+        context.log_event(event)  # pyright: ignore[reportArgumentType]  it accepts evaluations too
+    context.add_output_metadata(run_summary(system, run))
 
 
 @dg.job(
     hooks={close_run},
     tags={
-        # From failure would drop the batches that had not started (DAGSTER.md 3.4); every step is
-        # repeatable.
+        # A retry from failure would drop the batches that had not started (DAGSTER.md 3.4); every
+        # step is repeatable.
         "dagster/retry_strategy": "ALL_STEPS",
         "dagster/max_retries": "0",
         "dagster/max_runtime": "18000",
@@ -232,25 +237,25 @@ def automation_run() -> None:
     monitored_jobs=job_definitions(),
     minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Requests another attempt for a Dagster run that was lost, and ends the work of one that failed "
-    "for good.",
+    description="Requests another attempt for a lost Dagster run, and ends the work of a run that failed "
+    "permanently.",
 )
 def run_failures(
     context: dg.RunFailureSensorContext, services: ServicesResource
 ) -> dg.SkipReason | None:
     from automation_pipeline.orchestration.recovery import ending_of
-    from automation_pipeline.orchestration.watchdog import launch_again, look_after_run_of
+    from automation_pipeline.orchestration.watchdog import check_run_of, launch_again
 
     run = context.dagster_run
     if run.job_name == AUTOMATION_JOB:
-        done = look_after_run_of(run, context.instance, services.get())
+        done = check_run_of(run, context.instance, services.get())
         return None if done else dg.SkipReason(f"No automation run waits for {run.run_id}.")
     record = context.instance.get_run_record_by_id(run.run_id)
     if record is None:
         return dg.SkipReason(f"Dagster has deleted {run.run_id}.")
     ending = ending_of(record, context.instance)
     if launch_again(run, ending, services.get()):
-        return dg.SkipReason(f"{run.run_id} was lost: another launch is requested.")
+        return dg.SkipReason(f"{run.run_id} was lost. Requested another launch.")
     close_failed(run, ending.reason, services.get())
     return None
 
@@ -264,23 +269,25 @@ def run_failures(
 def reconcile_stale_runs(
     context: dg.SensorEvaluationContext, services: ServicesResource
 ) -> dg.SkipReason:
-    from automation_pipeline.orchestration.watchdog import look_after_all
+    from automation_pipeline.orchestration.watchdog import check_all_runs
 
-    looked_at, done = look_after_all(context.instance, services.get())
-    return dg.SkipReason("; ".join(done) or f"{looked_at} runs looked at, none is stale.")
+    looked_at, done = check_all_runs(context.instance, services.get())
+    return dg.SkipReason("; ".join(done) or f"Checked {looked_at} runs, none is stale.")
 
 
 @dg.sensor(
     target=None,
     minimum_interval_seconds=every(15),
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Decides every due time of the automation schedules once: it files a run, or records why it does not.",
+    description="Decides each due time of the automation schedules once: files a run, or records why it does not run.",
 )
 def due_schedules(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.automation.schedules import start_due_runs
     from automation_pipeline.bootstrap import due_rules
 
-    our = services.get()
+    system = services.get()
     return dg.SkipReason(
-        str(start_due_runs(due_rules(our.settings), database=our.database, clock=our.clock))
+        str(
+            start_due_runs(due_rules(system.settings), database=system.database, clock=system.clock)
+        )
     )

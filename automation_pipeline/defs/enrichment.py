@@ -11,23 +11,23 @@ from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
     ServicesResource,
     StrictConfig,
+    dagster_errors,
     every,
-    verdicts,
 )
 
 
 class CompanyEnrichmentConfig(StrictConfig):
-    """Which job is worked on, or for which company one is made: exactly one of job_id and siren."""
+    """Which job to work on, or the company to create one for: exactly one of job_id and siren."""
 
     job_id: int | None = Field(
-        default=None, description="Work on this job. Where somebody is at it, nothing is done."
+        default=None, description="Work on this job. Nothing happens if it has another worker."
     )
     siren: str | None = Field(
         default=None,
-        description='Ask for this company, as in "552032534". Where what is known is fresh, that is all.',
+        description='Enrich this company, for example "552032534". Nothing happens if its data is fresh.',
     )
     force: bool = Field(
-        default=False, description="With siren: ask for it anew, however fresh what is known is."
+        default=False, description="With siren: enrich the company again even if its data is fresh."
     )
 
 
@@ -35,7 +35,7 @@ class CompanyEnrichmentConfig(StrictConfig):
 def work_company_enrichment(
     context: dg.OpExecutionContext, config: CompanyEnrichmentConfig, services: ServicesResource
 ) -> None:
-    """Ask each register in turn and store its answer. The op fails when the enrichment ends
+    """Call each register in turn and store its answer. The op fails when the enrichment ends as
     FAILED."""
     from automation_pipeline.enrichment.models import EnrichmentStatus
     from automation_pipeline.orchestration.enrichment import (
@@ -45,7 +45,7 @@ def work_company_enrichment(
     )
 
     system = services.get()
-    with verdicts():
+    with dagster_errors():
         take_request(context, system)
         job_id = job_to_work(config.model_dump(), context, system)
         if job_id is None:
@@ -65,7 +65,7 @@ def work_company_enrichment(
         "dagster/max_retries": "0",
         "dagster/max_runtime": "1800",
     },
-    description="Looks one company up in the French registers. Green: SUCCESS, PARTIAL, or put off until a "
+    description="Looks one company up in the French registers. Green: SUCCESS, PARTIAL, or postponed until a "
     "register can be called again. Red: FAILED.",
 )
 def company_enrichment() -> None:
@@ -74,14 +74,14 @@ def company_enrichment() -> None:
 
 @dg.asset(group_name="enrichment", retry_policy=CRASH_RETRIES)
 def companies(services: ServicesResource) -> dg.MaterializeResult:
-    """Companies by the French registers, as they stand now."""
+    """The stored companies with their current enrichment status."""
     from automation_pipeline.enrichment.queries.maintenance import coverage_of
     from automation_pipeline.enrichment.sources import source_statuses
     from automation_pipeline.orchestration.enrichment import companies_page
 
     system = services.get()
     now, freshness = system.clock.now(), system.registries.options.freshness
-    with verdicts(), system.database.reading() as session:
+    with dagster_errors(), system.database.reading() as session:
         coverage, sources = coverage_of(session, now, freshness), source_statuses(session)
     return dg.MaterializeResult(metadata=companies_page(coverage, [*sources.values()], now))
 
@@ -98,7 +98,8 @@ CHECKS = {
     ]
 )
 def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult]:
-    """Few have failed, each with a reason; nothing is SUCCESS for longer than that lasts."""
+    """Few companies have failed, each with a reason, and no company counts as SUCCESS past its
+    freshness."""
     from automation_pipeline.enrichment.queries.maintenance import coverage_of
     from automation_pipeline.enrichment.rules.evaluation import evaluate_coverage
     from automation_pipeline.orchestration.enrichment import check_result
@@ -116,7 +117,7 @@ def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult
     minimum_interval_seconds=every(60),
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Marks stale companies, refreshes due ones within the quotas of the registers, and requests "
-    "workers for jobs that were lost or put off.",
+    "workers for lost and postponed jobs.",
 )
 def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.enrichment.jobs import sweep_enrichments as sweep

@@ -20,9 +20,9 @@ from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
     ServicesResource,
     StrictConfig,
+    dagster_errors,
+    error_message_of,
     every,
-    verdicts,
-    words_of,
 )
 
 
@@ -30,11 +30,11 @@ from automation_pipeline.orchestration.ops import (
 def sales_list(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
-    """The fiches sold on the day, in short, as the CRM lists them now: one call."""
+    """The fiches sold on the day, as the CRM lists them now: one request."""
     from automation_pipeline.fiches.days import revalidate_day
 
     system = services.get()
-    with verdicts():
+    with dagster_errors():
         asking = revalidate_day(
             day_of(context),
             database=system.database,
@@ -55,13 +55,12 @@ def sales_list(
 def fiche_details(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
-    """The full details of the day's fiches; only those that are missing or too old are asked
-    for."""
+    """The full details of the day's fiches. Only missing and outdated details are requested."""
     from automation_pipeline.fiches.details import fetch_days
     from automation_pipeline.fiches.queries.details import coverage_of
 
     system, day = services.get(), day_of(context)
-    with verdicts():
+    with dagster_errors():
         errors = system.run(
             fetch_days([day], database=system.database, source=system.crm, clock=system.clock)
         )
@@ -74,7 +73,8 @@ def fiche_details(
 def sales_list_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
-    """Not empty on a weekday, no id twice, a usual volume, every fiche with its cle."""
+    """The list is not empty on a weekday, has no id twice and a usual volume, and every fiche has
+    its cle."""
     from automation_pipeline.fiches.days import check_sales_day
 
     for finding in check_sales_day(day_of(context), database=services.get().database):
@@ -83,7 +83,7 @@ def sales_list_checks(
 
 @dg.asset_check(asset=sales_list, name="no_stale_day")
 def no_stale_day(services: ServicesResource) -> dg.AssetCheckResult:
-    """Every day of the last month has a list that was taken after it was over, or not long ago."""
+    """Every day of the last month has a list that was fetched after the day ended, or recently."""
     from automation_pipeline.fiches.days import find_stale_days
 
     system = services.get()
@@ -105,11 +105,11 @@ def fiche_details_checks(
 
 
 class RangeConfig(StrictConfig):
-    """Which job over days is worked on; the HTTP API files them."""
+    """Which fetch job to work on; the HTTP API files them."""
 
     job_id: str = Field(description="The job: GET /api/fiches/jobs shows them.")
     refresh: bool = Field(
-        default=False, description="Lists that cannot change any more are asked for again too."
+        default=False, description="Also fetch lists again that can no longer change."
     )
 
 
@@ -117,14 +117,14 @@ class RangeConfig(StrictConfig):
 def fetch_days(
     context: dg.OpExecutionContext, config: RangeConfig, services: ServicesResource
 ) -> None:
-    """Ask the CRM for the days that remain. A retry goes on where it was. The step fails when no
-    day could be read."""
+    """Fetch the remaining days from the CRM. A retry continues where the attempt stopped. The op
+    fails when no day could be read."""
     from automation_pipeline.fiches.fetch_jobs import fetch_range
     from automation_pipeline.fiches.models.days import JobStatus
     from automation_pipeline.orchestration.fetch_jobs import job_metadata
 
     system = services.get()
-    with verdicts():
+    with dagster_errors():
         take_request(context, system)
         ground = {
             "database": system.database,
@@ -143,12 +143,12 @@ def fetch_days(
 
 @dg.failure_hook(required_resource_keys={"services"})
 def close_job(context: dg.HookContext) -> None:
-    """At once when its step has failed for good, also where no daemon listens."""
+    """Close the job as soon as its step fails permanently, even if no daemon runs."""
     from automation_pipeline.orchestration.fetch_jobs import fail_range_of
 
     run = context.instance.get_run_by_id(context.run_id)
     if run is not None:
-        fail_range_of(run, words_of(context.op_exception), context.resources.services.get())
+        fail_range_of(run, error_message_of(context.op_exception), context.resources.services.get())
 
 
 @dg.job(
@@ -177,23 +177,21 @@ def sweep_range_fetches(
     from automation_pipeline.orchestration.watchdog import end_lost_ranges
 
     ended = end_lost_ranges(context.instance, services.get())
-    return dg.SkipReason(
-        f"Ended {', '.join(ended)}." if ended else "No job over days is abandoned."
-    )
+    return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No fetch job is abandoned.")
 
 
-# A check without partitions stays planned for ever in a run of a partition: it has a job of its
-# own.
+# In a run of a partition, a check without partitions would stay planned forever, so it has a
+# separate job.
 sales_list_revalidation = dg.define_asset_job(
     "sales_list_revalidation",
     selection=dg.AssetSelection.assets(sales_list) - dg.AssetSelection.checks(no_stale_day),
-    description="Ask the CRM for the sales list of a day, and check it.",
+    description="Fetches the sales list of a day from the CRM, and checks it.",
     tags={"dagster/max_retries": "3", "dagster/max_runtime": "1800"},
 )
 sales_list_staleness = dg.define_asset_job(
     "sales_list_staleness",
     selection=dg.AssetSelection.checks(no_stale_day),
-    description="Name the days of the last month whose sales list is missing or too old; nobody is asked.",
+    description="Finds days of the last month whose sales list is missing or too old, without requests to the CRM.",
     tags={"dagster/max_retries": "3", "dagster/max_runtime": "1800"},
 )
 

@@ -1,31 +1,31 @@
-"""Removal of old rows."""
+"""Deletion of old rows."""
 
 import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.orchestration.days import SETTINGS
 from automation_pipeline.orchestration.job_registry import take_request
-from automation_pipeline.orchestration.ops import ServicesResource, StrictConfig, verdicts
+from automation_pipeline.orchestration.ops import ServicesResource, StrictConfig, dagster_errors
 
 
 class HousekeepingConfig(StrictConfig):
-    """What is kept for how long is set by the variables `..._KEEP_DAYS`."""
+    """The variables `..._KEEP_DAYS` set the retention periods."""
 
-    dry_run: bool = Field(default=False, description="Only count what would go.")
+    dry_run: bool = Field(default=False, description="Only count what would be deleted.")
 
 
 @dg.op
 def keep_house_tidy(
     context: dg.OpExecutionContext, config: HousekeepingConfig, services: ServicesResource
 ) -> None:
-    """Take away, bit by bit, what is older than it is kept; results of the business are never
-    touched."""
+    """Delete rows that are past their retention period, in small steps. Business results are never
+    deleted."""
     from automation_pipeline.orchestration.retention import housekeeping_page, keep_house
 
-    our = services.get()
-    with verdicts():
-        take_request(context, our)
-        gone = our.run(keep_house(context.instance, our, is_dry=config.dry_run))
+    system = services.get()
+    with dagster_errors():
+        take_request(context, system)
+        gone = system.run(keep_house(context.instance, system, is_dry=config.dry_run))
     context.add_output_metadata(housekeeping_page(gone))
 
 
@@ -47,5 +47,5 @@ nightly_housekeeping = dg.ScheduleDefinition(
     cron_schedule="30 3 * * *",
     execution_timezone=SETTINGS.automation_timezone,
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Every night at 03:30, before the sales lists are asked for.",
+    description="Every night at 03:30, before the sales lists are fetched.",
 )

@@ -12,18 +12,18 @@ from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
     ServicesResource,
     StrictConfig,
+    dagster_errors,
     every,
-    others_at_it,
-    verdicts,
+    wait_for_other_worker,
 )
 
 
 class OrgJobConfig(StrictConfig):
-    """Which run of a job is worked on."""
+    """Which run of a job to work on."""
 
     job_run_id: int = Field(
-        description="Work on this run of a job: `automation org-jobs show` lists a job's runs. Where it has ended, "
-        "waits for its turn, or somebody else works on it, nothing is done."
+        description="Work on this run of a job: `automation org-jobs show` lists a job's runs. Nothing happens if "
+        "it has ended, waits in the queue, or has another worker."
     )
 
 
@@ -31,15 +31,15 @@ class OrgJobConfig(StrictConfig):
 def work_org_job(
     context: dg.OpExecutionContext, config: OrgJobConfig, services: ServicesResource
 ) -> None:
-    """One attempt. A job that failed is an outcome, not an error: its own policy says when it is
-    tried again."""
+    """Make one attempt. A failed job is an outcome, not an error: its own policy schedules the next
+    attempt."""
     from automation_pipeline.orchestration.org_jobs import job_page, work_on
     from automation_pipeline.org_jobs.queries.attempts import JobRunBusyError
 
-    our = services.get()
-    with verdicts(), others_at_it(context, JobRunBusyError):
-        take_request(context, our)
-        job = work_on(config.job_run_id, context, our)
+    system = services.get()
+    with dagster_errors(), wait_for_other_worker(context, JobRunBusyError):
+        take_request(context, system)
+        job = work_on(config.job_run_id, context, system)
         context.add_output_metadata(job_page(job))
 
 
@@ -49,8 +49,8 @@ def work_org_job(
         "dagster/max_retries": "0",
         "dagster/max_runtime": "18000",
     },
-    description="Does one attempt at a job of an organisation. Green: the result of the attempt is recorded, "
-    "also a failure. Red: it could not be recorded.",
+    description="Makes one attempt at a job of an organisation. Green: the result of the attempt is recorded, "
+    "even if it is a failure. Red: the result could not be recorded.",
 )
 def org_job() -> None:
     work_org_job()
@@ -60,14 +60,13 @@ def org_job() -> None:
 def org_job_outcomes(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
-    """Due times that were decided upon on the day, and jobs that ended on it, of all
-    organisations."""
+    """The due times decided on the day and the jobs that ended on it, for all organisations."""
     from automation_pipeline.orchestration.org_jobs import day_page
     from automation_pipeline.org_jobs.queries.health import day_of_jobs
 
-    our = services.get()
-    with verdicts(), our.database.reading() as session:
-        day = day_of_jobs(session, *span_of(day_of(context)), our.clock.now())
+    system = services.get()
+    with dagster_errors(), system.database.reading() as session:
+        day = day_of_jobs(session, *span_of(day_of(context)), system.clock.now())
     return dg.MaterializeResult(metadata=day_page(day))
 
 
@@ -75,13 +74,14 @@ def org_job_outcomes(
 def org_job_outcomes_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
-    """No due time came to nothing, whatever is due is looked at, every schedule can be read."""
+    """Every due time created its job, no due schedule lacks a decision, and every cron expression
+    is valid."""
     from automation_pipeline.org_jobs.queries.health import day_of_jobs
     from automation_pipeline.org_jobs.rules.health import judge_day
 
-    our = services.get()
-    with our.database.reading() as session:
-        day = day_of_jobs(session, *span_of(day_of(context)), our.clock.now())
+    system = services.get()
+    with system.database.reading() as session:
+        day = day_of_jobs(session, *span_of(day_of(context)), system.clock.now())
     for finding in judge_day(day):
         yield check_result("org_job_outcomes", finding)
 
@@ -105,13 +105,13 @@ def due_org_schedules(services: ServicesResource) -> dg.SkipReason:
     target=None,
     minimum_interval_seconds=every(5),
     default_status=RUNNING,
-    description="Requests workers for queued organisation jobs, follows jobs that agents do, and ends jobs "
+    description="Requests workers for queued organisation jobs, follows the jobs of agents, and ends jobs "
     "whose worker is lost.",
 )
 def org_job_queue(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.org_jobs import keep_moving
+    from automation_pipeline.orchestration.org_jobs import process_queue
 
-    return dg.SkipReason(keep_moving(services.get()))
+    return dg.SkipReason(process_queue(services.get()))
 
 
 @dg.sensor(
@@ -123,7 +123,7 @@ def org_job_queue(services: ServicesResource) -> dg.SkipReason:
 def org_job_alerts(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.orchestration.org_jobs import alert_about_jobs
 
-    our = services.get()
-    # A loop of its own: sensors run in threads of one process, where the services' loop may be at
-    # work.
-    return dg.SkipReason(asyncio.run(our.counted(alert_about_jobs(our))))
+    system = services.get()
+    # A separate event loop: sensors run in threads of one process, which may use the services'
+    # loop.
+    return dg.SkipReason(asyncio.run(system.counted(alert_about_jobs(system))))

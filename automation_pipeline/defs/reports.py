@@ -6,7 +6,7 @@ import dagster as dg
 
 from automation_pipeline.defs.audits import audit_outcomes
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
-from automation_pipeline.orchestration.ops import CRASH_RETRIES, ServicesResource, verdicts
+from automation_pipeline.orchestration.ops import CRASH_RETRIES, ServicesResource, dagster_errors
 
 
 @dg.asset(
@@ -19,17 +19,17 @@ from automation_pipeline.orchestration.ops import CRASH_RETRIES, ServicesResourc
 def daily_quality_report(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
-    """Scores by groupe, what calls do not meet, why fiches failed; and a file of the audits that
-    count."""
+    """Scores by groupe, frequently failed control points, causes of failed fiches, and a file of
+    the latest audits."""
     from automation_pipeline.automation.queries.reports import quality_of
     from automation_pipeline.orchestration.report import write_report
 
-    our = services.get()
-    with verdicts():
-        with our.database.reading() as session:
+    system = services.get()
+    with dagster_errors():
+        with system.database.reading() as session:
             quality = quality_of(session, day_of(context))
         return dg.MaterializeResult(
-            metadata=write_report(quality, Path(our.settings.automation_reports_dir))
+            metadata=write_report(quality, Path(system.settings.automation_reports_dir))
         )
 
 
@@ -37,16 +37,16 @@ def daily_quality_report(
 def daily_quality_report_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> dg.AssetCheckResult:
-    """The file has a row for every audit that counts now."""
+    """The file has a row for every latest audit."""
     from automation_pipeline.automation.models.reports import evaluate_report
     from automation_pipeline.automation.queries.reports import audits_on
     from automation_pipeline.fiches.queries.days import sales_day
     from automation_pipeline.orchestration.report import rows_filed
 
-    our, day = services.get(), day_of(context)
-    with our.database.reading() as session:
+    system, day = services.get(), day_of(context)
+    with system.database.reading() as session:
         audits, listed = audits_on(session, day), sales_day(session, day)
-    rows = rows_filed(day, Path(our.settings.automation_reports_dir))
+    rows = rows_filed(day, Path(system.settings.automation_reports_dir))
     return check_result(
         "daily_quality_report", evaluate_report(rows, audits, asked=listed is not None)
     )

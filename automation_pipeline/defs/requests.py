@@ -1,4 +1,4 @@
-"""Run requests: launching them, relaying notifications, and closing those of terminated runs."""
+"""Run requests: launch them, relay notifications, and close the requests of terminated runs."""
 
 import asyncio
 
@@ -16,19 +16,19 @@ from automation_pipeline.orchestration.ops import ServicesResource, every
     target=None,
     minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Delivers what waits in the outbox: realtime events, webhooks and e-mails.",
+    description="Delivers the outbox: realtime events, webhooks and e-mails.",
 )
 def relay_outbox(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.automation.relay import relay_events
     from automation_pipeline.storage.heartbeats import DAEMON, heartbeat_of
 
-    our = services.get()
-    beat = heartbeat_of(our.database, DAEMON)
+    system = services.get()
+    beat = heartbeat_of(system.database, DAEMON)
     beat()
-    # A loop of its own: sensors run in threads of one process, where the services' loop may be at
-    # work.
+    # A separate event loop: sensors run in threads of one process, which may use the services'
+    # loop.
     relayed = asyncio.run(
-        our.counted(relay_events(our.post_office, database=our.database, beat=beat))
+        system.counted(relay_events(system.post_office, database=system.database, beat=beat))
     )
     return dg.SkipReason(f"Relayed {relayed.events} events; tried {relayed.messages} messages.")
 
@@ -63,9 +63,9 @@ def launch_requests(services: ServicesResource) -> dg.SensorResult | dg.SkipReas
 def terminated_runs(
     context: dg.RunStatusSensorContext, services: ServicesResource
 ) -> dg.SkipReason | None:
-    from automation_pipeline.orchestration.watchdog import look_after_run_of
+    from automation_pipeline.orchestration.watchdog import check_run_of
 
     run = context.dagster_run
-    look_after_run_of(run, context.instance, services.get())
+    check_run_of(run, context.instance, services.get())
     requested = close_terminated(run, services.get())
     return None if requested else dg.SkipReason(f"No request waits for {run.run_id}.")

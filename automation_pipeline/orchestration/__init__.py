@@ -1,1 +1,2 @@
-"""Dagster helpers that are not definitions: whatever lies under `defs` is imported as one."""
+"""Dagster helpers that are not definitions: Dagster imports everything under `defs` as
+definitions."""

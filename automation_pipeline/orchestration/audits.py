@@ -52,7 +52,7 @@ def audit_metadata(audit: AuditSummary) -> dict[str, dg.MetadataValue]:
 
 
 def day_metadata(day: DayAudits) -> dict[str, dg.MetadataValue]:
-    """Empty tables are left out."""
+    """The tables of the day, without empty ones."""
     counts = {
         "configurations": day.configs,
         "fiches": day.fiches,

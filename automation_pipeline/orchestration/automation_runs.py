@@ -10,7 +10,7 @@ import dagster as dg
 from automation_pipeline.automation.models.runs import RunAttempt, Trigger
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG
-from automation_pipeline.orchestration.ops import verdicts
+from automation_pipeline.orchestration.ops import dagster_errors
 
 if TYPE_CHECKING:
     from automation_pipeline.automation.runs import RunLaunch
@@ -26,25 +26,24 @@ FROM_THE_FIRST_STEP = (
 
 
 def batch_key(batch: int) -> str:
-    """The mapping key of a batch."""
     return f"{_BATCH}{batch}"
 
 
 class Tickets(dg.IOManager):
-    """Between steps go the ticket of the attempt that this Dagster run has opened, alone or with a
-    batch's number. An attempt that has been overtaken finds its own ticket, never the newer one:
-    the ledger refuses it."""
+    """Passes the ticket of the attempt that this Dagster run has opened between steps, alone or
+    with a batch number. The steps of a superseded attempt get its own ticket, never the newer one,
+    and the ledger refuses it."""
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
-        """`open_run` has put the ticket into the tags."""
+        """`open_run` has written the ticket to the tags."""
         is_ticket = isinstance(obj[0] if isinstance(obj, tuple) else obj, RunAttempt)
         if obj is not None and not is_ticket:
             raise dg.DagsterInvariantViolationError(
-                f"{context.step_key} returns {type(obj).__name__}: steps hand on tickets, everything else is a row."
+                f"{context.step_key} returns {type(obj).__name__}: steps return only tickets and store other data."
             )
 
     def load_input(self, context: dg.InputContext) -> RunAttempt | tuple[RunAttempt, int]:
-        """The ticket is in the tags of the Dagster run itself."""
+        """Read the ticket from the tags of the Dagster run."""
         made = context.upstream_output
         if made is not None and made.run_id != context.step_context.run_id:
             raise dg.Failure(FROM_THE_FIRST_STEP, allow_retries=False)
@@ -60,23 +59,22 @@ class Tickets(dg.IOManager):
 
 
 @contextmanager
-def at_work(
+def step_of_attempt(
     context: dg.OpExecutionContext, ticket: RunAttempt, services: "Services"
 ) -> Generator[None]:
-    """A step of this attempt: it sends the run's heartbeat, and an error ends it as `verdicts`
-    decides. A step that finds its run cancelled ends without a failure, and `finalise_run` shows
-    the outcome."""
+    """Send the run's heartbeat during a step, and convert errors as `dagster_errors` does. A step
+    of a cancelled run ends without a failure, and `finalise_run` shows the outcome."""
     from automation_pipeline.automation.queries.runs import RunCancelledError  # noqa: PLC0415  every job loads this module
     from automation_pipeline.orchestration.heartbeat import beating  # noqa: PLC0415  the same
 
-    with verdicts(), beating(ticket, services):
+    with dagster_errors(), beating(ticket, services):
         try:
             yield
         except RunCancelledError as error:
-            context.log.info(f"{error} This step leaves the rest of its work undone.")
+            context.log.info(f"{error} This step stops.")
 
 
-# The business outcome of a run, to filter Dagster's runs by.
+# A tag with the business outcome of a run, for filters in Dagster.
 STATUS_TAG = "automation/status"
 
 
@@ -114,8 +112,7 @@ def _instant(text: str) -> datetime:
 def opening_tags(
     ticket: RunAttempt, schedule_id: int, present: Mapping[str, str]
 ) -> dict[str, str]:
-    """The ticket, for the steps after; and what a run opened from the launchpad lacks, and a
-    requested one has."""
+    """The ticket for the later steps, and the tags that a run from the launchpad lacks."""
     return {
         RUN_ID_TAG: str(ticket.run_id),
         ATTEMPT_TAG: str(ticket.attempt),

@@ -1,4 +1,4 @@
-"""The services and options that the ops of an automation run work with."""
+"""The services and options for the ops of an automation run."""
 
 import asyncio
 import uuid
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def crm_of_run(services: "Services", run_id: int) -> "FicheSource":
-    """The CRM with the key of the run's schedule, where the schedule has one."""
-    from automation_pipeline.automation.queries.runs import external_key_of  # noqa: PLC0415  few steps need it
+    """The CRM client with the key of the run's schedule, if it has one."""
+    from automation_pipeline.automation.queries.runs import external_key_of  # noqa: PLC0415  only a few steps need it
 
     with services.database.reading() as session:
         key = external_key_of(session, run_id)
@@ -41,7 +41,7 @@ def crm_of_run(services: "Services", run_id: int) -> "FicheSource":
 
 
 def selection_options(services: "Services") -> "SelectionOptions":
-    from automation_pipeline.automation.selection import SelectionOptions  # noqa: PLC0415  its step's only
+    from automation_pipeline.automation.selection import SelectionOptions  # noqa: PLC0415  only one step needs it
 
     settings = services.settings
     return SelectionOptions(
@@ -52,7 +52,7 @@ def selection_options(services: "Services") -> "SelectionOptions":
 
 
 def fetch_options(services: "Services") -> "FetchOptions":
-    from automation_pipeline.automation.fetching import FetchOptions  # noqa: PLC0415  its step's only
+    from automation_pipeline.automation.fetching import FetchOptions  # noqa: PLC0415  only one step needs it
 
     settings = services.settings
     seconds = settings.automation_fiche_details_max_wait_ms / 1000
@@ -63,10 +63,11 @@ def fetch_options(services: "Services") -> "FetchOptions":
     )
 
 
-def listener(services: Services, owner: str) -> Callable[[str], Awaitable[object]]:
-    """The speech provider is looked for only when there is something to hear."""
+def transcript_reader(services: Services, owner: str) -> Callable[[str], Awaitable[object]]:
+    """A function that transcribes a fiche's missing recordings. The provider is created only if a
+    recording is missing."""
 
-    async def listen(fiche_id: str) -> object:
+    async def ensure_transcribed(fiche_id: str) -> object:
         request = TranscriptionRunRequest(str(uuid.uuid4()), fiche_id, TranscriptionPriority.HIGH)
         return await transcribe_fiches(
             [request],
@@ -77,12 +78,12 @@ def listener(services: Services, owner: str) -> Callable[[str], Awaitable[object
             owner=owner,
         )
 
-    return listen
+    return ensure_transcribed
 
 
 def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
-    """Of a run: its schedule may have a key of its own for the CRM."""
-    settings, listen = services.settings, listener(services, owner)
+    """The context of one run, because its schedule may have its own CRM key."""
+    settings, ensure_transcribed = services.settings, transcript_reader(services, owner)
     crm = cache(lambda: crm_of_run(services, run_id))
     fetching = settings.automation_fiche_details_max_wait_ms / 1000
     transcribing = fetching + settings.automation_transcription_max_wait_ms / 1000
@@ -119,7 +120,7 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
             request,
             database=services.database,
             source=crm(),
-            ensure_transcribed=listen,
+            ensure_transcribed=ensure_transcribed,
             judge=services.judge,
             clock=services.clock,
         )

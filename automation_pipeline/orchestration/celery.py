@@ -1,8 +1,8 @@
-"""Steps of runs on Celery workers: Dagster's own executor and task on Redis, and their heartbeats.
+"""Steps of runs on Celery workers: Dagster's own executor and task on Redis, with heartbeats.
 
-A message is acknowledged before its step begins, so that none comes twice. A lost step ends the
-attempt: the watchdog requests the next one. Workers: `automation worker`, or `celery -A
-automation_pipeline.orchestration.celery`.
+A worker acknowledges a message before it starts the step, so that no step runs twice. A lost step
+ends the attempt: the watchdog requests the next one. Start workers with `automation worker`, or
+`celery -A automation_pipeline.orchestration.celery`.
 """
 
 import os
@@ -44,7 +44,7 @@ from automation_pipeline.orchestration.recovery import ENDED
 from automation_pipeline.storage.heartbeats import step_heartbeats
 
 CONNECT_SECONDS, ANSWER_SECONDS = 10, 30
-# A run looks for results every second. Results that no run takes are deleted after this long.
+# A run polls for results every second. Results that no run reads are deleted after this period.
 RESULTS_KEPT_SECONDS = 6 * 3600
 
 _log = log(__name__)
@@ -61,7 +61,7 @@ def broker_of(settings: Settings) -> str:
 
 
 def celery_settings(settings: Settings) -> dict[str, object]:
-    """With Celery's names. A worker takes a message only when it can start the step, and
+    """Celery's setting names. A worker takes a message only when it can start the step, and
     acknowledges it at once."""
     answer = {
         "socket_timeout": ANSWER_SECONDS,
@@ -78,7 +78,7 @@ def celery_settings(settings: Settings) -> dict[str, object]:
         "broker_transport_options": answer,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
-        "task_publish_retry": False,  # the process of the run tries again, between two heartbeats
+        "task_publish_retry": False,  # the process of the run retries between two heartbeats
         "result_expires": RESULTS_KEPT_SECONDS,
         "redis_socket_timeout": ANSWER_SECONDS,
         "redis_socket_connect_timeout": CONNECT_SECONDS,
@@ -87,7 +87,7 @@ def celery_settings(settings: Settings) -> dict[str, object]:
 
 
 def celery_executor(settings: Settings) -> dg.ExecutorDefinition:
-    """Without a config of its own, so that Dagster's pages show no addresses and passwords."""
+    """An executor without config, so that Dagster's pages show no addresses and passwords."""
     broker_of(settings)
 
     @dg.executor(name="celery", requirements=dg.multiple_process_executor_requirements())
@@ -98,7 +98,7 @@ def celery_executor(settings: Settings) -> dg.ExecutorDefinition:
 
 
 class StepsOnWorkers(CeleryExecutor):
-    def __init__(self, settings: Settings, our: Services) -> None:
+    def __init__(self, settings: Settings, services: Services) -> None:
         broker = broker_of(settings)
         super().__init__(
             RetryMode.ENABLED,
@@ -106,45 +106,45 @@ class StepsOnWorkers(CeleryExecutor):
             backend=broker,
             config_source=celery_settings(settings),
         )
-        self._our = our
+        self._services = services
 
     def execute(
         self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
     ) -> Generator[dg.DagsterEvent]:
         warnings.filterwarnings(
             "ignore", category=DuplicateTaskNameWarning
-        )  # Dagster makes its task for every step
-        waiting = StepWatch(
-            plan_context.run_id, plan_context.instance, self._our, make_app(self.app_args())
+        )  # Dagster creates its task for every step
+        watch = StepWatch(
+            plan_context.run_id, plan_context.instance, self._services, make_app(self.app_args())
         )
-        seconds = self._our.settings.automation_heartbeat_seconds
-        with repeating(waiting.look, seconds, "The steps of the run are not watched"):
+        seconds = self._services.settings.automation_heartbeat_seconds
+        with repeating(watch.check, seconds, "The steps of the run are not watched"):
             yield from core_celery_execution_loop(
-                plan_context, execution_plan, step_execution_fn=waiting.send
+                plan_context, execution_plan, step_execution_fn=watch.send
             )
 
 
 class StepWatch:
-    """What the process of a run knows of its steps. `is_over`: no result is waited for any more."""
+    """The state of the run's steps. `is_over`: the run no longer waits for results."""
 
     def __init__(
-        self, run_id: str, instance: DagsterInstance, our: Services, app: celery.Celery
+        self, run_id: str, instance: DagsterInstance, services: Services, app: celery.Celery
     ) -> None:
-        self._run_id, self._instance, self._our, self._app = run_id, instance, our, app
+        self._run_id, self._instance, self._services, self._app = run_id, instance, services, app
         self._steps: dict[str, SentStep] = {}
         self._missing_since: dict[str, float] = {}
         self.is_over = False
 
     def send(self, app: celery.Celery, context, step, *where: object) -> "SentStep":  # noqa: ANN001  Dagster's own
-        away = (OperationalError, OSError, *app.backend.connection_errors)
+        outage_errors = (OperationalError, OSError, *app.backend.connection_errors)
         self._steps[step.key] = SentStep(
-            self, step.key, partial(submit_task, app, context, step, *where), away
+            self, step.key, partial(submit_task, app, context, step, *where), outage_errors
         )
         return self._steps[step.key]
 
-    def look(self) -> None:
-        """Stop waiting when the run has ended elsewhere, and fail the run when the broker has lost
-        a message."""
+    def check(self) -> None:
+        """Stop waiting if the run has ended elsewhere, and fail the run if the broker has lost a
+        message."""
         run = self._instance.get_run_by_id(self._run_id)
         if run is None or run.status in ENDED:
             if not self.is_over:
@@ -152,23 +152,23 @@ class StepWatch:
             self.is_over = True
         elif lost := self._lost_message():
             self._instance.report_run_failed(
-                run, f"The message of step {lost} is lost: no worker has begun it."
+                run, f"The message of step {lost} is lost: no worker has started it."
             )
 
     def _lost_message(self) -> str | None:
-        """A step that no worker has started although the queue is empty, for as long as it takes to
-        count a process as lost."""
-        with self._our.database.reading() as session:
+        """A step that no worker has started although the queue has been empty for the time after
+        which a process counts as lost."""
+        with self._services.database.reading() as session:
             started = {beat.step_key for beat in step_heartbeats(session, self._run_id)}
         missing = [
-            key for key, step in list(self._steps.items()) if step.is_out and key not in started
+            key for key, step in list(self._steps.items()) if step.is_pending and key not in started
         ]
         if not missing or not self._is_queue_empty():
             self._missing_since = {}
             return None
         now = time.monotonic()
         self._missing_since = {key: self._missing_since.get(key, now) for key in missing}
-        patience = self._our.settings.automation_lost_after_seconds
+        patience = self._services.settings.automation_lost_after_seconds
         return next(
             (key for key, since in self._missing_since.items() if now - since > patience), None
         )
@@ -189,34 +189,34 @@ class SentStep:
 
     def __init__(
         self,
-        waiting: StepWatch,
+        watch: StepWatch,
         key: str,
         send: Callable[[], AsyncResult],
-        away: tuple[type[Exception], ...],
+        outage_errors: tuple[type[Exception], ...],
     ) -> None:
-        self._waiting, self._key, self._send, self._away = waiting, key, send, away
+        self._watch, self._key, self._send, self._outage_errors = watch, key, send, outage_errors
         self._result: AsyncResult | None = None
         self._is_taken = False
         self._is_ready()
 
     @property
-    def is_out(self) -> bool:
-        """Sent, and without a result so far."""
+    def is_pending(self) -> bool:
+        """Whether the step is sent and has no result yet."""
         return self._result is not None and not self._is_taken and not self._is_ready()
 
     def ready(self) -> bool:
-        return self._waiting.is_over or self._is_ready()
+        return self._watch.is_over or self._is_ready()
 
     def get(self) -> object:
         self._is_taken = True
         if self._result is None or not self._is_ready():
             raise TaskRevokedError(f"The run has ended before {self._key}.")
-        if self._result.failed():  # a lost step ends the attempt: the others are not waited for
-            self._waiting.is_over = True
+        if self._result.failed():  # a lost step ends the attempt, so do not wait for the others
+            self._watch.is_over = True
         return self._result.get()
 
     def revoke(self) -> None:
-        with suppress(*self._away):
+        with suppress(*self._outage_errors):
             if self._result is not None:
                 self._result.revoke()
 
@@ -225,23 +225,23 @@ class SentStep:
             if self._result is None:
                 self._result = self._send()
             return self._result.ready()
-        except self._away as error:
+        except self._outage_errors as error:
             _log.warning("Step %s waits for the broker: %s", self._key, error)
             return False
 
 
 class StepTask(celery.Task):
-    """Executes a step with Dagster's own task. Meanwhile it sends the step's heartbeat, and it
-    interrupts the step when its run has ended elsewhere."""
+    """Executes a step with Dagster's own task. It sends the step's heartbeat, and interrupts the
+    step if its run ends elsewhere."""
 
     abstract = True
 
     def __call__(
         self, execute_step_args_packed: JsonSerializableValue, executable_dict: object
     ) -> list[str]:
-        asked = unpack_step(execute_step_args_packed)
-        run_id, step_key = asked.run_id, ",".join(asked.step_keys_to_execute or [])
-        with DagsterInstance.from_ref(asked.instance_ref) as instance:  # pyright: ignore[reportArgumentType]  it is there
+        arguments = unpack_step(execute_step_args_packed)
+        run_id, step_key = arguments.run_id, ",".join(arguments.step_keys_to_execute or [])
+        with DagsterInstance.from_ref(arguments.instance_ref) as instance:  # pyright: ignore[reportArgumentType]  always set
             if not _is_wanted(run_id, instance):
                 return []
             is_interrupted = False
@@ -250,7 +250,9 @@ class StepTask(celery.Task):
                 nonlocal is_interrupted
                 if not is_interrupted and not _is_wanted(run_id, instance):
                     is_interrupted = True
-                    os.kill(os.getpid(), signal.SIGINT)  # as Dagster interrupts a step elsewhere
+                    os.kill(
+                        os.getpid(), signal.SIGINT
+                    )  # the way in which Dagster interrupts a step
 
             try:
                 with dagster_heartbeat(
@@ -276,7 +278,7 @@ def _worker_app() -> celery.Celery:
 
 
 def __getattr__(name: str) -> celery.Celery:
-    """Celery asks for `app`; the process of a run does not need it."""
+    """Celery reads the attribute `app`; the process of a run does not need it."""
     if name == "app":
         return _worker_app()
     raise AttributeError(name)

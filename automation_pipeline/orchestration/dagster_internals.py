@@ -1,5 +1,5 @@
-"""Every use of Dagster's private modules. `test_dagster_internals.py` has a test for each: when an
-upgrade of Dagster changes one of them, that test names what no longer works."""
+"""Every use of Dagster's private modules. `test_dagster_internals.py` tests each one, so that a
+test names what an upgrade of Dagster breaks."""
 
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,18 @@ from dagster_shared.serdes.serdes import JsonSerializableValue
 if TYPE_CHECKING:
     from celery.result import AsyncResult
 
-# The types are those of `dg.Executor.execute`. `send_interrupt` interrupts this process as Dagster
-# does when it terminates a run.
+# The argument types of `dg.Executor.execute`. `send_interrupt` interrupts this process in the way
+# in which Dagster terminates a run.
 __all__ = ["ExecutionPlan", "PlanOrchestrationContext", "RetryMode", "send_interrupt"]
 
 
 def is_interrupt(failure: StepFailureData) -> bool:
-    """The process of the step was interrupted: the step has no error of its own."""
+    """Whether the process of the step was interrupted, so that the step has no error of its own."""
     return failure.error_source is ErrorSource.INTERRUPT
 
 
 def unpack_step(packed: JsonSerializableValue) -> ExecuteStepArgs:
-    """What the message of a Celery task asks for: run, steps and instance."""
+    """The run, steps and instance in the message of a Celery task."""
     return unpack_value(packed, as_type=ExecuteStepArgs)
 
 
@@ -38,8 +38,8 @@ def submit_task(*step: object) -> "AsyncResult":
 
 
 def code_server_fault(port: int) -> str | None:
-    """Why the code server on this port of this machine does not serve the definitions; None if it
-    does. Dagster's own `grpc-health-check` accepts a server that could not load them."""
+    """Why the code server on this local port does not serve the definitions; None if it does.
+    Dagster's `grpc-health-check` also accepts a server that could not load them."""
     from dagster._api.list_repositories import sync_list_repositories_grpc  # noqa: PLC0415  gRPC only where it is used
     from dagster._core.errors import DagsterUserCodeProcessError, DagsterUserCodeUnreachableError  # noqa: PLC0415  the same
     from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415  the same

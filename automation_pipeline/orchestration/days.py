@@ -1,4 +1,4 @@
-"""Days as partitions, and what people read about them in Dagster."""
+"""Days as partitions, and their metadata in Dagster."""
 
 import warnings
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SETTINGS = load_settings()
 
-# Today is a partition too: its list can be asked for while the day is running.
+# Today is a partition too: its list can be fetched before the day ends.
 DAYS = dg.DailyPartitionsDefinition(
     start_date=SETTINGS.automation_first_day.isoformat(),
     timezone=SETTINGS.automation_timezone,
@@ -30,7 +30,7 @@ def day_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) ->
 
 
 def span_of(day: date) -> tuple[datetime, datetime]:
-    """From its beginning to that of the next, in the partitions' zone."""
+    """From the start of the day to the start of the next, in the partitions' zone."""
     local = zone(SETTINGS.automation_timezone)
     first, last = (
         datetime.combine(day + timedelta(days=later), datetime.min.time()) for later in (0, 1)
@@ -39,7 +39,7 @@ def span_of(day: date) -> tuple[datetime, datetime]:
 
 
 def yesterday(context: dg.ScheduleEvaluationContext) -> str:
-    """The partition of the day before the tick, in the partitions' zone."""
+    """The partition of the day before the tick."""
     tick = wall_time(context.scheduled_execution_time, zone(SETTINGS.automation_timezone))
     return (tick.date() - timedelta(days=1)).isoformat()
 
@@ -78,7 +78,7 @@ def counts_table(of: str, counts: Mapping[str, int]) -> str:
     rows = "\n".join(
         f"| {name} | {count} |" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
     )
-    return f"| {of} | how many |\n|---|---|\n{rows}"
+    return f"| {of} | Count |\n|---|---|\n{rows}"
 
 
 def check_result(asset: str, finding: "DayFinding") -> dg.AssetCheckResult:
@@ -125,7 +125,7 @@ CHECKS = {
 
 def check_specs(asset: dg.AssetsDefinition) -> list[dg.AssetCheckSpec]:
     with warnings.catch_warnings():
-        # That a check knows its day is a preview of Dagster's (ADR 0005).
+        # Partitioned checks are a preview feature of Dagster (ADR 0005).
         warnings.simplefilter("ignore", PreviewWarning)
         return [
             dg.AssetCheckSpec(name, asset=asset, partitions_def=DAYS, description=description)

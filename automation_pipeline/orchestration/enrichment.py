@@ -1,4 +1,4 @@
-"""Company enrichment in Dagster: which job a run works on, and what its pages show."""
+"""Company enrichment in Dagster: the job of a run, and its metadata."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
@@ -92,16 +92,16 @@ def check_result(asset: str, finding: CoverageFinding) -> dg.AssetCheckResult:
 def job_to_work(
     config: Mapping[str, object], context: dg.OpExecutionContext, services: Services
 ) -> int | None:
-    """The job that the run's config names, or one for the company that it names. None if what is
-    known of the company is fresh. A retried step finds the request of its first attempt."""
+    """The job that the config names, or a new one for the company that it names. None if the
+    company's data is fresh. A retried step finds the request of its first attempt."""
     job_id, siren, force = config["job_id"], config["siren"], bool(config["force"])
     check_ids(job_id=job_id if isinstance(job_id, int) else None)
     if (job_id is None) == (siren is None):
         raise InvalidInputError(
-            "Give job_id, for a job that is there, or siren, to ask for one: one of them."
+            "Give either job_id, for an existing job, or siren, to request one."
         )
     if force and siren is None:
-        raise InvalidInputError("force is for a company that is asked for: give siren with it.")
+        raise InvalidInputError("force needs siren.")
     check_configured(services.registries.sources)
     if isinstance(job_id, int):
         return job_id
@@ -120,7 +120,7 @@ def job_to_work(
         force=force,
     )
     if answer.asked is Asked.ENQUEUED and answer.job_id is not None:
-        # This run is the worker that the new job requests.
+        # This run is the worker of the new job, so its request is already served.
         with services.database.transaction() as session:
             mark_taken(session, first_request_key(session, answer.job_id), context.run_id)
     return answer.job_id

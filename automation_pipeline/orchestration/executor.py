@@ -1,5 +1,5 @@
-"""The engine that runs the steps is configuration; the jobs are the same on each. The process that
-executes a run supervises it, whatever the engine."""
+"""The executor of the steps is configurable; the jobs are the same on each. The process that
+executes a run supervises it on every executor."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,8 +20,7 @@ from automation_pipeline.orchestration.dagster_internals import (
 if TYPE_CHECKING:
     from automation_pipeline.bootstrap import Services
 
-# `dagster job execute` waits at most this long for webhooks, e-mails and realtime events before it
-# ends.
+# `dagster job execute` waits at most this long to deliver webhooks, e-mails and realtime events.
 DELIVERY_SECONDS = 10.0
 
 _log = log(__name__)
@@ -41,13 +40,14 @@ PRELOADED = [
 
 
 def executor_of(settings: Settings) -> dg.ExecutorDefinition:
-    """The configured engine, supervised: its name, config schema and requirements stay."""
+    """The configured executor with supervision. Its name, config schema and requirements stay the
+    same."""
     engine = _engine(settings)
     create = engine.executor_creation_fn
-    assert create is not None  # noqa: S101  only Dagster's abstract definition lacks it
+    assert create is not None  # noqa: S101  only Dagster's abstract definition has none
     return dg.ExecutorDefinition(
         name=engine.name,
-        config_schema=engine.config_schema,  # pyright: ignore[reportArgumentType]  it takes a resolved schema too
+        config_schema=engine.config_schema,  # pyright: ignore[reportArgumentType]  it accepts a resolved schema too
         requirements=engine.get_requirements,
         executor_creation_fn=lambda context: SupervisedExecutor(create(context)),
         description=engine.description,
@@ -55,15 +55,15 @@ def executor_of(settings: Settings) -> dg.ExecutorDefinition:
 
 
 class SupervisedExecutor(dg.Executor):
-    """Runs the steps with another executor while it sends the heartbeat of the run. A run that no
-    daemon launched delivers its notifications before it ends, because there may be no daemon to
-    relay them."""
+    """Runs the steps with another executor and sends the heartbeat of the run. If no daemon
+    launched the run, it delivers the notifications before it ends, because there may be no daemon
+    to relay them."""
 
     def __init__(self, engine: dg.Executor) -> None:
         self._engine = engine
 
     def __getattr__(self, name: str) -> object:
-        """Dagster's loop over Celery uses attributes that only Celery's executor has."""
+        """Dagster's Celery loop uses attributes that only Celery's executor has."""
         return getattr(self._engine, name)
 
     @property
@@ -91,8 +91,8 @@ class SupervisedExecutor(dg.Executor):
 def deliver_notifications(
     services: "Services", since: datetime, seconds: float = DELIVERY_SECONDS
 ) -> None:
-    """Relay what this process has put into the outbox since that instant. Best effort: the relay
-    delivers the rest, and no failure changes the result of the run."""
+    """Relay the events that this process has put into the outbox since that instant. Best effort:
+    the relay delivers the rest, and a failure does not change the result of the run."""
     from automation_pipeline.automation.relay import relay_events  # noqa: PLC0415  where it is used
 
     async def relay() -> None:
@@ -108,10 +108,10 @@ def deliver_notifications(
         services.run(relay())
     except TimeoutError:
         _log.warning(
-            "Notifications were not all delivered within %.0f s: the relay delivers the others.",
+            "Some notifications were not delivered within %.0f s: the relay delivers them later.",
             seconds,
         )
-    except Exception as error:  # noqa: BLE001  the work is done, whatever becomes of its notifications
+    except Exception as error:  # noqa: BLE001  the work is done: a notification must not fail the run
         _log.warning("Notifications wait for the relay: %s", error)
 
 
@@ -121,12 +121,12 @@ def _database_time(services: "Services") -> datetime | None:
     try:
         with services.database.reading() as session:
             return database_time(session)
-    except AutomationError:  # the steps find out what is wrong
+    except AutomationError:  # the steps report the cause
         return None
 
 
 def _engine(settings: Settings) -> dg.ExecutorDefinition:
-    """Imports only the configured engine: Celery alone is half as heavy as Dagster."""
+    """Import only the configured executor: Celery alone is half as heavy as Dagster."""
     match settings.automation_executor:
         case "in_process":
             return dg.in_process_executor
@@ -144,15 +144,15 @@ def _multiprocess(settings: Settings) -> dg.ExecutorDefinition:
     return dg.multiprocess_executor.configured(
         {
             "max_concurrent": settings.automation_max_processes,
-            # Steps start from a process that has everything imported: half the price of a fresh
-            # one.
+            # Steps fork from a process that has imported everything, which halves their start time.
             "start_method": {"forkserver": {"preload_modules": PRELOADED}},
         }
     )
 
 
 def _kubernetes(settings: Settings) -> dg.ExecutorDefinition:
-    """Image, secrets and volumes of the steps are those of the run, from Dagster's chart."""
+    """Dagster's chart configures the image, secrets and volumes of the steps like those of the
+    run."""
     try:
         executor: dg.ExecutorDefinition = import_module("dagster_k8s").k8s_job_executor
     except ModuleNotFoundError:
@@ -163,5 +163,5 @@ def _kubernetes(settings: Settings) -> dg.ExecutorDefinition:
 
 
 def processes_of(settings: Settings) -> int:
-    """How many steps can run at the same time."""
+    """The number of steps that can run at the same time."""
     return 1 if settings.automation_executor == "in_process" else settings.automation_max_processes

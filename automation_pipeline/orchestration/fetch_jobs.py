@@ -1,4 +1,4 @@
-"""Fetch jobs over days in Dagster."""
+"""Fetch jobs in Dagster."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -22,7 +22,7 @@ def job_id_of(run: dg.DagsterRun) -> str | None:
 
 
 def fail_range_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """Close the job of a Dagster run that failed for good."""
+    """Close the job of a permanently failed Dagster run."""
     job_id = job_id_of(run)
     if job_id is not None:
         fail_range(job_id, reason, database=services.database, clock=services.clock)

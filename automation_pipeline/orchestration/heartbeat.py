@@ -1,5 +1,5 @@
-"""Heartbeats from a background thread: of an attempt at an automation run, of a Dagster run, and of a
-step on another host."""
+"""Heartbeats from a background thread: for an attempt at an automation run, for a Dagster run, and
+for a step on another host."""
 
 import os
 import socket
@@ -20,8 +20,8 @@ _log = log(__name__)
 
 @contextmanager
 def repeating(act: Callable[[], None], seconds: float, complaint: str) -> Generator[None]:
-    """Call `act` at once and then at this interval while the body runs. A failure of it is logged,
-    a lasting one once, and never ends the body."""
+    """Call `act` at once and then at this interval while the body runs. A failure is logged (a
+    lasting one once) and never ends the body."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -30,7 +30,7 @@ def repeating(act: Callable[[], None], seconds: float, complaint: str) -> Genera
             failure = ""
             try:
                 act()
-            except Exception as error:  # noqa: BLE001  the work itself finds out what is wrong
+            except Exception as error:  # noqa: BLE001  the work itself reports the cause
                 failure = str(error)
                 if failure != last_failure:
                     _log.warning("%s: %s", complaint, error)
@@ -54,8 +54,8 @@ def worker_name() -> str:
 
 @contextmanager
 def beating(attempt: RunAttempt, services: Services) -> Generator[None]:
-    """The heartbeat of an attempt, which a newer attempt silences."""
-    from automation_pipeline.automation.runs import send_heartbeat  # noqa: PLC0415  steps of other jobs need no more than their worker's name
+    """Send the heartbeat of an attempt until a newer attempt takes over."""
+    from automation_pipeline.automation.runs import send_heartbeat  # noqa: PLC0415  steps of other jobs only need the worker's name
 
     beat = partial(send_heartbeat, attempt, worker_name(), database=services.database)
     seconds = services.settings.automation_heartbeat_seconds
@@ -71,8 +71,8 @@ def dagster_heartbeat(
     step_key: str = RUN_WORKER,
     after_each: Callable[[], None] = lambda: None,
 ) -> Generator[None]:
-    """The heartbeat of a Dagster run of any job, or of one of its steps. The row is removed at the
-    end: one that stays and is silent was lost with its process."""
+    """Send the heartbeat of a Dagster run or of one of its steps. The row is deleted at the end: a
+    silent row that remains belongs to a lost process."""
     row = dagster_run_id, step_key, worker_name()
 
     def beat() -> None:
@@ -85,6 +85,6 @@ def dagster_heartbeat(
         with repeating(beat, seconds, f"No heartbeat for Dagster run {dagster_run_id} {step_key}"):
             yield
     finally:
-        # The watchdog removes a row that cannot be removed now.
+        # If the row cannot be deleted now, the watchdog deletes it later.
         with suppress(AutomationError), services.database.transaction() as session:
             end_step(session, *row)

@@ -1,5 +1,5 @@
-"""Every job that this package defines: where it is, how a request becomes its run, and what is
-closed when a run of it ends badly. Sensors derive their lists from here."""
+"""Every job of this package: its module, how a request becomes its run, and what to close when a
+run fails. Sensors derive their job lists from here."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.storage.run_requests import NewRunRequest, mark_refused, mark_taken
 
 REQUEST_TAG = "automation/request_key"
-# Counts the Dagster runs of one request, from 1.
+# The number of the Dagster run of a request, from 1.
 LAUNCH_TAG = "automation/launch"
 
 
@@ -31,7 +31,7 @@ def take_request(context: dg.OpExecutionContext, services: Services) -> None:
 
 
 def refuse_request(run: dg.DagsterRun, reason: str, services: Services) -> bool:
-    """False when the run was not launched for a request."""
+    """False: the run was not launched for a request."""
     key = run.tags.get(REQUEST_TAG)
     if key:
         with services.database.transaction() as session:
@@ -43,9 +43,9 @@ def refuse_request(run: dg.DagsterRun, reason: str, services: Services) -> bool:
 def recorded_refusal(
     context: dg.OpExecutionContext, services: Services, *, last_try: bool
 ) -> Generator[None]:
-    """Work that cannot be begun refuses its request with the reason, without waiting for a sensor.
-    On the last try a transient error does so too, and fails the step with its own words instead of
-    a count of retries."""
+    """Refuse the request with the error when the work cannot start, without waiting for a sensor.
+    On the last try this includes transient errors: the step then fails with the error itself
+    instead of a count of retries."""
     try:
         yield
     except PermanentError as error:
@@ -64,11 +64,11 @@ TERMINATED = "The run was terminated in Dagster"
 
 @dataclass(frozen=True)
 class RegisteredJob:
-    """`module` is the one of `automation_pipeline.defs` that defines the job, `first_op` the op that
-    takes the configuration of a request. `on_failure` closes what a run leaves that failed for good,
-    with the reason; `on_termination` what one leaves that a person terminated, by default the same.
-    Both are `module:function` of this folder: loading the definitions must not import them.
-    """
+    """`module` is the module of `automation_pipeline.defs` that defines the job, and `first_op` the
+    op that takes the configuration of a request. `on_failure` closes the work of a permanently
+    failed run, with the reason. `on_termination` closes the work of a terminated run; the default
+    is `on_failure`. Both are `module:function` in this folder, because loading the definitions must
+    not import them."""
 
     name: str
     module: str
@@ -80,7 +80,7 @@ class RegisteredJob:
         return getattr(import_module(f"automation_pipeline.defs.{self.module}"), self.name)
 
 
-# The watchdog and `finalise_run` close automation runs; the sweeps of the packages go on with
+# The watchdog and `finalise_run` close automation runs; the sweeps of the packages continue
 # enrichments, reconciliations and reruns.
 JOBS = {
     job.name: job
@@ -135,7 +135,7 @@ def run_request(filed: NewRunRequest) -> dg.RunRequest:
 
 
 def close_failed(run: dg.DagsterRun, reason: str, services: Services) -> bool:
-    """Close what a run leaves that failed for good. False when it was not launched for a request."""
+    """Close the work of a permanently failed run. False: it was not launched for a request."""
     job = JOBS.get(run.job_name)
     if job is not None and job.on_failure is not None:
         function_at(job.on_failure)(run, reason, services)
@@ -143,8 +143,7 @@ def close_failed(run: dg.DagsterRun, reason: str, services: Services) -> bool:
 
 
 def close_terminated(run: dg.DagsterRun, services: Services) -> bool:
-    """Close what a run leaves that a person terminated. False when it was not launched for a
-    request."""
+    """Close the work of a run that a user terminated. False: it was not launched for a request."""
     job = JOBS.get(run.job_name)
     if job is None or job.on_termination is None:
         return close_failed(run, TERMINATED, services)

@@ -1,4 +1,5 @@
-"""What ops and assets share: the services, strict run configs, and errors as Dagster's verdicts."""
+"""Shared by ops and assets: the services, strict run configs, and errors as Dagster failures and
+retries."""
 
 import re
 from collections.abc import Generator
@@ -23,7 +24,7 @@ from automation_pipeline.core.settings import load_settings
 
 
 def correlation_of(run: dg.DagsterRun) -> str:
-    """Users can write tags: one that cannot be part of a header is ignored."""
+    """Users can edit tags: a tag that is not valid in a header is ignored."""
     tag = run.tags.get(CORRELATION_TAG)
     return tag if tag and usable_id(tag) == tag else run.run_id
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 class ServicesResource(dg.ConfigurableResource):
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Generator[Self]:
-        """Every process of a run, whatever its executor, makes the resource before its steps: all
-        that they do is correlated. Sensors have no run."""
+        """Every process of a run initialises the resource before its steps, so everything in them
+        has the run's correlation id. Sensors have no run."""
         if context.run is None:
             yield self
             return
@@ -44,43 +45,41 @@ class ServicesResource(dg.ConfigurableResource):
             yield self
 
     def get(self) -> "Services":
-        from automation_pipeline.bootstrap import services  # noqa: PLC0415  with what needs it, and not before
+        from automation_pipeline.bootstrap import services  # noqa: PLC0415  only when needed
 
         return services()
 
 
-# What Dagster makes of a Python type in a run config also accepts `{env: NAME}`, and what it makes
-# of these does not.
+# Dagster's config types for Python types also accept `{env: NAME}`; these types do not.
 PLAIN: dict[object, object] = {kind: dg.Field(kind).config_type for kind in (str, int, bool)}
 
 
-class StrictConfig(dg.Config):  # noqa: TID251  the one place
-    """Refuses unknown fields and `{env: NAME}` as a value, with which anyone who may launch a run
-    could read the secrets of the worker."""
+class StrictConfig(dg.Config):  # noqa: TID251  the base of all configs
+    """Refuses unknown fields, and `{env: NAME}` as a value: with it, any user who may launch a run
+    could read the worker's secrets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
-        """Dagster derives the schema of a run config from these annotations; pydantic does not look
-        at them again."""
+        """Dagster derives the schema of a run config from these annotations; pydantic does not read
+        them again."""
         super().__pydantic_init_subclass__(**kwargs)
         for field in cls.model_fields.values():
             field.annotation = cast("type", plain(field.annotation))
 
 
 def plain(annotation: object) -> object:
-    """The annotation for Dagster, no part of which takes its value from an environment variable."""
+    """The annotation for Dagster, without types that accept an environment variable."""
     origin = get_origin(annotation)
     if origin is None or origin is Literal:
         return PLAIN.get(annotation, annotation)
     parts = tuple(plain(part) for part in get_args(annotation))
-    return Union[parts] if origin is UnionType else cast("Any", origin)[parts]  # noqa: UP007  found at run time
+    return Union[parts] if origin is UnionType else cast("Any", origin)[parts]  # noqa: UP007  built at run time
 
 
 def every(seconds: int) -> int:
-    """A sensor's interval, unless `AUTOMATION_SENSOR_MAX_INTERVAL_SECONDS` asks for a shorter
-    one."""
+    """A sensor's interval; `AUTOMATION_SENSOR_MAX_INTERVAL_SECONDS` can shorten it."""
     return min(seconds, load_settings().automation_sensor_max_interval_seconds)
 
 
@@ -88,7 +87,7 @@ _DIGITS = re.compile(ID_DIGITS)
 
 
 def check_ids(**given: int | None) -> None:
-    """InvalidInputError naming every field that cannot be an id; None is a missing one."""
+    """Raise an InvalidInputError that names every invalid id. None is a missing id and valid."""
     faults = tuple(
         (name, f"must be from 1 to {LARGEST_ID}")
         for name, one in given.items()
@@ -99,7 +98,7 @@ def check_ids(**given: int | None) -> None:
 
 
 def id_in(given: object) -> int | None:
-    """None if it cannot be an id: users may write anything into configs and tags."""
+    """None for an invalid id: users may write anything into configs and tags."""
     text = str(given)
     return int(text) if _DIGITS.fullmatch(text) and int(text) <= LARGEST_ID else None
 
@@ -110,7 +109,7 @@ class SelectionConfig(StrictConfig):
     model_config = ConfigDict(alias_generator=to_camel)
 
     mode: Literal["date_range", "manual", "filter"] = Field(
-        description="`manual` takes `ficheIds`; `date_range` and `filter` are one and take the days of `dateRange`."
+        description="`manual` takes `ficheIds`; `date_range` and `filter` are synonyms and take `dateRange`."
     )
     date_range: str | None = Field(
         default=None,
@@ -121,42 +120,42 @@ class SelectionConfig(StrictConfig):
     )
     custom_end_date: str | None = Field(
         default=None,
-        description="The last day of `custom`, as the first; without it, the first day alone.",
+        description="The last day of `custom`, in the same format; the default is the first day.",
     )
     groupes: list[str] = Field(
         default=[], description="Only fiches of these groupes; empty takes all."
     )
     only_with_recordings: bool = Field(
-        default=False, description="Leave out fiches without a recording."
+        default=False, description="Skip fiches without a recording."
     )
-    only_unaudited: bool = Field(default=False, description="Leave out fiches that have an audit.")
+    only_unaudited: bool = Field(default=False, description="Skip fiches that have an audit.")
     use_rlm: bool = Field(
         default=False, description="The model reads the calls with tools instead of in the prompt."
     )
     max_fiches: int | None = Field(
-        default=None, description="At most so many fiches; without it, all."
+        default=None, description="The maximum number of fiches; no limit by default."
     )
     max_recordings_per_fiche: int | None = Field(
         default=None,
-        description="Leave out fiches with more recordings; without it, AUTOMATION_MAX_RECORDINGS_PER_FICHE.",
+        description="Skip fiches with more recordings; the default is AUTOMATION_MAX_RECORDINGS_PER_FICHE.",
     )
     fiche_ids: list[str] = Field(
         default=[],
-        description='The fiches of `manual`, each quoted; one text may hold several: "1900417, 1900418".',
+        description='The fiches of `manual`, each quoted; one string may contain several: "1900417, 1900418".',
     )
 
-    def said(self) -> dict[str, object]:
-        """What was given, as the JSON of a schedule has it: Dagster fills in the defaults of what
-        was not."""
+    def given(self) -> dict[str, object]:
+        """The given fields in the format of a schedule's JSON, without the defaults that Dagster
+        fills in."""
         return self.model_dump(by_alias=True, exclude_defaults=True)
 
 
 STEP_RETRIES = 3
 STEP_RETRY_SECONDS = 5.0
 
-# Of assets, whose process may die: the runs of jobs are requested again instead. Steps inside the
-# run's own process must have none: a retry policy also catches the interrupt by which a run is
-# terminated, and goes on.
+# For assets, whose process may die; runs of jobs are requested again instead. Steps inside the
+# run's own process must not have a retry policy: it also catches the interrupt that terminates a
+# run, and retries.
 CRASH_RETRIES = (
     dg.RetryPolicy(max_retries=STEP_RETRIES, delay=1)
     if load_settings().automation_executor in {"multiprocess", "k8s"}
@@ -165,7 +164,8 @@ CRASH_RETRIES = (
 
 
 @contextmanager
-def verdicts() -> Generator[None]:
+def dagster_errors() -> Generator[None]:
+    """Raise transient errors as a retry request and permanent errors as a failure."""
     try:
         yield
     except TransientError as error:
@@ -176,23 +176,25 @@ def verdicts() -> Generator[None]:
 
 
 @contextmanager
-def others_at_it(context: dg.OpExecutionContext, busy: type[TransientError]) -> Generator[None]:
-    """Waits for the hold of a killed worker to end; beside a live one there is nothing to do."""
+def wait_for_other_worker(
+    context: dg.OpExecutionContext, busy: type[TransientError]
+) -> Generator[None]:
+    """Retry until the claim of a killed worker expires. If another worker is still active after
+    that, there is nothing to do."""
     try:
         yield
     except busy as error:
         if context.retry_number < STEP_RETRIES:
             raise
-        context.log.info(f"{error} There is nothing left for a second worker.")
+        context.log.info(f"{error} A second worker has nothing to do.")
 
 
-def words_of(error: BaseException | None) -> str:
-    """The message of a step's exception. A request for a retry has none of its own: its cause has
-    it."""
+def error_message_of(error: BaseException | None) -> str:
+    """The message of a step's exception. A RetryRequested has no message: its cause has it."""
     if isinstance(error, dg.Failure) and error.description:
         return error.description
     if isinstance(error, dg.RetryRequested) and error.__cause__ is not None:
-        return words_of(error.__cause__)
+        return error_message_of(error.__cause__)
     if isinstance(error, AutomationError):
         return sentence_of(error)
     return f"{type(error).__name__}: {error}" if error else "The step failed"

@@ -1,7 +1,7 @@
 """Organisation jobs in Dagster: launches, metadata and alerts.
 
-A worker's step imports only what an attempt runs: the functions of sensors and assets import what
-they call.
+A worker's step imports only what an attempt needs: the functions for sensors and assets import
+their dependencies locally.
 """
 # ruff: noqa: PLC0415
 
@@ -34,25 +34,25 @@ _TERMINATED_BY = "dagster"
 _ENDS = (OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED)
 
 
-def work_on(run_id: int, context: dg.OpExecutionContext, our: Services) -> OrgJob:
-    """The job after one attempt, or without one if the run is not to begin."""
+def work_on(run_id: int, context: dg.OpExecutionContext, services: Services) -> OrgJob:
+    """The job after one attempt, or unchanged if the run must not start."""
     from automation_pipeline.orchestration.heartbeat import worker_name
     from automation_pipeline.org_jobs.runs import work_job
 
     check_ids(job_run_id=run_id)
-    our.run(
+    services.run(
         work_job(
             run_id,
-            doers=our.job_doers,
-            lease_seconds=our.settings.org_jobs_lease_seconds,
-            database=our.database,
-            clock=our.clock,
-            meter=our.meter,
+            doers=services.job_doers,
+            lease_seconds=services.settings.org_jobs_lease_seconds,
+            database=services.database,
+            clock=services.clock,
+            meter=services.meter,
             owner=f"{worker_name()}/{context.run_id}",
             dagster_run_id=context.run_id,
         )
     )
-    with our.database.reading() as session:
+    with services.database.reading() as session:
         job_id = get_run(session, run_id, ALL_ORGANISATIONS).job_id
         return get_job(session, job_id, ALL_ORGANISATIONS)
 
@@ -101,55 +101,64 @@ def day_page(day: "Day") -> Page:
     }
 
 
-async def alert_about_jobs(our: Services) -> str:
+async def alert_about_jobs(services: Services) -> str:
     from automation_pipeline.core.webhooks import DeliveryPolicy
     from automation_pipeline.org_jobs.alerts import deliver_org_alerts, raise_org_alerts
 
-    settings = our.settings
+    settings = services.settings
     url, secret = settings.org_jobs_alert_webhook_url, settings.webhook_secret
     raised = await asyncio.to_thread(
-        raise_org_alerts, database=our.database, clock=our.clock, has_webhook=url is not None
+        raise_org_alerts,
+        database=services.database,
+        clock=services.clock,
+        has_webhook=url is not None,
     )
     tried = 0
     if url is not None:
         tried = await deliver_org_alerts(
-            webhooks=our.webhooks,
+            webhooks=services.webhooks,
             secret=secret.get_secret_value() if secret else None,
             url=url,
             patience=DeliveryPolicy(attempts=settings.webhook_max_attempts),
-            database=our.database,
+            database=services.database,
         )
     return f"Raised {len(raised)} alerts; tried {tried} webhooks."
 
 
-def dispatch_due(our: Services) -> str:
+def dispatch_due(services: Services) -> str:
     from automation_pipeline.org_jobs.fires import fire_due_schedules
     from automation_pipeline.org_jobs.schedules import resume_paused_schedules
 
-    resumed = resume_paused_schedules(database=our.database, clock=our.clock)
-    report = fire_due_schedules(database=our.database, clock=our.clock, meter=our.meter)
-    our.metering.flush()
+    resumed = resume_paused_schedules(database=services.database, clock=services.clock)
+    report = fire_due_schedules(
+        database=services.database, clock=services.clock, meter=services.meter
+    )
+    services.metering.flush()
     return f"Resumed {len(resumed)}. {report}" if resumed else str(report)
 
 
-def keep_moving(our: Services) -> str:
-    """An error in one of the three steps is raised after the others are done."""
+def process_queue(services: Services) -> str:
+    """Each of the three steps runs even if another fails; the first error is raised at the end."""
     from automation_pipeline.org_jobs.jobs import release_jobs
     from automation_pipeline.org_jobs.runs import follow_jobs, reap_jobs
 
-    database, clock, settings = our.database, our.clock, our.settings
+    database, clock, settings = services.database, services.clock, services.settings
 
     def reap() -> str:
         lease = settings.org_jobs_lease_seconds
-        return str(reap_jobs(database=database, clock=clock, meter=our.meter, lease_seconds=lease))
+        return str(
+            reap_jobs(database=database, clock=clock, meter=services.meter, lease_seconds=lease)
+        )
 
     def follow() -> str:
-        ended = follow_jobs(doers=our.job_doers, database=database, clock=clock, meter=our.meter)
-        return f"{ended} ended elsewhere."
+        ended = follow_jobs(
+            doers=services.job_doers, database=database, clock=clock, meter=services.meter
+        )
+        return f"{ended} agent jobs ended."
 
     def release() -> str:
         runs = release_jobs(database=database, clock=clock, limit=settings.org_jobs_max_running)
-        return f"{len(runs)} workers asked for."
+        return f"Requested {len(runs)} workers."
 
     steps: tuple[Callable[[], str], ...] = (reap, follow, release)
     reports: list[str] = []
@@ -159,7 +168,7 @@ def keep_moving(our: Services) -> str:
             reports.append(step())
         except Exception as error:  # noqa: BLE001  it is raised below
             faults.append(error)
-    our.metering.flush()
+    services.metering.flush()
     if faults:
         raise faults[0]
     return " ".join(reports)
@@ -174,8 +183,8 @@ def job_run_id_of(run: dg.DagsterRun) -> int | None:
 
 
 def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
-    """Cancels the job of a terminated worker; otherwise the job would be tried again. A worker that
-    is not in charge of the run any more cancels nothing."""
+    """Cancel the job of a terminated worker; otherwise it would be retried. A worker that has lost
+    its claim on the run cancels nothing."""
     from automation_pipeline.org_jobs.jobs import cancel_job
 
     run_id = job_run_id_of(run)
@@ -186,7 +195,7 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
     with database.reading() as session:
         job_id = job_of_worker(session, run_id, run.tags.get(REQUEST_TAG), ids)
     if job_id is not None:
-        with suppress(ConflictError, NotFoundError):  # it is over, or was purged
+        with suppress(ConflictError, NotFoundError):  # the job has ended or was deleted
             cancel_job(
                 job_id,
                 within=ALL_ORGANISATIONS,
@@ -199,8 +208,8 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
 
 
 def put_off_job_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """Postpones the job of a Dagster run that failed for good before it began. A run that was
-    launched by hand changes nothing."""
+    """Postpone the job of a Dagster run that failed permanently before it started. Nothing happens
+    for a manually launched run."""
     from automation_pipeline.org_jobs.jobs import postpone_job
 
     run_id, request = job_run_id_of(run), run.tags.get(REQUEST_TAG)

@@ -164,9 +164,7 @@ async def check_prices(
     check_ids(run_id=run_id)
     if run_id is None:
         if check is not None:
-            raise InvalidInputError(
-                "check names a check of one run: give its run_id too, or neither."
-            )
+            raise InvalidInputError("check names a check of one run: give run_id too, or neither.")
         return await reconcile_all(services.pricing_context)
     if check is None:
         with services.database.reading() as session:
@@ -184,7 +182,7 @@ NOT_CONFIGURED = "SHOP_API_BASE_URL is not set: there is no shop whose prices co
 
 @contextmanager
 def counting_moves(services: Services) -> Generator[None]:
-    """Count refused changes of state: a bug, or two people who act at once."""
+    """Count refused changes of state, which mean a bug or two concurrent users."""
     try:
         yield
     except IllegalMoveError as error:
@@ -206,12 +204,10 @@ class Launch:
         check_ids(run_id=self.run_id, rule_id=self.rule_id)
         if (self.run_id is None) == (self.rule_id is None):
             raise InvalidInputError(
-                "Give run_id, to work on a run that is there, or rule_id, to make one: one of them."
+                "Give either run_id, to work on an existing run, or rule_id, to create one."
             )
         if self.force and (self.rule_id is None or self.preview_only):
-            raise InvalidInputError(
-                "force is for a run that is made and applied: give rule_id with it, and no preview."
-            )
+            raise InvalidInputError("force needs rule_id, and does not combine with preview.")
 
 
 def work_on(
@@ -243,7 +239,7 @@ def _create_run(
         trigger=RuleTrigger.LAUNCHPAD,
         force=force,
     )
-    # This step is the worker that the run requests.
+    # This step is the worker of the new run, so its request is already served.
     with services.database.transaction() as session:
         mark_taken(session, request_key(str(run_id), 1), context.run_id)
     context.instance.add_run_tags(context.run_id, {RUN_ID_TAG: str(run_id)})
@@ -251,8 +247,8 @@ def _create_run(
 
 
 def _created_before(context: dg.OpExecutionContext) -> int | None:
-    """By an earlier attempt of the step, or by the Dagster run that this one retries, whose tags it
-    has."""
+    """The run that an earlier attempt of the step created, or the Dagster run that this one
+    retries: it has copied the tags."""
     run = context.instance.get_run_by_id(context.run_id)
     return id_in(run.tags.get(RUN_ID_TAG)) if run else None
 
@@ -267,17 +263,20 @@ def run_id_of(run: dg.DagsterRun) -> int | None:
 
 
 def cancel_run_of(run: dg.DagsterRun, services: Services) -> None:
-    """After a termination in Dagster. Without a cancellation the sweep would request another
+    """Cancel the price run of a terminated Dagster run. Otherwise the sweep would request another
     worker."""
     run_id = run_id_of(run)
     if run_id is None:
         return
-    with suppress(ConflictError, NotFoundError):  # it has ended, was only planned, or never existed
+    with suppress(
+        ConflictError, NotFoundError
+    ):  # the run has ended, was only planned, or does not exist
         cancel_run(run_id, database=services.database, clock=services.clock, actor=_TERMINATED_BY)
 
 
 def put_off_run_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """After a Dagster run that failed for good. The sweep requests another worker later."""
+    """Postpone the price run after its Dagster run failed permanently. The sweep requests another
+    worker later."""
     run_id = run_id_of(run)
     if run_id is not None:
         postpone_failed_run(run_id, reason, database=services.database)

@@ -1,7 +1,7 @@
-"""What other processes call: `python -m automation_pipeline.orchestration.processes COMMAND`.
+"""Commands for other processes: `python -m automation_pipeline.orchestration.processes COMMAND`.
 
 code-server PORT  exits 1 with a sentence unless the code server on this port serves the definitions
-probe             prints what Dagster knows about itself, for a command whose work does not begin
+probe             prints facts about the Dagster instance, for a command whose work does not start
 execute KEY...    executes the jobs of filed requests, one after the other, as `dagster job execute`
 """
 
@@ -28,19 +28,19 @@ def check_code_server(port: str) -> str | None:
 
 
 def print_probe() -> None:
-    """A JSON object per line: first the facts of the instance, then also whether the definitions
-    load, which takes seconds."""
+    """Print a JSON object per line: first the facts of the instance, then also whether the
+    definitions load, which takes seconds."""
     try:
         facts = instance_facts()
-    except Exception:  # noqa: BLE001  without DAGSTER_HOME, or with one that cannot be read, nothing is known
+    except Exception:  # noqa: BLE001  DAGSTER_HOME is missing or unreadable
         facts = {"has_instance": False}
-    print(json.dumps(facts), flush=True)  # noqa: T201  the answer
+    print(json.dumps(facts), flush=True)  # noqa: T201  the output of the command
     error = None
     try:
         import_module(LOCATION).defs()
-    except BaseException as failure:  # noqa: BLE001  whatever user code raises while it is loaded
+    except BaseException as failure:  # noqa: BLE001  loading can raise anything
         error = " ".join(f"{type(failure).__name__}: {failure}".split())[:500]
-    print(json.dumps({**facts, "location_error": error}), flush=True)  # noqa: T201  the answer
+    print(json.dumps({**facts, "location_error": error}), flush=True)  # noqa: T201  the output of the command
 
 
 def instance_facts() -> dict[str, object]:
@@ -59,12 +59,12 @@ def instance_facts() -> dict[str, object]:
 
 
 def job_named(name: str) -> dg.JobDefinition:
-    """For processes of steps, which load the job by its name."""
+    """Processes of steps load the job by its name."""
     return import_module(LOCATION).defs().resolve_job_def(name)
 
 
 def execute(keys: Sequence[str]) -> bool:
-    """Whether every job succeeded. Without DAGSTER_HOME Dagster keeps nothing of the runs."""
+    """Whether every job succeeded. Without DAGSTER_HOME, Dagster stores nothing about the runs."""
     from automation_pipeline.bootstrap import services  # noqa: PLC0415  only here
     from automation_pipeline.orchestration.job_registry import run_request  # noqa: PLC0415  the same
     from automation_pipeline.storage.run_requests import NewRunRequest, filed_requests  # noqa: PLC0415  the same
@@ -94,7 +94,7 @@ def execute(keys: Sequence[str]) -> bool:
 
 
 def main(command: str, *arguments: str) -> str | int | None:
-    """What the process exits with."""
+    """The exit status of the process."""
     match command:
         case "code-server":
             return check_code_server(*arguments)

@@ -1,8 +1,7 @@
-"""What to do about lost work: facts in, a decision out. The watchdog fetches the facts and applies
-the decisions.
+"""Decide what to do about lost work. The watchdog collects the facts and applies the decisions.
 
 Dagster itself does not retry these runs (`dagster/max_retries` is 0): it counts retries for the
-whole group of runs, forgets them when the code server restarts, and never retries `dagster job
+whole group of runs, loses them when the code server restarts, and never retries `dagster job
 execute`. The watchdog requests a lost launch again in the table `run_requests`.
 """
 
@@ -18,11 +17,11 @@ from automation_pipeline.orchestration.dagster_internals import is_interrupt
 from automation_pipeline.orchestration.job_registry import TERMINATED
 
 ENDED = frozenset({DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED})
-# A process has this long from its launch to its first event, whatever the settings say: it has
-# Dagster to import.
+# The minimum time from the launch of a process to its first event, because it imports Dagster
+# first.
 SHORTEST_START_SECONDS = 45.0
-# A launch that never started, as while a code server restarts, is repeated after 15 s, 30 s ... 5
-# minutes.
+# A launch that never started, for example during a restart of the code server, is repeated after 15
+# s, 30 s ... 5 minutes.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 300.0
 MOST_LAUNCHES = 50
 
@@ -36,11 +35,11 @@ class Engine(Enum):
     FAILED = "a step failed with an error of its own"
     CRASHED = "its process ended without an error of a step"
     NEVER_STARTED = "its process could not be launched"
-    CANCELED = "a person terminated it"
+    CANCELED = "a user terminated it"
 
 
 class Decision(Enum):
-    LEAVE = "somebody works on it, or will"
+    LEAVE = "a process works on it, or will"
     REQUEST = "close the attempt and request the next one"
     FAIL = "close the run as failed"
     CANCEL = "close the run as cancelled"
@@ -49,8 +48,8 @@ class Decision(Enum):
 
 @dataclass(frozen=True)
 class Facts:
-    """Of an automation run and the newest Dagster run of its current launch: `engine` is None where
-    there is none. `request` is the state of its request, None without one."""
+    """About an automation run and the newest Dagster run of its current launch: `engine` is None
+    without a Dagster run. `request` is the state of the run's request, or None without one."""
 
     status: RunStatus
     engine: Engine | None
@@ -91,7 +90,7 @@ def _never_started(facts: Facts) -> Decision:
 
 
 def _without_engine(facts: Facts, *, is_silent: bool) -> Decision:
-    """Dagster has no run for it yet, or does not know it: `dagster job execute` may have used
+    """Dagster has no run for it yet, or does not know the run: `dagster job execute` may have used
     another instance."""
     if facts.request == "waiting":
         return Decision.LEAVE
@@ -107,7 +106,7 @@ def launch_pause(launches: int) -> float:
 def is_process_lost(
     status: DagsterRunStatus, silent_seconds: float, lost_after_seconds: float
 ) -> bool:
-    """Of a Dagster run in progress: no heartbeat since its last one or since its start."""
+    """For a Dagster run in progress: whether its last heartbeat, or its start, is too long ago."""
     if status is DagsterRunStatus.STARTING:
         return silent_seconds > max(2 * lost_after_seconds, SHORTEST_START_SECONDS)
     return (
@@ -128,7 +127,9 @@ def ending_of(record: RunRecord, instance: DagsterInstance) -> Ending:
     run = record.dagster_run
     match run.status:
         case DagsterRunStatus.SUCCESS:
-            return Ending(Engine.SUCCEEDED, "Its Dagster run succeeded without ending it")
+            return Ending(
+                Engine.SUCCEEDED, "The Dagster run succeeded without ending the automation run"
+            )
         case DagsterRunStatus.CANCELED:
             return Ending(Engine.CANCELED, TERMINATED)
         case DagsterRunStatus.FAILURE:
@@ -158,7 +159,7 @@ def _failure(record: RunRecord, instance: DagsterInstance) -> Ending:
 
 
 def first_own_error(failures: Iterable[dg.DagsterEvent]) -> str | None:
-    """As the step worded it. A step whose process died or was interrupted has no error of its own."""
+    """The step's own message. A step whose process died or was interrupted has none."""
     for event in failures:
         data = event.step_failure_data
         if data.user_failure_data and data.user_failure_data.description:
@@ -171,8 +172,8 @@ def first_own_error(failures: Iterable[dg.DagsterEvent]) -> str | None:
 
 
 def _was_interrupted_by_hand(record: RunRecord) -> bool:
-    """Ctrl-C on `dagster job execute`. An interrupt of a run of the daemon stops its host, not the
-    run."""
+    """Ctrl-C on `dagster job execute`. For a run of the daemon, an interrupt means that its host
+    stops, not that a user ends the run."""
     run = record.dagster_run
     return (
         run.remote_job_origin is None

@@ -1,4 +1,4 @@
-"""The quality report of a day: tables, picture, Parquet file."""
+"""The quality report of a day: tables, picture, Parquet file and CSV file."""
 
 import base64
 import io
@@ -49,14 +49,14 @@ _TYPES = {
     "created_at": pa.timestamp("us", "UTC"),
     "completed_at": pa.timestamp("us", "UTC"),
 }
-# Said aloud, so that a day without audits has the same columns as any other.
+# Explicit column types, so that a day without audits has the same columns as any other day.
 SCHEMA = pa.schema(
     [pa.field(field.name, _TYPES.get(field.name, pa.string())) for field in fields(DayAudit)]
 )
 
 
 def by_groupe(quality: QualityDay) -> list[Line]:
-    """A line per groupe and one of all; none for a day without fiches. Scores are those of
+    """One line per groupe and one for all; empty for a day without fiches. Scores are those of
     completed audits."""
     if not quality.fiches:
         return []
@@ -115,7 +115,7 @@ INK, SCORE, FAILURE = "#334155", "#2a9d8f", "#d1495b"
 
 
 def draw(quality: QualityDay, groupes: Sequence[Line]) -> bytes:
-    """A PNG of a few dozen kilobytes, with the largest groupes and the most frequent causes only."""
+    """A PNG of a few dozen kilobytes with only the largest groupes and the most frequent causes."""
     figure = Figure(figsize=(9, 3.4), dpi=80, layout="constrained", facecolor="white")
     scores, failures = figure.subplots(1, 2)
     biggest = sorted(groupes[:-1], key=lambda line: (-line[1], line[0]))[:MOST_BARS]
@@ -135,7 +135,7 @@ def _bars(axes: Axes, title: str, bars: Mapping[str, float], colour: str, withou
     axes.set_title(title, fontsize=10, color=INK)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8, colors=INK)
-    # A dollar sign in a name is no formula.
+    # Escape dollar signs, which would start a formula.
     axes.set_yticks(range(len(bars)), [_short(name) for name in bars], parse_math=False)
     axes.invert_yaxis()
     if not bars:
@@ -152,13 +152,12 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
 
 
-NOTHING = "No fiche was sold on this day, as far as is known."
+NOTHING = "No known fiche was sold on this day."
 NOT_AUDITED = "No fiche of the day has been audited."
 
 
 def write_report(quality: QualityDay, folder: Path) -> dict[str, dg.MetadataValue]:
-    """Files under names of the day, and what is said of it. Again, with the same rows: the same
-    bytes."""
+    """Write the day's files and return their metadata. The same rows give the same bytes."""
 
     groupes = by_groupe(quality)
     drawn = draw(quality, groupes)

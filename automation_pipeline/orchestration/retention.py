@@ -12,7 +12,7 @@ from automation_pipeline.orchestration.recovery import ENDED
 from automation_pipeline.retention import purge_all
 
 RUNS_PER_PAGE = 100
-# The rest is for the next night.
+# The next night deletes the rest.
 MAX_RUNS = 10_000
 PAUSE_SECONDS = 0.05
 
@@ -20,8 +20,9 @@ PAUSE_SECONDS = 0.05
 async def delete_old_runs(
     instance: DagsterInstance, before: datetime, *, is_dry: bool = False, limit: int = MAX_RUNS
 ) -> int:
-    """How many Dagster runs that ended before this instant were deleted, or would be, oldest first.
-    Step logs and events are deleted with their run, materialisations included."""
+    """Delete the oldest Dagster runs that ended before this instant, and return their number; a
+    dry run only counts. Step logs and events, including materialisations, are deleted with their
+    run."""
     old = RunsFilter(statuses=list(ENDED), updated_before=before)
     if is_dry:
         return instance.get_runs_count(old)
@@ -41,7 +42,7 @@ async def delete_old_runs(
 async def keep_house(
     instance: DagsterInstance, services: Services, *, is_dry: bool = False
 ) -> Mapping[str, int]:
-    """How many rows of each kind were deleted, or would be."""
+    """The number of rows deleted per kind; a dry run only counts."""
     keep_days, deleted = services.settings.dagster_runs_keep_days, 0
     own = await purge_all(services, is_dry=is_dry)
     if keep_days:
@@ -51,7 +52,7 @@ async def keep_house(
 
 
 def housekeeping_page(deleted: Mapping[str, int]) -> dict[str, MetadataValue]:
-    """As metadata: the total and its parts."""
+    """The total and its parts as metadata."""
     rows = "".join(f"| {name} | {count:,} |\n" for name, count in deleted.items())
     table = metadata.markdown(f"| What | Rows |\n|---|---:|\n{rows}")
     return {"rows": metadata.integer(sum(deleted.values())), "kinds": table}

@@ -1,4 +1,4 @@
-"""What an automation run shows in Dagster: its summary, and the events of the day assets."""
+"""An automation run in Dagster: its summary, and the events of the day assets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -31,8 +31,7 @@ MOST_FAILED_FICHES = 100
 
 
 def run_summary(services: Services, run: Run) -> dict[str, dg.MetadataValue]:
-    """What `finalise_run` shows about a run in Dagster: counts, reasons, the failed fiches, and
-    where the report is."""
+    """The metadata of `finalise_run`: counts, reasons, failed fiches, and how to get the report."""
     with services.database.reading() as session:
         reasons = reasons_of_run(session, run.id)
         failed = first_failed_fiches(session, run.id, MOST_FAILED_FICHES)
@@ -77,8 +76,8 @@ def assets_of_run(services: Services, run: Run) -> Sequence[str]:
 def asset_events(
     services: Services, run: Run, assets: Sequence[str] = ASSETS
 ) -> Iterator[AssetEvent]:
-    """For each day with a partition and each of the assets: a materialization or an observation,
-    and the checks."""
+    """For each partitioned day and each asset: a materialization or an observation, and the
+    checks."""
     with services.database.reading() as session:
         days = {
             day: whole
@@ -115,8 +114,8 @@ def _evaluations(
 
 
 def _metadata(session: Session, asset: str, day: date) -> Metadata | None:
-    """None for a sales list that was never asked for: its day is known from the details of its
-    fiches alone."""
+    """None for a sales list that was never fetched: only the details of its fiches contain the
+    day."""
     match asset:
         case "sales_list":
             listed = sales_day(session, day)

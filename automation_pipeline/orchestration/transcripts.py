@@ -1,5 +1,4 @@
-"""Transcription as Dagster knows it: which run a Dagster run works on, and what people read about
-it."""
+"""Transcription in Dagster: the transcription run of a Dagster run, and its metadata."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -27,13 +26,14 @@ OP = "transcribe"
 
 
 def run_id_of(run: dg.DagsterRun) -> str:
-    """The id that the run was promised. Retries of a Dagster run work on its transcription run."""
+    """The id that the request returned. Retries of a Dagster run work on the same transcription
+    run."""
     return _config_of(run).get("run_id") or run.root_run_id or run.run_id
 
 
 def fail_transcription_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """Record that a Dagster run failed before it could plan its transcription run. A run with a
-    plan stays open: other processes may work on it, and the sweep ends it if none does."""
+    """Record that a Dagster run failed before it planned its transcription run. A planned run stays
+    open: other processes may work on it, and the sweep ends it if none does."""
     if run.job_name != TRANSCRIPTION_JOB:
         return
     config, key = _config_of(run), run.tags.get(REQUEST_TAG)
@@ -56,18 +56,18 @@ def _config_of(run: dg.DagsterRun) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
 
 
-def judged(status: TranscriptionSummary, services: Services) -> metadata.Metadata:
-    """What people read about a run that is over. dg.Failure with the same if a recording could not
-    be transcribed."""
+def run_result(status: TranscriptionSummary, services: Services) -> metadata.Metadata:
+    """The metadata of an ended run. Raises dg.Failure with the same metadata if a recording could
+    not be transcribed."""
     with services.database.reading() as session:
         failed = failed_recordings(session, status.run_id)
-    shown, fault = standing_metadata(status, failed), why_incomplete(status, failed)
+    shown, fault = run_metadata(status, failed), why_incomplete(status, failed)
     if fault is not None:
         raise dg.Failure(fault, metadata=shown, allow_retries=False)
     return shown
 
 
-def standing_metadata(
+def run_metadata(
     status: TranscriptionSummary, failed: Sequence[tuple[str, str]] = ()
 ) -> dict[str, dg.MetadataValue]:
     return {

@@ -1,6 +1,6 @@
-"""Finds work whose Dagster run is lost, reports the run to Dagster, and closes the work or requests
-it again: automation runs by the decisions of `recovery`, audits and fetch jobs when their run has
-ended. Two overlapping passes do no harm: each lost launch is requested again once."""
+"""Find work whose Dagster run is lost, report the run to Dagster, and close the work or request it
+again. `recovery` decides about automation runs; audits and fetch jobs close when their run has
+ended. Concurrent passes are safe: each lost launch is requested again once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,20 +63,20 @@ TERMINABLE = [
     DagsterRunStatus.STARTING,
     DagsterRunStatus.STARTED,
 ]
-# A cancelled run ends by itself at its next step; after this long its Dagster run is terminated.
+# A cancelled run ends at its next step; after this period the watchdog terminates its Dagster run.
 CANCEL_GRACE, CANCEL_HORIZON = timedelta(seconds=5), timedelta(hours=1)
 GONE = Ending(Engine.CRASHED, "Dagster does not know a run that works on it")
-# Launches of a job without a ledger of its own, the first one included.
+# Launches of a job without its own ledger, including the first one.
 MOST_LAUNCHES_OF_A_JOB = 4
-LOST_AUDIT = "The Dagster run ended without beginning the audit"
+LOST_AUDIT = "The Dagster run ended without starting the audit"
 LOST_FETCH_JOB = "The Dagster run ended without finishing the job"
-# A sales list may take its time, and so may Dagster's queue.
+# A sales list and Dagster's queue may both take this long.
 FETCH_JOB_SILENCE = timedelta(minutes=15)
 MOST_LOST = 500
 
 
-def look_after_all(instance: DagsterInstance, services: Services) -> tuple[int, list[str]]:
-    """How many automation runs were looked at, and what was done about some of them."""
+def check_all_runs(instance: DagsterInstance, services: Services) -> tuple[int, list[str]]:
+    """The number of automation runs checked, and the actions taken."""
     watch = _Watch(instance, services)
     lost = watch.report_lost_processes()
     with services.database.reading() as session:
@@ -86,25 +86,25 @@ def look_after_all(instance: DagsterInstance, services: Services) -> tuple[int, 
         sign = signs.get(run.dagster_run_id or "")
         if sign is not None:
             runs[place] = replace(run, last_sign_at=max(run.last_sign_at, sign))
-    return len(runs), [*lost, *watch.look_after(runs), *watch.terminate_cancelled()]
+    return len(runs), [*lost, *watch.check(runs), *watch.terminate_cancelled()]
 
 
-def look_after_run_of(
+def check_run_of(
     dagster_run: DagsterRun, instance: DagsterInstance, services: Services
 ) -> str | None:
-    """The same for the automation run of this Dagster run, at once."""
+    """Check the automation run of this Dagster run at once."""
     with services.database.reading() as session:
         runs = watched_runs(session)
     tag = dagster_run.tags.get(RUN_ID_TAG)
     mine = [
         run for run in runs if str(run.run_id) == tag or run.dagster_run_id == dagster_run.run_id
     ]
-    return "; ".join(_Watch(instance, services).look_after(mine)) or None
+    return "; ".join(_Watch(instance, services).check(mine)) or None
 
 
 def launch_again(run: DagsterRun, ending: Ending, services: Services) -> bool:
-    """Another Dagster run in place of a lost one that was launched for a request; False when that
-    is not possible."""
+    """Request another Dagster run in place of a lost one that was launched for a request. False:
+    not possible."""
     key, launch = run.tags.get(REQUEST_TAG), launch_of(run)
     is_lost = ending.engine in (Engine.CRASHED, Engine.NEVER_STARTED)
     if key is None or not is_lost or launch >= MOST_LAUNCHES_OF_A_JOB:
@@ -126,8 +126,7 @@ class _Watch:
     services: Services
 
     def report_lost_processes(self) -> list[str]:
-        """Dagster itself does not notice that a host is lost: runs in progress without a heartbeat
-        are reported to it."""
+        """Report runs without a heartbeat to Dagster, which does not detect the loss of a host."""
         records = self.instance.get_run_records(RunsFilter(statuses=IN_PROGRESS))
         with self.services.database.reading() as session:
             beats, now = step_heartbeats(session), database_time(session)
@@ -161,7 +160,7 @@ class _Watch:
         return f"Reported {run.run_id} lost"
 
     def _report_success(self, run: DagsterRun, closed: RunStatus, message: str) -> None:
-        """The run was closed before its process was lost: its outcome is recorded."""
+        """The run had ended before its process was lost, so its outcome is recorded."""
         self.instance.add_run_tags(run.run_id, {STATUS_TAG: str(closed)})
         event = DagsterEvent(
             DagsterEventType.RUN_SUCCESS.value,
@@ -180,13 +179,12 @@ class _Watch:
                 with self.services.database.transaction() as session:
                     delete_step_heartbeats(session, dagster_run_id)
 
-    def look_after(self, runs: Sequence[WatchedRun]) -> list[str]:
+    def check(self, runs: Sequence[WatchedRun]) -> list[str]:
         records = self._newest_dagster_runs(runs)
-        return _each(runs, lambda run: self._look_after_one(run, records.get(run.run_id)))
+        return _each(runs, lambda run: self._check_run(run, records.get(run.run_id)))
 
     def _newest_dagster_runs(self, runs: Sequence[WatchedRun]) -> Mapping[int, RunRecord]:
-        """Of each automation run the newest Dagster run that was launched for it: two queries,
-        however many there are."""
+        """The newest Dagster run per automation run, in two queries."""
         if not runs:
             return {}
         opened = {run.dagster_run_id: run.run_id for run in runs if run.dagster_run_id}
@@ -198,17 +196,17 @@ class _Watch:
         for record in sorted(records, key=lambda record: record.storage_id):
             run = record.dagster_run
             run_id = opened.get(run.run_id)
-            # A run that a person re-executes has the tags of the run that it repeats, and works on
-            # it only if it has opened an attempt.
+            # A re-executed Dagster run copies the tags of its parent, and works on the automation
+            # run only if it has opened an attempt.
             if run_id is None and run.parent_run_id is None:
                 run_id = int(run.tags[RUN_ID_TAG])
             if run_id is not None:
                 newest[run_id] = record
         return newest
 
-    def _look_after_one(self, run: WatchedRun, record: RunRecord | None) -> str | None:
+    def _check_run(self, run: WatchedRun, record: RunRecord | None) -> str | None:
         if record is not None and launch_of(record.dagster_run) < (run.launch or 0):
-            record = None  # of an earlier launch
+            record = None  # it belongs to an earlier launch
         ending = None if record is None else ending_of(record, self.instance)
         ended_at = record and record.end_time
         facts = Facts(
@@ -251,8 +249,8 @@ class _Watch:
         return f"Closed run {run.run_id}"
 
     def terminate_cancelled(self) -> list[str]:
-        """End the Dagster runs of automation runs that were cancelled: one query here and one of
-        Dagster's."""
+        """Terminate the Dagster runs of cancelled automation runs, with one query here and one to
+        Dagster."""
         now = self.services.clock.now()
         with self.services.database.reading() as session:
             run_ids = runs_cancelled(session, now - CANCEL_HORIZON, now - CANCEL_GRACE)
@@ -263,17 +261,17 @@ class _Watch:
         return _each(records, self._terminate)
 
     def _terminate(self, record: RunRecord) -> str | None:
-        """A queued run is taken out of the queue, a started one interrupted; one that cannot be
-        reached is ended."""
+        """Remove a queued run from the queue or interrupt a started one; if it cannot be reached,
+        report it as cancelled."""
         run = record.dagster_run
         facts = Facts(RunStatus.CANCELLED, ending_of(record, self.instance).engine)
         if decide(facts, 0) is not Decision.TERMINATE:
             return None
         try:
-            is_reached = self.instance.run_coordinator.cancel_run(run.run_id)
-        except Exception:  # noqa: BLE001  each launcher has its own way to say that it cannot
-            is_reached = False
-        if not is_reached:
+            is_cancelled = self.instance.run_coordinator.cancel_run(run.run_id)
+        except Exception:  # noqa: BLE001  each launcher raises its own exceptions
+            is_cancelled = False
+        if not is_cancelled:
             self.instance.report_run_canceled(
                 run, "The automation run was cancelled, and no process works on it."
             )
@@ -285,7 +283,7 @@ class _Watch:
 
 
 def _each(cases: Sequence[Case], act: Callable[[Case], str | None]) -> list[str]:
-    """What was done for each. An error of one does not stop the others."""
+    """The actions taken. An error in one case does not stop the others."""
     done: list[str] = []
     for case in cases:
         try:
@@ -297,7 +295,7 @@ def _each(cases: Sequence[Case], act: Callable[[Case], str | None]) -> list[str]
 
 
 def _seconds_silent(record: RunRecord, beats: Sequence[StepHeartbeat], now: datetime) -> float:
-    """Since the last heartbeat of the run's process; since it started or was launched, where it
+    """Seconds since the last heartbeat of the run's process, or since its start or launch if it
     never sent one."""
     silences = [_silence(beat) for beat in beats if beat.step_key == RUN_WORKER]
     if silences:
@@ -312,7 +310,7 @@ def _silence(beat: StepHeartbeat) -> float:
 
 
 def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:
-    """The tracking ids of audits of batches that failed because their Dagster run has ended."""
+    """Fail audits of batches whose Dagster run has ended, and return their tracking ids."""
     with services.database.reading() as session:
         waiting = items_never_started(
             session, services.settings.audit_max_wait_seconds, limit=MOST_LOST
@@ -326,7 +324,7 @@ def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:
 
 
 def end_lost_ranges(instance: DagsterInstance, services: Services) -> list[str]:
-    """The ids of silent fetch jobs that failed because their Dagster run has ended."""
+    """Fail silent fetch jobs whose Dagster run has ended, and return their ids."""
     with services.database.reading() as session:
         silent = silent_jobs(session, services.clock.now() - FETCH_JOB_SILENCE, limit=MOST_LOST)
     return [
@@ -339,7 +337,7 @@ def end_lost_ranges(instance: DagsterInstance, services: Services) -> list[str]:
 def _without_dagster_run(
     keys: Sequence[str], instance: DagsterInstance, services: Services
 ) -> list[str]:
-    """The requests whose newest Dagster run has ended, and for which no other launch waits."""
+    """The requests whose newest Dagster run has ended and that have no other launch waiting."""
     if not keys:
         return []
     newest: dict[str, DagsterRunStatus] = {}

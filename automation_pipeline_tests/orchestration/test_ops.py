@@ -1,4 +1,4 @@
-"""What ops share: resource, run configs and errors as Dagster's verdicts."""
+"""What ops share: resource, run configs and errors as Dagster failures and retries."""
 
 import asyncio
 import threading
@@ -26,8 +26,8 @@ from automation_pipeline.orchestration.ops import (
     SelectionConfig,
     ServicesResource,
     check_ids,
+    dagster_errors,
     id_in,
-    verdicts,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -54,7 +54,7 @@ def test_what_can_be_no_id_is_none(given: object, found: int | None) -> None:
 
 
 def raised_for(error: Exception) -> BaseException:
-    with pytest.raises(BaseException) as caught, verdicts():  # noqa: PT011  the kind is what is asked
+    with pytest.raises(BaseException) as caught, dagster_errors():  # noqa: PT011  the kind is what is asked
         raise error
     return caught.value
 
@@ -141,7 +141,7 @@ def said(**given: object) -> dict[str, object]:
 
     @dg.op
     def listen(config: SelectionConfig) -> None:
-        received.append(config.said())
+        received.append(config.given())
 
     @dg.job
     def launchpad() -> None:

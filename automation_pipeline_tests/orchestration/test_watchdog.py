@@ -18,7 +18,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.recovery import Ending, Engine
-from automation_pipeline.orchestration.watchdog import launch_again, look_after_all
+from automation_pipeline.orchestration.watchdog import check_all_runs, launch_again
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.heartbeats import (
@@ -96,7 +96,7 @@ def opened(services: Services, *, silent: bool = False) -> int:
 
 
 def look(services: Services, instance: dg.DagsterInstance, run_id: int) -> Run:
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
     with services.database.reading() as session:
         return get_run(session, run_id)
 
@@ -127,8 +127,8 @@ def test_a_lost_launch_is_requested_again_under_a_run_key_of_its_own(
     schedule = a_schedule(services.database, services.clock)
     run = request_run(schedule.id, database=services.database, clock=services.clock)
     crashed(instance, "d-1", run_id=str(run.id), launch="1")
-    look_after_all(instance, services)
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
+    check_all_runs(instance, services)
     with services.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     assert (request.key, request.run_key) == (
@@ -167,7 +167,7 @@ def test_three_lost_attempts_in_a_row_without_progress_close_the_run(
 ) -> None:
     run_id = opened(services)
     crashed(instance, "d-1", run_id=str(run_id))
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
     assert lose_an_attempt(services, instance, run_id, 2).status == "running"
     run = lose_an_attempt(services, instance, run_id, 3)
     assert run.status == "failed"
@@ -182,7 +182,7 @@ def test_progress_between_lost_attempts_keeps_the_run_at_work(
 ) -> None:
     run_id = opened(services)
     crashed(instance, "d-1", run_id=str(run_id))
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
     for number in range(2, 8):
         assert lose_an_attempt(services, instance, run_id, number, fiches=1).status == "running"
     assert lose_an_attempt(services, instance, run_id, 8).status == "running"
@@ -207,11 +207,11 @@ def test_a_started_run_without_a_heartbeat_is_reported_lost(
     instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
     with services.database.transaction() as session:
         record_step_heartbeat(session, "d-1", RUN_WORKER, "host:1")
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
     assert (instance.get_run_by_id("d-1") or run).status is S.STARTED
     with services.database.transaction() as session:
         session.execute(update(StepHeartbeatRow).values(beat_at=database_now(-26)))
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
     assert (instance.get_run_by_id("d-1") or run).status is S.FAILURE
     assert [state for _, state, _ in launches(services)] == ["waiting"]
 
@@ -224,7 +224,7 @@ def test_a_run_whose_host_is_lost_after_it_was_closed_is_green_and_says_how_it_e
     instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START, seconds_ago=60))
     with services.database.transaction() as session:
         session.execute(update(RunRow).values(status="partial", completed_at=services.clock.now()))
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
     ended = instance.get_run_by_id("d-1") or run
     assert (ended.status, ended.tags["automation/status"]) == (S.SUCCESS, "partial")
     [event] = instance.all_logs("d-1", of_type=dg.DagsterEventType.RUN_SUCCESS)
@@ -249,7 +249,7 @@ def test_a_run_of_another_code_location_is_none_of_our_business(
     run = dagster_run(instance, "theirs", S.NOT_STARTED, job="their_job")
     instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
     services.settings.__dict__["automation_lost_after_seconds"] = -1.0
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
     assert (instance.get_run_by_id("theirs") or run).status is S.STARTED
 
 
@@ -263,7 +263,7 @@ def test_a_cancelled_pending_run_ends_its_dagster_run(
     dagster_run(instance, "d-1", status, run_id=str(run.id))
     for _ in range(6):
         clock.pass_time_a_second()
-    look_after_all(instance, services)
+    check_all_runs(instance, services)
     ended = instance.get_run_by_id("d-1")
     assert ended
     assert ended.status is S.CANCELED

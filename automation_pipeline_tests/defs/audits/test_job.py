@@ -8,7 +8,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import audit_fiche, sweep_audits
-from automation_pipeline.orchestration.ops import ServicesResource, verdicts, words_of
+from automation_pipeline.orchestration.ops import ServicesResource, dagster_errors, error_message_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench, call
 from automation_pipeline_tests.conftest import StandingClock
@@ -108,6 +108,6 @@ def test_an_audit_without_all_transcripts_is_red_and_says_so(bench: Bench) -> No
 
 
 def test_the_words_of_a_retry_are_those_of_its_cause() -> None:
-    with pytest.raises(dg.RetryRequested) as asked, verdicts():
+    with pytest.raises(dg.RetryRequested) as asked, dagster_errors():
         raise TransientError("The CRM does not answer.")
-    assert words_of(asked.value) == "The CRM does not answer."
+    assert error_message_of(asked.value) == "The CRM does not answer."

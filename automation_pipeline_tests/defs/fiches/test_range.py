@@ -158,7 +158,5 @@ def test_a_job_that_nobody_works_on_any_more_is_swept(
         ) as context:
             result = sweep_range_fetches(context)
     assert isinstance(result, dg.SkipReason)
-    assert result.skip_message == (
-        f"Ended {job.id}." if ended else "No job over days is abandoned."
-    )
+    assert result.skip_message == (f"Ended {job.id}." if ended else "No fetch job is abandoned.")
     assert ranges.stored(job).error == (LOST_FETCH_JOB if ended else None)

@@ -66,8 +66,8 @@ def test_a_schedule_whose_pause_is_over_goes_on(bench: Bench) -> None:
 
 def test_a_job_that_may_begin_is_asked_for_once(bench: Bench) -> None:
     job_id = bench.job(of_type=SERVICE)
-    assert tick(org_job_queue).endswith("1 workers asked for.")
-    assert tick(org_job_queue).endswith("0 workers asked for.")
+    assert tick(org_job_queue).endswith("Requested 1 workers.")
+    assert tick(org_job_queue).endswith("Requested 0 workers.")
     assert [config for _, config in bench.requests()] == [{"job_run_id": bench.run_row(job_id).id}]
 
 

@@ -151,10 +151,10 @@ def test_the_rest_of_a_rule_is_waited_for_unless_forced(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({}, "Give run_id"),
-        ({"run_id": 1, "rule_id": 1}, "Give run_id"),
-        ({"run_id": 1, "force": True}, "force is for a run that is made"),
-        ({"rule_id": 1, "force": True, "preview_only": True}, "force is for a run that is made"),
+        ({}, "Give either run_id"),
+        ({"run_id": 1, "rule_id": 1}, "Give either run_id"),
+        ({"run_id": 1, "force": True}, "force needs rule_id"),
+        ({"rule_id": 1, "force": True, "preview_only": True}, "force needs rule_id"),
         ({"run_id": 0}, "Invalid config: run_id: must be from 1 to "),
         ({"run_id": 0, "rule_id": 1}, "Invalid config: run_id: must be from 1 to "),
         ({"rule_id": 2**63}, "Invalid config: rule_id: must be from 1 to "),

@@ -88,7 +88,7 @@ def test_a_strange_check_is_refused_in_one_sentence(bench: Bench, changed: RuleR
         ({"shop_api_base_url": None}, NOT_CONFIGURED),
         (
             {"worker_enable_reconciliation": False},
-            "WORKER_ENABLE_RECONCILIATION is off: prices are looked up by hand only.",
+            "WORKER_ENABLE_RECONCILIATION is off: only manual reconciliations run.",
         ),
     ],
 )

@@ -77,10 +77,10 @@ def test_a_worker_is_requested_again_for_a_run_without_one(
 ) -> None:
     bench = a_bench(database, monkeypatch)
     run = bench.queued()
-    assert tick(sweep_rule_runs) == "No run is left alone."
+    assert tick(sweep_rule_runs) == "No run lacks a worker."
     with database.transaction() as session:
         session.execute(update(RunRequestRow).values(state="refused"))
-    assert tick(sweep_rule_runs) == f"Asked again for runs {run.id}."
+    assert tick(sweep_rule_runs) == f"Requested workers for runs {run.id}."
     assert len(bench.requests()) == 2
 
 

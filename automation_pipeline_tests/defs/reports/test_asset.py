@@ -135,9 +135,7 @@ def test_a_day_without_audits_or_without_fiches_says_so(services: Services, benc
     result = materialize(services)
     assert result.success
     assert (
-        told(result)["by_groupe"]
-        == told(result)["note"]
-        == "No fiche was sold on this day, as far as is known."
+        told(result)["by_groupe"] == told(result)["note"] == "No known fiche was sold on this day."
     )
     assert check(result) == (False, "The day was never asked for.")
     sold(bench, "1", "2")
