@@ -1,7 +1,7 @@
-"""Composition root: settings in, services out. The only module that knows which adapter implements
-which port.
+"""Composition root: creates the services from the settings. Only this module knows which adapter
+implements which port.
 
-Nothing is opened before it is used, and adapters that are not configured are not imported.
+Connections are opened on first use, and adapters that are not configured are not imported.
 """
 
 import asyncio
@@ -45,22 +45,23 @@ class WorkLoop:
     def _loop(self) -> asyncio.Runner:
         tune_gc()
         runner = asyncio.Runner()
-        # Threads mostly wait here, for the database or Redis: a few for each core would have them
-        # stand in line.
+        # These threads mostly wait for the database or Redis, so the default of a few threads per
+        # core is too low.
         runner.get_loop().set_default_executor(
-            ThreadPoolExecutor(THREADS, thread_name_prefix="beside")
+            ThreadPoolExecutor(THREADS, thread_name_prefix="background")
         )
         return runner
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
-        """Run the work in the caller's context: a runner keeps that of its first call otherwise."""
-        whole = self.counted(work)
+        """Run the work in the caller's context: a runner otherwise keeps the context of its first
+        call."""
+        work_with_metrics = self.counted(work)
         try:
-            return self._loop.run(whole, context=copy_context())
+            return self._loop.run(work_with_metrics, context=copy_context())
         except (
             BaseException
-        ):  # an interrupt too must not leave tasks in the loop that the next call would wake
-            end_tasks(self._loop.get_loop(), whole)
+        ):  # even after an interrupt, no task may stay in the loop for the next call to resume
+            end_tasks(self._loop.get_loop(), work_with_metrics)
             raise
 
     async def counted(self, work: Coroutine[object, object, Result]) -> Result:
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """Everything that use cases need, one of each per process."""
+    """Everything that use cases need, with one instance per process."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -99,7 +100,7 @@ class Services:
 
     @cached_property
     def claims(self) -> DatabaseClaims:
-        """In the database on every profile, so that no work stops with Redis."""
+        """Claims are always in the database, so that work continues without Redis."""
         return DatabaseClaims(self.database)
 
     @cached_property
@@ -129,18 +130,18 @@ class Services:
 
     @cached_property
     def crm(self) -> "FicheSource":
-        """PermanentError names the setting that is missing."""
-        from automation_pipeline.clients.factories import open_crm  # noqa: PLC0415  only where it is asked for
+        """PermanentError: a setting is missing; the message names it."""
+        from automation_pipeline.clients.factories import open_crm  # noqa: PLC0415  only where it is used
 
         return open_crm(self.settings, self.clock.now, self.meter)
 
     def crm_with(self, key: "SecretStr | None") -> "FicheSource":
-        """The CRM with the key of a schedule; without a key, with `FICHE_API_AUTH_TOKEN`."""
+        """The CRM with the key of a schedule, or with `FICHE_API_AUTH_TOKEN` without a key."""
         if key is None:
             return self.crm
         token = key.get_secret_value()
         if token not in self._crm_by_key:
-            from automation_pipeline.clients.factories import open_crm  # noqa: PLC0415  only where it is asked for
+            from automation_pipeline.clients.factories import open_crm  # noqa: PLC0415  only where it is used
 
             settings = self.settings.model_copy(update={"fiche_api_auth_token": key})
             self._crm_by_key[token] = open_crm(settings, self.clock.now, self.meter)
@@ -148,7 +149,7 @@ class Services:
 
     @cached_property
     def speech(self) -> "SpeechProvider":
-        """Speech-to-text under the cap that all processes share."""
+        """Speech-to-text under the rate limit that all processes share."""
         from automation_pipeline.clients.factories import open_speech, speech_options  # noqa: PLC0415  httpx only where it is used
         from automation_pipeline.transcription.ports import SpeechProvider  # noqa: PLC0415  the same
 
@@ -157,9 +158,9 @@ class Services:
 
     @cached_property
     def judge(self) -> "Judge":
-        """The language model of the audits, under the caps that all processes share."""
-        from automation_pipeline.audits.ports import Judge  # noqa: PLC0415  only where it is asked for
-        from automation_pipeline.clients.factories import audit_options, open_model  # noqa: PLC0415  only where it is asked for
+        """The language model for audits, under the rate limits that all processes share."""
+        from automation_pipeline.audits.ports import Judge  # noqa: PLC0415  only where it is used
+        from automation_pipeline.clients.factories import audit_options, open_model  # noqa: PLC0415  only where it is used
 
         settings, model = self.settings, open_model(self.settings, self.clock.now, self.meter)
         owner = f"{socket.gethostname()}:{os.getpid()}"
@@ -168,8 +169,9 @@ class Services:
 
     @cached_property
     def storefront(self) -> "Storefront":
-        """The shop whose prices are changed. PermanentError names the setting that is missing."""
-        from automation_pipeline.clients.factories import open_storefront  # noqa: PLC0415  only where it is asked for
+        """The shop whose prices change. PermanentError: a setting is missing; the message names
+        it."""
+        from automation_pipeline.clients.factories import open_storefront  # noqa: PLC0415  only where it is used
 
         return open_storefront(self.settings, self.clock.now, self.meter)
 
@@ -181,8 +183,8 @@ class Services:
 
     @cached_property
     def registries(self) -> "Registries":
-        """The configured ones. PermanentError: the configuration of one is incomplete."""
-        from automation_pipeline.clients.factories import open_registries  # noqa: PLC0415  where asked for
+        """The configured registries. PermanentError: a configuration is incomplete."""
+        from automation_pipeline.clients.factories import open_registries  # noqa: PLC0415  only where it is used
         from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  the same
         from automation_pipeline.enrichment.ports import SharedLogin  # noqa: PLC0415  the same
         from automation_pipeline.enrichment.sources import DatabaseLoginTokens  # noqa: PLC0415  the same
@@ -195,15 +197,15 @@ class Services:
         )
 
     def registry(self, api: "SourceApi") -> "RegistrySource | None":
-        """One registry, opened anew, with a login of its own; None if it is not configured."""
-        from automation_pipeline.clients.factories import open_source  # noqa: PLC0415  where asked for
+        """A new client of one registry with its own login; None if it is not configured."""
+        from automation_pipeline.clients.factories import open_source  # noqa: PLC0415  only where it is used
 
         return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)
 
     @cached_property
     def job_doers(self) -> "Mapping[str, JobRunner]":
-        """The runners of organisations' jobs of this system's own types."""
-        from automation_pipeline.clients.service_jobs import service_job_runners  # noqa: PLC0415  only where it is asked for
+        """The runners of the job types that this system implements."""
+        from automation_pipeline.clients.service_jobs import service_job_runners  # noqa: PLC0415  only where it is used
 
         @cache
         def open_caller() -> "HttpsCaller":
@@ -225,8 +227,9 @@ class Services:
 
         return ProbeProcess()
 
-    def local_worker(self, request_keys: Sequence[str]):  # noqa: ANN201  the type of an adapter stays with it
-        """Executes the jobs of filed requests here, without a daemon. The caller closes it."""
+    def local_worker(self, request_keys: Sequence[str]):  # noqa: ANN201  the type belongs to the adapter
+        """Executes the jobs of filed requests in this process, without a daemon. The caller closes
+        it."""
         from automation_pipeline.clients.dagster_processes import LocalWorker  # noqa: PLC0415  only where it is used
 
         return LocalWorker(request_keys)
@@ -245,22 +248,22 @@ class Services:
 
     @cached_property
     def mail(self) -> "MailSender | None":
-        from automation_pipeline.clients.factories import open_mail  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.factories import open_mail  # noqa: PLC0415  only where it is used
 
         return open_mail(self.settings)
 
     @cached_property
     def realtime(self) -> "RealtimeClient | None":
-        """None without Pusher. PermanentError: its configuration is incomplete."""
-        from automation_pipeline.clients.factories import open_realtime  # noqa: PLC0415  only where it is asked for
+        """None without Pusher. PermanentError: the configuration is incomplete."""
+        from automation_pipeline.clients.factories import open_realtime  # noqa: PLC0415  only where it is used
 
         return open_realtime(self.settings, self.clock.now, self.meter)
 
     @cached_property
     def post_office(self) -> "DeliveryServices":
-        """Deliver messages about runs."""
-        from automation_pipeline.automation.ports import DeliveryServices  # noqa: PLC0415  only where it is asked for
-        from automation_pipeline.clients.factories import open_publisher  # noqa: PLC0415  only where it is asked for
+        """The clients that deliver messages about runs."""
+        from automation_pipeline.automation.ports import DeliveryServices  # noqa: PLC0415  only where it is used
+        from automation_pipeline.clients.factories import open_publisher  # noqa: PLC0415  only where it is used
 
         secret = self.settings.webhook_secret
         return DeliveryServices(
@@ -273,7 +276,7 @@ class Services:
 
     @cached_property
     def _shared_limiter(self) -> RateLimiter:
-        """A provider's cap outlives an outage of Redis: the database takes over."""
+        """During an outage of Redis, the rate limit uses the database."""
         in_database = DatabaseRateLimiter(self.database)
         limiter = (
             FailoverRateLimiter(self.rate_limiter, in_database)
@@ -291,16 +294,16 @@ class Services:
         return WorkLoop(self.metering)
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
-        """Run async work to its end; an interrupt leaves nothing running. The loop and the
-        connections of the clients live as long as the process."""
+        """Run async work to its end; an interrupt leaves no task running. The loop and the clients'
+        connections live as long as the process."""
         return self._work_loop.run(work)
 
     def counted(self, work: Coroutine[object, object, Result]) -> Coroutine[object, object, Result]:
-        """The same work for a loop of its own, with its counters written to the database."""
+        """The same work for a separate loop; its metrics are written to the database."""
         return self._work_loop.counted(work)
 
 
-def remote_api(url: str, token: str):  # noqa: ANN201  the type of an adapter stays with it
+def remote_api(url: str, token: str):  # noqa: ANN201  the type belongs to the adapter
     """The HTTP API on another machine. The caller closes it."""
     from automation_pipeline.clients.automation_api import AutomationApi  # noqa: PLC0415  httpx only where it is used
 
@@ -325,5 +328,5 @@ def due_rules(settings: Settings) -> "DuePolicy":
 
 @cache
 def services() -> Services:
-    """The services of this process, as its environment says."""
+    """The services of this process, configured by its environment."""
     return Services(load_settings())

@@ -1,7 +1,7 @@
-"""The operators' command line: `automation`. One module a noun; they call the same stages as every
-other edge."""
+"""The operators' command line `automation`. Each package has its own commands, which call the same
+use cases as the HTTP API."""
 
 import time
 
-# When the command began: it loads hundreds of modules before it does anything.
+# The start time of the command, before it loads hundreds of modules.
 STARTED_AT = time.monotonic()

@@ -1,5 +1,4 @@
-"""Groups of commands. The groups and commands of `automation` itself are imported when they are
-used."""
+"""Groups of commands. `automation` imports a group or command only when it runs."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ _WHOLE_LINE = 1000
 
 
 class CommandGroup(TyperGroup):
-    """Lists its commands with their whole first sentence; Typer cuts it to one line with "..."."""
+    """Lists its commands with their complete first sentence; Typer cuts it to one line with
+    "..."."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  types that Typer keeps private
         commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
@@ -29,8 +29,7 @@ def command_group(summary: str) -> typer.Typer:
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A Typer application or a function `attribute` of `module`; `help` is its own first
-    sentence."""
+    """A Typer application or function: `attribute` of `module`. `help` is its first sentence."""
 
     name: str
     module: str
@@ -45,7 +44,7 @@ class LazyCommand:
         else:
             parent.command(self.name)(loaded)
         command = typer.main.get_group(parent).commands[self.name]
-        assert isinstance(command, TyperCommand | TyperGroup)  # noqa: S101  Typer makes no others
+        assert isinstance(command, TyperCommand | TyperGroup)  # noqa: S101  Typer creates no others
         return command
 
 
@@ -67,12 +66,12 @@ class _LoadedOnUse(Mapping[str, TyperCommand | TyperGroup]):
 
 
 def lazy_group(*commands: LazyCommand) -> type[TyperGroup]:
-    """A group that lists and completes its commands from their table, and imports the one that is
-    run."""
+    """A group that lists and completes its commands from a table, and imports only the command that
+    runs."""
     table = {command.name: command for command in commands}
 
     class LazyGroup(CommandGroup):
-        def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  what Typer gives a group
+        def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  Typer's arguments
             super().__init__(**attributes)
             self.commands = cast("MutableMapping[str, Any]", _LoadedOnUse(table))
 

@@ -1,5 +1,5 @@
-"""Entry of the console script `automation`: exit 0 done, 1 failed, 2 wrong usage; a complaint is
-one sentence."""
+"""Entry point of the console script `automation`. Exit status: 0 done, 1 failed, 2 wrong usage. An
+error is one sentence."""
 
 import errno
 import json
@@ -72,7 +72,7 @@ COMMANDS = (
         "worker",
         "cli.system",
         "worker",
-        "Take steps of runs from Celery, with AUTOMATION_EXECUTOR=celery; the environment is that of Dagster's "
+        "Execute steps of runs from Celery (AUTOMATION_EXECUTOR=celery), in the same environment as Dagster's "
         "processes.",
     ),
     LazyCommand("db", "cli.system", "db_app", "Create, upgrade, back up and restore the database."),
@@ -86,20 +86,20 @@ COMMANDS = (
         "runs",
         "automation.commands.runs",
         "app",
-        "Show runs; cancel one, or retry what failed.",
+        "Show runs; cancel one, or retry its failed fiches.",
     ),
     LazyCommand("fiches", "fiches.commands", "app", "Fetch and show the CRM's fiches."),
     LazyCommand(
         "audit-configs",
         "audits.commands.configs",
         "app",
-        "Manage audit configurations: the steps by which calls are judged.",
+        "Manage audit configurations: the steps for judging calls.",
     ),
     LazyCommand(
         "audits",
         "audits.commands.audits",
         "app",
-        "Show audits; overrule a finding, or have it judged again.",
+        "Show audits; overrule a finding, or judge it again.",
     ),
     LazyCommand(
         "pricing",
@@ -117,11 +117,11 @@ COMMANDS = (
         "tokens",
         "access.commands",
         "app",
-        "Manage tokens, with which other programs use the HTTP API.",
+        "Manage the tokens of programs that use the HTTP API.",
     ),
-    LazyCommand("outbox", "cli.system", "outbox_app", "Deliver the events and messages that wait."),
+    LazyCommand("outbox", "cli.system", "outbox_app", "Deliver waiting events and messages."),
 )
-# The codes of the HTTP API, for a script that reads --json. The first class that fits decides.
+# The error codes of the HTTP API, for scripts that read --json. The first matching class applies.
 ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
     (InvalidInputError, "VALIDATION_ERROR"),
     (NotFoundError, "NOT_FOUND"),
@@ -132,11 +132,11 @@ ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
     (PermanentError, "CONFIGURATION_ERROR"),
     (AutomationError, "ERROR"),
 )
-# The HTTP API keeps the sentences of its first version; the command line has one form.
+# The HTTP API keeps the messages of its first version; the command line shortens them.
 _API_NOT_FOUND = re.compile(r"^(.+) with ID '(.+)' not found")
 LARGEST_HELP_WIDTH = 120
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
-# What writing to a full, broken or unwritable standard output answers.
+# The errors of a full, closed or unwritable standard output.
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
 app = typer.Typer(
@@ -152,7 +152,7 @@ ApiUrl = Annotated[
     typer.Option(
         "--api",
         metavar="URL",
-        help="Work with the HTTP API of another machine instead of the database here. "
+        help="Use the HTTP API of another machine instead of the local database. "
         "AUTOMATION_API_URL sets it for all commands.",
     ),
 ]
@@ -161,8 +161,8 @@ ApiToken = Annotated[
     typer.Option(
         "--token",
         metavar="T",
-        help="The token for that API. Other users of this machine can see it while the command runs: "
-        "AUTOMATION_API_TOKEN is not seen.",
+        help="The token for that API. Other users of this machine can see it while the command runs, "
+        "unlike AUTOMATION_API_TOKEN.",
     ),
 ]
 
@@ -183,7 +183,7 @@ ShowVersion = Annotated[
 def _everywhere(
     *, api_url: ApiUrl = None, token: ApiToken = None, show_version: ShowVersion = False
 ) -> None:
-    """Automations over sales records: configure schedules, run them, see what became of every
+    """Automations over sales records: configure schedules, run them, and see the outcome of every
     fiche.
 
     Commands print tables for people, or with --json one document for programs. Exit 0: done; 1:
@@ -191,7 +191,7 @@ def _everywhere(
     """
     from automation_pipeline.cli.operations import choose  # noqa: PLC0415  help needs no database
 
-    del show_version  # its callback has shown it
+    del show_version  # the callback has already handled it
     choose(api_url, token)
 
 
@@ -210,14 +210,14 @@ def main() -> None:
 
 
 def _configure_logs() -> None:
-    """A setting that cannot be read is complained about by the commands that need any."""
+    """A command that needs an invalid setting reports it."""
     with suppress(InvalidInputError):
         settings = load_settings()
         configure_logs(settings.log_level, settings.log_format)
 
 
 def _output_is_lost(error: OSError) -> int:
-    """Throws away what is still unwritten, which Python would try to write once more at its end."""
+    """Discard the unwritten output, which Python would otherwise write again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.EPIPE:  # the reader has closed the pipe
         return FAILED
@@ -249,7 +249,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _help_width() -> int:
-    """The terminal's, within what is comfortable to read; help that is piped has no terminal."""
+    """The terminal's width up to a readable maximum; piped help has no terminal."""
     columns = shutil.get_terminal_size((LARGEST_HELP_WIDTH, 24)).columns
     return max(50, min(columns, LARGEST_HELP_WIDTH) - 2)
 

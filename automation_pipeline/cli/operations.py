@@ -1,4 +1,5 @@
-"""Operations: what commands ask of this machine's database, or of the HTTP API that --api names."""
+"""Operations that commands perform on this machine's database, or on the HTTP API that --api
+names."""
 
 import getpass
 import inspect
@@ -39,7 +40,7 @@ _options = _Options()
 
 
 def choose(url: str | None, token: str | None) -> None:
-    """Set --api and --token for the commands that follow in this process."""
+    """Set --api and --token for the rest of this process."""
     if url is not None:
         try:
             url = http_address(url)
@@ -49,18 +50,18 @@ def choose(url: str | None, token: str | None) -> None:
 
 
 def api_url() -> str | None:
-    """The address of the API that commands use; None stands for this machine's database."""
+    """The address of the API that commands use; None means the local database."""
     url = _options.url or load_settings().automation_api_url
     if url is None and _options.token is not None:
-        raise InvalidInputError("--token needs --api: name the other machine's API.")
+        raise InvalidInputError("--token needs --api, which names the other machine's API.")
     return url
 
 
 def only_here(command: str) -> None:
-    """Raises InvalidInputError when the command line works with an API."""
+    """Raise InvalidInputError if the command line uses an API."""
     if _options.url or load_settings().automation_api_url:
         raise InvalidInputError(
-            f"`automation {command}` works on the machine where it is typed: leave out --api, and unset "
+            f"`automation {command}` works only on the local machine: omit --api, and unset "
             "AUTOMATION_API_URL."
         )
 
@@ -69,7 +70,7 @@ def actor() -> str:
     """The operator's name, as runs and rules record it."""
     try:
         return f"cli:{getpass.getuser()}"
-    except (KeyError, ImportError, OSError):  # a container's user may have no name
+    except (KeyError, ImportError, OSError):  # the user of a container may have no name
         return f"cli:uid-{os.getuid()}"
 
 
@@ -80,7 +81,7 @@ class Acting(TypedDict):
 
 
 def acting(services: Services) -> Acting:
-    """What use cases take that record who did something."""
+    """The arguments of use cases that record the operator."""
     return {"database": services.database, "clock": services.clock, "actor": actor()}
 
 
@@ -107,10 +108,10 @@ def remote_api() -> RemoteApi | None:
     token = _options.token or (configured.get_secret_value() if configured else None)
     if token is None:
         raise InvalidInputError(
-            "The API wants a token: set AUTOMATION_API_TOKEN, or give one with --token."
+            "The API needs a token: set AUTOMATION_API_TOKEN, or give one with --token."
         )
     if not (token.isascii() and token.isprintable()):
-        raise InvalidInputError("The token for the API holds characters that cannot be sent.")
+        raise InvalidInputError("The API token contains characters that cannot be sent.")
     return _connect(url, token.strip())
 
 
@@ -131,9 +132,10 @@ def operation(
     With --api, calls send `request` instead.
 
     `request` is a method and a path. Arguments fill the braces of the path; a part in brackets is
-    left out when its argument is None. Of the other arguments, those of a GET or DELETE and those
-    that `query` names become parameters; `given` becomes the body, or else the rest does, in
-    camelCase. None is not sent. The result's type reads the answer's `data`, or the `whole` answer.
+    omitted if its argument is None. The other arguments become query parameters for GET and DELETE
+    or if `query` names them. Of the rest, `given` becomes the body; without it, the remaining
+    arguments do, in camelCase. None is not sent. The result type parses the answer's `data`, or the
+    `whole` answer.
     """
     method, path = request.split(" ", 1)
 
@@ -178,7 +180,7 @@ def operation(
 def every(
     page: Callable[..., Sequence[Row]], *, by: str = "after", start: int = 0, **chosen: object
 ) -> Iterator[Row]:
-    """All rows of a list that answers in pages, `by` the last row's id (after) or by offset."""
+    """All rows of a paginated list, page after page by last id (`after`) or by offset."""
     position = start
     while rows := page(**chosen, limit=PAGE, **{by: position}):
         yield from rows
@@ -188,7 +190,7 @@ def every(
 
 
 def _address(path: str, sent: dict[str, object]) -> str:
-    """The path with its arguments, which are taken out of `sent`."""
+    """The path with its arguments, which are removed from `sent`."""
     optional = re.compile(r"\[(.*?{(\w+)}.*?)\]")
     path = optional.sub(lambda part: part[1] if part[2] in sent else "", path)
     return re.sub(r"{(\w+)}", lambda name: quote(str(sent.pop(name[1])), safe=""), path)
@@ -212,6 +214,6 @@ def _read(kind: object, answer: Document, *, whole: bool) -> object:
         [value] = _reader(kind).validate_python((document,), extra="ignore")
     except ValidationError:
         raise UpstreamError(
-            "The API's answer cannot be read: it is of another version than this command line."
+            "The API's answer cannot be parsed: its version differs from this command line."
         ) from None
     return value

@@ -1,4 +1,4 @@
-"""What commands print: JSON documents, tables, questions."""
+"""Output of commands: JSON documents, tables, questions."""
 
 import json
 import re
@@ -24,7 +24,7 @@ Model = TypeVar("Model", bound=JsonModel)
 Row = TypeVar("Row")
 
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")
+    bool, typer.Option("--json", help="Print only one JSON document on standard output.")
 ]
 
 screen = Console(soft_wrap=True)
@@ -61,20 +61,20 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def _cell(value: object) -> Text:
-    """A plain string stays what it is: square brackets in people's texts are not mark-up."""
+    """Show a plain string unchanged: square brackets in stored texts are not mark-up."""
     return value if isinstance(value, Text) else Text("" if value is None else str(value))
 
 
 def consent(question: str, action: str) -> bool:
-    """The answer of the person at the terminal. Raises InvalidInputError without a terminal: --yes
-    allows the `action`."""
+    """Ask the user at the terminal. Raises InvalidInputError without a terminal: --yes confirms the
+    `action`."""
     if not sys.stdin.isatty():
         raise InvalidInputError(f"Standard input is no terminal: add --yes to {action}.")
     return typer.confirm(question, err=True)
 
 
 def confirm(question: str, action: str) -> None:
-    """Ends the command unless the person at the terminal consents."""
+    """End the command unless the user confirms."""
     if not consent(question, action):
         raise typer.Abort
 
@@ -89,11 +89,11 @@ def one_line(text: str) -> str:
 
 @contextmanager
 def writing(path: Path) -> Generator[None]:
-    """A file that cannot be written is wrong usage."""
+    """A file that cannot be written is a usage error."""
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a file name"
         raise InvalidInputError(f"{path} cannot be written: {reason}.") from None
 
 
@@ -119,12 +119,12 @@ def read_json_object(path: Path) -> Mapping[str, object]:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidInputError(f"{file_name(path)} is not valid JSON: {reason}.") from None
     if not isinstance(document, dict):
-        raise InvalidInputError(f"{file_name(path)} must hold a JSON object.")
+        raise InvalidInputError(f"{file_name(path)} must contain a JSON object.")
     return cast("dict[str, object]", document)
 
 
 def print_result(document: object, sentence: str, *, as_json: bool) -> None:
-    """What a command did: a document for programs, or a sentence for people."""
+    """The result of a command: a document for programs, or a sentence for people."""
     if as_json:
         print_json(document)
     else:
@@ -148,8 +148,8 @@ def show_page(
     offset: int | None = None,
     as_json: bool,
 ) -> None:
-    """A page of a list. One row more than `limit` says that there are more, after the `offset` or,
-    without one, after the last row's id."""
+    """A page of a list. `found` has one row more than `limit` if more pages follow, after the
+    `offset` or, without one, after the last row's id."""
     shown, more = found[:limit], len(found) > limit
     if as_json:
         print_json({name: [as_document(one) for one in shown], "more": more})
@@ -161,14 +161,14 @@ def show_page(
             if offset is None
             else f"--offset {offset + limit}"
         )
-        say(f"There are more: {next_page} shows the next.")
+        say(f"There are more rows: {next_page} shows the next page.")
 
 
 def iso_seconds(instant: datetime) -> str:
     return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-Limit = Annotated[int, typer.Option(min=1, max=500, help="How many at most.")]
+Limit = Annotated[int, typer.Option(min=1, max=500, help="The maximum number of rows.")]
 Offset = Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Skip the first rows.")]
 
 
@@ -194,7 +194,7 @@ def second(instant: datetime | None) -> str | None:
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC" if instant else None
 
 
-# A pipe or a log has no width of its own.
+# The width for pipes and logs.
 NARROWEST_FILE = 160
 _LONGEST_WORD = 20
 _GAP = 2
@@ -213,8 +213,8 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """On a terminal a long word, such as the ids of a variant, may be broken; elsewhere not: a
-        reader could not rejoin it."""
+        """Long words, such as ids of variants, may break on a terminal only: elsewhere a reader
+        could not rejoin them."""
         if not self.is_text:
             return max(cell_len(piece) for line in self._lines for piece in line.split(_APART))
         longest = max((cell_len(word) for line in self._lines for word in line.split()), default=1)
@@ -223,7 +223,8 @@ class _Column:
         )
 
     def fitting(self, width: int) -> Sequence[Text]:
-        """Parts that are two blanks apart, such as those of a change, may wrap onto lines."""
+        """Parts separated by two blanks, such as those of a change, may wrap onto separate
+        lines."""
         if self.is_text or width >= self.width:
             return self.cells
         return [_stacked(cell) for cell in self.cells]
@@ -235,8 +236,8 @@ class _Column:
 
 @dataclass(frozen=True)
 class Columns(Generic[Row]):
-    """The columns of a table by their names. With `texts`, those columns wrap between words and
-    empty columns are left out."""
+    """The columns of a table by name. Columns in `texts` wrap between words, and empty columns are
+    omitted."""
 
     cells: Mapping[str, Callable[[Row], object]]
     texts: Collection[str] | None = None
@@ -252,8 +253,8 @@ class Columns(Generic[Row]):
 def print_fitted_table(
     names: Sequence[str], rows: Iterable[Sequence[object]], *, texts: Collection[str] = ()
 ) -> None:
-    """`texts` are the columns that may be broken between words. A column that is empty in all rows
-    is left out."""
+    """`texts` are the columns that may wrap between words. Columns without any value are
+    omitted."""
     lines = [[_cell(value) for value in row] for row in rows]
     columns = [
         _Column(name, [line[at] for line in lines], name in texts) for at, name in enumerate(names)
@@ -268,7 +269,7 @@ def print_fitted_table(
 
 
 def _widths(columns: Sequence[_Column], room: int) -> list[int]:
-    """The widest texts give way first, none below its least."""
+    """Shrink the widest text columns first, but none below its minimum."""
     widths, leasts = [column.width for column in columns], [column.least for column in columns]
     for _ in range(sum(widths) - room):
         spare = [(width, at) for at, width in enumerate(widths) if width > leasts[at]]
@@ -298,7 +299,7 @@ def _print_blocks(columns: Sequence[_Column], count: int) -> None:
 
 
 def _stacked(cell: Text) -> Text:
-    """Of the same length, so that its colours stay where they are."""
+    """The result has the same length, so that its colours keep their positions."""
     stacked = cell.copy()
     stacked.plain = cell.plain.replace(_APART, " \n")
     return stacked
@@ -308,7 +309,7 @@ _FICHE_ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
 def check_fiche_ids(given: Iterable[str]) -> None:
-    """InvalidInputError names those that no fiche can have."""
+    """Raise an InvalidInputError that names the invalid ids."""
     wrong = [fiche_id for fiche_id in given if not _FICHE_ID.fullmatch(fiche_id)]
     if wrong:
         raise InvalidInputError(f"A fiche id is a number, unlike {', '.join(wrong)}.")

@@ -1,4 +1,5 @@
-"""Following work to its end: progress bars, --wait, --timeout, --here, and why nothing begins."""
+"""Follow work to its end: progress bars, --wait, --timeout, --here, and the reason why no work
+starts."""
 
 import os
 import socket
@@ -36,10 +37,10 @@ from automation_pipeline.storage.run_requests import hold_requests, launch_state
 
 POLL_SECONDS = 0.5
 PROBE_AFTER_SECONDS = 2.0
-# From the start of the command, which is slow on a busy machine: the reason is due within 15
-# seconds.
+# Counted from the start of the command, which is slow on a busy machine, so that the reason appears
+# within 15 seconds.
 PATIENCE_SECONDS = 12.0
-# From the request, however slow the start was: time for a daemon to show itself.
+# Counted from the request, however slow the start was, so that a daemon has time to react.
 LEAST_PATIENCE_SECONDS = 5.0
 
 Timeout = Annotated[
@@ -71,7 +72,7 @@ def pause() -> None:
 
 
 class Worker(Protocol):
-    """Does the work of this command in this process."""
+    """Does the command's work in this process."""
 
     def look(self) -> None:
         """Raises an error if the work has ended without a result."""
@@ -82,9 +83,10 @@ class Worker(Protocol):
 
 
 class LaunchWait:
-    """Waits for requested work, and gives up with the reason when nothing begins.
+    """Waits for requested work, and raises an error with the reason if it does not start.
 
-    `keys` are those of the run requests. `why` knows more reasons. `worker` does the work here.
+    `keys` are the keys of the run requests. `why` can add further reasons. `worker` does the work
+    in this process.
     """
 
     def __init__(
@@ -103,14 +105,14 @@ class LaunchWait:
         self._patience_seconds = min(PATIENCE_SECONDS, max(left, LEAST_PATIENCE_SECONDS))
 
     def pause(self, *, begun: bool) -> None:
-        """Wait until the next look. Raises NotStartedError when waiting is pointless."""
+        """Wait until the next poll. Raises NotStartedError when waiting is pointless."""
         waited = (self._clock.now() - self._since).total_seconds()
         if self._worker is not None:
             self._worker.look()
         elif not begun:
             self._check_begins(waited)
         if self._timeout is not None and waited >= self._timeout:
-            rest = "" if self._worker else "; the work goes on without this command"
+            rest = "" if self._worker else "; the work continues without this command"
             message = f"Not done within {self._timeout:g} s{rest}."
             raise NotStartedError("TIMEOUT", message, {"requests": list(self._keys)})
         pause()
@@ -127,7 +129,7 @@ class LaunchWait:
             missing = self._local_obstacle(waited) if api is None else remote_obstacle(api)
         if missing is not None:
             reason = str(missing).rstrip(".")
-            message = f"Nothing has begun within {round(waited)} s. {reason}."
+            message = f"Nothing has started within {round(waited)} s. {reason}."
             details = {"requests": list(self._keys), **missing.details}
             raise NotStartedError(missing.code, message, details)
 
@@ -140,7 +142,7 @@ class LaunchWait:
 
 
 def remote_obstacle(api: RemoteApi) -> NotStartedError | None:
-    """What another machine's readiness says about its daemon."""
+    """The error that the readiness check of another machine reports about its daemon."""
     answer = api.call("GET", "/health/ready", query={}, body=None, repeatable=True)
     for check in cast("Sequence[Mapping[str, object]]", answer.get("checks") or ()):
         if check.get("name") == "daemon" and check.get("state") == "failed":
@@ -153,9 +155,9 @@ def remote_obstacle(api: RemoteApi) -> NotStartedError | None:
 def waiting(
     keys: Sequence[str], *, timeout: float | None = None, here: bool = False
 ) -> Generator[LaunchWait]:
-    """With `here`, this command does the work of the requests while the block lasts.
+    """With `here`, this process does the requested work while the block runs.
 
-    Requests that a daemon has already been offered are left to it.
+    Requests that a daemon has already received are left to it.
     """
     if not here:
         yield LaunchWait(keys, timeout=timeout)
@@ -175,7 +177,8 @@ def waiting(
 def progress_bars(
     goes_on: str, *, quiet: bool, time_column: ProgressColumn | None = None, transient: bool = False
 ) -> Generator[Progress]:
-    """Progress bars. After Ctrl-C, the sentence `goes_on` says what becomes of the work."""
+    """Progress bars. After Ctrl-C, the command prints the sentence `goes_on` about the continuing
+    work."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -199,7 +202,7 @@ KEYS_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class FollowedRequest(Generic[Status]):
-    """What became of a request: neither `standing` nor `refused` while it has not begun."""
+    """The status of a request: both `standing` and `refused` are None until its work starts."""
 
     key: str
     fiche_id: str
@@ -208,7 +211,7 @@ class FollowedRequest(Generic[Status]):
 
     @classmethod
     def of(cls, key: str, fiche_id: str, found: Status | str | None) -> Self:
-        """`found` is the status, or why the request was refused."""
+        """`found` is the status, or the reason of a refusal."""
         if isinstance(found, str):
             return cls(key, fiche_id, None, found)
         return cls(key, fiche_id, found, None)
@@ -223,9 +226,9 @@ def follow_requests(
     quiet: bool,
     waits: LaunchWait,
 ) -> Sequence[FollowedRequest[Status]]:
-    """The ended requests, in the order of `fiches`: keys of requests with their fiches.
+    """Return the ended requests in the order of `fiches`, which maps request keys to fiches.
 
-    `bar` is the label of a status, how much is done, of how much, and whether it has ended.
+    `bar` returns the label of a status, the amount done, the total, and whether the work has ended.
     """
     keys = list(fiches)
     with progress_bars(goes_on, quiet=quiet) as progress:

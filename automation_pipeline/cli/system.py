@@ -35,12 +35,12 @@ from automation_pipeline.storage.database import DatabaseMissingError
 
 db_app = command_group("Create, upgrade, back up and restore the database.")
 CopyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The copy.", dir_okay=False)]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing data.")]
 
 
 @db_app.command()
 def upgrade(*, as_json: AsJson = False) -> None:
-    """Create the tables, or bring those of an earlier version to this one. Safe to repeat."""
+    """Create the tables, or upgrade those of an earlier version. Safe to repeat."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
     only_here("db upgrade")
@@ -60,8 +60,7 @@ def upgrade(*, as_json: AsJson = False) -> None:
 
 @db_app.command()
 def current(*, as_json: AsJson = False) -> None:
-    """Show the revision that the database is at. `automation doctor` shows whether it is the
-    newest."""
+    """Show the revision of the database. `automation doctor` shows whether it is the newest."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
     only_here("db current")
@@ -75,7 +74,8 @@ def current(*, as_json: AsJson = False) -> None:
 
 @db_app.command()
 def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> None:
-    """Copy the SQLite database into one file, as it is at one moment, while everything works on."""
+    """Copy the SQLite database at one point in time into a file, while other processes keep using
+    it."""
     only_here("db backup")
     database = bootstrap.services().database
     if file.exists() and not force:
@@ -89,10 +89,9 @@ def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> 
 
 @db_app.command()
 def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> None:
-    """Make the SQLite database what a copy holds. Stop the API and Dagster before; see
-    docs/operations.md for DAGSTER_HOME. A copy of an earlier version is upgraded by `automation db
-    upgrade` afterwards.
-    """
+    """Replace the SQLite database by a backup. Stop the API and Dagster first; see
+    docs/operations.md for DAGSTER_HOME. If the backup is of an earlier version, run `automation db
+    upgrade` afterwards."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
     only_here("db restore")
@@ -102,24 +101,24 @@ def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) ->
     with _progress("Restoring") as report:
         backups.restore(database, file, report)
     revision = migrations.current(database)
-    sentence = f"The database is what {file} holds, at {revision}."
+    sentence = f"The database is restored from {file}, at {revision}."
     print_result({"file": str(file), "revision": revision}, sentence, as_json=as_json)
 
 
 @db_app.command()
 def advance_ids(*, as_json: AsJson = False) -> None:
-    """After `pg_restore`: jump over the ids that were given after the dump was made. `restore` does
-    it by itself."""
+    """After `pg_restore`: skip the ids that were assigned after the dump. `restore` does this
+    itself."""
     only_here("db advance-ids")
     sequences = backups.advance_ids(bootstrap.services().database)
     document = {"sequences": sequences, "advancedBy": backups.JUMP}
-    sentence = f"{sequences} tables count on {backups.JUMP:,} ids higher."
+    sentence = f"The ids of {sequences} tables continue {backups.JUMP:,} higher."
     print_result(document, sentence, as_json=as_json)
 
 
 @contextmanager
 def _progress(word: str) -> Generator[backups.Progress]:
-    """Drawn for a person at the terminal, on standard error."""
+    """A progress bar on standard error, only on a terminal."""
     with Bar(
         console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal
     ) as bar:
@@ -139,7 +138,7 @@ class Diagnostic:
 
 @operation("GET /api/automation/diagnostic")
 def diagnostic(services: Services) -> Diagnostic:
-    from automation_pipeline.api.health import examine  # noqa: PLC0415  it knows every package
+    from automation_pipeline.api.health import examine  # noqa: PLC0415  imports every package
 
     return Diagnostic([vars(finding) for finding in examine(services)])
 
@@ -147,8 +146,8 @@ def diagnostic(services: Services) -> Diagnostic:
 def doctor(*, as_json: AsJson = False) -> None:
     """Check the database, Redis, the CRM, speech-to-text, the language model, the shop, the company
     registries, the mail server, Pusher, Dagster's definitions and daemon, and who may use the HTTP
-    API. Exit 1 if something fails that is required: what is configured is. With --api, the other
-    machine runs the checks."""
+    API. Exit 1 if a required check fails; the checks of all configured systems are required. With
+    --api, the other machine runs the checks."""
     checks = diagnostic().checks
     if as_json:
         print_json({"checks": checks})
@@ -161,7 +160,7 @@ def doctor(*, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-# A name: this package does not import Dagster and Celery.
+# The application's name, because this package does not import Dagster and Celery.
 APP = "automation_pipeline.orchestration.celery"
 
 
@@ -176,20 +175,19 @@ def worker(
             show_default="AUTOMATION_CELERY_CONCURRENCY, else 2",
         ),
     ] = None,
-    name: Annotated[
-        str, typer.Option(help="Its name among the workers; %h is the host.")
-    ] = "steps@%h",
+    name: Annotated[str, typer.Option(help="The worker's name; %h is the host.")] = "steps@%h",
 ) -> None:
-    """Take steps of runs from Celery, with AUTOMATION_EXECUTOR=celery; the environment is that of
+    """Execute steps of runs from Celery (AUTOMATION_EXECUTOR=celery), in the same environment as
     Dagster's processes.
 
-    SIGTERM lets the steps at work end first. Several on one host need names of their own.
+    On SIGTERM, the worker finishes its current steps first. Several workers on one host need
+    different names.
     """
     only_here("worker")
     settings = load_settings()
     if settings.automation_executor != "celery":
         raise PermanentError(
-            f"AUTOMATION_EXECUTOR is {settings.automation_executor}: a worker has work if it is celery."
+            f"AUTOMATION_EXECUTOR is {settings.automation_executor}: a worker needs AUTOMATION_EXECUTOR=celery."
         )
     if not (settings.automation_celery_broker_url or settings.redis_url):
         raise PermanentError(
@@ -198,7 +196,7 @@ def worker(
     width = concurrency or settings.automation_celery_concurrency
     options = ("--hostname", name, "--concurrency", str(width), "--loglevel", "WARNING")
     command = [sys.executable, "-m", "celery", "-A", APP, "worker", *options]
-    os.execv(sys.executable, command)  # noqa: S606  no shell is wanted
+    os.execv(sys.executable, command)  # noqa: S606  without a shell
 
 
 outbox_app = command_group("Deliver the events and messages that wait.")
@@ -208,20 +206,21 @@ EVERY_SECONDS, ONCE_SECONDS = 5.0, 300.0
 
 @outbox_app.callback()
 def _outbox() -> None:
-    """Keep the subcommand's name: Typer would make a lone command the group itself."""
+    """Without a callback, Typer would turn the only command into the group itself."""
 
 
 @outbox_app.command()
 def relay(
     *,
-    once: Annotated[bool, typer.Option("--once", help="Deliver what waits now, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Deliver what is waiting now, and exit.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Deliver webhooks, e-mails and realtime events by hand.
+    """Deliver webhooks, e-mails and realtime events manually.
 
-    Dagster's sensor relay_outbox does it by itself while a daemon runs, and both may run at the
-    same time. Without
-    --once the command looks every five seconds until you interrupt it.
+    While a daemon runs, Dagster's sensor relay_outbox delivers them; both may run at the same time.
+    Without --once, the command checks every five seconds until you interrupt it.
     """
     only_here("outbox relay")
     if as_json and not once:
@@ -250,12 +249,12 @@ def _relayed(counts: RelayCounts) -> str:
     return f"Relayed {counts.events} events, tried {counts.messages} messages."
 
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")]
 InDagster = Annotated[
     bool,
     typer.Option(
         "--in-dagster",
-        help="Ask Dagster's daemon to do it, with Dagster's own events and runs, and return.",
+        help="Request it from Dagster's daemon, including Dagster's own events and runs, and return.",
     ),
 ]
 
@@ -265,20 +264,22 @@ def housekeeping(
 ) -> None:
     """Delete old rows: logs, delivered events, requests, deliveries, alerts.
 
-    The variables ending in _KEEP_DAYS set how long rows are kept. Results stay: runs, outcomes,
-    transcripts, audits, prices, companies. It may be done at any time, and broken off at any time.
-    Dagster's own events and runs are Dagster's to take away: its schedule nightly_housekeeping does
-    both, and so does --in-dagster.
+    The variables ending in _KEEP_DAYS set the retention periods. Results stay: runs, outcomes,
+    transcripts, audits, prices, companies. You can run and interrupt the command at any time. It
+    does not delete Dagster's own events and runs: Dagster's schedule nightly_housekeeping deletes
+    both kinds, and so does --in-dagster.
     """
-    from automation_pipeline.retention import purge_all, request_housekeeping  # noqa: PLC0415  it knows every package
+    from automation_pipeline.retention import purge_all, request_housekeeping  # noqa: PLC0415  imports every package
 
     only_here("housekeeping")
     services = bootstrap.services()
     if in_dagster and dry_run:
-        raise InvalidInputError("--dry-run counts here: leave out --in-dagster.")
+        raise InvalidInputError("--dry-run does not combine with --in-dagster.")
     if in_dagster:
         key = request_housekeeping(services)
-        print_result({"request_key": key}, f"Dagster is asked for it as {key}.", as_json=as_json)
+        print_result(
+            {"request_key": key}, f"Requested housekeeping from Dagster as {key}.", as_json=as_json
+        )
         return
     removed = services.run(purge_all(services, is_dry=dry_run))
     total = sum(removed.values())
@@ -287,7 +288,7 @@ def housekeeping(
         return
     rows = [(f"{count:,}", name) for name, count in sorted(removed.items()) if count]
     print_table(("rows", "of"), rows)
-    say(f"{total:,} rows {'would go' if dry_run else 'went'}.")
+    say(f"{total:,} rows {'would be deleted' if dry_run else 'deleted'}.")
 
 
 def api(
@@ -306,13 +307,13 @@ def api(
         ),
     ] = None,
 ) -> None:
-    """Serve the HTTP API on the database of this machine. Ctrl-C ends it, after the answers under
-    way.
+    """Serve the HTTP API on the database of this machine. Ctrl-C ends it after the current
+    requests.
 
-    Programs show a token, which `automation tokens create` makes; /docs describes every call of the
-    API.
+    Programs authenticate with a token from `automation tokens create`; /docs describes every
+    endpoint.
     """
-    from automation_pipeline.api.server import serve  # noqa: PLC0415  a web server, only here
+    from automation_pipeline.api.server import serve  # noqa: PLC0415  a web server, only needed here
     from automation_pipeline.migrations.schema_version import schema_version  # noqa: PLC0415  Alembic only where it is used
 
     only_here("api")
@@ -333,23 +334,23 @@ def simulator(
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
     ] = 4010,
-    seed: Annotated[int, typer.Option(help="Another seed is another world.")] = 7,
+    seed: Annotated[int, typer.Option(help="The seed of the generated data.")] = 7,
     fiches_per_day: Annotated[
         int, typer.Option(min=0, max=50_000, help="Sales on a full working day.")
     ] = 24,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Every day has exactly that many.")
+        bool, typer.Option("--exact", help="Exactly this number of sales on every day.")
     ] = False,
     latency: Annotated[
         float, typer.Option(min=0, max=600, help="Seconds before every answer.")
     ] = 0.0,
     speech_key: Annotated[str, typer.Option(help="The key of speech-to-text.")] = "sim-speech-key",
     speech_per_minute: Annotated[
-        int, typer.Option(min=0, help="Calls of speech-to-text a minute; 0 is no cap.")
+        int, typer.Option(min=0, help="Calls of speech-to-text per minute; 0 is no limit.")
     ] = 0,
     llm_key: Annotated[str, typer.Option(help="The key of the language model.")] = "sim-llm-key",
     llm_per_minute: Annotated[
-        int, typer.Option(min=0, help="Calls of the language model a minute; 0 is no cap.")
+        int, typer.Option(min=0, help="Calls of the language model per minute; 0 is no limit.")
     ] = 0,
     pusher_app_id: Annotated[
         str, typer.Option(help="The application of realtime events.")
@@ -372,7 +373,7 @@ def simulator(
 ) -> None:
     """Simulate the CRM and the other providers: deterministic, with faults and a ledger of
     calls."""
-    from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only here
+    from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only needed here
 
     only_here("simulator")
     try:

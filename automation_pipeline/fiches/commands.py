@@ -52,7 +52,7 @@ def show(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show one fiche as it is mirrored; --json shows all of it."""
+    """Show one mirrored fiche; --json shows all of its data."""
     check_fiche_ids([fiche_id])
     document = get_fiche(fiche_id)
     if as_json:
@@ -67,19 +67,16 @@ def sync(
     day: Annotated[str | None, typer.Option("--date", help="One day, as YYYY-MM-DD.")] = None,
     first: Annotated[str | None, typer.Option("--from", help="The first of several days.")] = None,
     last: Annotated[
-        str | None, typer.Option("--to", help="The last of several days; today when left out.")
+        str | None, typer.Option("--to", help="The last of several days; the default is today.")
     ] = None,
     details: Annotated[bool, typer.Option("--details", help="Fetch the full details too.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Ask again for lists that are final.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Fetch final lists again.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the CRM for the sales lists of some days, and for the details that are missing or too
-    old.
+    """Fetch the sales lists of some days from the CRM, and the details that are missing or
+    outdated.
 
-    A list that was taken after its day was over is final and is not asked for again without
-    --force.
+    A list that was fetched after its day ended is final and is not fetched again without --force.
     """
     only_here("fiches sync")
     services = bootstrap.services()
@@ -110,7 +107,7 @@ def sync(
 def _sync(
     days: list[date], services: Services, *, details: bool, force: bool, quiet: bool
 ) -> tuple[list[SalesDay | DayFailed], Counter[str]]:
-    """The outcome of each day's sales list, and how many details failed by error."""
+    """The outcome of each day's sales list, and the number of failed details by error."""
     source, errors = services.crm, Counter[str]()
     columns = (
         TextColumn("{task.description}"),
@@ -157,9 +154,9 @@ def _requested_days(
         start = _parse_option("--from", first or "")
         end = today if last is None else _parse_option("--to", last)
     if end < start:
-        raise InvalidInputError("--to lies before --from.")
+        raise InvalidInputError("--to is before --from.")
     if (end - start).days >= MOST_DAYS:
-        raise InvalidInputError(f"At most {MOST_DAYS} days can be asked for at a time.")
+        raise InvalidInputError(f"At most {MOST_DAYS} days can be fetched at a time.")
     return list(days_between(start, end))
 
 
@@ -224,7 +221,7 @@ def _print_transcription(run: Document) -> None:
     unusual = [task for task in cast("Sequence[Document]", run["tasks"]) if task["state"] != "done"]
     if unusual:
         columns = ("callId", "state", "attempts", "owner", "secondsLeft", "againInSeconds", "error")
-        names = ("call", "state", "attempts", "held by", "for s", "again in s", "why")
+        names = ("call", "state", "attempts", "claimed by", "for s", "retry in s", "error")
         print_table(names, [[task[column] for column in columns] for task in unusual])
 
 

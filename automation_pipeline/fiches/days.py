@@ -93,8 +93,8 @@ async def search_day(
 ) -> list[SalesListEntry]:
     """Fetch the day's list without storing it, and keep the fiches that are in reach.
 
-    The list has no groupe, so the mirrored details decide what is in reach. Raises TransientError
-    or PermanentError when the CRM gives no usable list.
+    The list has no groupe, so the mirrored details decide which fiches are in reach. Raises
+    TransientError or PermanentError if the CRM returns no usable list.
     """
     async with semaphore.acquire():
         sales = await source.sales_list(day)

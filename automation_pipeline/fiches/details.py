@@ -37,7 +37,7 @@ from automation_pipeline.storage.database import Database, Session
 
 
 async def fetch_details(fiche_id: str, *, source: FicheSource, clock: Clock) -> FetchOutcome:
-    """Ask the CRM for one fiche. A failure is a value, not an exception."""
+    """Fetch one fiche from the CRM. A failure is a value, not an exception."""
     asked_at = clock.now()
     try:
         return DetailsFetched(fiche_id, await source.details(fiche_id), asked_at)
@@ -54,7 +54,7 @@ async def fetch_fiche(
 ) -> DetailsFetched | DetailsKnown | FicheNotFound:
     """Return the stored details if they are newer than `since`, else fetch and store them.
 
-    Raises TransientError or PermanentError when the CRM gives no usable answer.
+    Raises TransientError or PermanentError if the CRM returns no usable answer.
     """
     with database.reading() as session:
         known = known_since(session, [fiche_id], since, clock.now())
@@ -93,11 +93,12 @@ async def fetch_fiches(  # noqa: PLR0913  collaborators and options, by name
     retries: int = 0,
     on_retry: Callable[[FetchFailed, int], None] = lambda _outcome, _retry: None,
 ) -> None:
-    """Fetch the fiches; each ends in one outcome, and a known fiche is not fetched again.
+    """Fetch the fiches; each ends in one outcome, and a fiche with fresh details is not fetched
+    again.
 
     `settle` runs in the transaction that stores the outcomes. A fiche that fails goes to the end of
-    the queue, at most `retries` times, so that it delays no other. Outcomes are stored during the
-    work, so that a kill loses only those of the last moment.
+    the queue, at most `retries` times, so that it does not delay others. Outcomes are stored
+    regularly, so that a killed process loses only the latest ones.
     """
     queue = _Queue()
 
@@ -139,8 +140,8 @@ async def fetch_days(
 ) -> Counter[str]:
     """Fetch the missing or outdated details of the fiches sold on these days.
 
-    Returns the errors with their counts. `progress` receives how many fiches have ended, of how
-    many.
+    Returns the errors with their counts. `progress` receives the number of ended fiches and the
+    total.
     """
     errors: Counter[str] = Counter()
     done = 0
@@ -171,9 +172,9 @@ async def read_fiche(
 ) -> dict[str, object]:
     """Return the fiche's document, fetched again if it is outdated or with `refresh`.
 
-    When the CRM fails or no longer knows the fiche, the stored details are returned. Raises
-    NotFoundError when there are none or the fiche is out of reach, and TransientError or
-    PermanentError when there are none and the CRM gives no usable answer.
+    If the CRM fails or no longer knows the fiche, the stored details are returned. Raises
+    NotFoundError if there are none or the fiche is out of reach, and TransientError or
+    PermanentError if there are none and the CRM returns no usable answer.
     """
     now = clock.now()
     since = now if refresh else now - DETAILS_LIVE_FOR

@@ -64,7 +64,7 @@ def job_progress_document(job: FetchJob) -> dict[str, object]:
 
 
 def _total(job: FetchJob, name: str) -> dict[str, object]:
-    """The total is left out where the requester may not know it."""
+    """Without the total if the requester may not know it."""
     return {} if job.total_fiches is None else {name: job.total_fiches}
 
 

@@ -166,9 +166,9 @@ async def fetch_range(  # noqa: PLR0913  the collaborators and options, by name
     refresh: bool = False,
     webhook_every: int = 5,
 ) -> FetchJob:
-    """Fetch the remaining days and return the ended job. Several workers may call it, also repeatedly.
+    """Fetch the remaining days and return the ended job. Concurrent and repeated calls are safe.
 
-    Raises NotFoundError when there is no such job.
+    Raises NotFoundError if the job does not exist.
     """
 
     async def fetch_day(day: date) -> None:
@@ -208,7 +208,7 @@ def _record_day(
 
 
 def fail_range(job_id: str, reason: str, *, database: Database, clock: Clock) -> bool:
-    """End the job as failed. False when it is over already or does not exist."""
+    """End the job as failed. False if it has already ended or does not exist."""
     with database.transaction() as session:
         try:
             job = get_job(session, job_id, lock=True)
@@ -229,7 +229,7 @@ DELIVERY_POLICY = DeliveryPolicy(
 async def deliver_job_webhooks(
     sender: WebhookSender, *, database: Database, hold_seconds: float
 ) -> int:
-    """Send the oldest due webhooks. Returns how many were attempted."""
+    """Send the oldest due webhooks, and return the number of attempts."""
 
     async def send(due: DueWebhook, now: datetime) -> WebhookAnswer:
         body = body_of(due.payload)

@@ -7,19 +7,19 @@ from automation_pipeline.fiches.models.fiches import CrmFiche, SalesList
 
 
 class FicheSource(Protocol):
-    """The CRM. The adapter retries, waits and times out; an error that it raises is final for the
-    call."""
+    """The CRM. The adapter handles retries, waits and timeouts; an error that it raises is final
+    for the call."""
 
     @property
     def at_once(self) -> int:
-        """How many calls one process may make at the same time."""
+        """The number of calls that one process may make at the same time."""
         ...
 
     async def details(self, fiche_id: str) -> CrmFiche:
         """Return the whole fiche.
 
-        Raises NotFoundError when the CRM does not know it, and TransientError or PermanentError
-        when it gives no usable answer.
+        Raises NotFoundError if the CRM does not know the fiche, and TransientError or
+        PermanentError if it returns no usable answer.
         """
         ...
 
@@ -27,7 +27,7 @@ class FicheSource(Protocol):
         """Return the day's sales with their recordings, each fiche once, in the CRM's order.
 
         The list is empty only if the CRM answers that nothing was sold. Raises TransientError or
-        PermanentError when the CRM gives no usable list.
+        PermanentError if the CRM returns no usable list.
         """
         ...
 

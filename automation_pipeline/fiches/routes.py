@@ -138,7 +138,7 @@ class FicheRow(_Shown):
 
 
 class DayShown(_Shown):
-    """`total` fiches were sold; the page holds some of them."""
+    """`total` is the number of fiches sold; the page contains some of them."""
 
     date: str = Field(examples=["2026-02-03"])
     total: int
@@ -188,7 +188,7 @@ class ListedStatus(_Shown):
 
 
 class ListedFiche(BaseModel):
-    """As the CRM lists it, under its names."""
+    """A fiche of the CRM's list, with the CRM's field names."""
 
     id: str
     cle: str | None
@@ -210,7 +210,7 @@ class Found(BaseModel):
 
 
 class FicheDetails(BaseModel):
-    """The whole fiche as it is mirrored; the sections have the CRM's names."""
+    """The complete mirrored fiche; the sections have the CRM's names."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -303,7 +303,7 @@ class DeliveryShown(_Shown):
 
 
 class JobDetail(JobShown):
-    """With the last deliveries of its webhook, the newest first."""
+    """A job with the last deliveries of its webhook, newest first."""
 
     webhook_deliveries: list[DeliveryShown]
 
@@ -337,9 +337,9 @@ OF_FICHE = f"{PATH}/{{fiche_id}}"
 MISSING_DATE = "Missing or invalid date parameter (YYYY-MM-DD required)"
 WRONG_DATE = "Invalid date format. Use YYYY-MM-DD"
 
-MostFiches = Annotated[int, Query(ge=1, le=10_000, description="At most so many fiches.")]
+MostFiches = Annotated[int, Query(ge=1, le=10_000, description="The maximum number of fiches.")]
 FirstFiche = Annotated[
-    int, Query(ge=0, le=1_000_000_000, description="Leave out the first so many.")
+    int, Query(ge=0, le=1_000_000_000, description="The number of fiches to skip.")
 ]
 JobId = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9-]{1,64}$", examples=["0e6f4c1e-6f0c-4f7e-9c1a-3a7d7b1f2a10"])
@@ -353,10 +353,10 @@ JobIdInQuery = Annotated[
     f"{PATH}/status/by-date-range",
     response_model=RangeShown,
     openapi_extra=day_parameters(
-        startDate="The first day.", endDate="The last day; none after today counts."
+        startDate="The first day.", endDate="The last day; days after today are ignored."
     ),
 )
-def by_date_range(  # noqa: PLR0913  one parameter a query field
+def by_date_range(  # noqa: PLR0913  one parameter per query field
     request: Request,
     caller: TheCaller,
     reach: TheReach,
@@ -367,13 +367,13 @@ def by_date_range(  # noqa: PLR0913  one parameter a query field
         str | None, Query(alias="webhookSecret", max_length=500, pattern=r"^[^\x00]*$")
     ] = None,
     refresh: Annotated[
-        bool, Query(description="Ask for every day again; needs fiches.write.")
+        bool, Query(description="Fetch every day again; needs fiches.write.")
     ] = False,
     limit: MostFiches = 10_000,
     offset: FirstFiche = 0,
 ) -> Response:
-    """The fiches of a range of days, as far as they are known. A job in the background brings the
-    days that are missing; its webhook, if one is named, hears of its progress and end."""
+    """List the known fiches of a range of days. A background job fetches the missing days, and
+    notifies the webhook, if the request names one, of its progress and end."""
     if refresh and caller.reach(Permission.FICHES, Action.WRITE) is None:
         raise AuthorizationError("Missing permission")
     requested = RangeRequest(
@@ -400,7 +400,7 @@ def by_date_range(  # noqa: PLR0913  one parameter a query field
 
 @router.get(f"{PATH}/webhooks/fiches", response_model=Polled, responses=refusals(404))
 def poll(job_id: JobIdInQuery, reach: TheReach, services: TheServices) -> Response:
-    """The present payload of a job's webhook, with the first of the fiches that it has fetched."""
+    """Show the current webhook payload of a job, with the first fiches that it has fetched."""
     with services.database.reading() as session:
         polled = poll_document(session, job_id, reach)
     return said(
@@ -416,10 +416,10 @@ def jobs(
     reach: TheReach,
     services: TheServices,
     status: JobStatus | None = None,
-    limit: Annotated[int, Query(ge=1, le=100, description="At most so many.")] = 20,
+    limit: Annotated[int, Query(ge=1, le=100, description="The maximum number of jobs.")] = 20,
     offset: Offset = 0,
 ) -> Response:
-    """List the jobs over days that the caller has asked for, newest first."""
+    """List the fetch jobs that the caller has requested, newest first."""
     with services.database.reading() as session:
         found = list_jobs(session, reach, FichePage(limit, offset), status)
     return answer(found, count=len(found), limit=limit, offset=offset)
@@ -427,7 +427,7 @@ def jobs(
 
 @router.get(f"{PATH}/jobs/{{job_id}}", response_model=Answer[JobDetail], responses=refusals(404))
 def job(job_id: JobId, reach: TheReach, services: TheServices) -> Response:
-    """Show one job over days, with the last deliveries of its webhook."""
+    """Show one fetch job with the last deliveries of its webhook."""
     with services.database.reading() as session:
         return answer(job_document(session, job_id, reach))
 
@@ -462,10 +462,10 @@ async def search(
     reach: TheReach,
     services: TheServices,
     include_status: Annotated[
-        bool, Query(alias="includeStatus", description="How each fiche stands.")
+        bool, Query(alias="includeStatus", description="Include the status of each fiche.")
     ] = True,
 ) -> Response:
-    """Ask the CRM for the sales of a day, as it lists them now."""
+    """Fetch the sales of a day from the CRM."""
     day = parse_day(request.query_params.get("date"), MISSING_DATE)
     source = services.crm
     with asking_outside():
@@ -491,7 +491,7 @@ async def search(
     openapi_extra=takes(FicheStatusInput, some=SOME),
 )
 def batch(body: TheBody, reach: TheReach, services: TheServices) -> Response:
-    """How these fiches stand; what is hidden or unknown has an empty status."""
+    """List the status of these fiches. Hidden and unknown fiches have an empty status."""
     requested = parse_status_request(body)
     with services.database.reading() as session:
         return answer(fiche_statuses(session, requested.fiche_ids, reach))
@@ -509,7 +509,7 @@ def by_date(
     limit: MostFiches = 10_000,
     offset: FirstFiche = 0,
 ) -> Response:
-    """The fiches that were sold on a day, as far as they are stored. The CRM is not called."""
+    """List the stored fiches that were sold on a day, without a call to the CRM."""
     day = parse_day(request.query_params.get("date"), WRONG_DATE)
     with services.database.reading() as session:
         fiches, total = fiches_with_audits(session, [day], reach, FichePage(limit, offset))
@@ -522,9 +522,11 @@ async def show(
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
-    refresh: Annotated[bool, Query(description="Ask the CRM now; needs fiches.write.")] = False,
+    refresh: Annotated[
+        bool, Query(description="Fetch the fiche from the CRM now; needs fiches.write.")
+    ] = False,
     include_mail_devis: Annotated[
-        bool, Query(description="Whether the offer that was mailed is shown.")
+        bool, Query(description="Include the offer that was mailed.")
     ] = True,
 ) -> Response:
     """Show one fiche. Only callers who may read recordings see their addresses."""
@@ -543,14 +545,14 @@ async def show(
 
 @router.get(f"{OF_FICHE}/cache", response_model=Answer[CacheRow], responses=refusals(404))
 def cache(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
-    """What is kept of a fiche, in short."""
+    """Show a summary of the stored data of a fiche."""
     with services.database.reading() as session:
         return answer(cache_row(session, fiche_id, reach))
 
 
 @router.get(f"{OF_FICHE}/status", response_model=Answer[FicheStatus], responses=refusals(404))
 def status(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
-    """How one fiche stands."""
+    """Show the status of one fiche."""
     with services.database.reading() as session:
         return answer(fiche_status(session, fiche_id, reach))
 
@@ -562,7 +564,7 @@ def status(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Res
     tags=["recordings"],
 )
 def recordings(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
-    """The recordings of a fiche, the oldest first."""
+    """List the recordings of a fiche, oldest first."""
     with services.database.reading() as session:
         rows = recordings_of(session, fiche_id, reach)
     return answer(rows, count=len(rows))
@@ -598,7 +600,7 @@ def _check_may_refresh(fiche_id: str, caller: Caller, services: Services) -> Non
     responses=refusals(404),
 )
 def mirror(fiche_id: FicheInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Show a fiche as it is stored; the CRM is not called. Only callers who may read recordings see
+    """Show a stored fiche, without a call to the CRM. Only callers who may read recordings see
     their addresses and transcripts."""
     with services.database.reading() as session:
         document = fiche_document(session, fiche_id)
@@ -609,7 +611,7 @@ def mirror(fiche_id: FicheInPath, caller: TheCaller, services: TheServices) -> R
 
 
 def sales_document(fiche: SalesListEntry, *, with_audio: bool) -> Document:
-    """`with_audio` includes the addresses of the recordings."""
+    """`with_audio` includes the recordings' addresses."""
     return {
         "id": fiche.fiche_id,
         "cle": fiche.cle,

@@ -23,7 +23,7 @@ DAY_CHECKS = (
     "every_fiche_has_a_cle",
 )
 STALE_CHECK = "no_stale_day"
-NEVER_REQUESTED = "The day was never asked for."
+NEVER_REQUESTED = "The day was never fetched."
 
 
 def same_weekdays_before(day: date) -> tuple[date, ...]:
@@ -60,7 +60,7 @@ def never_requested(checks: Sequence[str]) -> tuple[DayFinding, ...]:
 
 
 def is_final(day: date, revalidated_at: datetime) -> bool:
-    """A list fetched after its day ended does not change any more."""
+    """A list that was fetched after its day ended no longer changes."""
     day_ends = instant_of(datetime.combine(day + timedelta(days=1), time()), CRM_ZONE, FIRST_PASS)
     return revalidated_at >= day_ends
 

@@ -111,7 +111,7 @@ class CallRecordingRow(Table):
 
 
 class InformationRow(Table):
-    """The section `information`, by whose columns queries choose fiches."""
+    """The section `information`, whose columns queries use to select fiches."""
 
     __tablename__ = "fiche_cache_information"
 
@@ -160,7 +160,7 @@ class InformationRow(Table):
 
 
 def _section_table(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """The rows of one section, found by their fiche and, where there are several, by position."""
+    """The rows of one section, by fiche and, in sections with several rows, by position."""
     fiche_cache_id = sa.Column(
         "fiche_cache_id",
         BigId,
@@ -172,7 +172,7 @@ def _section_table(name: str, *columns: sa.Column[Any]) -> sa.Table:
 
 
 def _position(name: str = "row_index") -> sa.Column[int]:
-    """It counts from 1 in the CRM's order."""
+    """Counts from 1 in the CRM's order."""
     return sa.Column(name, sa.Integer, primary_key=True, autoincrement=False)
 
 
@@ -210,13 +210,14 @@ def _columns(
     return columns
 
 
-# By their names in the document of a fiche. A fiche has at most one row in each of `SINGLE_SECTIONS`.
+# The section tables by their names in the document of a fiche. A fiche has at most one row in each
+# of `SINGLE_SECTIONS`.
 SINGLE_SECTIONS = ("information", "prospect", "conjoint", "elements_souscription")
 SECTION_TABLES: Mapping[str, sa.Table] = {
     "information": cast("sa.Table", InformationRow.__table__),
     "prospect": _section_table("prospects", *_columns(Prospect, indexed="prospect_id")),
     "conjoint": _section_table("conjoints", *_columns(Conjoint)),
-    # Flattened. A nested object whose fields are all null equals no object.
+    # Flattened. A nested object with only null fields is equivalent to a missing object.
     "elements_souscription": _section_table(
         "elements_souscription",
         *_columns(ElementsSouscription, "ancien_contrat", "produit", "paiement", *JSON_FIELDS),
@@ -241,7 +242,7 @@ SECTION_TABLES: Mapping[str, sa.Table] = {
         sa.Column("section_key", sa.String, primary_key=True),
         sa.Column("content", sa.String, nullable=False),
     ),
-    # `row_index` is the position of the tarification; the parts of it add their own positions.
+    # `row_index` is the position of the tarification; its parts add their own positions.
     "tarification": _section_table("tarifications", _position(), *_columns(Tarification, "gammes")),
     "tarification_gammes": _section_table(
         "tarification_gammes", _position(), _position("gamme_index"), *_columns(Gamme, "formules")
@@ -296,7 +297,7 @@ class FetchJobRow(Table):
     dates_already_fetched: Mapped[list[str]] = mapped_column(TextList)
     dates_remaining: Mapped[list[str]] = mapped_column(TextList)
     dates_failed: Mapped[list[str]] = mapped_column(TextList)
-    # NULL where the requester may not know it; the fiches in reach are counted when the job is shown.
+    # NULL if the requester may not know it; the fiches in reach are counted when the job is shown.
     total_fiches: Mapped[int | None]
     webhook_url: Mapped[str | None]
     webhook_secret: Mapped[str | None]

@@ -30,7 +30,7 @@ from automation_pipeline.transcription.queries.requests import (
 )
 from automation_pipeline.transcription.requests import request_transcriptions
 
-GOES_ON = "The transcription continues. `automation fiches show FICHE_ID` shows its status."
+STATUS_HINT = "The transcription continues. `automation fiches show FICHE_ID` shows its status."
 
 EndedTranscription: TypeAlias = FollowedRequest[TranscriptionSummary]
 
@@ -75,17 +75,21 @@ def transcribe(
     fiche_ids: Annotated[list[str], typer.Argument(help="The fiches' ids in the CRM.")],
     *,
     priority: Annotated[
-        TranscriptionPriority, typer.Option(help="Who goes first among waiting recordings.")
+        TranscriptionPriority, typer.Option(help="The priority among waiting recordings.")
     ] = TranscriptionPriority.NORMAL,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all is transcribed.")
+        bool,
+        typer.Option(
+            "--wait",
+            help="Follow the work to its end; exit 1 unless every recording is transcribed.",
+        ),
     ] = False,
     timeout: Timeout = None,
     here: Here = False,
     as_json: AsJson = False,
 ) -> None:
-    """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts it
-    within seconds.
+    """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts the
+    work within seconds.
 
     The work continues without this command. `automation fiches show FICHE_ID` shows its status.
     """
@@ -97,7 +101,12 @@ def transcribe(
         fiches = {one.event_id: one.fiche_id for one in requested}
         with waiting(list(fiches), timeout=timeout, here=here) as waits:
             ended = follow_requests(
-                fiches, transcription_requests, _bar, goes_on=GOES_ON, quiet=as_json, waits=waits
+                fiches,
+                transcription_requests,
+                _bar,
+                goes_on=STATUS_HINT,
+                quiet=as_json,
+                waits=waits,
             )
     _print_transcriptions(requested, ended, as_json=as_json)
     if not all(map(_is_complete, ended)):
@@ -143,7 +152,7 @@ def _is_complete(one: EndedTranscription) -> bool:
 
 
 def _outcome(one: EndedTranscription) -> dict[str, object]:
-    """The same fields for every transcription, also for one that never started."""
+    """The same fields for every transcription, even if it never started."""
     run = one.standing
     return {
         "status": run.status if run else TranscriptionStatus.FAILED,

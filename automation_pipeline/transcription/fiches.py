@@ -58,9 +58,9 @@ async def transcribe_fiches(  # noqa: PLR0913  ports, by name
 
     An error of the CRM for one fiche does not affect the others; it is raised if no run started.
     Every request has a run before the first step that can fail: `source` and `provider` raise
-    PermanentError where a setting is missing, and the runs fail with it. The provider is opened
-    only if there is something to transcribe. With `gives_up=False`, runs stay open after a
-    TransientError, because the caller repeats the same requests.
+    PermanentError for a missing setting, and the runs fail with it. The provider is opened only if
+    a recording needs a transcript. With `gives_up=False`, runs stay open after a TransientError,
+    because the caller repeats the same requests.
     """
     started = await begin_transcriptions(
         requests, database=database, source=source, clock=clock, gives_up=gives_up
@@ -128,8 +128,8 @@ async def work_on_runs(
 ) -> None:
     """Work until these runs have ended, or claim no more recordings once `stop` is set.
 
-    Without a provider the `own` runs fail; a run of another
-    process continues."""
+    Without a provider the `own` runs fail; a run of another process continues.
+    """
     try:
         speech = provider()
     except PermanentError as error:

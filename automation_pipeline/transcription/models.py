@@ -40,7 +40,7 @@ class TranscriptionPriority(StrEnum):
     LOW = "low"
 
 
-# Among waiting recordings the lowest urgency goes first.
+# Waiting recordings are claimed in ascending order of urgency.
 URGENCY: Mapping[TranscriptionPriority, int] = {
     TranscriptionPriority.HIGH: 0,
     TranscriptionPriority.NORMAL: 1,
@@ -88,8 +88,8 @@ class TranscriptionPlan:
 
 @dataclass(frozen=True)
 class TranscriptionSummary:
-    """Counters of one run, which may differ from the present state of the fiche's recordings. `error` says
-    why the run could not be attempted."""
+    """Counters of one run, which may differ from the current state of the fiche's recordings.
+    `error` is the reason why the run could not be attempted."""
 
     run_id: str
     fiche_id: str
@@ -161,7 +161,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class EndedRecordings:
-    """How many recordings of a run have ended, and how."""
+    """The number of a run's recordings that have ended, by outcome."""
 
     processed: int
     cached: int = 0
@@ -210,7 +210,7 @@ class Word(Struct, frozen=True, gc=False, rename={"kind": "type", "speaker": "sp
 
 @dataclass(frozen=True)
 class Transcript:
-    """The text of one recording. It is empty when nothing is said."""
+    """The text of one recording. It is empty if nobody speaks."""
 
     transcription_id: str
     text: str
@@ -264,7 +264,7 @@ class RequestedTranscription:
 
 
 def single_key(fiche_id: str, now: datetime) -> str:
-    """Each request for a single fiche has a key of its own."""
+    """Each request for a single fiche has its own key."""
     return f"transcribe-{fiche_id}-{round(now.timestamp() * 1000)}"
 
 
@@ -326,7 +326,7 @@ class LogQuery(JsonModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_is_not_given(cls, given: object) -> object:
+    def _ignore_empty(cls, given: object) -> object:
         if not isinstance(given, Mapping):
             return given
         return {

@@ -29,7 +29,7 @@ class AccessBreaker:
         """Raise ProviderAccessError while the breaker is open."""
         if self._now() < self._until:
             raise ProviderAccessError(
-                f"Not sent: the provider refused the key a moment ago. {self._reason}"
+                f"Not sent: the provider has just refused the key. {self._reason}"
             )
 
 
@@ -38,7 +38,7 @@ class SpeechToText(Protocol):
 
     @property
     def at_once(self) -> int:
-        """How many recordings one process may send at the same time."""
+        """The number of recordings that one process may send at the same time."""
         ...
 
     async def transcribe(

@@ -70,9 +70,9 @@ async def transcribe_waiting(
     owner: str,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Transcribe recordings until these runs have ended, or until `stop` is set: recordings that are
-    claimed by then are transcribed. Each call appends a random suffix to `owner`, so
-    that a retry differs from the failed worker."""
+    """Transcribe recordings until these runs have ended or `stop` is set. Recordings that are
+    claimed by then are still transcribed. Each call appends a random suffix to `owner`, so that a
+    retry differs from the failed worker."""
     worker = _RecordingWorker(tuple(run_ids), database, provider, f"{owner}/{uuid.uuid4().hex[:8]}")
     async with together() as background:
         heartbeat = background.create_task(worker.heartbeat())
@@ -101,7 +101,7 @@ class _RecordingWorker:
             free = await self._acquire_slots()
             if stop.is_set():
                 return
-            claims = await self._retry_while_database_is_away(partial(self._claim, free))
+            claims = await self._retry_during_outage(partial(self._claim, free))
             self._release_slots(free - len(claims or ()))
             if claims is None:
                 return
@@ -126,7 +126,7 @@ class _RecordingWorker:
 
     async def heartbeat(self) -> None:
         while True:
-            await self._retry_while_database_is_away(self._extend_claims)
+            await self._retry_during_outage(self._extend_claims)
             await asyncio.sleep(self._provider.options.lease_seconds / 4)
 
     async def _work(self, claim: RecordingClaim) -> None:
@@ -143,8 +143,8 @@ class _RecordingWorker:
             )
         self._slots.release()
 
-    async def _retry_while_database_is_away(self, query: Callable[[Session], Result]) -> Result:
-        """A database outage shorter than the leases does not end the calls in flight."""
+    async def _retry_during_outage(self, query: Callable[[Session], Result]) -> Result:
+        """A database outage shorter than the leases does not end the calls in progress."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._provider.options.lease_seconds
         while True:
@@ -179,7 +179,7 @@ class ClaimLostError(Exception):
 
 @dataclass(frozen=True)
 class EndedRecording:
-    """How work on a claimed recording ended; `error` says why it failed."""
+    """The result of work on a claimed recording; `error` is the reason of a failure."""
 
     claim: RecordingClaim
     state: TaskState
@@ -251,7 +251,7 @@ async def _record_error(
 def _ended_without_call(claim: RecordingClaim, options: SpeechOptions) -> EndedRecording:
     if claim.has_transcription:
         return EndedRecording(claim, TaskState.CACHED, options.progress_every)
-    gave_up = f"Given up after {claim.attempts} attempts that nobody saw the end of"
+    gave_up = f"Given up after {claim.attempts} attempts without a recorded end"
     return EndedRecording(claim, TaskState.FAILED, options.progress_every, error=gave_up)
 
 
@@ -271,7 +271,7 @@ def _release(
     claim: RecordingClaim, verdict: RetryRecording, session: Session, *, of_audio: bool
 ) -> None:
     seconds = verdict.after.total_seconds()
-    message = f"Recording {claim.call_id}: again in {seconds:.0f} s. {verdict.error}"
+    message = f"Recording {claim.call_id}: retry in {seconds:.0f} s. {verdict.error}"
     if release_for_retry(session, claim, verdict.after, verdict.error, of_audio=of_audio):
         write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="warning"))
 

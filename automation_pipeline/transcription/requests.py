@@ -58,8 +58,8 @@ def request_transcriptions(
             if key is None:
                 outcomes.append(RequestedTranscription(fiche_id, live.get(fiche_id), None))
                 continue
-            # A live run may end before Dagster starts this one, so the request has a run id of its
-            # own, and joins the live run if it can.
+            # A live run may end before Dagster starts this one, so the request has its own run id,
+            # and joins the live run if it can.
             run_id = str(uuid.uuid4())
             config = {"fiche_id": fiche_id, "priority": priority, "run_id": run_id}
             requests.append(

@@ -51,8 +51,8 @@ class RecordingTranscription(_Camel):
 
 
 class TranscriptionTask(_Camel):
-    """One recording of a run. `owner` holds the claim for `seconds_left` more; `again_in_seconds`
-    is until the next attempt."""
+    """One recording of a run. `owner` holds the claim for another `seconds_left`;
+    `again_in_seconds` is the time until the next attempt."""
 
     call_id: str
     state: Literal["waiting", "working", "done", "cached", "failed"]
@@ -86,9 +86,7 @@ class FicheTranscription(_Camel):
     pending: int
     percentage: int
     recordings: list[RecordingTranscription]
-    run: TranscriptionRun | None = Field(
-        description="The fiche's last run; null when there was none."
-    )
+    run: TranscriptionRun | None = Field(description="The fiche's last run; null without a run.")
 
 
 class TranscriptShown(BaseModel):
@@ -96,7 +94,7 @@ class TranscriptShown(BaseModel):
     language_code: str | None
     language_probability: float | None
     words: list[dict[str, Any]] = Field(
-        description="Empty: what was said is kept in the text, not word by word."
+        description="Always empty: only the text is stored, without single words."
     )
 
 
@@ -110,7 +108,7 @@ class RecordingShown(BaseModel):
 
 
 class TranscriptionQueued(BaseModel):
-    """`event_id` is the key of the request; `run_id` the run that works on the fiche, or will."""
+    """`event_id` is the key of the request; `run_id` is the current or future run of the fiche."""
 
     success: Literal[True] = True
     message: Literal["Transcription job queued"]
@@ -120,8 +118,8 @@ class TranscriptionQueued(BaseModel):
 
 
 class TranscriptionsQueued(BaseModel):
-    """`event_ids` are of what was newly asked for; the rest is under way, or complete. `run_ids`
-    are by fiche, of those that a run works on, or will."""
+    """`event_ids` has the keys of the new requests; the other fiches are in progress or complete.
+    `run_ids` has the current or future run per fiche."""
 
     success: Literal[True] = True
     message: str
@@ -147,8 +145,8 @@ CallInPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,200}$", examples=[
     openapi_extra=takes(TranscriptionBatchInput, two=BATCH_EXAMPLE),
 )
 def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
-    """Ask for transcripts of many fiches: once a day, unless what was asked for came to less than
-    all."""
+    """Request transcripts of many fiches. A fiche is requested once per day, unless its last
+    request ended without all transcripts."""
     requested = parse_batch(body)
     with services.database.reading() as session:
         check_visible(session, reach, requested.fiche_ids)
@@ -181,7 +179,7 @@ def ask(
         str, Query(description="high, normal or low; anything else is normal.")
     ] = "normal",
 ) -> Response:
-    """Ask for transcripts of a fiche's calls that have none yet."""
+    """Request the missing transcripts of a fiche's calls."""
 
     def work() -> Response:
         [outcome] = request_transcriptions(
@@ -205,7 +203,7 @@ def ask(
     f"{OF_FICHE}/status", response_model=Answer[FicheTranscription], responses=refusals(404)
 )
 def status(fiche_id: FicheInPath, services: TheServices) -> Response:
-    """Show which of a fiche's calls have a transcript, and its last run: counts, and who works on
+    """Show which calls of a fiche have a transcript, and its last run: counts, and the worker of
     each recording."""
     with services.database.reading() as session:
         document = transcription_status(session, fiche_id)
@@ -221,7 +219,7 @@ def status(fiche_id: FicheInPath, services: TheServices) -> Response:
     openapi_extra=asked_with(LogQuery),
 )
 def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Response:
-    """What was written down while the fiche's calls were transcribed, oldest first."""
+    """List the log entries of the fiche's transcription, oldest first."""
     query = parse_log_query(dict(request.query_params))
     with services.database.reading() as session:
         lines, total = transcription_logs(
@@ -243,6 +241,6 @@ def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Resp
     responses=refusals(404),
 )
 def recording(fiche_id: FicheInPath, call_id: CallInPath, services: TheServices) -> Response:
-    """Show one call with what was said in it."""
+    """Show one call with its transcript."""
     with services.database.reading() as session:
         return answer(recording_document(session, fiche_id, call_id))

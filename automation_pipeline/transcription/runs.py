@@ -279,7 +279,7 @@ def settle_recordings(
             counts = {"new": summary.new, "cached": summary.cached, "failed": summary.failed}
             message = f"END: completed, {summary.failed} failed"
             write_notes(session, run_note(summary, message, data=counts))
-            summary = replace(summary, status=TranscriptionStatus.COMPLETED)  # noqa: PLW2901  it has just ended
+            summary = replace(summary, status=TranscriptionStatus.COMPLETED)  # noqa: PLW2901  the run has just ended
             completed.append(summary.run_id)
         settled[summary.run_id] = summary
     if completed:
@@ -321,7 +321,7 @@ def sweep_transcriptions(silent_for_seconds: float, *, database: Database) -> Se
 
 
 def _end_abandoned(session: Session, run_id: str, fiche_id: str, silent_for_seconds: float) -> None:
-    reason = f"Nobody has worked on this run for {silent_for_seconds / 60:.0f} minutes"
+    reason = f"No worker has worked on this run for {silent_for_seconds / 60:.0f} minutes"
     run = lock_run(session, run_id)
     if run.target_total == 0:
         fail_run(session, run_id, reason)

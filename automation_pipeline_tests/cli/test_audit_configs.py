@@ -223,10 +223,10 @@ def test_an_order_that_does_not_name_every_step_once_is_refused(
         ("missing.json", None, "missing.json cannot be read: No such file or directory."),
         (".", None, ". cannot be read: Is a directory."),
         ("f.json", b"{]", "f.json is not valid JSON: "),
-        ("f.json", b"[{}]", "f.json must hold a JSON object."),
+        ("f.json", b"[{}]", "f.json must contain a JSON object."),
         ("f.json", b"\xff", "f.json cannot be read: it is not UTF-8 text."),
         ("-", b"", "Standard input is not valid JSON: "),
-        ("-", b"[]", "Standard input must hold a JSON object."),
+        ("-", b"[]", "Standard input must contain a JSON object."),
     ],
 )
 def test_a_file_that_cannot_be_used_ends_with_2(

@@ -110,8 +110,8 @@ def test_the_state_of_a_fiche_is_told(
         ("sync --date tomorrow", "--date is not a day as YYYY-MM-DD: tomorrow."),
         ("sync --date 03/02/2026", "--date is not a day as YYYY-MM-DD: 03/02/2026."),
         ("sync --from 2026-02-30", "--from is not a day as YYYY-MM-DD: 2026-02-30."),
-        ("sync --from 2026-02-03 --to 2026-02-02", "--to lies before --from."),
-        ("sync --from 2020-01-01 --to 2026-01-01", "At most 366 days can be asked for at a time."),
+        ("sync --from 2026-02-03 --to 2026-02-02", "--to is before --from."),
+        ("sync --from 2020-01-01 --to 2026-01-01", "At most 366 days can be fetched at a time."),
     ],
 )
 def test_wrong_days_are_refused_before_anybody_is_asked(
@@ -124,7 +124,7 @@ def test_wrong_days_are_refused_before_anybody_is_asked(
 def test_a_fiche_that_is_not_mirrored_ends_with_1(terminal: Terminal) -> None:
     ended = terminal.run("fiches", "show", "12")
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "Fiche 12 not found: `automation fiches sync` brings it.\n"
+    assert ended.err == "Fiche 12 not found: `automation fiches sync` fetches it.\n"
 
 
 def test_without_an_address_of_the_crm_nothing_begins(terminal: Terminal) -> None:

@@ -27,10 +27,12 @@ def test_what_would_go_is_counted_and_then_goes(terminal: Terminal) -> None:
 
 
 def test_the_same_in_sentences(terminal: Terminal) -> None:
-    assert terminal.run("housekeeping", "--dry-run").out.splitlines()[-1] == "2 rows would go."
+    assert (
+        terminal.run("housekeeping", "--dry-run").out.splitlines()[-1] == "2 rows would be deleted."
+    )
     assert terminal.run("housekeeping").out.splitlines()[-2:] == [
         "2     workflow_logs",
-        "2 rows went.",
+        "2 rows deleted.",
     ]
 
 

@@ -115,12 +115,12 @@ def test_wrong_usage_ends_with_2(terminal: Terminal, words: str, sentence: str) 
         ),
         ("f.json", b"", "f.json is not valid JSON: Expecting value: line 1 column 1 (char 0)."),
         ("f.json", b"[" * 100_000, "f.json is not valid JSON: it is nested too deeply."),
-        ("f.json", b"[1]", "f.json must hold a JSON object."),
-        ("f.json", b"null", "f.json must hold a JSON object."),
+        ("f.json", b"[1]", "f.json must contain a JSON object."),
+        ("f.json", b"null", "f.json must contain a JSON object."),
         ("f.json", b'{"name": "\xff"}', "f.json cannot be read: it is not UTF-8 text."),
         ("-", b'{"name": "\xff"}', "Standard input cannot be read: it is not UTF-8 text."),
         ("-", b"{]", "Standard input is not valid JSON: "),
-        ("-", b"7", "Standard input must hold a JSON object."),
+        ("-", b"7", "Standard input must contain a JSON object."),
     ],
 )
 def test_a_file_that_cannot_be_used_ends_with_2(

@@ -78,7 +78,7 @@ def test_a_slow_start_of_the_command_counts_as_waiting(
     monkeypatch.setattr(cli, "STARTED_AT", time.monotonic() - 100)
     began = time.monotonic()
     ended = terminal.run("transcribe", "7", "--wait")
-    assert (ended.code, "Nothing has begun" in ended.err, time.monotonic() - began < 30) == (
+    assert (ended.code, "Nothing has started" in ended.err, time.monotonic() - began < 30) == (
         1,
         True,
         True,
@@ -108,13 +108,13 @@ def test_a_timeout_ends_the_waiting_and_not_the_work(
     monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 60.0)
     ended = terminal.run("transcribe", "7", "--timeout", "0.1", "--json")
     assert (ended.code, ended.error and ended.error["code"]) == (1, "TIMEOUT")
-    assert ended.err == "Not done within 0.1 s; the work goes on without this command.\n"
+    assert ended.err == "Not done within 0.1 s; the work continues without this command.\n"
 
 
 def test_here_is_for_this_machine(terminal: Terminal) -> None:
     ended = terminal.run("--api", "http://127.0.0.1:9", "--token", "t", "transcribe", "7", "--here")
     assert ended.code == 2
-    assert "works on the machine where it is typed" in ended.err
+    assert "works only on the local machine" in ended.err
 
 
 def test_errors_are_one_json_document_where_json_is_asked_for(terminal: Terminal) -> None:

@@ -26,7 +26,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [
-        ({}, "AUTOMATION_EXECUTOR is in_process: a worker has work if it is celery."),
+        ({}, "AUTOMATION_EXECUTOR is in_process: a worker needs AUTOMATION_EXECUTOR=celery."),
         (
             {"AUTOMATION_EXECUTOR": "celery"},
             "AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL: one of them is the broker.",

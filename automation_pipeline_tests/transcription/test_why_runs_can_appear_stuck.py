@@ -140,7 +140,7 @@ def test_5_a_worker_that_fell_silent_is_replaced_or_its_run_is_ended_with_the_re
     assert sweep_transcriptions(0, database=bench.database) == ["r1"]
     run = status(bench)["run"]
     assert (run["state"], run["failed"]) == ("finished with failures", 1)
-    assert run["tasks"][0]["error"].startswith("Nobody has worked on this run")
+    assert run["tasks"][0]["error"].startswith("No worker has worked on this run")
     assert bench.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
     assert bench.begin("7", "r2").run_id == "r2", "the fiche is free again"
 

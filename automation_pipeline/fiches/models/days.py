@@ -12,7 +12,10 @@ from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, zo
 from automation_pipeline.core.state_machine import StateMachine
 
 CRM_ZONE = zone("Europe/Paris")
-FIRST_YEAR, LAST_YEAR = 1900, 2199  # far from where a database or another zone runs out of years
+FIRST_YEAR, LAST_YEAR = (
+    1900,
+    2199,
+)  # well within the years that databases and time zone conversions support
 
 _DAY_FIRST = re.compile(r"(\d\d)/(\d\d)/(\d{4})( \d\d:\d\d(?::\d\d)?)?", re.ASCII)
 _YEAR_FIRST = re.compile(
@@ -53,7 +56,7 @@ def _iso(text: str) -> str:
         return f"{year}-{month}-{day}{time}"
     if _YEAR_FIRST.fullmatch(text):
         return text
-    raise ValueError("is not written like a date of the CRM")
+    raise ValueError("is not in the CRM's date format")
 
 
 def _parse(iso: str) -> datetime:
@@ -123,7 +126,7 @@ class SalesDay:
 
 @dataclass(frozen=True)
 class DayFailed:
-    """The CRM gave no usable list for the day. The stored list stays."""
+    """The CRM returned no usable list for the day. The stored list stays."""
 
     day: date
     error: str
@@ -141,7 +144,8 @@ class DayFinding:
 
 @dataclass(frozen=True)
 class DayCoverage:
-    """How many fiches of a day have details. The three counts add up to `fiches`."""
+    """The number of fiches of a day by the state of their details. The three counts add up to
+    `fiches`."""
 
     fiches: int
     with_details: int

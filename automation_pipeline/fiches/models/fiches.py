@@ -39,7 +39,7 @@ def _unique(fiche_ids: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fiche_ids))
 
 
-# The fiches that one request names; each counts once.
+# The fiche ids of a request, without repeats.
 RequestedFicheIds: TypeAlias = Annotated[
     tuple[DigitsText, ...],
     Field(min_length=1, max_length=MAX_REQUESTED_FICHES),
@@ -117,8 +117,8 @@ class CrmFiche:
 
 @dataclass(frozen=True)
 class DetailsFetched:
-    """Details from the CRM, as new as the call at `asked_at`, however late they are stored. None counts
-    as now."""
+    """Details from the CRM, as of the call at `asked_at`, whenever they are stored. None means
+    now."""
 
     fiche_id: str
     details: CrmFiche

@@ -1,4 +1,4 @@
-"""Queries of sales days: store a list, read what is known of a day."""
+"""Queries of sales days: store a list, and read the known data of a day."""
 
 from collections.abc import Sequence
 from datetime import date, datetime

@@ -180,7 +180,7 @@ def _numbered(sections: Sequence[Section], *unwanted: str, index: str = "row_ind
 
 
 def _fields(section: Section, *unwanted: str) -> Row:
-    row = dict(vars(section))  # the modelled fields only: `model_extra` holds the others
+    row = dict(vars(section))  # only the modelled fields: `model_extra` has the others
     for name in unwanted:
         del row[name]
     return row

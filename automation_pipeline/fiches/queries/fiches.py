@@ -26,7 +26,7 @@ Document = dict[str, object]
 
 @dataclass(frozen=True)
 class CallTranscription:
-    """How many of a fiche's recordings are transcribed. Vanished recordings do not count."""
+    """The number of a fiche's transcribed recordings. Vanished recordings do not count."""
 
     total: int
     transcribed: int
@@ -102,11 +102,11 @@ _HIDDEN = {"id", "fiche_cache_id"}
 
 
 def fiche_document(session: Session, fiche_id: str) -> Document:
-    """Everything that is stored of a fiche. Raises NotFoundError."""
+    """All stored data of a fiche. Raises NotFoundError."""
     table = FicheCacheRow.__table__
     fiche = session.execute(select(table).where(table.c.fiche_id == fiche_id)).mappings().first()
     if fiche is None:
-        raise NotFoundError(f"Fiche {fiche_id} not found: `automation fiches sync` brings it.")
+        raise NotFoundError(f"Fiche {fiche_id} not found: `automation fiches sync` fetches it.")
     if fiche["details_success"] is False and fiche["details_message"] == NOT_FOUND:
         state = "not found"
     else:

@@ -89,7 +89,7 @@ Document = dict[str, object]
 def recording_document(session: Session, fiche_id: str, call_id: str) -> Document:
     """The recording with its transcript; words are stored as chunks only.
 
-    Raises NotFoundError, which says whether the recording, its transcript or its text is missing.
+    Raises NotFoundError, whose message distinguishes a missing recording, transcript and text.
     """
     row = session.scalar(
         select(CallRecordingRow)
@@ -134,7 +134,7 @@ StatusDocument = Mapping[str, object]
 
 
 def transcription_status(session: Session, fiche_id: str) -> StatusDocument:
-    """The present recordings of the fiche, and its last run as planned, which may differ.
+    """The current recordings of the fiche, and its last run as planned, which may differ.
 
     A fiche that was never fetched has no recordings, but may have a failed run.
     """

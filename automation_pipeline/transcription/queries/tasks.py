@@ -143,8 +143,8 @@ def begin_attempts(session: Session, claims: Sequence[RecordingClaim]) -> set[in
 def release_for_retry(
     session: Session, claim: RecordingClaim, after: timedelta, error: str, *, of_audio: bool
 ) -> bool:
-    """Release the claim; the recording is free after the wait. Failures of the audio are counted apart
-    from provider calls."""
+    """Release the claim; the recording is free after the wait. Audio failures are counted
+    separately from provider calls."""
     changes = {
         "available_at": database_now(after.total_seconds()),
         "audio_failures": Task.audio_failures + int(of_audio),

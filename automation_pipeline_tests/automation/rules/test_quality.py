@@ -11,7 +11,7 @@ from automation_pipeline_tests.tables import every_case
         (0, 0, True, True, "0 rows in the file, 0 audits of the day."),
         (2, 3, True, False, "2 rows in the file, 3 audits of the day."),
         (None, 0, True, False, "The day has no report."),
-        (3, 3, False, False, "The day was never asked for."),
+        (3, 3, False, False, "The day was never fetched."),
     ],
 )
 def test_a_report_is_complete_when_it_has_every_audit(

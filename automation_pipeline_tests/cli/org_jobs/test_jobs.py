@@ -30,7 +30,7 @@ def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     assert listed("--limit", "1", "--offset", "1") == [call]
     result = counter.said("list", "--limit", "1")
     assert "globex HTTPS_CALL waiting" in result
-    assert result.endswith("There are more: --offset 1 shows the next.")
+    assert result.endswith("There are more rows: --offset 1 shows the next page.")
 
 
 def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:

@@ -29,7 +29,7 @@ def test_an_organisation_is_made_changed_and_shown(bare: Counter) -> None:
     assert bare.json("orgs", "update", "acme", "--end-maintenance")["maintenanceUntil"] is None
     assert [one["id"] for one in bare.json("orgs", "list")["organisations"]] == ["acme", "globex"]
     assert bare.said("orgs", "list", "--limit", "1").endswith(
-        "There are more: --offset 1 shows the next."
+        "There are more rows: --offset 1 shows the next page."
     )
     assert bare.refused("orgs", "create", "acme", "--name", "Again").startswith(
         "There is an organisation 'acme'"

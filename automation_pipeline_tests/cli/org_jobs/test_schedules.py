@@ -110,7 +110,7 @@ def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     )
     assert counter.json("schedules", "list", "--limit", "2")["more"] is True
     result = counter.said("schedules", "list", "--limit", "2")
-    assert result.endswith("There are more: --offset 2 shows the next.")
+    assert result.endswith("There are more rows: --offset 2 shows the next page.")
     assert "Warm [cache]" in result
 
 
@@ -167,7 +167,9 @@ def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Cou
         True,
     )
     result = counter.said("schedules", "fires", schedule_id, "--limit", "4")
-    assert result.endswith(f"There are more: --after {fires['fires'][-1]['id']} shows the next.")
+    assert result.endswith(
+        f"There are more rows: --after {fires['fires'][-1]['id']} shows the next page."
+    )
     rest = counter.json("schedules", "fires", schedule_id, "--after", fires["fires"][-1]["id"])[
         "fires"
     ]

@@ -48,7 +48,7 @@ def test_rules_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) -
     assert workshop.json("rules", "list", "--limit", "2")["more"] is True
     assert workshop.json("rules", "list", "--limit", "3")["more"] is False
     assert workshop.said("rules", "list", "--limit", "2").endswith(
-        "There are more: --offset 2 shows the next."
+        "There are more rows: --offset 2 shows the next page."
     )
     assert "There are more" not in workshop.said("rules", "list")
 

@@ -39,7 +39,7 @@ def test_runs_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) ->
     assert listed("--limit", "1", "--offset", "1") == ["2"]
     result = workshop.said("runs", "list", "--limit", "2")
     assert "2 1 Summer [sale] default PREVIEW cli" in result
-    assert result.endswith("There are more: --offset 2 shows the next.")
+    assert result.endswith("There are more rows: --offset 2 shows the next page.")
     assert workshop.refused("runs", "list", "--status", "done", code=2).startswith(
         "Invalid value for '--status'"
     )

@@ -108,7 +108,7 @@ def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
     assert [one["id"] for one in workshop.json("alerts", "--project", "default")["alerts"]] == ["1"]
     result = workshop.said("alerts", "--limit", "1")
     assert "summer success_rate critical Only [half] succeeded. unsent" in result
-    assert result.endswith("There are more: --offset 1 shows the next.")
+    assert result.endswith("There are more rows: --offset 1 shows the next page.")
 
 
 @pytest.fixture

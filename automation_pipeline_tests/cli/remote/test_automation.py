@@ -257,4 +257,4 @@ def test_transcriptions_are_followed_to_their_ends(
 def test_what_only_makes_sense_here_says_so(far: Far, command: str, options: str) -> None:
     ended = far.run(*command.split(), *options.split())
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith(f"`automation {command}` works on the machine where it is typed")
+    assert ended.err.startswith(f"`automation {command}` works only on the local machine")

@@ -159,11 +159,11 @@ NOWHERE = "http://127.0.0.1:9"
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--token", MACHINE], 2, "--token needs --api: name the other machine's API."),
-        (["--api", NOWHERE], 2, "The API wants a token: set AUTOMATION_API_TOKEN, or give one with --token."),
+        (["--token", MACHINE], 2, "--token needs --api, which names the other machine's API."),
+        (["--api", NOWHERE], 2, "The API needs a token: set AUTOMATION_API_TOKEN, or give one with --token."),
         (["--api", "ftp://x"], 2, "--api cannot be used: it must be an http:// or https:// address."),
-        (["--api", NOWHERE, "--token", "naïve"], 2, "The token for the API holds characters that cannot be sent."),
-        (["--api", NOWHERE, "--token", "two\nlines"], 2, "The token for the API holds characters that cannot be sent."),
+        (["--api", NOWHERE, "--token", "naïve"], 2, "The API token contains characters that cannot be sent."),
+        (["--api", NOWHERE, "--token", "two\nlines"], 2, "The API token contains characters that cannot be sent."),
         (["--api", f"{NOWHERE}/?x=s3cret"], 2,
          "--api cannot be used: it must be an address without user, query and fragment."),
         (["--api", f"{NOWHERE}/deep", "--token", MACHINE], 1,

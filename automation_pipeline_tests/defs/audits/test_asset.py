@@ -130,4 +130,4 @@ def test_the_audits_of_a_day_that_was_never_asked_for_are_not_green(services: Se
     assert {(check.passed, check.severity) for check in checks} == {
         (False, dg.AssetCheckSeverity.ERROR)
     }
-    assert {check.description for check in checks} == {"The day was never asked for."}
+    assert {check.description for check in checks} == {"The day was never fetched."}

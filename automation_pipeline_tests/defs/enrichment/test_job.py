@@ -88,7 +88,7 @@ def test_a_company_is_asked_for_from_the_launchpad(
     [
         ({}, "Give either job_id, for an existing job, or siren"),
         ({"job_id": 1, "siren": SIREN}, "Give either job_id, for an existing job, or siren"),
-        ({"job_id": 1, "force": True}, "give siren with it"),
+        ({"job_id": 1, "force": True}, "force needs siren"),
         ({"job_id": 99}, "Enrichment job 99 not found"),
         ({"siren": "12"}, "must be nine digits"),
     ],

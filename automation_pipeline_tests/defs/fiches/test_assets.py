@@ -122,7 +122,7 @@ def test_the_details_of_a_day_that_was_never_asked_for_are_not_green(services: S
     assert set(checks) == set(COVERAGE_CHECKS)
     for check in checks.values():
         assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.ERROR)
-        assert check.description == "The day was never asked for."
+        assert check.description == "The day was never fetched."
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

@@ -137,7 +137,7 @@ def test_a_day_without_audits_or_without_fiches_says_so(services: Services, benc
     assert (
         told(result)["by_groupe"] == told(result)["note"] == "No known fiche was sold on this day."
     )
-    assert check(result) == (False, "The day was never asked for.")
+    assert check(result) == (False, "The day was never fetched.")
     sold(bench, "1", "2")
     result = materialize(services)
     assert told(result)["note"] == "No fiche of the day has been audited."

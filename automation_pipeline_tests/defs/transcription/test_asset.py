@@ -83,4 +83,4 @@ def test_the_transcripts_of_a_day_that_was_never_asked_for_are_not_green(
     result = materialize(services, dg.AssetSelection.assets(transcripts))
     [check] = result.get_asset_check_evaluations()
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.ERROR)
-    assert check.description == "The day was never asked for."
+    assert check.description == "The day was never fetched."

@@ -344,7 +344,7 @@ def test_a_day_without_a_list_passes_no_check_of_coverage(coverage: DayCoverage)
     findings = evaluate_coverage(coverage, asked=False)
     assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
     assert [(finding.passed, finding.grave, finding.says) for finding in findings] == [
-        (False, True, "The day was never asked for.")
+        (False, True, "The day was never fetched.")
     ] * 2
 
 
