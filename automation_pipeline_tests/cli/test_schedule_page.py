@@ -193,7 +193,7 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
             {},
             [
                 "every day at 02:30",
-                "details, transcription (normal priority), audits by the automatic ones",
+                "details, transcription (normal priority), audits by the automatic configurations",
             ],
         ),
         (
@@ -226,14 +226,14 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
             {"pauseAfterFailures": 3},
             ["continues, is paused after 3 failed runs in a row, 0 so far"],
         ),
-        ({"catchUp": "all", "catchUpLimit": 5}, ["all of the occurrences missed, 5 at most"]),
+        ({"catchUp": "all", "catchUpLimit": 5}, ["all of the missed occurrences, 5 at most"]),
         (
             {"webhookUrl": "https://hooks.test/a", "notifyEmails": ["a@b.test"]},
             ["https://hooks.test/a, a@b.test"],
         ),
     ],
 )
-def test_the_page_tells_what_the_schedule_does(
+def test_the_page_describes_the_schedule(
     terminal: Terminal, fields: dict[str, object], facts: list[str]
 ) -> None:
     page = " ".join(terminal.run("schedules", "show", terminal.create(**fields)).out.split())

@@ -216,7 +216,7 @@ def test_people_see_the_wall_clock_beside_utc(terminal: Terminal) -> None:
     )
     assert "Sun 29 Mar 2026 03:00 CEST  2026-03-29 01:00" in ended.out
     manual = terminal.run("schedules", "next", terminal.create(scheduleType="MANUAL"))
-    assert "runs only when it is asked to" in manual.out
+    assert "runs only on request" in manual.out
 
 
 def test_run_now_files_one_request_and_one_pending_run(terminal: Terminal) -> None:

@@ -113,7 +113,7 @@ def test_an_answer_is_read_as_the_type_of_the_result(sent: Sent) -> None:
     sent.answer = {"data": {"madeAt": "2026-05-01T00:00:00Z", "ofThing": found, "new": 1}}
     assert put_thing({}) == Stamp(datetime(2026, 5, 1, tzinfo=UTC), Thing(id=1, long_name="y"))
     sent.answer = {"data": {"longName": "x"}}
-    with pytest.raises(UpstreamError, match="cannot be read: it is of another version"):
+    with pytest.raises(UpstreamError, match="cannot be parsed: its version differs"):
         thing("7")
 
 
