@@ -20,7 +20,7 @@ from automation_pipeline.cli.output import (
 )
 from automation_pipeline.core.json_model import LARGEST_ID
 
-app = command_group("Manage tokens, with which other programs use the HTTP API.")
+app = command_group("Manage the tokens of programs that use the HTTP API.")
 
 
 # A token whose answer is lost is of no use: the request is not repeated.

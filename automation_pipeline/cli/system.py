@@ -199,7 +199,7 @@ def worker(
     os.execv(sys.executable, command)  # noqa: S606  without a shell
 
 
-outbox_app = command_group("Deliver the events and messages that wait.")
+outbox_app = command_group("Deliver waiting events and messages.")
 
 EVERY_SECONDS, ONCE_SECONDS = 5.0, 300.0
 

@@ -304,7 +304,7 @@ def _outcome_document(one: EndedAudit) -> dict[str, object]:
     }
 
 
-app = command_group("Show audits; overrule a finding, or have it judged again.")
+app = command_group("Show audits; overrule a finding, or judge it again.")
 
 AuditId = Annotated[
     int,

@@ -31,7 +31,7 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.storage.database import Session
 
-app = command_group("Manage audit configurations: the steps by which calls are judged.")
+app = command_group("Manage audit configurations: the steps for judging calls.")
 
 ConfigId = Annotated[
     int,

@@ -58,7 +58,7 @@ from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.settings import load_settings
 from automation_pipeline.storage.database import Session
 
-app = command_group("Show runs; cancel one, or retry what failed.")
+app = command_group("Show runs; cancel one, or retry its failed fiches.")
 
 COLOURS = {
     OutcomeStatus.SUCCESSFUL: "green",
