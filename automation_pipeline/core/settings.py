@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.settings_types import (
+    AlertShape,
     DatabaseUrl,
     Day,
     Home,
@@ -288,6 +289,10 @@ class Settings(BaseSettings):
     webhook_max_attempts: int = Field(
         default=5, ge=1, le=20, description="Calls of a webhook before its message fails."
     )
+    pagerduty_routing_key: Token | None = Field(
+        default=None,
+        description="The integration key of PagerDuty's Events API v2, for alert webhooks with the shape `pagerduty`.",
+    )
     smtp_host: str | None = Field(
         default=None, description="The mail server; without it no e-mail is sent."
     )
@@ -443,10 +448,19 @@ class Settings(BaseSettings):
         default=None,
         description="Where pricing alerts are posted; without it they are only stored and shown.",
     )
+    pricing_alert_webhook_shape: AlertShape = Field(
+        default="generic",
+        description="The message that this address expects: `generic` is the signed JSON of docs/api.md, `slack` a "
+        "text for an incoming webhook of Slack, `pagerduty` an event of PagerDuty's Events API v2.",
+    )
     pricing_critical_alert_webhook_url: HttpAddress | None = Field(
         default=None,
         description="Where critical pricing alerts are posted instead, for example a pager; "
         "without it they go to PRICING_ALERT_WEBHOOK_URL too.",
+    )
+    pricing_critical_alert_webhook_shape: AlertShape = Field(
+        default="generic",
+        description="The message that this address expects, as for PRICING_ALERT_WEBHOOK_SHAPE.",
     )
 
     # Organisations' jobs
@@ -465,6 +479,19 @@ class Settings(BaseSettings):
     org_jobs_alert_webhook_url: HttpAddress | None = Field(
         default=None,
         description="Where alerts of organisations' jobs are posted; without it they are only shown.",
+    )
+    org_jobs_alert_webhook_shape: AlertShape = Field(
+        default="generic",
+        description="The message that this address expects, as for PRICING_ALERT_WEBHOOK_SHAPE.",
+    )
+    org_jobs_critical_alert_webhook_url: HttpAddress | None = Field(
+        default=None,
+        description="Where critical alerts of organisations' jobs are posted instead; without it they go to "
+        "ORG_JOBS_ALERT_WEBHOOK_URL too.",
+    )
+    org_jobs_critical_alert_webhook_shape: AlertShape = Field(
+        default="generic",
+        description="The message that this address expects, as for PRICING_ALERT_WEBHOOK_SHAPE.",
     )
     org_jobs_keep_days: int = Field(
         default=90,
@@ -769,6 +796,20 @@ class Settings(BaseSettings):
         if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:
             raise ValueError(
                 "AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _pagerduty_has_a_key(self) -> Self:
+        shapes = (
+            self.pricing_alert_webhook_shape,
+            self.pricing_critical_alert_webhook_shape,
+            self.org_jobs_alert_webhook_shape,
+            self.org_jobs_critical_alert_webhook_shape,
+        )
+        if "pagerduty" in shapes and self.pagerduty_routing_key is None:
+            raise ValueError(
+                "PAGERDUTY_ROUTING_KEY must be set where the shape of an alert webhook is pagerduty"
             )
         return self
 

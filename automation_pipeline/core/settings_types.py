@@ -4,7 +4,7 @@ import re
 from datetime import date
 from os import environ
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -175,6 +175,7 @@ def _a_week_or_for_ever(days: int) -> int:
 
 
 HttpAddress = Annotated[str, AfterValidator(http_address)]
+AlertShape = Literal["generic", "slack", "pagerduty"]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 # Fields of these kinds need validate_default=True, and InHome a field automation_home before it.
 Home = Annotated[str, AfterValidator(_home)]

@@ -1,4 +1,4 @@
-"""Webhooks and alerts: body, signature, and the state of a delivery after an attempt."""
+"""Webhooks: body, signature, and the state of a delivery after an attempt."""
 
 import asyncio
 import hashlib
@@ -153,17 +153,3 @@ def signed_headers(
     if secret:
         headers["X-Automation-Signature"] = signature(secret, body, unix_seconds)
     return headers
-
-
-class AlertSeverity(StrEnum):
-    WARNING = "warning"
-    CRITICAL = "critical"
-
-
-class AlertStatus(StrEnum):
-    """The state of its webhook. UNSENT: none was configured when the alert was raised."""
-
-    PENDING = "pending"
-    SENT = "sent"
-    FAILED = "failed"
-    UNSENT = "unsent"

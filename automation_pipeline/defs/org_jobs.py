@@ -1,6 +1,5 @@
 """Organisation jobs: the job, the asset and sensors."""
 
-import asyncio
 from collections.abc import Iterator
 
 import dagster as dg
@@ -118,12 +117,10 @@ def org_job_queue(services: ServicesResource) -> dg.SkipReason:
     target=None,
     minimum_interval_seconds=every(60),
     default_status=RUNNING,
-    description="Raises alerts about organisation schedules and jobs, and delivers them to the webhook.",
+    description="Raises alerts about organisation schedules and jobs, and delivers them to the webhooks by severity.",
 )
 def org_job_alerts(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.org_jobs import alert_about_jobs
+    from automation_pipeline.orchestration.alerts import tick_alerts
+    from automation_pipeline.org_jobs.queries.health import ORG_ALERTS
 
-    system = services.get()
-    # A separate event loop: sensors run in threads of one process, which may use the services'
-    # loop.
-    return dg.SkipReason(asyncio.run(system.counted(alert_about_jobs(system))))
+    return dg.SkipReason(tick_alerts(ORG_ALERTS, "org_jobs", services.get()))

@@ -1,7 +1,7 @@
 """Price runs and reconciliations: jobs, the asset and sensors."""
 
-import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -266,10 +266,7 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     description="Raises alerts about pricing, and delivers them to the webhooks by severity.",
 )
 def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.pricing import alert_about_prices
+    from automation_pipeline.orchestration.alerts import tick_alerts
+    from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
 
-    # A separate event loop: sensors run in threads of one process, which may use the services'
-    # loop.
-    return _with_shop(
-        services, lambda system: asyncio.run(system.counted(alert_about_prices(system)))
-    )
+    return _with_shop(services, partial(tick_alerts, PRICING_ALERTS, "pricing"))

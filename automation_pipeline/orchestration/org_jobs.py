@@ -1,11 +1,10 @@
-"""Organisation jobs in Dagster: launches, metadata and alerts.
+"""Organisation jobs in Dagster: launches and metadata.
 
 A worker's step imports only what an attempt needs: the functions for sensors and assets import
 their dependencies locally.
 """
 # ruff: noqa: PLC0415
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -99,30 +98,6 @@ def day_page(day: "Day") -> Page:
         **({} if latency is None else {"mean_latency_seconds": metadata.real(round(latency, 3))}),
         **{name: metadata.markdown(text) for name, text in tables.items() if text},
     }
-
-
-async def alert_about_jobs(services: Services) -> str:
-    from automation_pipeline.core.webhooks import DeliveryPolicy
-    from automation_pipeline.org_jobs.alerts import deliver_org_alerts, raise_org_alerts
-
-    settings = services.settings
-    url, secret = settings.org_jobs_alert_webhook_url, settings.webhook_secret
-    raised = await asyncio.to_thread(
-        raise_org_alerts,
-        database=services.database,
-        clock=services.clock,
-        has_webhook=url is not None,
-    )
-    tried = 0
-    if url is not None:
-        tried = await deliver_org_alerts(
-            webhooks=services.webhooks,
-            secret=secret.get_secret_value() if secret else None,
-            url=url,
-            patience=DeliveryPolicy(attempts=settings.webhook_max_attempts),
-            database=services.database,
-        )
-    return f"Raised {len(raised)} alerts; tried {tried} webhooks."
 
 
 def dispatch_due(services: Services) -> str:

@@ -1,6 +1,5 @@
-"""Price runs and reconciliations in Dagster: launches, metadata, alerts."""
+"""Price runs and reconciliations in Dagster: launches and metadata."""
 
-import asyncio
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.core.webhooks import AlertSeverity, DeliveryPolicy
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.metadata import table
@@ -122,34 +120,6 @@ def _target_cells(target: RuleTarget) -> tuple[object, ...]:
 
 def _price(price: PriceDocument) -> str:
     return price_text(price.unit_amount, price.currency)
-
-
-async def alert_about_prices(services: Services) -> str:
-    from automation_pipeline.pricing.monitoring import (  # noqa: PLC0415  the steps of a run do not need it
-        deliver_alerts,
-        raise_alerts,
-    )
-
-    settings, database = services.settings, services.database
-    secret, warning = settings.webhook_secret, settings.pricing_alert_webhook_url
-    urls = {
-        AlertSeverity.WARNING: warning,
-        AlertSeverity.CRITICAL: settings.pricing_critical_alert_webhook_url or warning,
-    }
-    webhooks = {severity: url for severity, url in urls.items() if url is not None}
-    raised = await asyncio.to_thread(
-        raise_alerts, database=database, clock=services.clock, webhooks=webhooks
-    )
-    tried = 0
-    if webhooks:
-        tried = await deliver_alerts(
-            sender=services.webhooks,
-            secret=secret.get_secret_value() if secret else None,
-            webhooks=webhooks,
-            patience=DeliveryPolicy(attempts=settings.webhook_max_attempts),
-            database=database,
-        )
-    return f"Raised {len(raised)} alerts; tried {tried} webhooks."
 
 
 async def check_prices(

@@ -1,45 +1,23 @@
-"""Dead letters and alerts: report, retry, acknowledge; raise, deliver."""
+"""Dead letters: report, retry, acknowledge."""
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from functools import partial
+from collections.abc import Sequence
 
-from automation_pipeline.core.clock import Clock, iso
+from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, sentence_of
 from automation_pipeline.core.events import Event
-from automation_pipeline.core.webhooks import (
-    AlertSeverity,
-    DeliveryPolicy,
-    WebhookAnswer,
-    WebhookSender,
-    body_of,
-    signed_headers,
-)
-from automation_pipeline.pricing.models.history import DeadLetterReport, PricingAlert
+from automation_pipeline.pricing.models.history import DeadLetterReport
 from automation_pipeline.pricing.models.rules import TENANT
 from automation_pipeline.pricing.models.runs import RetriedRuns
 from automation_pipeline.pricing.queries.monitoring import (
     acknowledged_among,
-    add_alerts,
-    claim_due_alerts,
     dead_letter_tallies,
     dead_letters,
     dead_letters_by_run,
-    health_of_projects,
-    is_alert_due,
-    last_alerts,
-    lock_alerts,
     mark_acknowledged,
-    record_alert_delivery,
 )
-from automation_pipeline.pricing.rules.monitoring import (
-    dead_letter_report,
-    evaluate_alerts,
-    is_to_fire,
-)
+from automation_pipeline.pricing.rules.monitoring import dead_letter_report
 from automation_pipeline.pricing.runs import retry_run
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waiting
 from automation_pipeline.storage.outbox import enqueue
 
 MAX_ENTRIES = 1000
@@ -100,70 +78,3 @@ def acknowledge_dead_letters(
             faults = tuple(("targetIds", f"{target_id} {reason}") for target_id in sorted(unknown))
             raise InvalidInputError("These targets cannot be acknowledged.", faults)
         return len(marked)
-
-
-def raise_alerts(
-    *, database: Database, clock: Clock, webhooks: Mapping[AlertSeverity, str]
-) -> Sequence[PricingAlert]:
-    """The alerts that are raised now, each once, also by two concurrent calls. An alert whose
-    severity has no webhook is only stored."""
-    now = clock.now()
-    with database.reading() as session:
-        healths = health_of_projects(session, now)
-    found = [
-        (project, alert) for project, health in healths.items() for alert in evaluate_alerts(health)
-    ]
-    if not found:
-        return []
-    with database.transaction() as session:
-        lock_alerts(session)
-        last = last_alerts(session, {project for project, _ in found})
-        due = [
-            (project, alert)
-            for project, alert in found
-            if is_to_fire(alert.severity, last.get((project, alert.name)), now)
-        ]
-        return add_alerts(session, due, now, webhooks=webhooks)
-
-
-ALERT_EVENT = "pricing.alert"
-ALERTS_AT_ONCE = 20
-# Longer than any attempt, so that no other process claims an alert that is being sent.
-HOLD_SECONDS = 120.0
-_QUEUE = DeliveryQueue(
-    is_alert_due,
-    partial(claim_due_alerts, limit=ALERTS_AT_ONCE, hold_seconds=HOLD_SECONDS),
-    record_alert_delivery,
-)
-
-
-async def deliver_alerts(
-    *,
-    sender: WebhookSender,
-    secret: str | None,
-    webhooks: Mapping[AlertSeverity, str],
-    patience: DeliveryPolicy,
-    database: Database,
-) -> int:
-    """How many were tried, the oldest first. The severity chooses the webhook."""
-
-    async def send(alert: PricingAlert, now: datetime) -> WebhookAnswer:
-        url = webhooks.get(alert.severity)
-        if url is None:
-            raise PermanentError(
-                f"No webhook is configured for alerts of severity {alert.severity}."
-            )
-        shown = {
-            "id": str(alert.id),
-            "name": alert.name,
-            "severity": alert.severity,
-            "message": alert.message,
-            "project": alert.project_id,
-            "raisedAt": iso(alert.raised_at),
-        }
-        body = body_of({"event": ALERT_EVENT, "alert": shown})
-        delivery = f"pricing-alert-{alert.id}"
-        headers = signed_headers(ALERT_EVENT, delivery, body, secret, int(now.timestamp()))
-        return await sender.send(url, body, headers)
-
-    return await deliver_waiting(_QUEUE, send, patience=patience, database=database)

@@ -371,3 +371,17 @@ def test_each_setting_of_the_original_does_something_or_is_listed_with_the_reaso
     assert all(
         f"| `{name}` | {reason} |" in configuration_page() for name, reason in UNUSED.items()
     )
+
+
+@pytest.mark.parametrize(
+    "receiver", ["PRICING", "PRICING_CRITICAL", "ORG_JOBS", "ORG_JOBS_CRITICAL"]
+)
+def test_a_receiver_at_pagerduty_needs_a_routing_key(
+    monkeypatch: pytest.MonkeyPatch, receiver: str
+) -> None:
+    monkeypatch.setenv(f"{receiver}_ALERT_WEBHOOK_SHAPE", "pagerduty")
+    assert complaint() == (
+        "PAGERDUTY_ROUTING_KEY must be set where the shape of an alert webhook is pagerduty."
+    )
+    monkeypatch.setenv("PAGERDUTY_ROUTING_KEY", PASSWORD)
+    assert PASSWORD not in repr(load_settings())

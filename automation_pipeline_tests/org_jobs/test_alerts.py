@@ -8,25 +8,24 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.core.webhooks import (
-    AlertSeverity,
-    DeliveryPolicy,
-    WebhookAnswer,
-    WebhookSender,
-    signature,
-)
-from automation_pipeline.org_jobs.alerts import DELIVERY_BATCH, deliver_org_alerts, raise_org_alerts
-from automation_pipeline.org_jobs.queries.health import add_alerts
-from automation_pipeline.org_jobs.rules.health import OrgAlertCondition, OrgJobsAlertName
+from automation_pipeline.core.alerts import AlertCondition, AlertReceiver, AlertSeverity
+from automation_pipeline.core.webhooks import DeliveryPolicy, signature
+from automation_pipeline.org_jobs.queries.health import ORG_ALERTS
+from automation_pipeline.org_jobs.rules.health import OrgJobsAlertName
 from automation_pipeline.org_jobs.tables import BatchRow
+from automation_pipeline.storage.alerts import add_alerts, deliver_alerts, raise_alerts
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
 
 MINUTE = timedelta(minutes=1)
+SECRET = "s3cret"
+URL = "https://hooks.example.com/jobs"
+RECEIVERS = dict.fromkeys(AlertSeverity, AlertReceiver(URL))
 
 
 def raised(bench: Bench, *, has_webhook: bool = True) -> list[tuple[str, str | None, str]]:
-    found = raise_org_alerts(database=bench.database, clock=bench.clock, has_webhook=has_webhook)
+    receivers = RECEIVERS if has_webhook else {}
+    found = raise_alerts(ORG_ALERTS, receivers, database=bench.database, clock=bench.clock)
     return [(one.name, one.org_id, one.subject) for one in found]
 
 
@@ -224,9 +223,7 @@ def test_the_number_of_queries_does_not_depend_on_what_is_wrong(org_bench: Bench
     assert counts[0] == counts[1]
 
 
-SECRET = "s3cret"
-URL = "https://hooks.example.com/jobs"
-DOWN = OrgAlertCondition(
+DOWN = AlertCondition(
     org_id=ORG,
     name=OrgJobsAlertName.SERVER_DOWN,
     severity=AlertSeverity.CRITICAL,
@@ -235,23 +232,22 @@ DOWN = OrgAlertCondition(
 )
 
 
-def add_down_alerts(bench: Bench, count: int = 1) -> None:
-    bench.organisation()
-    with bench.database.transaction() as session:
-        add_alerts(session, [DOWN] * count, bench.now, has_webhook=True)
-
-
-def deliver(bench: Bench, sender: WebhookSender, secret: str | None = SECRET) -> int:
-    patience = DeliveryPolicy(attempts=1)
-    return asyncio.run(
-        deliver_org_alerts(
-            webhooks=sender, secret=secret, url=URL, patience=patience, database=bench.database
-        )
+def deliver(bench: Bench, sender: FakeWebhookSender) -> int:
+    work = deliver_alerts(
+        ORG_ALERTS,
+        RECEIVERS,
+        sender=sender,
+        secret=SECRET,
+        patience=DeliveryPolicy(attempts=1),
+        database=bench.database,
     )
+    return asyncio.run(work)
 
 
-def test_a_receiver_is_told_once_and_can_check_who_says_it(org_bench: Bench) -> None:
-    add_down_alerts(org_bench)
+def test_a_receiver_gets_an_alert_once_and_can_check_its_signature(org_bench: Bench) -> None:
+    org_bench.organisation()
+    with org_bench.database.transaction() as session:
+        add_alerts(session, ORG_ALERTS, [DOWN], org_bench.now, RECEIVERS)
     sender = FakeWebhookSender()
     assert [deliver(org_bench, sender) for _ in range(2)] == [1, 0]
     [posted], [row] = sender.posted, org_bench.alerts()
@@ -281,17 +277,3 @@ def test_a_receiver_is_told_once_and_can_check_who_says_it(org_bench: Bench) -> 
         200,
         True,
     )
-
-
-@pytest.mark.parametrize("answer", [WebhookAnswer(500, "broken"), WebhookAnswer(404, "nobody")])
-def test_what_cannot_be_told_is_kept_as_failed(org_bench: Bench, answer: WebhookAnswer) -> None:
-    add_down_alerts(org_bench)
-    deliver(org_bench, FakeWebhookSender([answer]), secret=None)
-    [row] = org_bench.alerts()
-    assert (row.status, row.status_code) == ("failed", answer.status)
-
-
-def test_a_tick_carries_no_more_than_it_can(org_bench: Bench) -> None:
-    add_down_alerts(org_bench, DELIVERY_BATCH + 1)
-    sender = FakeWebhookSender()
-    assert [deliver(org_bench, sender) for _ in range(3)] == [DELIVERY_BATCH, 1, 0]

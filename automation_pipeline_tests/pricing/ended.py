@@ -6,21 +6,22 @@ from typing import Any
 
 from sqlalchemy import select, update
 
+from automation_pipeline.core.alerts import AlertReceiver, AlertSeverity
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.pricing.monitoring import raise_alerts
+from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.tables import (
     PricingAlertRow,
     RuleCheckRow,
     RuleTargetRow,
     ShopRow,
 )
+from automation_pipeline.storage.alerts import raise_alerts
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
 
-EVERY_ALERT = dict.fromkeys(AlertSeverity, "https://hooks.example.com/prices")
+EVERY_ALERT = dict.fromkeys(AlertSeverity, AlertReceiver("https://hooks.example.com/prices"))
 
 
 def an_ended_run(
@@ -102,7 +103,7 @@ def raise_many(url: str, now: str, times: int) -> int:
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         return sum(
-            len(raise_alerts(database=database, clock=clock, webhooks=EVERY_ALERT))
+            len(raise_alerts(PRICING_ALERTS, EVERY_ALERT, database=database, clock=clock))
             for _ in range(times)
         )
     finally:

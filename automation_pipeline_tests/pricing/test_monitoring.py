@@ -2,17 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
 
 from automation_pipeline.clients.webhooks import WebhookClient
+from automation_pipeline.core.alerts import (
+    AlertCondition,
+    AlertReceiver,
+    AlertReceivers,
+    AlertSeverity,
+)
 from automation_pipeline.core.errors import InvalidInputError, TransientError
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.webhooks import (
-    AlertSeverity,
     DeliveryPolicy,
     WebhookAnswer,
     WebhookSender,
@@ -20,23 +24,25 @@ from automation_pipeline.core.webhooks import (
 )
 from automation_pipeline.pricing import monitoring as module
 from automation_pipeline.pricing.models.history import (
-    AlertCandidate,
     DeadLetterReport,
     PricingAlertName,
 )
 from automation_pipeline.pricing.models.runs import RetriedRuns
 from automation_pipeline.pricing.models.shop import FailureKind
 from automation_pipeline.pricing.monitoring import (
-    ALERTS_AT_ONCE,
     acknowledge_dead_letters,
-    deliver_alerts,
-    raise_alerts,
     report_dead_letters,
     retry_dead_letters,
 )
-from automation_pipeline.pricing.queries.monitoring import add_alerts, dead_letters, list_alerts
+from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS, dead_letters, list_alerts
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.pricing.tables import PricingAlertRow
+from automation_pipeline.storage.alerts import (
+    DELIVERY_BATCH,
+    add_alerts,
+    deliver_alerts,
+    raise_alerts,
+)
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.clients.receiver import receiver, says
@@ -60,10 +66,10 @@ LONG_AGO = timedelta(days=2)
 
 
 def raised(
-    database: Database, clock: StandingClock, *, webhooks: Mapping[AlertSeverity, str] = EVERY_ALERT
+    database: Database, clock: StandingClock, *, receivers: AlertReceivers = EVERY_ALERT
 ) -> list[tuple[str, str, str]]:
-    found = raise_alerts(database=database, clock=clock, webhooks=webhooks)
-    return [(one.project_id, one.name, one.severity) for one in found]
+    found = raise_alerts(PRICING_ALERTS, receivers, database=database, clock=clock)
+    return [(one.subject, one.name, one.severity) for one in found]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,11 @@ def test_an_alert_is_stored_with_its_message(database: Database, clock: Standing
 
 def test_without_a_webhook_it_is_only_kept(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 89, 11)
-    raised(database, clock, webhooks={AlertSeverity.WARNING: "https://hooks.example.com"})
+    raised(
+        database,
+        clock,
+        receivers={AlertSeverity.WARNING: AlertReceiver("https://hooks.example.com")},
+    )
     assert [row.status for row in alert_rows(database)] == ["unsent"]
 
 
@@ -200,20 +210,25 @@ def test_alerts_are_listed_newest_first_by_project(
 URL = "https://hooks.example.com/prices"
 SECRET = "s3cret"
 PATIENCE = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=10, cap_seconds=60))
-BACKLOG = AlertCandidate(
-    PricingAlertName.DEAD_LETTERS,
-    AlertSeverity.CRITICAL,
-    "101 failed price changes wait for somebody.",
-)
+
+
+def backlog(project: str) -> AlertCondition:
+    return AlertCondition(
+        name=PricingAlertName.DEAD_LETTERS,
+        severity=AlertSeverity.CRITICAL,
+        subject=project,
+        message="101 failed price changes wait for somebody.",
+    )
 
 
 def stored_alert(database: Database, clock: StandingClock, count: int = 1) -> None:
     with database.transaction() as session:
         add_alerts(
             session,
-            [(f"p{number}", BACKLOG) for number in range(count)],
+            PRICING_ALERTS,
+            [backlog(f"p{number}") for number in range(count)],
             clock.now(),
-            webhooks=EVERY_ALERT,
+            EVERY_ALERT,
         )
 
 
@@ -221,9 +236,10 @@ def deliver(
     database: Database, sender: WebhookSender, url: str = URL, secret: str | None = SECRET
 ) -> int:
     work = deliver_alerts(
+        PRICING_ALERTS,
+        dict.fromkeys(AlertSeverity, AlertReceiver(url)),
         sender=sender,
         secret=secret,
-        webhooks=dict.fromkeys(AlertSeverity, url),
         patience=PATIENCE,
         database=database,
     )
@@ -333,9 +349,9 @@ def test_an_address_that_we_do_not_call_is_refused_with_the_reason(
 
 
 def test_a_tick_carries_no_more_than_it_can(database: Database, clock: StandingClock) -> None:
-    stored_alert(database, clock, ALERTS_AT_ONCE + 1)
+    stored_alert(database, clock, DELIVERY_BATCH + 1)
     sender = FakeWebhookSender()
-    assert [deliver(database, sender) for _ in range(3)] == [ALERTS_AT_ONCE, 1, 0]
+    assert [deliver(database, sender) for _ in range(3)] == [DELIVERY_BATCH, 1, 0]
     assert {row.status for row in alert_rows(database)} == {"sent"}
 
 

@@ -24,9 +24,9 @@ from automation_pipeline.cli.output import (
     show_one,
     show_page,
 )
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
-from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg, operating
 from automation_pipeline.org_jobs.commands.organisations import check_org
 from automation_pipeline.org_jobs.fires import cancel_backfill

@@ -1,15 +1,15 @@
 """Queries about the health of schedules, jobs and hosts: alerts, counts and days."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import case, exists, func, select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.scheduling.timing import TimingFields
-from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import (
@@ -33,10 +33,7 @@ from automation_pipeline.org_jobs.rules.health import (
     Day,
     DayFires,
     DayJobs,
-    LastRaised,
     OrgAlert,
-    OrgAlertCondition,
-    OrgJobsAlertName,
     batch_alert,
     failed_jobs_alert,
     failing_alerts,
@@ -56,7 +53,8 @@ from automation_pipeline.org_jobs.tables import (
     OrgScheduleRow,
     ServerRow,
 )
-from automation_pipeline.storage.clock import database_now, epoch
+from automation_pipeline.storage.alerts import AlertTable
+from automation_pipeline.storage.clock import epoch
 from automation_pipeline.storage.statements import among, where_given
 
 LONGEST_ERROR = 300
@@ -78,7 +76,7 @@ _TIMING = (
 )
 
 
-def due_alerts(session: Session, now: datetime) -> list[OrgAlertCondition]:
+def due_alerts(session: Session, now: datetime) -> list[AlertCondition]:
     """What is wrong now, by a constant number of queries. At most one per name and subject."""
     oldest = select(func.min(OrgScheduleRow.next_run_at))
     is_due = _IS_ACTIVE_SCHEDULE, OrgScheduleRow.next_run_at <= now
@@ -92,7 +90,7 @@ def due_alerts(session: Session, now: datetime) -> list[OrgAlertCondition]:
     ]
 
 
-def _unreadable(session: Session) -> Iterator[OrgAlertCondition]:
+def _unreadable(session: Session) -> Iterator[AlertCondition]:
     query = select(
         OrgScheduleRow.org_id,
         OrgScheduleRow.id,
@@ -104,7 +102,7 @@ def _unreadable(session: Session) -> Iterator[OrgAlertCondition]:
     return (unreadable_alert(*row) for row in rows)
 
 
-def _failures(session: Session, since: datetime) -> Iterator[OrgAlertCondition]:
+def _failures(session: Session, since: datetime) -> Iterator[AlertCondition]:
     """Of schedules whose jobs failed or that could not be dispatched, then of the jobs."""
     fires = select(FireRow.schedule_id, func.max(FireRow.fired_at)).where(
         FireRow.fired_at > since, FireRow.outcome == FireOutcome.FAILED
@@ -132,7 +130,7 @@ def _failures(session: Session, since: datetime) -> Iterator[OrgAlertCondition]:
 
 def _failing_schedules(
     session: Session, last_at: Mapping[str, datetime]
-) -> Iterator[OrgAlertCondition]:
+) -> Iterator[AlertCondition]:
     is_too_many = OrgScheduleRow.auto_pause_after.between(1, OrgScheduleRow.consecutive_failures)
     is_paused = case((is_too_many, OrgScheduleRow.state == ScheduleState.PAUSED), else_=False)
     columns = OrgScheduleRow.org_id, OrgScheduleRow.id, OrgScheduleRow.name
@@ -151,7 +149,7 @@ def _errors(session: Session, job_ids: Collection[int]) -> Mapping[int, str]:
     return {job_id: (error or "")[:LONGEST_ERROR] for job_id, error in rows}
 
 
-def _failed_batches(session: Session, since: datetime) -> Iterator[OrgAlertCondition]:
+def _failed_batches(session: Session, since: datetime) -> Iterator[AlertCondition]:
     has_failed = BatchRow.status == BatchState.COMPLETED_WITH_FAILURES
     query = select(BatchRow.org_id, BatchRow.id, BatchRow.schedule_id, BatchRow.finished_at)
     recent = query.where(has_failed, BatchRow.finished_at > since).order_by(BatchRow.id)
@@ -160,7 +158,7 @@ def _failed_batches(session: Session, since: datetime) -> Iterator[OrgAlertCondi
             yield batch_alert(org_id, batch_id, schedule_id, finished_at)
 
 
-def _silent_hosts(session: Session, now: datetime) -> Iterator[OrgAlertCondition]:
+def _silent_hosts(session: Session, now: datetime) -> Iterator[AlertCondition]:
     """A host whose agent has never called is silent since the host was created."""
     silent_since = func.coalesce(HostRow.last_seen_at, HostRow.created_at)
     is_silent = silent_since < now - HEARTBEAT_MISSED_AFTER
@@ -204,7 +202,7 @@ def _active_jobs(session: Session, host_ids: Collection[int]) -> Counter[tuple[i
     return counts
 
 
-def _silent_schedules(session: Session, now: datetime) -> Iterator[OrgAlertCondition]:
+def _silent_schedules(session: Session, now: datetime) -> Iterator[AlertCondition]:
     """None that was due or changed so lately that nothing can be wrong."""
     last, changed = OrgScheduleRow.last_scheduled_for, OrgScheduleRow.updated_at
     since = case((last > changed, last), else_=changed)
@@ -219,45 +217,15 @@ def _silent_schedules(session: Session, now: datetime) -> Iterator[OrgAlertCondi
         yield from silent_alerts(row["org_id"], row["id"], row["name"], fields, row["since"], now)
 
 
-def last_raised(
-    session: Session, subjects: Iterable[str]
-) -> Mapping[tuple[OrgJobsAlertName, str], LastRaised]:
-    """By name and subject."""
-    newest = (
-        select(func.max(OrgAlertRow.id))
-        .where(among(session, OrgAlertRow.subject, subjects))
-        .group_by(OrgAlertRow.name, OrgAlertRow.subject)
-    )
-    rows = session.scalars(select(OrgAlertRow).where(OrgAlertRow.id.in_(newest)))
-    return {
-        (OrgJobsAlertName(row.name), row.subject): LastRaised(
-            AlertSeverity(row.severity), row.raised_at
-        )
-        for row in rows
-    }
-
-
-def add_alerts(
-    session: Session, raised: Sequence[OrgAlertCondition], now: datetime, *, has_webhook: bool
-) -> list[OrgAlert]:
-    """With a webhook they wait for their delivery."""
-    rows = [
-        OrgAlertRow(
-            org_id=alert.org_id,
-            name=alert.name,
-            severity=alert.severity,
-            subject=alert.subject,
-            message=alert.message,
-            raised_at=now,
-            status=AlertStatus.PENDING if has_webhook else AlertStatus.UNSENT,
-            attempts=0,
-            next_retry_at=database_now(),
-        )
-        for alert in raised
-    ]
-    session.add_all(rows)
-    session.flush()
-    return [as_alert(row) for row in rows]
+ORG_ALERTS = AlertTable(
+    row=OrgAlertRow,
+    event="org_jobs.alert",
+    cooldowns=dict.fromkeys(AlertSeverity, timedelta(minutes=15)),
+    conditions=due_alerts,
+    subject=OrgAlertRow.subject.expression,
+    columns=lambda condition: {"org_id": condition.org_id, "subject": condition.subject},
+    about=lambda alert: {"subject": alert.subject, "orgId": alert.org_id},
+)
 
 
 def list_alerts(
@@ -266,11 +234,8 @@ def list_alerts(
     """Newest first. Those about the scheduler itself are for callers of no organisation."""
     wanted = where_given((OrgAlertRow.org_id, within.org_id), (OrgAlertRow.org_id, org_id))
     query = select(OrgAlertRow).where(*wanted).order_by(OrgAlertRow.id.desc())
-    return [as_alert(row) for row in session.scalars(query.limit(limit).offset(offset))]
-
-
-def as_alert(row: OrgAlertRow) -> OrgAlert:
-    return OrgAlert.model_validate(row, from_attributes=True)
+    rows = session.scalars(query.limit(limit).offset(offset))
+    return [OrgAlert.model_validate(row, from_attributes=True) for row in rows]
 
 
 @dataclass(frozen=True)

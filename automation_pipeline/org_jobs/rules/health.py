@@ -1,4 +1,4 @@
-"""When an alert is raised, what its webhook contains, and how a day is judged."""
+"""The conditions that raise alerts, and how a day is judged."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,15 +8,13 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 
-from automation_pipeline.core.clock import iso
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity, AlertStatus
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.scheduling.timing import TimingFields, planned_after, read_timing
-from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, signed_headers
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.org_jobs.models.states import DAY_CHECKS, FireOutcome, OrgJobsRunState
 
-COOLDOWN = timedelta(minutes=15)
 # What happened longer ago raises no alert, also if nobody looked for a while.
 LOOK_BACK = timedelta(hours=1)
 FAILURES_IN_A_ROW = 3
@@ -24,7 +22,6 @@ HEARTBEAT_MISSED_AFTER = timedelta(minutes=3)
 SERVER_DOWN_AFTER = timedelta(minutes=15)
 LATE_AFTER = timedelta(seconds=300)
 SCHEDULER = "scheduler"
-ALERT_EVENT = "org_jobs.alert"
 MOST_NAMED = 5
 
 
@@ -49,40 +46,7 @@ _CRITICAL = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class OrgAlertCondition:
-    """With `happened_at` it happened once, and is raised once; without, it lasts, and is raised
-    again after each cooldown. Without `org_id` it is about the scheduler itself."""
-
-    org_id: str | None
-    name: OrgJobsAlertName
-    severity: AlertSeverity
-    subject: str
-    message: str
-    happened_at: datetime | None = None
-
-
-@dataclass(frozen=True)
-class LastRaised:
-    """The last alert of a name about a subject."""
-
-    severity: AlertSeverity
-    at: datetime
-
-
-def is_to_raise(alert: OrgAlertCondition, last: LastRaised | None, now: datetime) -> bool:
-    """Once until its cooldown is over; an alert that became critical is raised at once."""
-    if last is None:
-        return True
-    if alert.happened_at is not None and alert.happened_at <= last.at:
-        return False
-    became_worse = (
-        alert.severity is AlertSeverity.CRITICAL and last.severity is AlertSeverity.WARNING
-    )
-    return became_worse or now - last.at >= COOLDOWN
-
-
-def late_alerts(oldest_due_at: datetime | None, now: datetime) -> Iterator[OrgAlertCondition]:
+def late_alerts(oldest_due_at: datetime | None, now: datetime) -> Iterator[AlertCondition]:
     """About the oldest schedule that is due and was not dispatched."""
     if oldest_due_at is not None and now - oldest_due_at > LATE_AFTER:
         late = _length(now - oldest_due_at)
@@ -92,7 +56,7 @@ def late_alerts(oldest_due_at: datetime | None, now: datetime) -> Iterator[OrgAl
 
 def unreadable_alert(
     org_id: str, schedule_id: str, name: str, cron: str, since: datetime
-) -> OrgAlertCondition:
+) -> AlertCondition:
     message = (
         f"Schedule {name!r} is never due any more: nothing can be made of its times ({cron!r})."
     )
@@ -101,12 +65,12 @@ def unreadable_alert(
 
 def failing_alerts(
     org_id: str, schedule_id: str, name: str, in_a_row: int, is_paused: bool, last_at: datetime
-) -> Iterator[OrgAlertCondition]:
+) -> Iterator[AlertCondition]:
     """About a schedule that has failed lately. `is_paused`: because of its failures."""
     if in_a_row >= FAILURES_IN_A_ROW or is_paused:
         times = "once" if in_a_row == 1 else f"{in_a_row} times in a row"
         paused = " and was paused for it" if is_paused else ""
-        yield OrgAlertCondition(
+        yield AlertCondition(
             org_id=org_id,
             name=OrgJobsAlertName.SCHEDULE_FAILED,
             severity=AlertSeverity.CRITICAL if is_paused else AlertSeverity.WARNING,
@@ -124,7 +88,7 @@ def failed_jobs_alert(  # noqa: PLR0913, PLR0917  what the message says
     last_id: int,
     last_at: datetime,
     last_error: str | None = None,
-) -> OrgAlertCondition:
+) -> AlertCondition:
     """About jobs that failed for good: of one schedule, or of one type without a schedule."""
     jobs = "A job has failed for good" if count == 1 else f"{count} jobs have failed for good"
     error = f": {last_error}" if last_error else "."
@@ -135,7 +99,7 @@ def failed_jobs_alert(  # noqa: PLR0913, PLR0917  what the message says
 
 def batch_alert(
     org_id: str, batch_id: int, schedule_id: str, finished_at: datetime
-) -> OrgAlertCondition:
+) -> AlertCondition:
     message = f"Backfill {batch_id} of schedule {schedule_id} is over, and not all of its jobs have succeeded."
     return _alert(org_id, OrgJobsAlertName.BATCH_FAILED, str(batch_id), message, finished_at)
 
@@ -151,7 +115,7 @@ def host_alerts(  # noqa: PLR0913  what the decision needs, by name
     waiting: int,
     at_work: int,
     has_servers: bool,
-) -> Iterator[OrgAlertCondition]:
+) -> Iterator[AlertCondition]:
     """`waiting` jobs have not begun, `at_work` ones have. `has_servers`: enabled ones are on it."""
     silence, subject = now - silent_since, str(host_id)
     if waiting + at_work and silence > HEARTBEAT_MISSED_AFTER:
@@ -167,7 +131,7 @@ def host_alerts(  # noqa: PLR0913  what the decision needs, by name
 
 def silent_alerts(
     org_id: str, schedule_id: str, name: str, timing: TimingFields, since: datetime, now: datetime
-) -> Iterator[OrgAlertCondition]:
+) -> Iterator[AlertCondition]:
     """About an active schedule of which two due times passed since it last was due or changed,
     whatever the dispatcher has planned."""
     second = _second_after(timing, since)
@@ -182,8 +146,8 @@ def _alert(
     subject: str,
     message: str,
     happened_at: datetime | None = None,
-) -> OrgAlertCondition:
-    return OrgAlertCondition(
+) -> AlertCondition:
+    return AlertCondition(
         org_id=org_id,
         name=name,
         severity=AlertSeverity.CRITICAL if name in _CRITICAL else AlertSeverity.WARNING,
@@ -224,29 +188,6 @@ class OrgAlert(JsonModel):
     status_code: int | None
     last_error: str | None
     sent_at: Instant | None
-
-    @property
-    def attempt(self) -> int:
-        """The number of the delivery that is under way."""
-        return self.attempts
-
-
-def message_of(alert: OrgAlert) -> dict[str, object]:
-    content = {
-        "id": str(alert.id),
-        "name": alert.name,
-        "severity": alert.severity,
-        "subject": alert.subject,
-        "message": alert.message,
-        "orgId": alert.org_id,
-        "raisedAt": iso(alert.raised_at),
-    }
-    return {"event": ALERT_EVENT, "alert": content}
-
-
-def headers_of(alert: OrgAlert, body: bytes, secret: str | None, at: datetime) -> Mapping[str, str]:
-    delivery = f"org-jobs-alert-{alert.id}"
-    return signed_headers(ALERT_EVENT, delivery, body, secret, int(at.timestamp()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,9 +27,9 @@ from automation_pipeline.cli.output import (
     show_one,
     show_page,
 )
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
-from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.commands.arguments import OfProject, Project, Targets
 from automation_pipeline.pricing.commands.rendering import amount, change
 from automation_pipeline.pricing.models.history import (

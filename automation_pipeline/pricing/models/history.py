@@ -8,9 +8,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
+from automation_pipeline.core.alerts import AlertSeverity, AlertStatus
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
-from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus
 from automation_pipeline.pricing.models.runs import FIRST_CHECKS, RuleRun, success_rate
 from automation_pipeline.pricing.models.shop import FailureKind, Price
 
@@ -175,13 +175,6 @@ class ProjectHealth:
     open_circuit: str | None = None
 
 
-@dataclass(frozen=True)
-class AlertCandidate:
-    name: PricingAlertName
-    severity: AlertSeverity
-    message: str
-
-
 class PricingAlert(JsonModel):
     id: Id
     project_id: str
@@ -194,11 +187,6 @@ class PricingAlert(JsonModel):
     status_code: int | None
     last_error: str | None
     sent_at: Instant | None
-
-    @property
-    def attempt(self) -> int:
-        """The number of the delivery attempt for which the alert is claimed."""
-        return self.attempts
 
 
 @dataclass(frozen=True)

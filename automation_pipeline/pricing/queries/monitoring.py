@@ -1,7 +1,7 @@
 """Queries about what runs leave behind: dead letters, price changes, alerts, health, gauges, days."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import (
@@ -18,9 +18,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, Delivery
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity, AlertStatus
 from automation_pipeline.pricing.models.history import (
-    AlertCandidate,
     DayRuns,
     DeadLetter,
     DeadLetterTally,
@@ -28,7 +27,6 @@ from automation_pipeline.pricing.models.history import (
     PriceChange,
     PriceChangeFilter,
     PricingAlert,
-    PricingAlertName,
     ProjectHealth,
 )
 from automation_pipeline.pricing.models.rules import TENANT
@@ -48,6 +46,7 @@ from automation_pipeline.pricing.rules.monitoring import (
     STALE_AFTER,
     WATCHED_FOR,
     broken_invariants,
+    evaluate_alerts,
 )
 from automation_pipeline.pricing.tables import (
     PriceChangeRow,
@@ -57,10 +56,10 @@ from automation_pipeline.pricing.tables import (
     RuleTargetRow,
     ShopRow,
 )
-from automation_pipeline.storage.clock import database_now, database_time
-from automation_pipeline.storage.deliveries import claim_oldest, is_any_due, record_attempt
+from automation_pipeline.storage.alerts import AlertTable
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.retention import Kind
-from automation_pipeline.storage.statements import advisory_lock, among
+from automation_pipeline.storage.statements import among
 from automation_pipeline.storage.transitions import TransitionRow
 
 SUCCESS_WINDOW = timedelta(hours=1)
@@ -188,54 +187,6 @@ def price_changes(
     return [PriceChange.model_validate(one, from_attributes=True) for one in rows]
 
 
-def lock_alerts(session: Session) -> None:
-    advisory_lock(session, "pricing-alerts")
-
-
-def last_alerts(
-    session: Session, project_ids: Collection[str]
-) -> Mapping[tuple[str, PricingAlertName], tuple[AlertSeverity, datetime]]:
-    """By project and name, the severity and the time of the last alert."""
-    row = PricingAlertRow
-    newest = (
-        select(func.max(row.id))
-        .where(row.tenant_id == TENANT, among(session, row.project_id, project_ids))
-        .group_by(row.project_id, row.name)
-    )
-    query = select(row.project_id, row.name, row.severity, row.raised_at).where(row.id.in_(newest))
-    return {
-        (project, PricingAlertName(name)): (AlertSeverity(severity), raised_at)
-        for project, name, severity, raised_at in session.execute(query).tuples()
-    }
-
-
-def add_alerts(
-    session: Session,
-    raised: Iterable[tuple[str, AlertCandidate]],
-    now: datetime,
-    *,
-    webhooks: Mapping[AlertSeverity, str],
-) -> list[PricingAlert]:
-    """By project. An alert waits for its delivery if its severity has a webhook."""
-    rows = [
-        PricingAlertRow(
-            tenant_id=TENANT,
-            project_id=project,
-            name=alert.name,
-            severity=alert.severity,
-            message=alert.message,
-            raised_at=now,
-            status=AlertStatus.PENDING if alert.severity in webhooks else AlertStatus.UNSENT,
-            attempts=0,
-            next_retry_at=database_now(),
-        )
-        for project, alert in raised
-    ]
-    session.add_all(rows)
-    session.flush()
-    return _alerts(rows)
-
-
 def list_alerts(
     session: Session, project_id: str | None, limit: int, offset: int
 ) -> list[PricingAlert]:
@@ -244,22 +195,7 @@ def list_alerts(
     if project_id is not None:
         query = query.where(PricingAlertRow.project_id == project_id)
     query = query.order_by(PricingAlertRow.id.desc())
-    return _alerts(session.scalars(query.limit(limit).offset(offset)))
-
-
-def is_alert_due(session: Session) -> bool:
-    return is_any_due(session, PricingAlertRow)
-
-
-def claim_due_alerts(session: Session, *, limit: int, hold_seconds: float) -> list[PricingAlert]:
-    return _alerts(claim_oldest(session, PricingAlertRow, limit=limit, hold_seconds=hold_seconds))
-
-
-def record_alert_delivery(session: Session, due: PricingAlert, delivery: Delivery) -> None:
-    record_attempt(session, PricingAlertRow, due.id, due.attempt, delivery)
-
-
-def _alerts(rows: Iterable[PricingAlertRow]) -> list[PricingAlert]:
+    rows = session.scalars(query.limit(limit).offset(offset))
     return [PricingAlert.model_validate(row, from_attributes=True) for row in rows]
 
 
@@ -305,6 +241,30 @@ def health_of_projects(session: Session, now: datetime) -> dict[str, ProjectHeal
         )
         for project in sorted({*tried, *letter_counts, *+rate_limits, *open_circuits})
     }
+
+
+def _alert_conditions(session: Session, now: datetime) -> list[AlertCondition]:
+    healths = health_of_projects(session, now)
+    return [
+        condition
+        for project, health in healths.items()
+        for condition in evaluate_alerts(project, health)
+    ]
+
+
+PRICING_ALERTS = AlertTable(
+    row=PricingAlertRow,
+    event="pricing.alert",
+    cooldowns={
+        AlertSeverity.WARNING: timedelta(minutes=30),
+        AlertSeverity.CRITICAL: timedelta(minutes=15),
+    },
+    conditions=_alert_conditions,
+    subject=PricingAlertRow.project_id.expression,
+    columns=lambda condition: {"tenant_id": TENANT, "project_id": condition.subject},
+    about=lambda alert: {"project": alert.project_id},
+    scope=(PricingAlertRow.tenant_id == TENANT,),
+)
 
 
 def _tried_targets(session: Session, now: datetime) -> dict[str, tuple[int, int]]:

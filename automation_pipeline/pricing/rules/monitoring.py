@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from automation_pipeline.core.webhooks import AlertSeverity
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.pricing.models.history import (
-    AlertCandidate,
     DayRuns,
     DeadLetter,
     DeadLetterReport,
@@ -155,19 +154,16 @@ _LOW_SUCCESS, _CRITICAL_SUCCESS = Decimal("0.97"), Decimal("0.90")
 _BACKLOG, _CRITICAL_BACKLOG = 50, 100
 _MOST_RATE_LIMITS = 3
 
-_COOLDOWNS = {
-    AlertSeverity.WARNING: timedelta(minutes=30),
-    AlertSeverity.CRITICAL: timedelta(minutes=15),
-}
 
-
-def evaluate_alerts(health: ProjectHealth) -> list[AlertCandidate]:
+def evaluate_alerts(project_id: str, health: ProjectHealth) -> list[AlertCondition]:
     """At most one alert per name, the most severe."""
-    found: list[AlertCandidate] = []
+    found: list[AlertCondition] = []
 
     def add(name: PricingAlertName, message: str, *, critical: bool) -> None:
         severity = AlertSeverity.CRITICAL if critical else AlertSeverity.WARNING
-        found.append(AlertCandidate(name, severity, message))
+        found.append(
+            AlertCondition(name=name, severity=severity, subject=project_id, message=message)
+        )
 
     tried = health.applied + health.failed
     rate = success_rate(health.applied, health.failed)
@@ -190,17 +186,6 @@ def evaluate_alerts(health: ProjectHealth) -> list[AlertCandidate]:
         )
         add(PricingAlertName.CIRCUIT_OPEN, message, critical=True)
     return found
-
-
-def is_to_fire(
-    severity: AlertSeverity, last: tuple[AlertSeverity, datetime] | None, now: datetime
-) -> bool:
-    """An alert fires again after its cooldown, or at once when it has become more severe."""
-    if last is None:
-        return True
-    last_severity, raised_at = last
-    became_worse = severity is AlertSeverity.CRITICAL and last_severity is AlertSeverity.WARNING
-    return became_worse or now - raised_at >= _COOLDOWNS[severity]
 
 
 def broken_invariants(run_id: int, status: PricingRunState, counts: TargetCounts) -> list[str]:

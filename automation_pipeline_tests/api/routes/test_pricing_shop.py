@@ -6,11 +6,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import delete
 
-from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
+from automation_pipeline.pricing.models.history import PricingAlertName
 from automation_pipeline.pricing.models.shop import FailureSignal
-from automation_pipeline.pricing.queries.monitoring import add_alerts
+from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.pricing.bench import PLENTY, Bench
 from automation_pipeline_tests.tables import every_case
@@ -167,14 +168,17 @@ def listed(pricing: TestClient, query: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> None:
-    alert = AlertCandidate(
-        PricingAlertName.DEAD_LETTERS,
-        AlertSeverity.WARNING,
-        "51 failed price changes wait for somebody.",
-    )
-    for project in ("default", "shoes"):
-        with bench.database.transaction() as session:
-            add_alerts(session, [(project, alert)], bench.clock.now(), webhooks={})
+    raised = [
+        AlertCondition(
+            name=PricingAlertName.DEAD_LETTERS,
+            severity=AlertSeverity.WARNING,
+            subject=project,
+            message="51 failed price changes wait for somebody.",
+        )
+        for project in ("default", "shoes")
+    ]
+    with bench.database.transaction() as session:
+        add_alerts(session, PRICING_ALERTS, raised, bench.clock.now(), {})
     document = pricing.get(ALERTS).json()
     assert [(one["projectId"], one["name"], one["status"]) for one in document["data"]] == [
         ("shoes", "dlq_size", "unsent"),

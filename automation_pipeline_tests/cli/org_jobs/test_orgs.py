@@ -1,9 +1,10 @@
 """Organisations, hosts, servers, alerts and the audit log from the command line."""
 
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.clock import SystemClock, iso
-from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.org_jobs.queries.health import add_alerts
-from automation_pipeline.org_jobs.rules.health import OrgAlertCondition, OrgJobsAlertName
+from automation_pipeline.org_jobs.queries.health import ORG_ALERTS
+from automation_pipeline.org_jobs.rules.health import OrgJobsAlertName
+from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.cli.org_jobs.counter import Counter
 
 
@@ -88,7 +89,7 @@ def test_a_host_with_servers_stays(counter: Counter) -> None:
 
 def test_alerts_are_listed_newest_first(counter: Counter) -> None:
     raised = [
-        OrgAlertCondition(
+        AlertCondition(
             org_id=org_id,
             name=OrgJobsAlertName.SCHEDULE_FAILED,
             severity=AlertSeverity.WARNING,
@@ -98,7 +99,7 @@ def test_alerts_are_listed_newest_first(counter: Counter) -> None:
         for number, org_id in enumerate(["acme", None])
     ]
     with counter.terminal.database.transaction() as session:
-        add_alerts(session, raised, SystemClock().now(), has_webhook=False)
+        add_alerts(session, ORG_ALERTS, raised, SystemClock().now(), {})
     assert [one["id"] for one in counter.json("alerts")["alerts"]] == ["2", "1"]
     assert [one["orgId"] for one in counter.json("alerts", "--org", "acme")["alerts"]] == ["acme"]
     assert "acme schedule_failed warning s-1 Failed [0] times unsent" in counter.said(

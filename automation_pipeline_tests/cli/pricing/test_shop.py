@@ -5,11 +5,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
-from automation_pipeline.pricing.queries.monitoring import add_alerts
+from automation_pipeline.pricing.models.history import PricingAlertName
+from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop
@@ -87,23 +88,21 @@ def test_every_price_that_was_written_is_listed_newest_last(workshop: Workshop) 
 
 def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
     raised = [
-        (
-            "default",
-            AlertCandidate(
-                PricingAlertName.DEAD_LETTERS,
-                AlertSeverity.WARNING,
-                "60 failed price changes wait.",
-            ),
+        AlertCondition(
+            name=PricingAlertName.DEAD_LETTERS,
+            severity=AlertSeverity.WARNING,
+            subject="default",
+            message="60 failed price changes wait.",
         ),
-        (
-            "summer",
-            AlertCandidate(
-                PricingAlertName.SUCCESS_RATE, AlertSeverity.CRITICAL, "Only [half] succeeded."
-            ),
+        AlertCondition(
+            name=PricingAlertName.SUCCESS_RATE,
+            severity=AlertSeverity.CRITICAL,
+            subject="summer",
+            message="Only [half] succeeded.",
         ),
     ]
     with workshop.terminal.database.transaction() as session:
-        add_alerts(session, raised, workshop.bench.clock.now(), webhooks={})
+        add_alerts(session, PRICING_ALERTS, raised, workshop.bench.clock.now(), {})
     assert [one["projectId"] for one in workshop.json("alerts")["alerts"]] == ["summer", "default"]
     assert [one["id"] for one in workshop.json("alerts", "--project", "default")["alerts"]] == ["1"]
     result = workshop.said("alerts", "--limit", "1")

@@ -4,10 +4,11 @@ is done there."""
 import pytest
 
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
-from automation_pipeline.pricing.queries.monitoring import add_alerts
+from automation_pipeline.pricing.models.history import PricingAlertName
+from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
+from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop
 from automation_pipeline_tests.cli.remote.served import Far
 from automation_pipeline_tests.cli.terminal import Terminal, meanwhile
@@ -107,11 +108,14 @@ def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
         "summer",
         given={"floor": 100, "currency": "EUR"},
     )
-    alert = AlertCandidate(
-        PricingAlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed [price] changes wait."
+    alert = AlertCondition(
+        name=PricingAlertName.DEAD_LETTERS,
+        severity=AlertSeverity.WARNING,
+        subject="summer",
+        message="60 failed [price] changes wait.",
     )
     with terminal.database.transaction() as session:
-        add_alerts(session, [("summer", alert)], SystemClock().now(), webhooks=EVERY_ALERT)
+        add_alerts(session, PRICING_ALERTS, [alert], SystemClock().now(), EVERY_ALERT)
     return workshop
 
 

@@ -1,5 +1,6 @@
 """The sensors of organisations' jobs: each does its part in a tick, and says what it did."""
 
+import json
 from datetime import timedelta
 
 import dagster as dg
@@ -13,7 +14,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.defs.org_jobs.org_services import OURS, a_bench
-from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
+from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
 
 SENSORS = [due_org_schedules, org_job_queue, org_job_alerts]
 
@@ -105,3 +106,33 @@ def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.Mon
         assert tick(org_job_alerts) == "Raised 0 alerts; tried 0 webhooks."
         assert [call.path for call in hook.calls] == ["/alerts"]
     assert [row.status for row in bench.alerts()] == ["sent"]
+
+
+def test_each_severity_has_its_address_and_shape(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiver() as events, receiver() as slack:
+        bench = a_bench(
+            database,
+            monkeypatch,
+            org_jobs_alert_webhook_url=f"{events.url}/v2/enqueue",
+            org_jobs_alert_webhook_shape="pagerduty",
+            org_jobs_critical_alert_webhook_url=f"{slack.url}/services",
+            org_jobs_critical_alert_webhook_shape="slack",
+            pagerduty_routing_key="routing-key-1",
+            webhook_allowed_origins=(events.url, slack.url),
+        )
+        bench.schedule(name="<!channel> & more", state="INVALID_CRON", next_run_at=None)
+        failing = bench.schedule(consecutive_failures=3)
+        bench.fire(failing, outcome="FAILED", error="No job could be made.")
+        assert tick(org_job_alerts) == "Raised 2 alerts; tried 2 webhooks."
+        [event], [message] = events.calls, slack.calls
+    posted = json.loads(event.body)
+    assert (posted["dedup_key"], posted["payload"]["severity"]) == (
+        f"org_jobs.alert:schedule_failed:{failing}:{ORG}",
+        "warning",
+    )
+    text = json.loads(message.body)["text"]
+    assert text.startswith("CRITICAL: invalid_cron (org_jobs.alert)\n")
+    assert "&lt;!channel&gt; &amp; more" in text
+    assert f"orgId: {ORG}" in text.splitlines()

@@ -1,6 +1,7 @@
 """The sensors of pricing: each does its part in a tick, and none has anything to say where there is
 no shop."""
 
+import json
 from datetime import timedelta
 
 import dagster as dg
@@ -17,7 +18,7 @@ from automation_pipeline.defs.pricing import (
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.clients.receiver import receiver
+from automation_pipeline_tests.clients.receiver import receiver, says
 from automation_pipeline_tests.defs.pricing.shop_services import OURS, a_bench
 from automation_pipeline_tests.pricing.ended import alert_rows, an_ended_run
 
@@ -100,6 +101,56 @@ def test_an_alert_is_raised_and_delivered(
         assert tick(pricing_alerts) == "Raised 0 alerts; tried 0 webhooks."
         assert [call.path for call in hook.calls] == ["/alerts"]
     assert [row.status for row in alert_rows(database)] == ["sent"]
+
+
+def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiver() as slack, receiver() as pager:
+        pager.answer(says(202, "accepted"))
+        bench = a_bench(
+            database,
+            monkeypatch,
+            pricing_alert_webhook_url=f"{slack.url}/services/T1/B1/x",
+            pricing_alert_webhook_shape="slack",
+            pricing_critical_alert_webhook_url=f"{pager.url}/v2/enqueue",
+            pricing_critical_alert_webhook_shape="pagerduty",
+            pagerduty_routing_key="routing-key-1",
+            webhook_secret="signing-secret",
+            webhook_allowed_origins=(slack.url, pager.url),
+        )
+        an_ended_run(database, bench.clock, 96, 4, project_id="hats")
+        an_ended_run(database, bench.clock, 89, 11, project_id="shoes")
+        assert tick(pricing_alerts) == "Raised 2 alerts; tried 2 webhooks."
+        [message], [event] = slack.calls, pager.calls
+    raised_at = iso(bench.clock.now())
+    assert json.loads(message.body) == {
+        "text": "WARNING: success_rate (pricing.alert)\nOnly 96.0% of 100 price changes succeeded.\n"
+        f"project: hats\nraisedAt: {raised_at}",
+        "mrkdwn": False,
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
+    critical = next(row for row in alert_rows(database) if row.project_id == "shoes")
+    assert json.loads(event.body) == {
+        "routing_key": "routing-key-1",
+        "event_action": "trigger",
+        "dedup_key": "pricing.alert:success_rate:shoes",
+        "payload": {
+            "summary": "Only 89.0% of 100 price changes succeeded.",
+            "source": "automation-pipeline",
+            "severity": "critical",
+            "timestamp": raised_at,
+            "group": "pricing.alert",
+            "class": "success_rate",
+            "custom_details": {"id": str(critical.id), "project": "shoes"},
+        },
+    }
+    for call in (message, event):
+        headers = {name.lower(): value for name, value in call.headers.items()}
+        assert headers["content-type"] == "application/json"
+        assert not [name for name in headers if name.startswith("x-automation")]
+    assert {row.status for row in alert_rows(database)} == {"sent"}
 
 
 def test_without_a_webhook_an_alert_is_only_kept(

@@ -2,21 +2,18 @@
 
 import pytest
 
-from automation_pipeline.core.webhooks import AlertSeverity
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.queries.health import (
-    add_alerts,
-    last_raised,
-    list_alerts,
-)
-from automation_pipeline.org_jobs.rules.health import OrgAlertCondition, OrgJobsAlertName
+from automation_pipeline.org_jobs.queries.health import ORG_ALERTS, list_alerts
+from automation_pipeline.org_jobs.rules.health import OrgJobsAlertName
+from automation_pipeline.storage.alerts import add_alerts, last_raised
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.tables import every_case
 
 
-def an_alert(org_id: str | None, subject: str) -> OrgAlertCondition:
+def an_alert(org_id: str | None, subject: str) -> AlertCondition:
     critical = AlertSeverity.CRITICAL
-    return OrgAlertCondition(
+    return AlertCondition(
         org_id=org_id,
         name=OrgJobsAlertName.SERVER_DOWN,
         severity=critical,
@@ -31,7 +28,7 @@ def _raised(org_bench: Bench) -> None:
         org_bench.organisation(org_id)
     alerts = [an_alert(ORG, "1"), an_alert(OTHER_ORG, "2"), an_alert(None, "3"), an_alert(ORG, "4")]
     with org_bench.database.transaction() as session:
-        add_alerts(session, alerts, org_bench.now, has_webhook=False)
+        add_alerts(session, ORG_ALERTS, alerts, org_bench.now, {})
 
 
 @every_case(
@@ -57,7 +54,7 @@ def test_an_organisation_sees_its_own_alerts_only(
 
 def test_the_last_of_each_name_and_subject_is_known(org_bench: Bench) -> None:
     with org_bench.database.reading() as session:
-        found = last_raised(session, ["1", "3", "9"])
+        found = last_raised(session, ORG_ALERTS, ["1", "3", "9"])
     assert {key: one.at for key, one in found.items()} == {
         (OrgJobsAlertName.SERVER_DOWN, "1"): org_bench.now,
         (OrgJobsAlertName.SERVER_DOWN, "3"): org_bench.now,

@@ -1,29 +1,20 @@
-"""When an alert is raised, and how a day is judged."""
+"""The conditions that raise alerts, and how a day is judged."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
-from hypothesis import given
-from hypothesis import strategies as st
-
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.scheduling.timing import TimingFields
-from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
 from automation_pipeline.org_jobs.rules.health import (
-    COOLDOWN,
     DAY_CHECKS,
     Day,
     DayFires,
     DayJobs,
-    LastRaised,
-    OrgAlertCondition,
-    OrgJobsAlertName,
     batch_alert,
     failed_jobs_alert,
     failing_alerts,
     host_alerts,
-    is_to_raise,
     judge_day,
     late_alerts,
     silent_alerts,
@@ -36,7 +27,7 @@ SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 WARNING, CRITICAL = AlertSeverity.WARNING, AlertSeverity.CRITICAL
 
 
-def about(alerts: Iterable[OrgAlertCondition]) -> list[tuple[str, str, str | None, str]]:
+def about(alerts: Iterable[AlertCondition]) -> list[tuple[str, str, str | None, str]]:
     return [(one.name, one.severity, one.org_id, one.subject) for one in alerts]
 
 
@@ -143,50 +134,6 @@ def test_a_schedule_is_silent_when_two_due_times_have_passed(
 def test_a_schedule_whose_dates_are_over_may_be_silent() -> None:
     yesterday = NOW - timedelta(days=1)
     assert silent("* * * * *", yesterday, end_at=yesterday) == []
-
-
-def an_alert(
-    severity: AlertSeverity = WARNING, happened_at: datetime | None = None
-) -> OrgAlertCondition:
-    name = OrgJobsAlertName.SCHEDULE_FAILED
-    return OrgAlertCondition(
-        org_id="acme",
-        name=name,
-        severity=severity,
-        subject="s1",
-        message="!",
-        happened_at=happened_at,
-    )
-
-
-@every_case(
-    ("alert", "last", "is_raised"),
-    [
-        (an_alert(), None, True),
-        (an_alert(), LastRaised(WARNING, NOW - COOLDOWN + SECOND), False),
-        (an_alert(), LastRaised(WARNING, NOW - COOLDOWN), True),
-        (an_alert(CRITICAL), LastRaised(WARNING, NOW - SECOND), True),
-        (an_alert(CRITICAL), LastRaised(CRITICAL, NOW - SECOND), False),
-        (an_alert(happened_at=NOW - COOLDOWN), LastRaised(WARNING, NOW - COOLDOWN), False),
-        (an_alert(happened_at=NOW - SECOND), LastRaised(WARNING, NOW - COOLDOWN), True),
-        (an_alert(happened_at=NOW - SECOND), LastRaised(WARNING, NOW - 2 * SECOND), False),
-        (an_alert(CRITICAL, NOW - SECOND), LastRaised(WARNING, NOW - 2 * SECOND), True),
-    ],
-)
-def test_it_is_raised_once_until_its_cooldown_is_over(
-    alert: OrgAlertCondition, last: LastRaised | None, is_raised: bool
-) -> None:
-    assert is_to_raise(alert, last, NOW) is is_raised
-
-
-@given(st.lists(st.integers(0, 3600), min_size=1, max_size=60))
-def test_two_of_the_same_are_never_raised_within_a_cooldown(looks: list[int]) -> None:
-    raised: list[datetime] = []
-    for seconds in sorted(looks):
-        now = NOW + seconds * SECOND
-        if is_to_raise(an_alert(), LastRaised(WARNING, raised[-1]) if raised else None, now):
-            raised.append(now)
-    assert all(later - earlier >= COOLDOWN for earlier, later in pairwise(raised))
 
 
 def fires(

@@ -7,7 +7,6 @@ import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import (
     DayRuns,
     DeadLetter,
@@ -24,7 +23,6 @@ from automation_pipeline.pricing.rules.monitoring import (
     evaluate_alerts,
     evaluate_day,
     in_daily_pass,
-    is_to_fire,
     mismatch_of,
     mismatch_severity,
     recommendation,
@@ -247,27 +245,9 @@ def success(applied: int, failed: int) -> ProjectHealth:
     ],
 )
 def test_which_alerts_fire(health: ProjectHealth, fired: list[str]) -> None:
-    assert [f"{alert.name} {alert.severity}" for alert in evaluate_alerts(health)] == fired
-    assert all(alert.message.endswith(".") for alert in evaluate_alerts(health))
-
-
-@every_case(
-    ("severity", "last", "minutes_ago", "fires"),
-    [
-        ("warning", None, 0, True),
-        ("warning", "warning", 29, False),
-        ("warning", "warning", 30, True),
-        ("critical", "critical", 14, False),
-        ("critical", "critical", 15, True),
-        ("critical", "warning", 1, True),
-        ("warning", "critical", 16, False),
-    ],
-)
-def test_an_alert_rests_unless_it_became_worse(
-    severity: str, last: str | None, minutes_ago: int, *, fires: bool
-) -> None:
-    fired = None if last is None else (AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
-    assert is_to_fire(AlertSeverity(severity), fired, NOW) is fires
+    found = evaluate_alerts("shoes", health)
+    assert [f"{alert.name} {alert.severity}" for alert in found] == fired
+    assert all(alert.message.endswith(".") and alert.subject == "shoes" for alert in found)
 
 
 def faults(status: str, states: str) -> list[str]:

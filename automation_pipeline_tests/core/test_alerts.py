@@ -1,0 +1,89 @@
+"""When an alert is raised, and the limits of its messages."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.core.alerts import (
+    Alert,
+    AlertCondition,
+    AlertReceiver,
+    AlertSeverity,
+    LastRaised,
+    should_raise,
+)
+from automation_pipeline_tests.tables import every_case
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+SECOND, COOLDOWN = timedelta(seconds=1), timedelta(minutes=15)
+WARNING, CRITICAL = AlertSeverity.WARNING, AlertSeverity.CRITICAL
+
+
+def condition(
+    severity: AlertSeverity = WARNING, happened_at: datetime | None = None
+) -> AlertCondition:
+    return AlertCondition(
+        name="queue_full", severity=severity, subject="q1", message="!", happened_at=happened_at
+    )
+
+
+@every_case(
+    ("found", "previous", "is_raised"),
+    [
+        (condition(), None, True),
+        (condition(), LastRaised(WARNING, NOW - COOLDOWN + SECOND), False),
+        (condition(), LastRaised(WARNING, NOW - COOLDOWN), True),
+        (condition(), LastRaised(CRITICAL, NOW - SECOND), False),
+        (condition(), LastRaised(CRITICAL, NOW - COOLDOWN), True),
+        (condition(CRITICAL), LastRaised(WARNING, NOW - SECOND), True),
+        (condition(CRITICAL), LastRaised(CRITICAL, NOW - SECOND), False),
+        (condition(CRITICAL), LastRaised(CRITICAL, NOW - COOLDOWN), True),
+        (condition(happened_at=NOW - 9 * COOLDOWN), None, True),
+        (condition(happened_at=NOW - COOLDOWN), LastRaised(WARNING, NOW - COOLDOWN), False),
+        (condition(happened_at=NOW - SECOND), LastRaised(WARNING, NOW - COOLDOWN), True),
+        (condition(happened_at=NOW - SECOND), LastRaised(WARNING, NOW - 2 * SECOND), False),
+        (condition(CRITICAL, NOW - SECOND), LastRaised(WARNING, NOW - 2 * SECOND), True),
+        (condition(CRITICAL, NOW - SECOND), LastRaised(WARNING, NOW - SECOND), False),
+    ],
+)
+def test_an_alert_is_raised_once_per_event_and_cooldown_and_when_it_becomes_critical(
+    found: AlertCondition, previous: LastRaised | None, is_raised: bool
+) -> None:
+    assert should_raise(found, previous, NOW, COOLDOWN) is is_raised
+
+
+@given(st.lists(st.integers(0, 3600), min_size=1, max_size=60))
+def test_a_lasting_condition_is_never_raised_twice_within_a_cooldown(checks: list[int]) -> None:
+    raised: list[datetime] = []
+    for seconds in sorted(checks):
+        now = NOW + seconds * SECOND
+        previous = LastRaised(WARNING, raised[-1]) if raised else None
+        if should_raise(condition(), previous, now, COOLDOWN):
+            raised.append(now)
+    assert all(later - earlier >= COOLDOWN for earlier, later in pairwise(raised))
+
+
+def test_long_texts_fit_into_an_event_of_pagerduty() -> None:
+    alert = Alert(
+        id=1,
+        attempt=1,
+        event="pricing.alert",
+        name="queue_full",
+        severity=WARNING,
+        message="m" * 2000,
+        raised_at=NOW,
+        about={"project": "p" * 300},
+    )
+    message = AlertReceiver("https://hooks.test", "pagerduty", "key-1").message_of(alert)
+    payload = message["payload"]
+    assert isinstance(payload, dict)
+    assert (message["dedup_key"], payload["summary"]) == (
+        f"pricing.alert:queue_full:{'p' * 230}",
+        "m" * 1024,
+    )
+
+
+def test_the_routing_key_is_not_in_the_text_of_a_receiver() -> None:
+    assert "key-1" not in repr(AlertReceiver("https://hooks.test", "pagerduty", "key-1"))
