@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -233,11 +234,15 @@ def stored_alert(database: Database, clock: StandingClock, count: int = 1) -> No
 
 
 def deliver(
-    database: Database, sender: WebhookSender, url: str = URL, secret: str | None = SECRET
+    database: Database,
+    sender: WebhookSender,
+    url: str = URL,
+    secret: str | None = SECRET,
+    severities: Sequence[AlertSeverity] = tuple(AlertSeverity),
 ) -> int:
     work = deliver_alerts(
         PRICING_ALERTS,
-        dict.fromkeys(AlertSeverity, AlertReceiver(url)),
+        dict.fromkeys(severities, AlertReceiver(url)),
         sender=sender,
         secret=secret,
         patience=PATIENCE,
@@ -282,6 +287,20 @@ def test_an_alert_is_delivered_once_and_signed(database: Database, clock: Standi
     assert mac == mac_of_moment(SECRET, call.body, moment)
     assert (row.status, row.attempts, row.status_code, row.last_error) == ("sent", 1, 200, None)
     assert row.sent_at is not None
+
+
+def test_without_receivers_an_alert_waits_and_without_that_of_its_severity_it_fails(
+    database: Database, clock: StandingClock
+) -> None:
+    stored_alert(database, clock)
+    sender = FakeWebhookSender()
+    assert deliver(database, sender, severities=()) == 0
+    assert [row.status for row in alert_rows(database)] == ["pending"]
+    assert deliver(database, sender, severities=[AlertSeverity.WARNING]) == 1
+    assert [(row.status, row.last_error) for row in alert_rows(database)] == [
+        ("failed", "No webhook is configured for alerts of severity critical.")
+    ]
+    assert sender.posted == []
 
 
 def test_without_a_secret_nothing_is_signed(database: Database, clock: StandingClock) -> None:
