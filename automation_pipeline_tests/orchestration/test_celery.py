@@ -105,7 +105,7 @@ def test_a_message_is_taken_once_and_no_socket_waits_for_ever() -> None:
     assert {name: chosen[name] for name in expected} == expected
 
 
-def test_sending_is_repeated_while_the_broker_is_away() -> None:
+def test_sending_is_repeated_during_a_broker_outage() -> None:
     answers: list[Any] = [OSError("away"), OSError("away"), Result()]
 
     def send() -> Any:
@@ -116,9 +116,9 @@ def test_sending_is_repeated_while_the_broker_is_away() -> None:
 
     waiting = SimpleNamespace(is_over=False)
     step = SentStep(waiting, "fetch", send, (OSError,))  # type: ignore[arg-type]
-    assert (step.is_out, len(answers)) == (False, 2)
+    assert (step.is_pending, len(answers)) == (False, 2)
     assert (step.ready(), len(answers)) == (False, 1)
-    assert (step.ready(), step.is_out, answers) == (False, True, [])
+    assert (step.ready(), step.is_pending, answers) == (False, True, [])
 
 
 def sent(result: Result) -> tuple[SimpleNamespace, SentStep]:
@@ -140,7 +140,7 @@ def test_a_step_is_ready_with_its_result_or_with_its_run(
 ) -> None:
     waiting, step = sent(result)
     waiting.is_over = is_over
-    assert (step.is_out, step.ready()) == (is_out, ready)
+    assert (step.is_pending, step.ready()) == (is_out, ready)
     step.revoke()
     assert result.is_revoked
 
@@ -149,14 +149,14 @@ def test_a_step_is_ready_with_its_result_or_with_its_run(
 def test_a_lost_step_ends_the_wait_for_all(has_failed: bool) -> None:
     waiting, step = sent(Result(is_ready=True, has_failed=has_failed))
     assert step.get() == ["event"]
-    assert (waiting.is_over, step.is_out) == (has_failed, False)
+    assert (waiting.is_over, step.is_pending) == (has_failed, False)
 
 
 def test_a_step_without_a_result_is_revoked_when_the_run_is_over() -> None:
     _, step = sent(Result())
     with pytest.raises(TaskRevokedError):
         step.get()
-    assert not step.is_out
+    assert not step.is_pending
 
 
 S = DagsterRunStatus
@@ -176,8 +176,8 @@ def test_the_wait_ends_once_with_a_run_that_ended_elsewhere(
         if status is not None:
             a_run(instance, status)
         watch = StepWatch("d-1", instance, services, app)
-        watch.look()
-        watch.look()
+        watch.check()
+        watch.check()
     assert (len(sent_interrupts), watch.is_over) == (interrupts, interrupts == 1)
 
 
@@ -191,7 +191,7 @@ def test_a_message_that_no_worker_takes_up_fails_the_run_after_a_while(
         run = a_run(instance, S.STARTED)
 
         def look() -> DagsterRunStatus:
-            watch.look()
+            watch.check()
             return (instance.get_run_by_id("d-1") or run).status
 
         watch = StepWatch("d-1", instance, services, app)
