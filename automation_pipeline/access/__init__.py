@@ -1,1 +1,1 @@
-"""Access manages machine tokens: what a token may do, which fiches it reaches, and when it expires."""
+"""Access manages machine tokens: what a token may do, which fiches it can reach, and when it expires."""

@@ -23,7 +23,7 @@ from automation_pipeline.core.json_model import LARGEST_ID
 app = command_group("Manage the tokens of programs that use the HTTP API.")
 
 
-# A token whose answer is lost is of no use: the request is not repeated.
+# The client does not repeat this request: the secret of a token whose response is lost is gone.
 @operation("POST /api/admin/tokens", repeatable=False)
 def issue_token(services: Services, given: Document) -> Document:
     from automation_pipeline.org_jobs.queries.organisations import has_organisation  # noqa: PLC0415  only for new tokens
@@ -48,7 +48,7 @@ def tokens(
 
 
 @operation("DELETE /api/admin/tokens/{token_id}")
-def end_token(services: Services, token_id: int) -> Document:
+def revoke_stored_token(services: Services, token_id: int) -> Document:
     token = revoke_token(token_id, database=services.database, clock=services.clock)
     return token_document(token, services.clock.now())
 
@@ -64,8 +64,9 @@ Permissions = Annotated[
     typer.Option(
         "--permission",
         "-p",
-        help="What the token may do; repeat it, or separate by commas. `automation` and `automation.read` let it "
-        "look, `automation.write` act too; `*` is everything, `*.read` to look at everything. There are fiches, "
+        help="The permissions of the token; repeat the option, or separate them by commas. `automation` and "
+        "`automation.read` allow reading, `automation.write` allows changes too; `*` is every permission, "
+        "`*.read` reads everything. The permissions are fiches, "
         "audits, audit-configs, automation, recordings, transcriptions, products, chat, realtime, pricing, "
         "pricing.runs, pricing.policies, org-jobs, org-jobs.agents, organisations, enrichment, admin.users, "
         "admin.roles and admin.permissions.",
@@ -76,7 +77,7 @@ ScopeName = Annotated[
     typer.Option(
         "--scope",
         "-s",
-        help="Which fiches it reaches: ALL, those of some groups (GROUP) or those of one CRM user (SELF).",
+        help="The fiches that the token can reach: ALL, those of some groups (GROUP) or those of one CRM user (SELF).",
     ),
 ]
 
@@ -89,34 +90,37 @@ def create(
     org: Annotated[
         str | None,
         typer.Option(
-            help="The organisation that it belongs to: of that it reaches all (--scope ALL), and nothing beyond. It "
-            "may have org-jobs, org-jobs.agents and enrichment.",
+            help="The organisation of the token. The token reaches all of that organisation (--scope ALL) "
+            "and nothing else. It can have org-jobs, org-jobs.agents and enrichment.",
         ),
     ] = None,
     name: Annotated[str, typer.Option("--name", "-n", help="A name for people.")] = "unnamed",
     groupe: Annotated[
         list[str] | None,
-        typer.Option("--groupe", "-g", help="A group of the scope GROUP; repeat it for several."),
+        typer.Option(
+            "--groupe", "-g", help="A group of the scope GROUP; repeat the option for several."
+        ),
     ] = None,
     crm_user_id: Annotated[str | None, typer.Option(help="The CRM user of the scope SELF.")] = None,
     expires_in_days: Annotated[
         int | None,
-        typer.Option(min=1, max=MAX_LIFE_DAYS, help="Without it the token is good until revoked."),
+        typer.Option(
+            min=1, max=MAX_LIFE_DAYS, help="Without it, the token is valid until it is revoked."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and show it, this once: only its hash is stored.
+    """Create a token and show it once: the database stores only its hash.
 
-    A program sends it as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`. For example, one that
-    may run everything and see what became of it:
+    A program sends it as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`. For example, a token
+    that can run automations and read audits:
 
     automation tokens create --name nightly --permission automation.write --permission audits
     --scope ALL
 
-    And one for the agents of an organisation:
+    A token for the agents of an organisation:
 
-    automation tokens create --org acme --name agents --permission org-jobs.agents.write --scope ALL
-    """
+    automation tokens create --org acme --name agents --permission org-jobs.agents.write --scope ALL"""
     issued = issue_token(
         {
             "name": name,
@@ -152,8 +156,7 @@ def list_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the tokens, newest first, by how they begin. The last use is noted once a minute at
-    most."""
+    """List the tokens by their prefixes, newest first. The last use is recorded at most once per minute."""
     found = list(every(tokens, by="offset", include_inactive=everything))
     if as_json:
         print_json({"tokens": found})
@@ -164,7 +167,7 @@ def list_(
 @app.command()
 def revoke(token_id: TokenId, *, as_json: AsJson = False) -> None:
     """Revoke a token at once and permanently. Safe to repeat."""
-    token = end_token(token_id)
+    token = revoke_stored_token(token_id)
     print_result(token, f"Token {token['id']} is revoked: {token['name']}.", as_json=as_json)
 
 

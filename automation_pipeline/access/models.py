@@ -60,7 +60,7 @@ _ACTIONS: Mapping[str, Action] = {
 
 
 def permission_error(word: str) -> str | None:
-    """Explain why the word is not a permission; None if it is one."""
+    """Explain why the text is not a permission; None if it is one."""
     if _parse_permission(word) is not None:
         return None
     return (
@@ -87,7 +87,7 @@ def normalise_permissions(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
-    """The grants of these words. Unknown words grant nothing."""
+    """Return the grants of these permissions. Unknown permissions grant nothing."""
     return united(
         (permission, Grant(scope, scope if action is Action.WRITE else None))
         for base, action in filter(None, map(_parse_permission, words))
@@ -96,7 +96,7 @@ def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
 
 
 def not_for_organisations(words: Iterable[str]) -> tuple[str, ...]:
-    """The words that grant more than a token of an organisation may have."""
+    """Return the permissions that exceed what a token of an organisation may have."""
     return tuple(
         word
         for word in words
@@ -241,14 +241,14 @@ _Groupe = Annotated[str, _text(200)]
 
 
 class TokenInput(JsonModel):
-    """`groupes` belong to the scope GROUP, `crm_user_id` to SELF: elsewhere they would seem to say
-    something. A token of an organisation reaches all of that, and may do what is its own only."""
+    """`groupes` requires the scope GROUP, `crm_user_id` the scope SELF. A token of an organisation
+    reaches all of that organisation, and has permissions of organisations only."""
 
-    name: Annotated[str, _text(200)] = Field(description="What people will know the token by.")
+    name: Annotated[str, _text(200)] = Field(description="A name for people.")
     org_id: Annotated[str, _text(100)] | None = Field(
         default=None,
-        description="The organisation that it belongs to: of that it reaches all (the scope is ALL), and nothing "
-        "beyond. It may have `org-jobs`, `org-jobs.agents` and `enrichment`.",
+        description="The organisation of the token. The token reaches all of that organisation (the scope "
+        "is ALL) and nothing else. It can have `org-jobs`, `org-jobs.agents` and `enrichment`.",
     )
     permissions: Annotated[
         tuple[Annotated[str, AfterValidator(_permission)], ...],
@@ -263,7 +263,7 @@ class TokenInput(JsonModel):
         BeforeValidator(_scope, json_schema_input_type=str),
         PlainSerializer(lambda scope: scope.name, return_type=str),
     ] = Field(
-        description="Which fiches it reaches: ALL, those of its groups (GROUP) or of one CRM user (SELF)."
+        description="The fiches that the token can reach: ALL, those of its groups (GROUP) or of one CRM user (SELF)."
     )
     groupes: Annotated[tuple[_Groupe, ...], Field(max_length=500), AfterValidator(_unique)] = Field(
         default=(), description="The groups of the scope GROUP."
@@ -272,7 +272,7 @@ class TokenInput(JsonModel):
         default=None, description="The CRM user of the scope SELF."
     )
     expires_in_days: Annotated[StrictInt, Field(ge=1, le=MAX_LIFE_DAYS)] | None = Field(
-        default=None, description="Without it the token is good until it is revoked."
+        default=None, description="Without it, the token is valid until it is revoked."
     )
 
     @field_validator("permissions")
@@ -294,7 +294,7 @@ class TokenInput(JsonModel):
     def _check_organisation_scope(cls, scope: Scope, info: ValidationInfo) -> Scope:
         if info.data.get("org_id") is not None and scope is not Scope.ALL:
             raise ValueError(
-                "must be ALL for a token of an organisation: it reaches all of that, and nothing beyond"
+                "must be ALL for a token of an organisation, which reaches all of that organisation and nothing else"
             )
         return scope
 
@@ -331,7 +331,7 @@ TokenOrRequest = TokenInput | ApiToken
 
 
 def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[tuple[str, str], ...]:
-    """Errors by field for what exceeds the issuer's permissions, reach or organisation."""
+    """Return the errors by field for what exceeds the issuer's permissions, scope or organisation."""
     own = [
         (f"{permission}.{action}", issuer.reach(permission, action))
         for permission, grant in grants_of(request.permissions, request.scope).items()
@@ -343,8 +343,8 @@ def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[tuple[str, s
     if issuer.org_id is not None and request.org_id != issuer.org_id:
         return (("orgId", f"must be '{issuer.org_id}', the organisation that you belong to"),)
     faults = (
-        ("permissions", "you may not do yourself", missing),
-        ("scope", "you do not reach that far with", further),
+        ("permissions", "you do not have yourself", missing),
+        ("scope", "exceeds your own scope for", further),
     )
     return tuple((field, f"{why}: {', '.join(words)}") for field, why, words in faults if words)
 

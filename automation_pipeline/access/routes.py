@@ -40,14 +40,14 @@ class TokenShown(BaseModel):
 
     id: str = Field(examples=["3"])
     name: str
-    prefix: str = Field(description="How the token begins.")
+    prefix: str = Field(description="The first characters of the token.")
     state: TokenState
     permissions: list[str]
     scope: Literal["ALL", "GROUP", "SELF"]
     groupes: list[str]
     crm_user_id: str | None
     org_id: str | None = Field(
-        description="The organisation that it belongs to, and reaches nothing beyond."
+        description="The organisation of the token, which reaches nothing else."
     )
     created_at: Instant
     expires_at: Instant | None
@@ -56,7 +56,7 @@ class TokenShown(BaseModel):
 
 
 class TokenIssued(TokenShown):
-    token: str = Field(description="The token itself. It is shown this once.")
+    token: str = Field(description="The token itself. Only this response contains it.")
 
 
 router = APIRouter(route_class=GuardedRoute, tags=["tokens"])
@@ -69,12 +69,12 @@ def list_(
     services: TheServices,
     *,
     include_inactive: Annotated[
-        bool, Query(description="Show expired and revoked ones too.")
+        bool, Query(description="Include expired and revoked tokens.")
     ] = False,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Response:
-    """List the tokens that may do no more than the caller, newest first, by how they begin."""
+    """List the tokens that have no more permissions than the caller, newest first."""
     now = services.clock.now()
     with services.database.reading() as session:
         stored = list_tokens(session, good_at=None if include_inactive else now)
@@ -95,11 +95,9 @@ def list_(
     openapi_extra=takes(TokenInput, nightly=NIGHTLY, agent=AGENT),
 )
 def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
-    """Make a token that may do no more, and for no longer, than its maker. It is shown this once,
-    and only its hash is stored.
-
-    There is no `Idempotency-Key` here: the answer would have to be kept.
-    """
+    """Create a token whose permissions and expiry do not exceed those of the caller. Only this
+    response contains the token; the database stores its hash. This endpoint has no
+    `Idempotency-Key`, because the server would have to store the response."""
     issued = create_token(
         body,
         database=services.database,
@@ -113,7 +111,6 @@ def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
 
 @router.delete(f"{PATH}/{{token_id}}", response_model=Answer[TokenShown], responses=refusals(404))
 def revoke(token_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Put an end to a token that may do no more than the caller, at once and for good. Safe to
-    repeat."""
+    """Revoke a token that has no more permissions than the caller, at once and permanently. Safe to repeat."""
     token = revoke_token(token_id, database=services.database, clock=services.clock, by=caller)
     return answer(token_document(token, services.clock.now()))

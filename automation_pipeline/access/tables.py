@@ -13,7 +13,7 @@ class ApiTokenRow(Table):
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     name: Mapped[str]
     token_hash: Mapped[str] = mapped_column(unique=True)
-    # The first characters of the token, to recognise it by.
+    # The first characters of the token, which identify it for people.
     prefix: Mapped[str]
     permissions: Mapped[list[str]] = mapped_column(TextList)
     scope: Mapped[str]

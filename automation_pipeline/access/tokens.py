@@ -91,7 +91,7 @@ def create_token(
 
 
 def list_tokens(session: Session, *, good_at: datetime | None = None) -> list[ApiToken]:
-    """List tokens, newest first. `good_at` leaves out tokens that are expired or revoked at that time."""
+    """List tokens, newest first. `good_at` excludes tokens that are expired or revoked at that time."""
     chosen = select(ApiTokenRow).order_by(ApiTokenRow.id.desc())
     if good_at is not None:
         is_unexpired = or_(ApiTokenRow.expires_at.is_(None), ApiTokenRow.expires_at > good_at)
@@ -112,7 +112,7 @@ def authenticate_token(token_text: str, *, database: Database, now: datetime) ->
     if token.state(now) is not TokenState.ACTIVE:
         return None
     if token.should_record_use(now):
-        # A failure to record the use does not refuse the caller.
+        # A failure to record the use does not reject the caller.
         with suppress(Exception), database.unless_busy() as session:
             _record_use(session, token.id, now)
     return token.caller()

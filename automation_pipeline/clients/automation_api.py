@@ -23,11 +23,11 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.logs import correlation_id
 
 CONNECT_SECONDS = 10.0
-# The largest answers are the report of a run and ten thousand outcomes.
+# The largest responses are the report of a run and ten thousand outcomes.
 MAX_BYTES = 100 * MEGABYTE
 # Longer than the time limit of the API itself, so that the API reports its own timeouts.
 ANSWER_SECONDS = 90.0
-# The answer was lost, and it is unknown whether the request arrived: worth one repetition.
+# The response is lost, and it is unknown whether the request arrived. The client repeats it once.
 _LOST_ANSWER = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ReadTimeout)
 
 Document = Mapping[str, object]
@@ -68,10 +68,8 @@ class AutomationApi:
         body: Document | None = None,
         repeatable: bool = True,
     ) -> Document:
-        """The JSON object of the answer; error statuses raise the error that the API reports.
-
-        A GET and, if it is `repeatable`, a POST are sent again when the answer is lost.
-        """
+        """Return the JSON object of the response; an error status raises the error that the API
+        reports. A GET and a `repeatable` POST are sent again when the response is lost."""
         repeatable = repeatable and method in {"GET", "POST"}
         headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" and repeatable else {}
         if correlation_id():

@@ -150,7 +150,7 @@ class DetailsPayload(Section):
 
 
 class RefusalPayload(CrmPayload):
-    """An answer without success, from which whole sections may be missing."""
+    """A response without success, which may lack whole sections."""
 
     success: Literal[False]
     message: str | None = None
@@ -200,7 +200,7 @@ class SummaryPayload(CrmPayload):
 
 
 class SalesPayload(CrmPayload):
-    """`success` is usually absent. Where it is false, ignore the fiches."""
+    """`success` is usually absent. If it is false, the fiches do not count."""
 
     success: bool = True
     message: str | None = None
@@ -226,7 +226,7 @@ RETRYING = Retrying(
 CONNECT_SECONDS = 10.0
 # The limit for a whole answer, as a multiple of the timeout for a single read.
 TOTAL_FACTOR = 5
-# The largest answer is a sales list: 20 MB for a day with ten thousand fiches and their calls.
+# The largest response is a sales list: 20 MB for a day with ten thousand fiches and their calls.
 MAX_BYTES = 100 * MEGABYTE
 SALE_STATUS = "53"
 
@@ -234,7 +234,7 @@ Payload = TypeVar("Payload", bound=BaseModel)
 
 
 class CrmUnavailableError(TransientError):
-    """The CRM gave no usable answer; another attempt may succeed."""
+    """The CRM gave no usable response; another attempt may succeed."""
 
 
 class CrmAccessError(PermanentError):
@@ -394,7 +394,7 @@ def _declined_error(subject: str, message: str | None) -> Exception:
 
 
 def _format_error(subject: str, error: ValidationError) -> Exception:
-    """JSON that is cut short or is the page of a gateway may come whole at the next attempt."""
+    """Truncated JSON and the error page of a gateway are transient errors."""
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":
         # The parser's message for a document that ends too early.

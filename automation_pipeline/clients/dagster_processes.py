@@ -59,8 +59,8 @@ class LocalWorker:
         self._has_ended = False
 
     def look(self) -> None:
-        """Raises PermanentError at the second call after the process ended: the caller has had time
-        to see the result in the database."""
+        """Raises PermanentError at the second call after the process ended, because after the first
+        call the caller can still find the result in the database."""
         if self._process.poll() is None:
             return
         if self._has_ended:

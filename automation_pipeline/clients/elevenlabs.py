@@ -107,8 +107,8 @@ _decode_plain = Decoder(_PlainTranscript).decode
 
 
 def plain_transcript(body: bytes) -> Transcript | None:
-    """The fast way: None if anything is irregular, down to a single word. `TranscriptPayload` then
-    reads it leniently, in three times as long."""
+    """Fast parser: None if anything is irregular, even a single word. `TranscriptPayload` then
+    parses it leniently, which takes three times as long."""
     try:
         answer = _decode_plain(body)
     except (DecodeError, UnicodeDecodeError):
@@ -146,8 +146,8 @@ FORM = {
 
 
 class SpeechUnavailableError(TransientError):
-    """ElevenLabs gave no usable answer; another attempt may succeed. `refusal` is its answer, if there
-    is one."""
+    """ElevenLabs gave no usable response; another attempt may succeed. `refusal` is its response,
+    if there is one."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from automation_pipeline.transcription.ports import SpeechToText
 
 
-# Calls that failed at the same time retry at different times.
+# Jitter: calls that failed at the same time retry at different times.
 JITTER = 0.2
 
 
@@ -179,7 +179,7 @@ def host_of(address: str) -> str:
     return shown if parts.port is None else f"{shown}:{parts.port}"
 
 
-# By the name of the register's source. It is configured if all its variables are set.
+# By source name, the variables of the register. The register is configured if all are set.
 VARIABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "API_RECHERCHE_ENTREPRISES": ("recherche_entreprises_base_url",),

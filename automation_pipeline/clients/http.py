@@ -117,8 +117,9 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
 async def read_beginning(
     response: httpx.Response, max_bytes: int, deadline: float
 ) -> tuple[bytes, bool]:
-    """Up to `max_bytes` of the body, and whether that is all of it. `deadline` is a time of the event
-    loop. A body that breaks off is no error, because the caller already has the status."""
+    """Read up to `max_bytes` of the body, and return whether that is all of it. `deadline` is a
+    time of the event loop. A body that breaks off is no error, because the caller already has the
+    status."""
     body = bytearray()
     with suppress(TimeoutError, httpx.HTTPError):
         async with asyncio.timeout_at(deadline):
@@ -459,7 +460,7 @@ class HttpClient(httpx.AsyncClient):
         except asyncio.CancelledError:
             status = "cancelled"
             raise
-        except Exception as error:  # counted, whatever it is
+        except Exception as error:  # every error counts
             status = type(error).__name__
             raise
         else:

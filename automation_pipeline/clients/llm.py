@@ -104,7 +104,7 @@ def _clean(text: str) -> str:
 
 
 def _tokens(value: object) -> int:
-    """An invalid count becomes 0: the answer is worth more than its token counts."""
+    """An invalid count becomes 0, because the reply is usable without its token counts."""
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return value if 0 <= value <= MAX_TOKENS else 0
@@ -204,11 +204,11 @@ Payload = TypeVar("Payload", bound=BaseModel)
 
 
 class ModelUnavailableError(TransientError):
-    """The model gave no usable answer; another attempt may succeed."""
+    """The model gave no usable response; another attempt may succeed."""
 
 
 class ModelAnswerError(ModelUnavailableError):
-    """The answer is not a completion; another attempt may bring one."""
+    """The response is not a completion; another attempt may succeed."""
 
 
 class ModelRefusedError(PermanentError):

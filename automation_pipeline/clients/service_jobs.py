@@ -1,8 +1,6 @@
 """The job types that this system runs itself: `org_jobs.ports.JobRunner`.
 
-A worker imports only what its job runs: the packages behind a type are imported where they are
-called.
-"""
+Packages are imported where they are called, so a worker imports only what its job needs."""
 # ruff: noqa: PLC0415
 
 import json
@@ -63,7 +61,7 @@ Work = TypeVar("Work")
 
 
 class FollowedWork(ABC, Generic[Work]):
-    """A remote runner that follows rows of another package by their id."""
+    """A remote runner whose jobs are rows of another package, found by their ids."""
 
     key: ClassVar[str]
 
@@ -84,7 +82,7 @@ class FollowedWork(ABC, Generic[Work]):
 
     @abstractmethod
     def _end(self, id_: int, work: Work | None) -> AttemptEnd | None:
-        """None: the work goes on."""
+        """None: the work continues."""
 
 
 class AutomationRunJob(FollowedWork["Run"]):
@@ -106,7 +104,7 @@ class AutomationRunJob(FollowedWork["Run"]):
         from automation_pipeline.automation.run_endings import LONGEST_REASON, cancel_run
 
         run_id, by = self._id_in(following), f"{reason} ({actor})" if reason else f"by {actor}"
-        with suppress(ConflictError, NotFoundError):  # it has ended, or is gone
+        with suppress(ConflictError, NotFoundError):  # it has ended, or the row is deleted
             cancel_run(
                 run_id, database=self._database, clock=self._clock, reason=by[:LONGEST_REASON]
             )
@@ -143,9 +141,9 @@ class AutomationRunJob(FollowedWork["Run"]):
 
 
 class PricingRuleJob(FollowedWork["RuleRun"]):
-    """Applies a pricing rule. APPLIED and PARTIAL runs are a success, whose result counts the failed
-    targets. A preview that waits for its approval is waited for until it expires and is then a
-    conflict, as is a rule that cools down or has an active run."""
+    """Applies a pricing rule. APPLIED and PARTIAL runs are a success, whose result counts the
+    failed targets. The job waits for a preview's approval until the preview expires, which is then
+    a conflict. A rule in its cooldown and a rule with an active run are conflicts too."""
 
     key = "ruleRunId"
 
@@ -176,8 +174,8 @@ class PricingRuleJob(FollowedWork["RuleRun"]):
         actor: str,
         reason: str | None = None,  # noqa: ARG002  the port asks for it
     ) -> bool:
-        """A preview that waits for its approval need not be cancelled: it is only applied at an
-        explicit request, and it expires."""
+        """A preview that waits for its approval needs no cancellation, because it is applied only
+        on an explicit request and expires."""
         from automation_pipeline.pricing.models.runs import PricingRunState
         from automation_pipeline.pricing.runs import cancel_run
 

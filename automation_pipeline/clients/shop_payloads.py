@@ -302,7 +302,7 @@ class Envelope(ShopWire):
 
     @property
     def wait_seconds(self) -> float | None:
-        """Until the bucket contains what the query costs."""
+        """The seconds until the bucket contains the cost of the query."""
         bucket, requested = self.bucket, self.cost.requested_query_cost
         if bucket is None or requested is None:
             return None
@@ -363,14 +363,14 @@ def query_failure(
 
 
 def hides_only_costs(envelope: Envelope) -> bool:
-    """Whether only costs were denied, which need a scope of their own. The rest is readable."""
+    """Whether the shop denied only costs, which need a separate scope. The other fields are readable."""
     errors = _error_list(envelope.errors)
     is_all = isinstance(envelope.errors, list) and len(errors) == len(envelope.errors)
     return is_all and all(error.hides_a_cost for error in errors)
 
 
 def _may_have_written(envelope: Envelope, code: str | None) -> bool:
-    """A query that is refused before anything is done has no `data`, or null for its fields."""
+    """A query that the shop refuses before execution has no `data`, or null for its fields."""
     data = envelope.data
     if isinstance(data, dict) and any(value is not None for value in data.values()):
         return True

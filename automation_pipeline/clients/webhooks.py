@@ -41,7 +41,7 @@ class ReceiverUnavailableError(TransientError):
     """The receiver did not answer; another attempt may succeed."""
 
 
-# From the status of a redirect, the request and the next one: whether to send the next one.
+# Decides from a redirect's status, the request and the next request whether to send the next one.
 MayFollow = Callable[[int, httpx.Request, httpx.Request], bool]
 
 

@@ -1,1 +1,1 @@
-"""Companies, filled from the French registries: requests, jobs a SIREN, sources, snapshots."""
+"""Company data from the French registries: requests, jobs per SIREN, sources, snapshots."""

@@ -1,4 +1,4 @@
-"""`automation enrich`: request companies by number or CSV, follow them, print them."""
+"""`automation enrich`: request companies by number or CSV, follow the requests, print the results."""
 
 import csv
 import io
@@ -62,7 +62,7 @@ _SEPARATORS = re.compile(r"[\s.\u00a0\u202f-]")
 _LENGTH_OF_SIREN = 9
 AT_ONCE = 8
 PATH = "/v1/requests"
-CONTINUES = "The enrichment continues. Repeat the command without --force to see what is known."
+CONTINUES = "The enrichment continues. Repeat the command without --force to see the known data."
 CONTINUES_HERE = (
     "The rest continues with the next --here, or as soon as Dagster's daemon runs "
     "(`dagster dev` starts it)."
@@ -70,22 +70,23 @@ CONTINUES_HERE = (
 
 
 @dataclass(frozen=True)
-class AskedId:
+class RequestAnswer:
     id: int
 
 
 @dataclass(frozen=True)
-class AskedCompany:
+class RequestedCompany:
     """`job_id`: the job to wait for; None when the company is known."""
 
-    request: AskedId
+    request: RequestAnswer
     outcome: Asked
     job_id: int | None
 
 
 @operation(f"POST {PATH}")
-def ask(services: Services, given: Document, *, force: bool) -> AskedCompany:
-    """Only this machine's database takes `force` at once; the API refreshes a known company."""
+def request_company(services: Services, given: Document, *, force: bool) -> RequestedCompany:
+    """A request to the local database supports `force`; through the API, a second call refreshes a
+    known company."""
     check_configured(services.registries.sources)
     answer = request_enrichment(
         given,
@@ -99,7 +100,7 @@ def ask(services: Services, given: Document, *, force: bool) -> AskedCompany:
 
 
 @operation(f"POST {PATH}/{{request_id}}:refresh-company")
-def refresh(services: Services, request_id: int) -> AskedCompany:
+def refresh(services: Services, request_id: int) -> RequestedCompany:
     answer = refresh_company(
         request_id,
         _requester(),
@@ -116,7 +117,7 @@ def request_shown(session: Session, request_id: int) -> RequestShown:
 
 
 def statuses_of(request_ids: Sequence[int]) -> Sequence[RequestStatus]:
-    """The database takes a few queries for all of them, the API one call for each."""
+    """Locally this takes a few queries for all requests, through the API one call per request."""
     if remote_api() is None:
         with bootstrap.services().database.reading() as session:
             return request_statuses(session, request_ids)
@@ -142,15 +143,15 @@ def _requester() -> Requester:
     )
 
 
-def _asked(services: Services, answer: EnrichmentAnswer) -> AskedCompany:
+def _asked(services: Services, answer: EnrichmentAnswer) -> RequestedCompany:
     services.meter.count(REQUESTS, outcome=answer.asked)
-    return AskedCompany(AskedId(answer.request_id), answer.asked, answer.job_id)
+    return RequestedCompany(RequestAnswer(answer.request_id), answer.asked, answer.job_id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """A company that was given, and what became of it. `fault`: why it cannot be requested;
-    `asked` is None if it was only checked."""
+    """A given company and the outcome of its request. `fault`: why it cannot be requested; `asked`
+    is None if the number was only checked."""
 
     given: str
     body: Mapping[str, object]
@@ -158,7 +159,7 @@ class Lookup:
     siret: str | None = None
     number_warnings: tuple[str, ...] = ()
     fault: str | None = None
-    asked: AskedCompany | None = None
+    asked: RequestedCompany | None = None
     known: RequestStatus | None = None
 
     @property
@@ -171,7 +172,7 @@ class Lookup:
 
     @property
     def status(self) -> str | None:
-        """None: it was only checked."""
+        """None if the number was only checked."""
         if self.fault is not None:
             return "INVALID"
         return self.known and self.known.status
@@ -182,7 +183,7 @@ class Lookup:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """About the number as given, and about the establishment in the register."""
+        """Warnings about the given number and about the establishment in the register."""
         return list(
             dict.fromkeys([*self.number_warnings, *(self.known.warnings if self.known else ())])
         )
@@ -207,7 +208,7 @@ class Lookup:
 
 
 def read_wanted(numbers: Sequence[str], file: Path | None, *, strict: bool) -> list[Lookup]:
-    """Each once, in their order. InvalidInputError: there is none."""
+    """Return each number once, in the given order. Raises InvalidInputError without any."""
     given = [_number(number) for number in numbers]
     if file is not None:
         given += list(_numbers_of_file(file))
@@ -235,13 +236,13 @@ def _checked(numbers: Mapping[str, str], *, strict: bool) -> Lookup:
 
 
 def _number(number: str) -> dict[str, str]:
-    """What has more digits than a SIREN is taken for a SIRET."""
+    """A number with more digits than a SIREN counts as a SIRET."""
     is_siren = len(_SEPARATORS.sub("", number)) <= _LENGTH_OF_SIREN
     return {"siren" if is_siren else "siret": number.strip()}
 
 
 def _numbers_of_file(file: Path) -> Iterator[dict[str, str]]:
-    """Of the columns named so, or of the first one; lines without a number are left out."""
+    """Read the columns siren and siret, or the first column; skip lines without a number."""
     rows = _parsed(file)
     first: list[str] = next(rows, list[str]())
     names = [name.strip().lower() for name in first]
@@ -279,23 +280,23 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def request_companies(wanted: Sequence[Lookup], *, force: bool, quiet: bool) -> list[Lookup]:
-    """One that is refused does not stop the others."""
+    """A refused request does not stop the others."""
 
     def request(one: Lookup) -> Lookup:
         if one.fault is not None:
             return one
         try:
-            asked = ask(one.body, force=force)
+            asked = request_company(one.body, force=force)
             if force and asked.outcome is Asked.CACHE_HIT:
                 asked = refresh(asked.request.id)
         except (InvalidInputError, ConflictError) as error:
             return replace(one, fault=sentence_of(error))
         return replace(one, asked=asked)
 
-    if sys.stderr.isatty():  # a person has the bar to look at
+    if sys.stderr.isatty():  # a terminal shows the progress bar instead
         logging.getLogger("automation_pipeline").setLevel(logging.WARNING)
     requested: list[Lookup] = []
-    # The API tries each company at once, for a second.
+    # The API works on each new job for up to a second.
     width = 1 if remote_api() is None else AT_ONCE
     with _bar(CONTINUES, quiet=quiet or not screen.is_terminal) as progress:
         bar = progress.add_task("asking", total=len(wanted))
@@ -309,8 +310,8 @@ def request_companies(wanted: Sequence[Lookup], *, force: bool, quiet: bool) -> 
 def follow(
     lookups: Sequence[Lookup], *, quiet: bool, timeout: float | None, here: bool
 ) -> list[Lookup]:
-    """Wait until no job of the requests is open. With `here` this command works on the jobs, also
-    on one whose worker was lost, as soon as its lease has ended."""
+    """Wait until no job of the requests is open. With `here` this command works on the jobs itself;
+    it takes over the job of a lost worker when the lease has ended."""
     total = sum(one.asked is not None for one in lookups)
     known_at_once = sum(one.asked is not None and one.asked.job_id is None for one in lookups)
     waits = LaunchWait(timeout=timeout)
@@ -330,7 +331,7 @@ def follow(
 
 
 def with_statuses(lookups: Sequence[Lookup]) -> list[Lookup]:
-    """Those that have ended are not read again."""
+    """Requests that have ended are not read again."""
     open_ids = [
         one.asked.request.id
         for one in lookups
@@ -344,7 +345,7 @@ def with_statuses(lookups: Sequence[Lookup]) -> list[Lookup]:
 
 
 def work_on(lookups: Sequence[Lookup], on_end: Callable[[], object]) -> None:
-    """Work on the open jobs, each once: several requests may wait for one."""
+    """Work on each open job once; several requests may wait for one job."""
     services, owner = bootstrap.services(), f"cli:{socket.gethostname()}:{os.getpid()}"
     job_ids = dict.fromkeys(
         one.known.open_job_id
@@ -395,11 +396,14 @@ def write_csv(path: Path, lookups: Sequence[Lookup]) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Before anybody is asked. What is there stays as it is; nothing is left where nothing was."""
+    """Check before any request. The check leaves an existing file unchanged and removes a file that
+    it creates."""
     with writing(path):
         target = Path(os.path.realpath(path))
         is_new = not target.exists()
-        if is_new or target.is_file() or target.is_dir():  # a pipe would take it for the end
+        if (
+            is_new or target.is_file() or target.is_dir()
+        ):  # closing a pipe would end its reader's input
             target.open("a").close()
         if is_new:
             target.unlink()
@@ -418,11 +422,11 @@ def enrich(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write a CSV with one row a company.")
+        Path | None, typer.Option("--out", help="Write a CSV with one row per company.")
     ] = None,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Follow to the end; exit 1 unless all are SUCCESS or PARTIAL."),
+        typer.Option("--wait", help="Wait for the end; exit 1 unless all are SUCCESS or PARTIAL."),
     ] = False,
     timeout: Timeout = None,
     here: Here = False,
@@ -435,10 +439,9 @@ def enrich(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look up companies: fresh data is shown at once, the rest is requested from the registers.
-
-    Dagster's daemon does that within seconds; with --here, this command itself.
-    """
+    """Look up companies. The command shows fresh data at once and requests the rest from the
+    registers. Dagster's daemon starts that within seconds; with --here, this command does it
+    itself."""
     wait = follows("enrich", wait=wait, timeout=timeout, here=here)
     lookups = read_wanted(numbers or [], csv_file, strict=strict)
     if len(lookups) == 1 and lookups[0].fault is not None:

@@ -13,7 +13,7 @@ SOURCE_FETCHED, COMPLETED = "CompanyEnrichmentSourceFetched", "CompanyEnrichment
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentFacts:
-    """What a log line says of a request and the job that it waits for, if any."""
+    """The log fields of a request and of the job that it waits for, if any."""
 
     job_id: int | None
     siren: str
@@ -23,7 +23,7 @@ class EnrichmentFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class JobFacts(EnrichmentFacts):
-    """What events and log lines say of a job, and the tenant that they are for."""
+    """The facts of a job for events and log lines, with its tenant."""
 
     job_id: int  # pyright: ignore[reportIncompatibleVariableOverride]  it is frozen
     attempt: int
@@ -39,7 +39,7 @@ def enrichment_requested(  # noqa: PLR0913  the fields of the contract
     correlation_id: str,
     now: datetime,
 ) -> Event:
-    """For every request, also for one that needs no job."""
+    """Emitted for every request, also without a job."""
     payload: dict[str, object] = {
         "request_id": str(request_id),
         "company_siren": siren,
@@ -70,7 +70,7 @@ def source_fetched(job: JobFacts, outcome: SourceOutcome, now: datetime) -> Even
 def enrichment_completed(
     job: JobFacts, request_id: int | None, evaluation: Evaluation, now: datetime
 ) -> Event:
-    """One for each waiting request and its tenant; one without a request if none waits."""
+    """One event per waiting request, for its tenant; one without a request if none waits."""
     request = None if request_id is None else str(request_id)
     payload: dict[str, object] = {
         "enrichment_status": evaluation.status,
@@ -99,7 +99,7 @@ def log_fields(
     request_id: int | None = None,
     outcome: SourceOutcome | None = None,
 ) -> dict[str, object]:
-    """All fields of the contract, always. None of them holds what a source answered."""
+    """Always has all fields of the contract. No field contains the response of a source."""
     error = outcome.error if outcome else None
     status = (error.http_status if error else 200) if outcome else None
     return {

@@ -1,4 +1,4 @@
-"""Jobs: work on one, sweep for due and lost ones, remove old ones."""
+"""Enrichment jobs: work on one, and sweep for due and lost jobs."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ from automation_pipeline.storage.database import Database, Session
 Value = TypeVar("Value")
 
 _log = log(__name__)
-# One job looks up at most so many besides its own.
+# The limit of other establishments per job.
 MAX_ESTABLISHMENTS = 100
 # The share of the daily quotas that the sweep leaves to requests.
 RESERVED_SHARE = 0.2
@@ -66,7 +66,7 @@ RESERVED_SHARE = 0.2
 async def work_enrichment(
     job_id: int, *, registries: Registries, database: Database, clock: Clock, owner: str
 ) -> EnrichmentJobShown:
-    """Works on the job, unless it has ended or another worker has it, and returns it."""
+    """Work on the job unless it has ended or another worker has claimed it, and return it."""
     worker = _Worker(job_id, registries, database, clock, owner)
     await worker.work()
     return await asyncio.to_thread(worker.view)
@@ -93,7 +93,7 @@ class _Worker:
             with suppress(LostJobError):
                 await self._work_under(claim)
         finally:
-            with suppress(TransientError):  # the claim ends by itself
+            with suppress(TransientError):  # the claim expires
                 await asyncio.shield(asyncio.to_thread(self._registries.claims.release, claim))
 
     def _acquire(self) -> Claim | None:
@@ -179,7 +179,7 @@ class _Worker:
         warnings: dict[str, Sequence[str]] = {}
         source = self._registries.sources.get(SourceApi.SEARCH)
         while source is not None and len(warnings) < MAX_ESTABLISHMENTS:
-            # Requests can be attached while the job works.
+            # Requests can attach to the job while it runs.
             sirets = await self._write(lambda session: other_establishments(session, job))
             missing = sirets - warnings.keys()
             if not missing:
@@ -245,8 +245,8 @@ class SweepReport:
 def sweep_enrichments(
     *, registries: Registries, database: Database, clock: Clock, limit: int = 50
 ) -> SweepReport:
-    """Requests lost workers again, marks stale companies and refreshes due ones: at most `limit` of
-    each, and no more refreshes than the daily quotas of the sources have left."""
+    """Request workers for lost jobs, mark stale companies and refresh due ones: at most `limit` of
+    each, and no more refreshes than the remaining daily quotas of the sources allow."""
     options, now = registries.options, clock.now()
     with database.transaction() as session:
         again = request_lost_jobs(session, now, options.lock_seconds, limit)
@@ -270,7 +270,7 @@ def _refresh_limit(
     now: datetime,
     limit: int,
 ) -> int:
-    """Zero while a required source rests. Each open job is about to make one call of each source."""
+    """Zero while a required source rests. Each open job is about to call each source once."""
     if any(statuses[api].is_resting(now) for api in REQUIRED_SOURCES):
         return 0
     left = [limit]

@@ -1,4 +1,4 @@
-"""Values of company enrichment: the contract's codes, identifiers, answers of sources, requests and
+"""Values of company enrichment: the contract's codes, identifiers, records of sources, requests and
 their views."""
 
 import re
@@ -122,7 +122,7 @@ _SIREN, _SIRET = re.compile(r"[0-9]{9}"), re.compile(r"[0-9]{14}")
 
 
 class IdentifierError(InvalidInputError):
-    """`code` is the contract's code of the fault."""
+    """`code` is the error code of the contract."""
 
     def __init__(self, code: ErrorCode, field: str, problem: str) -> None:
         super().__init__(INVALID_IDENTIFIER, ((field, problem),))
@@ -179,7 +179,7 @@ def is_luhn_valid(digits: str) -> bool:
 
 
 def is_siret_valid(siret: str) -> bool:
-    """The offices of La Poste have a check of their own."""
+    """The offices of La Poste have a different check."""
     return is_luhn_valid(siret) or (siret.startswith(LA_POSTE) and sum(map(int, siret)) % 5 == 0)
 
 
@@ -288,7 +288,8 @@ _Raw = Annotated[str, Field(max_length=64)]
 
 
 class RequestInput(JsonModel):
-    """At least one of the two. `strict`: a wrong check digit is refused instead of warned of."""
+    """At least one of the two numbers is given. `strict`: a wrong check digit is an error instead
+    of a warning."""
 
     siren: _Raw | None = Field(default=None, examples=["552032534"])
     siret: _Raw | None = Field(default=None, examples=["55203253400646"])
@@ -309,7 +310,7 @@ def parse_request(given: Mapping[str, object]) -> WantedCompany:
 
 @dataclass(frozen=True, kw_only=True)
 class Requester:
-    """The tenant and the actor of a request, as they are recorded."""
+    """The recorded tenant and actor of a request."""
 
     tenant_id: str
     correlation_id: str
@@ -319,7 +320,7 @@ class Requester:
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentAnswer:
-    """`job_id` is the open job that the request waits for; None if it is answered."""
+    """`job_id` is the open job that the request waits for; None if the snapshot answers it."""
 
     request_id: int
     siren: str
@@ -330,7 +331,7 @@ class EnrichmentAnswer:
 
 
 class ContractModel(JsonModel):
-    """A view of `/v1`: its fields have the same names in JSON as here, as in the events."""
+    """A response model of `/v1`: its fields have the same names in JSON, as in the events."""
 
     model_config = ConfigDict(alias_generator=str)
 
@@ -346,9 +347,8 @@ class JobSourceShown(ContractModel):
     fetched_at: Instant
 
 
-# The descriptions of these models are part of the OpenAPI document, so that those without a
-# docstring have none. `status` of a job is set when it is done; until `not_before` it waits for a
-# required source.
+# Docstrings of these models are descriptions in the OpenAPI document. `status` of a job is set when
+# it is done; until `not_before` it waits for a required source.
 class EnrichmentJobShown(ContractModel):
     id: Id
     company_siren: str
@@ -437,7 +437,7 @@ class CompanyRequestShown(ContractModel):
 
 
 class RequestShown(ContractModel):
-    """A request with its company. `enrichment_running`: ask again in a moment."""
+    """A request with its company. `enrichment_running`: a refresh is in progress, so read it again later."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -471,7 +471,7 @@ class SourceStatus:
         return self.quota_used if self.quota_on == day else 0
 
 
-NOT_CONFIGURED = "RECHERCHE_ENTREPRISES_BASE_URL is not set: it is the register without which no company is found."
+NOT_CONFIGURED = "RECHERCHE_ENTREPRISES_BASE_URL is not set: every enrichment needs this register."
 
 
 def is_configured(sources: Container[SourceApi]) -> bool:
@@ -479,15 +479,15 @@ def is_configured(sources: Container[SourceApi]) -> bool:
 
 
 def check_configured(sources: Container[SourceApi]) -> None:
-    """Raises PermanentError: without its required source an enrichment can only fail."""
+    """Raises PermanentError: an enrichment without its required source always fails."""
     if not is_configured(sources):
         raise PermanentError(NOT_CONFIGURED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentOptions:
-    """`optional_not_found_counts`: if an optional register does not know the company, that is a
-    failure of the source."""
+    """`optional_not_found_counts`: a company that an optional register does not know counts as a
+    failure of that source."""
 
     freshness: timedelta = timedelta(days=30)
     lock_seconds: float = 120.0

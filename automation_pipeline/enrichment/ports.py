@@ -1,4 +1,4 @@
-"""What enrichment needs of the registers."""
+"""The ports of enrichment: the registers and their shared logins."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from automation_pipeline.enrichment.models import (
 
 
 class Registry(Protocol):
-    """A source. `fetch` makes one call, besides a login, and repeats nothing: its caller keeps the
-    pace, the quota and the breaker, and retries. Faults of the source are values. No text holds a
-    secret."""
+    """A source. `fetch` makes one call, and a login if necessary, without retries: the caller
+    applies the rate limit, the quota and the circuit breaker, and retries. Errors of the source are
+    values. No text contains a secret."""
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError: ...
 
@@ -28,23 +28,22 @@ class Registry(Protocol):
 
 
 class SharedTokens(Protocol):
-    """The token of the last login at a source, for all processes. No log, error or event holds
-    it."""
+    """The token of the last login at a source, shared by all processes. No log, error or event contains it."""
 
     def current(self) -> str | None:
-        """None if there is none that is valid."""
+        """Return the token, or None without a valid one."""
         ...
 
     def keep(self, token: str, until: datetime) -> None: ...
 
     def forget(self, token: str) -> None:
-        """The source refused this token. A newer token of another process stays."""
+        """Forget a token that the source refused. A newer token of another process stays."""
         ...
 
 
 @dataclass(frozen=True)
 class SharedLogin:
-    """The token of a login, and the claims that let one process log in."""
+    """The shared token of a login, and the claims that let one process at a time log in."""
 
     tokens: SharedTokens
     claims: Claims

@@ -63,8 +63,9 @@ def request_enrichment(
     clock: Clock,
     force: bool = False,
 ) -> EnrichmentAnswer:
-    """The same idempotency key finds the same request. Raises IdentifierError, and ConflictError if
-    the key was used for another company. With `force`, fresh companies are refreshed too."""
+    """Request a company. The same idempotency key returns the same request. Raises IdentifierError,
+    and ConflictError if the key was used for another company. With `force`, fresh companies are
+    refreshed too."""
     wanted = parse_request(given)
     with database.transaction() as session:
         now = clock.now()
@@ -91,8 +92,8 @@ def open_request(
     database: Database,
     clock: Clock,
 ) -> RequestShown:
-    """The request with what is known of its company. Opening it refreshes a company that is missing
-    or stale, once a day."""
+    """Return the request with the known data of its company. Opening it refreshes a missing or
+    stale company once per day."""
     now = clock.now()
 
     def needs_enrichment(session: Session, row: EnrichmentRow) -> bool:
@@ -125,8 +126,8 @@ def refresh_company(
     database: Database,
     clock: Clock,
 ) -> EnrichmentAnswer:
-    """Refreshes the company however fresh it is, or waits for the open job. Raises ConflictError
-    within the cool-down after another refresh, and NotFoundError."""
+    """Refresh the company even if it is fresh, or wait for the open job. Raises ConflictError
+    within the cooldown after another refresh, and NotFoundError."""
     with database.transaction() as session:
         now, request = clock.now(), request_of(session, request_id, requester.tenant_id)
         row = locked_enrichment(session, request.company_siren, now)
@@ -208,8 +209,8 @@ def is_answered(
     now: datetime,
     siret: str | None = None,
 ) -> bool:
-    """Whether the snapshot is fresh (even if a refresh of it failed since) and the establishment was
-    looked up. A company that failed without a snapshot is not tried again within the cool-down."""
+    """Whether the snapshot is fresh (even if a refresh of it failed since) and the establishment
+    was looked up. A company that failed without a snapshot is not retried within the cooldown."""
     company = session.get(CompanyRow, row.siren)
     if company is not None and is_fresh(company.updated_at, now, options.freshness):
         since = now - options.freshness
@@ -220,7 +221,7 @@ def is_answered(
 
 
 def repeated_answer(session: Session, request: CompanyRequestRow) -> EnrichmentAnswer:
-    """The present answer of an earlier request."""
+    """The current answer of an earlier request."""
     query = (
         select(EnrichmentJobRow.id)
         .join(AttachmentRow, AttachmentRow.job_id == EnrichmentJobRow.id)
@@ -246,7 +247,7 @@ def _mark_stale(
     options: EnrichmentOptions,
     reason: str,
 ) -> None:
-    """A good snapshot is STALE before it is refreshed. `reason` is why a fresh one is."""
+    """A good snapshot is STALE before it is refreshed. `reason` says why a fresh one becomes stale."""
     company = session.get(CompanyRow, row.siren)
     if row.status not in GOOD_STATUSES or company is None:
         return

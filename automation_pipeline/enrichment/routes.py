@@ -64,8 +64,8 @@ HEAD_OFFICE: Mapping[str, object] = {"siret": "73282932000074", "strict": True}
 
 
 class RequestAnswered(RequestShown):
-    """`outcome`: CACHE_HIT, what is known is fresh; ATTACHED, a job was open already; ENQUEUED, one
-    was made."""
+    """`outcome`: CACHE_HIT, the known data is fresh; ATTACHED, a job was already open; ENQUEUED,
+    the request created a job."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -85,8 +85,8 @@ class EnrichmentJobsShown(BaseModel):
 
 
 class SourceShown(ContractModel):
-    """`is_configured`: it is called at all. `calls_a_day`: at most so many; null, as many as need
-    be."""
+    """`is_configured`: the system calls this source. `calls_a_day`: the daily limit of calls; null:
+    no limit."""
 
     source_api: SourceApi
     resting_until: Instant | None
@@ -107,14 +107,16 @@ class ContractFault(BaseModel):
 
 
 class ContractError(BaseModel):
-    """`error` names the status, `message` says what is wrong."""
+    """`error` is the name of the status, `message` explains the error."""
 
     error: str = Field(examples=["Bad Request"])
     code: str = Field(examples=["INVALID_SIREN_FORMAT"])
     message: str
     details: list[ContractFault]
     correlation_id: str
-    request_id: str = Field(description="Of the HTTP request, as in the header X-Request-Id.")
+    request_id: str = Field(
+        description="The id of the HTTP request, as in the header X-Request-Id."
+    )
     timestamp: str = Field(examples=["2026-05-04T10:00:03.120Z"])
 
 
@@ -128,14 +130,17 @@ def _with_contract_error(documented: Responses) -> Responses:
 REFUSALS = _with_contract_error(COMMON)
 NOT_FOUND = _with_contract_error(refusals(404))
 RUNNING: Responses = {
-    202: {"model": RequestAnswered, "description": "The sources are still being asked: look again"}
+    202: {
+        "model": RequestAnswered,
+        "description": "The enrichment is still running: read the request again",
+    }
 }
 CORRELATION_HEADER: Mapping[str, object] = {
     "name": CORRELATION_ID,
     "in": "header",
     "required": False,
     "schema": {"type": "string", "maxLength": 128},
-    "description": "Stands in the events, the log and Dagster's run of whatever this sets off. Made up when left out.",
+    "description": "Recorded in the events, the log and the Dagster run of this request. Generated if omitted.",
 }
 WITH_CORRELATION: dict[str, object] = {"parameters": [CORRELATION_HEADER]}
 
@@ -144,7 +149,7 @@ companies = APIRouter(route_class=GuardedRoute, tags=["companies"], responses=RE
 
 OfSiren = Annotated[
     str | None,
-    Query(pattern=SIREN, examples=["552032534"], description="Only those for this SIREN."),
+    Query(pattern=SIREN, examples=["552032534"], description="Only requests for this SIREN."),
 ]
 SirenInPath = Annotated[str, Path(pattern=SIREN, examples=["552032534"])]
 
@@ -171,9 +176,9 @@ def requester_of(caller: Caller) -> Requester:
 async def create(
     request: Request, body: TheBody, caller: TheCaller, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Ask for a company by its SIREN or SIRET. What is known and younger than 30 days is answered
-    at once; else its sources are asked, for which this waits a second: 201 when that was enough,
-    else 202 while it goes on."""
+    """Request a company by its SIREN or SIRET. Data younger than 30 days is returned at once.
+    Otherwise the request starts an enrichment and waits one second for it: the status is 201 if it
+    ends in that time, else 202."""
     registries, requester = services.registries, requester_of(caller)
     check_configured(registries.sources)
 
@@ -228,8 +233,8 @@ def list_(
 
 @requests.get(ONE, responses=NOT_FOUND, openapi_extra=WITH_CORRELATION)
 def show(request_id: IdInPath, caller: TheCaller, services: TheServices) -> RequestShown:
-    """Show one request with its company, as it is known now. What is stale or missing is refreshed
-    meanwhile: then `enrichment_running` is true, and it is worth looking again."""
+    """Show one request with the current data of its company. Stale or missing data starts a
+    refresh: `enrichment_running` is then true, and a later call returns the result."""
     return open_request(
         request_id,
         requester_of(caller),
@@ -243,8 +248,8 @@ def show(request_id: IdInPath, caller: TheCaller, services: TheServices) -> Requ
 def jobs(
     request_id: IdInPath, caller: TheCaller, services: TheServices, limit: Limit = 20
 ) -> EnrichmentJobsShown:
-    """The enrichments of the request's company, newest first: what each source came to, and what
-    changed."""
+    """List the enrichments of the request's company, newest first, with the result of each source
+    and the changes."""
     with services.database.reading() as session:
         found = jobs_of_request(session, request_id, requester_of(caller).tenant_id, limit)
     return EnrichmentJobsShown(jobs=[*found], count=len(found))
@@ -260,8 +265,8 @@ def jobs(
 def refresh(
     request_id: IdInPath, caller: TheCaller, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Ask the sources anew, however fresh what is known is. Once in 15 minutes a company; one that
-    failed, at any time."""
+    """Refresh the company even if its data is fresh. Allowed once per 15 minutes and company; a
+    failed company can be refreshed at any time."""
     requester = requester_of(caller)
     check_configured(services.registries.sources)
 
@@ -290,8 +295,7 @@ def _answered(
 
 @companies.get("/v1/companies/{siren}", name="show", responses=NOT_FOUND)
 def show_company(siren: SirenInPath, services: TheServices) -> CompanyShown:
-    """Show a company as it was last consolidated, with the source of each field. No register
-    is called."""
+    """Show the last snapshot of a company with the source of each field. This endpoint calls no register."""
     with services.database.reading() as session:
         company = find_companies(session, [siren]).get(siren)
     if company is None:
@@ -301,8 +305,8 @@ def show_company(siren: SirenInPath, services: TheServices) -> CompanyShown:
 
 @companies.get("/v1/sources")
 def sources(services: TheServices) -> SourcesShown:
-    """Show how the sources stand: which are configured, which rest and until when, and their calls
-    of today (UTC)."""
+    """Show the status of the sources: which are configured, which are paused and until when, and
+    their calls of today (UTC)."""
     configured, now = services.registries.sources, services.clock.now()
     with services.database.reading() as session:
         statuses = source_statuses(session)

@@ -1,4 +1,5 @@
-"""Calls of a source, under the pace, the daily quota and the breaker that all processes share."""
+"""Calls of a source under the rate limit, the daily quota and the circuit breaker, which all
+processes share."""
 
 import asyncio
 import time
@@ -23,16 +24,16 @@ from automation_pipeline.enrichment.models import (
 )
 from automation_pipeline.enrichment.ports import Registries, RegistrySource
 from automation_pipeline.enrichment.rules.evaluation import (
+    is_call_repeatable,
     is_down,
     is_silent,
-    may_be_sent_again,
     rest_after,
 )
 from automation_pipeline.enrichment.tables import SourceStatusRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import insert_into
 
-# A job does not wait longer for a free start of a source.
+# The longest wait of a job for the rate limit of a source.
 MAX_WAIT_SECONDS = 60.0
 
 
@@ -46,7 +47,7 @@ async def call_source(  # noqa: PLR0913  the collaborators by name
     clock: Clock,
     random: Random | None = None,
 ) -> SourceOutcome:
-    """The result after the retries. Faults of the source are values, not exceptions."""
+    """Return the result after the retries. Errors of the source are values, not exceptions."""
     caller = _Caller(source, registries, database, clock, random or Random())
     return await caller.call(siren, siret)
 
@@ -86,7 +87,8 @@ class _Caller:
         while True:
             refusal = await self._wait_for_start()
             if refusal is not None:
-                # The result of an earlier call says more, but the refusal knows when to go on.
+                # The result of an earlier call says more, but the refusal has the time at which to
+                # continue.
                 error = refusal if last is None else replace(last, not_before=refusal.not_before)
                 return outcome(error=error)
             result = await self._fetch(siren, siret)
@@ -104,7 +106,7 @@ class _Caller:
                 warnings, siret = (f"The register does not know the establishment {siret}.",), None
                 continue
             longest = options.longest_retry_after_seconds
-            goes_on = calls <= options.max_retries and may_be_sent_again(
+            goes_on = calls <= options.max_retries and is_call_repeatable(
                 self._source.api, last, longest
             )
             rests_until = await asyncio.to_thread(self._record_error, last, goes_on=goes_on)
@@ -114,10 +116,10 @@ class _Caller:
             await asyncio.sleep(max(delay, last.retry_after_seconds or 0.0))
 
     async def _wait_for_start(self) -> SourceError | None:
-        """None: the call may be made now, and counts in the quota. Otherwise the reason why not.
-
-        The state is read again after each wait, because other callers may have changed it. A start
-        that comes during a rest is lost: otherwise all waiting callers would call at once."""
+        """None: the call may start now, and counts in the quota. Otherwise the reason for the
+        refusal. Each wait is followed by a new read of the state, because other callers may have
+        changed it. A rate-limit slot during a rest is lost: otherwise all waiting callers would
+        call at once."""
         while True:
             rest = await asyncio.to_thread(self._rest)
             if isinstance(rest, SourceError):
@@ -151,13 +153,13 @@ class _Caller:
             return SourceError(error_code=ErrorCode.TIMEOUT, message=message, retryable=True)
 
     def _rest(self) -> SourceError | float:
-        """The seconds that it still rests, if that is short enough to wait for."""
+        """The remaining seconds of a rest that is short enough to wait for."""
         with self._database.reading() as session:
             status, now = source_statuses(session)[self._source.api], self._clock.now()
         return self._refusal(status, now) or status.rest_seconds(now)
 
     def _take_call(self) -> SourceError | Literal[False] | None:
-        """None: the call may be made. False: the source began a short rest meanwhile."""
+        """None: the call may start. False: a short rest has started since the last read."""
         now = self._clock.now()
         with self._database.transaction() as session:
             status = source_statuses(session)[self._source.api]
@@ -190,7 +192,7 @@ class _Caller:
             record_answer(session, self._source.api, self._clock.now())
 
     def _record_error(self, error: SourceError, *, goes_on: bool) -> datetime | None:
-        """Returns when any caller may call the source again, after a 429."""
+        """Return when any caller may call the source again after a 429."""
         api, now, failures = self._source.api, self._clock.now(), 0
         with self._database.transaction() as session:
             if is_down(error):
@@ -213,7 +215,7 @@ def _postponed(message: str, until: datetime | None) -> SourceError:
 
 
 def source_statuses(session: Session) -> dict[SourceApi, SourceStatus]:
-    """The status of every source, also of one that was never called."""
+    """Return the status of every source, including sources that were never called."""
     known = {
         row.source_api: SourceStatus(
             SourceApi(row.source_api),
@@ -229,7 +231,7 @@ def source_statuses(session: Session) -> dict[SourceApi, SourceStatus]:
 
 
 def take_call(session: Session, source: SourceApi, calls_a_day: int | None, now: datetime) -> bool:
-    """Counts a call of the day (UTC). False if the quota is used up."""
+    """Count a call of the day (UTC). False if the quota is used up."""
     table, changes = SourceStatusRow, {"quota_on": now.date(), "updated_at": now}
     used = case((table.quota_on == now.date(), table.quota_used), else_=0)
     insert = insert_into(session, table).values(
@@ -246,7 +248,7 @@ def take_call(session: Session, source: SourceApi, calls_a_day: int | None, now:
 
 
 def return_call(session: Session, source: SourceApi, day: date, now: datetime) -> None:
-    """Returns a call of that day that was not made."""
+    """Return an unused call of that day to the quota."""
     session.execute(
         update(SourceStatusRow)
         .where(
@@ -260,7 +262,7 @@ def return_call(session: Session, source: SourceApi, day: date, now: datetime) -
 
 
 def record_answer(session: Session, source: SourceApi, now: datetime) -> None:
-    """Any answer ends the row of failures."""
+    """Any answer resets the count of consecutive failures."""
     session.execute(
         update(SourceStatusRow)
         .where(SourceStatusRow.source_api == source, SourceStatusRow.failures > 0)
@@ -270,7 +272,7 @@ def record_answer(session: Session, source: SourceApi, now: datetime) -> None:
 
 
 def record_failure(session: Session, source: SourceApi, now: datetime, *, is_silent: bool) -> int:
-    """The number of failures of this kind in a row."""
+    """Return the number of consecutive failures of this kind."""
     changes = {"is_silent": is_silent, "updated_at": now}
     insert = insert_into(session, SourceStatusRow).values(
         source_api=source, failures=1, quota_used=0, **changes
@@ -285,7 +287,7 @@ def record_failure(session: Session, source: SourceApi, now: datetime, *, is_sil
 def set_rest(
     session: Session, source: SourceApi, length: timedelta, reason: str, now: datetime
 ) -> None:
-    """No process calls the source for so long. A rest that ends later stays."""
+    """No process calls the source until then. A rest that ends later stays."""
     until = now + length
     changes = {"open_until": until, "open_reason": reason, "failures": 0, "updated_at": now}
     insert = insert_into(session, SourceStatusRow).values(

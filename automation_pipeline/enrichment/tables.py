@@ -51,7 +51,7 @@ class CompanyRow(Table):
 
 
 class EnrichmentRow(Table):
-    """The enrichment of a SIREN. At `due_at` it is refreshed without a request."""
+    """The enrichment of a SIREN. The sweep refreshes it at `due_at` without a request."""
 
     __tablename__ = "company_enrichments"
     __table_args__ = (
@@ -67,7 +67,7 @@ class EnrichmentRow(Table):
     enrichment_error: Mapped[str | None]
     last_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Refreshes in a row that ended PARTIAL or FAILED for reasons that pass by themselves.
+    # Consecutive refreshes that ended PARTIAL or FAILED for transient reasons.
     retries: Mapped[int] = mapped_column(default=0)
     last_manual_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -105,8 +105,8 @@ class CompanyRequestRow(Table):
 
 
 class EnrichmentJobRow(Table):
-    """One refresh of a SIREN; at most one is open. `lock_token` is the token of the claim that it was
-    last started under; a worker with a lower one writes nothing."""
+    """One refresh of a SIREN; at most one is open. `lock_token` is the token of the claim under
+    which it last started; a worker with a lower token writes nothing."""
 
     __tablename__ = "enrichment_jobs"
     __table_args__ = (
@@ -142,7 +142,7 @@ class EnrichmentJobRow(Table):
     lock_token: Mapped[int] = mapped_column(BigInteger, default=0)
     lock_owner: Mapped[str | None]
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Set while a required source asks to wait. `put_offs` counts the waits after own calls.
+    # Set while a required source asks to wait. `put_offs` counts the waits after calls of this job.
     not_before: Mapped[datetime | None] = mapped_column(UtcDateTime)
     put_offs: Mapped[int] = mapped_column(default=0)
     requests: Mapped[int] = mapped_column(default=0)
@@ -250,7 +250,7 @@ class SourceStatusRow(Table):
     source_api: Mapped[str] = mapped_column(primary_key=True)
     open_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     open_reason: Mapped[str | None]
-    # Failures in a row of one kind: no answer, or an answer that says that it is down.
+    # Consecutive failures of one kind: no answer, or an answer that says that it is down.
     failures: Mapped[int] = mapped_column(default=0)
     is_silent: Mapped[bool] = mapped_column(default=False, server_default=false())
     quota_on: Mapped[date | None] = mapped_column(Date)

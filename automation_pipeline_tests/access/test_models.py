@@ -462,5 +462,5 @@ def test_who_may_do_everything_may_hand_out_everything() -> None:
 def test_the_complaint_names_the_permissions() -> None:
     request = parse_token_request({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
     assert excess_grants(request, ALL) == (
-        ("permissions", "you may not do yourself: audits.write"),
+        ("permissions", "you do not have yourself: audits.write"),
     )

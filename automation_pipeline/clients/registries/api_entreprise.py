@@ -132,7 +132,8 @@ def _seconds(value: LenientText) -> float | None:
 RCS = RegistryInfo(
     "API Entreprise", "api_entreprise", "API_ENTREPRISE_BASE_URL", "API_ENTREPRISE_TOKEN"
 )
-# No company has this SIREN. If it is the only complaint, the token and the purpose are accepted.
+# No company has this SIREN. If that is the only error, the register accepts the token and the
+# purpose.
 UNKNOWN_COMPANY = "000000000"
 UNKNOWN, BAD_SIREN = "02003", "00301"
 ADVICE: Mapping[str, str] = {

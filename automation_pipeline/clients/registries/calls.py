@@ -1,4 +1,4 @@
-"""What the clients of the registers share: one call with its limits and errors, and lenient fields."""
+"""Shared parts of the register clients: one call with its limits and errors, and lenient fields."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
 from automation_pipeline.enrichment.rules.normalisation import is_masked
 
-# The normalisation makes a text of any scalar. A list or an object is a format error.
+# The normalisation converts any scalar to text. A list or an object is a format error.
 LenientText = str | int | float | bool | None
 Document = dict[str, object]
 
@@ -38,7 +38,7 @@ class RegistryPayload(BaseModel):
 
 
 class RegistryFormatError(Exception):
-    """The answer is not in the agreed format. The text does not quote the answer."""
+    """The response is not in the agreed format. The message does not quote the response."""
 
 
 Kind = TypeVar("Kind", bound=BaseModel)
@@ -142,7 +142,7 @@ def call_error(
 
 
 def check_error(error: SourceError) -> AutomationError:
-    """What `check` of a client raises: TransientError for a retryable error, else PermanentError."""
+    """The error that `check` of a client raises: TransientError if it is retryable, else PermanentError."""
     if error.retryable:
         return TransientError(error.message, retry_after_seconds=error.retry_after_seconds)
     return PermanentError(error.message)
@@ -211,8 +211,8 @@ class RegistryClient(ABC):
         json: Mapping[str, str] | None = None,
         token: str | None = None,
     ) -> RegistryAnswer:
-        """Any answer. RegistryCallError: there is none. No error is chained, because httpx's errors
-        contain the headers with the token."""
+        """Return any response. Raises RegistryCallError without a response. No error is chained,
+        because httpx's errors contain the headers with the token."""
         name, setting = self.info.name, self.info.address_setting
         headers = {"Authorization": f"Bearer {token}"} if token else None
         try:

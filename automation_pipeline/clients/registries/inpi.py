@@ -238,8 +238,8 @@ class Account:
 
 
 class InpiLogin:
-    """Gets and renews the token. `shared` shares it between processes; without it, each instance logs
-    in by itself. A token that cannot be had raises RegistryCallError or RegistryFormatError."""
+    """Gets and renews the token. `shared` shares it between processes; without it, each instance
+    logs in by itself. A failed login raises RegistryCallError or RegistryFormatError."""
 
     def __init__(
         self,
@@ -291,7 +291,7 @@ class InpiLogin:
             if found is not None:
                 return found
             if loop.time() >= until:
-                raise _not_now("another process is about to, or was refused just now")
+                raise _login_deferred("another process is about to, or was refused just now")
             await asyncio.sleep(POLL_SECONDS)
 
     async def _log_in_for_all(self, shared: SharedLogin, claim: Claim) -> str:
@@ -311,7 +311,7 @@ class InpiLogin:
             self._limiter.reserve, LOGIN_KEY, LOGIN_RATE, max_wait_seconds=MAX_LOGIN_WAIT_SECONDS
         )
         if wait is None:
-            raise _not_now("it was logged into too often for one more")
+            raise _login_deferred("it was logged into too often for one more")
         await asyncio.sleep(wait)
         document = {"username": self._account.username, "password": self._account.password}
         answer = await self._client.send("POST", "/api/sso/login", json=document)
@@ -343,14 +343,14 @@ def _token_or_claim(shared: SharedLogin, seconds: float) -> str | Claim | None:
 
 
 def _release_login(shared: SharedLogin, claim: Claim, *, is_refused: bool) -> None:
-    """After a refusal the claim is kept, so that no process tries the same password at once."""
+    """After a refusal the claim stays, so that no process retries the same password immediately."""
     if is_refused:
         shared.claims.extend(claim, REFUSAL_BLOCKS_OTHERS_SECONDS)
     else:
         shared.claims.release(claim)
 
 
-def _not_now(why: str) -> RegistryCallError:
+def _login_deferred(why: str) -> RegistryCallError:
     message = f"We do not log into {INPI.name} now: {why}."
     return RegistryCallError(
         SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_ours=True)

@@ -1,4 +1,4 @@
-"""Queries about jobs: opened for requests, worked on under a claim, finished in one transaction."""
+"""Queries of jobs: create them for requests, work on them under a claim, finish them in one transaction."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ from automation_pipeline.enrichment.rules.evaluation import (
     evaluate_abandoned_job,
     evaluate_job,
     has_core_identity,
-    is_tried_again_soon,
+    is_retried_soon,
     merge_records,
     value_hash,
 )
@@ -76,13 +76,13 @@ WORKER = "worker"
 
 
 class LostJobError(Exception):
-    """Another worker has the job, or it has ended: this one writes nothing more."""
+    """Another worker has the job, or it has ended; this worker must not write."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartedJob:
-    """A job under a claim. `called` are the sources that need no call. If `facts.attempt` is beyond
-    the limit, the job only has to be ended."""
+    """A job under a claim. `called` are the sources that need no call. If `facts.attempt` exceeds
+    the limit, the caller abandons the job."""
 
     facts: JobFacts
     siret: str | None
@@ -108,7 +108,7 @@ def add_jobs(
     *,
     priority: int = 5,
 ) -> list[EnrichmentJobRow]:
-    """Jobs for locked SIRENs without an open one, with a run request each."""
+    """Add jobs with run requests for locked SIRENs without an open job."""
     keys = _job_keys(session, [one.siren for one in wanted], trigger, now)
     rows = [
         EnrichmentJobRow(
@@ -132,8 +132,8 @@ def add_jobs(
 
 
 def request_workers(session: Session, jobs: Sequence[EnrichmentJobRow], now: datetime) -> None:
-    """Files a run request per job. No key is used twice, because Dagster ignores a key that it knows.
-    The run has the correlation id of the job's first requester."""
+    """File a run request per job. No key is used twice, because Dagster ignores a key that it
+    knows. The run has the correlation id of the job's first requester."""
     requests: list[NewRunRequest] = []
     for job in jobs:
         job.requests, job.requested_at = job.requests + 1, now
@@ -153,7 +153,7 @@ def request_workers(session: Session, jobs: Sequence[EnrichmentJobRow], now: dat
 def _job_keys(
     session: Session, sirens: Sequence[str], trigger: EnrichmentTrigger, now: datetime
 ) -> Mapping[str, str]:
-    """{siren}:{trigger}:{date}, numbered from the second job of the day on."""
+    """{siren}:{trigger}:{date}, numbered from the second job of a day."""
     query = (
         select(EnrichmentJobRow.company_siren, func.count())
         .where(
@@ -186,7 +186,7 @@ def attach(
     correlation_id: str,
     now: datetime,
 ) -> None:
-    """The request waits for the job. Attaching it again changes nothing."""
+    """Attach the request to the job that it waits for. Safe to repeat."""
     insert = insert_into(session, AttachmentRow).values(
         job_id=job.id,
         request_id=request.id,
@@ -198,7 +198,7 @@ def attach(
 
 
 def was_opened_today(session: Session, siren: str, now: datetime) -> bool:
-    """Whether a job was created since midnight (UTC) because the company was opened."""
+    """Whether opening the company has created a job since midnight (UTC)."""
     its = (
         EnrichmentJobRow.company_siren == siren,
         EnrichmentJobRow.trigger == EnrichmentTrigger.REQUEST_OPENED,
@@ -300,8 +300,8 @@ def save_outcome(
 def postpone_job(
     session: Session, started: StartedJob, outcome: SourceOutcome, until: datetime, now: datetime
 ) -> None:
-    """The required source asks to wait: the job is PENDING again until then, and the attempt does not
-    count. Raises LostJobError."""
+    """Return the job to PENDING until the time that its required source asks for. The attempt does
+    not count. Raises LostJobError."""
     row = locked_enrichment(session, started.facts.siren, now)
     job = _claimed_job(session, started)
     has_snapshot = session.get(CompanyRow, row.siren) is not None
@@ -436,7 +436,7 @@ def finish_job(
 def abandon_job(
     session: Session, started: StartedJob, options: EnrichmentOptions, now: datetime
 ) -> Evaluation:
-    """Ends a job that lost its workers too often. Raises LostJobError."""
+    """End a job that lost its workers too often. Raises LostJobError."""
     row = locked_enrichment(session, started.facts.siren, now)
     job = _claimed_job(session, started)
     outcomes = outcomes_of(session, job.id)
@@ -473,7 +473,7 @@ def _warn_requests(
     warnings: Mapping[str, Sequence[str]],
     evaluation: Evaluation,
 ) -> None:
-    """Adds to each waiting request the warnings about its establishment."""
+    """Add to each waiting request the warnings about its establishment."""
     attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == job.id)
     its = CompanyRequestRow.id.in_(attached), CompanyRequestRow.siret.is_not(None)
     for request in session.scalars(select(CompanyRequestRow).where(*its)):
@@ -548,7 +548,7 @@ def _end_job(
     move_enrichment(session, row, evaluation.status, WORKER, now, evaluation.error)
     row.running_job_id, row.enrichment_error, row.last_run_at = None, evaluation.error, now
     row.due_at = due_at(row.siren, evaluation, row.retries, now, options.freshness)
-    row.retries = row.retries + 1 if is_tried_again_soon(evaluation, row.retries) else 0
+    row.retries = row.retries + 1 if is_retried_soon(evaluation, row.retries) else 0
     if job.trigger == EnrichmentTrigger.MANUAL_REFRESH:
         row.last_manual_at = now
     job.state, job.status, job.finished_at = JobState.DONE, evaluation.status, now

@@ -34,7 +34,7 @@ from automation_pipeline.storage.transitions import Transition, TransitionRow, r
 
 SWEEP = "sweep"
 SWEEP_PRIORITY = 1
-# A worker that has not started by then never existed, or is lost.
+# A worker that has not started by then is lost.
 NOT_STARTED_SECONDS = 300.0
 STALE_REASON, DUE_REASON = "Its time is over.", "It is due."
 _REFRESHED = (*GOOD_STATUSES, EnrichmentStatus.STALE, EnrichmentStatus.FAILED)
@@ -44,7 +44,7 @@ _HAS_OPEN_JOB = exists().where(
 
 
 def mark_stale(session: Session, now: datetime, freshness: timedelta, limit: int) -> int:
-    """Marks expired snapshots and their requests as STALE. `due_at` stays as it is."""
+    """Mark expired snapshots and their requests as STALE. `due_at` stays as it is."""
     query = (
         select(EnrichmentRow)
         .join(CompanyRow, CompanyRow.siren == EnrichmentRow.siren)
@@ -59,8 +59,9 @@ def mark_stale(session: Session, now: datetime, freshness: timedelta, limit: int
 
 
 def refresh_due(session: Session, now: datetime, limit: int) -> int:
-    """Adds jobs for due companies without an open one, the longest due first. A snapshot can be due
-    before it expires, so that companies fetched in one night are not all refreshed in one night."""
+    """Add jobs for due companies without an open job, the longest overdue first. A snapshot can be
+    due before it expires, so that companies fetched in one night are not all refreshed in one
+    night."""
     query = (
         select(EnrichmentRow)
         .where(EnrichmentRow.status.in_(_REFRESHED), EnrichmentRow.due_at <= now, ~_HAS_OPEN_JOB)
@@ -114,14 +115,14 @@ def _mark_stale(
 def request_lost_jobs(
     session: Session, now: datetime, lock_seconds: float, limit: int
 ) -> list[JobState]:
-    """Requests a worker for every job that no worker started in time, whose worker has not sent a
-    heartbeat for longer than its claim lasts, or whose wait for a required source is over. Returns
-    the state of each: RUNNING for a job whose worker was lost."""
+    """Request a worker for every job that did not start in time, whose worker sent no heartbeat for
+    longer than its claim lasts, or whose wait for a required source is over. Returns the state of
+    each: RUNNING for a job whose worker was lost."""
     table = EnrichmentJobRow
     is_overdue = table.requested_at <= now - timedelta(seconds=NOT_STARTED_SECONDS)
     is_silent = table.heartbeat_at <= now - timedelta(seconds=lock_seconds)
     is_newly_requested = table.requested_at > now - timedelta(seconds=lock_seconds)
-    # A worker came, but the claim was taken; that claim has ended by now.
+    # A worker arrived while another held the claim, which has ended now.
     was_visited = and_(table.heartbeat_at >= table.requested_at, is_silent)
     is_postponed = func.coalesce(table.not_before > now, false())
     wait_is_over = table.requested_at < table.not_before
@@ -148,13 +149,13 @@ def request_lost_jobs(
 
 
 def count_open_jobs(session: Session) -> int:
-    """Each calls every source about once."""
+    """Each open job calls every source about once."""
     query = select(func.count()).select_from(EnrichmentJobRow)
     return session.scalars(query.where(EnrichmentJobRow.state.in_(OPEN))).one()
 
 
 def enrichments_by_status(session: Session) -> Mapping[EnrichmentStatus, int]:
-    """Also the statuses that no company has."""
+    """Includes the statuses without companies."""
     query = select(EnrichmentRow.status, func.count()).group_by(EnrichmentRow.status)
     counts = dict(session.execute(query).tuples().all())
     return {status: counts.get(status, 0) for status in EnrichmentStatus}
@@ -168,7 +169,7 @@ def stale_backlog(session: Session) -> int:
 
 
 def coverage_of(session: Session, now: datetime, freshness: timedelta) -> CompanyCoverage:
-    """Of all companies."""
+    """Count the companies for the coverage checks."""
     age = case(
         *((CompanyRow.updated_at > now - length, name) for name, length in AGES.items()),
         else_=OLDER,
@@ -199,7 +200,7 @@ def coverage_of(session: Session, now: datetime, freshness: timedelta) -> Compan
 
 
 def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """The newest job of a company is shown with it and stays."""
+    """The newest job of a company stays, because the company shows it."""
     newer = aliased(EnrichmentJobRow)
     has_newer = exists().where(
         newer.company_siren == EnrichmentJobRow.company_siren, newer.id > EnrichmentJobRow.id
@@ -209,7 +210,7 @@ def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:
 
 
 def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """No decision depends on them."""
+    """No decision reads these state changes."""
     return TransitionRow.machine == ENRICHMENT.name, TransitionRow.at <= before
 
 

@@ -1,4 +1,4 @@
-"""Queries about the requests for a SIREN, its enrichment row, and what is known of the company."""
+"""Queries of requests, of the enrichment row of a SIREN, and of companies."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ _CALL_ORDER = [source.value for source in SourceApi]
 
 @dataclass(frozen=True, kw_only=True)
 class RequestStatus:
-    """The present status of a request. `is_running`: its SIREN has an open job, which `open_job_id`
-    names if this process can work on it. `company` is the last good snapshot."""
+    """The current status of a request. `is_running`: its SIREN has an open job, whose id is
+    `open_job_id` if this process can work on it. `company` is the last good snapshot."""
 
     request_id: int
     siren: str
@@ -88,7 +88,7 @@ def warnings_of(request: CompanyRequestRow) -> tuple[str, ...]:
 
 
 def add_warnings(request: CompanyRequestRow, warnings: Sequence[str]) -> None:
-    """Adds the new ones of them."""
+    """Add those that the request does not have yet."""
     if warnings:
         request.warnings = {"warnings": [*dict.fromkeys([*warnings_of(request), *warnings])]}
 
@@ -98,8 +98,8 @@ def not_looked_up(siret: str) -> str:
 
 
 def establishment_warnings(session: Session, siret: str, since: datetime) -> Sequence[str] | None:
-    """The warnings of the newest request for the establishment since then. None if no job has looked
-    it up."""
+    """Return the warnings of the newest request for the establishment since then. None if no job
+    has looked it up."""
     query = (
         select(CompanyRequestRow)
         .join(AttachmentRow, AttachmentRow.request_id == CompanyRequestRow.id)
@@ -120,7 +120,7 @@ def establishment_warnings(session: Session, siret: str, since: datetime) -> Seq
 
 
 def known_request(session: Session, requester: Requester) -> CompanyRequestRow | None:
-    """The earlier request of the tenant with the same idempotency key."""
+    """Return the tenant's earlier request with the same idempotency key."""
     if requester.idempotency_key is None:
         return None
     query = select(CompanyRequestRow).where(
@@ -139,7 +139,7 @@ def request_of(session: Session, request_id: int, tenant_id: str) -> CompanyRequ
 
 
 def locked_enrichment(session: Session, siren: str, now: datetime) -> EnrichmentRow:
-    """The row of the SIREN, created if missing. Its lock serialises all changes of a SIREN."""
+    """Lock the row of the SIREN, which is created if missing. The lock serialises all changes of the SIREN."""
     row = {
         "siren": siren,
         "status": EnrichmentStatus.PENDING,
@@ -161,7 +161,7 @@ def move_enrichment(
     now: datetime,
     reason: str | None = None,
 ) -> None:
-    """Moves a locked row and logs the transition. Raises IllegalMoveError."""
+    """Change the status of a locked row and log the transition. Raises IllegalMoveError."""
     frm = EnrichmentStatus(row.status)
     row.status, row.updated_at = ENRICHMENT.move(frm, to), now
     record_transitions(
@@ -170,7 +170,7 @@ def move_enrichment(
 
 
 def copy_status_to_requests(session: Session, row: EnrichmentRow, now: datetime) -> None:
-    """Gives all requests of a locked SIREN the status of its enrichment."""
+    """Copy the status of a locked SIREN to all its requests."""
     session.flush()
     session.execute(
         update(CompanyRequestRow)
@@ -186,7 +186,7 @@ def copy_status_to_requests(session: Session, row: EnrichmentRow, now: datetime)
 
 
 def open_job(session: Session, siren: str) -> EnrichmentJobRow | None:
-    """At most one job of a SIREN is open."""
+    """Return the open job of the SIREN; there is at most one."""
     query = select(EnrichmentJobRow).where(
         EnrichmentJobRow.company_siren == siren, EnrichmentJobRow.state.in_(OPEN)
     )

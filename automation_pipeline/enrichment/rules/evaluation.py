@@ -57,7 +57,7 @@ _MASKED = SourceError(
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The result of a job. `is_worth_retrying`: a failure may pass by itself."""
+    """The result of a job. `is_worth_retrying`: a failure is transient."""
 
     status: EnrichmentStatus
     success: int
@@ -79,7 +79,7 @@ def evaluate_job(
     optional_not_found_counts: bool = True,
 ) -> Evaluation:
     """`outcomes` are in the order of the calls; only sources that were called count. A required
-    source that answers without the name of the company has not found it, or hides it."""
+    source that answers without the company's name did not find the company, or hides it."""
     outcomes = [_without_identity(one) if not core_identity_present else one for one in outcomes]
     counted = [
         (one.source, one.error)
@@ -155,8 +155,8 @@ def is_fresh(updated_at: datetime | None, now: datetime, freshness: timedelta) -
 
 
 def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
-    """When a snapshot is refreshed by itself: up to a tenth after its freshness ends, always the
-    same for a SIREN, so that companies fetched in one night are not all refreshed in one night."""
+    """When the sweep refreshes a snapshot: up to a tenth after its freshness ends. The delay
+    depends on the SIREN only, so companies fetched in one night are not all refreshed in one night."""
     share = (int(siren) % 1000) / 999
     return freshness * (1 + _FRESHNESS_SPREAD * share)
 
@@ -164,13 +164,13 @@ def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
 def due_at(
     siren: str, evaluation: Evaluation, retries: int, now: datetime, freshness: timedelta
 ) -> datetime:
-    """`retries` counts the earlier retries for failures that may pass by themselves."""
-    if is_tried_again_soon(evaluation, retries):
+    """`retries` counts the earlier retries for transient failures."""
+    if is_retried_soon(evaluation, retries):
         return now + RETRY_AFTER[retries]
     return now + spread_freshness(siren, freshness)
 
 
-def is_tried_again_soon(evaluation: Evaluation, retries: int) -> bool:
+def is_retried_soon(evaluation: Evaluation, retries: int) -> bool:
     is_success = evaluation.status is EnrichmentStatus.SUCCESS
     return not is_success and evaluation.is_worth_retrying and retries < len(RETRY_AFTER)
 
@@ -190,11 +190,11 @@ def cooldown_until(
 MAX_FAILURES = 10
 MAX_POSTPONEMENTS = 10
 _DEFAULT_REST = timedelta(seconds=60)
-# The limit for what a source asks for: a date in some years would switch it off for good.
+# The limit for the requested rest: a date in some years would disable the source.
 MAX_REST = timedelta(hours=24)
-# INPI bans callers that go on after a 429.
+# INPI bans callers that continue after a 429.
 _AFTER_RATE_LIMIT = {SourceApi.INPI: timedelta(minutes=10)}
-# A caller that API Entreprise has banned gets no answer.
+# API Entreprise does not answer a banned caller.
 _AFTER_SILENCE = {SourceApi.RCS: timedelta(hours=12)}
 # A few more attempts with wrong credentials would block the account.
 _AFTER_REFUSAL = timedelta(hours=1)
@@ -204,9 +204,9 @@ _SILENT_CODES = frozenset({ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE})
 def rest_after(
     source: SourceApi, error: SourceError, failures: int, *, goes_on: bool = False
 ) -> timedelta | None:
-    """How long no process calls the source; None: not at all. `failures` counts the failures of this
-    kind in a row, with this one. `goes_on`: this caller repeats its call after the rest that the
-    source asked for."""
+    """How long no process calls the source; None: not at all. `failures` counts the consecutive
+    failures of this kind, including this one. `goes_on`: this caller repeats its call after the
+    rest that the source requested."""
     if error.is_ours:
         return None
     if error.error_code is ErrorCode.RATE_LIMIT:
@@ -229,7 +229,7 @@ def is_silent(error: SourceError) -> bool:
     return error.error_code in _SILENT_CODES and error.http_status is None and not error.is_ours
 
 
-def may_be_sent_again(source: SourceApi, error: SourceError, longest_wait_seconds: float) -> bool:
+def is_call_repeatable(source: SourceApi, error: SourceError, longest_wait_seconds: float) -> bool:
     """Whether the same job may repeat the call."""
     if not error.retryable or (error.retry_after_seconds or 0.0) > longest_wait_seconds:
         return False
@@ -237,10 +237,9 @@ def may_be_sent_again(source: SourceApi, error: SourceError, longest_wait_second
 
 
 def postponed_until(outcome: SourceOutcome, put_offs: int) -> datetime | None:
-    """When a job goes on whose required source asks every caller to wait. None: the outcome counts.
-
-    A job whose own calls were answered with 429 is postponed at most `MAX_POSTPONEMENTS` times; a
-    rest that it met before it made a call does not count."""
+    """When a job continues whose required source asks every caller to wait. None: the outcome
+    counts. A job whose own calls got a 429 is postponed at most `MAX_POSTPONEMENTS` times; a rest
+    that started before its first call does not count."""
     error = outcome.error
     if outcome.source not in REQUIRED_SOURCES or error is None or error.not_before is None:
         return None
@@ -307,7 +306,7 @@ def merge_records(
 
 
 def _first(name: str, records: Mapping[SourceApi, SourceRecord]) -> tuple[SourceApi, object] | None:
-    """The value of the source with the highest priority among those that give one."""
+    """The value from the source with the highest priority that gives one."""
     for source in PRIORITY[name]:
         value = getattr(records[source].said, name) if source in records else None
         if value is not None:
@@ -318,7 +317,7 @@ def _first(name: str, records: Mapping[SourceApi, SourceRecord]) -> tuple[Source
 def _is_better(
     name: str, before: Snapshot | None, source: SourceApi, failed: Collection[SourceApi]
 ) -> bool:
-    """Whether the known value comes from a better source, which failed now."""
+    """Whether the known value comes from a source with a higher priority that failed now."""
     known = before.sources.get(name) if before else None
     if before is None or known not in failed or getattr(before.values, name) is None:
         return False

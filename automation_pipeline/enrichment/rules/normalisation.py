@@ -1,4 +1,4 @@
-"""One spelling for what registers spell differently: countries, NAF codes, dates, postal codes."""
+"""Normalised spellings of countries, NAF codes, dates and postal codes of the registers."""
 
 import re
 import unicodedata
@@ -132,7 +132,7 @@ def postal_code(given: object, country_given: object = None) -> str | None:
 
 
 def line(*parts: object) -> str | None:
-    """The parts that are given, in one line."""
+    """Join the given parts in one line."""
     return " ".join(filter(None, map(text, parts))) or None
 
 

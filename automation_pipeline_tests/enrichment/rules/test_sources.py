@@ -15,9 +15,9 @@ from automation_pipeline.enrichment.models import (
 )
 from automation_pipeline.enrichment.rules.evaluation import (
     MAX_FAILURES,
+    is_call_repeatable,
     is_down,
     is_silent,
-    may_be_sent_again,
     rest_after,
 )
 from automation_pipeline_tests.tables import every_case
@@ -108,7 +108,7 @@ def test_a_call_that_we_did_not_make_says_nothing_of_the_source(code: ErrorCode)
 def test_only_what_may_pass_soon_is_sent_again_and_never_to_inpi_when_it_is_busy(
     source: SourceApi, code: str, after: float | None, again: bool
 ) -> None:
-    assert may_be_sent_again(source, error(code, after), 5.0) is again
+    assert is_call_repeatable(source, error(code, after), 5.0) is again
 
 
 @every_case(
