@@ -1,2 +1,2 @@
-"""Audits: transcripts judged against control points by a language model, with evidence that is
-really there."""
+"""Audits: transcripts judged against control points by a language model, with evidence that the
+transcripts contain."""

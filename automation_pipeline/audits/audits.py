@@ -22,13 +22,13 @@ from automation_pipeline.audits.ports import Judge, audit_key
 from automation_pipeline.audits.queries.audits import (
     audits_by_id,
     audits_by_tracking_id,
-    begin_audits,
     claim_audits,
     find_audit,
     get_audit,
     lock_running_audits,
     promote,
     stale_audits,
+    start_audits,
     update_audit_row,
     update_audit_rows,
 )
@@ -74,7 +74,7 @@ from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import refusals
 from automation_pipeline.storage.workflow_logs import write_notes
 
-# Details that are newer than this are not fetched again.
+# Details younger than this are not fetched again.
 FRESH_FOR = timedelta(minutes=30)
 SWEEP_LIMIT = 500
 
@@ -90,11 +90,11 @@ async def audit_fiche(
     judge: Judge,
     clock: Clock,
 ) -> AuditSummary:
-    """Audit the fiche and return the ended audit. `ensure_transcribed` transcribes a fiche's recordings.
+    """Audit the fiche and return the ended audit. `ensure_transcribed` transcribes a fiche's
+    recordings.
 
-    Repeated after a crash or for an incomplete audit, it continues with what is missing. Two
-    workers on one audit wait for each other. Raises NotFoundError for an unknown configuration.
-    """
+    Repeated after a crash or for an incomplete audit, it judges the missing steps. Two workers on
+    one audit wait for each other. Raises NotFoundError for an unknown configuration."""
     found = await _open_audit(request, database, source, clock)
     if found.summary.is_final:
         return found.summary
@@ -116,14 +116,14 @@ async def _open_audit(
     """Return the request's audit, started if it is new. It fails if the CRM does not know the fiche."""
     now = clock.now()
     wanted = _OpenRequest(request, now - FRESH_FOR, now)
-    existing = await database.write_in_bulk(_begin_if_fresh, wanted)
+    existing = await database.write_in_bulk(_start_if_fresh, wanted)
     if existing is not None:
         return existing
     outcome = await fetch_fiche(
         request.fiche_id, since=wanted.since, database=database, source=source, clock=clock
     )
     is_known = not isinstance(outcome, FicheNotFound)
-    return await database.write_in_bulk(_begin, (request, is_known))
+    return await database.write_in_bulk(_start, (request, is_known))
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,10 @@ class _OpenRequest:
     now: datetime
 
 
-def _begin_if_fresh(
+def _start_if_fresh(
     session: Session, wanted: Sequence[_OpenRequest]
 ) -> list[AuditRecord | AutomationError | None]:
-    """Start the audits, or return those that exist. None where the CRM has to be asked first."""
+    """Start the audits, or return the existing ones. None if the CRM has to confirm the fiche first."""
     found = audits_by_tracking_id(session, [each.request.tracking_id for each in wanted])
     results: dict[str, AuditRecord | AutomationError] = dict(found)
     new = [each for each in wanted if each.request.tracking_id not in found]
@@ -148,7 +148,7 @@ def _begin_if_fresh(
         known = {each.fiche_id: not isinstance(each, FicheNotFound) for each in outcomes}
         requests = [each.request for each in new]
         fresh = [(each, known[each.fiche_id]) for each in requests if each.fiche_id in known]
-        started = _begin(session, fresh)
+        started = _start(session, fresh)
         results |= dict(zip([each.tracking_id for each, _ in fresh], started, strict=True))
         for each in requests:
             if each.fiche_id not in known:
@@ -165,7 +165,7 @@ def _config_error(session: Session, request: FicheAuditRequest) -> NotFoundError
     return None
 
 
-def _begin(
+def _start(
     session: Session, requests: Sequence[tuple[FicheAuditRequest, bool]]
 ) -> list[AuditRecord | AutomationError]:
     """Start the audits. One of a fiche that the CRM does not know (False) fails at once."""
@@ -176,7 +176,7 @@ def _begin(
             wanted.append((request, _config(session, request.audit_config_id)))
         except NotFoundError as error:
             errors[request.tracking_id] = error
-    started = begin_audits(session, wanted, now) if wanted else {}
+    started = start_audits(session, wanted, now) if wanted else {}
     for request, config in wanted:
         found = started.get(request.tracking_id)
         if found is None:
@@ -185,7 +185,7 @@ def _begin(
         enqueue(session, events.started(found.summary, config, now))
         message = (
             f"START: {config.name}, {len(config.steps)} steps, "
-            f"asked for by {request.trigger_source or 'nobody in particular'}"
+            f"asked for by {request.trigger_source or 'an unknown requester'}"
         )
         write_notes(session, audit_note(found.summary, message))
     for request, is_known in requests:
@@ -249,7 +249,7 @@ async def _judge(
 ) -> AuditSummary:
     """Judge the audit only if every recording has a transcript: part of the calls gives no verdict."""
     audit, coverage = found.summary, snapshot.coverage
-    ending = _Ending(audit.audit_id, token, coverage)
+    ending = _AuditEnd(audit.audit_id, token, coverage)
     if not coverage.is_whole:
         reason = transcripts_missing(audit.fiche_id, coverage, cause)
         return await database.write_in_bulk(_settle, replace(ending, reason=reason))
@@ -264,8 +264,8 @@ async def _judge(
 
 
 @dataclass(frozen=True)
-class _Ending:
-    """An audit that is held under the token. With a reason, it ends as incomplete."""
+class _AuditEnd:
+    """An audit that the token's holder ends. With a reason, it ends as incomplete."""
 
     audit_id: int
     token: int
@@ -273,9 +273,9 @@ class _Ending:
     reason: str | None = None
 
 
-def _settle(session: Session, endings: Sequence[_Ending]) -> list[AuditSummary]:
-    """Complete the audits, or end them as incomplete, for their reasons or because a step is missing. An
-    ended audit and one of another worker stay."""
+def _settle(session: Session, endings: Sequence[_AuditEnd]) -> list[AuditSummary]:
+    """Complete the audits, or end them as incomplete, for their reasons or because a step is
+    missing. An ended audit and an audit of another worker stay unchanged."""
     now, changes = database_time(session), dict[int, Mapping[str, object]]()
     tokens = {each.audit_id: each.token for each in endings}
     held = lock_running_audits(session, tokens, now, tokens=tokens)
@@ -296,7 +296,7 @@ def _settle(session: Session, endings: Sequence[_Ending]) -> list[AuditSummary]:
 
 def _end(
     found: AuditRecord,
-    ending: _Ending,
+    ending: _AuditEnd,
     steps: Sequence[StoredStep | MissingStep],
     session: Session,
 ) -> tuple[AuditSummary, Mapping[str, object]]:
@@ -394,7 +394,7 @@ def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claim
         refused = refusals(session, pending_items(session, limit=SWEEP_LIMIT))
     minutes, seconds = f"{silent_for_seconds / 60:.0f} minutes", f"{silent_for_seconds:.0f} seconds"
     duration = seconds if silent_for_seconds < 120 else minutes
-    reason = f"Nobody has worked on this audit for {duration}"
+    reason = f"No worker has worked on this audit for {duration}"
     abandoned = [
         tracking_id
         for audit_id, tracking_id in silent

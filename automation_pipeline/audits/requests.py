@@ -1,4 +1,4 @@
-"""Requests of audits and reruns: each files a run request with an id that is known at once."""
+"""Requests of audits and reruns. Each files a run request and returns its id immediately."""
 
 import uuid
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ def _run_request(audit: RequestedAudit, options: AuditRequestOptions) -> NewRunR
         "automation/fiche_id": audit.fiche_id,
         "automation/audit_config_id": str(options.audit_config_id),
         "automation/trace_id": audit.tracking_id,
-        # A single audit, which a person waits for, precedes those of batches.
+        # A single audit, whose requester waits, has priority over audits of batches.
         "dagster/priority": "0" if options.batch else "10",
     }
     return NewRunRequest(audit.tracking_id, AUDIT_JOB, config, tags)

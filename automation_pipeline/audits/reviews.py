@@ -136,7 +136,7 @@ async def run_rerun(rerun: Rerun, *, database: Database, judge: Judge) -> Docume
     rerun = replace(rerun, instructions=validate_instructions(rerun.instructions))
     name = f"rerun-{rerun.place.audit_id}-{rerun.place.position}"
     async with judge.claims.hold(name, judge.semaphore.owner, judge.options.lease_seconds):
-        task = await asyncio.to_thread(_begin_rerun, rerun, database, judge)
+        task = await asyncio.to_thread(_start_rerun, rerun, database, judge)
         if task is not None:
             result = await analyse_step(task, judge=judge)
             await asyncio.to_thread(_end_rerun, rerun, result, database)
@@ -146,7 +146,7 @@ async def run_rerun(rerun: Rerun, *, database: Database, judge: Judge) -> Docume
         return audit_step_document(session, rerun.place)
 
 
-def _begin_rerun(rerun: Rerun, database: Database, judge: Judge) -> StepPrompt | None:
+def _start_rerun(rerun: Rerun, database: Database, judge: Judge) -> StepPrompt | None:
     """Return the prompt, or None when the rerun has ended already."""
     location = rerun.place
     with database.transaction() as session:

@@ -1,14 +1,14 @@
 """What several processes do to the audits of one fiche at once."""
 
 from automation_pipeline.audits.models.audits import FicheAuditRequest
-from automation_pipeline.audits.queries.audits import begin_audits as begin
+from automation_pipeline.audits.queries.audits import start_audits as begin
 from automation_pipeline.audits.queries.configs import get_config
 from automation_pipeline.audits.queries.requests import end_item
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 
 
-def begin_audits(
+def start_audits(
     database_url: str, fiche_id: str, config_id: int, tracking_ids: list[str]
 ) -> list[int]:
     database = Database(database_url)

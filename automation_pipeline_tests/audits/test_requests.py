@@ -149,7 +149,7 @@ def test_the_sweep_ends_what_nobody_works_on(bench: Bench, seconds: float, lasti
     row = bench.row()
     assert (row.status, row.error_message) == (
         "failed",
-        f"Nobody has worked on this audit for {lasting}",
+        f"No worker has worked on this audit for {lasting}",
     )
     assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["sweep"]
 

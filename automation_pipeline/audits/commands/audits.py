@@ -1,4 +1,4 @@
-"""`automation audit` and `automation audits`: have fiches judged, see, review and rerun audits."""
+"""`automation audit` and `automation audits`: audit fiches; show, review and rerun audits."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -135,7 +135,7 @@ def list_of_audits(
     include_deleted: bool,
     limit: int,
 ) -> AuditPage:
-    """Lists are separated by commas; an empty text is every one."""
+    """Lists are separated by commas; an empty text selects every value."""
     chosen = AuditFilter.model_validate(
         {
             "fiche_ids": fiche_ids,
@@ -183,7 +183,7 @@ def file_rerun(
 
 @dataclass(frozen=True)
 class RerunOutcome:
-    """`refused`: why it came to nothing."""
+    """`refused`: why the rerun failed."""
 
     begun: bool
     done: bool
@@ -209,7 +209,7 @@ def unhide_audit(services: Services, audit_id: int, *, deleted: bool = False) ->
 def audit(
     fiche_ids: Annotated[
         list[str],
-        typer.Argument(help="The fiches' ids in the CRM. Several are followed as a batch."),
+        typer.Argument(help="The fiches' ids in the CRM. Several fiches form a batch."),
     ],
     *,
     config: Annotated[
@@ -222,17 +222,21 @@ def audit(
     ],
     tools: Annotated[
         bool,
-        typer.Option("--tools", help="The model searches the calls instead of getting them whole."),
+        typer.Option(
+            "--tools",
+            help="The model searches the transcripts instead of reading them in the prompt.",
+        ),
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all are judged.")
+        bool,
+        typer.Option("--wait", help="Wait for the end; exit 1 unless all audits are completed."),
     ] = False,
     timeout: Timeout = None,
     here: Here = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the calls of fiches step by step. What is not transcribed yet is transcribed first.
-    Dagster's daemon starts it within seconds."""
+    """Judge the calls of fiches step by step. Missing transcripts are made first. Dagster's daemon
+    starts the audit within seconds."""
     check_fiche_ids(fiche_ids)
     wait = follows("audit", wait=wait, timeout=timeout, here=here)
     request = {"audit_config_id": str(config), "use_rlm": tools}
@@ -261,8 +265,8 @@ def _bar(audit: AuditSummary) -> tuple[str, int, int, bool]:
 def _print_requested(
     fiches: Mapping[str, str], batch_id: str | None, ended: Sequence[EndedAudit], *, as_json: bool
 ) -> None:
-    """Several audits are a table. A single one is shown with its steps; if it was refused, that is
-    the command's error."""
+    """Print several audits as a table, and a single one with its steps. A refused single audit is
+    the error of the command."""
     if as_json:
         documents = [{"fiche_id": fiche_id, "tracking_id": key} for key, fiche_id in fiches.items()]
         outcomes = [_outcome_document(one) for one in ended] or [{} for _ in documents]
@@ -292,7 +296,7 @@ def _ended_row(one: EndedAudit) -> Sequence[object]:
 
 
 def _outcome_document(one: EndedAudit) -> dict[str, object]:
-    """The same fields for every audit, also for one that never started."""
+    """The same fields for every audit, including audits that never started."""
     audit = one.standing
     return {
         "audit_id": audit and str(audit.audit_id),
@@ -323,21 +327,27 @@ Point = Annotated[
 def list_(
     *,
     fiche: Annotated[
-        list[str] | None, typer.Option(help="Only audits of this fiche; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Only audits of this fiche; repeat the option for several."),
     ] = None,
     config: Annotated[
         list[int] | None,
         typer.Option(
-            min=1, max=LARGEST_ID, help="Only audits by this configuration; may be repeated."
+            min=1,
+            max=LARGEST_ID,
+            help="Only audits by this configuration; repeat the option for several.",
         ),
     ] = None,
     status: Annotated[
         list[AuditStatus] | None, typer.Option(help="Only audits with this status.")
     ] = None,
     all_versions: Annotated[
-        bool, typer.Option("--all-versions", help="Not only the latest of each fiche.")
+        bool,
+        typer.Option(
+            "--all-versions", help="Include audits that are not the latest of their fiche."
+        ),
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="How many at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="The maximum number of audits.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the latest audit of each fiche and configuration, newest first."""
@@ -361,12 +371,12 @@ def show(
     audit_id: AuditId,
     *,
     steps: Annotated[
-        bool, typer.Option("--steps", help="Show every control point and what proves it.")
+        bool, typer.Option("--steps", help="Show every control point and its evidence.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show one audit: its verdict, and that of every step; --json shows all of it."""
-    with _audit_in_sentence(audit_id):
+    """Show one audit with its verdict and the verdict of every step; --json shows everything."""
+    with _with_audit_id(audit_id):
         document = get_audit(audit_id)
     if as_json:
         print_json(document)
@@ -384,16 +394,16 @@ def review(
         Conforme | None, typer.Option(case_sensitive=False, help="The step's verdict.")
     ] = None,
     score: Annotated[
-        int | None, typer.Option(min=0, help="The step's score; as it was when left out.")
+        int | None, typer.Option(min=0, help="The step's score; unchanged if omitted.")
     ] = None,
     dealt_with: Annotated[
-        bool | None, typer.Option(help="Whether the step was judged at all.")
+        bool | None, typer.Option(help="Whether the calls deal with the step.")
     ] = None,
     statut: Annotated[
-        Statut | None, typer.Option(case_sensitive=False, help="The control point's.")
+        Statut | None, typer.Option(case_sensitive=False, help="The verdict on the control point.")
     ] = None,
     comment: Annotated[
-        str | None, typer.Option(help="The control point's comment from now on.")
+        str | None, typer.Option(help="The new comment of the control point.")
     ] = None,
     reviewer: Annotated[str | None, typer.Option(help="The name of the reviewer.")] = None,
     reason: Annotated[str | None, typer.Option(help="Why.")] = None,
@@ -402,20 +412,19 @@ def review(
     """Overrule a step (--conforme), or one of its control points (--point with --statut or
     --comment).
 
-    The audit is scored again, and the step records who overruled what and why.
-    """
+    The audit is scored again, and the step records the reviewer, the change and the reason."""
     of_step = compact(conforme=conforme, score=score, traite=dealt_with)
     of_point = compact(statut=statut, commentaire=comment)
     if point is None and of_point:
         raise InvalidInputError(
-            "--statut and --comment are about a control point: name it with --point."
+            "--statut and --comment apply to a control point: name it with --point."
         )
     if point is not None and of_step:
         raise InvalidInputError(
-            "--conforme, --score and --dealt-with are about a whole step: leave out --point."
+            "--conforme, --score and --dealt-with apply to a whole step: omit --point."
         )
     given = of_step | of_point | compact(reviewer=reviewer, reason=reason)
-    with _audit_in_sentence(audit_id):
+    with _with_audit_id(audit_id):
         review_finding(audit_id, step, point, given)
     _print_step(audit_id, step, {}, as_json=as_json)
 
@@ -430,13 +439,12 @@ def rerun(
         str | None, typer.Option(help="More instructions for the model; at most 5000 characters.")
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Follow to the end; exit 1 when it fails.")
+        bool, typer.Option("--wait", help="Wait for the end; exit 1 if the rerun fails.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have a step, or one of its control points, judged again. Dagster's daemon starts it within
-    seconds."""
-    with _audit_in_sentence(audit_id):
+    """Judge a step or one of its control points again. Dagster's daemon starts the rerun within seconds."""
+    with _with_audit_id(audit_id):
         filed = file_rerun(audit_id, step, point, instructions)
     document = {"rerun_id": filed.rerun_id, "event_id": filed.event_id}
     document |= {"audit_id": str(audit_id), "step_position": step}
@@ -454,7 +462,7 @@ def rerun(
 
 
 def _follow_rerun(rerun_id: str, audit_id: int, *, quiet: bool) -> str | None:
-    """None when the new finding is stored, else why the rerun failed."""
+    """None if the new finding is stored, else the reason why the rerun failed."""
     waits = LaunchWait([rerun_id])
     goes_on = f"The rerun continues. `automation audits show {audit_id} --steps` shows its result."
     with progress_bars(goes_on, quiet=quiet) as progress:
@@ -469,14 +477,14 @@ def _follow_rerun(rerun_id: str, audit_id: int, *, quiet: bool) -> str | None:
             if found.refused is not None:
                 return found.refused
             if found.begun:
-                progress.update(bar, description="rerun: the model is asked")
+                progress.update(bar, description="rerun: the model judges the step")
             waits.pause(begun=found.begun)
 
 
 @app.command()
 def delete(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Delete an audit. `automation audits restore` restores it."""
-    with _audit_in_sentence(audit_id):
+    with _with_audit_id(audit_id):
         hide_audit(audit_id)
     document = {"id": str(audit_id), "deleted": True}
     print_result(document, f"Audit {audit_id} is deleted.", as_json=as_json)
@@ -485,15 +493,15 @@ def delete(audit_id: AuditId, *, as_json: AsJson = False) -> None:
 @app.command()
 def restore(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Restore a deleted audit."""
-    with _audit_in_sentence(audit_id):
+    with _with_audit_id(audit_id):
         unhide_audit(audit_id)
     document = {"id": str(audit_id), "deleted": False}
     print_result(document, f"Audit {audit_id} is restored.", as_json=as_json)
 
 
 @contextmanager
-def _audit_in_sentence(audit_id: int) -> Generator[None]:
-    """Name the audit: the API's sentence for one that does not exist has no id."""
+def _with_audit_id(audit_id: int) -> Generator[None]:
+    """Add the id to the error: the API's message for an unknown audit has none."""
     try:
         yield
     except NotFoundError as error:
@@ -503,7 +511,7 @@ def _audit_in_sentence(audit_id: int) -> Generator[None]:
 
 
 def _print_step(audit_id: int, position: int, first: Document, *, as_json: bool) -> None:
-    """The step as it stands now, and its audit without steps."""
+    """Print the current step, and its audit without steps."""
     audit = get_audit(audit_id)
     found = next(one for one in rendering.steps_of(audit) if rendering.position_of(one) == position)
     if as_json:

@@ -53,7 +53,7 @@ StepIds = Annotated[
 
 
 PATH = "/api/audit-configs"
-# What a stored configuration has besides what `import` reads.
+# Fields of a stored configuration that `import` does not read.
 STORED_FIELDS = {"id", "created_at", "updated_at", "steps_count", "total_weight", "stats"}
 
 
@@ -119,7 +119,7 @@ def list_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the configurations, newest first. `audits` counts those that were ever made by each."""
+    """List the configurations, newest first. `audits` counts all audits by each configuration."""
     found = list(every(configs, by="offset", include_inactive=everything))
     if as_json:
         print_json({"audit_configs": [_row(one) for one in found]})
@@ -129,8 +129,7 @@ def list_(
 
 @app.command()
 def show(config_id: ConfigId, *, as_json: AsJson = False) -> None:
-    """Show one configuration and its steps. A step that is critical and not met rejects the whole
-    audit."""
+    """Show one configuration and its steps. An audit is rejected unless every critical step is CONFORME."""
     _show(get_config(config_id), as_json=as_json)
 
 
@@ -146,10 +145,8 @@ def import_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Store a configuration, known by its name. Importing the same file again changes nothing.
-
-    `automation audit-configs validate` checks a file and stores nothing.
-    """
+    """Store a configuration under its name. Importing the same file again changes nothing.
+    `automation audit-configs validate` checks a file and stores nothing."""
     stored = store_config(read_json_object(file), update=update)
     steps = stored["stepsCount"]
     print_result(
@@ -169,8 +166,8 @@ def export(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a configuration as JSON for `import`. Keep it, change it, or carry it to another
-    database."""
+    """Print a configuration as JSON for `import`. Use the file as a backup, edit it, or import it
+    into another database."""
     config = get_config(config_id)
     document = {
         **config.model_dump(mode="json", by_alias=True, exclude=STORED_FIELDS),
@@ -210,19 +207,19 @@ def validate(file: ConfigFile, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def activate(config_id: ConfigId, *, as_json: AsJson = False) -> None:
-    """Take a configuration into use again."""
+    """Activate a configuration again."""
     _set_active(config_id, active=True, as_json=as_json)
 
 
 @app.command()
 def deactivate(config_id: ConfigId, *, as_json: AsJson = False) -> None:
-    """Take a configuration out of use. The audits that were made by it stay."""
+    """Deactivate a configuration. Its audits stay."""
     _set_active(config_id, active=False, as_json=as_json)
 
 
 @app.command()
 def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
-    """Delete a configuration that was never used. Deactivate any other: its audits need it."""
+    """Delete a configuration without audits. Deactivate a configuration with audits instead."""
     remove_config(config_id)
     document = {"id": str(config_id), "deleted": True}
     print_result(document, f"Audit config {config_id} is deleted.", as_json=as_json)
@@ -230,7 +227,7 @@ def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def reorder(config_id: ConfigId, step_ids: StepIds, *, as_json: AsJson = False) -> None:
-    """Put the steps into another order. Name every step once, by its id in `show`."""
+    """Reorder the steps. Name every step once, by its id in `show`."""
     order_steps(config_id, step_ids)
     _show(get_config(config_id), as_json=as_json)
 

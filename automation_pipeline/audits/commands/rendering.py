@@ -54,7 +54,7 @@ def without_steps(document: Part) -> Part:
 
 
 def _outcome(document: Part) -> Text:
-    """The verdict, or the status of an audit without one; and why the audit does not count."""
+    """The verdict, or the status of an audit without one, and the reason if the audit is not counted."""
     word = document["niveau"] if document["status"] == "completed" else document["status"]
     return coloured(f"{word}{_aside(document)}")
 
@@ -68,7 +68,7 @@ def verdict_line(document: Part) -> str:
 
 
 def step_line(step: Part) -> str:
-    """As `3  Greeting: CONFORME, 8/10`."""
+    """For example `3 Greeting: CONFORME, 8/10`."""
     of = _part(step, "step_metadata")
     return f"{of['position']}  {one_line(str(of['name']))}: {_step_verdict(step)}, {_points(step)}"
 
@@ -111,7 +111,7 @@ def _calls(document: Part) -> str | None:
 
 
 def _transcripts(document: Part) -> str | None:
-    """Which recordings the verdict rests on."""
+    """The recordings that the verdict is based on."""
     coverage = _part(document, "coverage")
     if not coverage:
         return None
@@ -152,7 +152,7 @@ def _quotation(citation: Part) -> str:
 
 
 def _change(trail: Part, then: str) -> str:
-    """What differs; a comment that differs is not printed twice."""
+    """The differences; a changed comment is printed once."""
     before, after = _part(trail, "previous"), _part(trail, then)
     changes = [
         "the comment" if name == "commentaire" else f"{name} {before[name]} -> {after[name]}"

@@ -11,9 +11,9 @@ from automation_pipeline.core.retry import Backoff
 
 
 class AuditStatus(StrEnum):
-    """`completed`: every step was judged, on the transcripts of every recording with audio. `incomplete`: a
-    step or a transcript is missing, which says nothing about the calls; the next attempt continues.
-    `failed`: there is nothing to judge, or the work on the audit ended."""
+    """`completed`: every step was judged, on the transcripts of every recording with audio.
+    `incomplete`: a step or a transcript is missing, which is no evidence about the calls; the next
+    attempt continues. `failed`: there is nothing to judge, or the work on the audit stopped."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -249,7 +249,7 @@ class TimelineRecording:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What was said in the calls of a fiche, in the order of the calls."""
+    """The transcripts of a fiche's calls, in the order of the calls."""
 
     recordings: tuple[TimelineRecording, ...]
 
@@ -269,9 +269,9 @@ class Timeline:
 
 @dataclass(frozen=True)
 class TranscriptSnapshot:
-    """`timeline`: recordings with a transcript in which something was said. `coverage`: which recordings the
-    audit needs, and which of them have a transcript. `product`: what was sold, according to the CRM.
-    `fingerprint`: equal for equal calls with equal words, so that judged steps can be kept."""
+    """`timeline`: recordings whose transcript contains speech. `coverage`: which recordings the
+    audit needs, and which of them have a transcript. `product`: what was sold, according to the
+    CRM. `fingerprint`: equal for equal calls with equal words, so that judged steps can be kept."""
 
     timeline: Timeline
     coverage: TranscriptCoverage

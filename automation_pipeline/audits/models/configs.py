@@ -181,7 +181,7 @@ class ConfigStepDocument(JsonModel):
 
 
 class NewStepDocument(ConfigStepDocument):
-    """Without a position it goes behind the others."""
+    """Without a position, the step goes to the end."""
 
     position: StrictInt | None = None  # type: ignore[assignment]  only documents the body
 
@@ -227,7 +227,7 @@ def parse_config(given: Mapping[str, object], complaint: str = INVALID_CONFIG) -
         values["steps"] = steps
     faults = position_faults(steps)
     if {"steps", "auditSteps"} <= set(given):
-        faults = (("auditSteps", "is another name of steps: give one of them"), *faults)
+        faults = (("auditSteps", "is another name of steps: give only one of them"), *faults)
     try:
         document = ConfigDocument.model_validate(values)
     except ValidationError as error:
@@ -305,7 +305,7 @@ def step_document(step: AuditStep) -> dict[str, object]:
 
 
 def fingerprint(config: AuditConfig) -> str:
-    """Equal for configurations that judge alike, active or not."""
+    """Equal for configurations that judge in the same way, active or not."""
     judging = {name: config_document(config)[name] for name in ("name", "systemPrompt", "steps")}
     canonical = json.dumps(judging, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
@@ -320,7 +320,7 @@ def changed_config(stored: AuditConfig, given: Mapping[str, object]) -> AuditCon
 
 
 def new_step(config: AuditConfig, given: Mapping[str, object]) -> AuditStep:
-    """Without a position, the step goes behind the others."""
+    """Without a position, the step goes to the end."""
     taken = {step.position for step in config.steps}
     if len(taken) >= MAX_STEPS:
         raise InvalidInputError(f"An audit config has at most {MAX_STEPS} steps")
@@ -331,7 +331,7 @@ def new_step(config: AuditConfig, given: Mapping[str, object]) -> AuditStep:
 
 
 def changed_step(config: AuditConfig, step: AuditStep, given: Mapping[str, object]) -> AuditStep:
-    """Change the given fields; null clears. The only new position is behind the others."""
+    """Change the given fields; null clears. The only free position is the last one."""
     changed = _parse_step({**step_document(step), **given})
     if changed.position != step.position:
         require_free_position(changed.position, {one.position for one in config.steps})
@@ -343,7 +343,7 @@ def _parse_step(given: Mapping[str, object]) -> AuditStep:
 
 
 def free_positions(taken: Collection[int]) -> list[int]:
-    """The positions where another step leaves no gap: behind the last one, or in a present gap."""
+    """The positions for another step: after the last one, or in an existing gap."""
     return [position for position in range(1, len(taken) + 2) if position not in taken]
 
 
@@ -389,8 +389,8 @@ class ConfigStepShown(JsonModel):
 
 
 class ConfigStats(JsonModel):
-    """Of the audits that are not deleted, all versions of them; `all_audits` counts the deleted
-    ones too. Averages and the rate, in percent, are of completed ones; None without any."""
+    """Statistics of the audits that are not deleted, all versions of them; `all_audits` includes
+    the deleted ones. Averages and the rate, in percent, count completed audits; None without any."""
 
     all_audits: int = 0
     total_audits: int = 0
@@ -403,7 +403,7 @@ class ConfigStats(JsonModel):
 
 
 class ConfigShown(JsonModel):
-    """`steps` and `stats` only where they were asked for."""
+    """`steps` and `stats` are present only on request."""
 
     id: Id
     name: str
@@ -420,7 +420,7 @@ class ConfigShown(JsonModel):
     stats: ConfigStats | None = None
 
     def document(self) -> dict[str, object]:
-        """The document without the parts that were not asked for."""
+        """The document without the parts that the request did not include."""
         left_out = {name for name in ("steps", "stats") if getattr(self, name) is None}
         return {name: value for name, value in as_document(self).items() if name not in left_out}
 

@@ -48,12 +48,12 @@ IdInBody = Annotated[
 TriggerSource = Annotated[str, Field(min_length=1, max_length=50)]
 UserId = Annotated[str, Field(min_length=1, max_length=200)]
 
-INVALID_REQUEST = "The audit cannot be asked for so"
-INVALID_CHANGE = "The audit cannot be changed so"
+INVALID_REQUEST = "The audit request is not valid"
+INVALID_CHANGE = "The audit change is not valid"
 
 
 class AuditChange(JsonModel):
-    """What is not given stays as it was; null clears it."""
+    """Omitted fields stay unchanged; null clears a field."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -93,9 +93,8 @@ class GroupBy(StrEnum):
 
 
 class AuditFilter(JsonModel):
-    """An empty field lets everything through. Only completed audits have a score and are compliant
-    or not. A deleted audit is never the latest. Days are those of the configured zone, both ends
-    included."""
+    """An empty field does not filter. Only completed audits have a score and a compliance verdict.
+    A deleted audit is never the latest. Days are those of the configured zone, both ends included."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -148,7 +147,7 @@ class AuditFilter(JsonModel):
 
 
 class AuditGrouping(AuditFilter):
-    """`limit` and `offset` are about groups; sorting means nothing to them."""
+    """`limit` and `offset` count groups; sorting does not apply to them."""
 
     group_by: GroupBy
     bucket_size: Annotated[int, Field(ge=1, le=100)] = 10

@@ -1,4 +1,4 @@
-"""Queries of audits: begin, claim, fence, end; one latest audit per fiche and configuration."""
+"""Queries of audits: start, claim, fence, end; one latest audit per fiche and configuration."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -198,7 +198,7 @@ def fiche_of_audit(session: Session, audit_id: int) -> str | None:
     )
 
 
-def begin_audits(
+def start_audits(
     session: Session, has_started: Sequence[tuple[FicheAuditRequest, AuditConfig]], now: datetime
 ) -> dict[str, AuditRecord]:
     """Start audits, or find those that the requests have started, by tracking id. A fiche that is not
@@ -237,7 +237,7 @@ def _add_versions(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     }
     completed = set[tuple[int, int]]()
     if versions:
-        _demote(session, is_one, AuditRow.status != AuditStatus.COMPLETED)
+        _unmark_latest(session, is_one, AuditRow.status != AuditStatus.COMPLETED)
         latest = session.execute(select(fiche, config).where(is_one, AuditRow.is_latest))
         completed = set(latest.tuples())
     added = [
@@ -363,7 +363,7 @@ def get_changeable_audit(session: Session, audit_id: int) -> AuditRecord:
 
 
 def lock_audit(session: Session, audit_id: int) -> None:
-    """Lock the audit's row in any state until the transaction ends."""
+    """Lock the audit's row in any status until the transaction ends."""
     session.execute(select(AuditRow.id).where(AuditRow.id == audit_id).with_for_update())
 
 
@@ -394,7 +394,7 @@ def update_audit_rows(session: Session, changes: Mapping[int, Mapping[str, objec
 def set_deleted(session: Session, audit_id: int, deleted_at: datetime | None) -> None:
     """Mark the audit as deleted, or remove the mark. Another audit may become the latest."""
     fiche, config = _lock_fiche(session, audit_id)
-    _demote(session, AuditRow.id == audit_id)
+    _unmark_latest(session, AuditRow.id == audit_id)
     update_audit_row(session, audit_id, {"deleted_at": deleted_at})
     _choose_latest(session, fiche, config)
 
@@ -423,11 +423,11 @@ def _choose_latest(session: Session, fiche: int, config: int) -> None:
     kept = select(AuditRow.id).where(*is_same, AuditRow.deleted_at.is_(None))
     latest = session.scalar(kept.order_by(*best_first).limit(1))
     if latest is not None:
-        _demote(session, *is_same, AuditRow.id != latest)
+        _unmark_latest(session, *is_same, AuditRow.id != latest)
         update_audit_row(session, latest, {"is_latest": True})
 
 
-def _demote(session: Session, *which: ColumnElement[bool]) -> None:
+def _unmark_latest(session: Session, *which: ColumnElement[bool]) -> None:
     session.execute(
         update(AuditRow)
         .where(*which, AuditRow.is_latest)

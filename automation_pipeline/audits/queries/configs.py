@@ -114,7 +114,7 @@ def find_by_name(session: Session, name: str) -> StoredConfig | None:
 
 
 def automatic_configs(session: Session) -> list[StoredConfig]:
-    """The configurations that audit every sale, oldest first."""
+    """The configurations that automatically audit every sale, oldest first."""
     return _read(session, AuditConfigRow.is_active, AuditConfigRow.run_automatically)
 
 
@@ -193,7 +193,7 @@ def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigSta
 
 
 def lock_config_imports(session: Session) -> None:
-    """Other imports wait until the transaction ends. SQLite has one writer at a time anyway."""
+    """Block other imports until the transaction ends. SQLite has one writer at a time anyway."""
     if is_postgres(session):
         session.execute(select(func.pg_advisory_xact_lock(IMPORT_LOCK)))
 

@@ -84,7 +84,7 @@ _NAMES = [column.key for column in inspect(AuditRow).column_attrs if column.key 
 
 @dataclass(frozen=True)
 class ListingScope:
-    """The fiches within the caller's reach, and the time zone of calendar days."""
+    """The fiches within the caller's scope, and the time zone of calendar days."""
 
     reach: Reach = EVERYTHING
     zone: ZoneInfo = _UTC

@@ -119,8 +119,8 @@ def pending_items(session: Session, *, limit: int) -> list[str]:
 
 
 def items_never_started(session: Session, asked_before_seconds: float, *, limit: int) -> list[str]:
-    """Tracking ids of audits for which batches wait, oldest first, whose request is that old and was taken by
-    a Dagster run, but which have no row."""
+    """Tracking ids of audits for which batches wait, oldest first, without a row although a Dagster
+    run took their request that long ago."""
     waiting = (
         select(AuditBatchItemRow.tracking_id)
         .join(RunRequestRow, RunRequestRow.request_key == AuditBatchItemRow.tracking_id)
@@ -162,7 +162,7 @@ def audit_request_outcomes(
 
 
 def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[str, RerunStatus]:
-    """By rerun id; an unknown one has not begun."""
+    """By rerun id; an unknown rerun has not started."""
     refused, started = refusals(session, rerun_ids), taken(session, rerun_ids)
     ended = select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids))
     done = set(session.scalars(ended))

@@ -144,8 +144,8 @@ def save_finding(
     usage: Usage,
     stats: GatingStats | None = None,
 ) -> None:
-    """Store what a review or a rerun of a control point made of the step. The record of the step's analysis
-    stays, except for the usage and, if given, the `stats`."""
+    """Store a step that a review or a rerun of a control point changed. The record of the step's
+    analysis stays, except for the usage and, if given, the `stats`."""
     is_it = and_(StepResultRow.audit_id == audit_id, StepResultRow.step_position == step.position)
     analysis = session.scalars(select(StepResultRow.raw_result).where(is_it)).one()
     gating = {} if stats is None else {"gating": asdict(stats)}
@@ -173,7 +173,8 @@ def delete_steps(session: Session, audit_id: int) -> None:
 
 
 def copy_judged_steps(session: Session, audit_id: int, from_audit_id: int) -> int:
-    """Copy the judged steps of another audit, which has paid for them, and return their number."""
+    """Copy the judged steps of another audit, so that the model need not judge them again, and
+    return their number."""
     judged, _ = attempted_steps(session, from_audit_id)
     of_copy = {"usage": usage_document(Usage()), "judged_in_audit": str(from_audit_id)}
     for table in (StepResultRow, ControlPointRow, CitationRow):

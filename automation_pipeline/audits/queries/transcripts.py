@@ -1,4 +1,4 @@
-"""Queries of transcripts: what audits read of the calls of a fiche."""
+"""Queries of the transcripts that audits read."""
 
 import hashlib
 import json
@@ -130,7 +130,7 @@ def _snapshot(
 
 
 def _product_text(row: Row[Any]) -> str | None:  # the columns of _PRODUCTS
-    """What was sold according to the CRM, for steps that verify the product."""
+    """The sold product according to the CRM, for steps that verify it."""
     facts = {
         "Assureur": row.produit_groupe_nom,
         "Gamme": row.produit_gamme_nom,
@@ -144,7 +144,7 @@ def _product_text(row: Row[Any]) -> str | None:  # the columns of _PRODUCTS
 
 
 def last_transcription_error(session: Session, fiche_id: str) -> str | None:
-    """Why the last recording of the fiche that could not be transcribed was given up."""
+    """Why the transcription of the fiche's last failed recording failed."""
     given_up = select(TranscriptionTaskRow.error).where(
         TranscriptionTaskRow.fiche_id == fiche_id, TranscriptionTaskRow.error.is_not(None)
     )

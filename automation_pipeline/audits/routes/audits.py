@@ -67,8 +67,8 @@ class _Camel(BaseModel):
 
 class AuditShown(_Camel):
     """Scores are percentages; only a completed audit has one, and is compliant or not. An
-    incomplete audit waits for a step that could not be judged or for a transcript: `errorMessage`
-    says for which, `coverage` which recordings it needs."""
+    incomplete audit lacks a judged step or a transcript: `errorMessage` names it, and `coverage`
+    lists the required recordings."""
 
     id: str
     tracking_id: str
@@ -133,8 +133,8 @@ class StepSummary(_Camel):
 
 
 class AuditDetail(AuditShown):
-    """`resultData` holds every step with its control points, quotations and trails; `stepResults`
-    sums them up."""
+    """`resultData` contains every step with its control points, quotations and history;
+    `stepResults` summarises them."""
 
     step_results: list[StepSummary]
 
@@ -180,7 +180,7 @@ class AuditedFiches(BaseModel):
 
 
 class AuditGroup(_Camel):
-    """`key` is null for what has none. Scores and compliance are of the completed audits."""
+    """`key` is null for audits without a value. Scores and compliance count the completed audits."""
 
     key: str | None
     count: int
@@ -215,7 +215,7 @@ class PointShown(BaseModel):
 
 
 class AuditedStep(BaseModel):
-    """The step as it is in the audit's result."""
+    """The step as in the audit's result."""
 
     traite: bool
     conforme: Conforme
@@ -254,8 +254,8 @@ def list_(
 def grouped(
     chosen: Annotated[AuditGrouping, Query()], reach: TheReach, services: TheServices
 ) -> Response:
-    """Count audits by what they have in common: the biggest groups first; days and scores in their
-    own order."""
+    """Count audits by group, the largest groups first; days and scores are in chronological and
+    numerical order."""
     with services.database.reading() as session:
         groups, total = group_audits(session, chosen, _scope(reach, services))
     page = pagination(total, chosen.limit, chosen.offset)
@@ -268,7 +268,7 @@ def grouped(
 def grouped_by_fiches(
     chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices
 ) -> Response:
-    """List fiches with their audits; the page is one of fiches."""
+    """List fiches with their audits. Pages count fiches."""
     with services.database.reading() as session:
         fiches, total = list_by_fiche(session, chosen, _scope(reach, services))
     return answer(fiches, pagination=pagination(total, chosen.limit, chosen.offset))
@@ -276,7 +276,7 @@ def grouped_by_fiches(
 
 @router.get(f"{PATH}/control-points/statuses", response_model=Answer[list[Statut]])
 def statuses() -> Response:
-    """What a control point can be found to be."""
+    """List the possible verdicts on a control point."""
     return answer([statut.value for statut in Statut])
 
 
@@ -284,8 +284,8 @@ def statuses() -> Response:
 def of_fiche(
     fiche_id: FicheInPath, services: TheServices, *, include_details: bool = True
 ) -> Response:
-    """List the latest audits of a fiche, one a configuration, newest first; with their steps unless
-    told otherwise."""
+    """List the latest audit of a fiche per configuration, newest first, with the steps unless
+    `include_details` is false."""
     with services.database.reading() as session:
         audits = latest_of_fiche(session, fiche_id, details=include_details)
     return answer(audits, count=len(audits))
@@ -293,7 +293,7 @@ def of_fiche(
 
 @router.get(ONE, response_model=Answer[AuditDetail], responses=refusals(404))
 def show(audit_id: IdInPath, services: TheServices) -> Response:
-    """Show one audit with everything that was found. Deleted ones have a `deletedAt`."""
+    """Show one audit with all its findings. A deleted audit has a `deletedAt`."""
     with services.database.reading() as session:
         return answer(audit_document(session, audit_id))
 
@@ -305,8 +305,8 @@ def show(audit_id: IdInPath, services: TheServices) -> Response:
     openapi_extra=takes(AuditChange, noted=CHANGE_EXAMPLE),
 )
 def update(audit_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices) -> Response:
-    """Change what is noted about an audit; null clears, what is not named stays. `deleted: false`
-    restores it."""
+    """Change the annotations of an audit; null clears a field, omitted fields stay. `deleted:
+    false` restores the audit."""
     change = parse(AuditChange, body, INVALID_CHANGE)
     check_links(change.model_dump(), caller, services.database, INVALID_CHANGE)
     return answer(update_audit(audit_id, change, database=services.database))
@@ -314,8 +314,8 @@ def update(audit_id: IdInPath, body: TheBody, caller: TheCaller, services: TheSe
 
 @router.delete(ONE, response_model=Done, responses=refusals(404))
 def delete(audit_id: IdInPath, services: TheServices) -> Response:
-    """Put an audit out of sight: it is kept, and the newest completed one that is left is the
-    latest."""
+    """Mark an audit as deleted. It stays stored, and the newest remaining completed audit becomes
+    the latest."""
     set_audit_deleted(audit_id, deleted=True, database=services.database)
     return said(message="Audit deleted")
 
@@ -324,12 +324,11 @@ def delete(audit_id: IdInPath, services: TheServices) -> Response:
 def logs(
     audit_id: IdInPath,
     services: TheServices,
-    level: Annotated[LogLevel | None, Query(description="Only lines of this level.")] = None,
+    level: Annotated[LogLevel | None, Query(description="Only entries of this level.")] = None,
     limit: Limit = 200,
     offset: Offset = 0,
 ) -> Response:
-    """What was written down while the audit was worked on, reruns and reviews included; oldest
-    first."""
+    """List the log entries of the audit, including reruns and reviews, oldest first."""
     with services.database.reading() as session:
         lines, total = audit_logs(session, audit_id, level=level, limit=limit, offset=offset)
     return answer(lines, count=len(lines), total=total, limit=limit, offset=offset)
@@ -343,7 +342,7 @@ def logs(
 def control_point(
     audit_id: IdInPath, position: IdInPath, point: IdInPath, services: TheServices
 ) -> Response:
-    """Show one control point with what proves it. Both positions count from 1."""
+    """Show one control point with its evidence. Both positions count from 1."""
     with services.database.reading() as session:
         return answer(control_point_document(session, audit_id, position, point))
 
@@ -357,8 +356,8 @@ def control_point(
 def review_step(
     audit_id: IdInPath, position: IdInPath, body: TheBody, caller: TheCaller, services: TheServices
 ) -> Response:
-    """Overrule a step of a completed audit. The caller is the reviewer; a machine may name
-    another."""
+    """Overrule a step of a completed audit. The caller is the reviewer; a machine token may name
+    another reviewer."""
     given = _with_reviewer(body, caller)
     location = StepLocation(audit_id, position)
     return answer(record_review(location, given, database=services.database))
@@ -378,15 +377,15 @@ def review_control_point(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Overrule one control point of a completed audit. The caller is the reviewer; a machine may
-    name another."""
+    """Overrule one control point of a completed audit. The caller is the reviewer; a machine token
+    may name another reviewer."""
     given = _with_reviewer(body, caller)
     location = StepLocation(audit_id, position, point)
     return answer(record_review(location, given, database=services.database))
 
 
 def _with_reviewer(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
-    """Only a machine may name another reviewer than itself."""
+    """Only a machine token may name another reviewer."""
     own = (caller.name or caller.id)[:200]
     named = body.get("reviewer") if caller.is_machine else None
     return {**body, "reviewer": named or own}

@@ -52,7 +52,7 @@ from automation_pipeline.core.json_model import JsonModel, as_document, parse
 
 
 class StepOrder(JsonModel):
-    """As somebody sends it: the ids of all the configuration's steps."""
+    """The ids of all steps of the configuration, in the new order."""
 
     step_ids: Annotated[tuple[IdInBody, ...], Field(min_length=1, max_length=MAX_STEPS)]
 
@@ -93,7 +93,7 @@ class ConfigChanged(ConfigCreated):
 
 
 class Validity(BaseModel):
-    """Whether it could be imported as it is."""
+    """Whether the configuration could be imported unchanged."""
 
     valid: bool
     errors: list[FieldFault]
@@ -104,15 +104,17 @@ PATH = "/api/audit-configs"
 ONE = f"{PATH}/{{config_id}}"
 STEP_PATH = f"{PATH}/steps/{{step_id}}"
 
-WithSteps = Annotated[bool, Query(description="Show the steps too.")]
-WithStats = Annotated[bool, Query(description="Show what became of the audits too.")]
+WithSteps = Annotated[bool, Query(description="Include the steps.")]
+WithStats = Annotated[bool, Query(description="Include the statistics of the audits.")]
 
 
 @router.get(PATH, response_model=Listing[ConfigShown])
 def list_(
     services: TheServices,
     *,
-    include_inactive: Annotated[bool, Query(description="Show those out of use too.")] = False,
+    include_inactive: Annotated[
+        bool, Query(description="Include deactivated configurations.")
+    ] = False,
     include_steps: WithSteps = False,
     include_stats: WithStats = False,
     limit: Limit = 100,
@@ -139,7 +141,7 @@ def list_(
     openapi_extra=takes(ConfigDocument, sales=CONFIG_EXAMPLE),
 )
 def create(body: TheBody, caller: TheCaller, services: TheServices, once: DoneOnce) -> Response:
-    """Store a new configuration with its steps, whose positions are 1 to n."""
+    """Store a new configuration. The positions of its steps are 1 to n."""
 
     def work() -> Response:
         stored = create_config(
@@ -157,15 +159,15 @@ def create(body: TheBody, caller: TheCaller, services: TheServices, once: DoneOn
     openapi_extra=takes(ConfigStepDocument, partial={}, weigh=STEP_CHANGE_EXAMPLE),
 )
 def change_step(step_id: IdInPath, body: TheBody, services: TheServices) -> Response:
-    """Change the fields of a step that are named; null clears. Of the positions only the one behind
-    all others is free: `reorder` changes the order."""
+    """Change the given fields of a step; null clears a field. The only free position is the last
+    one: `reorder` changes the order."""
     changed = update_step(step_id, body, database=services.database, clock=services.clock)
     return answer(as_document(step_shown(changed)))
 
 
 @router.delete(STEP_PATH, response_model=Done, responses=refusals(404, 409))
 def remove_step(step_id: IdInPath, services: TheServices) -> Response:
-    """Take a step out of its configuration. Those behind it move up; the last one stays."""
+    """Delete a step. The following steps move up. The only step of a configuration cannot be deleted."""
     delete_step(step_id, database=services.database, clock=services.clock)
     return said(message="Audit step deleted")
 
@@ -188,11 +190,8 @@ def show(
 def update(
     config_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices
 ) -> Response:
-    """Change the fields that are named; null clears. Steps that are given are all that there will
-    be, with new ids.
-
-    Audits under way keep what they began with.
-    """
+    """Change the given fields; null clears a field. Given steps replace all steps and get new ids.
+    Running audits keep the version that they started with."""
     changes = {
         name: value for name, value in body.items() if caller.is_machine or name != "createdBy"
     }
@@ -204,7 +203,7 @@ def update(
 
 @router.delete(ONE, response_model=Done, responses=refusals(404, 409))
 def delete(config_id: IdInPath, services: TheServices) -> Response:
-    """Delete a configuration that was never used. Deactivate any other: its audits need it."""
+    """Delete a configuration without audits. Deactivate a configuration with audits instead."""
     delete_config(config_id, database=services.database)
     return said(message="Audit config deleted")
 
@@ -219,7 +218,7 @@ def delete(config_id: IdInPath, services: TheServices) -> Response:
 def append_step(
     config_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Add a step behind the others: at the position that is free, or without naming one."""
+    """Add a step at the end or, with a position, at a free position."""
 
     def work() -> Response:
         added = add_step(config_id, body, database=services.database, clock=services.clock)
@@ -235,7 +234,7 @@ def append_step(
     openapi_extra=takes(StepOrder, turned=ORDER_EXAMPLE),
 )
 def reorder(config_id: IdInPath, body: TheBody, services: TheServices) -> Response:
-    """Put the steps into another order. Every one must be named once."""
+    """Reorder the steps. The request names every step once."""
     order = parse(StepOrder, body, "Invalid step order").step_ids
     stored = reorder_steps(config_id, order, database=services.database, clock=services.clock)
     return answer([as_document(step) for step in steps_shown(stored)])
@@ -243,7 +242,7 @@ def reorder(config_id: IdInPath, body: TheBody, services: TheServices) -> Respon
 
 @router.get(f"{ONE}/validate", response_model=Answer[Validity], responses=refusals(404))
 def validate(config_id: IdInPath, services: TheServices) -> Response:
-    """Look a stored configuration over by the rules for new ones."""
+    """Check a stored configuration against the rules for new ones."""
     faults = validate_config(config_id, database=services.database)
     errors = [{"field": field, "message": message} for field, message in faults]
     return answer({"valid": not faults, "errors": errors})
@@ -251,8 +250,7 @@ def validate(config_id: IdInPath, services: TheServices) -> Response:
 
 @router.get(f"{ONE}/stats", response_model=Answer[ConfigStats], responses=refusals(404))
 def stats(config_id: IdInPath, services: TheServices) -> Response:
-    """What became of the audits by it that are not deleted. Averages and the rate are of completed
-    ones."""
+    """Show statistics of its audits without the deleted ones. Averages and the rate count completed audits."""
     with services.database.reading() as session:
         found = stats_of(session, [config_id])
     if config_id not in found:
@@ -273,11 +271,12 @@ def import_(
     once: DoneOnce,
     *,
     update: Annotated[
-        bool, Query(description="Replace the one of the same name if it says something else.")
+        bool,
+        Query(description="Replace the configuration of the same name if its content differs."),
     ] = False,
 ) -> Response:
     """Store a configuration under its name. The same content again changes nothing; other content
-    is a conflict unless `update` says to replace it."""
+    is a conflict unless `update` replaces it."""
     given = {
         name: value for name, value in body.items() if caller.is_machine or name != "createdBy"
     }

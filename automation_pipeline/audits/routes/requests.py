@@ -1,4 +1,4 @@
-"""HTTP endpoints that request audits and reruns, and tell what became of requests."""
+"""HTTP endpoints that request audits and reruns, and show the status of requests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
@@ -67,7 +67,7 @@ ConfigId = Annotated[IdInBody, Field(validation_alias=AliasChoices("audit_config
 
 
 class LatestAuditInput(JsonModel):
-    """By the newest active configuration."""
+    """An audit by the newest active configuration."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -81,7 +81,7 @@ class RunAuditInput(LatestAuditInput):
 
 
 class AuditInput(RunAuditInput):
-    """May belong to an automation, and say what asked for it."""
+    """An audit that may belong to an automation and name its trigger."""
 
     automation_schedule_id: IdInBody | None = None
     automation_run_id: IdInBody | None = None
@@ -89,7 +89,7 @@ class AuditInput(RunAuditInput):
 
 
 class AuditBatchInput(JsonModel):
-    """Followed as one. By the newest active configuration unless one is named."""
+    """Audits with one common status, by the given or the newest active configuration."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -100,7 +100,7 @@ class AuditBatchInput(JsonModel):
 
 
 class RerunInput(JsonModel):
-    """What the model is told beside, under either name."""
+    """Additional instructions for the model, under either name."""
 
     custom_prompt: str | None = Field(default=None, max_length=5000)
     custom_instructions: str | None = Field(default=None, max_length=5000)
@@ -130,8 +130,7 @@ class QueuedAt(BaseModel):
 
 
 class AuditQueued(BaseModel):
-    """`audit_id` is the id by which the audit is followed; the audit's own id is known when it
-    begins."""
+    """`audit_id` is the tracking id of the request; the audit gets its own id when it starts."""
 
     success: Literal[True] = True
     message: Literal["Audit queued for processing"]
@@ -182,7 +181,7 @@ class TranscriptionProgress(BaseModel):
 
 
 class TranscriptionRequest(BaseModel):
-    """Neither `standing` nor `refused` while nothing has begun."""
+    """`standing` and `refused` are null until the work starts."""
 
     key: str = Field(examples=["transcribe-1900417-1770111111111"])
     fiche_id: str
@@ -208,7 +207,7 @@ class AuditRequestStatus(BaseModel):
 
 
 class AuditRequest(BaseModel):
-    """Neither `standing` nor `refused` while nothing has begun."""
+    """`standing` and `refused` are null until the work starts."""
 
     key: str = Field(examples=["audit-1900417-11-1770111111111"])
     fiche_id: str
@@ -236,7 +235,9 @@ Key = Annotated[str, Query(min_length=1, max_length=300)]
 Keys = Annotated[
     list[Key],
     Query(
-        min_length=1, max_length=MAX_KEYS, description="Repeat it for several. Unknown: left out."
+        min_length=1,
+        max_length=MAX_KEYS,
+        description="Repeat the parameter for several. Unknown keys are omitted from the response.",
     ),
 ]
 
@@ -250,7 +251,7 @@ Keys = Annotated[
 def ask(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Ask for an audit, which may belong to an automation."""
+    """Request an audit, which may belong to an automation."""
     given = parse_request(AuditInput, body)
     check_links(given.model_dump(), caller, services.database, INVALID_REQUEST)
     options = AuditRequestOptions(
@@ -274,7 +275,7 @@ def ask(
 def run(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Ask for an audit of one fiche by one configuration."""
+    """Request an audit of one fiche by one configuration."""
     given = parse_request(RunAuditInput, body)
     options = AuditRequestOptions(
         audit_config_id=given.audit_config_id,
@@ -294,7 +295,7 @@ def run(
 def run_latest(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Ask for an audit by the newest active configuration."""
+    """Request an audit by the newest active configuration."""
     given = parse_request(LatestAuditInput, body)
     _check_visible([given.fiche_id], reach, services)
 
@@ -319,8 +320,7 @@ def run_latest(
 def batch(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Ask for audits of many fiches, followed as one. Without a configuration the newest active one
-    judges."""
+    """Request audits of many fiches as one batch. Without a configuration, the newest active one applies."""
     given = parse(AuditBatchInput, body, INVALID_REQUEST)
     _check_visible(given.fiche_ids, reach, services)
 
@@ -358,7 +358,7 @@ def rerun_step(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Have a step judged again. Its audit must be completed."""
+    """Judge a step again. Its audit must be completed."""
     given = parse(RerunInput, body, INVALID_REQUEST)
     return once(lambda: _rerun(StepLocation(audit_id, position), given, services))
 
@@ -377,7 +377,7 @@ def rerun_point(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Have one control point judged again. Its audit must be completed."""
+    """Judge one control point again. Its audit must be completed."""
     given = parse(RerunInput, body, INVALID_REQUEST)
     return once(lambda: _rerun(StepLocation(audit_id, position, point), given, services))
 
@@ -388,7 +388,7 @@ def _check_visible(fiche_ids: Sequence[str], reach: Reach, services: Services) -
 
 
 def _requested_by(named: str | None, caller: Caller) -> str:
-    """A machine may request on behalf of a user."""
+    """A machine token may request on behalf of a user."""
     return named if named is not None and caller.is_machine else caller.id
 
 
@@ -439,7 +439,7 @@ def _rerun(location: StepLocation, given: RerunInput, services: Services) -> Res
     f"{STATUS_PATH}/transcriptions", response_model=Answer[list[TranscriptionRequest]]
 )
 def transcriptions(key: Keys, reach: TheReach, services: TheServices) -> Response:
-    """How transcriptions stand that were asked for. `key` is what was answered as `event_id`."""
+    """Show the status of requested transcriptions. `key` is the `event_id` of the response to the request."""
     with services.database.reading() as session:
         filed = _filed(session, key, TRANSCRIPTION_JOB, reach)
         requested = requested_transcriptions(session, filed)
@@ -458,7 +458,7 @@ def transcriptions(key: Keys, reach: TheReach, services: TheServices) -> Respons
 
 @status_router.get(f"{STATUS_PATH}/audits", response_model=Answer[list[AuditRequest]])
 def audits(key: Keys, reach: TheReach, services: TheServices) -> Response:
-    """How audits stand that were asked for. `key` is what was answered as `event_id`."""
+    """Show the status of requested audits. `key` is the `event_id` of the response to the request."""
     with services.database.reading() as session:
         filed = _filed(session, key, AUDIT_JOB, reach)
         found = audit_request_outcomes(session, [one.key for one in filed])
@@ -470,7 +470,7 @@ def audits(key: Keys, reach: TheReach, services: TheServices) -> Response:
 
 @status_router.get(f"{STATUS_PATH}/reruns", response_model=Answer[list[RerunRequest]])
 def reruns(key: Keys, reach: TheReach, services: TheServices) -> Response:
-    """How reruns stand that were asked for. `key` is what was answered as `rerun_id`."""
+    """Show the status of requested reruns. `key` is the `rerun_id` of the response to the request."""
     with services.database.reading() as session:
         filed = _filed(session, key, RERUN_JOB, reach)
         found = rerun_request_outcomes(session, [one.key for one in filed])
@@ -487,7 +487,7 @@ def reruns(key: Keys, reach: TheReach, services: TheServices) -> Response:
 
 
 def _filed(session: Session, keys: Sequence[str], job: str, reach: Reach) -> list[FiledRequest]:
-    """The requests of the job for fiches within reach."""
+    """The requests of the job for fiches within the caller's scope."""
     filed = [one for one in filed_requests(session, keys) if one.job == job]
     visible = visible_fiches(session, reach, map(_fiche_id, filed))
     return [one for one in filed if _fiche_id(one) in visible]
@@ -498,7 +498,7 @@ def _fiche_id(filed: FiledRequest) -> str:
 
 
 def _outcome(found: object) -> dict[str, Any]:
-    """`found` is a status, the reason of a refusal, or None while nothing has begun."""
+    """`found` is a status, the reason of a refusal, or None until the work starts."""
     if isinstance(found, str):
         return {"standing": None, "refused": found}
     return {"standing": None if found is None else vars(found), "refused": None}

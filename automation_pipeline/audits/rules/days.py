@@ -70,7 +70,7 @@ class DayAudits:
 
 
 def judge_audits(day: DayAudits, *, asked: bool) -> tuple[DayFinding, ...]:
-    """One finding per check. Without a sales list of the day (`asked`), nothing can be said."""
+    """One finding per check. Without a sales list of the day (`asked`), no check has a result."""
     if not asked:
         return never_requested(AUDIT_CHECKS)
     every_fiche, steps, evidence = AUDIT_CHECKS
@@ -88,7 +88,8 @@ def judge_audits(day: DayAudits, *, asked: bool) -> tuple[DayFinding, ...]:
         DayFinding(
             evidence,
             removed <= MAX_REMOVED,
-            f"{day.citations_removed} of {day.citations} quotations were removed: they are too short or were not said.",
+            f"{day.citations_removed} of {day.citations} quotations were removed: they are too short or are "
+            "not in the transcript.",
         ),
     )
 

@@ -111,8 +111,8 @@ def incomplete_columns(
     coverage: TranscriptCoverage,
     now: datetime,
 ) -> dict[str, object]:
-    """The columns of an incomplete `audit`, which has no grade: what is missing says nothing about the
-    calls."""
+    """The columns of an incomplete `audit`. It has no grade, because a missing step or transcript
+    is no evidence about the calls."""
     missing = [step for step in steps if isinstance(step, MissingStep)]
     counts = {
         "successful_steps": len(steps) - len(missing),

@@ -34,7 +34,7 @@ class _Review(JsonModel):
 
 
 class StepReview(_Review):
-    """What is not given stays as it was."""
+    """Omitted fields stay unchanged."""
 
     conforme: Conforme
     traite: bool | None = None
@@ -43,7 +43,7 @@ class StepReview(_Review):
 
 
 class PointReview(_Review):
-    """What is not given stays as it was."""
+    """Omitted fields stay unchanged."""
 
     statut: Statut | None = None
     commentaire: Annotated[str | None, Field(max_length=20_000)] = None

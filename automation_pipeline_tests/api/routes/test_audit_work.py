@@ -122,10 +122,10 @@ def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
     [
         ("", {}, 400, "Missing required parameters"),
         ("/run", {"fiche_id": "1"}, 400, "Missing required parameters"),
-        ("/run", {**WISH, "fiche_id": "x"}, 400, "The audit cannot be asked for so"),
+        ("/run", {**WISH, "fiche_id": "x"}, 400, "The audit request is not valid"),
         ("/run", {**WISH, "audit_config_id": "77"}, 404, "Audit config with ID '77' not found"),
-        ("", {**WISH, "automation_run_id": 77}, 400, "The audit cannot be asked for so"),
-        ("/batch", {"fiche_ids": [1]}, 400, "The audit cannot be asked for so"),
+        ("", {**WISH, "automation_run_id": 77}, 400, "The audit request is not valid"),
+        ("/batch", {"fiche_ids": [1]}, 400, "The audit request is not valid"),
         (
             "/batch",
             {"fiche_ids": ["1"], "audit_config_id": 77},

@@ -12,7 +12,7 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.audits.processes import begin_audits, end_items
+from automation_pipeline_tests.audits.processes import end_items, start_audits
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.processes import at_once
 
@@ -37,7 +37,7 @@ def test_audits_begun_by_several_processes_have_one_latest_and_no_version_twice(
 ) -> None:
     config = bench.configure(steps=1)
     mine = [[f"{worker}-{number}" for number in range(5)] for worker in range(4)]
-    at_once(begin_audits, *((database_url, "1900417", config, names) for names in mine))
+    at_once(start_audits, *((database_url, "1900417", config, names) for names in mine))
     assert versions(bench) == [(number, number == 20) for number in range(1, 21)]
 
 
@@ -46,7 +46,7 @@ def test_one_wish_carried_out_by_several_processes_begins_one_audit(
 ) -> None:
     config = bench.configure(steps=1)
     started = at_once(
-        begin_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4))
+        start_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4))
     )
     assert len({audit_id for ids in started for audit_id in ids}) == 1
     assert versions(bench) == [(1, True)]

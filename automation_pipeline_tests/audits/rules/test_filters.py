@@ -144,15 +144,15 @@ def test_a_wish_may_be_written_in_older_ways() -> None:
         (
             RunAuditInput,
             {"fiche_id": "1", "audit_config_id": 1, "automation_run_id": 2},
-            "The audit cannot be asked for so",
+            "The audit request is not valid",
         ),
         (LatestAuditInput, {}, "Missing required parameter"),
-        (LatestAuditInput, {"fiche_id": 1900417}, "The audit cannot be asked for so"),
-        (LatestAuditInput, {"fiche_id": "19-x"}, "The audit cannot be asked for so"),
+        (LatestAuditInput, {"fiche_id": 1900417}, "The audit request is not valid"),
+        (LatestAuditInput, {"fiche_id": "19-x"}, "The audit request is not valid"),
         (
             AuditInput,
             {"fiche_id": "1", "audit_config_id": 1, "use_rlm": "no"},
-            "The audit cannot be asked for so",
+            "The audit request is not valid",
         ),
     ],
 )
