@@ -1,1 +1,1 @@
-"""Scheduled jobs of organisations: when they are due, their queues, and who does them."""
+"""Scheduled jobs of organisations: due times, queues, agents and workers."""

@@ -27,11 +27,11 @@ from automation_pipeline.org_jobs.queries.agents import (
 from automation_pipeline.org_jobs.queries.attempts import (
     EndedRun,
     LostLeaseError,
-    begin_run,
     end_attempts,
     extend_lease,
     held_run,
     locked_run,
+    start_run,
 )
 from automation_pipeline.org_jobs.queries.jobs import get_run
 from automation_pipeline.org_jobs.queries.organisations import find, get_host
@@ -66,7 +66,7 @@ def touch_heartbeat(
 def claim_jobs(
     host_id: int, *, within: OrgScope, database: Database, clock: Clock, most: int = 1
 ) -> list[AgentJob]:
-    """Most urgent first. A job that is not begun before its lease is over is free again."""
+    """Most urgent first. A job that does not start before its lease ends is free again."""
     with database.transaction() as session:
         host = find(session, HostRow, host_id, within)
         record_heartbeat(session, host)
@@ -78,7 +78,7 @@ def claim_jobs(
 
 
 def list_held_jobs(host_id: int, *, within: OrgScope, database: Database) -> list[AgentJob]:
-    """Oldest first, with the lease tokens that the agent was given."""
+    """Oldest first, with the agent's lease tokens."""
     with database.transaction() as session:
         host = find(session, HostRow, host_id, within)
         record_heartbeat(session, host)
@@ -109,8 +109,8 @@ def _agent_job(claimed: ClaimedRun) -> AgentJob:
 def report_progress(
     run_id: int, given: Mapping[str, object], *, within: OrgScope, database: Database, clock: Clock
 ) -> Orders:
-    """The first report begins the attempt. LostLeaseError: the agent has to stop, because the
-    attempt is not its own any more."""
+    """The first report starts the attempt. LostLeaseError: the agent must stop, because it no
+    longer holds the attempt."""
     report = parse(ProgressReport, given, "Invalid progress")
     hold = AttemptHold(run_id, report.attempt_no, report.lease_token)
     with database.transaction() as session:
@@ -119,7 +119,7 @@ def report_progress(
     deadline_at = now + timedelta(seconds=reporter.limit_seconds)
     try:
         with database.transaction() as session:
-            begin_run(session, hold, deadline_at, now, actor=actor)
+            start_run(session, hold, deadline_at, now, actor=actor)
             run = extend_lease(session, hold, AGENT_LEASE_SECONDS)
             values = {"percent": report.percent, "message": report.message}
             new = {name: value for name, value in values.items() if value is not None}
@@ -143,8 +143,8 @@ def report_result(
     clock: Clock,
     meter: Meter,
 ) -> OrgJobRun:
-    """The same report again changes nothing. ConflictError: the agent reported something else
-    before, or does not hold the attempt any more; a late report is kept with the attempt."""
+    """Repeating a report changes nothing. ConflictError: the agent reported another result before,
+    or no longer holds the attempt; a late report is stored with the attempt."""
     report = read_result(given)
     hold = AttemptHold(run_id, report.attempt_no, report.lease_token)
     with database.transaction() as session:
@@ -159,13 +159,13 @@ def report_result(
         except LostLeaseError:
             refusal = _refusal(session, run_id, report, actor, now)
         else:
-            # Short work is reported without any progress before.
-            begin_run(session, hold, deadline_at, now, actor=actor)
+            # An agent reports short work without earlier progress.
+            start_run(session, hold, deadline_at, now, actor=actor)
             end = attempt_end(report, is_cancel_wanted=held.cancel_requested_at is not None)
             ended = end_attempts(session, {run_id: end}, actor, now)
         run = get_run(session, run_id, within)
     count_ended_runs(ended, meter=meter, now=now)
-    if refusal is not None:  # after the commit, which keeps a late report
+    if refusal is not None:  # after the commit, which stores a late report
         raise ConflictError(refusal)
     return run
 
@@ -173,7 +173,7 @@ def report_result(
 def _refusal(
     session: Session, run_id: int, report: ResultReport, actor: str, now: datetime
 ) -> str | None:
-    """None: the agent reported the same before."""
+    """None: the agent reported the same result before."""
     run = locked_run(session, run_id)
     past = past_attempt(session, run, report.attempt_no)
     verdict = verdict_on(report, run.attempt_no, run.lease_token, past)

@@ -27,7 +27,7 @@ def schedule_event(
     now: datetime,
     payload: Mapping[str, object] | None = None,
 ) -> Event:
-    """Such as `schedule.paused`. `change` distinguishes it from other events of that name."""
+    """For example `schedule.paused`. `change` distinguishes it from other events of that name."""
     about = {"scheduleId": schedule_id, "orgId": org_id, **(payload or {})}
     key, aggregate = f"schedule:{schedule_id}:{name}:{change}", f"org-schedule-{schedule_id}"
     return Event(org_id, key, f"schedule.{name}", PRODUCER, aggregate, now, about)
@@ -85,7 +85,7 @@ def run_event(
     now: datetime,
     payload: Mapping[str, object],
 ) -> Event:
-    """Such as `job_run.started`, once per attempt."""
+    """For example `job_run.started`, once per attempt."""
     about = {"jobRunId": str(run_id), "orgId": org_id, "attemptNo": attempt_no, **payload}
     key = f"job_run:{attempt_key(run_id, attempt_no)}:{name}"
     return Event(org_id, key, f"job_run.{name}", PRODUCER, f"org-job-run-{run_id}", now, about)

@@ -80,8 +80,8 @@ class FireReport:
 
 
 def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> FireReport:
-    """Safe next to another copy of itself. Each round is a transaction with a constant number of
-    queries. What is left waits for the next look."""
+    """Safe to run concurrently with itself. Each round is a transaction with a constant number of
+    queries. The rest waits for the next tick."""
     report = FireReport()
     for _ in range(MOST_ROUNDS):
         with database.transaction() as session:
@@ -89,7 +89,7 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
             held = lock_due_schedules(session, now, FIRE_BATCH)
             written = _fire(session, held.candidates, now)
         _count(report, held.candidates, written, meter, now)
-        if held.is_all or not held.candidates:  # another process holds the others
+        if held.is_all or not held.candidates:  # another process has locked the others
             break
     return report
 
@@ -126,7 +126,7 @@ def _new_fire(
     assert timing is not None  # noqa: S101  a schedule that is decided has one
     new = NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER)
     if decision.is_cut and fire is decision.fires[0]:
-        new = replace(new, note="More was missed before this, which is not listed.")
+        new = replace(new, note="Earlier missed due times are not listed.")
     if fire.skip is not None:
         return new
     try:
@@ -134,7 +134,8 @@ def _new_fire(
     except InvalidInputError as error:
         return replace(new, fault=str(error))
     if not timing.is_open(fire.effective_for):
-        # A window that the clock skips starts outside itself: it cannot say when the job may start.
+        # A window that the clock change skips has no start, so it cannot say when the job may
+        # start.
         job = replace(job, start_window=None)
     return replace(new, job=job)
 
@@ -174,9 +175,9 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> Backfill:
-    """File the jobs of a past period, all or none; a dry run writes nothing. InvalidInputError: more
-    jobs than the limit. ConflictError: the organisation is suspended, or the schedule is no longer
-    valid."""
+    """Create the jobs of a past period, all or none; a dry run writes nothing. InvalidInputError:
+    more jobs than the limit. ConflictError: the organisation is suspended, or the schedule is no
+    longer valid."""
     request = parse(BackfillInput, given, INVALID_BACKFILL)
     with database.transaction() as session:
         row, organisation = lock_with_organisation(session, schedule_id, within)
@@ -223,7 +224,7 @@ def _read(
         checked_payload(job.type, job.payload, call_origins=call_origins)
     except InvalidInputError as error:
         raise ConflictError(
-            f"Schedule {row.id} cannot be done any more, correct it first: {sentence_of(error)}"
+            f"Schedule {row.id} is no longer valid, correct it first: {sentence_of(error)}"
         ) from None
     opens_at = (
         None
@@ -277,7 +278,7 @@ def cancel_backfill(
         if batch.status == BatchState.CANCELLED:
             return get_backfill(session, batch_id, within)
         if batch.status != BatchState.RUNNING:
-            raise ConflictError(f"Backfill {batch_id} is over: there is nothing to cancel.")
+            raise ConflictError(f"Backfill {batch_id} has ended: there is nothing to cancel.")
         batch.status, batch.finished_at = BatchState.CANCELLED, now
         session.flush()
         stop_batch(session, batch, actor, now, f"{CANCELLED} {reason}" if reason else CANCELLED)

@@ -83,8 +83,8 @@ def cancel_job(  # noqa: PLR0913  the collaborators by name, and who wants what
     reason: str | None = None,
     at_once: bool = False,
 ) -> OrgJob:
-    """With `at_once`, a running attempt ends now, unless it goes on elsewhere and has to stop there
-    first. Safe to repeat. ConflictError: the job has ended otherwise."""
+    """With `at_once`, a running attempt ends now, unless another system runs it and must stop it
+    first. Safe to repeat. ConflictError: the job has ended in another way."""
     with database.transaction() as session:
         run, now = newest_run(session, job_id, within), clock.now()
         if run.status in ENDED_RUN_STATES - {OrgJobsRunState.CANCELLED}:
@@ -139,7 +139,7 @@ def retry_job(
         run, now = newest_run(session, job_id, within), clock.now()
         if run.status not in {OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED}:
             raise ConflictError(
-                f"Job {job_id} is {run.status}: only one that failed or was cancelled is done again."
+                f"Job {job_id} is {run.status}: only a failed or cancelled job can be retried."
             )
         repeat_run(session, run, actor, now)
         add_audit_entry(
@@ -158,7 +158,7 @@ def retry_job(
 
 
 def release_jobs(*, database: Database, clock: Clock, limit: int) -> Sequence[int]:
-    """Requests workers for runs, and answers the runs. A worker that never came is requested again
+    """Request workers for runs, and return the runs. A worker that never started is requested again
     after a while."""
     with database.transaction() as session:
         now = clock.now()
@@ -173,8 +173,8 @@ POSTPONED_FOR = timedelta(minutes=5)
 def postpone_job(
     run_id: int, reason: str, *, request: str, database: Database, clock: Clock
 ) -> bool:
-    """Whether the run waits for another worker now, because the worker of this request died before
-    it began. A later request, or an attempt that has begun, is left alone."""
+    """Whether the run now waits for another worker, because the worker of this request died before
+    it started. A later request, or an attempt that has started, stays unchanged."""
     with database.transaction() as session:
         until = opening_of_run(session, run_id, clock.now() + POSTPONED_FOR)
         return postpone(session, run_id, request, until, reason)

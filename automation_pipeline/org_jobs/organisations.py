@@ -55,9 +55,8 @@ Shown = TypeVar("Shown", bound=JsonModel)
 class Records(Generic[Row, Shown]):
     """Create, change and delete rows of one kind, each with an entry in the audit log.
 
-    `written` is what people write of a new row, `changeable` what they may change later. Every
-    change locks the organisation first, because names are unique within it.
-    """
+    `written` are the fields of a new row that people write, `changeable` those that they may change
+    later. Every change locks the organisation first, because names are unique within it."""
 
     noun: ClassVar[str]
     table: type[Row]
@@ -98,7 +97,7 @@ class Records(Generic[Row, Shown]):
         clock: Clock,
         actor: str,
     ) -> Shown:
-        """Fields that the patch does not name stay; null clears what may be null."""
+        """Fields that the patch does not name stay; null clears a nullable field."""
         with database.transaction() as session:
             row, now = self.locked(session, key, org_id, within, Lock.CHANGE), clock.now()
             stored = self.value(row)
@@ -125,7 +124,7 @@ class Records(Generic[Row, Shown]):
         clock: Clock,
         actor: str,
     ) -> None:
-        """ConflictError while something uses it."""
+        """ConflictError while other rows use it."""
         with database.transaction() as session:
             row = self.locked(session, key, org_id, within, Lock.DELETE)
             self.detach(session, row)
@@ -134,10 +133,10 @@ class Records(Generic[Row, Shown]):
             session.delete(row)
 
     def check(self, session: Session, row: Row, changed: Mapping[str, Any]) -> None:
-        """Refuses what the changed columns of the row may not be."""
+        """Reject invalid values in the changed columns of the row."""
 
     def detach(self, session: Session, row: Row) -> None:
-        """Refuses to delete a row in use, and frees what outlives the row."""
+        """Refuse to delete a row in use, and detach the rows that stay."""
 
     def value(self, row: Row) -> Shown:
         return self.shown.model_validate(row, from_attributes=True)
@@ -197,7 +196,7 @@ class _Hosts(Records[HostRow, Host]):
             )
         if jobs:
             raise ConflictError(
-                f"The agent of host {row.id} is not done: wait for {jobs} jobs, or cancel them."
+                f"The agent of host {row.id} has work: wait for {jobs} jobs, or cancel them."
             )
         detach_host(session, row.id)
 
@@ -224,7 +223,7 @@ class _Servers(Records[ServerRow, Server]):
             )
         if jobs:
             raise ConflictError(
-                f"Server {row.id} has {jobs} jobs, which are kept for a while: take it out of use instead "
+                f"Server {row.id} has {jobs} jobs, which are kept for a while: disable it instead "
                 "(isEnabled: false), and delete it when they are gone."
             )
         detach_server(session, row.id)
@@ -233,9 +232,8 @@ class _Servers(Records[ServerRow, Server]):
 class _JobTypes(Records[OrgJobTypeRow, JobTypeCard]):
     """The name of a built-in type of agents replaces that type in the organisation.
 
-    After a change, jobs keep the limit that they were created with. A schedule's payload is
-    checked again when the schedule is saved or run.
-    """
+    After a change, existing jobs keep their limit. Saving or running a schedule checks its payload
+    again."""
 
     noun = "job type"
     table, shown = OrgJobTypeRow, JobTypeCard
@@ -249,15 +247,15 @@ class _JobTypes(Records[OrgJobTypeRow, JobTypeCard]):
             )
         if len(names) >= MOST_OWN_TYPES:
             raise ConflictError(
-                f"Organisation '{row.org_id}' defines {MOST_OWN_TYPES} job types, which is the most: delete one."
+                f"Organisation '{row.org_id}' defines {MOST_OWN_TYPES} job types, which is the maximum: delete one."
             )
 
     def detach(self, session: Session, row: OrgJobTypeRow) -> None:
         schedules, jobs = uses_of_type(session, row.org_id, row.name)
         if schedules or jobs:
             raise ConflictError(
-                f"Job type {row.name} is in use by {schedules} schedules and {jobs} jobs that are not over:"
-                " delete or change the schedules, and wait for the jobs or cancel them."
+                f"Job type {row.name} is in use by {schedules} schedules and {jobs} jobs that have not "
+                "ended: delete or change the schedules, and wait for the jobs or cancel them."
             )
 
     def value(self, row: OrgJobTypeRow) -> JobTypeCard:
@@ -290,10 +288,10 @@ def _refuse_taken(session: Session, row: HostRow | ServerRow, changed: Mapping[s
 def create_organisation(
     given: Mapping[str, object], *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> Organisation:
-    """ConflictError when its id is taken, and for a caller who belongs to an organisation."""
+    """ConflictError if the id is taken, and for a caller of an organisation."""
     wanted, now = parse(OrganisationInput, given, "Invalid organisation"), clock.now()
     if within.org_id is not None:
-        raise ConflictError("Who belongs to an organisation makes no others.")
+        raise ConflictError("A caller of an organisation cannot create others.")
     columns = {**wanted.model_dump(), "created_at": now, "updated_at": now}
     with database.transaction() as session:
         insert = insert_into(session, OrganisationRow).values(columns).on_conflict_do_nothing()
@@ -315,8 +313,8 @@ def suspend_organisation(
     actor: str,
     reason: str | None = None,
 ) -> Organisation:
-    """Pauses its active schedules until it is resumed. If it is suspended already, it keeps its
-    reason."""
+    """Pause its active schedules until it is resumed. An organisation that is already suspended
+    keeps its reason."""
     with database.transaction() as session:
         row, now = locked_organisation(session, org_id, within), clock.now()
         if row.suspended_at is None:
@@ -329,8 +327,7 @@ def suspend_organisation(
 def resume_organisation(
     org_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> Organisation:
-    """Schedules that an operator paused before or meanwhile stay paused. Nothing that was missed
-    is made up for."""
+    """Schedules that an operator paused stay paused. Missed due times are not dispatched."""
     with database.transaction() as session:
         row, now = locked_organisation(session, org_id, within), clock.now()
         if row.suspended_at is not None:

@@ -1,4 +1,4 @@
-"""Protocols for those who perform the service types of jobs, one per type."""
+"""Protocols of the runners of service types, one runner per type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,36 +22,35 @@ class JobContext:
 
 @runtime_checkable
 class InProcessRunner(Protocol):
-    """Performs a job in the worker that has the attempt."""
+    """Runs a job in the worker that holds the attempt."""
 
     async def work(self, context: JobContext) -> AttemptEnd:
-        """How the attempt ended; no text of it holds a secret. The caller sends heartbeats meanwhile,
-        and cancels the task when the attempt ends for another reason. `end_of_error` makes the end
-        of an AutomationError."""
+        """Return how the attempt ended; no text contains a secret. The caller sends heartbeats
+        during the work, and cancels the task if the attempt ends for another reason. `end_of_error`
+        converts an AutomationError."""
         ...
 
 
 @runtime_checkable
 class RemoteRunner(Protocol):
-    """Starts a job in another package; the job is then followed without a worker."""
+    """Starts a job in another package, which the sensor then follows without a worker."""
 
     def start(self, context: JobContext) -> Mapping[str, object]:
-        """Starts the job and answers what to follow. It only writes to this system's database, so
-        that a transaction by `as_one` keeps the start and the run's `following` together. An
-        AutomationError undoes that transaction."""
+        """Start the job and return what to follow. It writes only to this system's database, so
+        that a transaction by `as_one` commits the start together with the run's `following`. An
+        AutomationError rolls that transaction back."""
         ...
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
-        """The ends of those that have ended, by the caller's numbers, with a constant number of
-        queries. What is gone has failed."""
+        """Return the ends of the jobs that have ended, by the caller's numbers, with a constant
+        number of queries. A deleted job has failed."""
         ...
 
     def cancel(
         self, following: Mapping[str, object], actor: str, reason: str | None = None
     ) -> bool:
-        """Cancels the job, if it has not ended. True: it is not at work and will not start by
-        itself, so that nobody has to wait for its end. Part of a transaction by `as_one`, like
-        `start`."""
+        """Cancel the job unless it has ended. True: the job is not running and will not start, so
+        the caller need not wait for its end. Part of a transaction by `as_one`, like `start`."""
         ...
 
 
@@ -60,7 +59,7 @@ JobRunner: TypeAlias = InProcessRunner | RemoteRunner
 
 @dataclass(frozen=True, kw_only=True)
 class HttpsRequest:
-    """A request with its secrets filled in. No answer shows any of `secrets`."""
+    """A request with its secrets filled in. No response contains any of `secrets`."""
 
     method: str
     url: str
@@ -80,9 +79,7 @@ class HttpsAnswer:
 
 class HttpsCaller(Protocol):
     async def call(self, request: HttpsRequest) -> HttpsAnswer:
-        """The receiver's answer, whatever its status. One attempt: redirects are followed within the
-        origin only, and only with the same method.
-
-        TransientError: no answer this time. InvalidInputError: the address is refused. No text holds
-        more of the address than its origin."""
+        """Return the receiver's response with any status. One attempt: redirects are followed only
+        within the origin and with the same method. TransientError: no response. InvalidInputError:
+        the address is refused. Texts contain the origin of the address at most."""
         ...

@@ -1,5 +1,4 @@
-"""Use cases of job runs: work on an attempt, follow work that goes on elsewhere, end unattended
-runs."""
+"""Use cases of job runs: work on an attempt, follow work of other packages, end abandoned runs."""
 
 import asyncio
 from collections import defaultdict
@@ -37,7 +36,6 @@ from automation_pipeline.org_jobs.queries.attempts import (
     FollowedRun,
     LostLeaseError,
     abandoned_runs,
-    begin_run,
     check_unclaimed,
     end_attempts,
     extend_lease,
@@ -46,6 +44,7 @@ from automation_pipeline.org_jobs.queries.attempts import (
     held_run,
     lock_followed_runs,
     release_unstarted,
+    start_run,
 )
 from automation_pipeline.org_jobs.queries.jobs import get_run
 from automation_pipeline.org_jobs.queries.queue import (
@@ -83,7 +82,8 @@ _log = log(__name__)
 
 
 async def retry_write(write: Callable[[], Result], *, seconds: float) -> Result:
-    """In a thread, repeated for so long after transient errors. The write must be safe to repeat."""
+    """Run the write in a thread, and retry it after transient errors for that long. The write must
+    be safe to repeat."""
     clock = asyncio.get_running_loop().time
     until, wait = clock() + seconds, FIRST_WAIT_SECONDS
     while True:
@@ -92,14 +92,14 @@ async def retry_write(write: Callable[[], Result], *, seconds: float) -> Result:
         except TransientError as error:
             if clock() + wait > until:
                 raise
-            _log.warning("What came of a job could not be written, which is tried again: %s", error)
+            _log.warning("The result of a job could not be written, retrying: %s", error)
         await asyncio.sleep(wait)
         wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
 
-# Cancelled work may clean up for this time.
+# The time for cancelled work to clean up.
 STOPS_WITHIN_SECONDS = 10.0
-# After a heartbeat that failed.
+# The delay after a failed heartbeat.
 _SOON_SECONDS = 1.0
 
 
@@ -109,9 +109,9 @@ async def run_with_heartbeats(
     keep: Callable[[], AttemptEnd | None],
     lease_seconds: float,
 ) -> AttemptEnd:
-    """How the work ended. `keep` sends a heartbeat; when it answers with an end, or fails, the work
-    is stopped. Transient errors of `keep` are tolerated while the lease lasts. Errors of the work
-    are raised."""
+    """Return how the work ended. `keep` sends a heartbeat; when it returns an end, or fails, the
+    work is stopped. Transient errors of `keep` are tolerated while the lease lasts. Errors of the
+    work are raised."""
     task, clock = asyncio.ensure_future(work), asyncio.get_running_loop().time
     kept_at, wait = clock(), lease_seconds / 4
     try:
@@ -125,7 +125,7 @@ async def run_with_heartbeats(
             except TransientError as error:
                 if clock() - kept_at > lease_seconds:
                     raise
-                _log.warning("A job's lease could not be extended, which is tried again: %s", error)
+                _log.warning("A job's lease could not be extended, retrying: %s", error)
                 wait = min(lease_seconds / 4, _SOON_SECONDS)
                 continue
             kept_at, wait = asked_at, lease_seconds / 4
@@ -154,8 +154,8 @@ async def work_job(  # noqa: PLR0913  the collaborators by name
     owner: str,
     dagster_run_id: str | None = None,
 ) -> OrgJobRun:
-    """One attempt at the run, or none if it is not to begin now. JobRunBusyError: somebody else
-    works on it. A bug of a runner ends the attempt, and is raised."""
+    """Work on one attempt at the run, or on none if it cannot start now. JobRunBusyError: another
+    worker holds it. A bug in a runner ends the attempt and is raised."""
     worker = _Worker(run_id, doers, lease_seconds, database, clock, meter, owner)
     claimed = await asyncio.to_thread(worker.begin, dagster_run_id)
     if claimed is not None:
@@ -174,7 +174,7 @@ class _Worker:
     owner: str
 
     def begin(self, dagster_run_id: str | None) -> ClaimedRun | None:
-        """None: the run is not to begin. If it only waits, another worker is requested in time."""
+        """None: the run cannot start. If it only waits, another worker is requested later."""
         with self.database.transaction() as session:
             now = self.clock.now()
             claimed = claim_run(session, self.run_id, self.owner, self.lease_seconds, now)
@@ -183,7 +183,7 @@ class _Worker:
                 clear_request(session, self.run_id)
                 return None
             deadline = now + timedelta(seconds=claimed.job.limit_seconds)
-            run = begin_run(session, claimed.hold, deadline, now, actor=self.owner)
+            run = start_run(session, claimed.hold, deadline, now, actor=self.owner)
             run.dagster_run_id = dagster_run_id
             return claimed
 
@@ -194,7 +194,7 @@ class _Worker:
             return
         except AutomationError as error:
             end = end_of_error(error)
-        except Exception as bug:  # the attempt ends all the same
+        except Exception as bug:  # the attempt ends in spite of the bug
             error = f"A fault of this system ended it ({type(bug).__name__}): its worker's log says more."
             await self._record(claimed.hold, attempt_failed(error))
             raise
@@ -206,7 +206,7 @@ class _Worker:
             return get_run(session, self.run_id, ALL_ORGANISATIONS)
 
     async def _end(self, claimed: ClaimedRun) -> AttemptEnd | None:
-        """None: the work goes on elsewhere."""
+        """None: another package continues the work."""
         runner = self.doers.get(claimed.job.type)
         context = JobContext(
             org_id=claimed.run.org_id,
@@ -223,13 +223,13 @@ class _Worker:
                 lease_seconds=self.lease_seconds,
             )
         if isinstance(runner, RemoteRunner):
-            return await asyncio.to_thread(self._begin_elsewhere, claimed.hold, runner, context)
+            return await asyncio.to_thread(self._start_remote, claimed.hold, runner, context)
         return _unsupported(claimed.job.type)
 
-    def _begin_elsewhere(
+    def _start_remote(
         self, hold: AttemptHold, runner: RemoteRunner, context: JobContext
     ) -> AttemptEnd | None:
-        """What is begun and what is followed are committed together."""
+        """The start of the work and the run's `following` are committed together."""
         with self.database.as_one() as session:
             run = held_run(session, hold)
             if run.cancel_requested_at is not None:
@@ -246,7 +246,7 @@ class _Worker:
             return attempt_too_long(claimed.job.limit_seconds) if is_late else None
 
     async def _record(self, hold: AttemptHold, end: AttemptEnd) -> None:
-        """Repeated while the database is away: work without a recorded end would be done again."""
+        """Retried while the database is unavailable, because work without a recorded end would run again."""
         await retry_write(partial(self._write_end, hold, end), seconds=self.lease_seconds)
 
     def _write_end(self, hold: AttemptHold, end: AttemptEnd) -> None:
@@ -261,18 +261,18 @@ class _Worker:
 
 
 def _unsupported(type_: str) -> AttemptEnd:
-    return attempt_failed(f"Nobody here does jobs of the type {type_}.", UNSUPPORTED)
+    return attempt_failed(f"There is no runner for jobs of the type {type_}.", UNSUPPORTED)
 
 
 FOLLOWER = "follower"
 FOLLOW_BATCH = 500
-_TOO_LONG = "It takes longer than its type of job may."
+_TOO_LONG = "It takes longer than the limit of its job type."
 
 
 def follow_jobs(
     *, doers: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter
 ) -> int:
-    """How many attempts ended. An error with one of them is raised after the others are done."""
+    """Return how many attempts ended. An error of one attempt is raised after the others are done."""
     follower = _Follower(doers, database, clock, meter)
     last_id, is_more = 0, True
     while is_more:
@@ -324,7 +324,7 @@ class _Follower:
         return run.deadline_at is not None and run.deadline_at <= self.clock.now()
 
     def _stop(self, run: JobRunRow, runner: RemoteRunner) -> None:
-        """The other system may take a while to stop, at most until the deadline."""
+        """The other package has until the deadline to stop."""
         ended, actor = list[EndedRun](), run.cancelled_by or FOLLOWER
         is_cancel_wanted = run.cancel_requested_at is not None
         with self.database.as_one() as session:
@@ -358,7 +358,7 @@ REAP_BATCH = 200
 
 @dataclass(frozen=True)
 class ReapReport:
-    """How many attempts ended how, and how many unstarted runs were freed."""
+    """How many attempts ended in each way, and how many unstarted runs were released."""
 
     stale: int = 0
     too_long: int = 0
@@ -374,7 +374,7 @@ class ReapReport:
 def reap_jobs(
     *, database: Database, clock: Clock, meter: Meter, lease_seconds: float = 60.0
 ) -> ReapReport:
-    """Ends what is abandoned, at most a batch at a time. `lease_seconds` is that of workers."""
+    """End abandoned attempts, at most one batch per call. `lease_seconds` is the lease of workers."""
     patience = {Performer.AGENT: AGENT_LEASE_SECONDS, Performer.SERVICE: lease_seconds}
     now = clock.now()
     with database.transaction() as session:

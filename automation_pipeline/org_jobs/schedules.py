@@ -88,8 +88,8 @@ def create_schedule(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> OrgSchedule:
-    """InvalidInputError names every faulty field. In a suspended organisation the schedule waits
-    with the others."""
+    """InvalidInputError names every faulty field. In a suspended organisation the schedule is
+    paused like the others."""
     with database.transaction() as session:
         own_types = own_type(session, org_id, given.get("jobType"))
         wanted = read_schedule(given, call_origins=call_origins, own_types=own_types)
@@ -163,8 +163,8 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
     reason: str | None = None,
     until: datetime | None = None,
 ) -> OrgSchedule:
-    """A schedule that is paused already keeps its reason and its end, unless others are given. A
-    schedule that was paused with its organisation is no longer resumed with it."""
+    """A paused schedule keeps its reason and its end unless the caller gives others. A schedule
+    that was paused with its organisation is no longer resumed with it."""
     now = clock.now()
     request = read_pause(reason, until, now)
     with database.transaction() as session:
@@ -196,8 +196,8 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
 def resume_schedule(
     schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> OrgSchedule:
-    """A schedule that is active already stays as it is. ConflictError: its organisation is suspended,
-    or the schedule is never due."""
+    """An active schedule stays unchanged. ConflictError: its organisation is suspended, or the
+    schedule is never due."""
     with database.transaction() as session:
         row, organisation = lock_with_organisation(session, schedule_id, within)
         if row.state == ScheduleState.ACTIVE:
@@ -217,7 +217,7 @@ def _planned(row: OrgScheduleRow, now: datetime) -> Planned:
         planned = next_after(timing_of(row), now, row.last_scheduled_for)
     except InvalidInputError as error:
         raise ConflictError(
-            f"Schedule {row.id} cannot be resumed before it is corrected: {error}"
+            f"Schedule {row.id} must be corrected before it can be resumed: {error}"
         ) from None
     if planned is None:
         raise ConflictError(
@@ -230,8 +230,8 @@ RESUME_BATCH = 250
 
 
 def resume_paused_schedules(*, database: Database, clock: Clock) -> Sequence[str]:
-    """Resume schedules whose pause is over, and return their ids. Schedules of suspended organisations
-    wait. What is left waits for the next look."""
+    """Resume schedules whose pause has ended, and return their ids. Schedules of suspended
+    organisations wait. The rest waits for the next tick."""
     with database.transaction() as session:
         now = clock.now()
         return resume_locked(session, lock_ended_pauses(session, now, RESUME_BATCH), now)
@@ -252,7 +252,7 @@ def skip_next_run(
         row, now = lock_schedule(session, schedule_id, within), clock.now()
         if row.state != ScheduleState.ACTIVE:
             raise ConflictError(
-                f"Schedule {schedule_id} is {row.state}: it has no next run to leave out."
+                f"Schedule {schedule_id} is {row.state}: it has no next run to skip."
             )
         if row.skip_next_run and request.reason in {None, row.skip_next_run_reason}:
             return as_schedule(row)
@@ -357,7 +357,7 @@ def _checked(
     call_origins: Collection[str],
     own_types: Mapping[str, JobType],
 ) -> Mapping[str, object]:
-    """Check the payload: what its type requires may have changed since it was stored."""
+    """Check the payload: the requirements of its type may have changed since it was stored."""
     try:
         wanted = row.payload if payload is None else payload
         return checked_payload(job_type(row.job_type, own_types), wanted, call_origins=call_origins)
@@ -365,7 +365,7 @@ def _checked(
         if payload is not None:
             raise
         raise ConflictError(
-            f"Schedule {row.id} cannot be run as it is: {sentence_of(error)}"
+            f"Schedule {row.id} cannot run with its current values: {sentence_of(error)}"
         ) from None
 
 
@@ -378,8 +378,8 @@ def preview_schedule(
     after: datetime,
     call_origins: Collection[str] = (),
 ) -> SchedulePreview:
-    """Check a schedule as if it were stored, but for its server. Without an organisation only the
-    built-in types are known."""
+    """Check a schedule as if it were stored, except for its server. Without an organisation only
+    the built-in types are known."""
     check_count(count)
     own_types: Mapping[str, JobType] = NO_OWN_TYPES
     if org_id is not None:
@@ -399,8 +399,8 @@ def coming_runs(
     count: int,
     after: datetime | None = None,
 ) -> SchedulePreview:
-    """The coming due times; for a schedule that is paused until an instant, those from then on. Other
-    inactive schedules have none, and a note says why."""
+    """Return the coming due times; for a schedule that is paused until an instant, those from then
+    on. Other inactive schedules have none, and a note says why."""
     check_count(count)
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id, within)

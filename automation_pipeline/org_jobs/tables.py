@@ -16,7 +16,7 @@ class OrganisationRow(Table):
     __table_args__ = (CheckConstraint("max_running BETWEEN 1 AND 1000", name="max_running"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    # As every row of an organisation has it.
+    # Equals `id`; the column has the same name as in the other tables of organisations.
     org_id: Mapped[str] = synonym("id")
     name: Mapped[str]
     max_running: Mapped[int]
@@ -44,7 +44,7 @@ class HostRow(Table):
 
 
 class ServerRow(Table):
-    """The subject of agents' jobs. Without a host its jobs wait until it has one."""
+    """The subject of agents' jobs. Its jobs wait while it has no host."""
 
     __tablename__ = "server_instances"
     __table_args__ = (UniqueConstraint("org_id", "name"), Index(None, "host_id"))
@@ -127,13 +127,13 @@ class OrgScheduleRow(Table):
     jitter_s: Mapped[int]
     start_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     end_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Days as YYYY-MM-DD in its own time zone.
+    # Days as YYYY-MM-DD in the time zone of the schedule.
     excluded_on: Mapped[Sequence[str]] = mapped_column(TextList)
     skip_if_offline: Mapped[bool]
     auto_pause_after: Mapped[int]
     paused_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     pause_reason: Mapped[str | None]
-    # Paused with its organisation, and to be resumed with it.
+    # Whether it is paused with its organisation, and will be resumed with it.
     is_suspended: Mapped[bool] = mapped_column(default=False)
     skip_next_run: Mapped[bool] = mapped_column(default=False)
     skip_next_run_reason: Mapped[str | None]
@@ -156,8 +156,8 @@ class OrgScheduleRow(Table):
 
 
 class FireRow(Table):
-    """One due time of a schedule and its outcome. A due time of the cron is decided once, one of a
-    backfill once per backfill, and one by hand once per key of the caller."""
+    """One due time of a schedule and its outcome. A due time is decided once for the cron, once per
+    backfill, and once per key of a manual run."""
 
     __tablename__ = "org_schedule_fires"
     __table_args__ = (
@@ -208,7 +208,7 @@ class FireRow(Table):
     )
     client_key: Mapped[str | None]
     actor: Mapped[str]
-    # Why it failed; more about a fire that was skipped.
+    # The error of a failed fire, or details of a skipped one.
     error: Mapped[str | None]
     note: Mapped[str | None]
 
@@ -238,7 +238,8 @@ class BatchRow(Table):
     )
     type: Mapped[str]
     status: Mapped[str]
-    # Which due times are repeated: none that have a job, failed ones, or completed ones.
+    # The due times that are repeated: those without a job, also failed ones, or also completed
+    # ones.
     behaviour: Mapped[str]
     from_at: Mapped[datetime] = mapped_column(UtcDateTime)
     until_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -306,7 +307,7 @@ class OrgJobRow(Table):
     retry_policy: Mapped[JsonObject] = mapped_column(Json)
     start_window: Mapped[JsonObject | None] = mapped_column(Json)
     status: Mapped[str]
-    # A job that has not begun by then fails.
+    # A job that has not started by then fails.
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_by: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -315,8 +316,8 @@ class OrgJobRow(Table):
 
 class JobRunRow(Table):
     """Up to `max_attempts` attempts at a job; an operator's retry is another run. `lease_*` is the
-    claim of its worker or agent. `following` names what goes on elsewhere without a worker. Runs of
-    one `line` begin one at a time, in the order of their ids."""
+    claim of its worker or agent. `following` names work of another package, which needs no worker.
+    Runs of one `line` start one at a time, in the order of their ids."""
 
     __tablename__ = "org_job_runs"
     __table_args__ = (
@@ -378,7 +379,7 @@ class JobRunRow(Table):
     attempt_no: Mapped[int] = mapped_column(default=1)
     max_attempts: Mapped[int]
     next_attempt_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # When a worker was requested for this attempt; how many were requested in all.
+    # When a worker was requested for this attempt; the total number of requests.
     requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     requests: Mapped[int] = mapped_column(default=0)
     lease_owner: Mapped[str | None]
@@ -430,7 +431,7 @@ class AttemptRow(Table):
 
 
 class AuditLogRow(Table):
-    """What somebody did, and the changes."""
+    """An action of a user, with the changes."""
 
     __tablename__ = "org_audit_log"
     __table_args__ = (Index(None, "org_id", "at"), Index(None, "entity", "entity_id"))
@@ -448,7 +449,8 @@ class AuditLogRow(Table):
 
 
 class OrgAlertRow(Table):
-    """An alert, and the delivery of its webhook. `subject` is what it is about."""
+    """An alert and the delivery of its webhook. `subject` is the id of the schedule, host or
+    backfill, or another key."""
 
     __tablename__ = "org_alerts"
     __table_args__ = (

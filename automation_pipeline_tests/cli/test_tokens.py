@@ -51,7 +51,7 @@ def refused(terminal: Terminal, code: int, *words: str) -> str:
 
 def test_the_help_names_every_permission() -> None:
     [_, option] = get_args(Permissions)
-    named = re.findall(r"[\w.-]*\w", option.help.partition("There are ")[2])
+    named = re.findall(r"[\w.-]*\w", option.help.partition("The permissions are ")[2])
     assert set(named) - {"and"} == set(Permission)
 
 

@@ -88,7 +88,10 @@ def test_an_agent_that_died_comes_back_too_late_and_its_job_ends_once(
         f"/api/agents/runs/{run['id']}/result",
         json={"attemptNo": 1, "leaseToken": 1, "status": "failed"},
     )
-    assert (late.status_code, "was given up (STALE)" in late.json()["error"]) == (409, True)
+    assert (late.status_code, "was ended by the system (STALE)" in late.json()["error"]) == (
+        409,
+        True,
+    )
     assert host.status(job_id) == "success"
 
 

@@ -281,7 +281,7 @@ def test_what_was_claimed_only_is_free_again_when_its_lease_is_over(agent: Agent
     (again,) = agent.claim()
     assert (again.run_id, again.attempt_no, again.lease_token) == (job.run_id, 1, 2)
     with pytest.raises(
-        ConflictError, match=f"Attempt 1 of job run {job.run_id} is not yours any more: {STOP}"
+        ConflictError, match=f"Attempt 1 of job run {job.run_id} is no longer yours: {STOP}"
     ):
         agent.progress(job)
     assert agent.progress(again).cancel_requested is False
@@ -465,11 +465,13 @@ class TestAgain:
         run = agent.result(job, "failed")
         assert (run.status, run.attempt_no, len(run.attempts)) == ("running", 2, 1)
 
-    def test_something_else_is_refused(self, agent: Agent) -> None:
+    def test_a_different_result_is_refused(self, agent: Agent) -> None:
         job = agent.begun()
         agent.result(job, "success")
         for status in ("failed", "cancelled"):
-            with pytest.raises(ConflictError, match=f"ended otherwise \\(success\\): {STOP}"):
+            with pytest.raises(
+                ConflictError, match=f"ended with another result \\(success\\): {STOP}"
+            ):
                 agent.result(job, status)
         (attempt,) = agent.bench.attempts(job.run_id)
         assert (attempt.status, attempt.late_report) == ("success", None)
@@ -482,7 +484,7 @@ class TestTooLate:
         bench, lost = agent.bench, agent.begun()
         assert agent.reap(lost).status == "pending"
         (job,) = agent.claim()
-        with pytest.raises(ConflictError, match=f"was given up \\(STALE\\): {STOP}"):
+        with pytest.raises(ConflictError, match=f"was ended by the system \\(STALE\\): {STOP}"):
             agent.result(lost, "success", result={"a": 1})
         run = agent.result(job, "success")
         assert (run.status, [attempt.status for attempt in run.attempts]) == (
@@ -500,7 +502,7 @@ class TestTooLate:
         lost = agent.begun(retry=ONCE)
         assert agent.reap(lost).status == "failed"
         for status in ("success", "failed"):
-            with pytest.raises(ConflictError, match="was given up"):
+            with pytest.raises(ConflictError, match="was ended by the system"):
                 agent.result(lost, status)
         kept = agent.bench.attempts(lost.run_id)[0].late_report
         assert kept is not None
@@ -515,7 +517,7 @@ class TestTooLate:
         move(agent, elsewhere)
         for host_id in (agent.host_id, elsewhere):
             bench.set_host(host_id, last_seen_at=None)
-        with pytest.raises(ConflictError, match="was given up"):
+        with pytest.raises(ConflictError, match="was ended by the system"):
             agent.result(lost, "success")
         name = f"agent:{bench.host_row(agent.host_id).name}"
         kept = bench.attempts(lost.run_id)[0].late_report
@@ -539,7 +541,7 @@ class TestTooLate:
     def test_of_what_was_cancelled_at_once(self, agent: Agent, status: str) -> None:
         job = agent.begun()
         cancel_at_once(agent, job.run_id)
-        with pytest.raises(ConflictError, match=r"was given up \(cancelled\)"):
+        with pytest.raises(ConflictError, match=r"was ended by the system \(cancelled\)"):
             agent.result(job, status)
         (attempt,) = agent.bench.attempts(job.run_id)
         assert (attempt.status, attempt.late_report is not None) == ("cancelled", True)
@@ -555,16 +557,16 @@ class TestTooLate:
         agent.result(jobs[2], "failed")
         for mine in (jobs[0], jobs[2]):
             assert agent.result(mine, "failed").attempt_no == 4
-        with pytest.raises(ConflictError, match="was given up"):
+        with pytest.raises(ConflictError, match="was ended by the system"):
             agent.result(jobs[1], "failed")
 
-    def test_what_was_claimed_only_and_is_free_again_is_nobodys(self, agent: Agent) -> None:
+    def test_a_released_claim_accepts_no_result(self, agent: Agent) -> None:
         job = agent.claimed()
         agent.bench.expire_hold(job.run_id)
-        with pytest.raises(ConflictError, match="is not claimed any more"):
+        with pytest.raises(ConflictError, match="is no longer claimed"):
             agent.result(job, "success")
         agent.reap(job)
-        with pytest.raises(ConflictError, match="is not claimed any more"):
+        with pytest.raises(ConflictError, match="is no longer claimed"):
             agent.result(job, "success")
         (again,) = agent.claim()
         with pytest.raises(ConflictError, match="under another lease token"):

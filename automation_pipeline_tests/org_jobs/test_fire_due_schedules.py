@@ -263,7 +263,10 @@ def test_a_job_that_cannot_be_queued_is_one_failure_and_the_others_go_on(org_ben
     )
     assert row.last_dispatch_status == "scheduler_failed"
     assert row.next_run_at == datetime(2026, 5, 4, 10, 10, tzinfo=UTC)
-    assert (fire.outcome, fire.error.startswith("Its job could not be made: ")) == ("FAILED", True)
+    assert (fire.outcome, fire.error.startswith("Its job could not be created: ")) == (
+        "FAILED",
+        True,
+    )
     assert [job.schedule_id for job in bench.jobs()] == [whole]
     [failed] = bench.events("schedule.failed")
     assert failed.payload["consecutiveFailures"] == 1

@@ -173,7 +173,7 @@ def test_a_host_in_use_is_not_deleted(org_bench: Bench) -> None:
     servers = f"Host {with_server} has 1 servers: delete them, or move them"
     with pytest.raises(ConflictError, match=servers):
         delete_host(with_server, **by(org_bench))
-    with pytest.raises(ConflictError, match="is not done: wait for 1 jobs, or cancel them"):
+    with pytest.raises(ConflictError, match="has work: wait for 1 jobs, or cancel them"):
         delete_host(at_work, **by(org_bench))
     assert ids(org_bench, "host") == [with_server, at_work]
 

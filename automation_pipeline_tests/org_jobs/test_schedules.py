@@ -298,7 +298,7 @@ def test_one_that_is_not_due_any_more_cannot_be_paused(org_bench: Bench, state: 
 def test_until_lies_ahead(org_bench: Bench) -> None:
     with pytest.raises(InvalidInputError) as refused:
         paused(org_bench, org_bench.schedule(), until=org_bench.now)
-    assert refused.value.fields == (("until", "must lie ahead"),)
+    assert refused.value.fields == (("until", "must be in the future"),)
 
 
 def test_a_schedule_of_another_organisation_to_pause_is_not_found(org_bench: Bench) -> None:
@@ -615,11 +615,11 @@ def test_others_go_on_wait_or_give_way_by_the_overlap_policy(
 @pytest.mark.parametrize(
     "columns", [{"job_type": "GONE"}, {"job_type": "HTTPS_CALL", "payload": {"url": 3}}]
 )
-def test_one_whose_type_or_payload_means_nothing_any_more_says_so(
+def test_a_schedule_with_an_invalid_type_or_payload_cannot_run(
     org_bench: Bench, columns: dict[str, Any]
 ) -> None:
     schedule_id = org_bench.schedule(**columns)
-    with pytest.raises(ConflictError, match="cannot be run as it is"):
+    with pytest.raises(ConflictError, match="cannot run with its current values"):
         run_now(org_bench, schedule_id)
 
 

@@ -146,10 +146,10 @@ def test_what_takes_too_long_is_stopped_and_has_failed(org_bench: Bench, doer: E
     [key] = doer.begun
     org_bench.pass_minutes(15)
     assert follow(org_bench, doer) == 1
-    assert doer.stopped == [(key, "follower", "It takes longer than its type of job may.")]
+    assert doer.stopped == [(key, "follower", "It takes longer than the limit of its job type.")]
     run = org_bench.run_row(job_id)
     assert (run.status, run.error_code) == ("failed", "TIME_LIMIT")
-    assert run.error == "It was not done after 180 s, the most that its type may take."
+    assert run.error == "It did not end within 180 s, the limit of its type."
 
 
 def test_what_does_not_stop_in_time_is_cancelled_all_the_same(
@@ -236,13 +236,13 @@ def test_whoever_is_heard_of_keeps_what_it_has(org_bench: Bench) -> None:
     assert reap(org_bench) == ReapReport()
 
 
-def test_who_was_not_heard_of_for_too_long_is_taken_for_dead(org_bench: Bench) -> None:
+def test_a_silent_holder_counts_as_lost(org_bench: Bench) -> None:
     job_id = running(org_bench, lease_until=database_now(-30.0))
     assert reap(org_bench) == ReapReport(stale=1)
     run = org_bench.run_row(job_id)
     assert (run.status, run.error_code) == ("failed", "STALE")
-    assert run.error.startswith("Nothing was heard of it for ")
-    assert 90 <= int(run.error.split()[6]) < 3600
+    assert run.error.startswith("It sent no heartbeat for ")
+    assert 90 <= int(run.error.split()[5]) < 3600
     assert reap(org_bench) == ReapReport()
     assert org_bench.meter.drain()["job_run_stale_total", 'type="HTTPS_CALL"'] == 1
 
@@ -269,7 +269,7 @@ def test_what_takes_too_long_has_failed_whoever_is_at_it(org_bench: Bench, lease
     run = org_bench.run_row(job_id)
     assert (run.error_code, run.error) == (
         "TIME_LIMIT",
-        "It was not done after 180 s, the most that its type may take.",
+        "It did not end within 180 s, the limit of its type.",
     )
 
 
@@ -306,7 +306,8 @@ def test_what_nobody_begins_within_a_day_has_failed(org_bench: Bench) -> None:
     run = org_bench.run_row(job_id)
     assert (run.status, run.error_code, run.attempt_no) == ("failed", "EXPIRED", 1)
     assert (
-        run.error == f"Nobody began it by {iso(org_bench.now)}: is an agent at work for its server?"
+        run.error
+        == f"It did not start by {iso(org_bench.now)}: is the agent of its server running?"
     )
 
 

@@ -164,7 +164,7 @@ def test_what_cannot_be_helped_is_not_tried_again(org_bench: Bench, fault: Excep
 def test_a_type_that_nobody_does_here_fails_for_good(org_bench: Bench) -> None:
     run = work(org_bench, ours(org_bench), None)
     assert (run.status, run.error_code) == ("failed", "UNSUPPORTED")
-    assert run.error == "Nobody here does jobs of the type HTTPS_CALL."
+    assert run.error == "There is no runner for jobs of the type HTTPS_CALL."
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_what_takes_longer_than_its_type_may_is_stopped(org_bench: Bench) -> Non
     job_id, doer = ours(org_bench, retry=NEVER), Here()
     run = in_the_middle(org_bench, job_id, lambda: org_bench.pass_minutes(3), doer)
     assert (run.status, run.error_code, doer.was_stopped) == ("failed", "TIME_LIMIT", True)
-    assert run.error == "It was not done after 180 s, the most that its type may take."
+    assert run.error == "It did not end within 180 s, the limit of its type."
 
 
 def test_who_was_given_up_writes_nothing(org_bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""The commands of `automation org-jobs`, put together."""
+"""The command group `automation org-jobs`."""
 
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.org_jobs.commands import hosts, jobs, organisations, records, schedules

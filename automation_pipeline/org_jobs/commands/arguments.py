@@ -33,7 +33,7 @@ class Operating(Acting):
 
 
 def operating(services: Services) -> Operating:
-    """What use cases take that record who did something. An operator reaches all organisations."""
+    """The arguments of use cases that record their actor. An operator reaches all organisations."""
     return {**acting(services), "within": ALL_ORGANISATIONS}
 
 
@@ -42,7 +42,7 @@ def chosen_org(services: Services, org_id: str | None) -> str:
     known = _candidates(services, org_id)
     if not known:
         raise InvalidInputError(
-            "There is no organisation yet: `automation org-jobs orgs create` adds one."
+            "There is no organisation: `automation org-jobs orgs create` adds one."
         )
     if len(known) > 1:
         raise InvalidInputError("There are several organisations: name one with --org.")
@@ -50,7 +50,7 @@ def chosen_org(services: Services, org_id: str | None) -> str:
 
 
 def perhaps_org(services: Services, org_id: str | None) -> str | None:
-    """As `chosen_org`, but None where there are none or several."""
+    """Like `chosen_org`, but None without exactly one organisation."""
     known = _candidates(services, org_id)
     return known[0].id if len(known) == 1 else None
 
@@ -91,19 +91,19 @@ Org = Annotated[
         "--org",
         "-o",
         callback=_org_name,
-        help="The organisation it is for. Where there is only one, it is taken by itself.",
+        help="The organisation. Default: the only one.",
     ),
 ]
 OfOrg = Annotated[
     str | None,
-    typer.Option("--org", "-o", callback=_org_name, help="Only what is of this organisation."),
+    typer.Option("--org", "-o", callback=_org_name, help="Only entries of this organisation."),
 ]
 Reason = Annotated[
     str | None, typer.Option("--reason", help="The reason, which is stored with it.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Wait = Annotated[
-    bool, typer.Option("--wait", help="Follow the job to its end; exit 1 unless it succeeds.")
+    bool, typer.Option("--wait", help="Wait for the end of the job; exit 1 unless it succeeds.")
 ]
 File = Annotated[
     Path | None,
@@ -115,14 +115,14 @@ File = Annotated[
 ]
 Payload = Annotated[
     str | None,
-    typer.Option("--payload", metavar="JSON", help="What the job is given, as a JSON object."),
+    typer.Option("--payload", metavar="JSON", help="The payload of the job, as a JSON object."),
 ]
 After = Annotated[
     str | None,
     typer.Option("--after", metavar="ISO", help="Start from this instant instead of now."),
 ]
 AfterId = Annotated[
-    int, typer.Option("--after", min=0, max=LARGEST_ID, help="Go on after this id of the list.")
+    int, typer.Option("--after", min=0, max=LARGEST_ID, help="Continue after this id of the list.")
 ]
 
 
@@ -138,7 +138,7 @@ def read_payload(text: str) -> dict[str, object]:
 
 
 def read_instant(option: str, text: str) -> datetime:
-    """One without an offset says nothing: whose clock is meant?"""
+    """An instant without an offset is ambiguous."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
@@ -155,7 +155,7 @@ def read_instant(option: str, text: str) -> datetime:
 
 
 def given_fields(file: Path | None, flags: dict[str, object]) -> dict[str, object]:
-    """What the file says, unless a flag says otherwise."""
+    """The fields of the file, overridden by flags."""
     return {**(read_json_object(file) if file else {}), **flags}
 
 
@@ -169,16 +169,14 @@ def changed_fields(file: Path | None, flags: dict[str, object]) -> dict[str, obj
 MaintenanceUntil = Annotated[
     str | None,
     typer.Option(
-        "--maintenance-until", metavar="ISO", help="What falls due before this instant is left out."
+        "--maintenance-until", metavar="ISO", help="Skip jobs that are due before this instant."
     ),
 ]
-EndMaintenance = Annotated[
-    bool, typer.Option("--end-maintenance", help="What falls due is done again.")
-]
+EndMaintenance = Annotated[bool, typer.Option("--end-maintenance", help="End the maintenance.")]
 
 
 def maintenance(until: str | None, *, is_over: bool = False) -> dict[str, object]:
-    """How a maintenance is said: while it lasts, what falls due is left out."""
+    """The maintenance from its two flags. Jobs that are due during a maintenance are skipped."""
     if until is not None and is_over:
         raise InvalidInputError("Use either --maintenance-until or --end-maintenance.")
     if is_over:
@@ -191,11 +189,11 @@ def maintenance(until: str | None, *, is_over: bool = False) -> dict[str, object
 
 
 def maintenance_line(until: datetime | None) -> str | None:
-    return f"until {minute(until)} UTC: what falls due before is left out" if until else None
+    return f"until {minute(until)} UTC: jobs that are due before are skipped" if until else None
 
 
 def wall(instant: datetime, timezone: str) -> str:
-    """In the time zone, or in UTC if the zone is no longer known."""
+    """The wall-clock time in the zone, or in UTC if the zone is unknown."""
     try:
         local = zone(timezone)
     except InvalidInputError:

@@ -56,7 +56,7 @@ from automation_pipeline.org_jobs.queries.organisations import (
 from automation_pipeline.storage.database import Session
 
 app = command_group("Manage the machines on which agents run.")
-servers_app = command_group("Manage servers and the hosts they are on.")
+servers_app = command_group("Manage servers and their hosts.")
 
 HOSTS, SERVERS = "/api/org-hosts", "/api/org-servers"
 
@@ -131,10 +131,9 @@ def create_host_command(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a host, whose agent then fetches its jobs with a token of the organisation.
+    """Add a host. Its agent then claims jobs with a token of the organisation.
 
-    For example: automation org-jobs hosts create --name paris-1 --org acme
-    """
+    For example: automation org-jobs hosts create --name paris-1 --org acme"""
     flags = compact(name=name) | maintenance(maintenance_until)
     show_one(new_host(given_fields(file, flags), org=org), print_host, as_json=as_json)
 
@@ -143,10 +142,9 @@ def create_host_command(
 def list_hosts_(
     *, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
 ) -> None:
-    """List the hosts, and when the agent of each was last heard of.
+    """List the hosts and the last call of each agent.
 
-    For example: automation org-jobs hosts list --org acme
-    """
+    For example: automation org-jobs hosts list --org acme"""
     check_org(org)
     found = hosts(org=org, limit=limit + 1, offset=offset)
     show_page("hosts", found, HOST_COLUMNS.print, limit=limit, offset=offset, as_json=as_json)
@@ -176,8 +174,7 @@ def update_host_command(
 
 @app.command("delete")
 def delete_host_command(host_id: HostId, *, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a host that has no servers any more. For example: automation org-jobs hosts delete 2
-    --yes"""
+    """Delete a host without servers. For example: automation org-jobs hosts delete 2 --yes"""
     if not yes:
         confirm(f"Delete host {host_id}, {host(host_id).name}?", f"delete host {host_id}")
     remove_host(host_id)
@@ -196,15 +193,20 @@ ServerId = Annotated[
 OnHost = Annotated[
     int | None,
     typer.Option(
-        "--host", min=1, max=LARGEST_ID, help="The host that it is on; its agent does the jobs."
+        "--host", min=1, max=LARGEST_ID, help="The host of the server; its agent runs the jobs."
     ),
 ]
 NoHost = Annotated[
-    bool, typer.Option("--no-host", help="It is on no host any more: its jobs wait until it is.")
+    bool,
+    typer.Option(
+        "--no-host", help="Remove the server from its host: its jobs wait until it has a host."
+    ),
 ]
 Enabled = Annotated[
     bool | None,
-    typer.Option("--enabled/--disabled", help="What falls due on a disabled one is left out."),
+    typer.Option(
+        "--enabled/--disabled", help="Jobs that are due on a disabled server are skipped."
+    ),
 ]
 
 
@@ -251,10 +253,9 @@ def update_server_command(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a server, or move it to another host with the jobs that have not begun.
+    """Change a server, or move it to another host with its jobs that have not started.
 
-    For example: automation org-jobs servers update 3 --host 4
-    """
+    For example: automation org-jobs servers update 3 --host 4"""
     if no_host and host is not None:
         raise InvalidInputError("Use either --host or --no-host.")
     flags = compact(name=name, hostId=_id(host), isEnabled=enabled)
@@ -268,8 +269,7 @@ def update_server_command(
 def delete_server_command(
     server_id: ServerId, *, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Delete a server that no schedule is about any more. For example: automation org-jobs servers
-    delete 3 --yes"""
+    """Delete a server that no schedule uses. For example: automation org-jobs servers delete 3 --yes"""
     if not yes:
         confirm(
             f"Delete server {server_id}, {server(server_id).name}?", f"delete server {server_id}"
@@ -286,10 +286,10 @@ def _id(number: int | None) -> str | None:
 def print_host(one: Host) -> None:
     print_facts(
         {
-            "host": f"{one.id}  {one.name}",
+            "host": f"{one.id} {one.name}",
             "organisation": one.org_id,
             "agent": one.agent_version,
-            "last heard of": f"{minute(one.last_seen_at)} UTC" if one.last_seen_at else "never",
+            "last seen": f"{minute(one.last_seen_at)} UTC" if one.last_seen_at else "never",
             "maintenance": maintenance_line(one.maintenance_until),
             "made": f"{minute(one.created_at)} UTC",
         }
@@ -299,7 +299,7 @@ def print_host(one: Host) -> None:
 def print_server(one: Server) -> None:
     print_facts(
         {
-            "server": f"{one.id}  {one.name}",
+            "server": f"{one.id} {one.name}",
             "organisation": one.org_id,
             "host": one.host_id or "none: its jobs wait until it has one",
             "state": "enabled" if one.is_enabled else "disabled",
@@ -314,7 +314,7 @@ HOST_COLUMNS = Columns[Host](
         "organisation": lambda one: one.org_id,
         "name": lambda one: one.name,
         "agent": lambda one: one.agent_version,
-        "last heard of (UTC)": lambda one: minute(one.last_seen_at) or "never",
+        "last seen (UTC)": lambda one: minute(one.last_seen_at) or "never",
         "maintenance until (UTC)": lambda one: minute(one.maintenance_until),
     },
     texts={"name", "agent"},

@@ -1,4 +1,4 @@
-"""`automation org-jobs list|show|log|queues|create|cancel|retry|watch`, and jobs on a screen."""
+"""`automation org-jobs list|show|log|queues|create|cancel|retry|watch`, and the output of jobs."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -62,7 +62,10 @@ from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues
 from automation_pipeline.storage.database import Session
 
 JOBS = "/api/org-jobs"
-NO_AGENT = "The agent of its server's host has not begun it: `automation org-jobs hosts list` shows whether it works"
+NO_AGENT = (
+    "The agent of its server's host has not started it: `automation org-jobs hosts list` shows "
+)
+"whether the agent is running"
 JOB_COLOURS = {
     OrgJobsRunState.SUCCESS: "green",
     OrgJobsRunState.FAILED: "red",
@@ -112,12 +115,14 @@ def job(session: Session, job_id: int) -> OrgJob:
 
 
 @operation(f"POST {JOBS}/{{job_id}}/cancel")
-def stop_job(services: Services, job_id: int, *, reason: str | None, at_once: bool) -> OrgJob:
+def cancel_stored_job(
+    services: Services, job_id: int, *, reason: str | None, at_once: bool
+) -> OrgJob:
     return cancel_job(job_id, reason=reason, at_once=at_once, **operating(services))
 
 
 @operation(f"POST {JOBS}/{{job_id}}/retry")
-def repeat_job(services: Services, job_id: int) -> OrgJob:
+def retry_stored_job(services: Services, job_id: int) -> OrgJob:
     return retry_job(job_id, **operating(services))
 
 
@@ -132,7 +137,7 @@ def queues_of(services: Services, *, org: str | None) -> Sequence[QueueCounts]:
         return queues(session, OrgScope(org), services.clock.now())
 
 
-def followed_to_its_end(job_id: int, *, as_json: bool) -> None:
+def wait_for_job(job_id: int, *, as_json: bool) -> None:
     """Print how a job ended; exit 1 unless it succeeded."""
     ended = follow_job(job_id, quiet=as_json)
     if as_json:
@@ -145,29 +150,29 @@ def followed_to_its_end(job_id: int, *, as_json: bool) -> None:
 
 
 def follow_job(job_id: int, *, quiet: bool) -> OrgJob:
-    """Follow a job to its end, however long that takes."""
+    """Follow a job to its end, without a time limit."""
     found = job(job_id)
-    waits = LaunchWait(why=lambda: _why_nothing_begins(found))
+    waits = LaunchWait(why=lambda: _waiting_reason(found))
     goes_on = f"Job {job_id} continues. `automation org-jobs show {job_id}` shows its status."
     with progress_bars(goes_on, quiet=quiet) as progress:
         line = progress.add_task(status_line(found), total=None)
         while found.status not in ENDED_RUN_STATES:
             progress.update(line, description=status_line(found))
-            waits.pause(begun=_has_begun_or_waits(found))
+            waits.pause(begun=_has_started_or_waits(found))
             found = job(job_id)
         progress.update(line, description=status_line(found))
     return found
 
 
-def _why_nothing_begins(found: OrgJob) -> NotStartedError | None:
+def _waiting_reason(found: OrgJob) -> NotStartedError | None:
     if organisation(found.org_id).suspended_at is not None:
         resume = f"`automation org-jobs orgs resume {found.org_id}` ends that"
         return NotStartedError("SUSPENDED", f"Organisation {found.org_id} is suspended: {resume}")
     return NotStartedError("NO_AGENT", NO_AGENT) if found.performer is Performer.AGENT else None
 
 
-def _has_begun_or_waits(found: OrgJob) -> bool:
-    """It waits in its queue while the organisation runs as many jobs as it may."""
+def _has_started_or_waits(found: OrgJob) -> bool:
+    """A job waits in its queue while the organisation runs its maximum number of jobs."""
     newest = found.runs[-1]
     if newest.started_at is not None or newest.attempts or newest.lease_owner is not None:
         return True
@@ -180,15 +185,15 @@ def list_(
     org: OfOrg = None,
     status: Annotated[
         OrgJobsRunState | None,
-        typer.Option(case_sensitive=False, help="Only those with this status."),
+        typer.Option(case_sensitive=False, help="Only jobs with this status."),
     ] = None,
-    job_type: Annotated[str | None, typer.Option("--type", help="Only those of this type.")] = None,
-    schedule: Annotated[UUID | None, typer.Option(help="Only those of this schedule.")] = None,
+    job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this type.")] = None,
+    schedule: Annotated[UUID | None, typer.Option(help="Only jobs of this schedule.")] = None,
     server: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those about this server.")
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only jobs on this server.")
     ] = None,
     backfill: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those of this backfill.")
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only jobs of this backfill.")
     ] = None,
     limit: Limit = 20,
     offset: Offset = 0,
@@ -216,14 +221,13 @@ def show(job_id: JobId, *, as_json: AsJson = False) -> None:
 
 
 def log(job_id: JobId, *, limit: Limit = 100, after: AfterId = 0, as_json: AsJson = False) -> None:
-    """Show every move of a job's runs, oldest first. For example: automation org-jobs log 7"""
+    """Show every state change of a job's runs, oldest first. For example: automation org-jobs log 7"""
     found = moves_of_job(job_id, limit=limit + 1, after=after)
     show_page("log", found, print_moves, limit=limit, as_json=as_json)
 
 
 def queues_(*, org: OfOrg = None, as_json: AsJson = False) -> None:
-    """Show how many jobs of each organisation wait and run. For example: automation
-    org-jobs queues"""
+    """Show the number of waiting and running jobs per organisation. For example: automation org-jobs queues"""
     check_org(org)
     found = queues_of(org=org)
     if as_json:
@@ -241,23 +245,27 @@ def create(
     payload: Payload = None,
     server: Annotated[
         int | None,
-        typer.Option("--server", min=1, max=LARGEST_ID, help="The server it is about, by its id."),
+        typer.Option(
+            "--server", min=1, max=LARGEST_ID, help="The id of the server that the job works on."
+        ),
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option("--priority", metavar="N", help="From 1, done first, to 9. Default: 5."),
+        typer.Option("--priority", metavar="N", help="From 1, the most urgent, to 9. Default: 5."),
     ] = None,
     retries: Annotated[
         int | None,
-        typer.Option("--retries", metavar="N", help="How often it is tried again when it fails."),
+        typer.Option("--retries", metavar="N", help="The number of retries after a failure."),
     ] = None,
     backoff_ms: Annotated[
-        int | None, typer.Option("--backoff-ms", metavar="MS", help="How long after that.")
+        int | None, typer.Option("--backoff-ms", metavar="MS", help="The delay before a retry.")
     ] = None,
     backoff: Annotated[
         BackoffType | None,
         typer.Option(
-            "--backoff", case_sensitive=False, help="Whether further waits are as long, or double."
+            "--backoff",
+            case_sensitive=False,
+            help="Whether further delays stay the same or double.",
         ),
     ] = None,
     org: Org = None,
@@ -265,10 +273,9 @@ def create(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a job without a schedule. For example:
+    """Request a job without a schedule. For example:
 
-    automation org-jobs create --type RCON --server 3 --payload '{"command": "save-all"}' --wait
-    """
+    automation org-jobs create --type RCON --server 3 --payload '{"command": "save-all"}' --wait"""
     policy = compact(maxRetries=retries, backoffMs=backoff_ms, backoffType=backoff)
     flags = compact(
         type=job_type,
@@ -286,23 +293,22 @@ def cancel(
     *,
     reason: Reason = None,
     at_once: Annotated[
-        bool, typer.Option("--at-once", help="Do not wait for the worker to stop.")
+        bool, typer.Option("--at-once", help="End the job at once, without waiting for its worker.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a job: one that waits is given up, one that is at work is asked to stop.
+    """Cancel a job. A running job is asked to stop.
 
     For example: automation org-jobs cancel 7 --reason "Wrong server"
     """
-    stopped = stop_job(job_id, reason=reason, at_once=at_once)
+    stopped = cancel_stored_job(job_id, reason=reason, at_once=at_once)
     print_result(as_document(stopped), outcome(stopped), as_json=as_json)
 
 
 def retry(job_id: JobId, *, wait: Wait = False, as_json: AsJson = False) -> None:
-    """Do a job once more that has failed or was cancelled. For example: automation org-jobs retry 7
-    --wait"""
-    repeated = repeat_job(job_id)
-    _print_requested(repeated, f"Job {job_id} is done again", wait=wait, as_json=as_json)
+    """Retry a job that failed or was cancelled. For example: automation org-jobs retry 7 --wait"""
+    repeated = retry_stored_job(job_id)
+    _print_requested(repeated, f"Job {job_id} is requested again", wait=wait, as_json=as_json)
 
 
 def watch(job_id: JobId, *, as_json: AsJson = False) -> None:
@@ -310,12 +316,12 @@ def watch(job_id: JobId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs watch 7
     """
-    followed_to_its_end(job_id, as_json=as_json)
+    wait_for_job(job_id, as_json=as_json)
 
 
 def _print_requested(requested: OrgJob, what: str, *, wait: bool, as_json: bool) -> None:
     if wait:
-        followed_to_its_end(requested.id, as_json=as_json)
+        wait_for_job(requested.id, as_json=as_json)
         return
     document = {
         "job_id": str(requested.id),
@@ -327,7 +333,7 @@ def _print_requested(requested: OrgJob, what: str, *, wait: bool, as_json: bool)
 
 
 def status_line(job: OrgJob) -> str:
-    """Such as: running, attempt 2 of 3, 40 %: copying the world."""
+    """For example: running, attempt 2 of 3, 40 %: copying the world."""
     run = job.runs[-1]
     parts = [_state(run)]
     if run.max_attempts > 1 and (run.attempt_no > 1 or run.started_at is not None):
@@ -341,7 +347,7 @@ def status_line(job: OrgJob) -> str:
 
 
 def progress_of(run: OrgJobRun) -> str | None:
-    """How far an agent says that it is."""
+    """The progress that the agent reports."""
     progress = run.progress or {}
     percent, message = progress.get("percent"), progress.get("message")
     parts = [
@@ -352,7 +358,7 @@ def progress_of(run: OrgJobRun) -> str | None:
 
 
 def error_line(job: OrgJob) -> str | None:
-    """Why its newest run failed, or was stopped."""
+    """Why its newest run failed or was cancelled."""
     run = job.runs[-1]
     reasons = [run.error_code, run.error or run.cancel_reason]
     return one_line(": ".join(words for words in reasons if words)) or None
@@ -362,15 +368,15 @@ def _state(run: OrgJobRun) -> str:
     if run.status is not OrgJobsRunState.PENDING:
         return run.status
     if run.attempts and run.next_attempt_at is not None:
-        return f"waits to be tried again, {second(run.next_attempt_at)}"
-    return "taken, not begun" if run.lease_owner is not None else "waiting"
+        return f"waits for a retry, {second(run.next_attempt_at)}"
+    return "claimed, not started" if run.lease_owner is not None else "waiting"
 
 
 def print_job(job: OrgJob) -> None:
     run = job.runs[-1]
     print_facts(
         {
-            "job": f"{job.id}  {job.type}",
+            "job": f"{job.id} {job.type}",
             "organisation": job.org_id,
             "status": _coloured(job),
             "server": job.server_instance_id,
@@ -382,12 +388,14 @@ def print_job(job: OrgJob) -> None:
             "expires": second(job.expires_at) if run.status is OrgJobsRunState.PENDING else None,
             "began": second(run.started_at),
             "must end": second(run.deadline_at) if run.status is OrgJobsRunState.RUNNING else None,
-            "heard of": second(run.progress_at) if run.status is OrgJobsRunState.RUNNING else None,
+            "last report": second(run.progress_at)
+            if run.status is OrgJobsRunState.RUNNING
+            else None,
             "stop": _stop(run),
             "ended": second(run.finished_at),
             "result": json_line(run.result) if run.result else None,
             "log": run.log_ref,
-            "trouble": _trouble(job),
+            "trouble": _error_text(job),
         }
     )
     attempts = [(number, one) for number, a in enumerate(job.runs, 1) for one in a.attempts]
@@ -401,14 +409,14 @@ def print_job(job: OrgJob) -> None:
         )
         say(f"Follow it: {follow}; stop it: {stop}.")
     elif job.status is not OrgJobsRunState.SUCCESS:
-        say(f"Do it once more: `automation org-jobs retry {job.id}`.")
+        say(f"Retry it: `automation org-jobs retry {job.id}`.")
 
 
 def print_moves(moves: Sequence[JobMove]) -> None:
     for move in moves:
         why = f": {one_line(move.reason)}" if move.reason else ""
         moved = f"{move.from_state} -> {move.to_state}"
-        say(f"{move.at:%Y-%m-%d %H:%M:%S}  run {move.run_id}  {moved}  by {move.actor}{why}")
+        say(f"{move.at:%Y-%m-%d %H:%M:%S}  run {move.run_id} {moved}  by {move.actor}{why}")
 
 
 def outcome(job: OrgJob) -> str:
@@ -426,7 +434,7 @@ def _stop(run: OrgJobRun) -> str | None:
     return f"asked for {second(run.cancel_requested_at)} by {run.cancelled_by}{why}"
 
 
-def _trouble(job: OrgJob) -> Text | None:
+def _error_text(job: OrgJob) -> Text | None:
     reasons = error_line(job) if job.status is OrgJobsRunState.FAILED else None
     return Text(reasons, "red") if reasons else None
 
@@ -434,7 +442,7 @@ def _trouble(job: OrgJob) -> Text | None:
 def _why(one: Attempt) -> str:
     words = ": ".join(filter(None, [one.error_code, one.error and one_line(one.error)]))
     again = f" (tried again {minute(one.retry_at)} UTC)" if one.retry_at else ""
-    late = "; more was said after it was given up" if one.late_report else ""
+    late = "; a late report exists" if one.late_report else ""
     return f"{words}{again}{late}"
 
 
@@ -477,7 +485,7 @@ QUEUES = Columns[QueueCounts](
         "state": _queue_state,
         "waiting": lambda one: one.waiting,
         "to be retried": lambda one: one.retrying,
-        "taken": lambda one: one.claimed,
+        "claimed": lambda one: one.claimed,
         "running": lambda one: one.running,
         "at once": lambda one: one.max_running,
         "oldest (UTC)": lambda one: minute(one.oldest_waiting_at),

@@ -66,8 +66,8 @@ from automation_pipeline.org_jobs.queries.organisations import (
 )
 from automation_pipeline.storage.database import Session
 
-app = command_group("Manage organisations and how many of their jobs run at once.")
-types_app = typer.Typer(help="List the types of jobs, and define those that agents do.")
+app = command_group("Manage organisations and the number of their concurrent jobs.")
+types_app = typer.Typer(help="List job types, and define types for agents.")
 
 ORGANISATIONS, TYPES = "/api/organisations", "/api/org-jobs/types"
 
@@ -88,7 +88,7 @@ def organisation(session: Session, org_id: str) -> Organisation:
 
 
 def check_org(org_id: str | None) -> None:
-    """Raises NotFoundError for an unknown organisation, whose empty lists would look good."""
+    """Raise NotFoundError for an unknown organisation instead of showing an empty list."""
     if org_id is not None:
         organisation(org_id)
 
@@ -99,12 +99,14 @@ def change_organisation(services: Services, org_id: str, given: Document) -> Org
 
 
 @operation(f"POST {ORGANISATIONS}/{{org_id}}/suspend")
-def stop_organisation(services: Services, org_id: str, reason: str | None) -> Organisation:
+def suspend_stored_organisation(
+    services: Services, org_id: str, reason: str | None
+) -> Organisation:
     return suspend_organisation(org_id, reason=reason, **operating(services))
 
 
 @operation(f"POST {ORGANISATIONS}/{{org_id}}/resume")
-def restart_organisation(services: Services, org_id: str) -> Organisation:
+def resume_stored_organisation(services: Services, org_id: str) -> Organisation:
     return resume_organisation(org_id, **operating(services))
 
 
@@ -132,16 +134,14 @@ def remove_type(services: Services, name: str, *, org: str | None) -> None:
 OrgName = Annotated[str | None, typer.Option("--name", "-n", help="A name for people.")]
 MaxRunning = Annotated[
     int | None,
-    typer.Option(
-        "--max-running", metavar="N", help="How many of its jobs are at work at once, at most."
-    ),
+    typer.Option("--max-running", metavar="N", help="The maximum number of jobs that run at once."),
 ]
 
 
 @app.command()
 def create(
     org_id: Annotated[
-        str | None, typer.Argument(help="A short name, for good, such as acme.")
+        str | None, typer.Argument(help="A short name that cannot be changed, such as acme.")
     ] = None,
     *,
     name: OrgName = None,
@@ -187,11 +187,10 @@ def update(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change an organisation. What is at work goes on.
+    """Change an organisation. Running jobs continue.
 
     For example: automation org-jobs orgs update acme --max-running 5 --maintenance-until
-    2026-07-01T08:00:00Z
-    """
+    2026-07-01T08:00:00Z"""
     flags = compact(name=name, maxRunning=max_running)
     flags |= maintenance(maintenance_until, is_over=end_maintenance)
     changed = change_organisation(org_id, changed_fields(file, flags))
@@ -200,24 +199,22 @@ def update(
 
 @app.command()
 def suspend(org_id: OrgId, *, reason: Reason = None, as_json: AsJson = False) -> None:
-    """Pause all schedules of an organisation until it is resumed, and begin none of its jobs.
+    """Pause all schedules of an organisation and start none of its jobs until it is resumed.
 
     For example: automation org-jobs orgs suspend acme --reason "Unpaid since May"
     """
-    show_one(stop_organisation(org_id, reason), print_organisation, as_json=as_json)
+    show_one(suspend_stored_organisation(org_id, reason), print_organisation, as_json=as_json)
 
 
 @app.command()
 def resume(org_id: OrgId, *, as_json: AsJson = False) -> None:
-    """Take a suspended organisation into service again, with the schedules that were paused by
-    that.
+    """Resume a suspended organisation and the schedules that were paused with it.
 
-    For example: automation org-jobs orgs resume acme
-    """
-    show_one(restart_organisation(org_id), print_organisation, as_json=as_json)
+    For example: automation org-jobs orgs resume acme"""
+    show_one(resume_stored_organisation(org_id), print_organisation, as_json=as_json)
 
 
-NewTypeName = Annotated[str, typer.Argument(help="The type's name, in capitals.")]
+NewTypeName = Annotated[str, typer.Argument(help="The type's name in capitals.")]
 
 
 def _type_name(name: str) -> str:
@@ -226,18 +223,21 @@ def _type_name(name: str) -> str:
     return name
 
 
-TypeName = Annotated[str, typer.Argument(callback=_type_name, help="The type's name, in capitals.")]
+TypeName = Annotated[str, typer.Argument(callback=_type_name, help="The type's name in capitals.")]
 Summary = Annotated[str | None, typer.Option("--summary", help="What a job of the type does.")]
 LimitSeconds = Annotated[
     int | None,
-    typer.Option("--limit-seconds", help="How long an attempt may take. Default: 900."),
+    typer.Option("--limit-seconds", help="The time limit of an attempt in seconds. Default: 900."),
 ]
 Reads = Annotated[
-    bool, typer.Option("--read-only", help="It changes nothing: a host does eight at a time.")
+    bool,
+    typer.Option(
+        "--read-only", help="Jobs of the type make no changes: a host runs eight at a time."
+    ),
 ]
 ReadsOrChanges = Annotated[
     bool | None,
-    typer.Option("--read-only/--changes", help="Whether a host does up to eight at a time."),
+    typer.Option("--read-only/--changes", help="Whether a host runs up to eight at a time."),
 ]
 SchemaFile = Annotated[
     Path | None,
@@ -247,18 +247,17 @@ SchemaFile = Annotated[
 
 @types_app.callback(invoke_without_command=True)
 def types_alone(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """List the types of jobs, and define those that agents do. Alone it lists the types."""
+    """List job types, and define types for agents. Alone it lists the types."""
     if context.invoked_subcommand is None:
         _list_types(None, as_json=as_json)
 
 
 @types_app.command("list")
 def list_types(*, org: Org = None, as_json: AsJson = False) -> None:
-    """List the types of jobs; with --org also those that the organisation defines. --json shows
-    what their payloads hold.
+    """List job types; with --org also those that the organisation defines. --json shows the schemas
+    of their payloads.
 
-    For example: automation org-jobs types list --org acme
-    """
+    For example: automation org-jobs types list --org acme"""
     _list_types(org, as_json=as_json)
 
 
@@ -282,7 +281,7 @@ def create_type_command(
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
-    """Define a type, or replace a built-in one in the organisation.
+    """Define a type, or replace a built-in type in the organisation.
 
     For example: automation org-jobs types create REPORT_EXPORT --summary "Export the report"
     """
@@ -304,10 +303,9 @@ def update_type_command(
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a type that the organisation defines. What is left out stays.
+    """Change a type that the organisation defines. Omitted fields stay.
 
-    For example: automation org-jobs types update REPORT_EXPORT --summary "Export it" --read-only
-    """
+    For example: automation org-jobs types update REPORT_EXPORT --summary "Export it" --read-only"""
     flags = _type_fields(summary, limit_seconds, schema, read_only=read_only)
     changed = change_type(name, changed_fields(file, flags), org=org)
     sentence = f"Job type {changed.name} of organisation {changed.org_id} is updated."
@@ -318,10 +316,9 @@ def update_type_command(
 def delete_type_command(
     name: TypeName, *, org: Org = None, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Delete a type that no schedule and no open job has.
+    """Delete a type that no schedule and no open job uses.
 
-    For example: automation org-jobs types delete REPORT_EXPORT --yes
-    """
+    For example: automation org-jobs types delete REPORT_EXPORT --yes"""
     if not yes:
         confirm(f"Delete job type {name}?", f"delete job type {name}")
     remove_type(name, org=org)
@@ -343,7 +340,7 @@ def print_organisation(one: Organisation) -> None:
     why = f": {one_line(one.suspend_reason)}" if one.suspend_reason else ""
     print_facts(
         {
-            "organisation": f"{one.id}  {one.name}",
+            "organisation": f"{one.id} {one.name}",
             "state": _state(one),
             "suspended": one.suspended_at and f"{minute(one.suspended_at)} UTC{why}",
             "at once": f"{one.max_running} jobs at most",
@@ -384,7 +381,7 @@ TYPE_COLUMNS = Columns[JobTypeCard](
         "changes": lambda one: "yes" if one.is_mutation else "no",
         "at most": _limit,
         "needs": lambda one: one.permission and f"{one.permission}.write",
-        "what it does": _summary,
+        "summary": _summary,
     },
-    texts={"needs", "what it does"},
+    texts={"needs", "summary"},
 )

@@ -93,15 +93,15 @@ def backfill(session: Session, batch_id: int) -> Backfill:
 
 
 @operation(f"POST {BACKFILLS}/{{batch_id}}/cancel")
-def stop_backfill(services: Services, batch_id: int) -> Backfill:
+def cancel_stored_backfill(services: Services, batch_id: int) -> Backfill:
     return cancel_backfill(batch_id, **operating(services))
 
 
 WHY = {
     None: "",
-    OrgJobsLeftOut.DISPATCHED: "left out: it was done",
-    OrgJobsLeftOut.AT_WORK: "left out: its job is not over",
-    OrgJobsLeftOut.STILL_DUE: "left out: its schedule is about to do it",
+    OrgJobsLeftOut.DISPATCHED: "skipped: it has a job",
+    OrgJobsLeftOut.AT_WORK: "skipped: its job has not ended",
+    OrgJobsLeftOut.STILL_DUE: "skipped: its schedule is about to dispatch it",
 }
 
 
@@ -123,11 +123,13 @@ def audit_log_(
     entity: Annotated[
         str | None,
         typer.Option(
-            "--entity", help="Only changes of such things: schedule, job, organisation, host ..."
+            "--entity",
+            help="Only changes of this kind of entity: schedule, job, organisation, host ...",
         ),
     ] = None,
     entity_id: Annotated[
-        str | None, typer.Option("--id", help="Only changes of this one; goes with --entity.")
+        str | None,
+        typer.Option("--id", help="Only changes of the entity with this id; requires --entity."),
     ] = None,
     limit: Limit = 50,
     after: AfterId = 0,
@@ -138,7 +140,7 @@ def audit_log_(
     For example: automation org-jobs audit-log --org acme --entity host --id 2
     """
     if entity_id is not None and entity is None:
-        raise InvalidInputError("--id goes with --entity.")
+        raise InvalidInputError("--id requires --entity.")
     check_org(org)
     found = audit_entries(org=org, entity=entity, entity_id=entity_id, limit=limit + 1, after=after)
     show_page("log", found, ENTRIES.print, limit=limit, as_json=as_json)
@@ -175,11 +177,10 @@ def show_backfill(backfill_id: BackfillId, *, as_json: AsJson = False) -> None:
 
 @backfills_app.command("cancel")
 def cancel_backfill_(backfill_id: BackfillId, *, as_json: AsJson = False) -> None:
-    """Cancel the jobs of a backfill that have not begun, and ask running ones to stop.
+    """Cancel the jobs of a backfill that have not started, and ask running jobs to stop.
 
-    For example: automation org-jobs backfills cancel 2
-    """
-    show_one(stop_backfill(backfill_id), print_backfill, as_json=as_json)
+    For example: automation org-jobs backfills cancel 2"""
+    show_one(cancel_stored_backfill(backfill_id), print_backfill, as_json=as_json)
 
 
 def print_backfill(b: Backfill) -> None:
@@ -188,7 +189,7 @@ def print_backfill(b: Backfill) -> None:
             TIMES.print(b.times)
             screen.print()
         jobs = counted(b.total, "job")
-        say(f"{jobs} would be made. Nothing is done yet: leave out --dry-run for that.")
+        say(f"{jobs} would be created. This is a dry run: omit --dry-run to create them.")
         return
     print_facts(
         {
@@ -196,7 +197,7 @@ def print_backfill(b: Backfill) -> None:
             "organisation": b.org_id,
             "schedule": b.schedule_id,
             "status": _status(b),
-            "period": f"{_period(b)} UTC, done again: {b.behaviour}",
+            "period": f"{_period(b)} UTC, repeated: {b.behaviour}",
             "jobs": _counts(b),
             "made": f"{minute(b.created_at)} UTC by {b.created_by}",
             "ended": b.finished_at and f"{minute(b.finished_at)} UTC",
@@ -222,7 +223,7 @@ def _counts(b: Backfill) -> str:
 
 
 def _change(entry: AuditEntry) -> str:
-    """Only fields with another value than before."""
+    """Only the changed fields."""
     before, after = entry.before or {}, entry.after or {}
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return ", ".join(f"{name}: {_values(name, before, after)}" for name in changed)

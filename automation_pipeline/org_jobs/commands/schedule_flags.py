@@ -1,4 +1,4 @@
-"""The options that describe a schedule, for those who do not want to write JSON."""
+"""Command-line options for the fields of a schedule."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from automation_pipeline.org_jobs.models.states import MisfirePolicy
 
 Command = Callable[..., None]
 
-# Where a flag goes as it is.
+# Flags whose value is copied unchanged.
 _FIELDS: Mapping[str, str] = {
     "name": "name", "description": "description", "cron": "cronExpression", "timezone": "timezone",
     "job_type": "jobType", "window_policy": "windowPolicy", "cutoff": "latestStartCutoffMin",
@@ -40,16 +40,22 @@ class ScheduleFlags:
     """None: not given."""
 
     name: Annotated[str | None, typer.Option("--name", "-n", help="A name for people.")] = None
-    description: Annotated[str | None, typer.Option("--description", help="What it is for.")] = None
+    description: Annotated[
+        str | None, typer.Option("--description", help="The purpose of the schedule.")
+    ] = None
     cron: Annotated[
         str | None,
         typer.Option(
-            "--cron", metavar="EXPR", help='When it is due: five fields, such as "0 2 * * 1-5".'
+            "--cron",
+            metavar="EXPR",
+            help='The cron expression with five fields, such as "0 2 * * 1-5".',
         ),
     ] = None
     timezone: Annotated[
         str | None,
-        typer.Option("--timezone", help="Whose clock that is, such as Europe/Paris. Default: UTC."),
+        typer.Option(
+            "--timezone", help="The time zone of the cron, such as Europe/Paris. Default: UTC."
+        ),
     ] = None
     job_type: Annotated[
         str | None,
@@ -58,12 +64,16 @@ class ScheduleFlags:
     payload: Payload = None
     server: Annotated[
         int | None,
-        typer.Option("--server", min=1, max=LARGEST_ID, help="The server it is about, by its id."),
+        typer.Option(
+            "--server", min=1, max=LARGEST_ID, help="The id of the server that the job works on."
+        ),
     ] = None
     window: Annotated[
         str | None,
         typer.Option(
-            "--window", metavar="HH:MM-HH:MM", help="When jobs may start, such as 22:00-06:00."
+            "--window",
+            metavar="HH:MM-HH:MM",
+            help="The execution window in which jobs may start, such as 22:00-06:00.",
         ),
     ] = None
     window_policy: Annotated[
@@ -71,13 +81,15 @@ class ScheduleFlags:
         typer.Option(
             "--window-policy",
             case_sensitive=False,
-            help="What is due outside of it waits (CLAMP) or is left out.",
+            help="Jobs due outside the window wait (CLAMP) or are skipped.",
         ),
     ] = None
     cutoff: Annotated[
         int | None,
         typer.Option(
-            "--cutoff", metavar="MINUTES", help="Nothing starts so shortly before its end."
+            "--cutoff",
+            metavar="MINUTES",
+            help="No job starts in this time before the end of the window.",
         ),
     ] = None
     overlap: Annotated[
@@ -85,39 +97,41 @@ class ScheduleFlags:
         typer.Option(
             "--overlap",
             case_sensitive=False,
-            help="What happens while the last job is still at work.",
+            help="The policy while the previous job has not ended.",
         ),
     ] = None
     misfire: Annotated[
         MisfirePolicy | None,
-        typer.Option(
-            "--misfire", case_sensitive=False, help="What happens to times that were missed."
-        ),
+        typer.Option("--misfire", case_sensitive=False, help="The policy for missed due times."),
     ] = None
     grace: Annotated[
         int | None,
-        typer.Option("--grace", metavar="SECONDS", help="A start so late is not a miss yet."),
+        typer.Option(
+            "--grace", metavar="SECONDS", help="A start within this delay does not count as missed."
+        ),
     ] = None
     jitter: Annotated[
         int | None,
-        typer.Option("--jitter", metavar="SECONDS", help="Starts are put off by up to so much."),
+        typer.Option("--jitter", metavar="SECONDS", help="The maximum random delay of a start."),
     ] = None
     retries: Annotated[
         int | None,
-        typer.Option("--retries", metavar="N", help="How often a job that failed is tried again."),
+        typer.Option("--retries", metavar="N", help="The number of retries of a failed job."),
     ] = None
     backoff_ms: Annotated[
-        int | None, typer.Option("--backoff-ms", metavar="MS", help="How long after a failure.")
+        int | None, typer.Option("--backoff-ms", metavar="MS", help="The delay before a retry.")
     ] = None
     backoff: Annotated[
         BackoffType | None,
         typer.Option(
-            "--backoff", case_sensitive=False, help="Whether further waits are as long, or double."
+            "--backoff",
+            case_sensitive=False,
+            help="Whether further delays stay the same or double.",
         ),
     ] = None
     priority: Annotated[
         int | None,
-        typer.Option("--priority", metavar="N", help="From 1, done first, to 9. Default: 5."),
+        typer.Option("--priority", metavar="N", help="From 1, the most urgent, to 9. Default: 5."),
     ] = None
     start: Annotated[
         str | None, typer.Option("--start", metavar="ISO", help="Not before this instant.")
@@ -130,24 +144,26 @@ class ScheduleFlags:
         typer.Option(
             "--exclude",
             metavar="DATE",
-            help="A day on which it rests, in its time zone; repeat for several.",
+            help="A day without jobs, in the schedule's time zone; repeat the option for several.",
         ),
     ] = None
     skip_if_offline: Annotated[
         bool | None,
         typer.Option(
             "--skip-if-offline/--wait-if-offline",
-            help="What happens while the server's agent is away.",
+            help="The policy while the server's agent is offline.",
         ),
     ] = None
     auto_pause_after: Annotated[
         int | None,
         typer.Option(
-            "--auto-pause-after", metavar="N", help="Pause it after so many failures in a row."
+            "--auto-pause-after",
+            metavar="N",
+            help="Pause the schedule after this number of consecutive failures.",
         ),
     ] = None
     enabled: Annotated[
-        bool | None, typer.Option("--enabled/--disabled", help="Whether it is in use.")
+        bool | None, typer.Option("--enabled/--disabled", help="Whether the schedule is enabled.")
     ] = None
 
     def document(self) -> dict[str, object]:
@@ -176,13 +192,13 @@ class ScheduleFlags:
 
     def _given(
         self, names: Mapping[str, str]
-    ) -> Iterator[tuple[str, str, Any]]:  # values of any flag
+    ) -> Iterator[tuple[str, str, Any]]:  # a flag can have any type
         given = ((flag, field, getattr(self, flag)) for flag, field in names.items())
         return ((flag, field, value) for flag, field, value in given if value is not None)
 
 
 def with_schedule_flags(command: Command) -> Command:
-    """The command, whose parameter `flags` is spread out into one option a field."""
+    """Replace the command's parameter `flags` with one option per field."""
     hints = get_type_hints(ScheduleFlags, include_extras=True)
     keyword = inspect.Parameter.KEYWORD_ONLY
     flags = [

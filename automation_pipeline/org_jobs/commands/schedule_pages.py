@@ -1,4 +1,4 @@
-"""Schedules and their fires on a screen."""
+"""Text output of schedules and their fires."""
 
 from collections.abc import Iterator, Sequence
 
@@ -48,7 +48,7 @@ def print_fires(fires: Sequence[ScheduleFire], timezone: str) -> None:
 
 
 def _job(fire: ScheduleFire) -> Text | None:
-    """With what became of it."""
+    """The job of a fire with its status."""
     if fire.job_id is None:
         return None
     status = fire.job_status
@@ -65,17 +65,17 @@ def _why(fire: ScheduleFire) -> str:
 
 SCHEDULES = "automation org-jobs schedules"
 OVERLAPS = {
-    OverlapPolicy.SKIP: "a time is left out while the last job is at work",
-    OverlapPolicy.BUFFER_ONE: "one job waits for the last one",
-    OverlapPolicy.BUFFER_ALL: "jobs wait in line for the last one",
-    OverlapPolicy.CANCEL_OTHER: "the last job is asked to stop, and waited for",
-    OverlapPolicy.TERMINATE_OTHER: "the last job is ended at once",
-    OverlapPolicy.ALLOW_ALL: "jobs run side by side",
+    OverlapPolicy.SKIP: "a due time is skipped while the previous job runs",
+    OverlapPolicy.BUFFER_ONE: "one job waits for the previous one",
+    OverlapPolicy.BUFFER_ALL: "jobs wait in line for the previous one",
+    OverlapPolicy.CANCEL_OTHER: "the previous job is asked to stop, and the new one waits",
+    OverlapPolicy.TERMINATE_OTHER: "the previous job is ended at once",
+    OverlapPolicy.ALLOW_ALL: "jobs run concurrently",
 }
 MISFIRES = {
-    MisfirePolicy.SKIP: "what was missed is left out",
-    MisfirePolicy.FIRE_ONCE: "the newest of what was missed is done",
-    MisfirePolicy.FIRE_ALL: "the newest ten of what was missed are done",
+    MisfirePolicy.SKIP: "missed due times are skipped",
+    MisfirePolicy.FIRE_ONCE: "the newest missed due time is run",
+    MisfirePolicy.FIRE_ALL: "the newest ten missed due times are run",
 }
 
 
@@ -96,11 +96,11 @@ def window(s: OrgSchedule) -> str | None:
     if s.execution_window_start is None:
         return None
     outside = (
-        "what is due outside waits for it"
+        "jobs due outside wait for it"
         if s.window_policy is WindowPolicy.CLAMP
-        else "nothing is due outside"
+        else "jobs due outside are skipped"
     )
-    cutoff = f", nothing starts in its last {counted(s.latest_start_cutoff_min, 'minute')}"
+    cutoff = f", no job starts in its last {counted(s.latest_start_cutoff_min, 'minute')}"
     until = cutoff if s.latest_start_cutoff_min else ""
     return f"{s.execution_window_start} to {s.execution_window_end}{until}; {outside}"
 
@@ -114,13 +114,13 @@ def retries(s: OrgSchedule) -> str:
     return f"{times}, after {policy.backoff_ms / 1000:g} s{doubling}"
 
 
-def on_trouble(s: OrgSchedule) -> str:
+def failure_policies(s: OrgSchedule) -> str:
     parts = [
         OVERLAPS[s.overlap_policy],
         f"after more than {s.misfire_grace_s} s {MISFIRES[s.misfire_policy]}",
     ]
     if s.skip_if_offline:
-        parts.append("a time is left out while the agent is away")
+        parts.append("a due time is skipped while the agent is offline")
     if s.auto_pause_after:
         parts.append(f"paused after {counted(s.auto_pause_after, 'failure')} in a row")
     return "; ".join(parts)
@@ -128,11 +128,11 @@ def on_trouble(s: OrgSchedule) -> str:
 
 def next_steps(s: OrgSchedule) -> Iterator[str]:
     if s.state is ScheduleState.PAUSED:
-        yield f"Take it into use again: `{SCHEDULES} resume {s.id}`."
+        yield f"Resume it: `{SCHEDULES} resume {s.id}`."
     if s.state is ScheduleState.INVALID_CRON:
-        yield f"Its cron or its time zone is good for nothing: `{SCHEDULES} update {s.id} --cron ... --timezone ...`."
+        yield f"Correct its cron or its time zone: `{SCHEDULES} update {s.id} --cron ... --timezone ...`."
     if s.skip_next_run:
-        yield f"Do not leave out the next time: `{SCHEDULES} keep-next {s.id}`."
+        yield f"Keep the next due time: `{SCHEDULES} keep-next {s.id}`."
     if s.consecutive_failures and s.last_run_job_id:
         yield f"See what failed: `automation org-jobs show {s.last_run_job_id}`."
 
@@ -150,7 +150,7 @@ def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None
     s = schedule
     print_facts(
         {
-            "schedule": f"{s.id}  {s.name}",
+            "schedule": f"{s.id} {s.name}",
             "description": s.description and one_line(s.description),
             "organisation": s.org_id,
             "state": _state(s),
@@ -158,12 +158,12 @@ def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None
             "due": cadence(s),
             "window": window(s),
             "next": next_due(s),
-            "left out": _left_out(s),
+            "skipped": _skipped_next(s),
             "does": f"{s.job_type} {json_line(s.payload) if s.payload else ''}".strip(),
             "server": s.server_instance_id,
             "priority": s.priority,
             "tries again": retries(s),
-            "in trouble": on_trouble(s),
+            "in trouble": failure_policies(s),
             "last job": _last_job(s),
             "counters": _counts(s),
             "made": f"{minute(s.created_at)} UTC by {s.created_by}",
@@ -180,11 +180,11 @@ def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None
 
 
 def next_due(schedule: OrgSchedule) -> str:
-    """In words: on the wall clock of its place and in UTC; later than the cron says where it waits
+    """The next start on the schedule's wall clock and in UTC; later than the due time if it waits
     for its window."""
     due, nominal = schedule.next_run_at, schedule.next_scheduled_for
     if due is None:
-        return "never, as it is"
+        return "never"
     parts = wall_and_utc(due, schedule.timezone)
     is_moved = minute(nominal) != minute(due)
     return f"{parts}, for {minute(nominal)} UTC" if is_moved else parts
@@ -202,11 +202,11 @@ def _why_paused(s: OrgSchedule) -> str | None:
     return f"{why}; it is resumed {minute(s.paused_until)} UTC" if s.paused_until else why
 
 
-def _left_out(s: OrgSchedule) -> Text | None:
+def _skipped_next(s: OrgSchedule) -> Text | None:
     if not s.skip_next_run:
         return None
     why = f": {one_line(s.skip_next_run_reason)}" if s.skip_next_run_reason else ""
-    return Text(f"the next time{why}", "yellow")
+    return Text(f"the next due time{why}", "yellow")
 
 
 def _last_job(s: OrgSchedule) -> str | None:
@@ -217,7 +217,7 @@ def _last_job(s: OrgSchedule) -> str | None:
 
 
 def _next(s: OrgSchedule) -> str:
-    skipped = ", left out" if s.skip_next_run else ""
+    skipped = ", skipped" if s.skip_next_run else ""
     return f"{minute(s.next_run_at)}{skipped}"
 
 

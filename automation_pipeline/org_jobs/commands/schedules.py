@@ -46,7 +46,7 @@ from automation_pipeline.org_jobs.commands.arguments import (
     read_instant,
     read_payload,
 )
-from automation_pipeline.org_jobs.commands.jobs import followed_to_its_end, job
+from automation_pipeline.org_jobs.commands.jobs import job, wait_for_job
 from automation_pipeline.org_jobs.commands.organisations import check_org
 from automation_pipeline.org_jobs.commands.records import ENTRIES, print_backfill
 from automation_pipeline.org_jobs.commands.schedule_flags import ScheduleFlags, with_schedule_flags
@@ -88,7 +88,7 @@ from automation_pipeline.org_jobs.schedules import (
 )
 from automation_pipeline.storage.database import Session
 
-app = command_group("Configure the jobs of an organisation, and when they run.")
+app = command_group("Manage schedules: the jobs of an organisation and when they run.")
 
 PATH = "/api/org-schedules"
 ONE = f"{PATH}/{{schedule_id}}"
@@ -144,29 +144,29 @@ def remove_schedule(services: Services, schedule_id: str) -> None:
 
 
 @operation(f"POST {ONE}/pause")
-def stop_schedule(
+def pause_stored_schedule(
     services: Services, schedule_id: str, *, reason: str | None, until: datetime | None
 ) -> OrgSchedule:
     return pause_schedule(schedule_id, reason=reason, until=until, **operating(services))
 
 
 @operation(f"POST {ONE}/resume")
-def restart_schedule(services: Services, schedule_id: str) -> OrgSchedule:
+def resume_stored_schedule(services: Services, schedule_id: str) -> OrgSchedule:
     return resume_schedule(schedule_id, **operating(services))
 
 
 @operation(f"POST {ONE}/skip-next")
-def leave_out_next(services: Services, schedule_id: str, reason: str | None) -> OrgSchedule:
+def skip_next_due_time(services: Services, schedule_id: str, reason: str | None) -> OrgSchedule:
     return skip_next_run(schedule_id, reason=reason, **operating(services))
 
 
 @operation(f"DELETE {ONE}/skip-next")
-def restore_next(services: Services, schedule_id: str) -> OrgSchedule:
+def keep_next_due_time(services: Services, schedule_id: str) -> OrgSchedule:
     return keep_next_run(schedule_id, **operating(services))
 
 
 @operation(f"POST {ONE}/run-now")
-def run_once(
+def run_stored_schedule(
     services: Services, schedule_id: str, *, payload: Document | None, ignore_window: bool
 ) -> Dispatched:
     return run_schedule_now(
@@ -179,7 +179,7 @@ def run_once(
 
 
 @operation(f"POST {ONE}/backfill")
-def redo(services: Services, schedule_id: str, given: Document) -> Backfill:
+def backfill_stored_schedule(services: Services, schedule_id: str, given: Document) -> Backfill:
     return backfill_schedule(
         schedule_id,
         given,
@@ -245,14 +245,12 @@ def create(
     *, file: File = None, org: Org = None, flags: ScheduleFlags, as_json: AsJson = False
 ) -> None:
     """Store a new schedule, by flags or from the JSON that the HTTP API takes. For example, every
-    working day at two:
+    weekday at two:
 
     automation org-jobs schedules create --name Backups --cron "0 2 * * 1-5" --timezone Europe/Paris
-    --type SAVE_BACKUP
-    --server 3 --window 22:00-06:00
+    --type SAVE_BACKUP --server 3 --window 22:00-06:00
 
-    Everything else has a default, which `show` shows. An error names its field.
-    """
+    The other fields have defaults, which `show` prints. Errors name their fields."""
     _show(new_schedule(given_fields(file, flags.document()), org=org), as_json=as_json)
 
 
@@ -262,16 +260,18 @@ def list_(
     org: OfOrg = None,
     state: Annotated[
         ScheduleState | None,
-        typer.Option(case_sensitive=False, help="Only those that are in this state."),
+        typer.Option(case_sensitive=False, help="Only schedules in this state."),
     ] = None,
     job_type: Annotated[
-        str | None, typer.Option("--type", help="Only those that make jobs of this type.")
+        str | None, typer.Option("--type", help="Only schedules with jobs of this type.")
     ] = None,
     server: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those about this server.")
+        int | None,
+        typer.Option(min=1, max=LARGEST_ID, help="Only schedules with jobs on this server."),
     ] = None,
     query: Annotated[
-        str | None, typer.Option("--query", "-q", help="Only those with this in their name.")
+        str | None,
+        typer.Option("--query", "-q", help="Only schedules whose name contains this text."),
     ] = None,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -296,11 +296,9 @@ def list_(
 
 @app.command()
 def show(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Show one schedule: its state, when it is due next, what became of its last times, and its
-    counters.
+    """Show one schedule: its state, next due time, last results and counters.
 
-    For example: automation org-jobs schedules show 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
-    """
+    For example: automation org-jobs schedules show 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d"""
     _show(schedule(str(schedule_id)), as_json=as_json)
 
 
@@ -314,8 +312,9 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Change a schedule, by flags or by the fields of a file; null in the file clears a field. A
-    new time counts from now: what was due and not begun is left out. With the `updatedAt` that was
-    shown in the file, nothing is changed that somebody else has changed meanwhile.
+    new cron counts from now: due times that have not been dispatched are dropped. If the file
+    contains the `updatedAt` from `show`, the command fails when another user has changed the
+    schedule since.
 
     For example: automation org-jobs schedules update 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --cron
     "30 3 * * *"
@@ -330,10 +329,9 @@ def update(
 
 @app.command()
 def delete(schedule_id: ScheduleId, *, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a schedule. Its jobs stay, and those at work go on.
+    """Delete a schedule. Its jobs stay, and running jobs continue.
 
-    For example: automation org-jobs schedules delete 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --yes
-    """
+    For example: automation org-jobs schedules delete 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --yes"""
     key = str(schedule_id)
     if not yes:
         confirm(f"Delete schedule {key}, {schedule(key).name}?", f"delete schedule {key}")
@@ -349,29 +347,26 @@ def pause(
     reason: Reason = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="ISO", help="It is resumed by itself at this instant."),
+        typer.Option("--until", metavar="ISO", help="Resume it automatically at this instant."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make no more jobs of a schedule until it is resumed. One that is at work goes on.
+    """Pause a schedule until it is resumed. A running job continues.
 
     For example: automation org-jobs schedules pause 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --reason
-    "Disk is full"
-    --until 2026-07-01T08:00:00Z
-    """
+    "Disk is full" --until 2026-07-01T08:00:00Z"""
     end = None if until is None else read_instant("--until", until)
-    paused = stop_schedule(str(schedule_id), reason=reason, until=end)
+    paused = pause_stored_schedule(str(schedule_id), reason=reason, until=end)
     until_then = f" until {end:%Y-%m-%d %H:%M %Z}" if end else ""
     _print_change(paused, f"is paused{until_then}.", as_json=as_json)
 
 
 @app.command()
 def resume(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Take a paused schedule into use again. What fell due meanwhile is not done.
+    """Resume a paused schedule. Due times during the pause are not run.
 
-    For example: automation org-jobs schedules resume 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
-    """
-    resumed = restart_schedule(str(schedule_id))
+    For example: automation org-jobs schedules resume 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d"""
+    resumed = resume_stored_schedule(str(schedule_id))
     _print_change(resumed, f"is {resumed.state}, due {next_due(resumed)}.", as_json=as_json)
 
 
@@ -382,19 +377,18 @@ def run_now(
     payload: Payload = None,
     ignore_window: Annotated[
         bool,
-        typer.Option("--ignore-window", help="Start now, even outside of its execution window."),
+        typer.Option("--ignore-window", help="Start now, even outside the execution window."),
     ] = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a job of a schedule now, in addition to its plan; a paused schedule too.
+    """Request a job of a schedule now, in addition to its due times; also for a paused schedule.
 
-    For example: automation org-jobs schedules run-now 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --wait
-    """
+    For example: automation org-jobs schedules run-now 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --wait"""
     given = None if payload is None else read_payload(payload)
-    asked = run_once(str(schedule_id), payload=given, ignore_window=ignore_window)
+    asked = run_stored_schedule(str(schedule_id), payload=given, ignore_window=ignore_window)
     if wait:
-        followed_to_its_end(asked.job_id, as_json=as_json)
+        wait_for_job(asked.job_id, as_json=as_json)
         return
     if not as_json:
         say(
@@ -420,17 +414,16 @@ def skip_next(schedule_id: ScheduleId, *, reason: Reason = None, as_json: AsJson
     For example: automation org-jobs schedules skip-next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     --reason "Tournament"
     """
-    changed = leave_out_next(str(schedule_id), reason)
+    changed = skip_next_due_time(str(schedule_id), reason)
     _print_change(changed, f"leaves out {next_due(changed)}.", as_json=as_json)
 
 
 @app.command("keep-next")
 def keep_next(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Do not leave out the next due time after all.
+    """Undo `skip-next`: keep the next due time.
 
-    For example: automation org-jobs schedules keep-next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
-    """
-    changed = restore_next(str(schedule_id))
+    For example: automation org-jobs schedules keep-next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d"""
+    changed = keep_next_due_time(str(schedule_id))
     _print_change(changed, f"is due {next_due(changed)} as planned.", as_json=as_json)
 
 
@@ -441,39 +434,43 @@ def backfill(
     from_: Annotated[
         str, typer.Option("--from", metavar="ISO", help="The first instant of the period.")
     ],
-    until: Annotated[str, typer.Option("--until", metavar="ISO", help="The last one.")],
+    until: Annotated[
+        str, typer.Option("--until", metavar="ISO", help="The last instant of the period.")
+    ],
     behaviour: Annotated[
         Behaviour | None,
         typer.Option(
             "--behaviour",
             case_sensitive=False,
-            help="Which times that were decided upon are done again.",
+            help="Which decided due times are repeated.",
         ),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", min=1, max=MOST_AT_ONCE, help="Where there are more, none is made."
+            "--limit",
+            min=1,
+            max=MOST_AT_ONCE,
+            help="With more jobs than this, the command fails and creates none.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+        bool,
+        typer.Option("--dry-run", help="Show the jobs that would be created, and create none."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the jobs of a past period, one for each time that was due. For example, look first:
+    """Request the jobs of a past period, one per due time. For example, as a dry run:
 
     automation org-jobs schedules backfill 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --from
-    2026-05-01T00:00:00Z
-    --until 2026-05-04T00:00:00Z --behaviour failed --dry-run
-    """
+    2026-05-01T00:00:00Z --until 2026-05-04T00:00:00Z --behaviour failed --dry-run"""
     given: dict[str, object] = {
         "from": iso(read_instant("--from", from_)),
         "until": iso(read_instant("--until", until)),
         "dryRun": dry_run,
         **compact(behaviour=behaviour, limit=limit),
     }
-    show_one(redo(str(schedule_id), given), print_backfill, as_json=as_json)
+    show_one(backfill_stored_schedule(str(schedule_id), given), print_backfill, as_json=as_json)
 
 
 @app.command("next")
@@ -484,11 +481,11 @@ def next_(
     count: Count = DEFAULT_COUNT,
     as_json: AsJson = False,
 ) -> None:
-    """List when a schedule is due next, on its wall clock and in UTC, with what moves its times.
+    """List the next due times of a schedule, on its wall clock and in UTC, with the reason for each
+    delay.
 
     For example: automation org-jobs schedules next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --after
-    2026-03-28T12:00:00Z
-    """
+    2026-03-28T12:00:00Z"""
     start = None if after is None else read_instant("--after", after)
     _show_times(coming(str(schedule_id), count=count, after=start), as_json=as_json)
 
@@ -504,11 +501,10 @@ def preview(
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a schedule and show when it would be due. Nothing is stored.
+    """Check a schedule and show its due times. Nothing is stored.
 
-    For example: automation org-jobs schedules preview --name Pings --type HTTPS_CALL
-    --payload '{"url": "https://example.com/ping"}' --cron "30 2 * * *" --timezone Europe/Paris
-    """
+    For example: automation org-jobs schedules preview --name Pings --type HTTPS_CALL --payload
+    '{"url": "https://example.com/ping"}' --cron "30 2 * * *" --timezone Europe/Paris"""
     start = None if after is None else read_instant("--after", after)
     fields = given_fields(file, flags.document())
     _show_times(times_of(fields, org=org, count=count, after=start), as_json=as_json)
@@ -518,10 +514,9 @@ def preview(
 def fires(
     schedule_id: ScheduleId, *, limit: Limit = 20, after: AfterId = 0, as_json: AsJson = False
 ) -> None:
-    """List the due times of a schedule: the job of each, or why there was none.
+    """List the due times of a schedule with their jobs, or the reason why there is no job.
 
-    For example: automation org-jobs schedules fires 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --limit 50
-    """
+    For example: automation org-jobs schedules fires 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --limit 50"""
     key = str(schedule_id)
     found = fires_of_schedule(key, limit=limit + 1, after=after)
     timezone = "UTC" if as_json else schedule(key).timezone
@@ -538,10 +533,9 @@ def fires(
 def log(
     schedule_id: ScheduleId, *, limit: Limit = 50, after: AfterId = 0, as_json: AsJson = False
 ) -> None:
-    """Show who changed a schedule, when, and why.
+    """Show the changes of a schedule: who, when and why.
 
-    For example: automation org-jobs schedules log 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
-    """
+    For example: automation org-jobs schedules log 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d"""
     found = log_of_schedule(str(schedule_id), limit=limit + 1, after=after)
     show_page("log", found, ENTRIES.print, limit=limit, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""What agents receive and report: jobs, orders, progress and results."""
+"""Messages to and from agents: jobs, orders, progress and results."""
 
 import json
 from collections.abc import Mapping
@@ -37,10 +37,10 @@ def _result(document: Mapping[str, object]) -> Mapping[str, object]:
     try:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        raise ValueError("must not hold numbers that are not finite") from None
+        raise ValueError("must not contain numbers that are not finite") from None
     if len(text.encode(errors="surrogatepass")) > MOST_RESULT_BYTES:
         raise ValueError(
-            f"must have at most {MOST_RESULT_BYTES} bytes as JSON: keep the rest where logRef says"
+            f"must have at most {MOST_RESULT_BYTES} bytes as JSON: store the rest at logRef"
         )
     for part, _ in texts_in(document):
         if fault := text_fault(part):
@@ -52,13 +52,13 @@ ErrorCode = Annotated[
     str,
     matching(
         r"[A-Z_]{1,40}",
-        "must be made of capital letters and underscores, 40 of them at most, such as DISK_FULL",
+        "must consist of at most 40 capital letters and underscores, such as DISK_FULL",
     ),
 ]
 
 
 class AgentStatus(StrEnum):
-    """What an agent says in the end."""
+    """The result that an agent reports."""
 
     SUCCESS = "success"
     FAILED = "failed"
@@ -71,12 +71,12 @@ class Greeting(JsonModel):
 
 class ClaimInput(JsonModel):
     most: Annotated[Whole, Field(ge=1, le=MOST_CLAIMED)] = Field(
-        default=1, description="So many jobs, at most."
+        default=1, description="The maximum number of jobs."
     )
 
 
 class _Report(JsonModel):
-    """Both as they were claimed: they say which attempt is meant, and that it is the caller's."""
+    """The attempt and its lease token from the claim, which identify the attempt and its holder."""
 
     attempt_no: Annotated[Whole, Field(ge=1, le=2**31 - 1)]
     lease_token: Annotated[Whole, Field(ge=1, le=LARGEST_ID)]
@@ -90,23 +90,25 @@ class ProgressReport(_Report):
 class ResultReport(_Report):
     status: AgentStatus
     result: Annotated[Mapping[str, object], AfterValidator(_result)] | None = Field(
-        default=None, description="What came of it: up to 64 kB of JSON."
+        default=None, description="The result: up to 64 kB of JSON."
     )
     error_code: ErrorCode | None = Field(
         default=None,
-        description="Of one that failed. After VALIDATION, NOT_FOUND and UNSUPPORTED it is not tried again.",
+        description="The error code of a failed attempt. VALIDATION, NOT_FOUND and UNSUPPORTED are not retried.",
         examples=["DISK_FULL"],
     )
     error: str | None = Field(
-        default=None, max_length=LONGEST_REPORTED_ERROR, description="What went wrong, for people."
+        default=None,
+        max_length=LONGEST_REPORTED_ERROR,
+        description="The error message, for people.",
     )
     log_ref: str | None = Field(
-        default=None, max_length=LONGEST_LOG_REF, description="Where its log is."
+        default=None, max_length=LONGEST_LOG_REF, description="The location of its log."
     )
 
 
 class AgentJob(JsonModel):
-    """`status` is pending until its first report. `payload` names secrets, and holds none."""
+    """`status` is pending until its first report. `payload` contains references to secrets, and no secrets."""
 
     run_id: Id
     job_id: Id
@@ -125,8 +127,8 @@ class AgentJob(JsonModel):
 
 
 class Orders(JsonModel):
-    """What an agent is told when it reports: whether to stop, until when to report again, and when
-    to be done."""
+    """The response to an agent's report: whether to stop, when to report again at the latest, and
+    the deadline of the attempt."""
 
     cancel_requested: bool
     lease_expires_at: Instant
@@ -134,7 +136,7 @@ class Orders(JsonModel):
 
 
 def agent_name(host_name: str) -> str:
-    """Who acts, in logs."""
+    """The name of an agent in logs."""
     return f"{_AGENT}{host_name}"
 
 
@@ -147,7 +149,7 @@ def read_result(given: Mapping[str, object]) -> ResultReport:
     complaint = "Invalid result"
     report = parse(ResultReport, given, complaint)
     if report.error_code is not None and report.status is not AgentStatus.FAILED:
-        raise InvalidInputError(complaint, (("errorCode", "is for a result that says failed"),))
+        raise InvalidInputError(complaint, (("errorCode", "requires the result failed"),))
     if report.error and report.status is AgentStatus.SUCCESS:
-        raise InvalidInputError(complaint, (("error", "is not for a result that says success"),))
+        raise InvalidInputError(complaint, (("error", "is not allowed with the result success"),))
     return report

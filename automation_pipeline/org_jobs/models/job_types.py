@@ -48,7 +48,8 @@ Schema = Mapping[str, object]
 LARGEST_PAYLOAD = 256 * 1024
 SHORT, USUAL, LONG = 180, 900, 86_400
 
-# What each does, the model of its payload, and the permission that a caller needs besides jobs.
+# The summary of each type, the model of its payload, and the permission that a caller needs in
+# addition to `org-jobs`.
 _SERVICE_TYPES: Mapping[str, tuple[str, type[JsonModel], Permission | None]] = {
     AUTOMATION_RUN: (
         "Run an automation schedule, and wait for its end.",
@@ -61,7 +62,7 @@ _SERVICE_TYPES: Mapping[str, tuple[str, type[JsonModel], Permission | None]] = {
         Permission.PRICING_RUNS,
     ),
     COMPANY_ENRICHMENT: (
-        "Ask the French registers for a company, and wait for the answer.",
+        "Request a company from the French registers, and wait for the result.",
         CompanyEnrichmentPayload,
         Permission.ENRICHMENT,
     ),
@@ -84,14 +85,14 @@ _SAVE = _requires("save", r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", 120)
 _PROFILE = _requires("profile", r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", 120)
 _MOD = _requires("mod", r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]*$", 120)
 
-# The types that the original system had: what each does, and the schema of its payload.
+# The types of the original system: the summary and the payload schema of each.
 _AGENT_TYPES: Mapping[str, tuple[str, Schema | None]] = {
     "SERVER_START": ("Start the server.", None),
     "SERVER_STOP": ("Stop the server after a warning to its players.", None),
     "SERVER_KILL": ("End the server's process at once.", None),
     "SERVER_RESTART": ("Stop the server and start it again.", None),
-    "SERVER_SAFE_RESTART": ("Restart when few players are on, after a backup.", None),
-    "SERVER_WIPE_SAVE": ("Remove the save, so that the world starts anew.", None),
+    "SERVER_SAFE_RESTART": ("Back up, then restart when few players are online.", None),
+    "SERVER_WIPE_SAVE": ("Remove the save, so that the world starts from scratch.", None),
     "RCON": ("Send a command over the remote console.", _COMMAND),
     "SEND_COMMAND": ("Type a command into the server's own console.", _COMMAND),
     "SAVE_LIST": ("List the saves and backups.", None),
@@ -99,17 +100,17 @@ _AGENT_TYPES: Mapping[str, tuple[str, Schema | None]] = {
     "SAVE_RESTORE": ("Restore a backup.", _SAVE),
     "SAVE_DELETE": ("Remove a backup.", _SAVE),
     "SAVE_RETENTION": ("Remove old backups.", None),
-    "REGION_HEALER_SCAN": ("Look for damaged regions of the map.", None),
+    "REGION_HEALER_SCAN": ("Check the map for damaged regions.", None),
     "REGION_HEALER_HEAL": ("Replace damaged regions from a backup.", None),
-    "PLAYER_LIST": ("List the players who are on.", None),
+    "PLAYER_LIST": ("List the players who are online.", None),
     "PLAYER_KICK": ("Disconnect a player.", _PLAYER),
-    "PLAYER_BAN": ("Disconnect a player, and refuse them from then on.", _PLAYER),
+    "PLAYER_BAN": ("Disconnect and ban a player.", _PLAYER),
     "PLAYER_UNBAN": ("Admit a banned player again.", _PLAYER),
     "PLAYER_WHITELIST": ("Add a player to the allow list.", _PLAYER),
     "PLAYER_UNWHITELIST": ("Remove a player from the allow list.", _PLAYER),
     "PLAYER_MESSAGE": ("Send a message to a player, or to all.", _MESSAGE),
-    "MOD_LIST": ("List the mods that are installed.", None),
-    "MOD_SEARCH": ("Look for mods in the catalogue.", _QUERY),
+    "MOD_LIST": ("List the installed mods.", None),
+    "MOD_SEARCH": ("Search the catalogue for mods.", _QUERY),
     "MOD_INSTALL": ("Install a mod.", _MOD),
     "MOD_UNINSTALL": ("Remove a mod.", _MOD),
     "MOD_ENABLE": ("Enable a mod.", _MOD),
@@ -176,8 +177,8 @@ NO_OWN_TYPES: Mapping[str, JobType] = MappingProxyType({})
 
 
 def job_type(name: str, own: Mapping[str, JobType] = NO_OWN_TYPES) -> JobType:
-    """By its name or an alias; `own` are the types of the organisation, which come first.
-    InvalidInputError for an unknown name."""
+    """Find a type by its name or an alias; `own` are the types of the organisation, which have
+    priority. InvalidInputError for an unknown name."""
     name = ALIASES.get(name, name)
     known = own.get(name) or JOB_TYPES.get(name)
     if known is None:
@@ -188,8 +189,8 @@ def job_type(name: str, own: Mapping[str, JobType] = NO_OWN_TYPES) -> JobType:
 
 
 class JobTypeCard(JsonModel):
-    """A type as people read it. `payload_schema` is a JSON Schema; null: any object. `org_id` is
-    null for the types that every organisation has."""
+    """A job type. `payload_schema` is a JSON Schema; null accepts any object. `org_id` is null for
+    the types that every organisation has."""
 
     name: str
     performer: Performer
@@ -204,7 +205,7 @@ class JobTypeCard(JsonModel):
 
 
 def job_types() -> tuple[JobTypeCard, ...]:
-    """The types that every organisation has, in the order in which they are shown."""
+    """The types that every organisation has, in the order of lists."""
     return tuple(_card(one) for one in JOB_TYPES.values())
 
 
@@ -226,14 +227,14 @@ def _card(one: JobType) -> JobTypeCard:
 MOST_OWN_TYPES = 100
 LARGEST_SCHEMA = 16 * 1024
 TYPE_NAME = "^[A-Z][A-Z0-9_]{0,99}$"
-# References could reach other hosts, never end, or grow exponentially.
+# References could reach other hosts, recurse endlessly, or grow exponentially.
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
 def _own_name(name: str) -> str:
     if not re.fullmatch(TYPE_NAME, name):
         raise ValueError(
-            "must be 1 to 100 capitals, digits and underscores, and start with a letter"
+            "must consist of 1 to 100 capital letters, digits and underscores, and start with a letter"
         )
     if name in SERVICE_TYPES:
         raise ValueError("is a type of this system, which cannot be replaced")
@@ -249,7 +250,7 @@ def _usable_schema(schema: dict[str, object] | None) -> dict[str, object] | None
         raise ValueError(f"must not be larger than {LARGEST_SCHEMA // 1024} kB")
     for text, is_key in texts_in(schema):
         if is_key and text in _REFERENCES:
-            raise ValueError(f"must not use {text}: write the schema out")
+            raise ValueError(f"must not use {text}: write the schema without references")
         if fault := text_fault(text):
             raise ValueError(fault)
     try:
@@ -265,7 +266,7 @@ def _no_retrieval(uri: str) -> NoReturn:
 
 
 def _validator(schema: Schema) -> jsonschema_rs.Draft202012Validator:
-    """Regular expressions take linear time, nothing is fetched, and no message holds a value."""
+    """Regular expressions take linear time, the validator fetches nothing, and no message contains a value."""
     return jsonschema_rs.Draft202012Validator(
         dict(schema),
         mask="the value",
@@ -281,15 +282,15 @@ def _null_or_object(given: object) -> object:
 
 
 class OwnTypeFields(JsonModel):
-    """What an organisation decides about a type of job that its agents do."""
+    """The fields of an agents' job type that an organisation defines."""
 
-    summary: str = Field(min_length=1, max_length=500, description="What a job of it does.")
+    summary: str = Field(min_length=1, max_length=500, description="What a job of this type does.")
     is_mutation: Flag = Field(
         default=True,
-        description="An agent does one job that changes something at a time, and up to eight others.",
+        description="An agent runs one job that makes changes at a time, and up to eight read-only jobs.",
     )
     limit_seconds: Annotated[Whole, Field(ge=1, le=LONG)] = Field(
-        default=USUAL, description="How long an attempt may take."
+        default=USUAL, description="The time limit of an attempt."
     )
     payload_schema: Annotated[
         dict[str, object] | None,
@@ -297,14 +298,14 @@ class OwnTypeFields(JsonModel):
         BeforeValidator(_null_or_object),
     ] = Field(
         default=None,
-        description="A JSON Schema (2020-12) without references; null accepts any object. A secret"
-        " reference is accepted wherever a string is.",
+        description="A JSON Schema (2020-12) without references; null accepts any object. A secret "
+        "reference is accepted in place of any string.",
     )
 
 
 class OwnTypeInput(OwnTypeFields):
     name: Annotated[str, AfterValidator(_own_name)] = Field(
-        description="In capitals. That of a built-in type of agents replaces it.",
+        description="The name in capitals. The name of a built-in agents' type replaces that type.",
         examples=["REPORT_EXPORT"],
     )
 
@@ -315,12 +316,9 @@ _COMPLAINT = "The payload is refused"
 def checked_payload(
     type_: JobType, given: object, *, call_origins: Collection[str] | None = ()
 ) -> dict[str, object]:
-    """The payload as it is stored. InvalidInputError names each field at fault as `payload.x`, and
-    never quotes a value.
-
-    `call_origins` are the origins that an HTTPS_CALL may name though they are not public; None
-    accepts every address.
-    """
+    """Return the payload as it is stored. InvalidInputError names each invalid field as
+    `payload.x`, and never quotes a value. `call_origins` are the private origins that an HTTPS_CALL
+    may name; None accepts every address."""
     given = {} if given is None else given
     if not isinstance(given, Mapping):
         raise _refused([("", "must be an object")])
@@ -354,8 +352,8 @@ def _parsed(
 
 
 def schema_faults(schema: Schema, payload: Mapping[str, object]) -> list[PayloadFault]:
-    """Where and why a payload does not match, in the order of the schema. A reference to a secret
-    is accepted where the schema wants a string."""
+    """Where and why a payload does not match, in the order of the schema. A secret reference is
+    accepted where the schema requires a string."""
     document = dict(payload)
     return [
         fault

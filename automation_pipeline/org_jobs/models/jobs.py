@@ -30,8 +30,8 @@ from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
 
 
 class Performer(StrEnum):
-    """AGENT: the agent of the server's host takes it over HTTP. SERVICE: a worker of this system
-    does it."""
+    """AGENT: the agent of the server's host claims the job over HTTP. SERVICE: a worker of this
+    system runs it."""
 
     AGENT = "agent"
     SERVICE = "service"
@@ -39,10 +39,10 @@ class Performer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class JobType:
-    """`permission`: what the caller who asks for such a job must be allowed to write, besides jobs.
-    A host does one changing job at a time, and up to eight that only read. `payload` is a model, a
-    JSON Schema, or None for any object. An alias is another name in requests; the job is stored
-    under its own."""
+    """`permission`: the write permission that the requester needs in addition to `org-jobs`. A host
+    runs one changing job at a time, and up to eight read-only jobs. `payload` is a model, a JSON
+    Schema, or None for any object. An alias is another name in requests; the job is stored under
+    its own."""
 
     name: str
     performer: Performer
@@ -56,7 +56,7 @@ class JobType:
 
 LONGEST_SECONDS = 3600.0
 JITTER = 0.1
-# An agent that is silent for longer loses what it holds.
+# An agent that is silent for longer loses its claims.
 AGENT_LEASE_SECONDS = 180.0
 
 # Error codes of attempts.
@@ -72,14 +72,13 @@ class BackoffType(StrEnum):
 
 
 class RetryPolicy(JsonModel):
-    """After the first attempt there are `max_retries` more. Exponential waits double, up to an
-    hour."""
+    """The first attempt has up to `max_retries` retries. Exponential waits double, up to an hour."""
 
     max_retries: StrictInt = Field(default=2, ge=0, le=10)
     backoff_ms: StrictInt = Field(default=2000, ge=0, le=3_600_000)
     backoff_type: BackoffType = BackoffType.FIXED
     jitter: StrictBool = Field(
-        default=False, description="Spread the waits by a tenth, to either side."
+        default=False, description="Vary each wait by up to a tenth in either direction."
     )
 
     @property
@@ -87,7 +86,7 @@ class RetryPolicy(JsonModel):
         return self.max_retries + 1
 
     def wait_seconds(self, failures: int, random: Random) -> float:
-        """Before the next attempt, after so many that failed."""
+        """The wait before the next attempt, after that many failures."""
         backoff = Backoff(
             base_seconds=self.backoff_ms / 1000,
             cap_seconds=LONGEST_SECONDS,
@@ -98,7 +97,7 @@ class RetryPolicy(JsonModel):
 
 
 def stored_policy(document: Mapping[str, object]) -> RetryPolicy:
-    """A stored policy beyond today's bounds retries nothing, and does not fail."""
+    """A stored policy outside today's bounds allows no retry instead of raising an error."""
     try:
         return parse(RetryPolicy, document, "Invalid retry policy")
     except InvalidInputError:
@@ -107,7 +106,7 @@ def stored_policy(document: Mapping[str, object]) -> RetryPolicy:
 
 @dataclass(frozen=True)
 class StartWindow:
-    """When attempts may begin."""
+    """The time of day when attempts may start."""
 
     window: ExecutionWindow
     zone: ZoneInfo
@@ -117,7 +116,7 @@ class StartWindow:
 
 
 def start_window(document: Mapping[str, object] | None) -> StartWindow | None:
-    """None: attempts may begin at any time; also where the zone database has lost the zone."""
+    """None: attempts may start at any time, also if the zone database has no such zone any more."""
     if document is None:
         return None
     try:
@@ -128,7 +127,7 @@ def start_window(document: Mapping[str, object] | None) -> StartWindow | None:
 
 
 def opens_at(document: Mapping[str, object] | None, at: datetime) -> datetime:
-    """The first time from then on at which an attempt may begin."""
+    """The first time from then on at which an attempt may start."""
     window = start_window(document)
     return at if window is None else window.first_at(at)
 
@@ -136,7 +135,7 @@ def opens_at(document: Mapping[str, object] | None, at: datetime) -> datetime:
 def retry_at(
     policy: RetryPolicy, failures: int, now: datetime, window: StartWindow | None, random: Random
 ) -> datetime | None:
-    """When the run is tried again: within the window, or when the next one opens. None: never."""
+    """When the run is retried: within the window, or when the next one opens. None: never."""
     if failures >= policy.attempts:
         return None
     wanted = now + timedelta(seconds=policy.wait_seconds(failures, random))
@@ -147,7 +146,7 @@ def is_retryable(error_code: str | None) -> bool:
     return error_code not in NOT_RETRYABLE
 
 
-# Pydantic refuses to write what is nested more than about 250 deep.
+# Pydantic does not serialise values that are nested more than about 250 levels deep.
 _DEEPEST_SHOWN = 100
 
 
@@ -164,22 +163,24 @@ USUAL_RETRIES = RetryPolicy(max_retries=2, backoff_ms=2000, backoff_type=Backoff
 
 
 class JobInput(JsonModel):
-    """A job without a schedule, as people ask for it."""
+    """A request for a job without a schedule."""
 
     server_instance_id: KnownId | None = Field(
         default=None,
-        description="The server that it is about: for types that agents do, and for no others.",
+        description="The server of the job, only for types that agents run.",
     )
     type: str = Field(max_length=100, examples=["SAVE_BACKUP"])
-    payload: Payload = Field(default_factory=dict[str, object], description="What its type needs.")
-    priority: Annotated[Whole, Field(ge=1, le=9, description="1 is done first.")] = 5
+    payload: Payload = Field(
+        default_factory=dict[str, object], description="The data that its type requires."
+    )
+    priority: Annotated[Whole, Field(ge=1, le=9, description="From 1, the most urgent, to 9.")] = 5
     retry_policy: RetryPolicy | None = Field(
-        default=None, description="Left out: two more attempts, after two and four seconds."
+        default=None, description="Default: two retries, after two and four seconds."
     )
 
 
 class Attempt(JsonModel):
-    """One that has ended. `late_report` is what an agent said after it was given up."""
+    """An attempt that has ended. `late_report` is an agent's report after the system ended the attempt."""
 
     attempt_no: int
     owner: str | None
@@ -196,8 +197,8 @@ class Attempt(JsonModel):
 
 
 class OrgJobRun(JsonModel):
-    """`next_attempt_at` is set while it waits to be tried again. `following` names what was begun
-    elsewhere, and is waited for. `attempts` are those that have ended."""
+    """`next_attempt_at` is set while it waits for a retry. `following` names the work in another
+    package that it waits for. `attempts` are those that have ended."""
 
     id: Id
     job_id: Id
@@ -230,7 +231,7 @@ class OrgJobRun(JsonModel):
 
 class OrgJob(JsonModel):
     """`status` is that of its newest run, which is the last of `runs`. `start_window` is when
-    attempts may begin."""
+    attempts may start."""
 
     id: Id
     org_id: str
@@ -264,8 +265,8 @@ class JobFilter:
 
 
 class QueueCounts(JsonModel):
-    """The queue of an organisation. `waiting` may begin now, `retrying` wait for their next
-    attempt, `claimed` are given to somebody who has not begun."""
+    """The queue of an organisation. `waiting` runs may start now, `retrying` runs wait for their
+    next attempt, `claimed` runs have a worker or agent that has not started."""
 
     org_id: str
     name: str
@@ -280,7 +281,7 @@ class QueueCounts(JsonModel):
 
 
 class JobMove(JsonModel):
-    """A line of a job's log: one of its runs moved from one state to another."""
+    """A line of a job's log: a state change of one of its runs."""
 
     id: Id
     run_id: Id
@@ -314,8 +315,9 @@ def queue_name(org_id: str) -> str:
 
 
 _WHO_BEGINS = {
-    Performer.AGENT: "is an agent at work for its server?",
-    Performer.SERVICE: "does Dagster start workers, and what do the logs of its job's say? Ask `automation doctor`.",
+    Performer.AGENT: "is the agent of its server running?",
+    Performer.SERVICE: "does Dagster start workers, and what do the logs of its job's runs show? Run "
+    "`automation doctor`.",
 }
 
 
@@ -332,7 +334,7 @@ class AttemptEnd:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What becomes of the run. `retry_at` is set if it waits to be tried again."""
+    """The state of the run after the attempt. `retry_at` is set if it waits for a retry."""
 
     state: OrgJobsRunState
     retry_at: datetime | None = None
@@ -350,7 +352,7 @@ def run_end(  # noqa: PLR0913  what the decision needs, by name
     random: Random,
 ) -> RunEnd:
     """IllegalMoveError for an end that the state does not allow. A run that is to be cancelled is
-    not tried again."""
+    not retried."""
     JOB_RUN.move(frm, end.status)
     is_failed = end.status is OrgJobsRunState.FAILED
     again = None
@@ -368,7 +370,7 @@ def attempt_failed(
 
 
 def attempt_too_long(seconds: float) -> AttemptEnd:
-    error = f"It was not done after {seconds:.0f} s, the most that its type may take."
+    error = f"It did not end within {seconds:.0f} s, the limit of its type."
     return attempt_failed(error, TIME_LIMIT)
 
 
@@ -384,7 +386,8 @@ def attempt_succeeded(
     return AttemptEnd(status=OrgJobsRunState.SUCCESS, result=result, log_ref=log_ref)
 
 
-# The first type that an error is an instance of. A conflict may be gone by the next attempt.
+# The first type that an error is an instance of. A conflict may be resolved before the next
+# attempt.
 _CODES: tuple[tuple[type[AutomationError], str], ...] = (
     (NotFoundError, NOT_FOUND),
     (ConflictError, CONFLICT),
@@ -404,8 +407,8 @@ _NEXT_OPENING = timedelta(hours=24)
 
 
 def expires_at(begins_at: datetime, *, has_window: bool, waits: timedelta = WAITS) -> datetime:
-    """Counted from when the run may begin. A window adds one day, so that a run that missed its
-    window may begin in the next one."""
+    """Counted from when the run may start. A window adds one day, so that a run that missed its
+    window may start in the next one."""
     return begins_at + waits + (_NEXT_OPENING if has_window else timedelta(0))
 
 
@@ -423,15 +426,12 @@ def end_of_unattended(  # noqa: PLR0913  what the decision needs, by name
     deadline_at: datetime | None = None,
     expires_at: datetime | None = None,
 ) -> AttemptEnd | None:
-    """How the attempt ends; None: it is left as it is.
-
-    `silent_seconds` is for how long the holder has been silent, once that is too long. A followed
-    run needs no heartbeat: `follow_jobs` ends it.
-    """
+    """How the attempt ends; None: it continues. `silent_seconds` is how long the holder has been
+    silent, once that is too long. A followed run needs no heartbeat: `follow_jobs` ends it."""
     if status is OrgJobsRunState.PENDING and not (is_held or is_followed):
         if expires_at is None or expires_at > now:
             return None
-        error = f"Nobody began it by {iso(expires_at)}: {_WHO_BEGINS[performer]}"
+        error = f"It did not start by {iso(expires_at)}: {_WHO_BEGINS[performer]}"
         return attempt_failed(error, EXPIRED)
     is_late = deadline_at is not None and deadline_at <= now
     is_over = status is OrgJobsRunState.RUNNING and (is_late or silent_seconds is not None)
@@ -441,5 +441,5 @@ def end_of_unattended(  # noqa: PLR0913  what the decision needs, by name
         return attempt_cancelled(cancel_reason)
     if deadline_at is not None and is_late:
         return attempt_too_long((deadline_at - (started_at or deadline_at)).total_seconds())
-    error = f"Nothing was heard of it for {silent_seconds:.0f} s: whoever worked on it is taken for dead."
+    error = f"It sent no heartbeat for {silent_seconds:.0f} s: its worker or agent counts as lost."
     return attempt_failed(error, STALE)

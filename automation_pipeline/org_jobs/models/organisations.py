@@ -31,7 +31,7 @@ _EXAMPLE = "such as 2026-05-04T02:00:00Z"
 
 
 def refused_by(fault_of: Callable[[Any], str | None]) -> AfterValidator:
-    """Refuses a value with a fault, and keeps any other as it is."""
+    """Reject a value with a fault, and return any other value unchanged."""
 
     def checked(value: object) -> object:
         fault = fault_of(value)
@@ -43,7 +43,7 @@ def refused_by(fault_of: Callable[[Any], str | None]) -> AfterValidator:
 
 
 def matching(pattern: str, fault: str) -> AfterValidator:
-    """Refuses a text that does not match the whole pattern."""
+    """Reject a text that does not match the whole pattern."""
     return refused_by(lambda text: None if re.fullmatch(pattern, text) else fault)
 
 
@@ -72,7 +72,7 @@ def _no_timestamp(given: object) -> object:
 
 def _in_utc(instant: datetime) -> datetime:
     if instant.tzinfo is None:
-        raise ValueError(f"must say its time zone, {_EXAMPLE}")
+        raise ValueError(f"must have a time zone, {_EXAMPLE}")
     try:
         return instant.astimezone(UTC)
     except OverflowError:
@@ -80,7 +80,7 @@ def _in_utc(instant: datetime) -> datetime:
 
 
 def _read_by(reader: Callable[[str], object]) -> AfterValidator:
-    """Refuses a text that the reader cannot read."""
+    """Reject a text that the reader cannot parse."""
 
     def fault_of(text: str) -> str | None:
         try:
@@ -123,7 +123,7 @@ Payload = Annotated[dict[str, object], BeforeValidator(_object)]
 
 @dataclass(frozen=True)
 class OrgScope:
-    """The organisation that a caller reaches. None: all of them."""
+    """The organisation that a caller can access. None: all organisations."""
 
     org_id: str | None
 
@@ -141,31 +141,30 @@ _ID = re.compile(r"[a-z0-9](-?[a-z0-9])*")
 
 
 def id_fault(text: str) -> str | None:
-    """Why no organisation can have this id."""
+    """Why this is not a valid id of an organisation."""
     if len(text) > LONGEST_ID:
         return f"must have at most {LONGEST_ID} characters"
     if not _ID.fullmatch(text):
-        return "must be made of small letters a-z and digits, with single hyphens between them, such as acme-eu"
+        return "must consist of lower-case letters a-z and digits, with single hyphens between them, such as acme-eu"
     return None
 
 
 class OrganisationFields(JsonModel):
-    """What may be changed of an organisation. While its maintenance lasts, what is due is left
-    out."""
+    """The changeable fields of an organisation. Jobs that are due during its maintenance are skipped."""
 
-    name: Name = Field(description="What people know it by.")
+    name: Name = Field(description="A name for people.")
     max_running: Annotated[Whole, Field(ge=1, le=MOST_RUNNING)] = Field(
         default=DEFAULT_RUNNING,
-        description="How many of its jobs are at work at the same time, at most.",
+        description="The maximum number of its jobs that run at the same time.",
     )
     maintenance_until: ZonedInstant | None = Field(
-        default=None, description="What is due before is left out."
+        default=None, description="Jobs that are due before this time are skipped."
     )
 
 
 class OrganisationInput(OrganisationFields):
     id: Annotated[str, refused_by(id_fault)] = Field(
-        description="A short name, for good.", examples=["acme"]
+        description="A short name, which cannot be changed.", examples=["acme"]
     )
 
 
@@ -180,9 +179,9 @@ class Organisation(OrganisationFields):
 class HostInput(JsonModel):
     """A machine that an agent works on."""
 
-    name: Name = Field(description="What people know it by; one of its organisation has it.")
+    name: Name = Field(description="A name for people, unique in the organisation.")
     maintenance_until: ZonedInstant | None = Field(
-        default=None, description="What is due before on its servers is left out."
+        default=None, description="Jobs on its servers that are due before this time are skipped."
     )
 
 
@@ -198,14 +197,14 @@ class Host(HostInput):
 
 
 class ServerInput(JsonModel):
-    """What jobs of agents are about."""
+    """A server that agents' jobs work on."""
 
-    name: Name = Field(description="What people know it by; one of its organisation has it.")
+    name: Name = Field(description="A name for people, unique in the organisation.")
     host_id: KnownId | None = Field(
-        default=None, description="Without one, its jobs wait until it has one."
+        default=None, description="The host of the server. Without a host, its jobs wait."
     )
     is_enabled: Flag = Field(
-        default=True, description="What is due on one that is not enabled is left out."
+        default=True, description="Jobs that are due on a disabled server are skipped."
     )
 
 
@@ -217,7 +216,7 @@ class Server(ServerInput):
 
 
 class AuditEntry(JsonModel):
-    """`before` and `after` hold what was changed, and nothing else."""
+    """`before` and `after` contain the changed fields only."""
 
     id: Id
     org_id: str
@@ -237,19 +236,19 @@ Fields = TypeVar("Fields", bound=JsonModel)
 def changed_fields(
     model: type[Fields], stored: JsonModel, patch: Mapping[str, object], noun: str
 ) -> Fields:
-    """The stored fields with those of the patch. InvalidInputError names every field at fault."""
+    """The stored fields merged with those of the patch. InvalidInputError names every invalid field."""
     written = written_fields(model, stored)
     try:
         return parse(model, {**written, **patch}, f"Invalid {noun}")
     except InvalidInputError as error:
         nulls = {name for name in written if name in patch and patch[name] is None}
-        never_null = "cannot be null: leave it out to keep it"
+        never_null = "cannot be null: omit it to keep it"
         faults = tuple((name, never_null if name in nulls else why) for name, why in error.fields)
         raise InvalidInputError(str(error), faults) from None
 
 
 def written_fields(model: type[JsonModel], stored: JsonModel) -> dict[str, object]:
-    """Those fields of a stored value that people write, as they write them."""
+    """The fields of a stored value that people write, in the format in which they write them."""
     names = {field.alias or name for name, field in model.model_fields.items()}
     return {name: value for name, value in as_document(stored).items() if name in names}
 
@@ -257,6 +256,6 @@ def written_fields(model: type[JsonModel], stored: JsonModel) -> dict[str, objec
 def differences(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """Only the fields that differ, as they were and as they are."""
+    """The fields that differ, with their old and new values."""
     names = [name for name in after if before.get(name) != after[name]]
     return {name: before.get(name) for name in names}, {name: after[name] for name in names}

@@ -1,4 +1,4 @@
-"""Payloads of service jobs, secret references in payloads, and plain secrets that are refused."""
+"""Payloads of service jobs, secret references in payloads, and the rejection of plain secrets."""
 
 import re
 from base64 import b64decode
@@ -45,11 +45,11 @@ LONGEST_SECRET_NAME = 64
 LONGEST_PAYLOAD_KEY = 200
 DEEPEST = 20
 REFERENCE_FAULT = (
-    f'must be just {{"{FIELD}": "NAME"}}, a name of capitals, digits and single underscores'
+    f'must be only {{"{FIELD}": "NAME"}}, a name of capitals, digits and single underscores'
 )
 PLAIN_SECRET = (
-    f'must not be written here: refer to it as {{"{FIELD}": "NAME"}}, and set'
-    " ORG_SECRET__<ORGANISATION>__<NAME> where the job is done"
+    f'must not be in the payload: refer to it as {{"{FIELD}": "NAME"}}, and set'
+    " ORG_SECRET__<ORGANISATION>__<NAME> where the job runs"
 )
 
 
@@ -68,7 +68,7 @@ def text_or_reference(given: object) -> str | SecretRef:
     return SecretRef(secret_ref=name)
 
 
-# In place of pydantic's own reading, which complains about each of the two types.
+# Pydantic's own union would report one error for each of the two types.
 TextOrSecret = Annotated[
     str | SecretRef, WrapValidator(lambda given, _usual: text_or_reference(given))
 ]
@@ -122,7 +122,7 @@ def with_secrets(value: object, secrets: Mapping[str, str]) -> object:
 
 
 def _items(value: object) -> Iterable[tuple[str, object]]:
-    """What a JSON object or list holds, by key or number."""
+    """The entries of a JSON object or list, by key or index."""
     if isinstance(value, Mapping):
         return [(str(key), inner) for key, inner in cast("Mapping[object, object]", value).items()]
     if isinstance(value, list | tuple):
@@ -154,7 +154,7 @@ _ENDINGS = tuple(f"{word}key" for word in _KEYS_TO)
 _SENT_WORDS = frozenset({"auth", "key", "session", "sid", "sig"})
 _KEYS_OF = frozenset({"cache", "group", "order", "sort"})
 _SCHEME = re.compile(r"(?i)\s*(?:basic|bearer|digest|hmac|negotiate|token|[a-z]*[_-]?key)\s+\S")
-# The name of a scheme may begin a sentence; a credential is a single word after it.
+# A scheme's name may start a sentence; a credential is a single word after it.
 _BASIC = re.compile(r"(?i)\s*basic\s+([a-z0-9+/_-]{4,}={0,2})\s*")
 _BEARER = re.compile(r"(?i)\s*bearer\s+[\w.~+/=-]{6,}\s*")
 _KEYED = re.compile(
@@ -184,7 +184,7 @@ def is_scheme(text: str) -> bool:
 
 
 def looks_secret(text: str) -> bool:
-    """Whether the text is a credential, whatever its field is called."""
+    """Whether the text is a credential, independent of its field name."""
     basic = _BASIC.fullmatch(text)
     if basic is not None:
         return _holds_password(basic[1])
@@ -225,7 +225,7 @@ class _Place:
 
 
 def payload_faults(payload: Mapping[str, object]) -> list[PayloadFault]:
-    """Where and why, in order. No fault quotes a value."""
+    """Where and why the payload is refused, in order. No message quotes a value."""
     faults: list[PayloadFault] = []
     left = [_Place("", "", payload, is_sensitive=False, depth=0)]
     while left:
@@ -280,13 +280,13 @@ def _inside(place: _Place) -> Iterator[_Place]:
 
 
 class AutomationRunPayload(JsonModel):
-    schedule_id: KnownId = Field(description="The automation schedule of which a run is asked for.")
+    schedule_id: KnownId = Field(description="The automation schedule to run.")
 
 
 class PricingRulePayload(JsonModel):
-    rule_id: KnownId = Field(description="The pricing rule of which a run is asked for.")
+    rule_id: KnownId = Field(description="The pricing rule to run.")
     force: StrictBool = Field(
-        default=False, description="Whether the rest of the rule after its last run is cut short."
+        default=False, description="Whether to skip the cooldown of the rule after its last run."
     )
 
 
@@ -298,12 +298,12 @@ class CompanyEnrichmentPayload(JsonModel):
         str,
         matching(_COMPANY, "must be the nine digits of a SIREN or the fourteen of a SIRET"),
         Field(
-            description="Its SIREN or SIRET, in digits alone.",
+            description="The SIREN or SIRET, digits only.",
             json_schema_extra={"pattern": _COMPANY},
         ),
     ]
     force: StrictBool = Field(
-        default=False, description="Whether the registers are asked however fresh the answer is."
+        default=False, description="Whether to refresh the company even if its data is fresh."
     )
 
 
@@ -330,7 +330,7 @@ class HttpMethod(StrEnum):
 
 
 def _address_fault(url: str | SecretRef) -> str | None:
-    """What is wrong with the form of the address."""
+    """Why the form of the address is invalid."""
     if isinstance(url, SecretRef):
         return None
     if len(url) > LONGEST_URL:
@@ -345,7 +345,8 @@ def _address_fault(url: str | SecretRef) -> str | None:
     names = (name for name, _ in parse_qsl(parts.query, keep_blank_values=True))
     secret = next(filter(is_secret_when_sent, names), None)
     if secret is not None:
-        return f"must not hold the parameter {secret[:100]!r}: send it in a header, or make the whole url a reference"
+        return f"must not contain the parameter {secret[:100]!r}: send it in a header, or use a reference "
+        "for the whole url"
     return None
 
 
@@ -353,7 +354,7 @@ def _header_fault(name: str, value: str | SecretRef) -> str | None:
     if not _HEADER_NAME.fullmatch(name):
         return "is not a name of a header"
     if name.lower() in _RESERVED_HEADERS:
-        return "is set by whoever makes the call"
+        return "is set by the client"
     if isinstance(value, SecretRef):
         return None
     if value and (is_secret_when_sent(name) or is_scheme(value)):
@@ -365,7 +366,7 @@ def _header_fault(name: str, value: str | SecretRef) -> str | None:
 
 class HttpsCallPayload(JsonModel):
     url: Annotated[TextOrSecret, refused_by(_address_fault)] = Field(
-        description="An https:// address, or the reference to one that is secret as a whole."
+        description="An https:// address, or a reference to a secret that contains the whole address."
     )
     method: HttpMethod = HttpMethod.POST
     headers: dict[str, TextOrSecret] = Field(default={}, max_length=MOST_HEADERS)
@@ -375,7 +376,7 @@ class HttpsCallPayload(JsonModel):
     expect_status: tuple[Annotated[StrictInt, Field(ge=200, le=599)], ...] = Field(
         default=(),
         max_length=50,
-        description="The statuses that are a success; without any: all of 200 to 299.",
+        description="The statuses that count as success. Default: 200 to 299.",
     )
     timeout_seconds: StrictInt = Field(default=30, ge=1, le=120)
 
@@ -396,12 +397,12 @@ class HttpsCallPayload(JsonModel):
     @model_validator(mode="after")
     def _get_carries_nothing(self) -> "HttpsCallPayload":
         if self.method is HttpMethod.GET and self.body is not None:
-            raise ValueError("A GET carries no body.")
+            raise ValueError("A GET has no body.")
         return self
 
     def check_address(self, allowed_origins: Collection[str]) -> None:
-        """InvalidInputError if the address is refused whatever the host's name resolves to. The name
-        is resolved when the call is made."""
+        """InvalidInputError if the address is refused without a lookup of its host name. The lookup
+        happens at the call."""
         if isinstance(self.url, str):
             check_https_url(self.url, allowed_origins, name="url", setting=ORIGINS_SETTING)
 

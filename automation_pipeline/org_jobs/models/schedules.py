@@ -1,5 +1,4 @@
-"""Schedules of organisations: as people write them, as they are stored and shown, and their
-fires."""
+"""Schedules of organisations: requests, stored schedules, and their fires."""
 
 from datetime import datetime
 from typing import Annotated
@@ -41,36 +40,38 @@ YEAR_SECONDS = 365 * DAY_SECONDS
 
 
 class OrgScheduleFields(JsonModel):
-    """What a schedule says. A stored one may have gone wrong: its time zone may be gone."""
+    """The fields of a schedule. A stored schedule may be invalid, for example because its time zone
+    no longer exists."""
 
     name: Name
     description: str | None = Field(default=None, max_length=LONGEST_DESCRIPTION)
     server_instance_id: KnownId | None = Field(
         default=None,
-        description="The server that the job is about: for types that agents do, and for no others.",
+        description="The server of the job, only for types that agents run.",
     )
     cron_expression: str = Field(
-        description="Five fields, or such as @daily.", examples=["0 2 * * *"]
+        description="Five cron fields, or a macro such as @daily.", examples=["0 2 * * *"]
     )
     timezone: str = Field(default="UTC", examples=["Europe/Paris"])
     job_type: str = Field(examples=["SERVER_RESTART"])
     payload: Payload = Field(
-        default_factory=dict[str, object], description="What its type of job needs."
+        default_factory=dict[str, object], description="The data that its job type requires."
     )
     priority: Annotated[Whole, Field(ge=1, le=9, description="1 is done first.")] = 5
     enabled: Flag = True
     execution_window_start: str | None = Field(
-        default=None, description="Both ends or none; both are inside."
+        default=None,
+        description="The execution window includes its start and its end; give both or neither.",
     )
     execution_window_end: str | None = Field(
-        default=None, description="Before the start: over midnight."
+        default=None, description="An end before the start is on the next day."
     )
     window_policy: WindowPolicy = Field(
         default=WindowPolicy.CLAMP,
-        description="What is due outside the window: CLAMP waits for its next start, FILTER leaves it out.",
+        description="Jobs that are due outside the window: CLAMP delays them to its next start, FILTER skips them.",
     )
     latest_start_cutoff_min: Annotated[Whole, Field(ge=0, lt=DAY_MINUTES)] = Field(
-        default=0, description="In the last minutes of the window nothing begins."
+        default=0, description="No job starts in the last minutes of the window."
     )
     retry_policy: RetryPolicy | None = None
     misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
@@ -85,23 +86,25 @@ class OrgScheduleFields(JsonModel):
     skip_if_offline: Flag = False
     auto_pause_after: Annotated[Whole, Field(ge=0, le=1000)] = Field(
         default=DEFAULT_AUTO_PAUSE_AFTER,
-        description="So many failures in a row pause it; 0: never.",
+        description="The number of consecutive failures that pauses the schedule; 0: never.",
     )
 
 
 class OrgScheduleDefinition(OrgScheduleFields):
-    """A schedule as people write it."""
+    """A schedule in a request."""
 
     cron_expression: CronText = Field(
-        description="Five fields, or such as @daily.", examples=["0 2 * * *"]
+        description="Five cron fields, or a macro such as @daily.", examples=["0 2 * * *"]
     )
     timezone: TimeZone = Field(default="UTC", examples=["Europe/Paris"])
     job_type: str = Field(max_length=100, examples=["SERVER_RESTART"])
     execution_window_start: TimeOfDay | None = Field(
-        default=None, description="Both ends or none; both are inside.", examples=["22:00"]
+        default=None,
+        description="The execution window includes its start and its end; give both or neither.",
+        examples=["22:00"],
     )
     execution_window_end: TimeOfDay | None = Field(
-        default=None, description="Before the start: over midnight.", examples=["06:00"]
+        default=None, description="An end before the start is on the next day.", examples=["06:00"]
     )
     excluded_on: Days = Field(
         default=(), description="Days as YYYY-MM-DD in its time zone.", examples=[["2026-12-25"]]
@@ -109,15 +112,17 @@ class OrgScheduleDefinition(OrgScheduleFields):
 
 
 class OrgSchedule(OrgScheduleFields):
-    """A stored schedule. `next_run_at` is when it may begin next, for what the cron says:
-    `next_scheduled_for`."""
+    """A stored schedule. `next_run_at` is when the next job may start, for the due time
+    `next_scheduled_for` of the cron."""
 
     id: str
     org_id: str
     state: ScheduleState
     paused_until: Instant | None
     pause_reason: str | None
-    is_suspended: bool = Field(description="Paused with its organisation, and resumed with it.")
+    is_suspended: bool = Field(
+        description="Whether it is paused with its organisation, and resumed with it."
+    )
     skip_next_run: bool
     skip_next_run_reason: str | None
     skip_next_run_requested_at: Instant | None
@@ -145,7 +150,7 @@ class OrgSchedule(OrgScheduleFields):
 
 
 class ScheduleFire(JsonModel):
-    """A time that a schedule was due, and what became of it."""
+    """A due time of a schedule and its outcome."""
 
     id: Id
     org_id: str
@@ -165,14 +170,14 @@ class ScheduleFire(JsonModel):
 
 
 class Dispatched(JsonModel):
-    """A run by hand."""
+    """The job of a manual run."""
 
     fire_id: Id
     job_id: Id
 
 
 def last_run_status(dispatch: str | None, job: str | None) -> str | None:
-    """A failure of the scheduler comes first, then a failed job, which a later skip does not hide,
+    """A failure of the scheduler has priority, then a failed job, which a later skip does not hide,
     then a skip."""
     if dispatch is None or dispatch == "scheduler_failed":
         return dispatch
@@ -182,7 +187,7 @@ def last_run_status(dispatch: str | None, job: str | None) -> str | None:
 
 
 def input_document(schedule: OrgScheduleFields) -> dict[str, object]:
-    """What people write, whatever else is known of it."""
+    """The fields that people write."""
     names = {field.alias or name for name, field in OrgScheduleDefinition.model_fields.items()}
     return {name: value for name, value in as_document(schedule).items() if name in names}
 
@@ -211,18 +216,20 @@ Reason = Annotated[str, Field(max_length=LONGEST_REASON)]
 
 
 class SkipInput(JsonModel):
-    reason: Reason | None = Field(default=None, description="Why, for others to see.")
+    reason: Reason | None = Field(default=None, description="The reason, which is shown to others.")
 
 
 class OrgPauseInput(SkipInput):
-    until: ZonedInstant | None = Field(default=None, description="When it goes on by itself.")
+    until: ZonedInstant | None = Field(
+        default=None, description="When the schedule is resumed automatically."
+    )
 
 
 def read_pause(reason: str | None, until: datetime | None, now: datetime) -> OrgPauseInput:
     complaint = "Invalid pause data"
     request = parse(OrgPauseInput, {"reason": reason, "until": until}, complaint)
     if request.until is not None and request.until <= now:
-        raise InvalidInputError(complaint, (("until", "must lie ahead"),))
+        raise InvalidInputError(complaint, (("until", "must be in the future"),))
     return request
 
 

@@ -7,7 +7,8 @@ from automation_pipeline.core.state_machine import StateMachine
 
 
 class ScheduleState(StrEnum):
-    """`enabled` is what the operator wants; PAUSED says that it is not so."""
+    """The state of a schedule. `enabled` is the operator's choice; a PAUSED schedule does not run
+    although it may be enabled."""
 
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
@@ -22,7 +23,7 @@ class FireOutcome(StrEnum):
 
 
 class FireTrigger(StrEnum):
-    """CATCHUP: later than the grace allows, because its misfire policy says so."""
+    """CATCHUP: dispatched after the grace time because of the misfire policy."""
 
     CRON = "CRON"
     CATCHUP = "CATCHUP"
@@ -69,15 +70,15 @@ SCHEDULE = StateMachine(
         ScheduleState.INVALID_CRON: frozenset(
             {ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.COMPLETED}
         ),
-        # Its end was moved: it goes on.
+        # Its end was moved, so it continues.
         ScheduleState.COMPLETED: frozenset(
             {ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.INVALID_CRON}
         ),
     },
 )
 
-# A failed attempt that is tried again goes through FAILED. A job that nobody took in time fails
-# without having run.
+# A failed attempt that is retried passes through FAILED. A job that no worker claimed in time fails
+# without a start.
 JOB_RUN = StateMachine(
     name="job run",
     moves={
@@ -100,8 +101,8 @@ ENDED_RUN_STATES = frozenset(
 
 
 class MisfirePolicy(StrEnum):
-    """Once a due time is later than the grace. SKIP: all that was missed is left out. FIRE_ONCE:
-    the newest is run. FIRE_ALL: the newest ten are run, oldest first."""
+    """The policy for due times that are later than the grace time. SKIP: all are skipped.
+    FIRE_ONCE: the newest is run. FIRE_ALL: the newest ten are run, oldest first."""
 
     SKIP = "SKIP"
     FIRE_ONCE = "FIRE_ONCE"

@@ -26,15 +26,16 @@ LATE_REPORT = "late_report"
 
 @dataclass(frozen=True)
 class Reporter:
-    """The host whose agent has the attempt or had it, and the limit of the job."""
+    """The host whose agent holds or held the attempt, and the time limit of the job."""
 
     host: HostRow
     limit_seconds: int
 
 
 def record_agent_report(session: Session, hold: AttemptHold, within: OrgScope) -> Reporter:
-    """A run moves with its server; an attempt that has ended stays with its host. The host counts
-    as seen only if it has or had the attempt, not if the run has merely moved to it."""
+    """Record that the agent reported. A run moves with its server; an ended attempt stays with its
+    host. The host counts as seen only if it holds or held the attempt, not if only the run moved to
+    it."""
     its_host = func.coalesce(AttemptRow.host_id, Run.host_id)
     is_held = and_(Run.attempt_no == hold.attempt_no, Run.lease_token == hold.token)
     is_its = or_(AttemptRow.id.is_not(None), and_(is_held, Run.lease_until.is_not(None)))
@@ -58,7 +59,7 @@ def record_agent_report(session: Session, hold: AttemptHold, within: OrgScope) -
 
 
 def record_heartbeat(session: Session, host: HostRow, agent_version: str | None = None) -> None:
-    """By the database's clock. Written at most every 15 seconds, unless the version changes."""
+    """Record a heartbeat by the database's clock, at most every 15 seconds unless the version changes."""
     is_due = or_(
         HostRow.last_seen_at.is_(None), HostRow.last_seen_at <= database_now(-SEEN_EVERY_SECONDS)
     )
@@ -72,7 +73,7 @@ def record_heartbeat(session: Session, host: HostRow, agent_version: str | None 
 
 
 def past_attempt(session: Session, run: JobRunRow, attempt_no: int) -> PastAttempt | None:
-    """None: no such attempt has begun and ended."""
+    """None: no such attempt has started and ended."""
     row = _attempt(session, run, attempt_no)
     if row is None:
         return None
@@ -84,7 +85,7 @@ def past_attempt(session: Session, run: JobRunRow, attempt_no: int) -> PastAttem
 def keep_late_report(
     session: Session, run: JobRunRow, report: ResultReport, *, actor: str, now: datetime
 ) -> None:
-    """Keeps the first late report of an attempt."""
+    """Store the first late report of an attempt."""
     row = _attempt(session, run, report.attempt_no)
     if row is None or row.late_report is not None:
         return
@@ -99,7 +100,7 @@ def keep_late_report(
         entity_id=str(run.job_id),
         before={"status": row.status, "errorCode": row.error_code},
         after=after,
-        reason="Its attempt had been given up by then.",
+        reason="Its attempt had ended before.",
         now=now,
     )
 
@@ -110,7 +111,7 @@ def _attempt(session: Session, run: JobRunRow, attempt_no: int) -> AttemptRow | 
 
 
 def _ended_by(session: Session, attempt: AttemptRow) -> str:
-    """Every attempt that is kept has left the state running once, so both are in the same order."""
+    """Every stored attempt has left the state running once, so both lists are in the same order."""
     earlier = select(func.count(AttemptRow.id)).where(
         AttemptRow.run_id == attempt.run_id, AttemptRow.attempt_no < attempt.attempt_no
     )

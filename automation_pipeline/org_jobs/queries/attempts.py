@@ -1,9 +1,8 @@
-"""Attempts at runs: begin, keep, follow, end and repeat them.
+"""Attempts at runs: start, extend, follow, end and retry them.
 
 Attempts end in one place, `end_attempts`: run, job, schedule, batch, log and events together.
 Schedules are locked before runs, here and by the dispatcher, so that transactions do not wait
-crosswise.
-"""
+crosswise."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,20 +63,19 @@ SCHEDULER = "scheduler"
 
 
 class LostLeaseError(ConflictError):
-    """The attempt was ended or given to somebody else: what its holder does is not wanted any
-    more."""
+    """The attempt ended or has another holder: its former holder must stop."""
 
 
 class JobRunBusyError(TransientError):
-    """Somebody else works on the run."""
+    """Another worker or agent holds the run."""
 
 
 def held_run(session: Session, hold: AttemptHold, *, to_end: bool = False) -> JobRunRow:
-    """The run, locked until the transaction ends. LostLeaseError unless the holder still has the
+    """The run, locked until the transaction ends. LostLeaseError unless the holder still holds the
     attempt. `to_end`: the attempt may be ended in this transaction."""
     if to_end:
         _lock_schedules_of(session, [hold.run_id])
-    lost = f"Attempt {hold.attempt_no} of job run {hold.run_id} is not yours any more."
+    lost = f"Attempt {hold.attempt_no} of job run {hold.run_id} is no longer yours."
     try:
         run = RUNS.require(session, hold.run_id, hold.token)
     except LostClaimError:
@@ -87,11 +85,11 @@ def held_run(session: Session, hold: AttemptHold, *, to_end: bool = False) -> Jo
     return run
 
 
-def begin_run(
+def start_run(
     session: Session, hold: AttemptHold, deadline_at: datetime, now: datetime, *, actor: str
 ) -> JobRunRow:
-    """From pending to running, once per attempt; a running one stays as it is. LostLeaseError as
-    `held_run`."""
+    """Move the run from pending to running, once per attempt; a running attempt stays unchanged.
+    Raises LostLeaseError like `held_run`."""
     run = held_run(session, hold)
     if run.status == OrgJobsRunState.RUNNING:
         return run
@@ -113,27 +111,27 @@ def begin_run(
 
 
 def extend_lease(session: Session, hold: AttemptHold, seconds: float) -> JobRunRow:
-    """LostLeaseError as `held_run`."""
+    """Raises LostLeaseError like `held_run`."""
     RUNS.extend(session, [(hold.run_id, hold.token)], seconds)
     return held_run(session, hold)
 
 
 def follow_run(session: Session, run: JobRunRow, following: Mapping[str, object]) -> None:
-    """Frees a held run whose work goes on elsewhere: `follow_jobs` looks after it."""
+    """Release a held run whose work another package continues: `follow_jobs` follows it."""
     run.following = dict(following)
     RUNS.release(session, [(run.id, run.lease_token)])
 
 
 def check_unclaimed(session: Session, run_id: int) -> None:
-    """JobRunBusyError: somebody works on the run, and its lease lasts."""
+    """JobRunBusyError: the run has a holder with a valid lease."""
     until = session.scalar(select(Run.lease_until).where(Run.id == run_id, IS_RUNNING))
     left = 0.0 if until is None else (until - database_time(session)).total_seconds()
     if left > 0:
-        raise JobRunBusyError(f"Job run {run_id} is being worked on.", retry_after_seconds=left + 1)
+        raise JobRunBusyError(f"Job run {run_id} is in progress.", retry_after_seconds=left + 1)
 
 
 def locked_run(session: Session, run_id: int) -> JobRunRow:
-    """A caller that may end the attempt locks the schedule before it."""
+    """Lock the run. A caller that may end the attempt must have locked the schedule."""
     query = select(Run).where(Run.id == run_id).with_for_update()
     run = session.scalar(query.execution_options(populate_existing=True))
     if run is None:
@@ -142,7 +140,7 @@ def locked_run(session: Session, run_id: int) -> JobRunRow:
 
 
 def newest_run(session: Session, job_id: int, within: OrgScope) -> JobRunRow:
-    """Locked with its schedule, so that it may be ended or repeated."""
+    """Lock the newest run with its schedule, so that the caller may end or retry it."""
     run_id = _newest_id(session, job_id, within)
     while True:
         _lock_schedules_of(session, [run_id])
@@ -162,8 +160,7 @@ def _newest_id(session: Session, job_id: int, within: OrgScope) -> int:
 
 
 def repeat_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> None:
-    """Adds a run to the job of one that has ended and is locked. The batch of the job is at work
-    again."""
+    """Add a run to the job of an ended, locked run. The batch of the job is running again."""
     job = session.get_one(OrgJobRow, run.job_id, populate_existing=True)
     again = JobRunRow(
         job_id=job.id,
@@ -199,13 +196,13 @@ _EVENT_NAMES = {
 }
 
 
-# A run whose work goes on elsewhere, and its job.
+# A run whose work another package continues, and its job.
 FollowedRun = tuple[JobRunRow, OrgJobRow]
 
 
 @dataclass(frozen=True)
 class EndedRun:
-    """An attempt that ended, and what its end means for the run."""
+    """An attempt that ended, and the resulting state of the run."""
 
     run: JobRunRow
     job: OrgJobRow
@@ -226,8 +223,8 @@ def end_attempts(
     now: datetime,
     random: Random | None = None,
 ) -> list[EndedRun]:
-    """By run; runs that have ended meanwhile are left out. The caller checks who may end an
-    attempt, and has locked the runs with their schedules, or none of them."""
+    """End the attempts, by run; runs that have already ended are skipped. The caller checks who may
+    end an attempt, and has locked the runs with their schedules, or none of them."""
     if not ends:
         return []
     _lock_schedules_of(session, ends)
@@ -260,7 +257,7 @@ def _lock_schedules_of(session: Session, run_ids: Collection[int]) -> None:
 
 
 def _locked(query: Select[tuple[JobRunRow, OrgJobRow]]) -> Select[tuple[JobRunRow, OrgJobRow]]:
-    """In the order of the runs' ids, as everywhere."""
+    """Lock in the order of the runs' ids, as all code does."""
     locked = query.order_by(Run.id).with_for_update(of=Run)
     return locked.execution_options(populate_existing=True)
 
@@ -339,8 +336,8 @@ def _event(one: EndedRun, now: datetime) -> Event:
 
 
 def record_outcomes(session: Session, ended: Sequence[EndedRun], now: datetime) -> None:
-    """Counts final ends for their schedules. A cancelled job is neither a success nor a failure,
-    and neither is one that failed while it was to be cancelled."""
+    """Count final ends for their schedules. A cancelled job is neither a success nor a failure, and
+    neither is a job that failed while it was being cancelled."""
     ids = {one.job.schedule_id for one in ended if one.job.schedule_id is not None}
     if not ids:
         return
@@ -361,7 +358,7 @@ def record_outcomes(session: Session, ended: Sequence[EndedRun], now: datetime) 
 
 
 def record_failure(session: Session, row: OrgScheduleRow, now: datetime) -> None:
-    """Counts a failure of a locked schedule; too many in a row pause it."""
+    """Count a failure of a locked schedule; too many consecutive failures pause it."""
     row.failure_count += 1
     row.consecutive_failures += 1
     is_too_many = 0 < row.auto_pause_after <= row.consecutive_failures
@@ -378,7 +375,7 @@ def record_failure(session: Session, row: OrgScheduleRow, now: datetime) -> None
 
 
 def _close_batches(session: Session, batch_ids: Collection[int], now: datetime) -> None:
-    """Those without a job that is left to do."""
+    """Close the batches without unfinished jobs."""
     if not batch_ids:
         return
     of_batch = select(OrgJobRow.id).where(OrgJobRow.batch_id == BatchRow.id)
@@ -396,7 +393,7 @@ def _close_batches(session: Session, batch_ids: Collection[int], now: datetime) 
 
 
 def followed_runs(session: Session, after_id: int, limit: int) -> list[FollowedRun]:
-    """A page of those of all organisations, in the order of their ids."""
+    """A page of followed runs of all organisations, in the order of their ids."""
     query = select(Run, OrgJobRow).join(OrgJobRow, OrgJobRow.id == Run.job_id)
     page = query.where(IS_RUNNING, Run.following.is_not(None), Run.id > after_id)
     fresh = page.order_by(Run.id).limit(limit).execution_options(populate_existing=True)
@@ -404,7 +401,7 @@ def followed_runs(session: Session, after_id: int, limit: int) -> list[FollowedR
 
 
 def lock_followed_runs(session: Session, followed: Sequence[JobRunRow]) -> set[int]:
-    """Those that are still followed in the same way. They may be ended in this transaction."""
+    """Lock the runs that are still followed in the same way. The caller may end them in this transaction."""
     before = {run.id: run.following for run in followed}
     _lock_schedules_of(session, before)
     query = select(Run).where(among(session, Run.id, before), IS_RUNNING).order_by(Run.id)
@@ -416,8 +413,8 @@ def abandoned_runs(
     session: Session, patience: Mapping[Performer, float], now: datetime, limit: int
 ) -> dict[int, AttemptEnd]:
     """How the runs end whose worker or agent was silent for longer than `patience`, that take too
-    long, or that nobody began. They are checked again once they are locked, because a heartbeat may
-    have come meanwhile."""
+    long, or that did not start in time. Locked runs are checked again, because a heartbeat may have
+    come before the lock."""
     is_silent = Run.lease_until <= database_now()
     is_late = and_(Run.deadline_at <= now, Run.following.is_(None))
     is_overdue = exists().where(OrgJobRow.id == Run.job_id, OrgJobRow.expires_at <= now)
@@ -464,7 +461,7 @@ def _end_of_abandoned(
 
 
 def release_unstarted(session: Session, limit: int) -> Sequence[int]:
-    """Frees runs that were taken and never begun. Their attempt is still to be made."""
+    """Release runs that were claimed and never started. Their attempt does not count."""
     is_lost = IS_PENDING, Run.lease_until <= database_now()
     lost = select(Run.id).where(*is_lost).order_by(Run.id).limit(limit)
     run_ids = session.scalars(lost.with_for_update(skip_locked=True)).all()

@@ -1,4 +1,4 @@
-"""Dispatch of due schedules, and runs by hand."""
+"""Dispatch of due schedules and manual runs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ from automation_pipeline.org_jobs.tables import (
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
 
-# An agent that is silent for longer is offline.
+# An agent that is silent for longer counts as offline.
 OFFLINE_AFTER = timedelta(minutes=3)
 SUPERSEDED = "Its schedule is due again, and the newer job takes its place."
 DISPATCHED, SCHEDULER_FAILED, SKIPPED = "dispatched", "scheduler_failed", "skipped_"
@@ -68,8 +68,8 @@ DISPATCHED, SCHEDULER_FAILED, SKIPPED = "dispatched", "scheduler_failed", "skipp
 
 @dataclass(frozen=True)
 class OrgDueCandidate:
-    """A schedule that is due. Its row is detached: all rows are written together. A schedule with a
-    `fault` cannot be read any more, and has no `timing`."""
+    """A due schedule. Its row is detached, because all rows are written in one statement. A
+    schedule with a `fault` is no longer readable, and has no `timing`."""
 
     row: OrgScheduleRow
     timing: Timing | None = None
@@ -80,15 +80,15 @@ class OrgDueCandidate:
 
 @dataclass(frozen=True)
 class DueBatch:
-    """`is_all`: nothing else is due, except what other dispatchers hold."""
+    """`is_all`: nothing else is due, except schedules that other dispatchers have locked."""
 
     candidates: Sequence[OrgDueCandidate]
     is_all: bool
 
 
 def lock_due_schedules(session: Session, now: datetime, limit: int) -> DueBatch:
-    """The oldest schedule of each organisation, then the next oldest of each. A schedule that
-    another dispatcher holds is left out."""
+    """The oldest schedule of each organisation, then the next oldest of each. Schedules that
+    another dispatcher has locked are skipped."""
     key = OrgScheduleRow.next_run_at, OrgScheduleRow.id
     rank = func.row_number().over(partition_by=OrgScheduleRow.org_id, order_by=key)
     ranked = select(*key, rank.label("rank")).where(*_is_due(now)).subquery()
@@ -183,13 +183,13 @@ def record_decided(
     written: Mapping[str, Sequence[WrittenFire]],
     now: datetime,
 ) -> None:
-    """Writes the fires of each schedule to its row, and plans its next due time."""
+    """Write the fires of each schedule to its row, and plan its next due time."""
     happened: list[Event] = []
     for candidate, decision in decided:
         row = candidate.row
         fires = sorted(written.get(row.id, ()), key=lambda one: one.new.fire.scheduled_for)
         for one in fires:
-            _note_fire(session, row, one, now)
+            _record_fire(session, row, one, now)
         if decision.clears_skip:
             row.skip_next_run = False
             row.skip_next_run_reason = row.skip_next_run_requested_at = None
@@ -206,7 +206,7 @@ def record_decided(
 def record_unreadable(
     session: Session, candidates: Sequence[OrgDueCandidate], now: datetime
 ) -> None:
-    """Schedules with a fault are not due any more, until an operator corrects them."""
+    """Schedules with a fault are no longer due until an operator corrects them."""
     happened: list[Event] = []
     for one in candidates:
         row, state = one.row, ScheduleState.INVALID_CRON
@@ -227,9 +227,9 @@ def _write(session: Session, rows: Sequence[OrgScheduleRow]) -> None:
 def cancel_superseded(
     session: Session, rows: Sequence[OrgScheduleRow], now: datetime, sparing: Collection[int] = ()
 ) -> None:
-    """Cancels the waiting jobs of schedules that are due again, and asks running ones to stop, or
-    ends them at once by the schedule's policy. `follow_jobs` stops what goes on elsewhere. The jobs
-    in `sparing` and those of backfills are left alone."""
+    """Cancel the waiting jobs of schedules that are due again, and ask running jobs to stop, or end
+    them at once, by the schedule's policy. `follow_jobs` stops work of other packages. The jobs in
+    `sparing` and those of backfills stay unchanged."""
     if not rows:
         return
     at_once = {row.id for row in rows if row.overlap_policy == OverlapPolicy.TERMINATE_OTHER}
@@ -241,7 +241,7 @@ def cancel_superseded(
         .where(OrgJobRow.batch_id.is_(None), IS_ACTIVE)
         .where(~among(session, JobRunRow.job_id, sparing))
     )
-    # Locked, so that no attempt begins meanwhile and is ended as one that has not begun.
+    # The lock prevents an attempt that starts now from ending as one that has not started.
     locked = query.order_by(JobRunRow.id).with_for_update(of=JobRunRow)
     active = session.execute(locked).tuples().all()
     ended: dict[int, AttemptEnd] = {
@@ -259,7 +259,7 @@ def cancel_superseded(
     )
 
 
-def _note_fire(session: Session, row: OrgScheduleRow, one: WrittenFire, now: datetime) -> None:
+def _record_fire(session: Session, row: OrgScheduleRow, one: WrittenFire, now: datetime) -> None:
     row.last_scheduled_for = one.new.fire.scheduled_for
     match one.outcome:
         case FireOutcome.DISPATCHED:
@@ -274,7 +274,7 @@ def _note_fire(session: Session, row: OrgScheduleRow, one: WrittenFire, now: dat
 
 
 def _events(row: OrgScheduleRow, fires: Sequence[WrittenFire], now: datetime) -> Iterator[Event]:
-    """Of missed due times there is one event, about the newest, with their number."""
+    """Missed due times have one event, for the newest, with their number."""
     missed = [one for one in fires if one.new.fire.skip is SkipReason.MISFIRE]
     for one in fires:
         fire = one.new.fire
@@ -296,7 +296,7 @@ def _events(row: OrgScheduleRow, fires: Sequence[WrittenFire], now: datetime) ->
 def find_dispatched(
     session: Session, row: OrgScheduleRow, client_key: str | None
 ) -> Dispatched | None:
-    """What an earlier call with this key started."""
+    """The job that an earlier call with this key requested."""
     if client_key is None:
         return None
     query = select(FireRow.id, OrgJobRow.id).join(
@@ -308,10 +308,10 @@ def find_dispatched(
 
 
 def refuse_over(row: OrgScheduleRow) -> None:
-    """Only active and paused schedules run by hand."""
+    """Only active and paused schedules can run manually."""
     if row.state not in {ScheduleState.ACTIVE, ScheduleState.PAUSED}:
         raise ConflictError(
-            f"Schedule {row.id} is {row.state}: correct when it is due, or make a job of its own."
+            f"Schedule {row.id} is {row.state}: correct its cron or time zone, or request a job without a schedule."
         )
 
 
@@ -348,7 +348,7 @@ def write_manual_run(
     actor: str,
     now: datetime,
 ) -> Dispatched:
-    """The next due time stays as it is."""
+    """The next due time does not change."""
     fire = PlannedFire(now, now, FireTrigger.MANUAL)
     new = NewFire(
         org_id=row.org_id,
@@ -360,7 +360,7 @@ def write_manual_run(
     )
     (written,) = write_fires(session, [new], now)
     if written.job_id is None:
-        raise PermanentError(written.error or "Its job could not be made.")
+        raise PermanentError(written.error or "Its job could not be created.")
     row.last_dispatch_status, row.last_job_status = DISPATCHED, None
     row.last_run_at, row.last_run_job_id = now, written.job_id
     row.run_count += 1
@@ -386,15 +386,13 @@ def job_of(
     host_id: int | None,
     own_types: Mapping[str, JobType],
 ) -> NewJob:
-    """InvalidInputError: the type of the job is gone, or its retry policy is out of bounds.
-    `own_types` are those of the organisation."""
+    """InvalidInputError: the type of the job no longer exists, or its retry policy is out of
+    bounds. `own_types` are those of the organisation."""
     return NewJob(
         org_id=row.org_id,
         type=job_type(row.job_type, own_types),
         payload=row.payload,
-        retry=parse(
-            RetryPolicy, row.retry_policy or {}, "Its retry policy cannot be used any more"
-        ),
+        retry=parse(RetryPolicy, row.retry_policy or {}, "Its retry policy is no longer valid"),
         created_by=f"schedule:{row.id}",
         priority=row.priority,
         server_instance_id=row.server_instance_id,

@@ -1,4 +1,4 @@
-"""Queries about fires: each due time once with its job, and the batches of backfills."""
+"""Queries of fires, one per due time with its job, and of the batches of backfills."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,8 +44,7 @@ from automation_pipeline.storage.statements import among, insert_into
 
 @dataclass(frozen=True, kw_only=True)
 class NewFire:
-    """`job` is made when the fire is dispatched, with its `fire_id`. `fault`: why it cannot be
-    made."""
+    """`job` is created when the fire is dispatched, with its `fire_id`. `fault`: why it cannot be created."""
 
     org_id: str
     schedule_id: str
@@ -60,7 +59,7 @@ class NewFire:
 
 @dataclass(frozen=True)
 class WrittenFire:
-    """`error`: why its job could not be made."""
+    """`error`: why its job could not be created."""
 
     new: NewFire
     fire_id: int
@@ -75,8 +74,8 @@ class WrittenFire:
 
 
 def write_fires(session: Session, fires: Sequence[NewFire], now: datetime) -> list[WrittenFire]:
-    """Write the fires with their jobs. Due times that are decided already are left out. A fire whose
-    job cannot be made does not affect the others."""
+    """Write the fires with their jobs. Due times that are already decided are skipped. A fire whose
+    job cannot be created does not affect the others."""
     quiet = [one for one in fires if one.job is None]
     written = _write(session, quiet, now)
     dispatched = [one for one in fires if one.job is not None]
@@ -94,7 +93,7 @@ def _dispatch_alone(session: Session, one: NewFire, now: datetime) -> list[Writt
         with session.begin_nested():
             return _dispatch(session, [one], now)
     except (DBAPIError, AutomationError) as error:
-        return _write(session, [one], now, fault=f"Its job could not be made: {_words(error)}")
+        return _write(session, [one], now, fault=f"Its job could not be created: {_words(error)}")
 
 
 def _dispatch(session: Session, fires: Sequence[NewFire], now: datetime) -> list[WrittenFire]:
@@ -109,8 +108,7 @@ def _dispatch(session: Session, fires: Sequence[NewFire], now: datetime) -> list
 def _write(
     session: Session, fires: Sequence[NewFire], now: datetime, fault: str | None = None
 ) -> list[WrittenFire]:
-    """Insert the fires and return those that were inserted: a due time that is decided already has
-    its row."""
+    """Insert the fires and return those that were inserted: a decided due time already has its row."""
     if not fires:
         return []
     table = FireRow.__table__
@@ -180,8 +178,8 @@ _SHOWN = (
 def jobs_made_between(
     session: Session, row: OrgScheduleRow, begin: datetime, end: datetime
 ) -> Mapping[datetime, Sequence[OrgJobsRunState]]:
-    """By due time, the states of the jobs that were made for it, oldest first. The schedule is locked.
-    Manual runs have no due time."""
+    """By due time, the states of its jobs, oldest first. The schedule is locked. Manual runs have
+    no due time."""
     query = (
         select(FireRow.scheduled_for, OrgJobRow.status)
         .join(OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id)
@@ -251,7 +249,7 @@ def list_backfills(  # noqa: PLR0913  what narrows the list, by name
 
 
 def lock_batch(session: Session, batch_id: int, within: OrgScope) -> BatchRow:
-    """The schedule is locked first, in the same order as where its jobs end."""
+    """Lock the schedule first, in the same order as `end_attempts`."""
     schedule_id = _found(session, _of(within).where(BatchRow.id == batch_id), batch_id).schedule_id
     session.execute(
         select(OrgScheduleRow.id).where(OrgScheduleRow.id == schedule_id).with_for_update()
@@ -346,7 +344,7 @@ def write_batch(
 
 
 def _job(job: NewJob, batch: BatchRow, one: BackfillTime, place: int) -> NewJob:
-    """A job in line may wait for those before it, each for as long as its type allows."""
+    """A job in line may wait for each job before it up to the limit of its type."""
     ahead = timedelta(seconds=place * job.type.limit_seconds if job.line is not None else 0)
     return replace(
         job,

@@ -1,4 +1,4 @@
-"""Queries about jobs: create them with their first runs, and read them with runs and attempts."""
+"""Queries of jobs: create them with their first runs, and read them with runs and attempts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,8 +43,8 @@ from automation_pipeline.storage.types import Table as MetadataTable
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """A job to create. Runs of one `line` begin one at a time. `host_id` is that of its server.
-    The job may begin at `not_before`, and fails unless it begins within `waits` of that."""
+    """A job to create. Runs of one `line` start one at a time. `host_id` is that of its server. The
+    job may start at `not_before`, and fails unless it starts within `waits` of that."""
 
     org_id: str
     type: JobType
@@ -65,7 +65,7 @@ class NewJob:
 
 
 def add_jobs(session: Session, jobs: Sequence[NewJob], now: datetime) -> list[int]:
-    """Their ids, in the same order. Of several jobs, each has a fire of its own."""
+    """Add the jobs and return their ids in the same order. Several jobs have different fires."""
     if not jobs:
         return []
     table = cast("Table", OrgJobRow.__table__)
@@ -160,7 +160,7 @@ def get_run(session: Session, run_id: int, within: OrgScope) -> OrgJobRun:
 
 
 def queues(session: Session, within: OrgScope, now: datetime) -> list[QueueCounts]:
-    """Of every organisation, also of those that have nothing to do."""
+    """The queue of every organisation, including empty ones."""
     is_retrying = JobRunRow.next_attempt_at > now
     state = case(
         (is_claimed(), "claimed"),

@@ -1,4 +1,4 @@
-"""Queries about organisations, their hosts, servers, job types and audit log."""
+"""Queries of organisations, their hosts, servers, job types and audit log."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -42,8 +42,8 @@ Row = TypeVar("Row", OrganisationRow, HostRow, ServerRow, OrgJobTypeRow)
 
 
 class Lock(Enum):
-    """Until the transaction ends nobody else changes the row. With DELETE, nobody refers to it
-    either."""
+    """Until the transaction ends no other transaction changes the row. With DELETE, none adds a
+    reference to it either."""
 
     CHANGE = auto()
     DELETE = auto()
@@ -52,11 +52,11 @@ class Lock(Enum):
 def find(
     session: Session, table: type[Row], key: str | int, within: OrgScope, lock: Lock | None = None
 ) -> Row:
-    """NotFoundError also for a row of an organisation that the caller does not reach."""
+    """NotFoundError also for a row of an organisation that the caller cannot access."""
     query = select(table).where(table.id == key, *where_given((table.org_id, within.org_id)))
     if lock is not None:
         query = query.with_for_update(key_share=lock is Lock.CHANGE)
-    # PostgreSQL refuses some texts that are no ids.
+    # PostgreSQL rejects some texts that are not ids.
     is_id = isinstance(key, int) or id_fault(key) is None
     row = session.scalar(query.execution_options(populate_existing=True)) if is_id else None
     if row is None:
@@ -133,8 +133,7 @@ def list_servers(  # noqa: PLR0913  what narrows the list, by name
 
 
 def _is_named(name: InstrumentedAttribute[str], part: str | None) -> ColumnElement[bool]:
-    """Databases fold the case of unaccented letters only, so accented ones are tried in each
-    case."""
+    """Databases ignore the case of unaccented letters only, so accented letters are tried in both cases."""
     variants = sorted({part, part.lower(), part.upper()}) if part else [""]
     return or_(*(name.icontains(variant, autoescape=True) for variant in variants))
 
@@ -146,8 +145,8 @@ def is_taken(session: Session, table: type[HostRow | ServerRow], org_id: str, na
 
 
 def check_host(session: Session, host_id: int | None, org_id: str) -> None:
-    """InvalidInputError unless the host is of the organisation. It stays until the transaction
-    ends."""
+    """InvalidInputError unless the host belongs to the organisation. It cannot be deleted until the
+    transaction ends."""
     query = select(HostRow.id).where(HostRow.id == host_id, HostRow.org_id == org_id)
     locked = query.with_for_update(read=True, key_share=True)
     if host_id is not None and session.scalar(locked) is None:
@@ -158,8 +157,8 @@ def check_host(session: Session, host_id: int | None, org_id: str) -> None:
 def host_of_server(
     session: Session, server_id: int | None, org_id: str, complaint: str
 ) -> int | None:
-    """InvalidInputError unless the server is of the organisation. It stays until the transaction
-    ends."""
+    """InvalidInputError unless the server belongs to the organisation. It cannot be deleted until
+    the transaction ends."""
     if server_id is None:
         return None
     query = select(ServerRow).where(ServerRow.id == server_id, ServerRow.org_id == org_id)
@@ -171,26 +170,26 @@ def host_of_server(
 
 
 def uses_of_host(session: Session, host_id: int) -> tuple[int, int]:
-    """How many servers are on it, and how many jobs wait for its agent or are at work there."""
+    """The number of its servers, and of the jobs that wait for its agent or run there."""
     is_active = JobRunRow.host_id == host_id, JobRunRow.status.in_(ACTIVE_RUN_STATES)
     return _count(session, ServerRow.host_id == host_id), _count(session, *is_active)
 
 
 def detach_host(session: Session, host_id: int) -> None:
-    """Runs that ended on the host lose it."""
+    """Remove the host from the runs that ended on it."""
     cleared = update(JobRunRow).where(JobRunRow.host_id == host_id).values(host_id=None)
     session.execute(cleared.execution_options(synchronize_session=False))
 
 
 def uses_of_server(session: Session, server_id: int) -> tuple[int, int]:
-    """How many schedules name it, deleted ones left out, and how many jobs."""
+    """The number of its schedules, without deleted ones, and of its jobs."""
     of_schedules = OrgScheduleRow.server_instance_id == server_id
     is_kept = of_schedules, OrgScheduleRow.deleted_at.is_(None)
     return _count(session, *is_kept), _count(session, OrgJobRow.server_instance_id == server_id)
 
 
 def detach_server(session: Session, server_id: int) -> None:
-    """Deleted schedules lose the server."""
+    """Remove the server from deleted schedules."""
     is_deleted = OrgScheduleRow.deleted_at.is_not(None)
     of_server = OrgScheduleRow.server_instance_id == server_id
     cleared = update(OrgScheduleRow).where(of_server, is_deleted).values(server_instance_id=None)
@@ -252,7 +251,7 @@ def names_of_types(session: Session, org_id: str) -> set[str]:
 
 
 def uses_of_type(session: Session, org_id: str, name: str) -> tuple[int, int]:
-    """How many schedules have the type, and how many of its jobs wait or are at work."""
+    """The number of schedules with the type, and of its unfinished jobs."""
     of_schedules = OrgScheduleRow.org_id == org_id, OrgScheduleRow.job_type == name
     of_jobs = OrgJobRow.org_id == org_id, OrgJobRow.type == name
     return (
@@ -289,7 +288,7 @@ def add_audit_entry(  # noqa: PLR0913  who did what to what, and why
     reason: str | None = None,
     now: datetime,
 ) -> None:
-    """Such as `pause` of a `schedule`. `before` and `after` are JSON."""
+    """Add an entry such as `pause` of a `schedule`. `before` and `after` are JSON."""
     session.add(
         AuditLogRow(
             org_id=org_id,
@@ -315,7 +314,7 @@ def audit_log(  # noqa: PLR0913  what narrows it, by name
     after_id: int = 0,
     newest_first: bool = False,
 ) -> list[AuditEntry]:
-    """Oldest first, unless the newest are wanted; `after_id` is the last one of the page before."""
+    """Oldest first unless `newest_first`; `after_id` is the last entry of the previous page."""
     key = AuditLogRow.id
     about = (AuditLogRow.entity, entity), (AuditLogRow.entity_id, entity_id)
     query = select(AuditLogRow).where(*where_given((AuditLogRow.org_id, within.org_id), *about))

@@ -1,4 +1,4 @@
-"""The queue of runs: which may begin, who takes them, and which workers are requested."""
+"""The queue of runs: which may start, who claims them, and which workers are requested."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -53,7 +53,7 @@ IS_RUNNING = Run.status == OrgJobsRunState.RUNNING
 IS_ACTIVE = Run.status.in_(ACTIVE_RUN_STATES)
 OF_SERVICE = Run.performer == Performer.SERVICE
 
-# A running attempt is its holder's until somebody ends it: nobody else takes the run before.
+# A running attempt belongs to its holder until it ends: no other worker can claim the run.
 RUNS = RowClaims(
     Run,
     Run.id,
@@ -66,31 +66,31 @@ RUNS = RowClaims(
 MOST_MUTATIONS, MOST_READS = 1, 8
 # Dagster starts a requested worker within this time, if it has the capacity.
 STARTS_WITHIN = timedelta(minutes=5)
-# A worker that Dagster has launched may wait in Dagster's queue for this time.
+# A launched worker may wait in Dagster's queue for this time.
 _WAITS_IN_DAGSTER = timedelta(hours=1)
 # While an organisation is closed, its jobs' expiry moves in steps of this length.
 _EXPIRY_STEP = timedelta(hours=1)
-_TOO_LATE = "It did not begin in time: another worker was asked for."
+_TOO_LATE = "It did not start in time: another worker was requested."
 
 
 def is_claimed() -> ColumnElement[bool]:
-    """Taken, and not begun."""
+    """Claimed, and not started."""
     return and_(IS_PENDING, RUNS.is_held())
 
 
 def is_at_work() -> ColumnElement[bool]:
-    """Running, or taken by a worker or an agent that will begin it."""
+    """Running, or claimed by a worker or an agent that will start it."""
     return or_(IS_RUNNING, is_claimed())
 
 
 def is_due(now: datetime) -> ColumnElement[bool]:
-    """Nobody has the run, and its time has come."""
+    """The run has no holder and is due."""
     has_come = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at <= now)
     return and_(IS_PENDING, Run.cancel_requested_at.is_(None), RUNS.is_free(), has_come)
 
 
 def is_waiting(now: datetime) -> ColumnElement[bool]:
-    """Due, and no earlier run of its line is left."""
+    """Due, and no earlier run of its line is unfinished."""
     earlier = aliased(JobRunRow)
     is_before = earlier.line == Run.line, earlier.id < Run.id, earlier.org_id == Run.org_id
     # As literals: otherwise SQLite does not use the partial index of lines.
@@ -126,7 +126,7 @@ def lasts(until: InstrumentedAttribute[datetime | None], now: datetime) -> Colum
 
 @dataclass(frozen=True)
 class AttemptHold:
-    """What a worker or an agent has that works on an attempt."""
+    """The hold of a worker or an agent on an attempt."""
 
     run_id: int
     attempt_no: int
@@ -135,7 +135,7 @@ class AttemptHold:
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run that somebody holds, with its job and its server."""
+    """A held run with its job and its server."""
 
     run: JobRunRow
     job: OrgJobRow
@@ -147,7 +147,7 @@ class ClaimedRun:
 
 
 def held_by_host(session: Session, host: HostRow) -> list[ClaimedRun]:
-    """Also those whose lease is over, as long as nobody has ended them. Oldest first."""
+    """The held runs, oldest first, including those with an expired lease that have not ended."""
     its = Run.org_id == host.org_id, Run.host_id == host.id, Run.performer == Performer.AGENT
     query = _with_job().where(*its, is_at_work(), Run.lease_until.is_not(None)).order_by(Run.id)
     return [ClaimedRun(*row) for row in session.execute(query).tuples()]
@@ -156,11 +156,11 @@ def held_by_host(session: Session, host: HostRow) -> list[ClaimedRun]:
 def claim_run(
     session: Session, run_id: int, owner: str, lease_seconds: float, now: datetime
 ) -> ClaimedRun | None:
-    """A run of this system. None: it may not begin, now or any more."""
+    """Claim a run of this system. None: it cannot start now, or has ended."""
     org_id = session.scalar(select(Run.org_id).where(Run.id == run_id))
     if org_id is None:
         raise no_such_run(run_id)
-    if _free_places(session, org_id, now) < 1:
+    if _free_capacity(session, org_id, now) < 1:
         return None
     query = _with_job().where(Run.id == run_id, OF_SERVICE, is_waiting(now), _has_open_server(now))
     return next(iter(_claim(session, query, None, owner, lease_seconds, now)), None)
@@ -169,9 +169,10 @@ def claim_run(
 def claim_for_host(
     session: Session, host: HostRow, owner: str, most: int, lease_seconds: float, now: datetime
 ) -> list[ClaimedRun]:
-    """What the agent of the host may begin, most urgent first. What it already has counts against
-    its limits. Places stay free for requested workers, and for more urgent runs of this system."""
-    free = _free_places(session, host.org_id, now) - _reserved_places(session, host.org_id, now)
+    """Claim the runs that the host's agent may start, most urgent first. Its held runs count
+    against its limits. Capacity is reserved for requested workers, and for more urgent runs of this
+    system."""
+    free = _free_capacity(session, host.org_id, now) - _reserved_capacity(session, host.org_id, now)
     is_maintained = host.maintenance_until is not None and host.maintenance_until > now
     if min(most, free) < 1 or is_maintained:
         return []
@@ -197,9 +198,9 @@ def _with_job() -> Claimable:
     )
 
 
-def _free_places(session: Session, org_id: str, now: datetime) -> int:
-    """How many more runs the organisation may have at work; 0 while it is closed. The organisation
-    stays locked until the transaction ends."""
+def _free_capacity(session: Session, org_id: str, now: datetime) -> int:
+    """The number of runs that the organisation may still start; 0 while it is closed. The
+    organisation stays locked until the transaction ends."""
     locked = select(OrganisationRow.max_running).where(OrganisationRow.id == org_id, is_open(now))
     most = session.scalar(locked.with_for_update(key_share=True))
     if most is None:
@@ -208,8 +209,8 @@ def _free_places(session: Session, org_id: str, now: datetime) -> int:
     return most - (session.scalar(at_work) or 0)
 
 
-def _reserved_places(session: Session, org_id: str, now: datetime) -> int:
-    """Of workers that were requested a moment ago and have not begun."""
+def _reserved_capacity(session: Session, org_id: str, now: datetime) -> int:
+    """The number of recently requested workers that have not started."""
     its = Run.org_id == org_id, OF_SERVICE, _is_requested(now), RUNS.is_free()
     return session.scalar(select(func.count(Run.id)).where(*its)) or 0
 
@@ -236,7 +237,7 @@ def _most_urgent(
 
 
 def _waits_before(session: Session, org_id: str, run_id: int, now: datetime) -> bool:
-    """Whether a run of this system is more urgent than this one, and no place is reserved for it."""
+    """Whether a run of this system is more urgent than this one and has no reserved capacity."""
     this = aliased(JobRunRow)
     is_before = or_(
         Run.priority < this.priority, and_(Run.priority == this.priority, Run.id < this.id)
@@ -260,7 +261,7 @@ def _claim(
     lease_seconds: float,
     now: datetime,
 ) -> list[ClaimedRun]:
-    """A run outside its window waits for the next opening instead."""
+    """Claim the run. A run outside its window is postponed to the next opening instead."""
     fresh = claimable.execution_options(populate_existing=True)
     open_ids: list[int] = []
     for run, job, _ in session.execute(fresh.with_for_update(of=Run)).tuples():
@@ -287,14 +288,14 @@ def of_host(host_id: int, org_id: str) -> ColumnElement[bool]:
 
 
 def opening_of_run(session: Session, run_id: int, at: datetime) -> datetime:
-    """The first time from then on at which an attempt may begin."""
+    """The first time from then on at which an attempt may start."""
     window = select(OrgJobRow.start_window).join(Run, Run.job_id == OrgJobRow.id)
     return opens_at(session.scalar(window.where(Run.id == run_id)), at)
 
 
 def postpone_closed(session: Session, chosen: ColumnElement[bool], now: datetime) -> None:
-    """Runs outside their window wait for the next opening. A run that is locked at this moment is
-    left out: `claim_run` and `claim_for_host` look at the window, too."""
+    """Postpone runs outside their window to the next opening. Locked runs are skipped, because
+    `claim_run` and `claim_for_host` check the window too."""
     text = cast(OrgJobRow.start_window, Text)
     due = (
         select(Run.id, text)
@@ -317,18 +318,18 @@ def postpone_closed(session: Session, chosen: ColumnElement[bool], now: datetime
 
 
 def _newest_request() -> ColumnElement[str]:
-    """`request_key` of the worker that was requested last."""
+    """The `request_key` of the last requested worker."""
     return literal("org-job-") + cast(Run.id, Text) + literal("-") + cast(Run.requests, Text)
 
 
 def _is_requested(now: datetime) -> ColumnElement[bool]:
-    """A worker was requested lately. Never NULL, because callers negate it."""
+    """A worker was requested recently. Never NULL, because callers negate it."""
     is_asked = Run.requested_at.is_not(None)
     return and_(IS_PENDING, is_asked, Run.requested_at > now - STARTS_WITHIN)
 
 
 def has_worker_coming(now: datetime) -> ColumnElement[bool]:
-    """A worker was requested lately, or waits in Dagster's queue. Never NULL."""
+    """A worker was requested recently, or waits in Dagster's queue. Never NULL."""
     is_offered = and_(RunRequestRow.state == "waiting", RunRequestRow.offered_at.is_not(None))
     is_known = or_(RunRequestRow.state == "taken", is_offered)
     in_dagster = exists().where(RunRequestRow.request_key == _newest_request(), is_known)
@@ -340,8 +341,8 @@ def has_worker_coming(now: datetime) -> ColumnElement[bool]:
 def job_of_worker(
     session: Session, run_id: int, request: str | None, dagster_run_ids: Collection[str]
 ) -> int | None:
-    """The job of the run if this worker is in charge of it. Without a request an operator has
-    launched the worker. `dagster_run_ids`: its own, and that of which it is a retry."""
+    """The job of the run if this worker is responsible for it. Without a request, an operator
+    launched the worker. `dagster_run_ids`: the worker's id and, for a retry, that of the original."""
     query = select(Run.job_id, Run.status, Run.requests, Run.dagster_run_id).where(Run.id == run_id)
     found = session.execute(query).tuples().one_or_none()
     if found is None:
@@ -353,13 +354,11 @@ def job_of_worker(
 
 
 def next_runs(session: Session, limit: int, now: datetime) -> Sequence[int]:
-    """Runs that need a worker, so that at most `limit` runs have one or are to have one, and each
-    organisation no more than it may have. A followed run takes a place of its organisation and none
-    of `limit`. Organisations with the fewest runs at work come first; within one, the most urgent.
-
-    This is one statement: a run that another process requests meanwhile is either counted here, or
-    chosen here too and left out when it is locked.
-    """
+    """Runs that need a worker, so that at most `limit` runs have a worker or a request, and each
+    organisation stays within its limit. A followed run counts for its organisation and not for
+    `limit`. Organisations with the fewest active runs come first; within one, the most urgent runs.
+    This is one statement: a run that another process requests concurrently is either counted here,
+    or chosen here too and skipped when it is locked."""
     has_worker = and_(OF_SERVICE, Run.following.is_(None))
     busy = (
         select(
@@ -390,8 +389,8 @@ def next_runs(session: Session, limit: int, now: datetime) -> Sequence[int]:
 
 
 def request_workers(session: Session, run_ids: Collection[int], now: datetime) -> list[int]:
-    """The runs for which nobody else has requested a worker meanwhile. An earlier worker that has
-    not come is not launched any more."""
+    """Request workers and return the runs for which no other process has requested one. Older
+    requests of these runs are withdrawn."""
     query = (
         select(Run, OrgJobRow.server_instance_id, FireRow.trigger)
         .join(OrgJobRow, OrgJobRow.id == Run.job_id)
@@ -443,7 +442,7 @@ def _run_request(run: JobRunRow, server_id: int | None, trigger: str | None) -> 
 
 
 def clear_request(session: Session, run_id: int) -> None:
-    """The worker of the run came and could not begin: another one is requested in time."""
+    """The worker of the run could not start: another one will be requested."""
     session.execute(
         update(Run)
         .where(Run.id == run_id, IS_PENDING, RUNS.is_free())
@@ -453,7 +452,8 @@ def clear_request(session: Session, run_id: int) -> None:
 
 
 def postpone(session: Session, run_id: int, request: str, until: datetime, reason: str) -> bool:
-    """False unless the request is the run's newest one, and the run waits for less."""
+    """Postpone the run. False unless the request is the run's newest one and the run waits for a
+    shorter time."""
     waits_less = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at < until)
     is_its = Run.requested_at.is_not(None), _newest_request() == request
     found = session.scalar(
@@ -467,7 +467,7 @@ def postpone(session: Session, run_id: int, request: str, until: datetime, reaso
 
 
 def move_waiting_runs(session: Session, server_id: int, host_id: int | None) -> None:
-    """Runs of the server that nobody holds, locked in the order of their ids like everywhere."""
+    """Move the server's runs without a holder, locked in the order of their ids."""
     of_server = select(OrgJobRow.id).where(OrgJobRow.server_instance_id == server_id)
     waiting = select(Run.id).where(Run.job_id.in_(of_server), IS_PENDING, RUNS.is_free())
     locked = session.scalars(waiting.order_by(Run.id).with_for_update())
@@ -476,7 +476,7 @@ def move_waiting_runs(session: Session, server_id: int, host_id: int | None) -> 
 
 
 def lengthen_closed(session: Session, now: datetime, limit: int) -> None:
-    """While an organisation is closed, its waiting jobs do not expire."""
+    """Extend the expiry of waiting jobs while their organisation is closed."""
     has_no_window = OrgJobRow.start_window.is_(None)
     plain, in_window = (expires_at(now, has_window=has_window) for has_window in (False, True))
     until = case(

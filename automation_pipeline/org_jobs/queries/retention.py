@@ -1,4 +1,4 @@
-"""What is deleted of jobs, schedules and their history once it is old."""
+"""Retention of jobs, schedules and their history."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,8 +25,8 @@ from automation_pipeline.storage.transitions import TransitionRow
 
 
 def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """Ended jobs, with their runs and attempts. The newest run stays: requests for workers have
-    keys with the run's id."""
+    """Ended jobs, with their runs and attempts. The newest run stays, because keys of worker
+    requests contain the run's id."""
     newest_run = select(JobRunRow.job_id).order_by(JobRunRow.id.desc()).limit(1).scalar_subquery()
     has_ended = OrgJobRow.status.in_(ENDED_RUN_STATES)
     return OrgJobRow.finished_at < before, has_ended, OrgJobRow.id != newest_run
@@ -51,7 +51,7 @@ def _old_schedules(before: datetime) -> Sequence[ColumnElement[bool]]:
 
 
 def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """Of runs and schedules that are deleted."""
+    """State changes of deleted runs and schedules."""
     entity, machine = TransitionRow.entity_id, TransitionRow.machine
     has_run = exists().where(cast(JobRunRow.id, Text) == entity)
     has_schedule = exists().where(OrgScheduleRow.id == entity)

@@ -1,4 +1,4 @@
-"""Queries about schedules: read and lock them, move them between states, record changes."""
+"""Queries of schedules: read and lock them, change their state, record changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -95,7 +95,11 @@ class ScheduleFilter:
 
 def get_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgSchedule:
     return as_schedule(
-        _found(session, select(OrgScheduleRow).where(*_is_there(schedule_id, within)), schedule_id)
+        _found(
+            session,
+            select(OrgScheduleRow).where(*_is_visible_schedule(schedule_id, within)),
+            schedule_id,
+        )
     )
 
 
@@ -119,7 +123,9 @@ def list_schedules(
 
 def lock_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgScheduleRow:
     """Lock the schedule, but not its organisation, until the transaction ends."""
-    query = select(OrgScheduleRow).where(*_is_there(schedule_id, within)).with_for_update()
+    query = (
+        select(OrgScheduleRow).where(*_is_visible_schedule(schedule_id, within)).with_for_update()
+    )
     return _found(session, query.execution_options(populate_existing=True), schedule_id)
 
 
@@ -128,7 +134,9 @@ def lock_with_organisation(
 ) -> tuple[OrgScheduleRow, OrganisationRow]:
     """Lock the organisation, against being suspended or resumed, and then its schedule."""
     of_schedule = (
-        select(OrgScheduleRow.org_id).where(*_is_there(schedule_id, within)).scalar_subquery()
+        select(OrgScheduleRow.org_id)
+        .where(*_is_visible_schedule(schedule_id, within))
+        .scalar_subquery()
     )
     query = (
         select(OrganisationRow).where(OrganisationRow.id == of_schedule).with_for_update(read=True)
@@ -233,7 +241,7 @@ def _missing(schedule_id: str) -> NotFoundError:
     return NotFoundError(f"Schedule {schedule_id[:100]} not found")
 
 
-def _is_there(schedule_id: str, within: OrgScope) -> tuple[ColumnElement[bool], ...]:
+def _is_visible_schedule(schedule_id: str, within: OrgScope) -> tuple[ColumnElement[bool], ...]:
     return OrgScheduleRow.id == schedule_id, OrgScheduleRow.deleted_at.is_(None), *_of(within)
 
 
@@ -334,7 +342,7 @@ def change_state(
 ) -> None:
     """The row is locked. A due time that the change drops is recorded in the audit log."""
     if _is_dropped(row, following.planned, now):
-        _note_dropped(session, row, actor, now)
+        _record_dropped(session, row, actor, now)
     to, planned = following.state, following.planned
     move_schedule(session, row, to, actor=actor, now=now, planned=planned, reason=reason)
 
@@ -356,8 +364,8 @@ def apply_state(
     actor: str,
     now: datetime,
 ) -> None:
-    """Apply the state of a schedule that was changed. None: its state stays. With a suspended
-    organisation it waits."""
+    """Apply the state of a schedule that was changed. None: its state stays. In a suspended
+    organisation it is paused."""
     if following is None:
         raise_version(row, now)
         return
@@ -397,16 +405,16 @@ def cancel_waiting(
 
 
 def _is_dropped(row: OrgScheduleRow, planned: Planned | None, now: datetime) -> bool:
-    """Whether a due time is dropped, also one that waits for its window."""
+    """Whether a due time is dropped, including one that waits for its window."""
     due = row.next_scheduled_for
     return due is not None and due <= now and (planned is None or planned.scheduled_for > due)
 
 
-def _note_dropped(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -> None:
+def _record_dropped(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -> None:
     assert row.next_run_at is not None  # noqa: S101  set wherever what it stands for is
     assert row.next_scheduled_for is not None  # noqa: S101  the same
     before = {"nextRunAt": iso(row.next_run_at), "nextScheduledFor": iso(row.next_scheduled_for)}
-    why = "It was due already when the schedule was changed, and is not made up for."
+    why = "It was due before the schedule was changed, and is not run."
     add_schedule_entry(session, row, "drop_due", actor=actor, now=now, before=before, reason=why)
 
 
@@ -451,7 +459,7 @@ def resume_locked(session: Session, rows: Sequence[OrgScheduleRow], now: datetim
         add_schedule_entry(
             session, row, "resume", actor=SCHEDULER, now=now, after=after, reason=reason
         )
-    return _announce_resumed(session, rows, now)
+    return _record_resumed(session, rows, now)
 
 
 def _continue(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -> str | None:
@@ -471,14 +479,14 @@ def end_schedule(
 ) -> str:
     """Move a schedule that has no due time left to its final state. Returns the reason."""
     if fault is None and row.end_at is not None:
-        state, reason = ScheduleState.COMPLETED, "Its last time is over."
+        state, reason = ScheduleState.COMPLETED, "Its last due time has passed."
     else:
         state, reason = ScheduleState.INVALID_CRON, fault or "It is never due again."
     move_schedule(session, row, state, actor=actor, now=now, reason=reason)
     return reason
 
 
-def _announce_resumed(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[str]:
+def _record_resumed(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[str]:
     resumed = [row for row in rows if row.state == ScheduleState.ACTIVE]
     enqueue(
         session,
@@ -514,7 +522,7 @@ def resume_schedules(session: Session, org_id: str, actor: str, now: datetime) -
             row.pause_reason = None
             _continue(session, row, actor, now)
             paused.append(row)
-    return len(_announce_resumed(session, paused, now))
+    return len(_record_resumed(session, paused, now))
 
 
 def _locked(session: Session, org_id: str, chosen: ColumnElement[bool]) -> Sequence[OrgScheduleRow]:

@@ -69,7 +69,7 @@ RUN = "/api/agents/runs/{job_run_id}"
 def heartbeat(
     host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin
 ) -> Response:
-    """Say that the agent of the host is alive; every other call of an agent says so too."""
+    """Record a heartbeat of the host's agent. Every other call of an agent counts as a heartbeat too."""
     greeting = parse(Greeting, body, "Invalid heartbeat")
     host = touch_heartbeat(
         host_id, within=within, database=services.database, agent_version=greeting.agent_version
@@ -86,8 +86,8 @@ def heartbeat(
 def claim(
     host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin
 ) -> Response:
-    """Take jobs to do, most urgent first: one that changes something at a time, and up to eight
-    that only read. The list is empty when there is nothing to do."""
+    """Claim jobs, most urgent first: one changing job at a time, and up to eight read-only jobs.
+    The list is empty when no job is due."""
     wanted = parse(ClaimInput, body, "Invalid claim")
     jobs = claim_jobs(
         host_id, within=within, database=services.database, clock=services.clock, most=wanted.most
@@ -97,7 +97,7 @@ def claim(
 
 @router.get(f"{HOST}/runs", response_model=Answer[list[AgentJob]], responses=refusals(404))
 def runs(host_id: IdInPath, services: TheServices, within: TheWithin) -> Response:
-    """What the agent of the host has, oldest first: one that was restarted goes on with it."""
+    """List the jobs that the host's agent holds, oldest first, so that a restarted agent can continue them."""
     jobs = list_held_jobs(host_id, within=within, database=services.database)
     return answer([as_document(one) for one in jobs])
 
@@ -111,8 +111,9 @@ def runs(host_id: IdInPath, services: TheServices, within: TheWithin) -> Respons
 def progress(
     job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin
 ) -> Response:
-    """Say how far an attempt is, every 30 seconds: the first time begins it, and each time keeps it
-    for another 180. Who is answered 409 stops working on it."""
+    """Report the progress of an attempt, every 30 seconds. The first report starts the attempt, and
+    each report extends its lease to 180 seconds. After a 409, the agent stops working on the
+    attempt."""
     orders = report_progress(
         job_run_id, body, within=within, database=services.database, clock=services.clock
     )
@@ -128,8 +129,8 @@ def progress(
 def result(
     job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin
 ) -> Response:
-    """Say how an attempt has ended. The same again is answered the same; what comes too late is a
-    409, and is kept."""
+    """Report the result of an attempt. A repeated report has the same response. A late report is a
+    409 and is stored."""
     run = report_result(
         job_run_id,
         body,

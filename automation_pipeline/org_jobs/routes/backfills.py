@@ -34,11 +34,13 @@ ONE = f"{PATH}/{{batch_id}}"
 
 @dataclass(frozen=True)
 class BackfillChoice:
-    """Which backfills are wanted."""
+    """The filters of backfills."""
 
     org: OneOrg = None
     schedule: OneSchedule = None
-    status: Annotated[BatchState | None, Query(description="Only those that stand so.")] = None
+    status: Annotated[BatchState | None, Query(description="Only backfills with this status.")] = (
+        None
+    )
 
 
 @router.get(PATH, response_model=Listing[Backfill])
@@ -49,7 +51,7 @@ def list_(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
-    """List the backfills, newest first, each with how many of its jobs stand how."""
+    """List the backfills, newest first, each with the number of its jobs per status."""
     with services.database.reading() as session:
         found = list_backfills(
             session,
@@ -83,8 +85,7 @@ def cancel(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Cancel those of its jobs that nobody has begun, and ask the others to stop. Safe to
-    repeat."""
+    """Cancel its jobs that have not started, and ask running jobs to stop. Safe to repeat."""
     cancelled = cancel_backfill(
         batch_id,
         within=within,

@@ -82,7 +82,7 @@ EXPORT: Example = {"name": "REPORT_EXPORT", **FIELDS}
 
 
 class CancelJobInput(JsonModel):
-    """`atOnce`: it has ended now, whatever whoever is at it still does."""
+    """`atOnce` ends the job now, without waiting for its worker or agent to stop."""
 
     reason: str | None = Field(default=None, max_length=1000)
     at_once: Flag = False
@@ -100,8 +100,8 @@ TypeName = Annotated[
 
 @router.get(TYPES, response_model=Answer[list[JobTypeCard]], responses=refusals(404))
 def types(org_id: PerhapsAnOrg, services: TheServices) -> Response:
-    """List the types of jobs: who does them, for how long at most, what their payload holds, and
-    who may ask. With an organisation, also those that it defines."""
+    """List the job types with their performer, time limit, payload schema and required permission.
+    With an organisation, the list includes the types that it defines."""
     with services.database.reading() as session:
         return answer([as_document(one) for one in list_job_types(session, org_id)])
 
@@ -114,7 +114,7 @@ def types(org_id: PerhapsAnOrg, services: TheServices) -> Response:
     openapi_extra=takes(OwnTypeInput, export=EXPORT),
 )
 def create_type(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
-    """Define a type of job that the organisation's agents do, or replace a built-in one."""
+    """Define a job type for the organisation's agents, or replace a built-in type."""
     return once(
         lambda: answer(as_document(create_job_type(body, org_id=org_id, **context)), status=201)
     )
@@ -127,13 +127,13 @@ def create_type(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnc
     openapi_extra=takes(OwnTypeFields, partial={}, export=FIELDS),
 )
 def update_type(type_name: TypeName, body: TheBody, org_id: AnOrg, context: TheContext) -> Response:
-    """Change a type that the organisation defines. A field that is left out stays."""
+    """Change a type that the organisation defines. Omitted fields stay."""
     return answer(as_document(update_job_type(type_name, body, org_id=org_id, **context)))
 
 
 @router.delete(ONE_TYPE, status_code=204, responses=refusals(404, 409))
 def delete_type(type_name: TypeName, org_id: AnOrg, context: TheContext) -> Response:
-    """Delete a type that the organisation defines, unless schedules or open jobs have it."""
+    """Delete a type that the organisation defines, unless schedules or open jobs use it."""
     delete_job_type(type_name, org_id=org_id, **context)
     return Response(status_code=204)
 
@@ -141,9 +141,11 @@ def delete_type(type_name: TypeName, org_id: AnOrg, context: TheContext) -> Resp
 def _chosen(
     org: OneOrg = None,
     status: Annotated[
-        OrgJobsRunState | None, Query(description="Only those that stand so.")
+        OrgJobsRunState | None, Query(description="Only jobs with this status.")
     ] = None,
-    type: Annotated[str | None, Query(max_length=100, description="Only of this type.")] = None,  # noqa: A002  its name in the query
+    type: Annotated[  # noqa: A002  its name in the query
+        str | None, Query(max_length=100, description="Only jobs of this type.")
+    ] = None,
     schedule: OneSchedule = None,
     server: OneServer = None,
     batch: OneBatch = None,
@@ -187,7 +189,7 @@ def create(
     context: TheContext,
     once: DoneOnce,
 ) -> Response:
-    """Ask for a job without a schedule. Some types ask for a permission of their own:
+    """Request a job without a schedule. Some types require an additional permission: see
     `/api/org-jobs/types`."""
     check_may_have_done(caller, body.get("type"))
     origins = services.settings.org_jobs_https_allowed_origins
@@ -201,7 +203,7 @@ def create(
 
 @router.get(f"{PATH}/queues", response_model=Answer[list[QueueCounts]])
 def standings(within: TheWithin, services: TheServices, org: OneOrg = None) -> Response:
-    """Show the queue of each organisation: how many of its jobs wait, and how many are at work."""
+    """Show the queue of each organisation: the number of its waiting and running jobs."""
     reached = narrowed(within, org)
     if reached is None:
         return answer([])
@@ -224,7 +226,7 @@ def log(
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
-    """Every move of its runs: from where to where, by whom, why and when. Oldest first."""
+    """List every state change of its runs, with actor, reason and time, oldest first."""
     with services.database.reading() as session:
         found = transitions_of(session, org_job_id, within, limit, after)
     return following(found, limit)
@@ -237,8 +239,8 @@ def log(
     openapi_extra=takes(CancelJobInput, required=False, superseded=SUPERSEDED),
 )
 def cancel(org_job_id: IdInPath, body: OptionalBody, context: TheContext) -> Response:
-    """Cancel a job that nobody has begun, or ask whoever is at it to stop; with `atOnce`, do not
-    wait for them."""
+    """Cancel a job that has not started, or ask its worker or agent to stop. With `atOnce`, the job
+    ends without waiting for them."""
     given = parse(CancelJobInput, body, "Invalid cancel data")
     cancelled = cancel_job(org_job_id, reason=given.reason, at_once=given.at_once, **context)
     return answer(as_document(cancelled))
@@ -254,7 +256,7 @@ def retry(
     context: TheContext,
     once: DoneOnce,
 ) -> Response:
-    """Do a job that failed or was cancelled again: another run of it, with all its attempts."""
+    """Retry a job that failed or was cancelled: a new run with all its attempts."""
     with services.database.reading() as session:
         check_may_have_done(caller, get_job(session, org_job_id, context["within"]).type)
     return once(lambda: answer(as_document(retry_job(org_job_id, **context)), status=202))

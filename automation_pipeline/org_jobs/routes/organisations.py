@@ -88,7 +88,7 @@ class ReasonInput(JsonModel):
 
 
 class CallContext(TypedDict):
-    """What every use case that changes something takes."""
+    """The arguments of every use case that makes a change."""
 
     within: OrgScope
     database: Database
@@ -118,12 +118,12 @@ def list_(
     services: TheServices,
     *,
     q: Annotated[
-        str | None, Query(max_length=200, description="Part of the id or the name.")
+        str | None, Query(max_length=200, description="A part of the id or the name.")
     ] = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
-    """List the organisations by their ids; a token of an organisation sees that one."""
+    """List the organisations by id; a token of an organisation sees only that one."""
     with services.database.reading() as session:
         found = list_organisations(session, within, q=q, limit=limit, offset=offset)
     return listed(found, limit, offset)
@@ -137,14 +137,13 @@ def list_(
     openapi_extra=takes(OrganisationInput, acme=ACME),
 )
 def create(body: TheBody, context: TheContext, once: DoneOnce) -> Response:
-    """Take in an organisation. Its id is for good."""
+    """Create an organisation. Its id cannot be changed."""
     return once(lambda: answer(as_document(create_organisation(body, **context)), status=201))
 
 
 @router.get(ONE, response_model=Answer[Organisation], responses=refusals(404))
 def show(org_id: OrgInPath, within: TheWithin, services: TheServices) -> Response:
-    """Show one organisation: whether it is suspended, and how many of its jobs may be at work at a
-    time."""
+    """Show one organisation: whether it is suspended, and the maximum number of its concurrent jobs."""
     with services.database.reading() as session:
         return answer(as_document(get_organisation(session, org_id, within)))
 
@@ -156,7 +155,7 @@ def show(org_id: OrgInPath, within: TheWithin, services: TheServices) -> Respons
     openapi_extra=takes(OrganisationFields, partial={}, fewer=FEWER),
 )
 def update(org_id: OrgInPath, body: TheBody, context: TheContext) -> Response:
-    """Change the fields that are named. While `maintenanceUntil` lasts, what is due is left out."""
+    """Change the given fields. Jobs that are due before `maintenanceUntil` are skipped."""
     return answer(as_document(update_organisation(org_id, body, **context)))
 
 
@@ -167,16 +166,14 @@ def update(org_id: OrgInPath, body: TheBody, context: TheContext) -> Response:
     openapi_extra=takes(ReasonInput, required=False, unpaid=UNPAID),
 )
 def suspend(org_id: OrgInPath, body: OptionalBody, context: TheContext) -> Response:
-    """Pause all its schedules and begin none of its jobs until it is resumed. What is at work goes
-    on."""
+    """Pause all its schedules and start none of its jobs until it is resumed. Running jobs continue."""
     reason = parse(ReasonInput, body, "Invalid suspend data").reason
     return answer(as_document(suspend_organisation(org_id, reason=reason, **context)))
 
 
 @router.post(f"{ONE}/resume", response_model=Answer[Organisation], responses=refusals(404, 409))
 def resume(org_id: OrgInPath, context: TheContext) -> Response:
-    """Take a suspended organisation back: the schedules that were paused with it go on, from
-    now."""
+    """Resume a suspended organisation: the schedules that were paused with it continue from now."""
     return answer(as_document(resume_organisation(org_id, **context)))
 
 
@@ -195,7 +192,7 @@ def show_hosts(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
-    """List the hosts by organisation and name, each with when its agent was last heard of."""
+    """List the hosts by organisation and name, each with the last call of its agent."""
     with services.database.reading() as session:
         found = list_hosts(session, within, org_id=org, q=q, limit=limit, offset=offset)
     return listed(found, limit, offset)
@@ -210,7 +207,7 @@ def show_hosts(
     name="create",
 )
 def add_host(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
-    """Take in a host, for an agent to work on."""
+    """Create a host for an agent."""
     return once(
         lambda: answer(as_document(create_host(body, org_id=org_id, **context)), status=201)
     )
@@ -231,14 +228,13 @@ def show_host(host_id: IdInPath, within: TheWithin, services: TheServices) -> Re
     name="update",
 )
 def change_host(host_id: IdInPath, body: TheBody, context: TheContext) -> Response:
-    """Change the fields that are named. While `maintenanceUntil` lasts, what is due on its servers
-    is left out."""
+    """Change the given fields. Jobs on its servers that are due before `maintenanceUntil` are skipped."""
     return answer(as_document(update_host(host_id, body, **context)))
 
 
 @hosts.delete(ONE_HOST, status_code=204, responses=refusals(404, 409), name="delete")
 def remove_host(host_id: IdInPath, context: TheContext) -> Response:
-    """Take a host away that has no servers and whose agent has nothing to do."""
+    """Delete a host that has no servers and whose agent has no jobs."""
     delete_host(host_id, **context)
     return Response(status_code=204)
 
@@ -276,7 +272,7 @@ def show_servers(  # noqa: PLR0913  what narrows the list, by name
     name="create",
 )
 def add_server(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
-    """Take in a server, on a host of its organisation or on none yet."""
+    """Create a server, on a host of its organisation or without a host."""
     return once(
         lambda: answer(as_document(create_server(body, org_id=org_id, **context)), status=201)
     )
@@ -297,13 +293,13 @@ def show_server(server_id: IdInPath, within: TheWithin, services: TheServices) -
     name="update",
 )
 def change_server(server_id: IdInPath, body: TheBody, context: TheContext) -> Response:
-    """Change the fields that are named. Jobs that nobody has begun move with it to another host."""
+    """Change the given fields. Its jobs that have not started move with it to another host."""
     return answer(as_document(update_server(server_id, body, **context)))
 
 
 @servers.delete(ONE_SERVER, status_code=204, responses=refusals(404, 409), name="delete")
 def remove_server(server_id: IdInPath, context: TheContext) -> Response:
-    """Take a server away that has no schedules, and no jobs that are kept."""
+    """Delete a server that has no schedules and no stored jobs."""
     delete_server(server_id, **context)
     return Response(status_code=204)
 
@@ -339,14 +335,16 @@ def log(  # noqa: PLR0913  what narrows the list, by name
     newest: Newest = False,
     org: OneOrg = None,
     entity: Annotated[
-        str | None, Query(max_length=50, description="Only about such, as `schedule`.")
+        str | None,
+        Query(
+            max_length=50, description="Only changes of this kind of entity, such as `schedule`."
+        ),
     ] = None,
     entity_id: Annotated[
-        str | None, Query(max_length=100, description="Only about this one.")
+        str | None, Query(max_length=100, description="Only changes of the entity with this id.")
     ] = None,
 ) -> Response:
-    """Everything that somebody changed, of schedules, jobs, hosts and servers: who, when and why.
-    Oldest first."""
+    """List all changes of schedules, jobs, hosts and servers with actor, time and reason, oldest first."""
     reached = narrowed(within, org)
     if reached is None:
         return following([], limit)

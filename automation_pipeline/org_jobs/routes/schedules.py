@@ -109,12 +109,12 @@ NIGHTS: Mapping[str, object] = {
 
 
 class OrgScheduleInput(OrgScheduleDefinition):
-    """Once more under a name of its own: automations have schedules too."""
+    """A subclass with a name that differs from that of automation schedules in the OpenAPI document."""
 
 
 class RunNowInput(JsonModel):
-    """`payload` replaces that of the schedule, this once. Outside its execution window it is
-    refused, unless that is ignored."""
+    """`payload` replaces the payload of the schedule for this job. Outside the execution window the
+    request is refused, unless it ignores the window."""
 
     payload: Payload | None = None
     ignore_window: Flag = False
@@ -131,11 +131,15 @@ ONE = f"{PATH}/{{org_schedule_id}}"
 
 @dataclass(frozen=True)
 class ScheduleChoice:
-    """Which schedules are wanted."""
+    """The filters of schedules."""
 
     org: OneOrg = None
-    state: Annotated[ScheduleState | None, Query(description="Only those that stand so.")] = None
-    job_type: Annotated[str | None, Query(max_length=100, description="Only of this type.")] = None
+    state: Annotated[ScheduleState | None, Query(description="Only schedules in this state.")] = (
+        None
+    )
+    job_type: Annotated[
+        str | None, Query(max_length=100, description="Only schedules with jobs of this type.")
+    ] = None
     server: OneServer = None
     q: PartOfName = None
 
@@ -176,8 +180,7 @@ def create(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Store a new schedule. Some types of jobs ask for a permission of their own:
-    `/api/org-jobs/types`."""
+    """Store a new schedule. Some job types require an additional permission: see `/api/org-jobs/types`."""
     check_may_have_done(caller, body.get("jobType"))
 
     def work() -> Response:
@@ -208,7 +211,7 @@ def preview(
     after: After = None,
     count: Coming = 10,
 ) -> Response:
-    """Say what is wrong with a schedule, or when it would be due. Nothing is stored."""
+    """Check a schedule and return its errors or its due times. Nothing is stored."""
     origins = services.settings.org_jobs_https_allowed_origins
     shown = preview_schedule(
         body,
@@ -245,11 +248,8 @@ def update(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Change the fields that are named. Null clears a field; payload and retry policy are replaced
-    whole.
-
-    A change of when it is due plans it anew from now.
-    """
+    """Change the given fields. Null clears a field; payload and retry policy are replaced as a
+    whole. A change of the due times counts from now."""
     with services.database.reading() as session:
         stored = get_schedule(session, org_schedule_id, within)
     for type_ in (stored.job_type, body.get("jobType")):
@@ -270,8 +270,8 @@ def update(
 def delete(
     org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
 ) -> Response:
-    """Delete a schedule. Jobs that nobody has begun are cancelled, others go on; its history stays
-    for a while."""
+    """Delete a schedule. Its jobs that have not started are cancelled, running jobs continue, and
+    its history stays for a while."""
     delete_schedule(
         org_schedule_id,
         within=within,
@@ -298,11 +298,8 @@ def pause(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Begin no more jobs of it until it is resumed, or until the instant that is named. What is at
-    work goes on.
-
-    With `until` it takes what resuming it takes.
-    """
+    """Pause the schedule until it is resumed or until the given instant. Running jobs continue.
+    `until` requires the permissions that resuming requires."""
     request = parse(OrgPauseInput, body, "Invalid pause data")
     if request.until is not None:
         check_may_run(caller, org_schedule_id, within, services.database)
@@ -324,8 +321,7 @@ def pause(
 def resume(
     org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
 ) -> Response:
-    """Take a paused schedule into use again, from now on. What fell due during the pause is not
-    made up for."""
+    """Resume a paused schedule from now on. Due times during the pause are not run."""
     check_may_run(caller, org_schedule_id, within, services.database)
     resumed = resume_schedule(
         org_schedule_id,
@@ -350,8 +346,7 @@ def skip_next(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Leave out the next time that it is due. Safe to repeat: it is the same time that is left
-    out."""
+    """Skip the next due time. Safe to repeat: the same due time is skipped."""
     skipping = skip_next_run(
         org_schedule_id,
         within=within,
@@ -369,7 +364,7 @@ def skip_next(
 def keep_next(
     org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
 ) -> Response:
-    """Do not leave out the next time after all."""
+    """Undo the skip of the next due time."""
     check_may_run(caller, org_schedule_id, within, services.database)
     keeping = keep_next_run(
         org_schedule_id,
@@ -396,10 +391,8 @@ def run_now(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Ask for a job of it now, of a paused one too; when it is due next stays as it is.
-
-    Under one `Idempotency-Key` a caller gets one job, however late it asks again.
-    """
+    """Request a job now, also for a paused schedule; its next due time does not change. A caller
+    gets one job per `Idempotency-Key`, without a time limit."""
     request = parse(RunNowInput, body, "Invalid run data")
     check_may_run(caller, org_schedule_id, within, services.database)
 
@@ -410,7 +403,7 @@ def run_now(
             database=services.database,
             clock=services.clock,
             actor=caller.id,
-            client_key=_for_ever(once),
+            client_key=_stored_key(once),
             payload=request.payload,
             ignore_window=request.ignore_window,
             call_origins=services.settings.org_jobs_https_allowed_origins,
@@ -426,7 +419,7 @@ def run_now(
     response_model=Answer[Backfill],
     responses={
         **refusals(404, 409),
-        200: {"model": Answer[Backfill], "description": "What would be done"},
+        200: {"model": Answer[Backfill], "description": "The result of a dry run"},
     },
     openapi_extra=takes(BackfillInput, nights=NIGHTS),
 )
@@ -438,7 +431,7 @@ def backfill(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Ask for the jobs of a period that is over. With `dryRun`, only say which those are."""
+    """Request the jobs of a past period. With `dryRun`, only list them."""
     check_may_run(caller, org_schedule_id, within, services.database)
 
     def work() -> Response:
@@ -456,9 +449,8 @@ def backfill(
     return once(work)
 
 
-def _for_ever(once: Once) -> str | None:
-    """A caller's key as the schedule keeps it, whose keys are of all callers and no longer than
-    this."""
+def _stored_key(once: Once) -> str | None:
+    """The key of a caller as the schedule stores it: unique over all callers, and of limited length."""
     return (
         None
         if once.key is None
@@ -474,7 +466,7 @@ def coming(
     after: After = None,
     count: Coming = 10,
 ) -> Response:
-    """List the coming due times, with what summer time does to them."""
+    """List the coming due times, with the effects of clock changes."""
     preview = coming_runs(
         org_schedule_id,
         within=within,
@@ -497,8 +489,7 @@ def fires(
     limit: Limit = 50,
     newest: Newest = False,
 ) -> Response:
-    """List the times that it was due, oldest first, and what became of each: a job, or why there
-    was none."""
+    """List the past due times, oldest first, each with its job or the reason why there is none."""
     with services.database.reading() as session:
         found = fires_of(session, org_schedule_id, within, limit, after, newest_first=newest)
     return following(found, limit)
@@ -513,7 +504,7 @@ def log(
     limit: Limit = 100,
     newest: Newest = False,
 ) -> Response:
-    """Who changed what of it, when and why. Oldest first."""
+    """List the changes of the schedule with actor, time and reason, oldest first."""
     with services.database.reading() as session:
         get_schedule(session, org_schedule_id, within)
         found = audit_log(

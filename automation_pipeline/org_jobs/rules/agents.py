@@ -12,9 +12,10 @@ UNWANTED_CANCEL = "CANCELLED"
 
 
 class ReportVerdict(Enum):
-    """About a result for an attempt that the agent does not hold any more. SAME: it reported the
-    same before. OTHER: it reported something else before. LATE: the attempt was ended for it.
-    UNCLAIMED: the attempt is free again, or was never the agent's. STRANGE: another's."""
+    """The verdict on a result for an attempt that the agent no longer holds. SAME: it reported the
+    same result before. OTHER: it reported another result before. LATE: the system ended the
+    attempt. UNCLAIMED: the attempt is free again, or was never the agent's. STRANGE: another agent
+    holds it."""
 
     SAME = auto()
     OTHER = auto()
@@ -55,15 +56,15 @@ def attempt_end(report: ResultReport, *, is_cancel_wanted: bool) -> AttemptEnd:
         case AgentStatus.SUCCESS:
             pass
         case AgentStatus.CANCELLED if is_cancel_wanted:
-            why = "Its agent has stopped it, as was wanted."
+            why = "Its agent stopped it on request."
         case AgentStatus.CANCELLED:
             status, code, why = (
                 OrgJobsRunState.FAILED,
                 UNWANTED_CANCEL,
-                "Its agent stopped it, though nobody wanted that.",
+                "Its agent stopped it without a request.",
             )
         case AgentStatus.FAILED:
-            code, why = report.error_code or FAILED, "Its agent does not say why it failed."
+            code, why = report.error_code or FAILED, "Its agent gave no reason for the failure."
     return AttemptEnd(
         status=status,
         error_code=code,
@@ -76,20 +77,20 @@ def attempt_end(report: ResultReport, *, is_cancel_wanted: bool) -> AttemptEnd:
 def refusal_message(
     verdict: ReportVerdict, run_id: int, attempt_no: int, past: PastAttempt | None
 ) -> str:
-    """Why the report is refused, and what the agent has to do."""
+    """Why the report is refused, and what the agent must do."""
     ended = "" if past is None else f" ({past.error_code or past.status})"
     why = {
-        ReportVerdict.SAME: "has ended so",
-        ReportVerdict.OTHER: f"was reported to have ended otherwise{ended}",
-        ReportVerdict.LATE: f"was given up{ended}",
-        ReportVerdict.UNCLAIMED: "is not claimed any more, or was never begun",
+        ReportVerdict.SAME: "has already ended with this result",
+        ReportVerdict.OTHER: f"has already ended with another result{ended}",
+        ReportVerdict.LATE: f"was ended by the system{ended}",
+        ReportVerdict.UNCLAIMED: "is no longer claimed, or never started",
         ReportVerdict.STRANGE: "is held under another lease token",
     }[verdict]
     return _stop(run_id, attempt_no, why)
 
 
 def lost_lease_message(run_id: int, attempt_no: int) -> str:
-    return _stop(run_id, attempt_no, "is not yours any more")
+    return _stop(run_id, attempt_no, "is no longer yours")
 
 
 def _stop(run_id: int, attempt_no: int, why: str) -> str:

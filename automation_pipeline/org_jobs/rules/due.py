@@ -1,4 +1,5 @@
-"""What is due: which job of a schedule is dispatched or skipped, and which due times a backfill repeats."""
+"""Decisions about due times: which job of a schedule is dispatched or skipped, and which due times
+a backfill repeats."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +61,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class ScheduleFacts:
-    """What else decides. `at_work` jobs of the schedule have started, `waiting` ones have not."""
+    """The other facts of a decision. `at_work` jobs of the schedule have started, `waiting` jobs have not."""
 
     at_work: int = 0
     waiting: int = 0
@@ -93,7 +94,7 @@ class DueOrgSchedule:
 
 @dataclass(frozen=True)
 class PlannedFire:
-    """Without a reason to skip it, it is dispatched."""
+    """A due time with its outcome: dispatched unless it has a reason to skip it."""
 
     scheduled_for: datetime
     effective_for: datetime
@@ -104,8 +105,8 @@ class PlannedFire:
 @dataclass(frozen=True, kw_only=True)
 class FireDecision:
     """`fires` are in order, at most one is dispatched. `next` None: the schedule is never due
-    again. `ends_others`: the unfinished jobs make room for the new one. `is_cut`: more due times
-    were missed before the first of the fires."""
+    again. `ends_others`: the unfinished jobs are cancelled for the new one. `is_cut`: more due
+    times were missed before the first of the fires."""
 
     fires: tuple[PlannedFire, ...]
     next: Planned | None
@@ -119,7 +120,7 @@ class FireDecision:
 
 
 def decide(schedule: DueOrgSchedule, now: datetime) -> FireDecision:
-    """`next` is later than everything that is decided, whatever the decision."""
+    """`next` is later than every decided due time."""
     timing, due, around = schedule.timing, schedule.due, schedule.around
     found = backlog(timing, due.scheduled_for, now, enough=MOST_CAUGHT_UP, first=due)
     late_before = now - timedelta(seconds=schedule.grace_seconds)
@@ -183,8 +184,8 @@ class Behaviour(StrEnum):
 
 
 class OrgJobsLeftOut(StrEnum):
-    """Why a due time is not repeated. DISPATCHED: it has a job, and the behaviour does not repeat
-    it. AT_WORK: its job has not ended. STILL_DUE: its schedule is about to decide it."""
+    """Why a backfill omits a due time. DISPATCHED: it has a job that the behaviour does not repeat.
+    AT_WORK: its job has not ended. STILL_DUE: its schedule is about to decide it."""
 
     DISPATCHED = "dispatched"
     AT_WORK = "at_work"
@@ -192,18 +193,20 @@ class OrgJobsLeftOut(StrEnum):
 
 
 class BackfillInput(JsonModel):
-    """A period with both its ends."""
+    """A period, which includes both ends."""
 
     from_at: ZonedInstant = Field(alias="from", examples=["2026-05-01T00:00:00Z"])
     until_at: ZonedInstant = Field(alias="until", examples=["2026-05-03T23:59:59Z"])
     behaviour: Behaviour = Field(
         default=Behaviour.NONE,
-        description="Which due times are done again: none of those that a job was made for, those whose job failed, or "
-        "completed ones too.",
+        description="The due times that are repeated: those without a job, also those whose job failed, or "
+        "also completed ones.",
     )
-    dry_run: Flag = Field(default=False, description="Only say what would be done.")
+    dry_run: Flag = Field(
+        default=False, description="Only list the due times that would be repeated."
+    )
     limit: Annotated[Whole, Field(ge=1, le=MOST_AT_ONCE)] = Field(
-        default=MOST_AT_ONCE, description="Where there is more to be done than this, nothing is."
+        default=MOST_AT_ONCE, description="A backfill with more jobs than this is refused."
     )
 
     @field_validator("from_at")
@@ -223,7 +226,7 @@ class BackfillInput(JsonModel):
 
 
 class BackfillTime(JsonModel):
-    """A due time of the period. Without a reason in `left_out` it gets a job."""
+    """A due time of the period. It gets a job unless `left_out` has a reason."""
 
     scheduled_for: Instant
     effective_for: Instant
@@ -255,7 +258,7 @@ class Backfill(JsonModel):
 
 
 def due_times(timing: Timing, request: BackfillInput, now: datetime) -> Sequence[Planned]:
-    """The past due times of the period. InvalidInputError: there are too many to look at."""
+    """Return the past due times of the period. InvalidInputError: there are too many."""
     end = min(request.until_at, now)
     coming = planned_after(timing, request.from_at - _MOMENT)
     period = takewhile(lambda one: one.scheduled_for <= end, coming)
@@ -272,8 +275,8 @@ def chosen_times(
     behaviour: Behaviour,
     due: Planned | None,
 ) -> tuple[BackfillTime, ...]:
-    """`done`: the states of the jobs that were made for a due time, oldest first. `due`: the next
-    due time of an active schedule, which decides itself from there on."""
+    """`done`: the states of the jobs of a due time, oldest first. `due`: the next due time of an
+    active schedule; the dispatcher decides it and later ones."""
 
     def reason(one: Planned) -> OrgJobsLeftOut | None:
         states = done.get(one.scheduled_for, ())
@@ -299,10 +302,10 @@ def chosen_times(
 
 def check_backfill_count(count: int, limit: int) -> None:
     if count > limit:
-        why = f"there are {count} due times to be done: choose a shorter period, or do it in parts"
+        why = f"there are {count} due times to repeat: choose a shorter period, or split it"
         raise InvalidInputError(INVALID_BACKFILL, (("limit", why),))
 
 
 def less_urgent(priority: int) -> int:
-    """The priority of a backfill's job: due jobs come before it. 1 is the most urgent."""
+    """The priority of a backfill's job, below that of due jobs. 1 is the most urgent."""
     return min(priority + 1, LEAST_URGENT)

@@ -1,4 +1,4 @@
-"""The coming due times of a schedule, why each one is moved, and its cron in plain words."""
+"""The coming due times of a schedule, the reason for each delay, and its cron in plain words."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ _MOST_TIMES = 6
 
 
 def describe_cron(expression: str) -> str:
-    """The cron in plain words, or the expression itself where words would not be plain."""
+    """The cron in plain words, or the expression itself if it has no simple description."""
     fields = MACROS.get(expression.strip().lower(), expression).upper().split()
     if len(fields) != 5:
         return expression
@@ -76,7 +76,7 @@ def _even_step(text: str, size: int) -> int | None:
 
 
 def _days_in_words(day: str, month: str, weekday: str) -> str | None:
-    """Empty: every day. A cron is due when the day of month or the weekday matches."""
+    """Empty for every day. A cron with a day of month and a weekday is due when either matches."""
     days = _month_days(day)
     weekdays = _named(weekday, _WEEKDAYS, _WEEKDAY_NUMBERS, "on")
     months = _named(month, ("", *_MONTHS), _MONTH_NUMBERS, "in")
@@ -133,12 +133,12 @@ class ComingRun(JsonModel):
     scheduled_for: Instant
     effective_for: Instant
     local_time: str = Field(examples=["Mon 2026-05-04 02:00 +0200"])
-    note: str | None = Field(default=None, description="What moved it.")
-    is_skipped: bool = Field(default=False, description="Somebody wants it left out.")
+    note: str | None = Field(default=None, description="The reasons for the delay.")
+    is_skipped: bool = Field(default=False, description="An operator skips it.")
 
 
 class SchedulePreview(JsonModel):
-    """`note` is why there are none, or when they begin to count."""
+    """`note` says why there are no runs, or from when they count."""
 
     in_words: str = Field(description="The cron in plain words.", examples=["At 02:00 every day"])
     timezone: str
@@ -156,8 +156,8 @@ def check_count(count: int) -> None:
 def preview(
     timing: Timing, after: datetime, count: int, *, most_jitter: int = 0
 ) -> SchedulePreview:
-    """The due times after `after`. `most_jitter`: the delay of a schedule that is not stored yet is
-    not known, only its limit."""
+    """The due times after `after`. `most_jitter` is the limit of the delay, for a schedule that is
+    not stored yet and has no fixed delay."""
     return _shown(timing, planned_after(timing, max(after, _EARLIEST)), count, most_jitter)
 
 
@@ -176,7 +176,7 @@ def _shown(
 def _coming_run(timing: Timing, one: Planned, most_jitter: int) -> ComingRun:
     notes = [note for note in (_clock_note(timing, one), *_delay_notes(timing, one)) if note]
     if most_jitter:
-        notes.append(f"It is put off by up to {most_jitter} s, so that not all begin at once.")
+        notes.append(f"It is delayed by up to {most_jitter} s, so that not all jobs start at once.")
     return ComingRun(
         scheduled_for=one.scheduled_for,
         effective_for=one.effective_for,
@@ -188,7 +188,9 @@ def _coming_run(timing: Timing, one: Planned, most_jitter: int) -> ComingRun:
 def _clock_note(timing: Timing, one: Planned) -> str | None:
     cron, wall = timing.crons[0], wall_time(one.scheduled_for, timing.zone)
     if wall.hour not in cron.hours or wall.minute not in cron.minutes:
-        return f"The clock goes forward: the time that the cron says does not come, so it is {wall:%H:%M}."
+        return (
+            f"The clock goes forward: the time of the cron does not exist, so it is {wall:%H:%M}."
+        )
     if overlap(wall, timing.zone).total_seconds() <= 0:
         return None
     which = "both times" if cron.wildcard_hour else "the second time"
@@ -202,14 +204,14 @@ def _delay_notes(timing: Timing, one: Planned) -> Iterable[str]:
         yield f"The execution window is closed at {closed:%H:%M}: it waits until {opens:%H:%M}."
     seconds = round((one.effective_for - opens_at).total_seconds())
     if seconds > 0:
-        yield f"It is put off by {seconds} s, so that not all begin at once."
+        yield f"It is delayed by {seconds} s, so that not all jobs start at once."
 
 
 def plan_of(
     schedule: OrgSchedule, now: datetime, count: int, after: datetime | None
 ) -> SchedulePreview:
-    """What the schedule will do from now on. After an instant that the caller names: what its fields
-    say, whatever its state."""
+    """The coming runs of the schedule from now. With an instant from the caller: the due times by
+    its fields, in any state."""
     try:
         timing = read_timing(timing_fields(schedule, schedule.id))
     except InvalidInputError as error:
@@ -237,7 +239,7 @@ def _marked(schedule: OrgSchedule, run: ComingRun) -> ComingRun:
     if not schedule.skip_next_run or run.scheduled_for != schedule.next_scheduled_for:
         return run
     reason = schedule.skip_next_run_reason
-    skipped = f"It is left out: {reason}" if reason else "It is left out."
+    skipped = f"It is left out: {reason}" if reason else "It is skipped."
     note = f"{run.note} {skipped}" if run.note else skipped
     return run.model_copy(update={"is_skipped": True, "note": note})
 
@@ -250,9 +252,9 @@ def _empty(schedule: OrgSchedule, why: str) -> SchedulePreview:
 def _why_inactive(schedule: OrgSchedule) -> str:
     match schedule.state:
         case ScheduleState.COMPLETED:
-            return "It has come to its end."
+            return "The schedule has ended."
         case ScheduleState.INVALID_CRON:
-            return "It is not due any more: correct when it is due."
+            return "It is never due again: correct its cron or time zone."
         case _ if schedule.pause_reason:
             return f"It is paused: {schedule.pause_reason}"
         case _:

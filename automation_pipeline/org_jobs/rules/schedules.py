@@ -1,4 +1,4 @@
-"""What schedules and requested jobs may contain, and what a change or a manual run may do."""
+"""Validation of schedules and requested jobs, and rules of changes and manual runs."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from automation_pipeline.org_jobs.models.states import ScheduleState
 
 INVALID_SCHEDULE = "Invalid schedule data"
 INVALID_JOB = "Invalid job data"
-NEVER_NULL = "cannot be null: leave it out to keep it"
+NEVER_NULL = "cannot be null: omit it to keep it"
 NULLABLE = frozenset(
     {"description", "serverInstanceId", "executionWindowStart", "executionWindowEnd"}
     | {"retryPolicy", "startAt", "endAt", "excludedOn"}
@@ -45,7 +45,7 @@ def read_schedule(
     own_types: Mapping[str, JobType] = NO_OWN_TYPES,
 ) -> OrgScheduleDefinition:
     """Parse a schedule, with the canonical name of its job type and the defaults of its payload.
-    InvalidInputError names every faulty field: single fields first, then how they fit together.
+    InvalidInputError names every faulty field: single fields first, then combinations of fields.
     `call_origins`: see `checked_payload`. `own_types`: the types of the organisation."""
     read = parse(OrgScheduleDefinition, given, INVALID_SCHEDULE)
     faults = list(_timing_faults(read))
@@ -88,9 +88,9 @@ def read_job(
 
 def _server_faults(server_id: int | None, performer: Performer) -> Iterator[Fault]:
     if performer is Performer.AGENT and server_id is None:
-        yield "serverInstanceId", "is required: an agent does this type of job, on a server"
+        yield "serverInstanceId", "is required: an agent runs this type of job on a server"
     if performer is Performer.SERVICE and server_id is not None:
-        yield "serverInstanceId", "must be left out: this type of job is about no server"
+        yield "serverInstanceId", "must be omitted: this type of job has no server"
 
 
 def _timing_faults(schedule: OrgScheduleFields) -> Iterator[Fault]:
@@ -103,7 +103,7 @@ def _timing_faults(schedule: OrgScheduleFields) -> Iterator[Fault]:
     elif window_fault is None and is_never_due(read_timing(timing_fields(schedule, ""))):
         yield (
             "windowPolicy",
-            "leaves out whatever the cron says: use CLAMP, or another window or cron",
+            "excludes every due time of the cron: use CLAMP, or another window or cron",
         )
 
 
@@ -114,7 +114,7 @@ def _window_fault(schedule: OrgScheduleFields) -> Fault | None:
         return ("latestStartCutoffMin", "needs an execution window") if cutoff else None
     if start is None or end is None:
         missing, there = ("Start", "End") if start is None else ("End", "Start")
-        why = f"is required beside executionWindow{there}: give both, or neither"
+        why = f"is required with executionWindow{there}: give both, or neither"
         return f"executionWindow{missing}", why
     if start == end:
         return "executionWindowEnd", "must differ from executionWindowStart"
@@ -127,16 +127,16 @@ def _window_fault(schedule: OrgScheduleFields) -> Fault | None:
 def refuse_never_due(schedule: OrgScheduleFields, now: datetime) -> None:
     """Refuse a new schedule that has no due time left."""
     if schedule.end_at is not None and schedule.end_at < now:
-        raise InvalidInputError(INVALID_SCHEDULE, (("endAt", "lies behind already"),))
+        raise InvalidInputError(INVALID_SCHEDULE, (("endAt", "is in the past"),))
     if next_planned(read_timing(timing_fields(schedule, "")), now) is None:
         raise _never_due(schedule)
 
 
 def _never_due(schedule: OrgScheduleFields) -> InvalidInputError:
-    """Names the field that is the most likely cause."""
+    """Name the field that is the most likely cause."""
     fields = (("endAt", schedule.end_at), ("excludedOn", schedule.excluded_on))
     field = next((name for name, value in fields if value), "cronExpression")
-    return InvalidInputError(INVALID_SCHEDULE, ((field, "leaves no time at which it is due"),))
+    return InvalidInputError(INVALID_SCHEDULE, ((field, "leaves no due time"),))
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,8 @@ def changed_schedule(
 def state_after(
     stored: OrgSchedule, changed: OrgScheduleDefinition, now: datetime
 ) -> NextState | None:
-    """The state after a change, planned from now on. None: the change concerns neither the due
-    times nor `enabled`. InvalidInputError: the schedule would never be due again, and has no
-    end."""
+    """The state after a change, planned from now on. None: the change affects neither the due times
+    nor `enabled`. InvalidInputError: the schedule would never be due again, and has no end."""
     has_same_times = timing_fields(stored, "") == timing_fields(changed, "")
     is_as_before = has_same_times and stored.enabled == changed.enabled
     if is_as_before and stored.state is not ScheduleState.INVALID_CRON:
@@ -199,17 +198,16 @@ def state_after(
 def next_after(
     timing: Timing, now: datetime, last_scheduled_for: datetime | None
 ) -> Planned | None:
-    """The next due time from now on, but none that is decided already: the clock may have been set
-    back."""
+    """The next due time from now, but none that is already decided: the clock may have been set back."""
     return next_planned(timing, now if last_scheduled_for is None else max(now, last_scheduled_for))
 
 
 def refuse_pause(state: ScheduleState) -> None:
     if state is ScheduleState.COMPLETED:
-        raise ConflictError("The schedule has come to its end: there is nothing to pause.")
+        raise ConflictError("The schedule has ended: there is nothing to pause.")
     if state is ScheduleState.INVALID_CRON:
         raise ConflictError(
-            "The schedule is not due any more: correct when it is due, or delete it."
+            "The schedule is never due again: correct its cron or time zone, or delete it."
         )
 
 
@@ -256,7 +254,7 @@ def refuse_overlap(schedule: OrgSchedule, at_work: list[int], waiting: list[int]
         return
     if schedule.overlap_policy is OverlapPolicy.BUFFER_ONE:
         raise ConflictError(
-            f"Job {waiting[0]} of schedule {schedule.id} waits already behind the one at work: wait, or cancel it."
+            f"Job {waiting[0]} of schedule {schedule.id} already waits for the running job: wait, or cancel it."
         )
     raise ConflictError(
         f"Job {[*at_work, *waiting][0]} of schedule {schedule.id} is not over: wait for its end, or cancel it."

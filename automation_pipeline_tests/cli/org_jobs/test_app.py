@@ -156,7 +156,7 @@ def test_wrong_input_is_one_sentence_and_ends_with_2(counter: Counter, command: 
 
 def test_without_an_organisation_nothing_can_be_made(bare: Counter) -> None:
     message = bare.refused("hosts", "create", "--name", "paris-1", code=2)
-    assert message == "There is no organisation yet: `automation org-jobs orgs create` adds one."
+    assert message == "There is no organisation: `automation org-jobs orgs create` adds one."
 
 
 def test_the_only_organisation_is_taken_by_itself_and_of_several_one_is_named(

@@ -42,12 +42,12 @@ def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:
     assert "status running, attempt 1 of 2, 40 %: Copying [it]" in counter.said("show", job_id)
     counter.end(job_id, attempt_failed("Connection [refused]", "UNREACHABLE"))
     shown = counter.said("show", job_id)
-    assert "waits to be tried again, 20" in shown
+    assert "waits for a retry, 20" in shown
     assert "agent:h UNREACHABLE: Connection [refused] (tried again 20" in shown
     counter.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
     shown = counter.said("show", job_id)
     assert "trouble NOT_FOUND: Gone" in shown
-    assert shown.endswith("Do it once more: `automation org-jobs retry 1`.")
+    assert shown.endswith("Retry it: `automation org-jobs retry 1`.")
     log = counter.json("log", job_id)["log"]
     assert [(move["fromState"], move["toState"]) for move in log] == [
         ("running", "failed"), ("failed", "pending"), ("running", "failed")

@@ -35,7 +35,7 @@ def test_an_organisation_is_made_changed_and_shown(bare: Counter) -> None:
     assert bare.refused("orgs", "create", "acme", "--name", "Again").startswith(
         "There is an organisation 'acme'"
     )
-    assert "id: must be made of small letters" in bare.refused(
+    assert "id: must consist of lower-case letters" in bare.refused(
         "orgs", "create", "A!", "--name", "x", code=2
     )
 
@@ -55,9 +55,7 @@ def test_hosts_tell_when_their_agent_was_heard_of(counter: Counter) -> None:
     assert f"{host_id} acme paris [1] never" in counter.said("hosts", "list")
     now = counter.bench.now
     counter.bench.set_host(int(host_id), last_seen_at=now, agent_version="1.2")
-    assert f"agent 1.2 last heard of {now:%Y-%m-%d %H:%M} UTC" in counter.said(
-        "hosts", "show", host_id
-    )
+    assert f"agent 1.2 last seen {now:%Y-%m-%d %H:%M} UTC" in counter.said("hosts", "show", host_id)
     assert counter.json("hosts", "list", "--org", "acme")["hosts"][0]["lastSeenAt"] == iso(now)
     assert counter.json("hosts", "update", host_id, "--name", "lyon-1")["name"] == "lyon-1"
     message = counter.refused("hosts", "delete", host_id, code=2)

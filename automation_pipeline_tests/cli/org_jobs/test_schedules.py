@@ -127,9 +127,9 @@ def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None
     shown = counter.said("schedules", "show", schedule_id)
     for words in (
         f"schedule {schedule_id} Warm [cache]", "Keeps [it] warm", "organisation acme", "state ACTIVE",
-        "due 0 2 * * *, Europe/Paris", "22:00 to 06:00; what is due outside waits for it", "02:00 CE",
+        "due 0 2 * * *, Europe/Paris", "22:00 to 06:00; jobs due outside wait for it", "02:00 CE",
         'HTTPS_CALL {"url": "https://example.com/warm"', "3 times, after 2 s, then double",
-        "a time is left out while the last job is at work", "paused after 10 failures in a row", "0 jobs, 0 failed",
+        "a due time is skipped while the previous job runs", "paused after 10 failures in a row", "0 jobs, 0 failed",
         "by cli:ada",
     ):  # fmt: skip
         assert words in shown
@@ -145,10 +145,8 @@ def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None
     shown = counter.said("schedules", "show", schedule_id)
     assert "state PAUSED" in shown
     assert "paused because Disk [full]; it is resumed 2127-01-01 00:00 UTC" in shown
-    assert "next never, as it is" in shown
-    assert shown.endswith(
-        f"Take it into use again: `automation org-jobs schedules resume {schedule_id}`."
-    )
+    assert "next never" in shown
+    assert shown.endswith(f"Resume it: `automation org-jobs schedules resume {schedule_id}`.")
 
 
 def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Counter) -> None:
@@ -298,7 +296,7 @@ def test_the_next_time_is_left_out_and_kept_after_all(counter: Counter) -> None:
     skipping = counter.json("schedules", "skip-next", schedule_id, "--reason", "Tournament")
     assert (skipping["skipNextRun"], skipping["skipNextRunReason"]) == (True, "Tournament")
     shown = counter.said("schedules", "show", schedule_id)
-    assert "left out the next time: Tournament" in shown
+    assert "skipped the next due time: Tournament" in shown
     assert f"keep-next {schedule_id}" in shown
     assert "It is left out" in counter.said("schedules", "next", schedule_id)
     assert ", is due " in counter.said("schedules", "keep-next", schedule_id)
@@ -354,7 +352,7 @@ def test_a_past_period_is_done_again(counter: Counter) -> None:
     period = ("--from", "2026-05-01T00:00:00Z", "--until", "2026-05-03T23:59:00Z")
     planned = counter.json("schedules", "backfill", schedule_id, *period, "--dry-run")
     assert (planned["id"], planned["total"], len(planned["times"])) == (None, 3, 3)
-    assert "3 jobs would be made. Nothing is done yet" in counter.said(
+    assert "3 jobs would be created. This is a dry run" in counter.said(
         "schedules", "backfill", schedule_id, *period, "--dry-run"
     )
     assert counter.json("list")["jobs"] == []
@@ -363,7 +361,7 @@ def test_a_past_period_is_done_again(counter: Counter) -> None:
     again = counter.said(
         "schedules", "backfill", schedule_id, *period, "--behaviour", "failed", "--dry-run"
     )
-    assert "left out: its job is not over" in again
+    assert "skipped: its job has not ended" in again
     fault = counter.refused(
         "schedules", "backfill", schedule_id, *period[:2], "--until", "2026-04-01T00:00:00Z", code=2
     )

@@ -18,12 +18,12 @@ from automation_pipeline.org_jobs.models.states import JOB_RUN
 from automation_pipeline.org_jobs.queries.attempts import (
     JobRunBusyError,
     LostLeaseError,
-    begin_run,
     check_unclaimed,
     end_attempts,
     extend_lease,
     follow_run,
     held_run,
+    start_run,
 )
 from automation_pipeline.org_jobs.queries.queue import AttemptHold, claim_for_host, claim_run
 from automation_pipeline.org_jobs.runs import reap_jobs
@@ -44,7 +44,7 @@ def hold(bench: Bench) -> AttemptHold:
 def begin(bench: Bench, held: AttemptHold) -> None:
     deadline = bench.now + timedelta(minutes=15)
     with bench.database.transaction() as session:
-        begin_run(session, held, deadline, bench.now, actor="worker")
+        start_run(session, held, deadline, bench.now, actor="worker")
 
 
 def is_held(bench: Bench, held: AttemptHold) -> bool:
@@ -202,7 +202,7 @@ class Life:
         hold, deadline = self._hold(), self.clock.now() + timedelta(minutes=15)
         if hold is not None:
             with suppress(LostLeaseError), self.database.transaction() as session:
-                begin_run(
+                start_run(
                     session,
                     hold,
                     deadline,

@@ -184,7 +184,7 @@ def a_report(
         (a_report("cancelled"), 2, 1, UNWANTED, ReportVerdict.SAME),
         (a_report("success"), 2, 1, UNWANTED, ReportVerdict.OTHER),
         (a_report("cancelled"), 2, 1, REPORTED[FAILED], ReportVerdict.OTHER),
-        # It was given up.
+        # It was ended by the system.
         (a_report("success"), 2, 1, GIVEN_UP[FAILED], ReportVerdict.LATE),
         (a_report("failed"), 2, 2, GIVEN_UP[FAILED], ReportVerdict.LATE),
         (a_report("cancelled"), 1, 1, GIVEN_UP[CANCELLED], ReportVerdict.LATE),
@@ -229,7 +229,7 @@ def test_only_what_was_said_before_is_the_same(
     [
         (a_report("success"), False, SUCCESS, None, None),
         (a_report("success"), True, SUCCESS, None, None),
-        (a_report("failed"), False, FAILED, "FAILED", "Its agent does not say why it failed."),
+        (a_report("failed"), False, FAILED, "FAILED", "Its agent gave no reason for the failure."),
         (
             a_report("failed", error_code="DISK_FULL", error="Full."),
             True,
@@ -237,14 +237,14 @@ def test_only_what_was_said_before_is_the_same(
             "DISK_FULL",
             "Full.",
         ),
-        (a_report("cancelled"), True, CANCELLED, None, "Its agent has stopped it, as was wanted."),
+        (a_report("cancelled"), True, CANCELLED, None, "Its agent stopped it on request."),
         (a_report("cancelled", error="Halfway."), True, CANCELLED, None, "Halfway."),
         (
             a_report("cancelled"),
             False,
             FAILED,
             UNWANTED_CANCEL,
-            "Its agent stopped it, though nobody wanted that.",
+            "Its agent stopped it without a request.",
         ),
     ],
 )
@@ -276,5 +276,7 @@ def test_every_refusal_says_which_attempt_and_to_stop(
 
 
 def test_a_late_one_is_told_what_it_was_given_up_for() -> None:
-    assert "was given up (STALE)" in refusal_message(ReportVerdict.LATE, 12, 1, GIVEN_UP[FAILED])
-    assert "is not yours any more" in lost_lease_message(12, 1)
+    assert "was ended by the system (STALE)" in refusal_message(
+        ReportVerdict.LATE, 12, 1, GIVEN_UP[FAILED]
+    )
+    assert "is no longer yours" in lost_lease_message(12, 1)

@@ -263,11 +263,11 @@ def test_what_becomes_of_a_run(
     [
         (
             Performer.AGENT,
-            "Nobody began it by 2026-05-04T10:00:00.000Z: is an agent at work for its server?",
+            "It did not start by 2026-05-04T10:00:00.000Z: is the agent of its server running?",
         ),
         (
             Performer.SERVICE,
-            "Nobody began it by 2026-05-04T10:00:00.000Z: does Dagster start workers",
+            "It did not start by 2026-05-04T10:00:00.000Z: does Dagster start workers",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_hyphens_stand_alone_and_between(text: str) -> None:
         ({"maxRunning": 0}, "maxRunning", "must be at least 1"),
         ({"maxRunning": 1001}, "maxRunning", "must be at most 1000"),
         ({"maxRunning": True}, "maxRunning", "must be a whole number"),
-        ({"maintenanceUntil": "2026-05-04T10:00:00"}, "maintenanceUntil", "must say its time zone"),
+        ({"maintenanceUntil": "2026-05-04T10:00:00"}, "maintenanceUntil", "must have a time zone"),
         ({"maintenanceUntil": 1777888800}, "maintenanceUntil", "must be a date and time"),
         ({"suspendedAt": None}, "suspendedAt", "is not a known field"),
     ],
@@ -120,7 +120,7 @@ def test_null_clears_only_what_may_be_null(field: str) -> None:
     stored = parse(ServerInput, {"name": "s"}, "Invalid server")
     with pytest.raises(InvalidInputError) as refused:
         changed_fields(ServerInput, stored, {field: None}, "server")
-    assert refused.value.fields == ((field, "cannot be null: leave it out to keep it"),)
+    assert refused.value.fields == ((field, "cannot be null: omit it to keep it"),)
 
 
 DOCUMENTS = st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(0, 2))

@@ -177,16 +177,16 @@ def test_a_secret_in_a_header_is_refused_by_the_name_of_the_header(headers: dict
     assert where.startswith("payload.headers")
     assert (
         next(iter(headers)) in where + why,
-        "must not be written here: refer to it as" in why,
+        "must not be in the payload: refer to it as" in why,
     ) == (True, True)
 
 
 @every_case(
     ("headers", "why"),
     [
-        ({"Host": "other"}, "'Host' is set by whoever makes the call"),
-        ({"Idempotency-Key": REFERENCE}, "'Idempotency-Key' is set by whoever makes the call"),
-        ({"Content-Length": "1"}, "'Content-Length' is set by whoever makes the call"),
+        ({"Host": "other"}, "'Host' is set by the client"),
+        ({"Idempotency-Key": REFERENCE}, "'Idempotency-Key' is set by the client"),
+        ({"Content-Length": "1"}, "'Content-Length' is set by the client"),
         ({"a b": "1"}, "'a b' is not a name of a header"),
         ({"a": "x\r\nb: y"}, "'a' must be at most 4000 plain characters on one line"),
         ({"a": "é"}, "'a' must be at most 4000 plain characters on one line"),

@@ -87,7 +87,7 @@ def test_jitter_is_told_in_seconds_or_as_the_most_of_it() -> None:
     assert jittered
     for run in jittered:
         seconds = round((run.effective_for - run.scheduled_for).total_seconds())
-        assert f"put off by {seconds} s" in (run.note or "")
+        assert f"delayed by {seconds} s" in (run.note or "")
     (unsaved, _) = runs("0 2 * * *", MAY, most_jitter=600)
     assert "up to 600 s" in (unsaved.note or "")
 

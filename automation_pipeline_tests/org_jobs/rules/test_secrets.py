@@ -369,8 +369,8 @@ def test_the_sentence_says_where_it_is_and_how_to_refer_to_a_secret() -> None:
     [(where, why)] = payload_faults({"body": {"logins": [{"password": SECRET}]}})
     assert where == "body.logins.0.password"
     assert why == (
-        'must not be written here: refer to it as {"secretRef": "NAME"}, and set ORG_SECRET__<ORGANISATION>__<NAME> '
-        "where the job is done"
+        'must not be in the payload: refer to it as {"secretRef": "NAME"}, and set ORG_SECRET__<ORGANISATION>__<NAME> '
+        "where the job runs"
     )
 
 
@@ -379,7 +379,7 @@ def test_the_sentence_says_where_it_is_and_how_to_refer_to_a_secret() -> None:
 )
 def test_half_a_reference_is_none(reference: dict[str, Any]) -> None:
     [(where, why)] = payload_faults({"a": reference})
-    assert (where, why.startswith("must be just ")) == ("a", True)
+    assert (where, why.startswith("must be only ")) == ("a", True)
 
 
 @every_case(
