@@ -440,8 +440,9 @@ def enrich(
     as_json: AsJson = False,
 ) -> None:
     """Look up companies. The command shows fresh data at once and requests the rest from the
-    registers. Dagster's daemon starts that within seconds; with --here, this command does it
-    itself."""
+    registers.
+
+    Dagster's daemon starts that within seconds; with --here, this command does it itself."""
     wait = follows("enrich", wait=wait, timeout=timeout, here=here)
     lookups = read_wanted(numbers or [], csv_file, strict=strict)
     if len(lookups) == 1 and lookups[0].fault is not None:

@@ -146,6 +146,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Store a configuration under its name. Importing the same file again changes nothing.
+
     `automation audit-configs validate` checks a file and stores nothing."""
     stored = store_config(read_json_object(file), update=update)
     steps = stored["stepsCount"]
