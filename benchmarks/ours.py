@@ -58,9 +58,8 @@ class Place:
 
     @property
     def variables(self) -> dict[str, str]:
-        # Each provider has a cap of its own; details are all there before the first call is heard.
-        received = self.width * 3 // 5
-        judged = self.width - received
+        """One process executes one step at a time, so each provider may get all calls at once. Audits
+        spend half of their time in calls of the model: twice as many keep it busy."""
         return {
             **{
                 name: value
@@ -78,13 +77,11 @@ class Place:
             "LLM_BASE_URL": f"{self.address}/v1",
             "LLM_API_KEY": "a-key",
             "FICHE_FETCH_CONCURRENCY": str(self.width),
-            "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": str(received),
+            "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": str(self.width),
             "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "100000",
             "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
-            "LLM_MAX_CONCURRENCY": str(judged),
-            # Of the steps of two audits one asks the model, on average: it keeps its places,
-            # whoever is at work.
-            "AUDIT_RUN_CONCURRENCY": str(judged * 2),
+            "LLM_MAX_CONCURRENCY": str(self.width),
+            "AUDIT_RUN_CONCURRENCY": str(self.width * 2),
             **self.more,
         }
 

@@ -43,12 +43,14 @@ from automation_pipeline.storage.outbox import (
     is_waiting,
     lock_publishing,
     mark_published,
+    mark_waiting_published,
     park,
     put_back,
 )
 from automation_pipeline.storage.rate_limits import end_pause, is_paused, last_pause_seconds, pause
 
 EVENTS_AT_ONCE = 200
+EVENTS_MARKED_AT_ONCE = 10_000  # without a publisher
 # The relay checks its claim between two calls.
 EVENTS_PER_CALL = 10
 MAX_ATTEMPTS = 5
@@ -87,8 +89,16 @@ async def publish_events(  # noqa: PLR0913  the bounds of one relay
     During an outage of the publisher all events wait in order, and every relay pauses. An event
     that cannot be published blocks only the later events of its aggregate.
     """
+    if publisher is None:
+        with database.transaction() as session:
+            return mark_waiting_published(
+                session,
+                limit=EVENTS_MARKED_AT_ONCE,
+                but=NOTIFICATION_EVENT,
+                caused_since=caused_since,
+            )
     with database.transaction() as session:
-        if publisher is not None and is_paused(session, PUBLISHER_PAUSE):
+        if is_paused(session, PUBLISHER_PAUSE):
             return 0
         needs_probe = last_pause_seconds(session, PUBLISHER_PAUSE) >= PROBE_AFTER_PAUSE_SECONDS
         claims = claim_in_order(
@@ -99,10 +109,8 @@ async def publish_events(  # noqa: PLR0913  the bounds of one relay
             but=NOTIFICATION_EVENT,
             caused_since=caused_since,
         )
-        if publisher is None:
-            mark_published(session, worker, [claimed.id for claimed in claims])
-    if publisher is None or not claims:
-        return len(claims)
+    if not claims:
+        return 0
     state = _Publishing(claims)
     ends_at = time.monotonic() + min(budget_seconds, hold_seconds / 2)
     try:

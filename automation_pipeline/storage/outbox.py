@@ -201,6 +201,28 @@ def _claimable() -> tuple[ColumnElement[bool], ...]:
     return OutboxRow.published_at.is_(None), OutboxRow.available_at <= database_now(), free
 
 
+def mark_waiting_published(
+    session: Session, *, limit: int, but: str, caused_since: datetime | None = None
+) -> int:
+    """Mark the oldest waiting events as published, except those of the name `but`, and return their
+    number. For installations without a publisher, whose record is the table."""
+    lock_publishing(session)
+    waiting = (
+        select(OutboxRow.id)
+        .where(*_claimable(), OutboxRow.event_name != but, *of_aggregates_since(caused_since))
+        .order_by(OutboxRow.id)
+        .limit(limit)
+    )
+    published = session.scalars(
+        update(OutboxRow)
+        .where(OutboxRow.id.in_(waiting))
+        .values(published_at=database_now(), claimed_by=None, claimed_until=None, last_error=None)
+        .returning(OutboxRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return len(published.all())
+
+
 def mark_published(session: Session, worker: str, ids: Sequence[int]) -> None:
     session.execute(
         update(OutboxRow)

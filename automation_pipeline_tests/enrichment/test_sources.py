@@ -361,7 +361,7 @@ class Sleepers:
 
 @pytest.fixture
 def sleepers(clock: StandingClock, waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Sleepers:
-    """Instead of `waits`; and the database's turns are those of the test's clock."""
+    """Instead of `waits`; and the rate limits follow the test's clock."""
 
     async def at_once(work: Callable[..., object], *given: object, **more: object) -> object:
         return work(*given, **more)
@@ -369,11 +369,8 @@ def sleepers(clock: StandingClock, waits: list[float], monkeypatch: pytest.Monke
     them = Sleepers(clock)
     theirs = SimpleNamespace(sleep=them.sleep, to_thread=at_once, timeout=asyncio.timeout)
     monkeypatch.setattr(module, "asyncio", theirs)
-    monkeypatch.setattr(
-        rate_limits,
-        "database_epoch",
-        lambda: literal(clock.now().timestamp(), rate_limits.Float(53)),
-    )
+    monkeypatch.setattr(rate_limits, "_reserving", rate_limits._reserving.__wrapped__)
+    monkeypatch.setattr(rate_limits, "epoch_sql", lambda **_: repr(clock.now().timestamp()))
     return them
 
 

@@ -128,7 +128,7 @@ class Life(RuleBasedStateMachine):
     def time_passes(self, length: timedelta) -> None:
         self.bench.clock.pass_time(length)
 
-    @rule(begun=st.booleans())
+    @rule(started=st.booleans())
     def sweep(self, started: bool) -> None:
         if started:
             self.bench.take_requests()

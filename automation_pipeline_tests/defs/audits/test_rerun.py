@@ -56,7 +56,7 @@ def test_a_request_is_carried_out_and_taken(bench: Bench) -> None:
     assert result.success
     assert bench.row().niveau == "EXCELLENT"
     with bench.database.reading() as session:
-        assert taken(session, [asked.key]) == {asked.key}
+        assert taken(session, [asked.rerun_id]) == {asked.rerun_id}
     metadata = result.get_step_success_events()[0]
     assert metadata.step_key == "rerun"
     again = execute(launch.run_config["ops"]["rerun"]["config"])

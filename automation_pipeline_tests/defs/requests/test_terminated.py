@@ -97,7 +97,7 @@ def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         terminate(bench, instance)
     with bench.database.reading() as session:
-        assert refusals(session, [requested.key]) == {requested.key: TERMINATED}
+        assert refusals(session, [requested.rerun_id]) == {requested.rerun_id: TERMINATED}
     assert bench.row().status == "completed"
 
 
