@@ -9,7 +9,6 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import literal
 
 from automation_pipeline.enrichment import sources as module
 from automation_pipeline.enrichment.models import (
