@@ -271,7 +271,7 @@ class Services:
             mail=self.mail,
             publisher=open_publisher(lambda: self.realtime),
             secret=secret.get_secret_value() if secret else None,
-            patience=DeliveryPolicy(attempts=self.settings.webhook_max_attempts),
+            delivery_policy=DeliveryPolicy(attempts=self.settings.webhook_max_attempts),
         )
 
     @cached_property

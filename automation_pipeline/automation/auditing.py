@@ -185,8 +185,8 @@ def _log_start(
         return
     configs, fiches = len(config_ids), len(targets)
     audits = configs * fiches
-    words = f"Running {configs} configs × {fiches} fiches = {audits} total audits"
-    write_log(session, run_id, now, "info", words)
+    message = f"Running {configs} configs × {fiches} fiches = {audits} total audits"
+    write_log(session, run_id, now, "info", message)
     keys = [audit_key(run_id, fiche, config, 0) for fiche in targets[:5] for config in config_ids]
     count = {"count": audits, "keys": keys[:5]}
     write_log(session, run_id, now, "info", "Dispatched audit/run fan-out events", count)
@@ -279,8 +279,10 @@ class _AuditBatch:
             return
         with self._context.database.transaction() as session:
             if self._has_timed_out:
-                words = f"Audit timeout/stall - finished {audit_progress(session, self._ticket)}"
-                write_log(session, self._ticket.run_id, self._context.clock.now(), "warning", words)
+                message = f"Audit timeout/stall - finished {audit_progress(session, self._ticket)}"
+                write_log(
+                    session, self._ticket.run_id, self._context.clock.now(), "warning", message
+                )
             write_notes(
                 session, run_note(get_run(session, self._ticket.run_id), "DONE: audit-gate")
             )

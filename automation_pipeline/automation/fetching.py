@@ -102,7 +102,7 @@ class _FetchBatch:
         self._ended: Counter[str] = Counter()
         self._causes: dict[str, str] = {}
         self._retried: list[tuple[str, int]] = []
-        self._told_at: datetime | None = None
+        self._reported_at: datetime | None = None
         self._logged_at: datetime | None = None
 
     async def run(self) -> Counter[str]:
@@ -157,8 +157,8 @@ class _FetchBatch:
         ]
         now = self._clock.now()
         record_moves(session, self._ticket.run_id, moves, now)
-        if self._told_at is None or now - self._told_at >= PROGRESS_INTERVAL:
-            self._told_at = now
+        if self._reported_at is None or now - self._reported_at >= PROGRESS_INTERVAL:
+            self._reported_at = now
             is_line_due = self._logged_at is None or now - self._logged_at >= timedelta(
                 seconds=self._options.poll_seconds
             )
@@ -176,8 +176,8 @@ class _FetchBatch:
         why: Mapping[str, str],
     ) -> LedgerMove:
         if isinstance(outcome, FetchFailed):
-            words = f"{why[outcome.fiche_id]}: {outcome.error}"
-            return failed_move(outcome.fiche_id, Reason.FETCH_FAILED, words)
+            message = f"{why[outcome.fiche_id]}: {outcome.error}"
+            return failed_move(outcome.fiche_id, Reason.FETCH_FAILED, message)
         move = move_after_fetch(outcome)
         if move.status is not OutcomeStatus.PENDING:
             return move
@@ -194,12 +194,13 @@ class _FetchBatch:
             fence_attempt(session, self._ticket)
             left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
             why = why_without_details(session, left)
-            words = {
+            message = {
                 each: f"{why[each]}: {self._causes[each]}" if each in self._causes else why[each]
                 for each in left
             }
             moves = [
-                failed_move(fiche_id, Reason.FETCH_INCOMPLETE, words[fiche_id]) for fiche_id in left
+                failed_move(fiche_id, Reason.FETCH_INCOMPLETE, message[fiche_id])
+                for fiche_id in left
             ]
             record_moves(session, self._ticket.run_id, moves, self._clock.now())
             self._ended.update(move.status for move in moves)
@@ -226,14 +227,14 @@ class _FetchBatch:
         """Write one line for all retries since the last such line."""
         retried, self._retried = self._retried, []
         if retried:
-            words = "Fiche details stalled; retrying incomplete fetches"
+            message = "Fiche details stalled; retrying incomplete fetches"
             retry = max(number for _, number in retried)
             details = {
                 "count": len(retried),
                 "retry": retry,
                 "keys": self._keys(retried[:MAX_KEYS]),
             }
-            write_log(session, self._ticket.run_id, self._clock.now(), "warning", words, details)
+            write_log(session, self._ticket.run_id, self._clock.now(), "warning", message, details)
 
     def _keys(self, attempts: Iterable[tuple[str, int]]) -> list[str]:
         run_id = self._ticket.run_id
@@ -282,7 +283,7 @@ def settle_fetch(ticket: RunAttempt, *, database: Database, clock: Clock) -> lis
             if row.stopped_after_fetch:
                 write_log(session, row.id, now, "warning", STOPPED_AFTER_FETCH, {"failed": failed})
         wants_more = schedule.run_transcription or schedule.run_audits
-        everybody = row.stopped_after_fetch or not wants_more
-        succeed_fetched(session, ticket.run_id, now, without_recordings=not everybody)
+        are_all_done = row.stopped_after_fetch or not wants_more
+        succeed_fetched(session, ticket.run_id, now, without_recordings=not are_all_done)
         session.flush()
         return pending_batches(session, ticket.run_id)

@@ -90,7 +90,7 @@ class DeliveryServices:
     mail: MailSender | None
     publisher: EventPublisher | None
     secret: str | None
-    patience: DeliveryPolicy
+    delivery_policy: DeliveryPolicy
 
 
 @dataclass(frozen=True)

@@ -292,11 +292,11 @@ async def _deliver(
 async def _attempt(
     message: StoredNotification, claims: int, services: DeliveryServices
 ) -> Delivery:
-    if claims > services.patience.attempts + MAX_BROKEN_DELIVERIES:
+    if claims > services.delivery_policy.attempts + MAX_BROKEN_DELIVERIES:
         return Delivery(
             DeliveryStatus.FAILED, message.attempts, error="Its delivery broke off every time"
         )
-    return await attempt(_send(message, services), message.attempts + 1, services.patience)
+    return await attempt(_send(message, services), message.attempts + 1, services.delivery_policy)
 
 
 async def _send(message: StoredNotification, services: DeliveryServices) -> WebhookAnswer | None:

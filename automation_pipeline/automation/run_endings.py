@@ -208,12 +208,12 @@ def _notify_end(
         run_note(run, f"END: {run.status}: {counts}", level="error" if breakdown else "info"),
     )
     if breakdown is not None:
-        level, words = (
+        level, log_message = (
             ("warning", breakdown)
             if run.status is RunStatus.CANCELLED
             else ("error", f"Automation failed: {breakdown}")
         )
-        write_log(session, run.id, now, level, closing.log or words)
+        write_log(session, run.id, now, level, closing.log or log_message)
         enqueue(session, events.aborted(run, breakdown, now))
         notify_run(
             session, run, schedule_of_run(session, run.schedule_id), now=now, breakdown=breakdown
@@ -240,13 +240,13 @@ CANCELLED_CLOSING = RunClosing(CANCELLED_WORDS, Reason.CANCELLED, status=RunStat
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Run:
     """Cancel a run and ignore its unfinished fiches. ConflictError: the run has already ended."""
-    words = _cancel_message(reason)
+    message = _cancel_message(reason)
     with database.reading() as session:
         _refuse_ended(get_run(session, run_id))
     run = finalise_run(
-        run_id, database=database, clock=clock, breakdown=words, closing=CANCELLED_CLOSING
+        run_id, database=database, clock=clock, breakdown=message, closing=CANCELLED_CLOSING
     )
-    if run.error_message != words:  # the run ended just before the cancellation
+    if run.error_message != message:  # the run ended just before the cancellation
         _refuse_ended(run)
     return run
 
@@ -334,8 +334,8 @@ def close_lost_runs(
     lost = [run for run in unended if run.attempt > 0 and run.silent_seconds > lost_after_seconds]
     for run in lost:
         since = f"{run.last_sign_at:%Y-%m-%d %H:%M:%S} UTC"
-        words = f"The process that worked on it was lost: no sign of life since {since}"
+        message = f"The process that worked on it was lost: no sign of life since {since}"
         finalise_run(
-            run.run_id, database=database, clock=clock, attempt=run.attempt, breakdown=words
+            run.run_id, database=database, clock=clock, attempt=run.attempt, breakdown=message
         )
     return [run.run_id for run in lost]

@@ -270,12 +270,12 @@ def record_progress(
         return
     if step is Phase.FETCHING:
         ready = fetched(session, ticket.run_id)
-        words = f"Fiche details progress: {ready}/{status.selected}"
+        message = f"Fiche details progress: {ready}/{status.selected}"
     elif step is Phase.AUDITING:
-        words = f"Audit progress: {audit_progress(session, ticket)}"
+        message = f"Audit progress: {audit_progress(session, ticket)}"
     else:
         return
-    write_log(session, ticket.run_id, now, "info", words, vars(status))
+    write_log(session, ticket.run_id, now, "info", message, vars(status))
 
 
 def audit_progress(session: Session, ticket: RunAttempt) -> str:
@@ -362,9 +362,9 @@ def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) 
                 details,
             )
             return f"Requested another attempt at run {row.id}"
-    words = f"{MAX_FRUITLESS_ATTEMPTS} attempts in a row were lost without progress. The last one: {lost.reason}"
+    message = f"{MAX_FRUITLESS_ATTEMPTS} attempts in a row were lost without progress. The last one: {lost.reason}"
     finalise_run(
-        lost.run.run_id, database=database, clock=clock, attempt=lost.run.attempt, breakdown=words
+        lost.run.run_id, database=database, clock=clock, attempt=lost.run.attempt, breakdown=message
     )
     return f"Closed run {lost.run.run_id}"
 

@@ -137,11 +137,11 @@ async def transcribe_batch(
                 [LedgerMove(each, done, stage=FicheStage.FETCHED) for each in fiche_ids]
             )
 
-    async def lost(given_up: Mapping[str, TranscriptionFailure]) -> None:
+    async def lost(failures: Mapping[str, TranscriptionFailure]) -> None:
         await outcomes.record(
             [
                 move_after_transcription(each, why.cause, timed_out=why.timed_out)
-                for each, why in given_up.items()
+                for each, why in failures.items()
             ]
         )
 
@@ -407,16 +407,16 @@ class _TranscriptionGate:
             session.flush()
             self._log_counts(session, "info", "progress: ")
 
-    def _log_counts(self, session: Session, level: str, words: str) -> None:
+    def _log_counts(self, session: Session, level: str, prefix: str) -> None:
         due = work_due(session, self._run_id)
-        message = f"Transcription {words}{due.transcribed}/{due.fiches}"
+        message = f"Transcription {prefix}{due.transcribed}/{due.fiches}"
         write_log(session, self._run_id, self._context.clock.now(), level, message)
 
     def _log_dispatch(
         self, session: Session, requests: Sequence[TranscriptionRunRequest], attempt: int
     ) -> None:
         retries = self._plan.retries
-        words = (
+        message = (
             f"Retrying transcriptions ({attempt}/{retries})"
             if attempt
             else "Dispatched fiche/transcribe fan-out events"
@@ -426,7 +426,7 @@ class _TranscriptionGate:
             "keys": [request.run_id for request in requests[:MAX_KEYS]],
         }
         level = "warning" if attempt else "info"
-        write_log(session, self._run_id, self._context.clock.now(), level, words, details)
+        write_log(session, self._run_id, self._context.clock.now(), level, message, details)
         if not attempt:
             run = get_run(session, self._run_id)
             waiting = run_note(

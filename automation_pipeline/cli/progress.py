@@ -39,9 +39,9 @@ POLL_SECONDS = 0.5
 PROBE_AFTER_SECONDS = 2.0
 # Counted from the start of the command, which is slow on a busy machine, so that the reason appears
 # within 15 seconds.
-PATIENCE_SECONDS = 12.0
+START_TIMEOUT_SECONDS = 12.0
 # Counted from the request, however slow the start was, so that a daemon has time to react.
-LEAST_PATIENCE_SECONDS = 5.0
+MIN_START_TIMEOUT_SECONDS = 5.0
 
 Timeout = Annotated[
     float | None,
@@ -101,28 +101,30 @@ class LaunchWait:
         self._clock = bootstrap.services().clock
         self._since: datetime = self._clock.now()
         self._probe: DagsterProbe | None = None
-        left = PATIENCE_SECONDS - (time.monotonic() - cli.STARTED_AT)
-        self._patience_seconds = min(PATIENCE_SECONDS, max(left, LEAST_PATIENCE_SECONDS))
+        left = START_TIMEOUT_SECONDS - (time.monotonic() - cli.STARTED_AT)
+        self._start_timeout_seconds = min(
+            START_TIMEOUT_SECONDS, max(left, MIN_START_TIMEOUT_SECONDS)
+        )
 
-    def pause(self, *, begun: bool) -> None:
+    def pause(self, *, has_started: bool) -> None:
         """Wait until the next poll. Raises NotStartedError when waiting is pointless."""
         waited = (self._clock.now() - self._since).total_seconds()
         if self._worker is not None:
             self._worker.look()
-        elif not begun:
-            self._check_begins(waited)
+        elif not has_started:
+            self._check_start(waited)
         if self._timeout is not None and waited >= self._timeout:
             rest = "" if self._worker else "; the work continues without this command"
             message = f"Not done within {self._timeout:g} s{rest}."
             raise NotStartedError("TIMEOUT", message, {"requests": list(self._keys)})
         pause()
 
-    def _check_begins(self, waited: float) -> None:
+    def _check_start(self, waited: float) -> None:
         api = remote_api()
         if api is None and self._probe is None and waited >= PROBE_AFTER_SECONDS:
             self._probe = bootstrap.services().dagster_probe()
             self._probe.begin()
-        if waited < self._patience_seconds:
+        if waited < self._start_timeout_seconds:
             return
         missing = self._why() if self._why else None
         if missing is None:
@@ -252,4 +254,4 @@ def follow_requests(
                         ended[one.key] = one
             if len(ended) == len(keys):
                 return [ended[key] for key in keys]
-            waits.pause(begun=started > 0)
+            waits.pause(has_started=started > 0)

@@ -101,7 +101,7 @@ def select_fiches(
 
     system, batches = services.get(), ()
     with step_of_attempt(context, ticket, system):
-        ground = {
+        common = {
             "database": system.database,
             "source": crm_of_run(system, ticket.run_id),
             "clock": system.clock,
@@ -109,7 +109,7 @@ def select_fiches(
         options = selection_options(system)
         selected = system.run(
             selecting.select_fiches(
-                ticket, **ground, semaphore=system.sales_list_semaphore, options=options
+                ticket, **common, semaphore=system.sales_list_semaphore, options=options
             )
         )
         batches = selected.batches
@@ -125,13 +125,13 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
 
     system, (ticket, batch) = services.get(), work
     with step_of_attempt(context, ticket, system):
-        ground = {
+        common = {
             "database": system.database,
             "source": crm_of_run(system, ticket.run_id),
             "clock": system.clock,
         }
         ended = system.run(
-            fetching.fetch_batch(ticket, batch, **ground, options=fetch_options(system))
+            fetching.fetch_batch(ticket, batch, **common, options=fetch_options(system))
         )
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 

@@ -35,14 +35,14 @@ def sales_list(
 
     system = services.get()
     with dagster_errors():
-        asking = revalidate_day(
+        revalidation = revalidate_day(
             day_of(context),
             database=system.database,
             source=system.crm,
             clock=system.clock,
             semaphore=system.sales_list_semaphore,
         )
-        return dg.MaterializeResult(metadata=sales_day_metadata(system.run(asking)))
+        return dg.MaterializeResult(metadata=sales_day_metadata(system.run(revalidation)))
 
 
 @dg.asset(
@@ -126,7 +126,7 @@ def fetch_days(
     system = services.get()
     with dagster_errors():
         take_request(context, system)
-        ground = {
+        common = {
             "database": system.database,
             "source": system.crm,
             "clock": system.clock,
@@ -134,7 +134,7 @@ def fetch_days(
         }
         every = system.settings.progressive_fetch_webhook_frequency
         job = system.run(
-            fetch_range(config.job_id, **ground, refresh=config.refresh, webhook_every=every)
+            fetch_range(config.job_id, **common, refresh=config.refresh, webhook_every=every)
         )
     if job.status is JobStatus.FAILED:
         raise dg.Failure(job.error, metadata=job_metadata(job), allow_retries=False)

@@ -20,13 +20,13 @@ def keep_house_tidy(
 ) -> None:
     """Delete rows that are past their retention period, in small steps. Business results are never
     deleted."""
-    from automation_pipeline.orchestration.retention import housekeeping_page, keep_house
+    from automation_pipeline.orchestration.retention import delete_old_rows, housekeeping_page
 
     system = services.get()
     with dagster_errors():
         take_request(context, system)
-        gone = system.run(keep_house(context.instance, system, is_dry=config.dry_run))
-    context.add_output_metadata(housekeeping_page(gone))
+        deleted = system.run(delete_old_rows(context.instance, system, is_dry=config.dry_run))
+    context.add_output_metadata(housekeeping_page(deleted))
 
 
 @dg.job(

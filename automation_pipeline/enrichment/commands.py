@@ -327,7 +327,7 @@ def follow(
             progress.update(bar, completed=ended)
             if ended == total:
                 return lookups
-            waits.pause(begun=here or ended > known_at_once)
+            waits.pause(has_started=here or ended > known_at_once)
 
 
 def with_statuses(lookups: Sequence[Lookup]) -> list[Lookup]:

@@ -55,7 +55,7 @@ def evaluate_day(known: SalesDay | None, earlier: Sequence[int]) -> tuple[DayFin
 def never_requested(checks: Sequence[str]) -> tuple[DayFinding, ...]:
     """No check passes for a day whose list was never fetched."""
     return tuple(
-        DayFinding(check, passed=False, says=NEVER_REQUESTED, grave=True) for check in checks
+        DayFinding(check, passed=False, message=NEVER_REQUESTED, grave=True) for check in checks
     )
 
 
@@ -82,29 +82,31 @@ def evaluate_staleness(stale: Sequence[date], days: Sequence[date]) -> DayFindin
     named = ", ".join(day.isoformat() for day in newest[:MAX_NAMED_DAYS]) + (
         " …" if len(stale) > MAX_NAMED_DAYS else ""
     )
-    says = f"{len(stale)} of the last {len(days)} days are stale: {named}"
+    message = f"{len(stale)} of the last {len(days)} days are stale: {named}"
     return DayFinding(
         STALE_CHECK,
         not stale,
-        says if stale else f"The lists of the last {len(days)} days are fresh.",
+        message if stale else f"The lists of the last {len(days)} days are fresh.",
     )
 
 
 def _not_empty(known: SalesDay) -> DayFinding:
     weekend = known.day.weekday() >= SATURDAY
-    says = f"{known.fiches} fiches on a {known.day:%A}."
-    return DayFinding("not_empty_on_a_weekday", known.fiches > 0 or weekend, says, grave=True)
+    message = f"{known.fiches} fiches on a {known.day:%A}."
+    return DayFinding("not_empty_on_a_weekday", known.fiches > 0 or weekend, message, grave=True)
 
 
 def _in_band(known: SalesDay, earlier: Sequence[int]) -> DayFinding:
     if len(earlier) < MIN_COMPARED_DAYS:
         return DayFinding(
-            "volume_in_band", passed=True, says=f"Too few earlier {known.day:%A}s to compare with."
+            "volume_in_band",
+            passed=True,
+            message=f"Too few earlier {known.day:%A}s to compare with.",
         )
     usual = median(earlier)
     low, high = usual * (1 - VOLUME_BAND), usual * (1 + VOLUME_BAND)
-    says = f"{known.fiches} fiches; the last {len(earlier)} {known.day:%A}s suggest {low:.0f} to {high:.0f}."
-    return DayFinding("volume_in_band", low <= known.fiches <= high, says)
+    message = f"{known.fiches} fiches; the last {len(earlier)} {known.day:%A}s suggest {low:.0f} to {high:.0f}."
+    return DayFinding("volume_in_band", low <= known.fiches <= high, message)
 
 
 MIN_COVERAGE = 0.95
@@ -117,8 +119,8 @@ def evaluate_coverage(coverage: DayCoverage, *, asked: bool) -> tuple[DayFinding
     """Return one finding per check. Without a sales list (`asked`), no check passes."""
     if not asked:
         return never_requested(COVERAGE_CHECKS)
-    says = f"{coverage.with_details} of {coverage.fiches} fiches have their details; {coverage.not_found} not found."
+    message = f"{coverage.with_details} of {coverage.fiches} fiches have their details; {coverage.not_found} not found."
     return (
-        DayFinding("coverage", coverage.share >= MIN_COVERAGE, says),
-        DayFinding("not_found_share", coverage.not_found_share <= MAX_NOT_FOUND_SHARE, says),
+        DayFinding("coverage", coverage.share >= MIN_COVERAGE, message),
+        DayFinding("not_found_share", coverage.not_found_share <= MAX_NOT_FOUND_SHARE, message),
     )

@@ -168,9 +168,9 @@ class StepWatch:
             return None
         now = time.monotonic()
         self._missing_since = {key: self._missing_since.get(key, now) for key in missing}
-        patience = self._services.settings.automation_lost_after_seconds
+        lost_after = self._services.settings.automation_lost_after_seconds
         return next(
-            (key for key, since in self._missing_since.items() if now - since > patience), None
+            (key for key, since in self._missing_since.items() if now - since > lost_after), None
         )
 
     def _is_queue_empty(self) -> bool:

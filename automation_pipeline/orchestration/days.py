@@ -87,7 +87,7 @@ def check_result(asset: str, finding: "DayFinding") -> dg.AssetCheckResult:
         check_name=finding.check,
         passed=finding.passed,
         severity=dg.AssetCheckSeverity.ERROR if finding.grave else dg.AssetCheckSeverity.WARN,
-        description=finding.says,
+        description=finding.message,
     )
 
 

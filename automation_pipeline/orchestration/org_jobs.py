@@ -182,7 +182,7 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
             )
 
 
-def put_off_job_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
+def postpone_job_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
     """Postpone the job of a Dagster run that failed permanently before it started. Nothing happens
     for a manually launched run."""
     from automation_pipeline.org_jobs.jobs import postpone_job

@@ -244,7 +244,7 @@ def cancel_run_of(run: dg.DagsterRun, services: Services) -> None:
         cancel_run(run_id, database=services.database, clock=services.clock, actor=_TERMINATED_BY)
 
 
-def put_off_run_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
+def postpone_run_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
     """Postpone the price run after its Dagster run failed permanently. The sweep requests another
     worker later."""
     run_id = run_id_of(run)

@@ -39,7 +39,7 @@ async def delete_old_runs(
     return deleted
 
 
-async def keep_house(
+async def delete_old_rows(
     instance: DagsterInstance, services: Services, *, is_dry: bool = False
 ) -> Mapping[str, int]:
     """The number of rows deleted per kind; a dry run only counts."""

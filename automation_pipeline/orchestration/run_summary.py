@@ -108,7 +108,7 @@ def _evaluations(
             check_name=finding.check,
             passed=finding.passed,
             severity=dg.AssetCheckSeverity.ERROR if finding.grave else dg.AssetCheckSeverity.WARN,
-            description=finding.says,
+            description=finding.message,
             partition=day.isoformat(),
         )
 

@@ -96,10 +96,10 @@ def check_run_of(
     with services.database.reading() as session:
         runs = watched_runs(session)
     tag = dagster_run.tags.get(RUN_ID_TAG)
-    mine = [
+    run_beats = [
         run for run in runs if str(run.run_id) == tag or run.dagster_run_id == dagster_run.run_id
     ]
-    return "; ".join(_Watch(instance, services).check(mine)) or None
+    return "; ".join(_Watch(instance, services).check(run_beats)) or None
 
 
 def launch_again(run: DagsterRun, ending: Ending, services: Services) -> bool:
@@ -138,12 +138,16 @@ class _Watch:
         self, record: RunRecord, beats: Sequence[StepHeartbeat], now: datetime
     ) -> str | None:
         run = record.dagster_run
-        mine = [beat for beat in beats if beat.dagster_run_id == run.run_id]
-        if run.job_name not in JOBS and not mine:
+        run_beats = [beat for beat in beats if beat.dagster_run_id == run.run_id]
+        if run.job_name not in JOBS and not run_beats:
             return None  # a job of another code location
-        silent, patience = _seconds_silent(record, mine, now), self._patience
-        steps = [beat for beat in mine if beat.step_key != RUN_WORKER and _silence(beat) > patience]
-        if not steps and not is_process_lost(run.status, silent, patience):
+        silent, lost_after = _seconds_silent(record, run_beats, now), self._lost_after_seconds
+        steps = [
+            beat
+            for beat in run_beats
+            if beat.step_key != RUN_WORKER and _silence(beat) > lost_after
+        ]
+        if not steps and not is_process_lost(run.status, silent, lost_after):
             return None
         what = "The process of the run"
         if steps:
@@ -172,7 +176,9 @@ class _Watch:
     def _delete_beats_of_ended_runs(
         self, in_progress: set[str], beats: Sequence[StepHeartbeat]
     ) -> None:
-        silent = {beat.dagster_run_id for beat in beats if _silence(beat) > self._patience}
+        silent = {
+            beat.dagster_run_id for beat in beats if _silence(beat) > self._lost_after_seconds
+        }
         for dagster_run_id in silent - in_progress:
             run = self.instance.get_run_by_id(dagster_run_id)
             if run is None or run.status in ENDED:
@@ -217,7 +223,7 @@ class _Watch:
             request=run.request_state,
             launches=run.launch or 1,
         )
-        return self._apply(decide(facts, self._patience), run, ending or GONE)
+        return self._apply(decide(facts, self._lost_after_seconds), run, ending or GONE)
 
     def _apply(self, decision: Decision, run: WatchedRun, ending: Ending) -> str | None:
         match decision:
@@ -278,7 +284,7 @@ class _Watch:
         return f"Terminated {run.run_id}"
 
     @property
-    def _patience(self) -> float:
+    def _lost_after_seconds(self) -> float:
         return self.services.settings.automation_lost_after_seconds
 
 

@@ -375,5 +375,5 @@ def judge_transcripts(day: DayTranscripts, *, asked: bool) -> DayFinding:
     """Check the coverage. Without a sales list of the day (`asked`), the check fails."""
     if not asked:
         return never_requested((COVERAGE_CHECK,))[0]
-    says = f"{day.transcribed} of {day.recordings} recordings of the day are transcribed."
-    return DayFinding(COVERAGE_CHECK, day.coverage >= MIN_COVERAGE, says)
+    message = f"{day.transcribed} of {day.recordings} recordings of the day are transcribed."
+    return DayFinding(COVERAGE_CHECK, day.coverage >= MIN_COVERAGE, message)

@@ -279,11 +279,11 @@ def _release(
 def end_recordings(session: Session, recordings: Sequence[EndedRecording]) -> list[None]:
     """End the tasks, save the transcripts and count both in their runs. A recording that another
     worker has claimed since stays as it is."""
-    alike: dict[tuple[TaskState, str | None], list[RecordingClaim]] = {}
+    claims_by_result: dict[tuple[TaskState, str | None], list[RecordingClaim]] = {}
     for each in recordings:
-        alike.setdefault((each.state, each.error), []).append(each.claim)
+        claims_by_result.setdefault((each.state, each.error), []).append(each.claim)
     finished = set[int]()
-    for (state, error), claims in alike.items():
+    for (state, error), claims in claims_by_result.items():
         finished |= finish_tasks(session, claims, state, error)
     ended = [each for each in recordings if each.claim.task_id in finished]
     save_transcripts(

@@ -72,7 +72,7 @@ def a_post_office(
 ) -> DeliveryServices:
     patience = DeliveryPolicy(attempts, backoff, attempt_seconds)
     return DeliveryServices(
-        webhooks=webhooks, mail=mail, publisher=publisher, secret="s3cret", patience=patience
+        webhooks=webhooks, mail=mail, publisher=publisher, secret="s3cret", delivery_policy=patience
     )
 
 

@@ -158,7 +158,7 @@ def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
         "selection mode date_range",
         "selection dates 7: 2026-05-01; 2026-05-02; 2026-05-03; 2026-05-04; 2026-05-05; ...",
         "selection dropped audited 2 ",
-        "trouble revalidation failures date 2026-05-02, error 503 [/x]",
+        "errors revalidation failures date 2026-05-02, error 503 [/x]",
         "failed because fetch_failed 1",
         "ignored because not_found 1",
         "webhook https://example.org/[hook] failed 3 It answered 503",

@@ -172,7 +172,7 @@ def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> No
     with bench.database.transaction() as session:
         tell(session, run_id, selected_fiches=5)
     assert (
-        "It does not add up: 5 selected = 2 successful + 1 failed + 1 ignored is not so."
+        "The counts do not add up: 5 selected = 2 successful + 1 failed + 1 ignored is false."
         in page_of(bench, run_id).said
     )
 

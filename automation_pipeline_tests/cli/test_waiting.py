@@ -29,7 +29,7 @@ class Probed:
 @pytest.fixture
 def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     """One that loses its patience at once."""
-    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(Services, "dagster_probe", lambda _services: Probed())
     with open_terminal(request) as terminal:
         yield terminal
@@ -73,8 +73,8 @@ def test_without_a_daemon_every_command_says_so_and_fails(
 def test_a_slow_start_of_the_command_counts_as_waiting(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 60.0)
-    monkeypatch.setattr(waiting, "LEAST_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr(waiting, "MIN_START_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(cli, "STARTED_AT", time.monotonic() - 100)
     began = time.monotonic()
     ended = terminal.run("transcribe", "7", "--wait")
@@ -105,7 +105,7 @@ def test_a_refused_request_is_told_with_its_reason(
 def test_a_timeout_ends_the_waiting_and_not_the_work(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 60.0)
     ended = terminal.run("transcribe", "7", "--timeout", "0.1", "--json")
     assert (ended.code, ended.error and ended.error["code"]) == (1, "TIMEOUT")
     assert ended.err == "Not done within 0.1 s; the work continues without this command.\n"

@@ -478,7 +478,7 @@ def _follow_rerun(rerun_id: str, audit_id: int, *, quiet: bool) -> str | None:
                 return found.refused
             if found.begun:
                 progress.update(bar, description="rerun: the model judges the step")
-            waits.pause(begun=found.begun)
+            waits.pause(has_started=found.begun)
 
 
 @app.command()

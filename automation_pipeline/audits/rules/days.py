@@ -101,10 +101,10 @@ def without_fiche_id(error: str, fiche_id: str) -> str:
 
 def _every_fiche_audited(check: str, day: DayAudits) -> DayFinding:
     if not day.configs:
-        return DayFinding(check, passed=False, says=NOT_CONFIGURED)
+        return DayFinding(check, passed=False, message=NOT_CONFIGURED)
     by = f"{day.configs} automatic configuration" + ("s" if day.configs > 1 else "")
-    says = f"{day.audited} of {day.wanted} audits are there: {day.fiches} fiches with a transcript by {by}."
-    return DayFinding(check, day.coverage >= MIN_AUDITED, says)
+    message = f"{day.audited} of {day.wanted} audits are there: {day.fiches} fiches with a transcript by {by}."
+    return DayFinding(check, day.coverage >= MIN_AUDITED, message)
 
 
 def _share(part: int, whole: int) -> float:

@@ -212,9 +212,9 @@ def run_page(report: RunReport) -> str:
         _heading(report),
         _conservation(report),
         _section("Phases", _phases(report.phases)),
-        _section("Why fiches were left out or failed", _causes(report)),
+        _section("Why fiches were ignored or failed", _causes(report)),
         _section("Selection", document_part(run.selection_summary or {})),
-        _section("What else went wrong", document_part(details)),
+        _section("Other errors", document_part(details)),
         _section("Fiches", _fiches(report)),
         _section("Audits", _audits(report)),
         _section(
@@ -229,14 +229,14 @@ def _heading(report: RunReport) -> Html:
     run = report.run
     facts = [
         report.schedule_name,
-        f"asked for by: {run.trigger}",
+        f"trigger: {run.trigger}",
         f"queued {_moment(run.started_at)}",
-        run.began_at and f"began {_moment(run.began_at)}",
+        run.began_at and f"started {_moment(run.began_at)}",
         f"{run.duration_ms / 1000:.1f} seconds"
         if run.duration_ms is not None
         else f"in phase {run.phase or 'none'}",
         f"attempt {run.attempt}",
-        run.retry_of_run_id and f"repeats what failed in run {run.retry_of_run_id}",
+        run.retry_of_run_id and f"retry of run {run.retry_of_run_id}",
         run.dagster_run_id and f"Dagster run {run.dagster_run_id}",
     ]
     return element(
@@ -265,7 +265,7 @@ def _conservation(report: RunReport) -> Html:
     elif tally.pending:
         law, tone = f"{tally.pending} of {tally.selected} fiches have not ended.", "warn"
     else:
-        law, tone = f"It does not add up: {sum_} is not so.", "bad"
+        law, tone = f"The counts do not add up: {sum_} is false.", "bad"
     boxes = (
         element("div", element("b", str(count), class_=tone_), name) for name, count, tone_ in shown
     )
@@ -282,7 +282,7 @@ def _phases(spans: Iterable[ReportedPhase]) -> Html:
         )
         for span in spans
     ]
-    return _table(("phase", "begun", "ended", "seconds"), rows)
+    return _table(("phase", "started", "ended", "seconds"), rows)
 
 
 def _causes(report: RunReport) -> Html:
@@ -330,9 +330,9 @@ def _audits(report: RunReport) -> Html:
         f"The steps of the {in_full} with the lowest scores are shown below; the others': ",
         _COMMAND,
     )
-    untold = short if 0 < in_full < len(report.audits) else ""
+    note = short if 0 < in_full < len(report.audits) else ""
     return joined(
-        _table(heads, rows), _rest(report.audit_count - len(report.audits), "audits"), untold
+        _table(heads, rows), _rest(report.audit_count - len(report.audits), "audits"), note
     )
 
 

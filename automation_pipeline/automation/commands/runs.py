@@ -304,7 +304,7 @@ def watch_run(run_id: int, *, quiet: bool, waits: LaunchWait) -> RunDetails:
                 bars.update(tasks[number], description=label, completed=done, total=total)
             if run.completed_at is not None:
                 return run
-            waits.pause(begun=run.status is not RunStatus.PENDING)
+            waits.pause(has_started=run.status is not RunStatus.PENDING)
             run = get_run(run_id)
 
 
@@ -360,7 +360,7 @@ def print_run(run: RunDetails, fiches: Sequence[FicheOutcome]) -> None:
             # `unread_days` is shown among the errors of the run.
             **_detail_lines("selection", run.selection_summary, {"revalidation_failures"}),
             # Stack traces are for developers with access to the database.
-            **_detail_lines("trouble", run.error_details, {"stack"}),
+            **_detail_lines("errors", run.error_details, {"stack"}),
             **{f"{status} because": _brief(reasons) for status, reasons in run.reasons.items()},
         }
     )
@@ -430,7 +430,7 @@ NOTIFICATIONS = Columns[RunNotification](
         "receiver": lambda one: one.target,
         "delivery": lambda one: one.status,
         "attempts": lambda one: one.attempts,
-        "trouble": lambda one: one.last_error,
+        "error": lambda one: one.last_error,
     }
 )
 OUTCOMES = Columns[FicheOutcome](

@@ -157,7 +157,7 @@ class SkippedTime:
 
 
 @operation(f"POST {PATH}/{{schedule_id}}/skip-next")
-def leave_out_next(services: Services, schedule_id: int) -> SkippedTime:
+def skip_next_occurrence(services: Services, schedule_id: int) -> SkippedTime:
     return SkippedTime(skip_next(schedule_id, database=services.database, clock=services.clock))
 
 
@@ -314,7 +314,7 @@ def run_now(
 @app.command("skip-next")
 def skip_next_(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Skip the next occurrence; a second call also skips the one after it."""
-    due_at = leave_out_next(schedule_id).skipped
+    due_at = skip_next_occurrence(schedule_id).skipped
     local = wall_clock(due_at, schedule(schedule_id))
     document = {"id": str(schedule_id), "skipped": iso_seconds(due_at)}
     print_result(document, f"Schedule {schedule_id} does not run on {local}.", as_json=as_json)

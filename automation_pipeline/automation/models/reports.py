@@ -167,7 +167,7 @@ def evaluate_report(rows: int | None, audits: int, *, asked: bool) -> DayFinding
     if not asked:
         return never_requested((REPORT_CHECK,))[0]
     if rows is None:
-        return DayFinding(REPORT_CHECK, passed=False, says="The day has no report.", grave=True)
+        return DayFinding(REPORT_CHECK, passed=False, message="The day has no report.", grave=True)
     return DayFinding(
         REPORT_CHECK,
         rows == audits,

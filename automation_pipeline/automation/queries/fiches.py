@@ -135,7 +135,7 @@ class AuditCounts:
     """The audits that a run has started, counting the newest per fiche and configuration. Audits
     without a grade count as failed."""
 
-    begun: int
+    started: int
     completed: int
     failed: int
 
@@ -146,9 +146,9 @@ class AuditCounts:
 
 def audits_of_run(session: Session, run_id: int) -> AuditCounts:
     newer = aliased(AuditRow)
-    alike = (AuditRow.automation_run_id, AuditRow.fiche_cache_id, AuditRow.audit_config_id)
+    audit_key = (AuditRow.automation_run_id, AuditRow.fiche_cache_id, AuditRow.audit_config_id)
     is_retried = exists().where(
-        *(getattr(newer, column.key) == column for column in alike),
+        *(getattr(newer, column.key) == column for column in audit_key),
         newer.version > AuditRow.version,
     )
     query = select(AuditRow.status, func.count()).where(

@@ -170,7 +170,7 @@ def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now
 
 
 def end_pending(
-    session: Session, run_id: int, status: OutcomeStatus, words: str, reason: Reason, now: datetime
+    session: Session, run_id: int, status: OutcomeStatus, error: str, reason: Reason, now: datetime
 ) -> None:
     """End the unfinished fiches of a run as failed or ignored, with the text in the column of that
     outcome."""
@@ -180,7 +180,7 @@ def end_pending(
     session.execute(
         update(FicheResultRow)
         .where(_pending(run_id))
-        .values({"status": status, column.key: words, "reason": reason, "updated_at": now})
+        .values({"status": status, column.key: error, "reason": reason, "updated_at": now})
         .execution_options(synchronize_session=False)
     )
 

@@ -121,11 +121,11 @@ def _pause(status: RunStatus) -> dict[str, object]:
         return {"failures_in_a_row": 0}
     in_a_row = ScheduleRow.failures_in_a_row + 1
     pauses = and_(ScheduleRow.is_active, in_a_row >= ScheduleRow.pause_after_failures)
-    words = literal("Paused after ").concat(cast(in_a_row, Text)).concat(" failed runs in a row")
+    reason = literal("Paused after ").concat(cast(in_a_row, Text)).concat(" failed runs in a row")
     return {
         "failures_in_a_row": in_a_row,
         "is_active": case((pauses, false()), else_=ScheduleRow.is_active),
-        "paused_reason": case((pauses, words), else_=ScheduleRow.paused_reason),
+        "paused_reason": case((pauses, reason), else_=ScheduleRow.paused_reason),
     }
 
 

@@ -172,8 +172,8 @@ def duration_seconds(run: Run) -> int:
 def webhook_headers(
     notification: Notification, body: bytes, secret: str | None, unix_seconds: int
 ) -> dict[str, str]:
-    broke_off = "error" in notification.payload
-    ended = notification.payload["status"] if broke_off else "completed"
+    is_breakdown = "error" in notification.payload
+    ended = notification.payload["status"] if is_breakdown else "completed"
     return signed_headers(f"automation.run.{ended}", notification.key, body, secret, unix_seconds)
 
 

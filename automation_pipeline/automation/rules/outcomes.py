@@ -22,12 +22,12 @@ def failed_move(fiche_id: str, reason: Reason, error: str) -> LedgerMove:
 
 
 def ignored_move(
-    fiche_id: str, reason: Reason, words: str, recordings: int | None = None
+    fiche_id: str, reason: Reason, message: str, recordings: int | None = None
 ) -> LedgerMove:
     return LedgerMove(
         fiche_id,
         OutcomeStatus.IGNORED,
-        ignore_reason=words,
+        ignore_reason=message,
         recordings_count=recordings,
         reason=reason,
     )
@@ -84,8 +84,8 @@ class ConfigAuditResult:
 
 def move_after_transcription(fiche_id: str, cause: str | None, *, timed_out: bool) -> LedgerMove:
     """The move of a fiche that still lacks transcripts after the last retry."""
-    words = incomplete_error(INCOMPLETE_TRANSCRIPTION, cause, timed_out=timed_out)
-    return failed_move(fiche_id, Reason.TRANSCRIPTION_INCOMPLETE, words)
+    message = incomplete_error(INCOMPLETE_TRANSCRIPTION, cause, timed_out=timed_out)
+    return failed_move(fiche_id, Reason.TRANSCRIPTION_INCOMPLETE, message)
 
 
 def incomplete_error(what: str, cause: str | None, *, timed_out: bool) -> str:
@@ -101,13 +101,13 @@ def move_after_audits(fiche_id: str, ends: Sequence[ConfigAuditResult]) -> Ledge
     failures = [end for end in ends if end.completed is False]
     if failures:
         error = next((end.error for end in failures if end.error), None)
-        words = error or f"Audit failed ({len(failures)}/{len(ends)} config(s))"
-        return replace(failed_move(fiche_id, Reason.AUDIT_FAILED, words), audits=ended)
+        message = error or f"Audit failed ({len(failures)}/{len(ends)} config(s))"
+        return replace(failed_move(fiche_id, Reason.AUDIT_FAILED, message), audits=ended)
     if ended < len(ends):
         cause = next((end.error for end in ends if end.completed is None and end.error), None)
         cause = cause and cause.removeprefix(f"{INCOMPLETE_AUDIT}: ")
-        words = incomplete_error(
+        message = incomplete_error(
             INCOMPLETE_AUDIT, cause, timed_out=any(end.timed_out for end in ends)
         )
-        return replace(failed_move(fiche_id, Reason.AUDIT_INCOMPLETE, words), audits=ended)
+        return replace(failed_move(fiche_id, Reason.AUDIT_INCOMPLETE, message), audits=ended)
     return LedgerMove(fiche_id, OutcomeStatus.SUCCESSFUL, stage=FicheStage.FETCHED, audits=ended)

@@ -138,7 +138,7 @@ class DayFinding:
 
     check: str
     passed: bool
-    says: str
+    message: str
     grave: bool = False
 
 

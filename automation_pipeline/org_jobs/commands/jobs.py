@@ -158,7 +158,7 @@ def follow_job(job_id: int, *, quiet: bool) -> OrgJob:
         line = progress.add_task(status_line(found), total=None)
         while found.status not in ENDED_RUN_STATES:
             progress.update(line, description=status_line(found))
-            waits.pause(begun=_has_started_or_waits(found))
+            waits.pause(has_started=_has_started_or_waits(found))
             found = job(job_id)
         progress.update(line, description=status_line(found))
     return found

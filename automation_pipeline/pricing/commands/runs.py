@@ -454,7 +454,7 @@ def follow_run(run_id: int, *, quiet: bool) -> Followed:
                 or run.updated_at > first.updated_at
                 or run.targets != first.targets
             )
-            waits.pause(begun=has_begun or run.resume_at is not None)
+            waits.pause(has_started=has_begun or run.resume_at is not None)
             run = rule_run(run_id)
             taken_back = taken_back or _is_rollback(run)
 

@@ -69,13 +69,13 @@ def test_of_a_day_that_nobody_asked_for_nothing_is_believed() -> None:
 
 def test_without_an_automatic_configuration_the_finding_says_what_to_do() -> None:
     [finding, *_] = judge_audits(day(configs=0, audited=0), asked=True)
-    assert "automation audit-configs import" in finding.says
+    assert "automation audit-configs import" in finding.message
 
 
 def test_the_finding_counts_audits_not_fiches() -> None:
     [finding, *_] = judge_audits(day(audited=18), asked=True)
     assert (
-        finding.says
+        finding.message
         == "18 of 20 audits are there: 10 fiches with a transcript by 2 automatic configurations."
     )
 

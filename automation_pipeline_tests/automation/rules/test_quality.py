@@ -18,4 +18,4 @@ def test_a_report_is_complete_when_it_has_every_audit(
     *, rows: int | None, audits: int, asked: bool, passed: bool, says: str
 ) -> None:
     finding = evaluate_report(rows, audits, asked=asked)
-    assert (finding.passed, finding.says) == (passed, says)
+    assert (finding.passed, finding.message) == (passed, says)

@@ -90,7 +90,10 @@ def test_a_day_that_was_never_asked_for_is_stale_and_named() -> None:
         days, {SUNDAY: TUESDAY_ENDS + timedelta(days=5)}, TUESDAY_ENDS + timedelta(days=6)
     )
     finding = evaluate_staleness(stale, days)
-    assert (finding.passed, finding.says) == (False, "1 of the last 2 days are stale: 2026-02-03")
+    assert (finding.passed, finding.message) == (
+        False,
+        "1 of the last 2 days are stale: 2026-02-03",
+    )
     assert evaluate_staleness((), days).passed
 
 
@@ -343,7 +346,7 @@ def test_the_shares_and_their_verdicts(
 def test_a_day_without_a_list_passes_no_check_of_coverage(coverage: DayCoverage) -> None:
     findings = evaluate_coverage(coverage, asked=False)
     assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
-    assert [(finding.passed, finding.grave, finding.says) for finding in findings] == [
+    assert [(finding.passed, finding.grave, finding.message) for finding in findings] == [
         (False, True, "The day was never fetched.")
     ] * 2
 

@@ -192,4 +192,4 @@ def test_a_day_is_judged(day: Day, failing: set[str]) -> None:
 
 def test_of_many_schedules_that_cannot_be_read_a_few_are_named() -> None:
     [*_, cron] = judge_day(Day(unreadable=[f"s{number}" for number in range(7)]))
-    assert cron.says == "Never due until somebody corrects them: s0, s1, s2, s3, s4, and 2 more."
+    assert cron.message == "Never due until somebody corrects them: s0, s1, s2, s3, s4, and 2 more."

@@ -328,7 +328,7 @@ def test_the_findings_name_the_numbers_and_the_first_of_many() -> None:
         *[(2, 1)] * 8, letters=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too.")
     )
     named = "run 1, run 2, run 3, run 4, run 5, and 3 more."
-    assert [finding.says for finding in evaluate_day(day)] == [
+    assert [finding.message for finding in evaluate_day(day)] == [
         "16 of 24 price changes succeeded.",
         "3 failed price changes wait for somebody.",
         f"Prices in the shop are critically different from what was applied: {named}",
