@@ -1,2 +1,2 @@
-"""Pricing: rules that change the prices of a shop's variants: previewed first, applied once, taken
-back on demand."""
+"""Pricing: rules that change the prices of a shop's variants. A run is previewed, applied once, and
+can be rolled back."""

@@ -40,8 +40,8 @@ def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
 
 
 async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> ReconciliationReport:
-    """A check that is done is not repeated. ShopRestingError: no price could be read, and the check
-    stays due. ConflictError: no price of the run is applied yet."""
+    """A completed check is not repeated. ShopRestingError: no price could be read, and the check
+    stays due. ConflictError: no price of the run is applied."""
     validate_check_name(name)
 
     def read_run() -> tuple[ReconciliationReport | None, str, list[LiveTarget]]:
@@ -50,7 +50,7 @@ async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> R
             run = get_run(session, run_id)
             if done is None and run.status in {PricingRunState.PREVIEW, PricingRunState.QUEUED}:
                 raise ConflictError(
-                    f"Run {run.id} is {run.status}: nothing of it is applied that could be checked."
+                    f"Run {run.id} is {run.status}: it has no applied price to check."
                 )
             return done, run.shop, [] if done else live_targets(session, [run_id])
 
@@ -68,9 +68,9 @@ async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> R
 
 
 async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
-    """One report per run and day; repeated on the same day it does what is missing.
-    ShopRestingError: no price could be read, and nothing is stored. Nothing is done where
-    reconciliation is switched off."""
+    """One report per run and day; a repetition on the same day adds the missing reports.
+    ShopRestingError: no price could be read, and nothing is stored. If reconciliation is disabled,
+    this does nothing."""
     options, shop, now = context.storefront.options, context.storefront.name, context.clock.now()
     if not options.reconciles:
         return []
@@ -105,24 +105,24 @@ def _save(
 
 
 def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """A new preview that restores the applied prices, to be approved and queued as any other.
+    """Create a preview that restores the applied prices. It is approved and queued like any other.
     ConflictError: there is nothing to restore."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         if run.promotion_ended_at is not None:
             raise ConflictError(
-                f"The promotion of run {run_id} is over: its prices are not put back any more."
+                f"The promotion of run {run_id} is over: its prices are no longer restored."
             )
         check = latest_conclusive_check(session, run_id)
         if check is None or check.report is None:
             raise ConflictError(
-                f"No price of run {run_id} was looked up in the shop yet: reconcile it first."
+                f"No price of run {run_id} was read from the shop yet: reconcile the run first."
             )
         mismatches = {int(one.target_id): one for one in repairable_mismatches(check.report)}
         wrong = still_to_repair(session, run, mismatches)
         if not wrong:
             raise ConflictError(
-                f"Nothing of run {run_id} is to be repaired: its last check, {check.name}, has found no price "
-                "that is wrong still and can be put back."
+                f"Run {run_id} needs no repair: its last check, {check.name}, found no wrong price that can "
+                "be restored."
             )
         return get_run(session, add_repair(session, run, check.name, wrong, actor, clock.now()))

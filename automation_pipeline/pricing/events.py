@@ -72,7 +72,7 @@ def rule_deleted(rule: PricingRule, actor: str, now: datetime) -> Event:
 def policy_changed(
     project_id: str, policy: Policy, actor: str, now: datetime, change: str
 ) -> Event:
-    """`change` is new each time, so that a repeated, equal policy is an event too."""
+    """`change` is unique, so that an equal policy that is stored again is an event too."""
     payload: dict[str, object] = {
         "projectId": project_id,
         "changedBy": actor,
@@ -103,7 +103,7 @@ def run_scheduled(
 
 
 def schedule_missed(rule_id: int, project_id: str, schedule_at: datetime, now: datetime) -> Event:
-    """The promotion was over before it started."""
+    """The promotion ended before its rule started."""
     payload: dict[str, object] = {
         "ruleId": str(rule_id),
         "projectId": project_id,

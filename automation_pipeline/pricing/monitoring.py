@@ -35,8 +35,7 @@ def report_dead_letters(project_id: str, *, database: Database, clock: Clock) ->
 def retry_dead_letters(
     project_id: str, *, database: Database, clock: Clock, actor: str, force: bool = False
 ) -> RetriedRuns:
-    """`force` retries hopeless targets too, whose cause was removed. A run that cannot be retried
-    now is skipped."""
+    """`force` also retries targets that need a fixed cause. A run that cannot be retried now is skipped."""
     report = report_dead_letters(project_id, database=database, clock=clock)
     now = clock.now()
     payload = report.model_dump(mode="json", by_alias=True, exclude={"entries"})
@@ -67,8 +66,9 @@ def acknowledge_dead_letters(
     clock: Clock,
     actor: str,
 ) -> int:
-    """How many more are acknowledged: all of the project, or the given ones. InvalidInputError, and
-    none is, if one of them is no dead letter of the project. Safe to repeat."""
+    """Acknowledge all dead letters of the project, or the given ones, and return how many are new.
+    InvalidInputError, without any change, if a given target is not a dead letter of the project.
+    Safe to repeat."""
     with database.transaction() as session:
         marked = mark_acknowledged(session, project_id, target_ids, actor, clock.now())
         unknown = set(target_ids or ()) - set(marked)

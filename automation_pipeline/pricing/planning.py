@@ -88,8 +88,8 @@ Columns = Mapping[str, object]
 
 
 class Draft(AbstractContextManager["Draft"]):
-    """A plan while its catalogue is read, in a file. The catalogue may change meanwhile and contain
-    a variant twice: the first time counts."""
+    """A plan in a file while its catalogue is read. The catalogue may change during that time and
+    contain a variant twice: the first occurrence counts."""
 
     def __init__(self) -> None:
         self.tally = PlanTally()
@@ -99,7 +99,7 @@ class Draft(AbstractContextManager["Draft"]):
         self._skipped: list[int] = []
 
     def new(self, variants: Iterable[Variant]) -> list[Variant]:
-        """The variants that were not in an earlier page."""
+        """Return the variants that were not on an earlier page."""
         new = {one.variant_id: one for one in variants if one.variant_id not in self._seen}
         self._seen.update(new)
         self.tally.catalogue += len(new)
@@ -115,7 +115,7 @@ class Draft(AbstractContextManager["Draft"]):
                 self._skipped.append(self._write(_skipped_columns(plan)))
 
     def targets(self) -> Iterator[Columns]:
-        """The variants of a product follow each other."""
+        """The targets, grouped by product."""
         return self._read(chain.from_iterable(self._targets.values()))
 
     def skipped(self) -> Iterator[Columns]:
@@ -136,7 +136,7 @@ class Draft(AbstractContextManager["Draft"]):
 
 
 _ROWS_AT_ONCE = 1000
-# After a catalogue that could not be read.
+# The delay after an unreadable catalogue.
 PLAN_AGAIN_SECONDS = 300.0
 
 
@@ -218,8 +218,8 @@ class _PagePlanner:
 
 
 async def plan_run(run_id: int, context: PricingContext) -> RuleRun:
-    """Plan the run unless it is planned or cancelled already. Of two concurrent calls the first that
-    ends wins. When the catalogue cannot be read, the run keeps the reason and the shop's error
+    """Plan the run unless it is already planned or cancelled. Of two concurrent calls the first
+    that ends wins. When the catalogue cannot be read, the run keeps the reason and the shop's error
     propagates."""
     requested = await asyncio.to_thread(_rule_to_plan, run_id, context)
     if requested is not None:
@@ -236,7 +236,7 @@ async def plan_run(run_id: int, context: PricingContext) -> RuleRun:
 
 
 def _rule_to_plan(run_id: int, context: PricingContext) -> tuple[RuleInput, str] | None:
-    """The rule and its project; None: there is nothing to plan."""
+    """Return the rule and its project; None if there is nothing to plan."""
     name = context.storefront.name
     with context.database.transaction() as session:
         run = locked_run(session, run_id)
@@ -252,7 +252,7 @@ def _rule_to_plan(run_id: int, context: PricingContext) -> tuple[RuleInput, str]
 def _record_planning_failure(
     run_id: int, error: TransientError | PermanentError, context: PricingContext
 ) -> None:
-    """A run that a worker is to apply is planned again when its `resume_at` has passed."""
+    """A requested run is planned again when its `resume_at` has passed."""
     with context.database.transaction() as session:
         run = locked_run(session, run_id)
         if not _is_to_plan(run):
@@ -274,8 +274,8 @@ def _save_run_plan(run_id: int, rule: RuleInput, draft: Draft, context: PricingC
 async def preview_rule(
     rule_id: int, context: PricingContext, *, actor: str, trigger: RuleTrigger
 ) -> RuleRun:
-    """A new run, planned, also of a disabled rule. When the catalogue cannot be read, there is no
-    run. A rule that is changed meanwhile does not change the preview."""
+    """Plan a new run, also of a disabled rule. If the catalogue cannot be read, there is no run. A
+    concurrent change of the rule does not affect the preview."""
 
     def read_rule() -> PricingRule:
         with context.database.reading() as session:

@@ -1,4 +1,4 @@
-"""The shop, as pricing needs it: a protocol, and what the work on a shop needs."""
+"""The protocol of a shop, and the dependencies of work on a shop."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -25,9 +25,10 @@ MAX_PRICES_PER_WRITE = 250
 
 
 class Shop(Protocol):
-    """The prices of one shop. Every method makes exactly one call: retries, waits and pace are the
-    caller's. A failure is a value, classified by `models.shop`, that says whether the call may have
-    had its effect. No text contains the token, or more of the address than its host."""
+    """The prices of one shop. Every method makes exactly one call; the caller retries, waits and
+    limits the rate. A failure is a value, classified by `models.shop`, that says whether the call
+    may have had its effect. Texts never contain the token, and contain only the host of the
+    address."""
 
     @property
     def costs(self) -> CallCosts: ...
@@ -37,7 +38,7 @@ class Shop(Protocol):
         ...
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
-        """The prices of at most MAX_PRICES_PER_READ variants, without those that have none."""
+        """The prices of at most MAX_PRICES_PER_READ variants; variants without a price are missing."""
         ...
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
@@ -52,8 +53,8 @@ class Shop(Protocol):
 
 @dataclass(frozen=True)
 class Storefront:
-    """A configured shop. `name` is its host, under which everything about it is stored. `open`
-    makes a client for the current event loop, and closes it."""
+    """A configured shop. `name` is its host, the key of its stored data. `open` creates a client
+    for the current event loop, and closes it."""
 
     name: str
     open: Callable[[], AbstractAsyncContextManager[Shop]]
@@ -63,7 +64,7 @@ class Storefront:
 
 @dataclass(frozen=True)
 class PricingContext:
-    """What planning, applying and checking need."""
+    """The dependencies of planning, applying and checking."""
 
     storefront: Storefront
     database: Database

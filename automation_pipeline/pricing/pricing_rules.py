@@ -32,7 +32,7 @@ from automation_pipeline.storage.outbox import enqueue
 def create_rule(
     given: Mapping[str, object], *, project_id: str, database: Database, clock: Clock, actor: str
 ) -> PricingRule:
-    """InvalidInputError names every field at fault. A rule whose `scheduleAt` has passed starts at
+    """InvalidInputError names every invalid field. A rule whose `scheduleAt` has passed starts at
     the next tick."""
     check_project(project_id, INVALID_RULE)
     rule = parse_rule(given)
@@ -50,8 +50,8 @@ def update_rule(
     clock: Clock,
     actor: str,
 ) -> PricingRule:
-    """Fields that the patch does not name stay. A change of what decides prices makes a new version,
-    and earlier previews stale."""
+    """Fields that the patch does not name stay. A change that affects prices creates a new version
+    and makes earlier previews stale."""
     with database.transaction() as session:
         stored = lock_rule(session, rule_id)
         changed = changed_rule(stored, patch)
@@ -67,8 +67,8 @@ def delete_rule(rule_id: int, *, database: Database, clock: Clock, actor: str) -
         run_id = active_run_of(session, rule_id)
         if run_id is not None:
             raise ConflictError(
-                f"Pricing rule {rule_id} cannot be deleted while run {run_id} is not over: "
-                "wait for its end, or cancel it."
+                f"Pricing rule {rule_id} cannot be deleted while run {run_id} has not ended: wait for its "
+                "end, or cancel it."
             )
         mark_deleted(session, rule_id, now)
         enqueue(session, [events.rule_deleted(rule, actor, now)])
@@ -77,7 +77,7 @@ def delete_rule(rule_id: int, *, database: Database, clock: Clock, actor: str) -
 def put_policy(
     project_id: str, given: Mapping[str, object], *, database: Database, clock: Clock, actor: str
 ) -> Policy:
-    """From now on the project's runs need an approval, unless the policy has `autoApply`."""
+    """Store the policy. Unless it has `autoApply`, the project's runs now need an approval."""
     check_project(project_id, INVALID_POLICY)
     policy = parse_policy(given)
     with database.transaction() as session:

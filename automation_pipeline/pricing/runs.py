@@ -84,8 +84,8 @@ def request_rule_run(  # noqa: PLR0913  the services by name, and who requests w
     trigger: RuleTrigger,
     force: bool = False,
 ) -> int:
-    """The id of the new run. ConflictError: the rule is disabled, has an open run, or cools down;
-    `force` skips the cooldown."""
+    """Return the id of the new run. ConflictError: the rule is disabled, has an open run, or is in
+    its cooldown; `force` skips the cooldown."""
     with database.transaction() as session:
         rule, now = lock_rule(session, rule_id), clock.now()
         if not rule.enabled:
@@ -116,8 +116,8 @@ def _check_cooldown(session: Session, rule: PricingRule, now: datetime, advice: 
 
 
 def approve_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """Safe to repeat. ConflictError: the run is no planned preview, another person has approved it,
-    or the project wants the approval of somebody else."""
+    """Safe to repeat. ConflictError: the run is not a planned preview, another person has approved
+    it, or the project requires the approval of another person."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         _planned_at(run)
@@ -145,7 +145,7 @@ def _approval_fault(session: Session, run: RuleRunRow, approver: str | None) -> 
 
 
 def _planned_at(run: RuleRunRow) -> datetime:
-    """ConflictError: the run is no planned preview, or was cancelled."""
+    """ConflictError: the run is not a planned preview, or was cancelled."""
     if run.status != PricingRunState.PREVIEW:
         raise ConflictError(
             f"Rule run {run.id} is {run.status}: only a preview can be approved or queued."
@@ -153,9 +153,7 @@ def _planned_at(run: RuleRunRow) -> datetime:
     if run.cancel_requested_at is not None:
         raise ConflictError(f"Rule run {run.id} was cancelled: preview the rule again.")
     if run.previewed_at is None:
-        raise ConflictError(
-            f"Rule run {run.id} is not planned yet: wait until its preview is there."
-        )
+        raise ConflictError(f"Rule run {run.id} is not planned yet: wait for its preview.")
     return run.previewed_at
 
 
@@ -168,14 +166,14 @@ def queue_run(
     force: bool = False,
     asks_for_worker: bool = True,
 ) -> RuleRun:
-    """ConflictError: why the run cannot be applied now; RuleBusyError: another run of the rule comes
-    first. `force`, also of the request for the run, skips the cooldown. InvalidInputError: no price
-    would change, which only a scheduled run accepts."""
+    """Queue the run. ConflictError: it cannot be applied now; RuleBusyError: another run of the
+    rule comes first. `force`, here or in the request for the run, skips the cooldown.
+    InvalidInputError: no price would change, which only a scheduled run accepts."""
     with database.transaction() as session:
         rule_id = session.scalar(select(RuleRunRow.rule_id).where(RuleRunRow.id == run_id))
         if rule_id is None:
             raise no_such_run(run_id)
-        # The rule is locked before the run, as everywhere.
+        # All code locks the rule before the run.
         rule = lock_rule(session, rule_id, deleted_too=True)
         run, now = locked_run(session, run_id), clock.now()
         _check_preview(run, rule, now)
@@ -199,7 +197,8 @@ def queue_run(
 
 
 def _check_preview(run: RuleRunRow, rule: PricingRule, now: datetime) -> None:
-    """A repair restores what was applied, whatever the rule says by now, and after the promotion."""
+    """A repair restores the applied prices independently of later changes of the rule, and after
+    the promotion."""
     is_repair = run.trigger == RuleTrigger.REPAIR
     rule_hash = run.rule_version_hash if is_repair else rule.version_hash
     fault = stale_fault(run.rule_version_hash, rule_hash, _planned_at(run), now)
@@ -207,14 +206,14 @@ def _check_preview(run: RuleRunRow, rule: PricingRule, now: datetime) -> None:
         raise ConflictError(fault)
     if rule.deleted_at is not None:
         raise ConflictError(
-            f"Pricing rule {rule.id} was deleted: its previews cannot be applied any more."
+            f"Pricing rule {rule.id} was deleted: its previews can no longer be applied."
         )
     if not rule.enabled:
         raise ConflictError(f"Pricing rule {rule.id} is disabled: enable it first.")
     if rule.ends_at is not None and rule.ends_at <= now and not is_repair:
         raise PromotionOverError(
-            f"The promotion of pricing rule {rule.id} is over since {iso(rule.ends_at)}: what is applied now would be "
-            "taken back at once."
+            f"The promotion of pricing rule {rule.id} ended at {iso(rule.ends_at)}: prices applied now "
+            "would be rolled back at once."
         )
 
 
@@ -222,9 +221,9 @@ _CANCEL_SECONDS = 60.0
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """At once if no worker has the run and no price may have been written; else its worker stops
-    before its next writes. Safe to repeat. ConflictError: the run has ended, or is a preview that
-    nobody asked to be applied."""
+    """Cancel the run at once if no worker holds it and no price may have been written; otherwise
+    its worker stops before its next writes. Safe to repeat. ConflictError: the run has ended, or is
+    a preview without a request to apply it."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         is_active = run.status in ACTIVE_RUN_STATES
@@ -232,7 +231,7 @@ def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> 
         is_cancelled = run.cancel_requested_at is not None and (is_active or is_preview)
         if not is_cancelled and not is_active and run.wish is None:
             raise ConflictError(
-                f"Run {run.id} is a preview that nobody asked to be applied: there is nothing to cancel."
+                f"Run {run.id} is a preview without a request to apply it: there is nothing to cancel."
                 if is_preview
                 else f"Run {run.id} is {run.status}: there is nothing to cancel."
             )
@@ -258,7 +257,7 @@ def _end_without_worker(session: Session, run: RuleRunRow, actor: str) -> None:
         requeue_abandoned(session, run.id, now)
     give_up_rest(session, run.id, CANCELLED, actor, now)
     if not end_run(session, run, now, reconciles=True):
-        # A worker looks at the prices that may have been written.
+        # A worker checks the prices that may have been written.
         file_run_requests(session, [run.id], now)
     release_claim(session, claim)
 
@@ -272,20 +271,20 @@ def retry_run(
     target_ids: Sequence[int] | None = None,
     force: bool = False,
 ) -> RuleRun:
-    """Retry failed targets: the given ones, or all that are worth it. ConflictError: the run or
-    another run of the rule has work, or nothing is worth another try. InvalidInputError names
-    targets that are not failed, or hopeless ones without `force`."""
+    """Retry failed targets: the given ones, or all retryable ones. ConflictError: the run or
+    another run of the rule has work, or no target is retryable. InvalidInputError names targets
+    that are not failed, or that are not retryable without `force`."""
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
         if run.promotion_ended_at is not None:
             raise ConflictError(
-                f"The promotion of run {run.id} is over: what is applied now would stay for good."
+                f"The promotion of run {run.id} is over: prices applied now would never be rolled back."
             )
         _check_idle(run)
         other = active_run_of(session, run.rule_id)
         if other is not None and run.status in {PricingRunState.PARTIAL, PricingRunState.FAILED}:
             raise ConflictError(
-                f"Run {other} of the same rule is at work: wait for its end, or cancel it."
+                f"Run {other} of the same rule is running: wait for its end, or cancel it."
             )
         query = _targets_in(run_id, TargetState.FAILED)
         failed = {id_: bool(retryable) for id_, retryable in session.execute(query).tuples()}
@@ -303,9 +302,9 @@ def roll_back_run(
     target_ids: Sequence[int] | None = None,
     force: bool = False,
 ) -> RuleRun:
-    """Roll applied targets back: the given ones, or all. Prices that were edited since stay, unless
-    forced. ConflictError: the run has work, or no applied target. InvalidInputError names targets
-    that are not applied."""
+    """Roll applied targets back: the given ones, or all. Prices that were edited since then stay,
+    unless `force` is set. ConflictError: the run has work, or no applied target. InvalidInputError
+    names targets that are not applied."""
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
         _check_idle(run)
@@ -313,7 +312,7 @@ def roll_back_run(
         applied = [id_ for id_, _ in session.execute(query).tuples()]
         chosen = targets_to_roll_back(PricingRunState(run.status), applied, target_ids)
         if not chosen:
-            raise ConflictError(f"Run {run_id} has no applied price that could be taken back.")
+            raise ConflictError(f"Run {run_id} has no applied price to roll back.")
         run.rollbacks += 1
         run.rollback_force = force
         return _request(session, run, RunAction.ROLLBACK, chosen, actor, now)
@@ -321,7 +320,7 @@ def roll_back_run(
 
 def _check_idle(run: RuleRunRow) -> None:
     if run.wish is not None:
-        raise ConflictError(f"Run {run.id} waits to be worked on already: {run.wish}.")
+        raise ConflictError(f"Run {run.id} already waits for a worker: {run.wish}.")
 
 
 def _targets_in(run_id: int, state: TargetState) -> Select[tuple[int, bool | None]]:
@@ -350,15 +349,15 @@ REST_SECONDS = 300.0
 
 
 def postpone_failed_run(run_id: int, reason: str, *, database: Database) -> bool:
-    """Whether it was postponed. The run shows the reason, and the sweep requests a worker when the
-    time is over."""
+    """Return whether it was postponed. The run shows the reason, and the sweep requests a worker
+    when the time has passed."""
     with database.transaction() as session:
         return postpone_run(session, run_id, REST_SECONDS, reason)
 
 
 def sweep_rule_runs(*, database: Database, clock: Clock) -> Sequence[int]:
-    """The runs for which a worker was requested. Two concurrent sweeps may request two workers of
-    one run; the second finds the claim of the first."""
+    """Return the runs for which a worker was requested. Two concurrent sweeps may request two
+    workers of one run; the second worker finds the claim of the first."""
     with database.transaction() as session:
         free_variants(session)
         runs = runs_without_worker(session)

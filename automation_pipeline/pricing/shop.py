@@ -82,9 +82,10 @@ async def call_shop(
     kind: CallKind = CallKind.READ,
     is_wanted: Callable[[], Awaitable[bool]] | None = None,
 ) -> CallResult[Value]:
-    """Make the call when its turn comes. Every call of every process passes here, so that together
-    they keep the shop's pace. `is_wanted` is asked at the turn; CallWithdrawnError: it said no.
-    ShopRestingError: the shop is to be left alone for longer than a worker waits."""
+    """Make the call when the rate limit allows it. All calls of all processes pass here, so that
+    together they keep the shop's rate limit. `is_wanted` is evaluated just before the call;
+    CallWithdrawnError: it returned False. ShopRestingError: the shop must not be called for longer
+    than a worker waits."""
     turn = await _wait_for_turn(cost, context)
     wanted = False
     try:
@@ -93,7 +94,7 @@ async def call_shop(
         if not wanted:
             await _transact(context, lambda session, shop: refund_call(session, shop, cost, turn))
     if not wanted:
-        raise CallWithdrawnError("The call is not wanted any more.")
+        raise CallWithdrawnError("The call is no longer needed.")
     result: CallResult[Value] | None = None
     seconds = context.storefront.options.call_seconds
     try:
@@ -121,7 +122,7 @@ async def _wait_for_turn(cost: float, context: PricingContext) -> CallTurn:
                 await asyncio.sleep(turn.seconds)
             elif turn.seconds > context.storefront.options.longest_pause_seconds:
                 raise ShopRestingError(
-                    f"{context.storefront.name} is to be left alone.",
+                    f"{context.storefront.name} must not be called now.",
                     retry_after_seconds=turn.seconds,
                 )
             else:
@@ -152,7 +153,7 @@ async def _record(call: CallRecord, context: PricingContext) -> None:
 
 
 async def _transact(context: PricingContext, change: Callable[[Session, str], Value]) -> Value:
-    """In a thread, a transaction about the shop."""
+    """Run a transaction about the shop in a thread."""
 
     def transact() -> Value:
         with context.database.transaction() as session:
@@ -164,7 +165,7 @@ async def _transact(context: PricingContext, change: Callable[[Session, str], Va
 def _call_record(
     result: CallResult[Value] | None, kind: CallKind, cost: float, since: datetime
 ) -> CallRecord:
-    """A call that was cancelled says nothing about the shop."""
+    """A cancelled call is no evidence about the shop."""
     if result is None:
         return CallRecord(None, kind, cost, since)
     failure = result.failure
@@ -197,7 +198,7 @@ async def _call_with_retries(
     context: PricingContext,
     random: Random,
 ) -> CallResult[Value]:
-    """A read, repeated for as long as a worker waits. The last failure is the result."""
+    """Make a read, retried for as long as a worker waits. The last failure is the result."""
     progress, waited = AttemptProgress(), 0.0
     while True:
         result = await call_shop(call, cost, context)
@@ -230,9 +231,7 @@ async def read_catalogue(context: PricingContext) -> AsyncGenerator[CataloguePag
                 reason = failure.message if failure else f"{name} answered nothing."
                 raise PermanentError(reason)
             if page.after in seen:
-                raise PermanentError(
-                    f"{name} tells of the same page of its catalogue again and again."
-                )
+                raise PermanentError(f"{name} returns the same page of its catalogue repeatedly.")
             yield page
             after = page.after
             if after is None:
@@ -241,8 +240,8 @@ async def read_catalogue(context: PricingContext) -> AsyncGenerator[CataloguePag
 
 
 async def read_prices(variant_ids: Sequence[str], context: ApplyContext) -> dict[str, Price | str]:
-    """By variant, its price, or the reason why it could not be read. ShopRestingError: the shop is
-    to be left alone for longer than a worker waits, and nothing is known."""
+    """By variant, its price, or the reason why it could not be read. ShopRestingError: the shop
+    must not be called for longer than a worker waits, and no price is known."""
     reader = _PriceReader(context)
     distinct, size = list(dict.fromkeys(variant_ids)), MAX_PRICES_PER_READ
     lots = iter([distinct[start : start + size] for start in range(0, len(distinct), size)])
@@ -259,8 +258,8 @@ class _PriceReader:
         self.found: dict[str, Price | str] = {}
 
     async def read(self, lots: Iterator[Sequence[str]]) -> None:
-        """After a critical failure no more lots are read."""
-        shop, missing = self._context.shop, "the variant, or its price, is not in the shop any more"
+        """After a critical failure no more batches are read."""
+        shop, missing = self._context.shop, "the variant, or its price, is no longer in the shop"
         for lot in lots:
             failure = self._critical
             prices: Prices = {}
@@ -286,8 +285,8 @@ def used_budgets(
     context: PricingContext,
     now: datetime | None = None,
 ) -> dict[str, Decimal]:
-    """By variant, the spent part of its daily budget. Only a policy with a budget needs it. `now` is
-    by default the database's time."""
+    """By variant, the used part of its daily budget. Only a policy with a budget needs it. `now`
+    defaults to the database's time."""
     if policy is None or policy.daily_change_budget_pct is None or not variant_ids:
         return {}
     storefront = context.storefront
@@ -305,7 +304,7 @@ class ChunkOwner(Protocol):
     """The worker of the targets."""
 
     def keep(self) -> bool:
-        """Extend the claim; whether the targets are still to be written."""
+        """Extend the claim; return whether the targets must still be written."""
         ...
 
     def save(self, outcomes: Sequence[TargetOutcome]) -> None: ...
@@ -313,8 +312,7 @@ class ChunkOwner(Protocol):
 
 @dataclass(frozen=True)
 class ApplyHalt:
-    """Why no more calls are made: the shop would refuse them all, or is to be left alone for so
-    long."""
+    """Why no more calls are made: the shop would refuse them all, or must not be called for that time."""
 
     critical: CallFailure | None = None
     resting_seconds: float = 0.0
@@ -323,8 +321,8 @@ class ApplyHalt:
 async def apply_chunk(
     targets: Sequence[WorkTarget], terms: ApplyTerms, owner: ChunkOwner, context: ApplyContext
 ) -> ApplyHalt | None:
-    """Each target gets one outcome. A target that is not tried, after a halt or because it is not
-    wanted any more, goes back unchanged."""
+    """Each target gets one outcome. A target that is not tried, after a halt or because it is no
+    longer needed, is requeued unchanged."""
     chunk = _Chunk(terms, owner, context)
     await chunk.apply(targets)
     return chunk.halt
@@ -365,7 +363,7 @@ class _Chunk:
     async def _decide(
         self, targets: Sequence[WorkTarget], prices: Prices
     ) -> list[tuple[WorkTarget, Price]]:
-        """The targets that are to be written, with their prices now."""
+        """Return the targets that must be written, with their current prices."""
         variants = [str(one.variant_id) for one in targets]
         used = await asyncio.to_thread(used_budgets, self._terms.policy, variants, self._context)
         to_write, outcomes = list[tuple[WorkTarget, Price]](), list[TargetOutcome]()
@@ -384,12 +382,12 @@ class _Chunk:
     async def _write_some(
         self, products: Iterator[list[tuple[WorkTarget, Price]]], place: int, full: int
     ) -> None:
-        """While the shop refuses calls, the tasks of the higher places end."""
+        """While the shop refuses calls, the tasks above the reduced concurrency end."""
         for product in products:
             if self.halt is None and not self._is_over:
                 await self._write(product)
             else:
-                await self._put_back([target for target, _ in product])
+                await self._requeue([target for target, _ in product])
             if place >= concurrency(self._throttles, full):
                 return
 
@@ -433,12 +431,15 @@ class _Chunk:
         if isinstance(written, CallFailure):
             return decide_after_failed_call(target, written, self._context.random)
         if written is None:
-            answer = "nothing of the variant"
+            answer = "nothing about the variant"
         elif written.stands_as(target.after, with_compare_at=target.writes_compare_at):
             return AppliedResult(target, seen, request_id=request_id, duration_ms=milliseconds)
         else:
             answer = price_text(written.unit_amount, written.currency)
-        lost, reason = FailureSignal(lost=True), f"The shop's answer to the write says {answer}."
+        lost, reason = (
+            FailureSignal(lost=True),
+            f"The shop's answer to the write contains {answer}.",
+        )
         return decide_after_failed_call(
             target, classify_failure(lost, reason), self._context.random
         )
@@ -451,7 +452,7 @@ class _Chunk:
         targets: Sequence[WorkTarget],
         is_wanted: Callable[[], Awaitable[bool]],
     ) -> CallResult[Value] | None:
-        """None: the call was not made, and the targets go back."""
+        """None: the call was not made, and the targets are requeued."""
         try:
             result = await call_shop(call, cost, self._context, kind=kind, is_wanted=is_wanted)
         except CallWithdrawnError:
@@ -459,20 +460,20 @@ class _Chunk:
             return None
         except ShopRestingError as rest:
             self.halt = self.halt or ApplyHalt(resting_seconds=rest.retry_after_seconds or 0.0)
-            await self._put_back(targets)
+            await self._requeue(targets)
             return None
         if kind is CallKind.WRITE:
             self._throttles = self._throttles + 1 if result.is_throttled else 0
         return result
 
     async def _fail(self, targets: Sequence[WorkTarget], failure: CallFailure) -> None:
-        """Targets that fail together are due together, so that they stay one call."""
+        """Targets that fail together get the same due time, so that they stay one call."""
         if failure.is_critical:
             self.halt = ApplyHalt(critical=failure)
         seed = self._context.random.getrandbits(64)
         await self._save([decide_after_failed_call(one, failure, Random(seed)) for one in targets])
 
-    async def _put_back(self, targets: Sequence[WorkTarget]) -> None:
+    async def _requeue(self, targets: Sequence[WorkTarget]) -> None:
         seconds = self.halt.resting_seconds if self.halt else 0.0
         await self._save([requeue_unchanged(target, seconds) for target in targets])
 
@@ -485,7 +486,7 @@ class _Chunk:
         return not self._is_over and time.monotonic() - self._read_at <= LONGEST_READ_SECONDS
 
     async def _save(self, outcomes: Sequence[TargetOutcome]) -> None:
-        """Outcomes that come while others are being saved are saved together."""
+        """Outcomes that arrive during a save are saved together afterwards."""
         self._unsaved += outcomes
         async with self._saving:
             lot, self._unsaved = self._unsaved, []
@@ -499,7 +500,8 @@ MAX_REASON_LENGTH = 1000
 def pause_shop(
     shop: str, *, database: Database, actor: str, reason: str | None = None
 ) -> ShopShown:
-    """Workers stop before their next writes. The first pause lasts, with the newest reason."""
+    """Workers stop before their next writes. A repeated pause keeps the first start and takes the
+    newest reason."""
     if reason is not None and len(reason) > MAX_REASON_LENGTH:
         fault = f"must have at most {MAX_REASON_LENGTH} characters"
         raise InvalidInputError("Invalid pause data", (("reason", fault),))
@@ -508,7 +510,7 @@ def pause_shop(
 
 
 def resume_shop(shop: str, *, database: Database, clock: Clock) -> ShopShown:
-    """Let the runs of the shop go on. An open circuit is closed."""
+    """Resume the runs of the shop. An open circuit is closed."""
     with database.transaction() as session:
         close_circuit(session, shop)
         resumed = set_pause(session, shop, by=None, reason=None)

@@ -147,7 +147,7 @@ class RuleRunRow(Table):
     rollbacks: Mapped[int] = mapped_column(default=0)
     rollback_force: Mapped[bool] = mapped_column(default=False)
     # When the rollback at the end of its promotion was requested. Targets that are still applied
-    # have the reason.
+    # carry the reason.
     promotion_ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     wished_by: Mapped[str | None]
     matched: Mapped[int] = mapped_column(default=0)
@@ -289,7 +289,7 @@ class PriceChangeRow(Table):
     to_amount: Mapped[int] = mapped_column(BigInteger)
     compare_at_old: Mapped[int | None] = mapped_column(BigInteger)
     compare_at_new: Mapped[int | None] = mapped_column(BigInteger)
-    # The shop had the price already, from a call whose answer was lost.
+    # The shop already had the price, from a call whose answer was lost.
     was_found: Mapped[bool]
     applied_at: Mapped[datetime] = mapped_column(UtcDateTime)
 

@@ -73,7 +73,8 @@ from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.outbox import enqueue
 
-# How often the worker looks whether its work is still wanted, and whether a waiting target is due.
+# How often the worker checks whether its work is still requested, and whether a waiting target is
+# due.
 LOOK_AGAIN_SECONDS = 1.0
 
 
@@ -93,7 +94,7 @@ class TargetWork:
         self._options = context.storefront.options
 
     async def process(self) -> bool:
-        """Whether the work is done; if not, the rest is due too late to wait for it."""
+        """Return whether the work is done; if not, the remaining targets are due too late to wait for them."""
         working = asyncio.ensure_future(self._work())
         beating = asyncio.ensure_future(self._beat())
         try:
@@ -139,14 +140,14 @@ class TargetWork:
             await asyncio.to_thread(self.give_up, halt.critical)
 
     def terms(self) -> ApplyTerms:
-        """The rule's version of the run, and the guardrails as they are now."""
+        """The run's version of the rule, and the current guardrails."""
         with self._context.database.reading() as session:
             run = session.get_one(RuleRunRow, self._claim.run_id)
             rule = rule_at(session, run.rule_id, run.rule_version)
             return ApplyTerms(rule.on_drift, policy_of(session, run.project_id))
 
     def keep(self) -> bool:
-        """Extend the claim; whether the claimed targets are still to be written."""
+        """Extend the claim; return whether the claimed targets must still be written."""
         with self._context.database.transaction() as session:
             run = extend_claim(session, self._claim, self._options.lease_seconds)
             return self._is_wanted(run) and not is_shop_paused(session, run.shop)
@@ -192,7 +193,7 @@ class TargetWork:
             give_up_rest(session, run.id, failure, WORKER, database_time(session))
 
     def leave(self, seconds: float | None) -> None:
-        """Release the claim, and say when another worker is to go on."""
+        """Release the claim, and store when another worker continues."""
         with self._context.database.transaction() as session:
             run, now = claimed_run(session, self._claim), database_time(session)
             run.resume_at = None if seconds is None else now + timedelta(seconds=seconds)
@@ -207,13 +208,13 @@ def _wait_until(due_at: datetime | None, now: datetime) -> WaitForTargets:
 
 
 class Rollback(TargetWork):
-    """Rolls the marked targets of a claimed run back. Prices are read before they are written, so
+    """Rolls back the marked targets of a claimed run. Prices are read before they are written, so
     that the work can be repeated after a crash."""
 
     _rollbacks = 0
 
     def terms(self) -> ApplyTerms:
-        """The guardrails do not apply: the former price was in the shop before."""
+        """The guardrails do not apply, because the former price was in the shop before."""
         with self._context.database.transaction() as session:
             run = claimed_run(session, self._claim)
             self._rollbacks = run.rollbacks
@@ -221,7 +222,7 @@ class Rollback(TargetWork):
             return ApplyTerms(on_drift, None, takes_back=True)
 
     def _is_wanted(self, run: RuleRunRow) -> bool:
-        """Until there is another request."""
+        """The rollback continues until there is another request."""
         return run.wish == RunAction.ROLLBACK and run.rollbacks == self._rollbacks
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
@@ -275,8 +276,8 @@ class _Action(StrEnum):
 
 
 async def work_run(run_id: int, context: PricingContext, owner: str) -> RuleRun:
-    """The run when nothing is left to do, or nothing yet: `resume_at` then says when to go on.
-    PricingRunBusyError: another worker has the claim."""
+    """Return the run when no work is left, or when it must wait: `resume_at` is then the time to
+    continue. PricingRunBusyError: another worker has the claim."""
     worker = _RunWorker(run_id, context, owner)
     for _ in range(MAX_ACTIONS):
         if not await worker.act():
@@ -290,7 +291,7 @@ class _RunWorker:
         self._storefront, self._database = context.storefront, context.database
 
     async def act(self) -> bool:
-        """Whether there may be more to do."""
+        """Return whether more work may be left."""
         action = self._next_action()
         if action is None:
             return False
@@ -320,8 +321,8 @@ class _RunWorker:
             action, name = _action_for(run), self._storefront.name
             if action is not None and run.shop != name:
                 raise ConflictError(
-                    f"Rule run {run.id} is about {run.shop}, and SHOP_API_BASE_URL is {name}: it is worked "
-                    "on where its own shop is configured, or cancelled."
+                    f"Rule run {run.id} is about {run.shop}, and SHOP_API_BASE_URL is {name}: configure its "
+                    "own shop, or cancel the run."
                 )
             return action
 
@@ -332,12 +333,12 @@ class _RunWorker:
             left = 0.0 if claim else seconds_until_free(session, self._run_id)
         if claim is None:
             raise PricingRunBusyError(
-                f"Rule run {self._run_id} is being worked on.", retry_after_seconds=left + 1
+                f"Rule run {self._run_id} is in progress.", retry_after_seconds=left + 1
             )
         return claim
 
     def _begin(self, claim: RunClaim, action: _Action) -> bool:
-        """False: the run needs another action by now."""
+        """False: the run now needs another action."""
         meter = self._storefront.meter
         with self._database.transaction() as session:
             run, now = claimed_run(session, claim), database_time(session)
@@ -399,7 +400,7 @@ class _RunWorker:
             await asyncio.to_thread(extend)
 
     def _record_refusal(self, claim: RunClaim, refusal: Exception) -> None:
-        """Why the run stays a preview. An approval, or another request, begins anew."""
+        """Store why the run stays a preview. An approval or another request starts it again."""
         with self._database.transaction() as session:
             run, now = claimed_run(session, claim), self._context.clock.now()
             run.wish, run.error_message, run.updated_at = None, sentence_of(refusal), now
@@ -410,7 +411,7 @@ class _RunWorker:
 
 
 def _postpone(session: Session, run: RuleRunRow, reason: str) -> None:
-    """Unless the run was cancelled meanwhile."""
+    """Postpone the run unless it was cancelled."""
     if run.wish == RunAction.APPLY:
         run.resume_at, run.error_message = database_time(session) + NEXT_TURN, reason
 

@@ -177,7 +177,7 @@ def test_what_is_gone_is_not_verified_and_no_mismatch(bench_of_three: Bench) -> 
     found = look(bench_of_three, run)
     assert (found.total_checked, found.mismatches) == (2, 1)
     assert [one.reason for one in found.unverified] == [
-        "the variant, or its price, is not in the shop any more"
+        "the variant, or its price, is no longer in the shop"
     ]
 
 
@@ -225,7 +225,7 @@ def test_what_is_being_changed_is_left_open(bench_of_three: Bench) -> None:
     found = look(bench_of_three, run)
     assert (found.mismatches, [one.reason for one in found.unverified]) == (
         0,
-        ["its price was being changed meanwhile"],
+        ["its price was being changed at the same time"],
     )
 
 
@@ -273,10 +273,10 @@ def test_a_run_of_another_shop_cannot_be_verified(bench_of_three: Bench) -> None
     assert bench_of_three.shop.called == []
 
 
-def test_what_cannot_be_checked_is_refused(bench_of_three: Bench) -> None:
+def test_a_run_without_applied_prices_cannot_be_checked(bench_of_three: Bench) -> None:
     preview = bench_of_three.previewed()
     with pytest.raises(
-        ConflictError, match=f"Run {preview.id} is PREVIEW: nothing of it is applied"
+        ConflictError, match=f"Run {preview.id} is PREVIEW: it has no applied price"
     ):
         look(bench_of_three, preview)
     with pytest.raises(InvalidInputError, match="There is no such check"):
@@ -471,7 +471,7 @@ def test_what_was_put_right_by_hand_needs_no_repair(bench_of_four: Bench) -> Non
     bench_of_four.shop.edit("201", amount=900)
     check_prices(bench_of_four, run, "manual-1")
     with pytest.raises(
-        ConflictError, match=f"Nothing of run {run.id} is to be repaired: its last check, manual-1"
+        ConflictError, match=f"Run {run.id} needs no repair: its last check, manual-1"
     ):
         repair(bench_of_four, run)
 
@@ -493,7 +493,7 @@ def test_a_rolled_back_price_is_not_repaired(bench_of_four: Bench) -> None:
         force=True,
     )
     bench_of_four.work(run)
-    with pytest.raises(ConflictError, match="Nothing of run"):
+    with pytest.raises(ConflictError, match="needs no repair"):
         repair(bench_of_four, run)
 
 
@@ -521,7 +521,7 @@ def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(
 
 def test_without_a_check_there_is_nothing_to_repair(bench_of_four: Bench) -> None:
     run = bench_of_four.work(bench_of_four.queued())
-    with pytest.raises(ConflictError, match=f"No price of run {run.id} was looked up"):
+    with pytest.raises(ConflictError, match=f"No price of run {run.id} was read from the shop"):
         repair(bench_of_four, run)
 
 

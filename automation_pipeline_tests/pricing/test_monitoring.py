@@ -547,7 +547,7 @@ def test_a_run_that_cannot_be_retried_now_is_skipped_and_the_others_are_not(benc
     retried = retry(bench)
     assert list(retried.runs) == [free.id]
     assert list(retried.skipped) == [busy.id]
-    assert "waits to be worked on already: rollback" in retried.skipped[busy.id]
+    assert "already waits for a worker: rollback" in retried.skipped[busy.id]
 
 
 def test_without_dead_letters_no_run_is_retried(bench: Bench) -> None:

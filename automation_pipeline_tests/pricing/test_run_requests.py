@@ -179,9 +179,9 @@ def test_of_two_approvers_the_first_is_remembered(bench: Bench) -> None:
     assert bench.run(run.id).approved_by == APPROVER
 
 
-def test_the_creator_cannot_approve_where_a_second_person_is_wanted(bench: Bench) -> None:
+def test_the_creator_cannot_approve_when_a_second_person_is_required(bench: Bench) -> None:
     bench.guard()
-    with pytest.raises(ConflictError, match="approved by somebody else than its creator"):
+    with pytest.raises(ConflictError, match="approved by a person other than its creator"):
         bench.approve(bench.previewed(), actor=CREATOR)
 
 
@@ -206,7 +206,7 @@ def test_the_author_of_the_rule_cannot_approve_a_run_of_another_person(
     bench.guard()
     run = made(bench)
     with pytest.raises(
-        ConflictError, match="approved by somebody else than the author of its rule"
+        ConflictError, match="approved by a person other than the author of its rule"
     ):
         bench.approve(run, actor=CREATOR)
     assert bench.run(run.id).approved_by is None
@@ -390,7 +390,7 @@ def end_its_promotion(bench_of_two: Bench, run: RuleRun) -> None:
     change(bench_of_two, run, endsAt=iso(bench_of_two.clock.now()))
 
 
-def wish_another_tried_again(bench_of_two: Bench, run: RuleRun) -> None:
+def request_a_retry_of_another(bench_of_two: Bench, run: RuleRun) -> None:
     other = bench_of_two.previewed(rule_of(bench_of_two, run))
     times = dict.fromkeys(("queued_at", "started_at", "finished_at"), bench_of_two.clock.now())
     bench_of_two.set_run(other.id, status="PARTIAL", wish="retry", **times)
@@ -400,31 +400,31 @@ def wish_another_tried_again(bench_of_two: Bench, run: RuleRun) -> None:
     ("hinder", "words"),
     [
         (disable, "is disabled: enable it first"),
-        (delete, "was deleted: its previews cannot be applied any more"),
+        (delete, "was deleted: its previews can no longer be applied"),
         (reprice, "The rule was changed after the preview: preview it again"),
         (let_it_grow_old, "The preview is older than 15 minutes: preview the rule again"),
         (guard, "The run must be approved first"),
-        (guard_and_approve_oneself, "must be approved by somebody else than its creator"),
+        (guard_and_approve_oneself, "must be approved by a person other than its creator"),
         (
             let_the_author_approve_and_guard,
-            "must be approved by somebody else than the author of its rule",
+            "must be approved by a person other than the author of its rule",
         ),
         (queue, "is QUEUED: only a preview can be approved or queued"),
         (cancel, "was cancelled: preview the rule again"),
-        (forget_the_plan, "is not planned yet: wait until its preview is there"),
+        (forget_the_plan, "is not planned yet: wait for its preview"),
         (queue_another, "Another run of rule 1 is queued or being applied"),
         (
             end_its_promotion,
-            "is over since 2026-05-04T10:00:00.000Z: what is applied now would be taken back at once",
+            "ended at 2026-05-04T10:00:00.000Z: prices applied now would be rolled back at once",
         ),
         (
-            wish_another_tried_again,
-            "Run 2 of pricing rule 1 waits to be tried again: wait for its end, or cancel it",
+            request_a_retry_of_another,
+            "Run 2 of pricing rule 1 waits for a retry: wait for its end, or cancel it",
         ),
         (apply_another, "rests until 2026-05-04T10:59:00.000Z after its last run"),
     ],
 )
-def test_what_blocks_a_run_is_named_and_nothing_moves(
+def test_a_blocked_run_names_the_reason_and_stays(
     hinder: Callable[[Bench, RuleRun], None], words: str, bench_of_two: Bench
 ) -> None:
     run = bench_of_two.previewed()
@@ -596,7 +596,7 @@ def waiting_for_one(bench_of_three: Bench) -> RuleRun:
     return bench_of_three.work(run)
 
 
-def test_a_queued_run_is_over_at_once(bench_of_three: Bench) -> None:
+def test_cancelling_a_queued_run_ends_it_at_once(bench_of_three: Bench) -> None:
     run = bench_of_three.queued()
     bench_of_three.shop.called.clear()
     ended = cancel_by(bench_of_three, run)
@@ -606,7 +606,7 @@ def test_a_queued_run_is_over_at_once(bench_of_three: Bench) -> None:
         3,
         None,
     )
-    assert ended.error_message == "; ".join(["The run was cancelled before it was tried"] * 3)
+    assert ended.error_message == "; ".join(["The run was cancelled before the attempt"] * 3)
     assert set(kinds(bench_of_three, run).values()) == {"cancelled"}
     assert bench_of_three.moves("rule run", run.id)[1:] == [
         ("QUEUED", "APPLYING"),
@@ -793,12 +793,12 @@ def test_what_was_cancelled_may_be_tried_again(bench_of_three: Bench) -> None:
     assert (ended.status, ended.success_rate, ended.targets.applied) == ("APPLIED", 1.0, 3)
 
 
-def test_nothing_is_to_be_cancelled_of_a_preview_or_of_what_has_ended(
+def test_a_preview_and_an_ended_run_cannot_be_cancelled(
     bench_of_three: Bench,
 ) -> None:
     preview = bench_of_three.previewed()
     with pytest.raises(
-        ConflictError, match=f"Run {preview.id} is a preview that nobody asked to be applied"
+        ConflictError, match=f"Run {preview.id} is a preview without a request to apply it"
     ):
         cancel_by(bench_of_three, preview)
     ended = bench_of_three.work(bench_of_three.queue(preview))

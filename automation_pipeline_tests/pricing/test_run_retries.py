@@ -188,13 +188,13 @@ def test_chosen_ones_that_cannot_be_tried_are_named(bench: Bench) -> None:
     assert (bench.run(run.id).wish, wished(bench, run)) == (None, set())
 
 
-def test_where_nothing_is_worth_it_nothing_is_tried(bench: Bench) -> None:
+def test_without_retryable_targets_nothing_is_retried(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(2))
     bench.shop.refuse("201")
     run = bench.work(bench.queued())
-    with pytest.raises(ConflictError, match="No failed target of the run is worth another attempt"):
+    with pytest.raises(ConflictError, match="No failed target of the run is retryable"):
         ask(bench, run)
-    with pytest.raises(ConflictError, match="No failed target of the run is worth another attempt"):
+    with pytest.raises(ConflictError, match="No failed target of the run is retryable"):
         ask(bench, run, target_ids=[])
 
 
@@ -209,7 +209,7 @@ def test_what_blocks_a_retry_is_named(bench: Bench) -> None:
     with pytest.raises(ConflictError, match="A run that is APPLIED cannot be retried"):
         ask(bench, applied)
     roll_back_run(applied.id, database=bench.database, clock=bench.clock, actor="user:7")
-    with pytest.raises(ConflictError, match="waits to be worked on already: rollback"):
+    with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
         ask(bench, applied)
     bench.work(applied)
     with pytest.raises(ConflictError, match="A run that is ROLLED_BACK cannot be retried"):
@@ -218,24 +218,24 @@ def test_what_blocks_a_retry_is_named(bench: Bench) -> None:
         retry_run(99, database=bench.database, clock=bench.clock, actor="user:7")
 
 
-def test_a_run_is_not_retried_twice_nor_next_to_another_run_of_its_rule(bench: Bench) -> None:
+def test_a_run_is_not_retried_twice_or_beside_another_run_of_its_rule(bench: Bench) -> None:
     run = partial(bench)
     ask(bench, run)
-    with pytest.raises(ConflictError, match=f"Run {run.id} waits to be worked on already: retry"):
+    with pytest.raises(ConflictError, match=f"Run {run.id} already waits for a worker: retry"):
         ask(bench, run)
     bench.set_run(run.id, wish=None)
     bench.pass_minutes(60)
     with bench.database.reading() as session:
         rule = get_rule(session, run.rule_id)
     second = bench.queued(rule, force=True)
-    with pytest.raises(ConflictError, match=f"Run {second.id} of the same rule is at work"):
+    with pytest.raises(ConflictError, match=f"Run {second.id} of the same rule is running"):
         ask(bench, run)
 
 
-def test_when_its_promotion_is_over_nothing_is_applied_any_more(bench: Bench) -> None:
+def test_after_its_promotion_nothing_is_applied(bench: Bench) -> None:
     run = partial(bench)
     bench.set_run(run.id, promotion_ended_at=bench.clock.now())
-    with pytest.raises(ConflictError, match="what is applied now would stay for good"):
+    with pytest.raises(ConflictError, match="prices applied now would never be rolled back"):
         ask(bench, run)
 
 
@@ -312,9 +312,9 @@ def test_some_targets_alone_may_be_rolled_back(bench_of_three: Bench) -> None:
 def test_a_second_request_is_refused(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
     ask_to_roll_back(bench_of_three, run)
-    with pytest.raises(ConflictError, match="waits to be worked on already: rollback"):
+    with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
         ask_to_roll_back(bench_of_three, run)
-    with pytest.raises(ConflictError, match="waits to be worked on already: rollback"):
+    with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
         retry_run(
             run.id,
             database=bench_of_three.database,

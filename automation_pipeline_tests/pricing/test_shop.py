@@ -105,8 +105,8 @@ def state(bench: Bench) -> CircuitState:
 
 
 def rest_of(bench: Bench) -> float:
-    """For how long the shop is to be left alone, as the next caller is told."""
-    with pytest.raises(ShopRestingError, match=r"shop\.test is to be left alone") as rest:
+    """How long the next caller must not call the shop."""
+    with pytest.raises(ShopRestingError, match=r"shop\.test must not be called now") as rest:
         call(bench)
     assert rest.value.retry_after_seconds is not None
     return rest.value.retry_after_seconds

@@ -209,7 +209,7 @@ def test_after_a_worker_that_dies_before_it_saves_the_next_one_reads_first(
             bench.work(run)
     assert len(bench.shop.written) > 0
     bench.hold_again(run.id)
-    with pytest.raises(TransientError, match="is being worked on"):
+    with pytest.raises(TransientError, match="is in progress"):
         bench.work(run)
     bench.expire_hold(run.id)
     assert bench.work(run).status == "APPLIED"
@@ -523,7 +523,7 @@ def test_what_is_planned_after_its_promotion_is_not_applied(
     patient_bench.pass_minutes(60)
     stays = patient_bench.work_id(run_id)
     assert (stays.status, stays.wish, patient_bench.shop.written) == ("PREVIEW", None, [])
-    assert f"The promotion of pricing rule {rule.id} is over since 2026-05-04T11:00:00.000Z" in str(
+    assert f"The promotion of pricing rule {rule.id} ended at 2026-05-04T11:00:00.000Z" in str(
         stays.error_message
     )
     events = [event.payload for event in patient_bench.events("rule.scheduled.missed")]

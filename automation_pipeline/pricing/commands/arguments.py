@@ -11,7 +11,7 @@ from automation_pipeline.pricing.models.rules import check_project
 
 
 def _known_project(project: str | None) -> str | None:
-    """None stands for every project."""
+    """None selects every project."""
     if project is not None:
         check_project(project, "Invalid request")
     return project
@@ -35,7 +35,7 @@ Project = Annotated[
 ]
 OfProject = Annotated[
     str | None,
-    typer.Option("--project", "-p", callback=_known_project, help="Only what is of this project."),
+    typer.Option("--project", "-p", callback=_known_project, help="Only entries of this project."),
 ]
 Targets = Annotated[
     list[int] | None,
@@ -43,15 +43,15 @@ Targets = Annotated[
         "--target",
         min=1,
         max=LARGEST_ID,
-        help="Only this target, by the id that `automation pricing runs targets` shows; repeat it for several.",
+        help="Only the target with this id, as `automation pricing runs targets` shows it; repeat the "
+        "option for several.",
     ),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end of the run.")]
 
 
 def shop_status_line(what: str, *, quiet: bool) -> AbstractContextManager[object]:
-    """A spinner on a terminal: at the pace that the shop allows, a large catalogue takes
-    minutes."""
+    """Show a spinner on a terminal, because the shop's rate limit makes a large catalogue take minutes."""
     if quiet or not screen.is_terminal:
         return nullcontext()
-    return screen.status(f"{what}, at the pace that the shop allows")
+    return screen.status(f"{what}, at the shop's rate limit")

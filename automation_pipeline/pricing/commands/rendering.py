@@ -34,8 +34,7 @@ def amount(units: int | None, currency: str) -> str:
 
 
 def change(before: int, after: int, currency: str) -> Text:
-    """By how much, and by which share of the price before: red when it falls, green when it
-    rises."""
+    """The change as an amount and as a share of the price before: red for a decrease, green for an increase."""
     difference = after - before
     words = f"{'+' if difference > 0 else ''}{price_text(difference, currency)}"
     share = percent(before, after)
@@ -43,7 +42,7 @@ def change(before: int, after: int, currency: str) -> Text:
 
 
 def percent(before: int, after: int) -> str | None:
-    """None from zero, where there is no share."""
+    """None for a change from zero, which has no percentage."""
     if before == 0:
         return None
     share = Decimal(after - before) * 100 / before
@@ -54,7 +53,7 @@ def percent(before: int, after: int) -> str | None:
 
 
 def compare_at_change(before: PriceDocument, after: PriceDocument, *, is_written: bool) -> str:
-    """What becomes of the price shown struck through; nothing where it is left alone."""
+    """The change of the struck-through price; empty if it does not change."""
     if not is_written:
         return ""
     was, becomes = (
@@ -75,18 +74,16 @@ Facts = Mapping[str, object]
 
 def print_policy(project_id: str, policy: Policy | None) -> None:
     if policy is None:
-        print_facts(
-            {"project": project_id, "guardrails": "none: its runs are applied without an approval"}
-        )
+        print_facts({"project": project_id, "guardrails": "none: its runs need no approval"})
         return
-    approval = "not needed" if policy.auto_apply else "by somebody else than who made the run"
+    approval = "not needed" if policy.auto_apply else "by a person other than the run's creator"
     money = policy.currency or ""
     print_facts(
         {
             "project": project_id,
             "approval": approval,
             "largest change": _share(policy.max_pct_delta),
-            "change in a day": _share(policy.daily_change_budget_pct),
+            "change per day": _share(policy.daily_change_budget_pct),
             "floor": None if policy.floor is None else amount(policy.floor, money),
             "ceiling": None if policy.ceiling is None else amount(policy.ceiling, money),
             "floors": _each(policy.floors, money),
@@ -96,7 +93,7 @@ def print_policy(project_id: str, policy: Policy | None) -> None:
 
 
 def check_words(check: Facts, currency: str) -> str:
-    """Why a guardrail has blocked a price."""
+    """Why a guardrail blocked a price."""
     name = str(check.get("name"))
     words = _WORDS.get(name)
     if words is None or not words[1] <= check.keys():
@@ -125,7 +122,7 @@ def _currency(check: Facts, currency: str) -> str:
     return f"the floor and ceiling are in {check['policyCurrency']}, the price is in {currency}"
 
 
-# By name of the check: its words, and the facts that they need.
+# By the name of the check: its text, and the facts that the text needs.
 _WORDS: Mapping[str, tuple[Callable[[Facts, str], str], frozenset[str]]] = {
     "maxPctDelta": (_delta, frozenset({"deltaPct", "limit"})),
     "dailyBudget": (_budget, frozenset({"deltaPct", "remaining", "limit"})),
@@ -140,7 +137,7 @@ def _money(units: object, currency: str) -> str:
 
 
 def _percent(share: object) -> str:
-    """Of a fraction: 0.15 is 15 %."""
+    """Format a fraction: 0.15 is 15 %."""
     return f"{round(Decimal(str(share)) * 100, 2).normalize():f} %"
 
 
@@ -152,7 +149,7 @@ def _each(bounds: Mapping[str, int], currency: str) -> str | None:
     return ", ".join(f"{sku} {amount(units, currency)}" for sku, units in bounds.items()) or None
 
 
-# Targets keep the sentence: it stands once below the table.
+# The table prints this sentence once, below it.
 _IN_SHORT = {one.words: one.replace("_", " ") for one in Warn}
 _SKIPS = {str(one): one.why for one in Skip}
 
@@ -179,19 +176,19 @@ def print_blocked(run: RuleRun, blocked: Sequence[SkippedVariant]) -> None:
 
 
 def print_account(run: RuleRun) -> None:
-    """How many are picked, and what becomes of them."""
+    """The number of selected variants, and their outcomes."""
     say(f"Picked: {picked(run)}.")
     for reason, count in skipped_by_reason(run).items():
-        say(f"  {count} left alone: {_SKIPS.get(reason, reason)}")
+        say(f"  {count} skipped: {_SKIPS.get(reason, reason)}")
     conflicts = cast("Sequence[str]", (run.explain or {}).get("conflicts") or ())
     if conflicts:
         runs = ", ".join(conflicts)
-        say(f"Beware: other runs are changing some of the same prices (run {runs}).")
+        say(f"Warning: other runs are changing some of the same prices (run {runs}).")
 
 
 def picked(run: RuleRun) -> str:
-    """The law that everything that is picked is to be changed, left alone or blocked."""
-    return f"{run.matched} = {run.total_targets} to change + {run.skipped} left alone + {run.blocked} blocked"
+    """Every selected variant is changed, skipped or blocked."""
+    return f"{run.matched} = {run.total_targets} to change + {run.skipped} skipped + {run.blocked} blocked"
 
 
 def skipped_by_reason(run: RuleRun) -> Mapping[str, int]:
@@ -210,8 +207,7 @@ COMMAND = "automation pricing runs"
 
 
 def next_step(run: RuleRun, policy: Policy | None) -> str | None:
-    """A sentence; None where nothing is left to be done. A project without a policy needs no
-    approval."""
+    """A sentence; None if no step is left. A project without a policy needs no approval."""
     if run.wish is not None or run.status in {PricingRunState.QUEUED, PricingRunState.APPLYING}:
         return f"Follow it: `{COMMAND} watch {run.id}`."
     if run.status is PricingRunState.PREVIEW:
@@ -219,7 +215,7 @@ def next_step(run: RuleRun, policy: Policy | None) -> str | None:
     steps: list[str] = []
     if run.targets.failed:
         steps += [
-            f"See what failed: `{COMMAND} targets {run.id} --status FAILED`; try again: `{COMMAND} retry {run.id}`."
+            f"See what failed: `{COMMAND} targets {run.id} --status FAILED`; retry: `{COMMAND} retry {run.id}`."
         ]
     if run.targets.applied:
         rest = "the rest" if run.rollback_state is RollbackState.PARTIAL else "it"
@@ -234,8 +230,7 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
         return "There is nothing to apply."
     until = f"until {run.previewed_at + PREVIEW_LIFETIME:%H:%M} UTC"
     apply = f"`{COMMAND} apply {run.id}`"
-    # Who wrote the rule is checked at the approval, and again where the
-    # run is queued.
+    # The approval and the queueing check the author of the rule.
     fault = policy and approval_fault(
         auto_apply=policy.auto_apply,
         created_by=run.created_by,
@@ -273,12 +268,12 @@ def print_run(run: RuleRun, policy: Policy | None) -> None:
             "approved": run.approved_by and f"{second(run.approved_at)} by {run.approved_by}",
             "planned": second(run.previewed_at),
             "queued": second(run.queued_at),
-            "began": second(run.started_at),
+            "started": second(run.started_at),
             "ended": second(run.finished_at),
-            "goes on": second(run.resume_at),
+            "continues": second(run.resume_at),
             "cancelled": run.cancel_requested_at and f"asked for {second(run.cancel_requested_at)}",
             "picked": picked(run),
-            "left alone": ", ".join(
+            "skipped": ", ".join(
                 f"{count} {reason}" for reason, count in skipped_by_reason(run).items()
             )
             or None,
@@ -318,7 +313,7 @@ def target_counts(run: RuleRun) -> str | None:
 
 
 def outcome(run: RuleRun) -> str:
-    """How a run has ended, in a sentence."""
+    """The outcome of a run, in a sentence."""
     return f"Run {run.id} is {run.status}: {target_counts(run) or 'no target'}."
 
 
@@ -328,7 +323,7 @@ def _status(run: RuleRun) -> Text:
 
 
 def _parent(run: RuleRun) -> str:
-    return "" if run.parent_run_id is None else f", made from run {run.parent_run_id}"
+    return "" if run.parent_run_id is None else f", created from run {run.parent_run_id}"
 
 
 def _error(run: RuleRun) -> Text | None:
@@ -339,7 +334,7 @@ def _error(run: RuleRun) -> Text | None:
 def _why(target: RuleTarget) -> str:
     if target.error_type is None:
         return one_line(target.error_message or "")
-    again = "" if target.error_retryable else ", not worth another try as things are"
+    again = "" if target.error_retryable else ", not retryable"
     return one_line(f"{target.error_type}{again}: {target.error_message or ''}")
 
 

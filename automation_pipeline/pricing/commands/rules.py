@@ -180,15 +180,14 @@ def guardrails(project: str) -> Policy | None:
 
 @app.command()
 def create(*, file: RuleFile, project: Project = DEFAULT_PROJECT, as_json: AsJson = False) -> None:
-    """Store a new rule. No price changes by it: preview it, then apply the preview. For example, 10
-    % off what is tagged summer, down to 5.00 EUR at most, to prices that end in .99:
+    """Store a new rule. This changes no price: preview the rule, then apply the preview. For
+    example, 10 % off for the tag summer, not below 5.00 EUR, to prices that end in .99:
 
     {"name": "Summer", "selector": {"tag": "summer"}, "transform": {"op": "percent", "value": -10,
     "floor": 500, "ending": ".99"}, "currency": "EUR"}
 
-    Amounts are whole minor units: 500 is 5.00 EUR. `scheduleAt` starts it by itself; with `endsAt`
-    it is a promotion, whose prices are taken back then. An error names its field.
-    """
+    Amounts are whole minor units: 500 is 5.00 EUR. `scheduleAt` starts the rule automatically; with
+    `endsAt` it is a promotion, whose prices are rolled back at that time. Errors name their fields."""
     show_one(new_rule(read_json_object(file), project=project), print_rule, as_json=as_json)
 
 
@@ -197,10 +196,13 @@ def list_(
     *,
     project: OfProject = None,
     enabled: Annotated[
-        bool | None, typer.Option("--enabled/--disabled", help="Only those that are so; else both.")
+        bool | None,
+        typer.Option(
+            "--enabled/--disabled", help="Only enabled or only disabled rules; both by default."
+        ),
     ] = None,
     query: Annotated[
-        str | None, typer.Option("--query", "-q", help="Only those with this in their name.")
+        str | None, typer.Option("--query", "-q", help="Only rules whose name contains this text.")
     ] = None,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -214,8 +216,7 @@ def list_(
 
 @app.command()
 def show(rule_id: RuleId, *, as_json: AsJson = False) -> None:
-    """Show one rule: what it picks, what it does to prices, and when. For example: automation
-    pricing rules show 3"""
+    """Show one rule: its selector, its transform and its times. For example: automation pricing rules show 3"""
     show_one(rule(rule_id), print_rule, as_json=as_json)
 
 
@@ -223,10 +224,9 @@ def show(rule_id: RuleId, *, as_json: AsJson = False) -> None:
 def versions(
     rule_id: RuleId, *, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
 ) -> None:
-    """List what the rule was before, newest first. A change of what decides prices makes a version.
+    """List the versions of a rule, newest first. A change that affects prices creates a version.
 
-    For example: automation pricing rules versions 3 --json
-    """
+    For example: automation pricing rules versions 3 --json"""
     found = versions_of_rule(rule_id, limit=limit + 1, offset=offset)
     show_page("versions", found, VERSIONS.print, limit=limit, offset=offset, as_json=as_json)
 
@@ -234,10 +234,9 @@ def versions(
 @app.command()
 def update(rule_id: RuleId, *, file: ChangesFile, as_json: AsJson = False) -> None:
     """Change the fields that the file names. Null clears a field; selector and transform are
-    replaced whole. What was previewed before is stale by it.
+    replaced as a whole. The change makes earlier previews stale.
 
-    For example: echo '{"enabled": false}' | automation pricing rules update 3 --file -
-    """
+    For example: echo '{"enabled": false}' | automation pricing rules update 3 --file -"""
     show_one(change_rule(rule_id, read_json_object(file)), print_rule, as_json=as_json)
 
 
@@ -248,12 +247,13 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a rule. Its runs stay, and so do the prices that they have written.
+    """Delete a rule. Its runs and the prices that they wrote stay.
 
-    For example: automation pricing rules delete 3 --yes
-    """
+    For example: automation pricing rules delete 3 --yes"""
     if not yes:
-        question = f"Delete pricing rule {rule_id}, {rule(rule_id).name}? The prices that it has written stay."
+        question = (
+            f"Delete pricing rule {rule_id}, {rule(rule_id).name}? The prices that it wrote stay."
+        )
         confirm(question, f"delete pricing rule {rule_id}")
     remove_rule(rule_id)
     document = {"id": str(rule_id), "deleted": True}
@@ -264,18 +264,17 @@ def preview(
     rule_id: RuleId,
     *,
     everything: Annotated[
-        bool, typer.Option("--all", help=f"Show every row, not the first {SHOWN}.")
+        bool, typer.Option("--all", help=f"Show every row instead of the first {SHOWN}.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """See what a rule would do to every price: nothing is written. Exactly this is applied
-    afterwards, by its number.
+    """Show the effect of a rule on every price, without writing any. Apply exactly this preview
+    afterwards by its id.
 
     For example: automation pricing preview 3, then automation pricing runs apply 7
 
-    A preview is good for 15 minutes, and until the rule is changed. A disabled rule can be
-    previewed too.
-    """
+    A preview is valid for 15 minutes and until the rule changes. A disabled rule can be previewed
+    too."""
     with shop_status_line("Reading the catalogue", quiet=as_json):
         run = plan_preview(rule_id)
     if everything:
@@ -318,25 +317,24 @@ def show_policy(*, project: Project = DEFAULT_PROJECT, as_json: AsJson = False) 
 def set_policy(
     *, file: PolicyFile, project: Project = DEFAULT_PROJECT, as_json: AsJson = False
 ) -> None:
-    """Give a project guardrails, in place of those that it has. For example, no change of more than
-    30 %, no price below 1.00 EUR, and no run that nobody has approved:
+    """Replace the guardrails of a project. For example, no change of more than 30 %, no price below
+    1.00 EUR, and no run without an approval:
 
     {"maxPctDelta": 0.3, "floor": 100, "currency": "EUR", "autoApply": false}
 
-    They hold at the preview and again before each price is written: a price is blocked, never bent.
-    """
+    The preview checks them, and the worker checks them again before it writes a price. Guardrails
+    block a price and never adjust it."""
     _show_policy(project, save_policy(project, read_json_object(file)), as_json=as_json)
 
 
 @policy_app.command("remove")
 def remove_policy_(*, project: Project = DEFAULT_PROJECT, as_json: AsJson = False) -> None:
-    """Take a project's guardrails away: its runs need no approval then.
+    """Remove a project's guardrails. Its runs then need no approval.
 
-    For example: automation pricing policy remove --project summer
-    """
+    For example: automation pricing policy remove --project summer"""
     drop_policy(project)
     document = {"project": project, "removed": True}
-    print_result(document, f"Project {project} has no guardrails any more.", as_json=as_json)
+    print_result(document, f"Project {project} no longer has guardrails.", as_json=as_json)
 
 
 def _show_policy(project: str, found: Policy | None, *, as_json: bool) -> None:
@@ -358,8 +356,8 @@ def print_rule(rule: PricingRule) -> None:
             "does": json_line(_used_fields(written["transform"])),
             "currency": rule.currency or "any; each variant's own",
             "starts": rule.schedule_at and f"{minute(rule.schedule_at)} UTC",
-            "ends": rule.ends_at and f"{minute(rule.ends_at)} UTC: its prices are taken back then",
-            "on drift": f"{rule.on_drift} a price that is no longer the one that was previewed",
+            "ends": rule.ends_at and f"{minute(rule.ends_at)} UTC: its prices are rolled back then",
+            "on drift": f"{rule.on_drift} a price that differs from the preview",
             "rests": f"{rule.cooldown_minutes} minutes after a run"
             if rule.cooldown_minutes
             else None,
@@ -370,7 +368,7 @@ def print_rule(rule: PricingRule) -> None:
         }
     )
     if rule.deleted_at is None:
-        say(f"See what it would do: `automation pricing preview {rule.id}`.")
+        say(f"Preview it: `automation pricing preview {rule.id}`.")
 
 
 def _state(rule: PricingRule) -> str:
@@ -380,7 +378,7 @@ def _state(rule: PricingRule) -> str:
 
 
 def _transform(rule: Mapping[str, object]) -> str:
-    """In a word or two, for a table: `show` tells the rest."""
+    """A short form for tables; `show` prints the details."""
     transform = cast("Mapping[str, object]", rule.get("transform") or {})
     op, value, currency = str(transform.get("op")), transform.get("value"), rule.get("currency")
     if op == Operation.MULTIPLY:
@@ -393,7 +391,7 @@ def _transform(rule: Mapping[str, object]) -> str:
 
 
 def _used_fields(transform: object) -> Mapping[str, object]:
-    """Without what is not used. A compare-at price of null is cleared."""
+    """Without unused fields. A compare-at price of null clears it."""
     given = cast("Mapping[str, object]", transform)
     return {name: value for name, value in given.items() if not _is_unused(name, value)}
 

@@ -126,7 +126,7 @@ def apply_run(services: Services, run_id: int, *, force: bool) -> RuleRun:
 
 
 @operation(f"POST {ONE}/approve")
-def let_run(services: Services, run_id: int) -> RuleRun:
+def approve_stored_run(services: Services, run_id: int) -> RuleRun:
     return approve_run(run_id, **acting(services))
 
 
@@ -138,32 +138,32 @@ def retry_targets(
 
 
 @operation(f"POST {ONE}/rollback")
-def take_back(
+def roll_back_stored_run(
     services: Services, run_id: int, *, target_ids: Sequence[int] | None, force: bool
 ) -> RuleRun:
     return roll_back_run(run_id, target_ids=target_ids, force=force, **acting(services))
 
 
 @operation(f"POST {ONE}/cancel")
-def stop_run(services: Services, run_id: int) -> RuleRun:
+def cancel_stored_run(services: Services, run_id: int) -> RuleRun:
     return cancel_run(run_id, **acting(services))
 
 
 @operation(f"POST {ONE}/reconcile")
-def compare_prices(services: Services, run_id: int) -> ReconciliationReport:
+def reconcile_stored_run(services: Services, run_id: int) -> ReconciliationReport:
     with services.database.reading() as session:
         name = next_manual_name(session, run_id)
     return services.run(reconcile_run(run_id, services.pricing_context, name=name))
 
 
 @operation(f"POST {ONE}/repair")
-def plan_repair(services: Services, run_id: int) -> RuleRun:
+def plan_repair_run(services: Services, run_id: int) -> RuleRun:
     return repair_run(run_id, **acting(services))
 
 
 @dataclass(frozen=True)
 class Followed:
-    """`was_taken_back`: what was watched, or a part of it, was a rollback."""
+    """`was_taken_back`: the run, or a part of it, was rolled back while it was followed."""
 
     run: RuleRun
     was_taken_back: bool
@@ -221,8 +221,8 @@ def targets(
 
 @app.command()
 def log(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Show every move of a run and its targets, oldest first. For example: automation pricing runs
-    log 7"""
+    """Show every state change of a run and its targets, oldest first. For example: automation
+    pricing runs log 7"""
     lines = every(moves_of_run, run_id=run_id)
     if as_json:
         print_json({"log": [as_document(line) for line in lines]})
@@ -235,16 +235,15 @@ def start(
     rule_id: RuleId,
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="Cut the rule's rest after its last run short.")
+        bool, typer.Option("--force", help="Skip the rule's cooldown after its last run.")
     ] = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a new run of a rule that is planned and applied at once, without a look at its
-    preview. Where the project needs an approval, it stays a preview.
+    """Request a new run of a rule that is planned and applied at once, without a check of its
+    preview. If the project requires an approval, the run stays a preview.
 
-    For example: automation pricing runs start 3 --wait
-    """
+    For example: automation pricing runs start 3 --wait"""
     run = start_rule(rule_id, force=force)
     _print_requested(
         run, f"Run {run.id} of rule {rule_id} is asked for", wait=wait, as_json=as_json
@@ -256,14 +255,14 @@ def apply(
     run_id: RunId,
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="Cut the rule's rest after its last run short.")
+        bool, typer.Option("--force", help="Skip the rule's cooldown after its last run.")
     ] = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write what was previewed, exactly that. Prices that were changed since are told, and left
-    alone or overwritten as the rule says. For example: automation pricing runs apply 7 --wait
-    """
+    """Write exactly the previewed prices. Prices that have changed since the preview are reported,
+    and kept or overwritten as the rule specifies. For example: automation pricing runs apply 7
+    --wait"""
     run = apply_run(run_id, force=force)
     prices = counted(run.total_targets, "price")
     _print_requested(run, f"Run {run_id} is queued, {prices}", wait=wait, as_json=as_json)
@@ -271,11 +270,10 @@ def apply(
 
 @app.command()
 def approve(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Approve a preview; a second person has to, not its creator.
+    """Approve a preview. The approver must not be its creator.
 
-    For example: automation pricing runs approve 7
-    """
-    show_one(let_run(run_id), _print_approval, as_json=as_json)
+    For example: automation pricing runs approve 7"""
+    show_one(approve_stored_run(run_id), _print_approval, as_json=as_json)
 
 
 @app.command()
@@ -287,18 +285,17 @@ def retry(
         bool,
         typer.Option(
             "--force",
-            help="Try those too that would fail again as things were: the cause is removed.",
+            help="Also retry targets that need a fixed cause.",
         ),
     ] = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try failed targets again: all that are worth it, or those that are named.
+    """Retry failed targets: all that are retryable, or the given ones.
 
-    For example: automation pricing runs retry 7 --target 101 --target 104 --wait
-    """
+    For example: automation pricing runs retry 7 --target 101 --target 104 --wait"""
     run = retry_targets(run_id, target_ids=target or None, force=force)
-    _print_requested(run, f"Run {run_id} is asked to try again", wait=wait, as_json=as_json)
+    _print_requested(run, f"Run {run_id} will be retried", wait=wait, as_json=as_json)
 
 
 @app.command()
@@ -309,25 +306,25 @@ def rollback(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Take back those too that were edited since they were applied."
+            "--force", help="Also roll back prices that were edited since they were applied."
         ),
     ] = False,
     wait: Wait = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask; only a terminal is asked.")
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation on a terminal.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the prices from before the run again, of all that is applied or of the targets that are
-    named. What was edited since stays. For example: automation pricing runs rollback 7 --wait
-    """
+    """Roll back: write the prices from before the run, for all applied targets or for the given
+    ones. Prices that were edited since then stay. For example: automation pricing runs rollback 7
+    --wait"""
     before, chosen = rule_run(run_id), set(target or ())
     prices = counted(len(chosen) or before.targets.applied, "price")
     question = f"Take back {prices} of run {run_id} ({before.rule_name}) in {before.shop}?"
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        typer.echo(f"Run {run_id} stays as it is.", err=True)
+        typer.echo(f"Run {run_id} is unchanged.", err=True)
         raise typer.Exit(1)
-    run = take_back(run_id, target_ids=target or None, force=force)
+    run = roll_back_stored_run(run_id, target_ids=target or None, force=force)
     wanted = before.targets.rolled_back + len(chosen)
 
     def succeeded(followed: Followed) -> bool:
@@ -336,7 +333,7 @@ def rollback(
 
     _print_requested(
         run,
-        f"Run {run_id} is asked to be taken back",
+        f"Run {run_id} will be rolled back",
         wait=wait,
         as_json=as_json,
         succeeded=succeeded,
@@ -345,22 +342,20 @@ def rollback(
 
 @app.command()
 def cancel(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Stop a run: what has not begun is given up, what was written stays.
+    """Cancel a run: targets that have not started are cancelled, written prices stay.
 
-    For example: automation pricing runs cancel 7
-    """
-    run = stop_run(run_id)
+    For example: automation pricing runs cancel 7"""
+    run = cancel_stored_run(run_id)
     sentence = f"Run {run_id} is cancelled. {outcome(run)}"
     print_result(as_document(run), sentence, as_json=as_json)
 
 
 @app.command()
 def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Follow a run to its end, with a bar; exit 1 unless it ends APPLIED, or ROLLED_BACK when it is
-    taken back.
+    """Follow a run to its end with a progress bar; exit 1 unless it ends APPLIED, or ROLLED_BACK
+    after a rollback.
 
-    For example: automation pricing runs watch 7
-    """
+    For example: automation pricing runs watch 7"""
     _follow(run_id, _ended_well, as_json=as_json)
 
 
@@ -370,18 +365,17 @@ def reconcile(
     *,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Plan a new run that writes again what was found changed."),
+        typer.Option("--repair", help="Plan a new run that restores the changed prices."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the prices in the shop with those that the run has applied. Exit 1 when any differs
-    by more than the smallest coin.
+    """Compare the prices in the shop with those that the run applied. Exit 1 if any differs by more
+    than the smallest coin.
 
-    For example: automation pricing runs reconcile 7 --repair, then automation pricing runs apply 8
-    """
+    For example: automation pricing runs reconcile 7 --repair, then automation pricing runs apply 8"""
     with shop_status_line("Reading prices", quiet=as_json):
-        report = compare_prices(run_id)
-    planned = plan_repair(run_id) if repair and report.details else None
+        report = reconcile_stored_run(run_id)
+    planned = plan_repair_run(run_id) if repair and report.details else None
     if as_json:
         print_json({**as_document(report), "repairRunId": planned and str(planned.id)})
     else:
@@ -436,10 +430,10 @@ def _follow(run_id: int, succeeded: Callable[[Followed], bool], *, as_json: bool
 
 
 def follow_run(run_id: int, *, quiet: bool) -> Followed:
-    """Follow a run until no worker is at it and none is requested, however long that takes."""
+    """Follow a run until no worker has it and none is requested, without a time limit."""
     first = rule_run(run_id)
     run, taken_back = first, _is_rollback(first)
-    waits = LaunchWait(why=_why_nothing_begins)
+    waits = LaunchWait(why=_waiting_reason)
     goes_on = f"Run {run_id} continues. `automation pricing runs show {run_id}` shows its status."
     time_left = TimeRemainingColumn(elapsed_when_finished=True)
     with progress_bars(goes_on, quiet=quiet, time_column=time_left) as progress:
@@ -464,8 +458,7 @@ def is_over(run: RuleRun) -> bool:
 
 
 def run_bar(run: RuleRun) -> tuple[str, int, int | None]:
-    """What is going on, how many targets are done with, and of how many; None while nobody
-    knows."""
+    """The current activity, the number of finished targets, and their total; None while it is unknown."""
     counts = run.targets
     if run.status is PricingRunState.PREVIEW and run.previewed_at is None:
         return ("reading the catalogue" if run.wish else "not planned"), 0, None
@@ -480,7 +473,7 @@ def _pause(run: RuleRun) -> str:
     return (
         ""
         if run.resume_at is None or is_over(run)
-        else f", goes on at {run.resume_at:%H:%M:%S} UTC"
+        else f", continues at {run.resume_at:%H:%M:%S} UTC"
     )
 
 
@@ -488,11 +481,11 @@ def _is_rollback(run: RuleRun) -> bool:
     return run.wish is RunAction.ROLLBACK
 
 
-def _why_nothing_begins() -> NotStartedError | None:
+def _waiting_reason() -> NotStartedError | None:
     if get_shop().paused_at is None:
         return None
     return NotStartedError(
-        "SHOP_PAUSED", "The shop is paused: `automation pricing shop resume` ends that"
+        "SHOP_PAUSED", "The shop is paused: `automation pricing shop resume` resumes it"
     )
 
 
@@ -512,7 +505,7 @@ def _print_report(report: ReconciliationReport, planned: RuleRun | None) -> None
         )
     elif report.details:
         say(
-            f"Write them again: `automation pricing runs reconcile {report.run_id} --repair` plans a run that does."
+            f"Restore them: `automation pricing runs reconcile {report.run_id} --repair` plans a run that does that."
         )
 
 
@@ -534,6 +527,6 @@ MISMATCHES = Columns[Mismatch](
     texts={"sku", "difference"},
 )
 UNVERIFIED = Columns[Unverified](
-    {"target": lambda one: one.target_id, "not verified because": lambda one: one.reason},
-    texts={"not verified because"},
+    {"target": lambda one: one.target_id, "reason not verified": lambda one: one.reason},
+    texts={"reason not verified"},
 )

@@ -1,5 +1,4 @@
-"""`automation pricing shop`, `alerts`, `changes` and `dlq`: the shop, what was written, what
-failed."""
+"""`automation pricing shop`, `alerts`, `changes` and `dlq`: the shop, written prices, failures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ from automation_pipeline.pricing.queries.shops import shop_status
 from automation_pipeline.pricing.shop import pause_shop, resume_shop
 from automation_pipeline.storage.database import Session
 
-app = command_group("Show the status of the shop; pause all writing.")
+app = command_group("Show the status of the shop; pause and resume all writes.")
 
 SHOP = "/api/pricing/shop"
 LETTERS = "/api/pricing/dead-letters"
@@ -65,13 +64,13 @@ def get_shop(services: Services) -> ShopShown:
 
 
 @operation(f"POST {SHOP}/pause")
-def stop_writing(services: Services, reason: str | None) -> ShopShown:
+def pause_writes(services: Services, reason: str | None) -> ShopShown:
     name, acts = services.storefront.name, acting(services)
     return pause_shop(name, database=acts["database"], actor=acts["actor"], reason=reason)
 
 
 @operation(f"POST {SHOP}/resume")
-def resume_writing(services: Services) -> ShopShown:
+def resume_writes(services: Services) -> ShopShown:
     name = services.storefront.name
     return resume_shop(name, database=services.database, clock=services.clock)
 
@@ -137,19 +136,18 @@ def pause(
     reason: Annotated[str | None, typer.Option(help="The reason, which is stored with it.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write no more prices until the shop is resumed. Runs wait; previews and reconciliations go
-    on.
+    """Write no more prices until the shop is resumed. Runs wait; previews and reconciliations
+    continue.
 
     For example: automation pricing shop pause --reason "The accountants count the stock"
     """
-    show_one(stop_writing(reason), print_shop, as_json=as_json)
+    show_one(pause_writes(reason), print_shop, as_json=as_json)
 
 
 @app.command()
 def resume(*, as_json: AsJson = False) -> None:
-    """Write prices again: runs go on where they were. For example: automation pricing shop
-    resume"""
-    show_one(resume_writing(), print_shop, as_json=as_json)
+    """Resume writing prices: runs continue. For example: automation pricing shop resume"""
+    show_one(resume_writes(), print_shop, as_json=as_json)
 
 
 def alerts(
@@ -165,17 +163,16 @@ def alerts(
 
 def changes(
     *,
-    variant: Annotated[str | None, typer.Option(help="Only the prices of this variant.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Only prices of this variant.")] = None,
     run: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only what this run has written.")
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only prices that this run wrote.")
     ] = None,
     project: OfProject = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every price that was written in the shop, by runs and by taking them back, newest last.
+    """List every price that runs and rollbacks wrote in the shop, newest last.
 
-    For example: automation pricing changes --variant 44120301
-    """
+    For example: automation pricing changes --variant 44120301"""
     found = every(written_prices, project=project, variant=variant, run_id=run)
     if as_json:
         print_json({"changes": [as_document(one) for one in found]})
@@ -187,33 +184,29 @@ def dlq(
     *,
     project: Project = DEFAULT_PROJECT,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Try again what is worth it, run by run.")
+        bool, typer.Option("--retry", help="Retry the retryable dead letters, run by run.")
     ] = False,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help="With --retry: try those too that would fail again as things were."
-        ),
+        typer.Option("--force", help="With --retry: also retry those that need a fixed cause."),
     ] = False,
     acknowledge: Annotated[
         bool,
-        typer.Option("--acknowledge", help="Mark them as seen: they raise no more alerts."),
+        typer.Option("--acknowledge", help="Acknowledge them: they raise no more alerts."),
     ] = False,
     target: Targets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report a project's dead letters: the price changes that have failed and are not tried again
-    by themselves.
+    """Report a project's dead letters: failed price changes that are not retried automatically.
 
-    For example: automation pricing dlq --project summer --retry
-    """
+    For example: automation pricing dlq --project summer --retry"""
     if retry and acknowledge:
         raise InvalidInputError("Use either --retry or --acknowledge.")
     if force and not retry:
-        raise InvalidInputError("--force goes with --retry.")
+        raise InvalidInputError("--force requires --retry.")
     if target and not acknowledge:
         raise InvalidInputError(
-            "--target goes with --acknowledge: `automation pricing runs retry` tries some again."
+            "--target requires --acknowledge: `automation pricing runs retry` retries single targets."
         )
     if retry:
         run_ids = retry_letters(project, force=force).run_ids
@@ -231,7 +224,7 @@ def _retried(run_ids: Sequence[int]) -> str:
     if not run_ids:
         return "No dead letter can be retried now: remove the cause, then use --retry --force."
     runs = ", ".join(map(str, run_ids))
-    return f"Tried again in run {runs}: `automation pricing runs watch {run_ids[0]}` follows it."
+    return f"Retried in run {runs}: `automation pricing runs watch {run_ids[0]}` follows it."
 
 
 def _print_report(report: DeadLetterReport) -> None:
@@ -240,13 +233,13 @@ def _print_report(report: DeadLetterReport) -> None:
         return
     LETTER_COLUMNS.print(report.entries)
     say(
-        f"{report.total_failed} failed: {report.retryable} worth another try, {report.stale} older than a day. "
+        f"{report.total_failed} failed: {report.retryable} retryable, {report.stale} older than a day. "
         f"By reason: {', '.join(f'{count} {kind}' for kind, count in report.by_error_type.items())}."
     )
     for recommendation in report.recommendations:
         say(f"- {recommendation}.")
     if report.retryable:
-        say(f"Try them again: `automation pricing dlq --project {report.project_id} --retry`.")
+        say(f"Retry them: `automation pricing dlq --project {report.project_id} --retry`.")
 
 
 def print_shop(shop: ShopShown) -> None:
@@ -256,7 +249,7 @@ def print_shop(shop: ShopShown) -> None:
             "prices": "are written" if shop.paused_at is None else _paused(shop),
             "calls": _circuit(shop),
             "points": _bucket(shop),
-            "refused": f"{len(shop.refusals)} calls for coming too fast, last at {minute(shop.refusals[-1])} UTC"
+            "refused": f"{len(shop.refusals)} calls because of its rate limit, last at {minute(shop.refusals[-1])} UTC"
             if shop.refusals
             else None,
         }
@@ -272,9 +265,9 @@ def _circuit(shop: ShopShown) -> str:
     circuit = shop.circuit
     until = f" until {second(circuit.until)}" if circuit.until else ""
     words = {
-        CircuitState.CLOSED: f"the shop asked us to wait{until}" if until else "are made",
+        CircuitState.CLOSED: f"the shop asked for a pause{until}" if until else "are made",
         CircuitState.OPEN: f"are not made{until}: too many have failed",
-        CircuitState.HALF_OPEN: "one is made, to see whether the shop is well again",
+        CircuitState.HALF_OPEN: "one probe is made to see whether the shop has recovered",
     }
     return words[circuit.state]
 
@@ -285,7 +278,7 @@ def _bucket(shop: ShopShown) -> str | None:
     available, maximum, rate = map(
         round, (shop.bucket.available, shop.bucket.maximum, shop.bucket.restore_rate)
     )
-    return f"{available} of {maximum} were left at the last call, {rate} come back a second"
+    return f"{available} of {maximum} were left at the last call, {rate} are restored per second"
 
 
 def _carried(alert: PricingAlert) -> str:
@@ -314,7 +307,7 @@ CHANGES = Columns[PriceChange](
         "before": lambda one: amount(one.from_amount, one.currency),
         "after": lambda one: amount(one.to_amount, one.currency),
         "change": lambda one: change(one.from_amount, one.to_amount, one.currency),
-        "note": lambda one: "it was there already" if one.was_found else "",
+        "note": lambda one: "the shop already had it" if one.was_found else "",
     },
     texts={"by", "variant", "sku", "note"},
 )
@@ -325,8 +318,8 @@ LETTER_COLUMNS = Columns[DeadLetter](
         "variant": lambda one: f"{one.product_id}/{one.variant_id or '?'}",
         "failed (UTC)": lambda one: minute(one.failed_at),
         "reason": lambda one: one.error_type,
-        "worth a retry": lambda one: "yes" if one.retryable else "no",
+        "retryable": lambda one: "yes" if one.retryable else "no",
         "error": lambda one: one_line(one.error),
     },
-    texts={"variant", "worth a retry", "error"},
+    texts={"variant", "retryable", "error"},
 )

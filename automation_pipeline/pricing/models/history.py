@@ -1,4 +1,4 @@
-"""What follows a run: price changes, dead letters, checks against the shop, alerts, days."""
+"""Records of ended runs: price changes, dead letters, checks against the shop, alerts, days."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from automation_pipeline.pricing.models.shop import FailureKind, Price
 
 
 class PriceChange(JsonModel):
-    """Amounts are in minor units. `was_found`: the shop had the price already, from a call whose
+    """Amounts are in minor units. `was_found`: the shop already had the price, from a call whose
     answer was lost."""
 
     id: Id
@@ -61,7 +61,7 @@ class DeadLetter(JsonModel):
 
 @dataclass(frozen=True)
 class DeadLetterTally:
-    """The number of dead letters of one kind, of those worth another try, and of old ones."""
+    """The number of dead letters of one kind, of the retryable ones, and of the old ones."""
 
     kind: FailureKind
     count: int

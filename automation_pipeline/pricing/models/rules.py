@@ -128,7 +128,7 @@ class Selector(_Sparse):
             written = {"op": None, "value": None, **written}
         kinds = [name for name in written if name not in {"op", "value"}]
         if len(kinds) != 1:
-            raise ValueError(f"must say exactly one of {', '.join(_KINDS)}")
+            raise ValueError(f"must have exactly one of {', '.join(_KINDS)}")
         if "field" not in written and len(written) > 1:
             raise ValueError("has op or value, which go with field only")
         return written
@@ -296,12 +296,12 @@ class RuleInput(JsonModel):
 
 
 def parse_rule(given: Mapping[str, object]) -> RuleInput:
-    """InvalidInputError names every field at fault."""
+    """InvalidInputError names every invalid field."""
     return parse(RuleInput, given, INVALID_RULE)
 
 
 def canonical(rule: RuleInput) -> str:
-    """What decides prices, as one text for all spellings of the same rule."""
+    """The fields that affect prices, as one text for all spellings of the same rule."""
     written = as_document(rule)
     deciding = {name: written[name] for name in ("selector", "transform", "currency", "onDrift")}
     return json.dumps(_ordered(deciding), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -344,8 +344,7 @@ MAX_PROJECT_LENGTH = 100
 
 
 class PricingRule(RuleInput):
-    """`version` rises with every change of what decides prices, not with a change of the name or
-    the times."""
+    """`version` rises with every change that affects prices, not with a change of the name or the times."""
 
     id: Id
     project_id: str = Field(max_length=MAX_PROJECT_LENGTH)
@@ -365,7 +364,7 @@ class PricingRule(RuleInput):
 
 @dataclass(frozen=True)
 class RuleReference:
-    """The version of a rule of which a run is made."""
+    """The version of a rule that a run applies."""
 
     id: int
     project_id: str
@@ -374,7 +373,7 @@ class RuleReference:
 
 
 class RuleVersion(JsonModel):
-    """A version of a rule. `rule` is as people write it."""
+    """A version of a rule. `rule` has the fields that people write."""
 
     rule_id: Id
     version: int
@@ -400,12 +399,12 @@ def check_project(project_id: str, complaint: str) -> None:
         raise InvalidInputError(complaint, (("project", fault),))
 
 
-NEVER_NULL = "cannot be null: leave it out to keep it"
+NEVER_NULL = "cannot be null: omit it to keep it"
 
 
 def changed_rule(stored: PricingRule, patch: Mapping[str, object]) -> RuleInput:
     """Fields that the patch does not name stay; null clears a field; selector and transform are
-    replaced whole."""
+    replaced as a whole."""
     document = input_document(stored)
     try:
         return parse_rule({**document, **patch})
@@ -432,8 +431,7 @@ Amounts = Annotated[
 
 
 class Policy(JsonModel):
-    """Shares are fractions: 0.15 means 15 %. A SKU's own floor or ceiling stands instead of the
-    project's."""
+    """Shares are fractions: 0.15 means 15 %. A SKU's own floor or ceiling replaces that of the project."""
 
     auto_apply: Flag = False
     max_pct_delta: Share | None = None

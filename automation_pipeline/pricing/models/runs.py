@@ -48,7 +48,7 @@ class RunError(StrEnum):
 
 
 class LostRunClaimError(PermanentError):
-    """Another process works on the run: nothing that this worker did may be kept."""
+    """Another process works on the run: this worker must not store its results."""
 
 
 class PricingRunBusyError(TransientError):
@@ -94,7 +94,7 @@ RULE_TARGET = StateMachine(
     },
 )
 
-# Their prices are in the shop.
+# The states of targets whose prices are in the shop.
 LIVE_RUN_STATES = frozenset({PricingRunState.APPLIED, PricingRunState.PARTIAL})
 ACTIVE_RUN_STATES = frozenset({PricingRunState.QUEUED, PricingRunState.APPLYING})
 ENDED_RUN_STATES = frozenset(
@@ -105,8 +105,8 @@ ENDED_RUN_STATES = frozenset(
         PricingRunState.ROLLED_BACK,
     }
 )
-# The first check ends within five minutes, so it is due two minutes earlier: a sensor has to file
-# it and a run to start.
+# The first check must end within five minutes, so it is due two minutes earlier: a sensor files it
+# and a run starts first.
 FIRST_CHECKS = (("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1)))
 OPEN_TARGET_STATES = frozenset({TargetState.QUEUED, TargetState.APPLYING})
 
@@ -139,7 +139,7 @@ class RuleTrigger(StrEnum):
 
 
 class RunAction(StrEnum):
-    """What a worker is to do with the run. APPLY: plan it, if it is not planned yet, and queue it."""
+    """The requested action of a worker. APPLY: plan the run, if it is not planned yet, and queue it."""
 
     APPLY = "apply"
     RETRY = "retry"
@@ -323,8 +323,7 @@ class RunResult(JsonModel):
 
 
 def success_rate(applied: int, failed: int) -> Decimal | None:
-    """The applied share, or None where nothing was tried. Skipped and cancelled targets do not
-    count."""
+    """The applied share, or None if no target was tried. Skipped and cancelled targets do not count."""
     return Decimal(applied) / (applied + failed) if applied + failed else None
 
 
@@ -337,7 +336,7 @@ APPLY_MS, QUEUE_MS = "rules_apply_duration_ms", "rules_queue_ms"
 
 @dataclass(frozen=True)
 class RetriedRuns:
-    """The runs that are retried, and for each other run why it is not."""
+    """The retried runs, and the reason for each run that is not retried."""
 
     runs: tuple[int, ...]
     skipped: Mapping[int, str]

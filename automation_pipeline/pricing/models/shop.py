@@ -74,14 +74,14 @@ def price_text(amount: int, currency: str) -> str:
 
 @dataclass(frozen=True)
 class Price:
-    """`compare_at` is the price that the shop shows struck through; None: it shows none."""
+    """`compare_at` is the struck-through price that the shop shows; None without one."""
 
     unit_amount: int
     currency: str
     compare_at: int | None = None
 
     def stands_as(self, other: "Price", *, with_compare_at: bool) -> bool:
-        """Whether the prices are equal, with `with_compare_at` the compare-at prices too."""
+        """Whether the prices are equal and, with `with_compare_at`, the compare-at prices too."""
         is_same = (self.unit_amount, self.currency) == (other.unit_amount, other.currency)
         return is_same and (not with_compare_at or self.compare_at == other.compare_at)
 
@@ -241,7 +241,7 @@ class CallFailure:
 
 
 CANCELLED = CallFailure(
-    FailureKind.CANCELLED, "The run was cancelled before it was tried.", retryable=False
+    FailureKind.CANCELLED, "The run was cancelled before the attempt.", retryable=False
 )
 
 
@@ -276,16 +276,16 @@ Value = TypeVar("Value")
 
 
 class ShopRestingError(TransientError):
-    """The shop is to be left alone for longer than the caller waits."""
+    """The shop must not be called for longer than the caller waits."""
 
 
 class CallWithdrawnError(PermanentError):
-    """The call was no longer wanted when its turn came."""
+    """The call was no longer needed when the rate limit allowed it."""
 
 
 @dataclass(frozen=True)
 class BucketStatus:
-    """Points of the rate limit: every call takes some, and they come back at a constant rate."""
+    """Points of the rate limit: every call costs points, which are restored at a constant rate."""
 
     available: float
     maximum: float
@@ -299,7 +299,7 @@ class CircuitState(StrEnum):
 
 
 class CircuitShown(JsonModel):
-    """`until` is when an open circuit is tried again. The counts are those of reads or of writes,
+    """`until` is the end of an open circuit's pause. The counts are those of reads or of writes,
     whichever are higher."""
 
     state: CircuitState = CircuitState.CLOSED

@@ -1,4 +1,4 @@
-"""What a rule does to a price: fields, rounding, transforms, and the outcome for one variant."""
+"""Price transforms: fields, rounding, operations, and the outcome for one variant."""
 
 import math
 import re
@@ -67,7 +67,7 @@ def _decimal(given: object) -> Decimal | None:
 
 
 def _json_number(number: Decimal) -> int | float:
-    """10, 10.0 and "10" are written the same way."""
+    """10, 10.0 and "10" have the same JSON form."""
     return int(number) if number == int(number) else float(number)
 
 
@@ -124,7 +124,7 @@ def _ending(given: object) -> object:
     if given is None:
         return None
     if not isinstance(given, str) or not given or not _ENDING.fullmatch(given):
-        raise ValueError('must be how prices end, as a text such as ".99"')
+        raise ValueError('must be the ending of prices, as a text such as ".99"')
     return given.removeprefix("0") if given.startswith("0.") else given
 
 
@@ -137,7 +137,7 @@ def _date_and_time(given: object) -> object:
 
 def _in_utc(instant: datetime) -> datetime:
     if instant.tzinfo is None:
-        raise ValueError(f"must say its time zone, {_SUCH_AS}")
+        raise ValueError(f"must have a time zone, {_SUCH_AS}")
     try:
         return instant.astimezone(UTC)
     except OverflowError:
@@ -364,16 +364,16 @@ _SKIP_TEXTS = {
     Skip.ZERO_PRICE: "Its price is zero, and the rule does not allow zero.",
     Skip.OTHER_CURRENCY: "It is priced in another currency than the rule.",
     Skip.NO_COMPARE_AT: "It has no compare-at price to start from.",
-    Skip.NO_COST: "The shop does not say what it costs, so its margin cannot be kept.",
-    Skip.NO_SUCH_ENDING: "No price in its currency ends as the rule wants.",
+    Skip.NO_COST: "The shop has no cost for it, so the margin cannot be checked.",
+    Skip.NO_SUCH_ENDING: "No price in its currency has the ending of the rule.",
     Skip.LIMITS_CONFLICT: "Its margin needs more than the rule's ceiling allows.",
     Skip.NO_PRICE_LEFT: "The rule would leave no price above zero.",
-    Skip.NO_CHANGE: "The rule changes nothing about it.",
+    Skip.NO_CHANGE: "The rule does not change its price.",
 }
 
 
 class Warn(StrEnum):
-    """What a person should look at before the approval; `words` is the sentence."""
+    """A warning for the approver; `words` is the sentence."""
 
     ENDING_LOST = "ending_lost"
     CHANGE_OVER_MAXIMUM = "change_over_maximum"

@@ -1,4 +1,4 @@
-"""Queries about checks of applied prices against the shop: due checks, reports, repairs."""
+"""Queries of checks of applied prices against the shop: due checks, reports, repairs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -46,7 +46,7 @@ Check, Target = RuleCheckRow, RuleTargetRow
 
 def last_checks(*which: ColumnElement[bool]) -> Select[tuple[int]]:
     """The id of the last conclusive check of each run: one that read a price, or found that the run
-    has no price left in the shop. A check that is made again keeps its id."""
+    has no price left in the shop. A repeated check keeps its id."""
     has_none_left = and_(Check.total_checked == 0, Check.unverified == 0)
     is_conclusive = and_(Check.checked_at.is_not(None), or_(Check.total_checked > 0, has_none_left))
     newest_first = Check.checked_at.desc(), Check.id.desc()
@@ -56,8 +56,7 @@ def last_checks(*which: ColumnElement[bool]) -> Select[tuple[int]]:
 
 
 def file_due_checks(session: Session, now: datetime) -> Sequence[str]:
-    """The keys of the requests. A check that was requested a while ago and is not done is requested
-    again, under another key."""
+    """The keys of the requests. An old request of a check that is not done is repeated under another key."""
     is_silent = or_(Check.requested_at.is_(None), Check.requested_at <= now - REQUEST_AGAIN_AFTER)
     due = (
         select(Check)
@@ -68,7 +67,7 @@ def file_due_checks(session: Session, now: datetime) -> Sequence[str]:
     )
     requests: list[NewRunRequest] = []
     for row in session.scalars(due):
-        # A run that ended again has another due time.
+        # A run that ended again has a new due time.
         key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}"
         if row.requested_at is not None:
             key += f"-{round(now.timestamp())}"
@@ -135,7 +134,7 @@ def next_manual_name(session: Session, run_id: int) -> str:
 
 
 def live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]:
-    """The applied targets of these runs that no later run has applied over."""
+    """The applied targets of these runs that no later run has replaced."""
     later = aliased(Target)
     is_same = and_(
         later.shop == Target.shop,
@@ -160,8 +159,7 @@ def live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]
 
 
 def variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) -> set[str]:
-    """Variants that a run writes now, has written with an unknown outcome, or is about to roll
-    back."""
+    """Variants that a run is writing, has written with an unknown outcome, or is about to roll back."""
     is_unknown = and_(Target.outcome_unknown, Target.status.in_(sorted(OPEN_TARGET_STATES)))
     is_marked = and_(Target.is_wished, Target.status == TargetState.APPLIED)
     query = select(Target.variant_id).where(
@@ -200,7 +198,7 @@ def save_findings(
     now: datetime,
 ) -> list[ReconciliationReport]:
     """`checked` are the targets whose prices were read, by run. Targets that were rolled back or
-    applied over meanwhile are left out."""
+    replaced since are skipped."""
     live = {target.id for target in live_targets(session, checked)}
     left = {
         run_id: [target for target in targets if target.id in live]
@@ -208,7 +206,7 @@ def save_findings(
     }
     variants = [target.variant_id for targets in left.values() for target in targets]
     in_flux = variants_in_flux(session, shop, variants)
-    known = {**prices, **dict.fromkeys(in_flux, "its price was being changed meanwhile")}
+    known = {**prices, **dict.fromkeys(in_flux, "its price was being changed at the same time")}
     reports = [
         reconciliation_report(run_id, [(one, known[one.variant_id]) for one in targets], now)
         for run_id, targets in left.items()
@@ -260,8 +258,8 @@ def add_repair(
     actor: str,
     now: datetime,
 ) -> int:
-    """A run of the rule's version of that time, which decides about drift. Compare-at prices were
-    not read and stay as they are."""
+    """Add a run of the original rule version, which decides about drift. Compare-at prices were not
+    read and stay unchanged."""
     rule = RuleReference(run.rule_id, run.project_id, run.rule_version, run.rule_version_hash)
     new = NewRun(
         rule=rule,

@@ -172,7 +172,7 @@ def acknowledged_among(
 def price_changes(
     session: Session, chosen: PriceChangeFilter, limit: int, after_id: int = 0
 ) -> list[PriceChange]:
-    """`after_id` is the last id of the page before."""
+    """`after_id` is the last id of the previous page."""
     row = PriceChangeRow
     query = select(row).where(row.tenant_id == TENANT, row.id > after_id)
     if chosen.project_id is not None:
@@ -204,7 +204,7 @@ def _old_alerts(before: datetime) -> Sequence[ColumnElement[bool]]:
 
 
 def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """Not those of a run that has work."""
+    """State changes of a run that has work stay."""
     has_work = or_(Run.status.in_(ACTIVE_RUN_STATES), Run.wish.is_not(None))
     entity = cast(TransitionRow.entity_id, BigInteger)
     run_of_target = select(Target.rule_run_id).where(Target.id == entity).scalar_subquery()
@@ -222,7 +222,7 @@ MOVES = Kind("state_transitions, pricing", TransitionRow, _old_moves)
 
 
 def health_of_projects(session: Session, now: datetime) -> dict[str, ProjectHealth]:
-    """Projects without anything to report are left out."""
+    """Projects without anything to report are omitted."""
     tried = _tried_targets(session, now)
     letters = (
         select(Target.project_id, func.count())
@@ -317,14 +317,14 @@ def _shop_health(session: Session, now: datetime) -> tuple[Counter[str], dict[st
 
 
 def blocked_variants(session: Session) -> Mapping[str, int]:
-    """By project, how many variants its guardrails kept out of runs."""
+    """By project, the number of variants that its guardrails blocked."""
     query = select(Run.project_id, func.sum(Run.blocked)).group_by(Run.project_id)
     found = session.execute(query.order_by(Run.project_id)).tuples()
     return {project: int(blocked or 0) for project, blocked in found}
 
 
 def queue_age_seconds(session: Session, now: datetime) -> float:
-    """The age of the run that has been queued the longest; 0 without queued runs."""
+    """The age of the oldest queued run; 0 without queued runs."""
     oldest = session.scalar(
         select(func.min(Run.queued_at)).where(Run.status == PricingRunState.QUEUED)
     )
@@ -352,7 +352,7 @@ def circuits(session: Session) -> Mapping[str, CircuitState]:
 
 
 def runs_that_ended(session: Session, since: datetime, until: datetime) -> DayRuns:
-    """The runs in the order of their ends. `until` is not part of the span."""
+    """The runs in the order of their ends. `until` is excluded."""
     ended = select_runs(Run.finished_at >= since, Run.finished_at < until)
     runs = read_runs(session, ended.order_by(Run.finished_at, Run.id))
     ids = [run.id for run in runs]

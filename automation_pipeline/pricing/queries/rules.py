@@ -1,4 +1,4 @@
-"""Queries about rules with their versions, guardrails, and rules that are due."""
+"""Queries of rules with their versions, guardrails, and due rules."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -60,7 +60,7 @@ def add_rule(
 def save_rule(
     session: Session, rule_id: int, rule: RuleInput, *, actor: str, now: datetime
 ) -> PricingRule:
-    """The rule must be locked. Its version rises when it may decide on other prices."""
+    """The rule must be locked. Its version rises with a change that affects prices."""
     row = _rule_row(session, rule_id)
     former_hash = row.version_hash
     for name, value in _rule_columns(rule).items():
@@ -115,7 +115,7 @@ def list_rules(
 
 
 def versions_of(session: Session, rule_id: int, limit: int, offset: int) -> list[RuleVersion]:
-    """Newest first, also of a deleted rule. NotFoundError: there was never such a rule."""
+    """Newest first, also of a deleted rule. NotFoundError: the rule never existed."""
     _rule_row(session, rule_id, deleted_too=True)
     query = (
         select(RuleVersionRow)
@@ -199,7 +199,7 @@ def save_policy(
 
 
 def delete_policy(session: Session, project_id: str) -> bool:
-    """Whether there was one."""
+    """Return whether the policy existed."""
     removed = session.scalars(
         delete(PricingPolicyRow)
         .where(PricingPolicyRow.tenant_id == TENANT, PricingPolicyRow.project_id == project_id)
@@ -211,7 +211,7 @@ def delete_policy(session: Session, project_id: str) -> bool:
 
 def lock_planned_rules(session: Session, now: datetime) -> list[PlannedRule]:
     """Rules that may be due, and deleted rules whose prices are in the shop, locked until the
-    transaction ends. A rule that another transaction has locked is left for the next tick."""
+    transaction ends. A rule that another transaction has locked waits for the next tick."""
     is_applied = select(RuleRunRow.id).where(RuleRunRow.rule_id == RuleRow.id, *_is_live()).exists()
     is_in_use = and_(RuleRow.enabled, RuleRow.deleted_at.is_(None))
     starts = and_(RuleRow.schedule_at <= now, is_in_use)
@@ -237,8 +237,9 @@ def clear_schedules(session: Session, rule_ids: Collection[int], now: datetime) 
 
 
 def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) -> None:
-    """Of locked rules whose promotion is over: what a repair has restored is rolled back with the
-    run that it repairs. A repair that is claimed or locked elsewhere is left as it is."""
+    """Close the repairs of locked rules whose promotion is over: restored prices are rolled back
+    with the run that the repair belongs to. A repair that is claimed or locked elsewhere stays
+    unchanged."""
     if not rule_ids:
         return
     is_left = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != RunAction.ROLLBACK)
@@ -263,8 +264,8 @@ def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) ->
 
 def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[int, int]]:
     """The id and the rule of the newest run of each rule whose prices are still to be rolled back:
-    newer prices are rolled back before older ones. Left for a later tick: runs that are claimed,
-    locked elsewhere or postponed, and rules with an active run or a rollback."""
+    newer prices are rolled back before older ones. Runs that are claimed, locked elsewhere or
+    postponed, and rules with an active run or a rollback wait for a later tick."""
     if not rule_ids:
         return []
     other = aliased(RuleRunRow)
@@ -296,7 +297,7 @@ def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[in
 def request_rollbacks(
     session: Session, run_ids: Collection[int], actor: str, now: datetime
 ) -> None:
-    """Of locked runs: mark every applied target for a rollback, and none for a retry."""
+    """Request rollbacks of locked runs: mark every applied target for a rollback, and none for a retry."""
     if not run_ids:
         return
     session.execute(

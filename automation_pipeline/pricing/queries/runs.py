@@ -1,4 +1,4 @@
-"""Queries about runs: claims, new runs and requests for workers, and every change of a run's state."""
+"""Queries of runs: claims, new runs, requests for workers, and state changes."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -96,9 +96,7 @@ def claimed_run(session: Session, claim: RunClaim) -> RuleRunRow:
         return RUN_CLAIMS.require(session, claim.run_id, claim.token)
     except LostClaimError:
         locked_run(session, claim.run_id)  # NotFoundError if it does not exist
-        raise LostRunClaimError(
-            f"Rule run {claim.run_id} is worked on by another process."
-        ) from None
+        raise LostRunClaimError(f"Rule run {claim.run_id} belongs to another process.") from None
 
 
 def extend_claim(session: Session, claim: RunClaim, seconds: float) -> RuleRunRow:
@@ -109,7 +107,7 @@ def extend_claim(session: Session, claim: RunClaim, seconds: float) -> RuleRunRo
 
 
 def release_claim(session: Session, claim: RunClaim) -> None:
-    """A lost claim stays as it is."""
+    """A lost claim stays unchanged."""
     RUN_CLAIMS.release(session, [(claim.run_id, claim.token)])
 
 
@@ -175,11 +173,11 @@ def blocking_reason(session: Session, rule_id: int) -> str | None:
     )
     if retried is None:
         return None
-    return f"Run {retried} of pricing rule {rule_id} waits to be tried again: wait for its end, or cancel it."
+    return f"Run {retried} of pricing rule {rule_id} waits for a retry: wait for its end, or cancel it."
 
 
 def last_applied_at(session: Session, rule_id: int) -> datetime | None:
-    """When the last run ended whose prices are in the shop."""
+    """The end of the last run whose prices are in the shop."""
     is_live = Run.status.in_(sorted(LIVE_RUN_STATES))
     return session.scalar(select(func.max(Run.finished_at)).where(Run.rule_id == rule_id, is_live))
 
@@ -204,7 +202,7 @@ def add_run(session: Session, run: NewRun, now: datetime) -> int:
 
 
 def add_runs(session: Session, runs: Sequence[NewRun], now: datetime) -> dict[int, int]:
-    """Run ids by rule. A rule that was run for the same scheduled time before gets no run."""
+    """Run ids by rule. A rule that already ran for the same scheduled time gets no run."""
     if not runs:
         return {}
     rows = [
@@ -242,8 +240,8 @@ def add_runs(session: Session, runs: Sequence[NewRun], now: datetime) -> dict[in
 
 
 def file_run_requests(session: Session, run_ids: Collection[int], now: datetime) -> dict[int, str]:
-    """Ask for a worker of each run; the keys of the requests by run. No key is used twice, because
-    Dagster ignores a key that it has seen."""
+    """Request a worker per run, and return the keys of the requests by run. No key is used twice,
+    because Dagster ignores a known key."""
     if not run_ids:
         return {}
     raised = session.execute(
@@ -335,7 +333,7 @@ def begin_retry(session: Session, run: RuleRunRow, now: datetime) -> int:
 def record_attempts(
     session: Session, run: RuleRunRow, targets: Sequence[WorkTarget], now: datetime
 ) -> None:
-    """Before the calls, each under a key of its own."""
+    """Record the attempts before the calls, each under its own key."""
     attempts: list[Event] = []
     for target in targets:
         attempt = target.progress.attempts
@@ -365,8 +363,8 @@ MAX_SHOWN_ERRORS = 10
 
 
 def end_run(session: Session, run: RuleRunRow, now: datetime, *, reconciles: bool) -> bool:
-    """Whether the run has ended: it goes on while a target is open. The checks of its prices are
-    planned with its end."""
+    """Return whether the run has ended: it continues while a target is open. The end plans the
+    checks of its prices."""
     counts = target_counts(session, [run.id])[run.id]
     ended = final_run_state(counts.states)
     if ended is None:
@@ -430,8 +428,8 @@ _ROLLED_BACK = "rule.run.rolled_back"
 
 
 def end_rollback(session: Session, run: RuleRunRow, now: datetime) -> None:
-    """The run must be claimed, and no target marked. A request that came meanwhile stays, unless
-    nothing is left to do for it. The end of a promotion is tried again if its failure may pass."""
+    """The run must be claimed, and no target marked. A newer request stays, unless it has no work
+    left. The end of a promotion is retried after a transient failure."""
     counts = target_counts(session, [run.id])[run.id]
     before, actor = PricingRunState(run.status), run.wished_by or WORKER
     after, run.rollback_state = after_rollback(before, counts.states)
@@ -468,7 +466,8 @@ def clear_request(session: Session, run: RuleRunRow) -> None:
 
 
 def postpone_run(session: Session, run_id: int, seconds: float, reason: str) -> bool:
-    """Whether it was postponed: not a run that has no work, is claimed, or waits longer already."""
+    """Return whether it was postponed. A run without work, a claimed run and a run that already
+    waits longer are not postponed."""
     waits_less = or_(Run.resume_at.is_(None), Run.resume_at < database_now(seconds))
     found = session.scalar(
         update(Run)
@@ -481,13 +480,13 @@ def postpone_run(session: Session, run_id: int, seconds: float, reason: str) -> 
 
 
 MAX_RUNS = 100
-# A requested worker claims its run within this time, if it starts at all.
+# A requested worker claims its run within this time, or never starts.
 STARTS_WITHIN_SECONDS = 60.0
 
 
 def runs_without_worker(session: Session, *, shop: str | None = None) -> list[int]:
-    """Runs that have work now and no worker, and no request for one that may still be answered.
-    While a shop is paused, only its runs that are to be cancelled count."""
+    """Runs that have work now, no worker, and no recent request for one. While a shop is paused,
+    only its runs that are to be cancelled count."""
     is_due = or_(Run.resume_at.is_(None), Run.resume_at <= database_now())
     is_paused = exists().where(ShopRow.shop == Run.shop, ShopRow.paused_at.is_not(None))
     may_go_on = or_(~is_paused, and_(_IS_ACTIVE, Run.cancel_requested_at.is_not(None)))

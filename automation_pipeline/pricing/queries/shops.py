@@ -1,4 +1,4 @@
-"""Queries about a shop: its bucket, its circuit, its pause."""
+"""Queries of a shop: its bucket, its circuit, its pause."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,8 +34,7 @@ MAX_REFUSALS = 100
 
 @dataclass(frozen=True)
 class CallTurn:
-    """The call may go in so many seconds after `at`; 0: now. `is_resting`: the shop is to be left
-    alone."""
+    """The call may start that many seconds after `at`; 0: now. `is_resting`: the shop must not be called."""
 
     at: datetime
     seconds: float
@@ -45,7 +44,7 @@ class CallTurn:
 
 
 def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool) -> CallTurn:
-    """Reserve the points, unless they are reserved already, and say when the call may go."""
+    """Reserve the points, unless they are already reserved, and return when the call may start."""
     row, now = _locked_row(session, shop), database_time(session)
     wait = 0.0
     if not is_reserved:
@@ -62,7 +61,7 @@ def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool)
 
 
 def refund_call(session: Session, shop: str, cost: float, turn: CallTurn | None = None) -> None:
-    """Of a call that is not made. With its `turn`, the next call takes over its probe."""
+    """Refund the points of a call that is not made. With its `turn`, the next call takes over its probe."""
     row, now = _locked_row(session, shop), database_time(session)
     _save_bucket(row, pacing.refund_points(_bucket(row), cost, now))
     if turn is not None and turn.is_probe:
@@ -71,8 +70,7 @@ def refund_call(session: Session, shop: str, cost: float, turn: CallTurn | None 
 
 @dataclass(frozen=True)
 class CallRecord:
-    """`answer` is None for a call that was broken off; `since` is the time of its turn. A call that
-    was not sent has cost nothing."""
+    """`answer` is None for a cancelled call; `since` is its start. A call that was not sent has no cost."""
 
     answer: CallOutcome | None
     kind: CallKind
@@ -84,7 +82,7 @@ class CallRecord:
 
 
 def record_call(session: Session, shop: str, call: CallRecord) -> tuple[Circuit, Circuit]:
-    """The circuit before and after the answer."""
+    """Record the call, and return the circuit before and after the answer."""
     row, now = _locked_row(session, shop), database_time(session)
     before, bucket = _circuit(row), _bucket(row)
     if call.was_sent:

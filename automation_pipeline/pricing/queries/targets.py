@@ -1,4 +1,4 @@
-"""Queries about the targets of a run: count, mark, claim, write outcomes, roll back."""
+"""Queries of the targets of a run: count, mark, claim, write outcomes, roll back."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -53,7 +53,7 @@ def update_targets(
 
 
 def target_counts(session: Session, run_ids: Collection[int]) -> dict[int, TargetCounts]:
-    """By run. Every run that is asked about is in the answer."""
+    """By run, including runs without targets."""
     is_cancelled = func.coalesce(Target.error_type, "") == FailureKind.CANCELLED
     group = (
         Target.rule_run_id,
@@ -136,14 +136,14 @@ def _write(
     rows = [{"of_id": id_, "in_state": state, **change} for id_, change in changes.items()]
     if session.connection().execute(statement, rows).rowcount != len(rows):
         raise LostRunClaimError(
-            f"Targets that were {state} are not any more: another process moved them."
+            f"Targets that were {state} have changed: another process moved them."
         )
 
 
 def claim_chunk(session: Session, run_id: int, actor: str, now: datetime) -> list[WorkTarget]:
-    """Claim due targets, whole products together as far as they fit. Variants that another run
-    writes are left until it has finished. The result is empty if another process was quicker with
-    one of them."""
+    """Claim due targets, whole products together as far as they fit. Variants that another run is
+    writing wait until it has finished. The result is empty if another process has just claimed one
+    of them."""
     rows = _claim(
         session,
         (Target.rule_run_id == run_id, Target.status == TargetState.QUEUED),
@@ -241,7 +241,7 @@ def waiting_targets(
     session: Session, run_id: int, *, takes_back: bool = False
 ) -> tuple[int, datetime | None]:
     """The number of targets that wait to be applied or rolled back, and when the first is due; None
-    while one is due already and only held up by another run."""
+    while one is already due and only waits for another run."""
     which = (
         _marked_applied(run_id)
         if takes_back
@@ -260,8 +260,8 @@ def _marked_applied(run_id: int) -> tuple[ColumnElement[bool], ...]:
 
 
 def requeue_abandoned(session: Session, run_id: int, now: datetime) -> int:
-    """Queue the targets of a lost worker again, whose calls may have had their effect. The time
-    without a worker does not count against them."""
+    """Requeue the targets of a lost worker, whose calls may have had an effect. The time without a
+    worker does not count against their time limit."""
     requeued = session.scalars(
         update(Target)
         .where(Target.rule_run_id == run_id, Target.status == TargetState.APPLYING)
@@ -282,7 +282,7 @@ def requeue_abandoned(session: Session, run_id: int, now: datetime) -> int:
 
 
 def requeue_marked(session: Session, run_id: int, actor: str, now: datetime) -> int:
-    """Queue the failed targets that are marked for a retry again, with all their attempts."""
+    """Requeue the failed targets that are marked for a retry, with all their attempts."""
     requeued = session.scalars(
         update(Target)
         .where(Target.rule_run_id == run_id, Target.is_wished, Target.status == TargetState.FAILED)
@@ -307,12 +307,13 @@ def requeue_marked(session: Session, run_id: int, actor: str, now: datetime) -> 
 
 
 def release_writing(session: Session, run_id: int) -> None:
-    """Of a lost worker. Prices are read before they are written, whatever became of its calls."""
+    """Release the variants of a lost worker. Prices are read before they are written, so the
+    outcome of its calls does not matter."""
     update_targets(session, Target.rule_run_id == run_id, Target.is_writing, is_writing=False)
 
 
 def reset_start_times(session: Session, run_id: int) -> None:
-    """The time without a worker does not count against the targets that wait."""
+    """The time without a worker does not count against the time limit of waiting targets."""
     update_targets(
         session,
         Target.rule_run_id == run_id,
@@ -325,8 +326,7 @@ def reset_start_times(session: Session, run_id: int) -> None:
 def give_up_rest(
     session: Session, run_id: int, failure: CallFailure, actor: str, now: datetime
 ) -> None:
-    """Fail every queued target without a call. A price that may have been written is read once more
-    first."""
+    """Fail every queued target without a call, after one more read of a price that may have been written."""
     which = Target.rule_run_id == run_id, Target.status == TargetState.QUEUED
     error = {
         "error_message": failure.message,
@@ -363,7 +363,7 @@ def give_up_rest(
 
 
 def abandon_rollback(session: Session, run_id: int, failure: CallFailure) -> None:
-    """Keep what is marked for a rollback applied, with the reason."""
+    """Keep the targets that are marked for a rollback applied, with the reason."""
     update_targets(
         session,
         *_marked_applied(run_id),
@@ -379,7 +379,7 @@ def abandon_rollback(session: Session, run_id: int, failure: CallFailure) -> Non
 def save_outcomes(
     session: Session, run: RuleRunRow, outcomes: Sequence[TargetOutcome], now: datetime
 ) -> None:
-    """Of claimed targets that are applied, in a constant number of statements."""
+    """Save outcomes of claimed targets in a constant number of statements."""
     applied = [one for one in outcomes if isinstance(one, AppliedResult)]
     requeued = [one for one in outcomes if isinstance(one, RequeuedResult)]
     failed = [one for one in outcomes if isinstance(one, FailedResult)]
@@ -406,8 +406,8 @@ def save_outcomes(
 def save_rollback_outcomes(
     session: Session, run: RuleRunRow, outcomes: Sequence[TargetOutcome], now: datetime
 ) -> None:
-    """Of claimed targets that are rolled back, in a constant number of statements. A target that
-    could not be rolled back stays applied, with the reason."""
+    """Save outcomes of a rollback of claimed targets in a constant number of statements. A target
+    that could not be rolled back stays applied, with the reason."""
     rolled_back = [one for one in outcomes if isinstance(one, AppliedResult)]
     waiting = [one for one in outcomes if isinstance(one, RequeuedResult)]
     failed = [one for one in outcomes if isinstance(one, FailedResult)]
@@ -468,7 +468,7 @@ def _requeued_columns(one: RequeuedResult, now: datetime) -> dict[str, object]:
 
 
 def _waiting_columns(one: RequeuedResult) -> dict[str, object]:
-    """Only a target that fails after one last look at its price has an error type."""
+    """Only a target that fails after one last read of its price has an error type."""
     final, shown = one.final_failure, one.final_failure or one.failure
     return {
         "error_message": shown.message if shown else None,
@@ -498,7 +498,7 @@ def _save_price_changes(
     written: Sequence[AppliedResult],
     now: datetime,
 ) -> None:
-    """A key that is stored already is not stored again."""
+    """Existing keys are skipped."""
     rows = [
         {
             "event_key": key,

@@ -1,4 +1,4 @@
-"""Queries about runs as people read them: runs, targets, skipped variants, results and logs."""
+"""Read queries of runs: runs, targets, skipped variants, results and logs."""
 
 from collections.abc import Collection
 
@@ -66,7 +66,7 @@ def get_run(session: Session, run_id: int) -> RuleRun:
 
 
 def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, RuleRun]:
-    """Unknown ids are left out."""
+    """Unknown ids are omitted."""
     query = select_runs(among(session, RuleRunRow.id, run_ids))
     return {run.id: run for run in read_runs(session, query)}
 
@@ -91,7 +91,7 @@ def targets_of(
     after_id: int = 0,
 ) -> list[RuleTarget]:
     """In the order of their ids, those of one product together; `after_id` is the last id of the
-    page before."""
+    previous page."""
     _check_exists(session, run_id)
     query = select(RuleTargetRow).where(
         RuleTargetRow.rule_run_id == run_id, RuleTargetRow.id > after_id

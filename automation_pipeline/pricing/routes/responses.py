@@ -31,10 +31,10 @@ def _project_name(given: object) -> object:
 
 ProjectName = Annotated[Annotated[str, Field(pattern=_PATTERN)], BeforeValidator(_project_name)]
 ProjectInPath = Annotated[ProjectName, Path(examples=["default"])]
-Project = Annotated[ProjectName | None, Query(description="Only of this project.")]
+Project = Annotated[ProjectName | None, Query(description="Only entries of this project.")]
 ItsProject = Annotated[ProjectName, Query(description="The project.")]
-RuleId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only of this rule.")]
-RunId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only of this run.")]
+RuleId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only entries of this rule.")]
+RunId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only entries of this run.")]
 AfterId = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only entries after this id.")]
 
 
@@ -69,7 +69,7 @@ class Force(JsonModel):
 
 
 class PolicyShown(Policy):
-    """The response has every field."""
+    """A policy with all its fields."""
 
 
 MOST_TARGETS = 10_000
@@ -79,8 +79,8 @@ TargetIds = Annotated[tuple[KnownId, ...], Field(min_length=1, max_length=MOST_T
 
 
 class TargetInput(JsonModel):
-    """Without `targetIds`, all that are possible. `force` includes targets that are otherwise
-    refused as hopeless or unsafe."""
+    """Without `targetIds`, all eligible targets. `force` includes targets that are otherwise
+    refused as not retryable or unsafe."""
 
     target_ids: TargetIds | None = None
     force: Flag = False
@@ -95,7 +95,7 @@ class RunAnswer(BaseModel):
 
 
 def shown_run(run: RuleRun, services: Services, *, status: int = 200) -> Response:
-    """While the shop is paused, a run waits; the request for it is no error."""
+    """While the shop is paused, a run waits; a request for it is not an error."""
     with services.database.reading() as session:
         paused = is_shop_paused(session, run.shop)
     return answer(as_document(run), status=status, shopPaused=paused)

@@ -57,12 +57,12 @@ def may_change_prices(caller: Caller) -> bool:
 
 
 def check_times(caller: Caller, *rules: Mapping[str, object]) -> None:
-    """A rule with a time changes prices by itself."""
+    """A rule with a time changes prices automatically."""
     if any(
         rule.get(name) is not None for rule in rules for name in _TIMES
     ) and not may_change_prices(caller):
         raise AuthorizationError(
-            "A rule with scheduleAt or endsAt changes prices by itself: pricing.runs.write is needed"
+            "A rule with scheduleAt or endsAt changes prices automatically: it requires pricing.runs.write"
         )
 
 
@@ -79,7 +79,7 @@ def list_(
     enabled: Annotated[
         bool | None, Query(description="Only enabled rules, or only disabled ones.")
     ] = None,
-    q: Annotated[str | None, Query(max_length=255, description="Part of the name.")] = None,
+    q: Annotated[str | None, Query(max_length=255, description="A part of the name.")] = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
@@ -105,11 +105,9 @@ def create(
     once: DoneOnce,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
-    """Store a new rule. It runs at `scheduleAt`, and what it has applied is rolled back at
-    `endsAt`.
-
-    Both need `pricing.runs.write` too, because such a rule changes prices by itself.
-    """
+    """Store a new rule. It runs at `scheduleAt`, and its applied prices are rolled back at
+    `endsAt`. Both fields also require `pricing.runs.write`, because such a rule changes prices
+    automatically."""
     check_times(caller, body)
 
     def work() -> Response:
@@ -144,12 +142,9 @@ def update(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Change the fields that are named. Null clears a field; selector and transform are replaced
-    whole.
-
-    What decides prices makes a new version, and previews of older ones stale. Only callers who may
-    change prices may set a time.
-    """
+    """Change the given fields. Null clears a field; selector and transform are replaced as a whole.
+    A change that affects prices creates a new version and makes previews of older versions stale.
+    Only callers who may change prices may set a time."""
     if not may_change_prices(caller):
         with services.database.reading() as session:
             check_times(caller, body, as_document(get_rule(session, rule_id)))
@@ -186,9 +181,8 @@ def versions(
 def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
     """Read the shop's catalogue now and plan a run without applying it, also of a disabled rule.
 
-    A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: preview on the command line,
-    which has no such limit, or ask for a run with `apply`, which a worker plans.
-    """
+    A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: use the command line, which
+    has no such limit, or request a run with `apply`, which a worker plans."""
     context = services.pricing_context
     work = preview_rule(rule_id, context, actor=caller.id, trigger=RuleTrigger.API)
     with asking_outside():

@@ -74,10 +74,10 @@ class RunChoice:
 
     project: Project = None
     rule_id: RuleId = None
-    status: Annotated[PricingRunState | None, Query(description="Only those in this state.")] = None
-    trigger: Annotated[RuleTrigger | None, Query(description="Only those with this trigger.")] = (
+    status: Annotated[PricingRunState | None, Query(description="Only entries in this state.")] = (
         None
     )
+    trigger: Annotated[RuleTrigger | None, Query(description="Only runs with this trigger.")] = None
 
 
 @router.get(PATH, response_model=Listing[RuleRun])
@@ -111,7 +111,7 @@ def show(rule_run_id: IdInPath, services: TheServices) -> Response:
 def targets(
     rule_run_id: IdInPath,
     services: TheServices,
-    status: Annotated[TargetState | None, Query(description="Only those in this state.")] = None,
+    status: Annotated[TargetState | None, Query(description="Only entries in this state.")] = None,
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
@@ -126,7 +126,7 @@ def skipped(
     rule_run_id: IdInPath,
     services: TheServices,
     reason: Annotated[
-        str | None, Query(max_length=100, description="Only those with this reason.")
+        str | None, Query(max_length=100, description="Only variants with this reason.")
     ] = None,
     limit: Limit = 100,
     offset: Offset = 0,
@@ -209,8 +209,8 @@ def retry(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Retry failed targets: the named ones, or all that are worth it. `force` includes hopeless
-    ones whose cause was removed."""
+    """Retry failed targets: the given ones, or all retryable ones. `force` includes targets whose
+    cause was removed."""
     request = parse(TargetInput, body, "Invalid retry data")
 
     def work() -> Response:
@@ -241,8 +241,8 @@ def roll_back(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Roll applied prices back: of the named targets, or of all. `force` overwrites prices that
-    were changed since."""
+    """Roll back applied prices of the given targets, or of all. `force` overwrites prices that were
+    changed since then."""
     request = parse(TargetInput, body, "Invalid rollback data")
 
     def work() -> Response:
@@ -261,15 +261,15 @@ def roll_back(
 
 @router.post(f"{ONE}/cancel", response_model=RunAnswer, responses=refusals(404, 409))
 def cancel(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Stop a run: no further target is started, applied prices stay. Safe to repeat."""
+    """Cancel a run: no further target starts, applied prices stay. Safe to repeat."""
     run = cancel_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
     return shown_run(run, services)
 
 
 @router.get(f"{ONE}/checks", response_model=Answer[list[RuleCheck]], responses=refusals(404))
 def checks(rule_run_id: IdInPath, services: TheServices) -> Response:
-    """The looks at the shop after the run, in the order in which they are due; one without a report
-    is to come."""
+    """List the checks of the run's prices in the shop, by due time. A check without a report is not
+    done yet."""
     with services.database.reading() as session:
         get_run(session, rule_run_id)
         found = checks_of(session, rule_run_id)

@@ -74,7 +74,7 @@ def show(services: TheServices) -> Response:
     ),
 )
 def pause(body: OptionalBody, caller: TheCaller, services: TheServices) -> Response:
-    """Write no more prices until the shop is resumed. Runs wait; previews and checks go on."""
+    """Write no more prices until the shop is resumed. Runs wait; previews and checks continue."""
     reason = parse(ShopPauseInput, body, "Invalid pause data").reason
     name = services.storefront.name
     paused = pause_shop(name, database=services.database, actor=caller.id, reason=reason)
@@ -83,20 +83,20 @@ def pause(body: OptionalBody, caller: TheCaller, services: TheServices) -> Respo
 
 @router.post(f"{PATH}/resume", response_model=Answer[ShopShown])
 def resume(services: TheServices) -> Response:
-    """Write prices again: runs go on. An open circuit is closed."""
+    """Resume writing prices. Runs continue, and an open circuit is closed."""
     name = services.storefront.name
     resumed = resume_shop(name, database=services.database, clock=services.clock)
     return answer(as_document(resumed))
 
 
 class LettersRetryInput(JsonModel):
-    """With `force`, also hopeless targets whose cause was removed."""
+    """With `force`, also targets whose cause was removed."""
 
     force: Flag = False
 
 
 class AcknowledgeInput(JsonModel):
-    """Without `targetIds`, all of the project's."""
+    """Without `targetIds`, all dead letters of the project."""
 
     target_ids: TargetIds | None = None
 
@@ -121,8 +121,8 @@ LETTERS = "/api/pricing/dead-letters"
 
 @letters_router.get(LETTERS, response_model=Answer[DeadLetterReport])
 def report(services: TheServices, project: ItsProject = DEFAULT_PROJECT) -> Response:
-    """Report the failed targets of a project that are not acknowledged: how many of each kind, and
-    what to do."""
+    """Report the failed, unacknowledged targets of a project: the number of each kind, and the
+    recommended action."""
     found = report_dead_letters(project, database=services.database, clock=services.clock)
     return answer(as_document(found))
 
@@ -141,7 +141,7 @@ def retry(
     once: DoneOnce,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
-    """Request a retry of all failed targets of a project that are worth it, run by run."""
+    """Request a retry of all retryable failed targets of a project, run by run."""
     force = parse(LettersRetryInput, body, "Invalid retry data").force
 
     def work() -> Response:
@@ -183,9 +183,9 @@ class ChangeChoice:
     """The filters of price changes."""
 
     project: Project = None
-    variant: Annotated[str | None, Query(max_length=255, description="Only of this variant.")] = (
-        None
-    )
+    variant: Annotated[
+        str | None, Query(max_length=255, description="Only entries of this variant.")
+    ] = None
     run_id: RunId = None
 
 

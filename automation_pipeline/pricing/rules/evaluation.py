@@ -199,7 +199,7 @@ def within(limits: Limits, amount: int) -> tuple[int, list[str]]:
 
 
 def price(rule: RuleInput, variant: Variant) -> PriceOutcome:
-    """What the rule does to the variant, whether or not its selector matches."""
+    """The effect of the rule on the variant, independent of its selector."""
     before, transform = variant.price, rule.transform
     skipped = _skip_reason(rule, variant)
     if skipped is not None or before is None:
@@ -312,8 +312,7 @@ def _warnings(
 
 @dataclass(frozen=True)
 class GuardrailCheck:
-    """`facts` are the numbers that were compared, for the person who reads why a price is
-    blocked."""
+    """`facts` are the numbers that were compared, which explain to an operator why a price is blocked."""
 
     name: str
     ok: bool
@@ -323,8 +322,8 @@ class GuardrailCheck:
 def check_guardrails(
     policy: Policy, sku: str | None, current: Price, proposed: int, used: Decimal = Decimal(0)
 ) -> list[GuardrailCheck]:
-    """One check per limit of the policy. `used` is the part of the variant's daily budget that is
-    spent, by `used_budget`."""
+    """One check per limit of the policy. `used` is the used part of the variant's daily budget,
+    from `used_budget`."""
     checks: list[GuardrailCheck] = []
     change = share_of_change(current.unit_amount, proposed)
     limit = policy.max_pct_delta
@@ -357,7 +356,7 @@ def share_of_change(current: int, proposed: int) -> Decimal:
 
 
 def used_budget(changes: Iterable[tuple[int, int]]) -> Decimal:
-    """Of a variant's changes applied since midnight, each as (before, after)."""
+    """The used budget of the changes applied to a variant since midnight, each as (before, after)."""
     return sum((share_of_change(before, after) for before, after in changes), Decimal(0))
 
 
@@ -391,7 +390,7 @@ _SHARE = Decimal("0.000001")
 
 @dataclass(frozen=True)
 class PlannedTarget:
-    """A price that is to be changed, and how it came about."""
+    """A planned price change with its derivation."""
 
     before: Price
     after: Price
@@ -413,14 +412,14 @@ class ExcludedVariant:
 
     @property
     def is_listed(self) -> bool:
-        """Variants that have their price already are only counted."""
+        """Variants that already have the target price are only counted."""
         return self.reason != Skip.NO_CHANGE
 
 
 def plan_target(
     outcome: PriceOutcome, policy: Policy | None, used: Decimal
 ) -> PlannedTarget | ExcludedVariant:
-    """`used` is the part of the variant's daily budget that is spent."""
+    """`used` is the used part of the variant's daily budget."""
     before, after = outcome.before, outcome.after
     if before is None or after is None:
         return ExcludedVariant(outcome.variant, outcome.skipped or Skip.NO_PRICE)

@@ -1,4 +1,4 @@
-"""Decisions about what runs leave behind: dead letters, reconciliation, alerts, invariants, days."""
+"""Decisions about ended runs: dead letters, reconciliation, alerts, invariants, days."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -31,7 +31,7 @@ from automation_pipeline.pricing.models.shop import FailureKind, Price
 KEPT_FOR = timedelta(days=90)
 STALE_AFTER = timedelta(hours=24)
 
-_AGAIN = "{count} failed on the way to the shop or in it: retry all"
+_AGAIN = "{count} failed with a network or server error: retry all"
 _RECONNECT = "{count} were refused because the shop no longer knows us: reconnect the shop, then retry with force"
 _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.RATE_LIMIT: "{count} met the shop's rate limit: retry later, or lower the concurrency",
@@ -138,7 +138,7 @@ def worst_severity(report: ReconciliationReport) -> MismatchSeverity | None:
 
 
 def repairable_mismatches(report: ReconciliationReport) -> tuple[Mismatch, ...]:
-    """A person has to look at a price in another currency."""
+    """An operator must check a price in another currency."""
     return tuple(one for one in report.details if one.difference is not None)
 
 
@@ -189,8 +189,8 @@ def evaluate_alerts(project_id: str, health: ProjectHealth) -> list[AlertConditi
 
 
 def broken_invariants(run_id: int, status: PricingRunState, counts: TargetCounts) -> list[str]:
-    """What the numbers of a run's targets contradict. The constraints of the tables keep the
-    invariants of a single row."""
+    """The invariants that the counts of a run's targets violate. The constraints of the tables keep
+    the invariants of a single row."""
     unfinished = counts.queued + counts.applying
     # A run that is rolled back in part may have no other applied targets.
     lacks = counts.succeeded == 0 or counts.failed == 0
@@ -246,7 +246,7 @@ def evaluate_day(day: DayRuns) -> tuple[DayFinding, ...]:
 
 
 def _first_of(texts: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
+    """The first few, and the number of the others."""
     more = len(texts) - MAX_NAMED
     named = ", ".join(text.rstrip(".") for text in texts[:MAX_NAMED])
     return f"{named}, and {more} more" if more > 0 else named

@@ -17,7 +17,7 @@ MAX_RETRY_AFTER = timedelta(minutes=15)
 
 
 class CallOutcome(StrEnum):
-    """WELL is any proper answer, also a refusal of one variant; FAILED may be tried again."""
+    """WELL is any valid answer, including a refusal of one variant; FAILED is retryable."""
 
     WELL = "well"
     THROTTLED = "throttled"
@@ -31,7 +31,7 @@ class CallKind(StrEnum):
 
 @dataclass(frozen=True)
 class Streak:
-    """How many calls of one kind were refused or failed in a row."""
+    """The number of consecutive refusals and failures of calls of one kind."""
 
     throttles: int = 0
     failures: int = 0
@@ -71,7 +71,7 @@ class NotBefore:
 
 
 def request_permit(circuit: Circuit, now: datetime) -> CallPermit | NotBefore:
-    """Whether a call may be made now. After its pause an open circuit lets one probe through."""
+    """Decide whether a call may be made now. After its pause an open circuit allows one probe."""
     if circuit.until is not None and now < circuit.until:
         return NotBefore(circuit.until)
     if circuit.state is CircuitState.CLOSED:
@@ -131,12 +131,12 @@ def _after_success(circuit: Circuit, kind: CallKind) -> Circuit:
 
 
 def has_opened(before: Circuit, after: Circuit) -> bool:
-    """Operators are notified once: a failed probe is no news."""
+    """Operators are notified once; a failed probe does not count."""
     return before.state is CircuitState.CLOSED and after.state is CircuitState.OPEN
 
 
 def concurrency(throttles: int, full: int) -> int:
-    """Half as many concurrent calls while the shop refuses one after the other."""
+    """Halve the concurrency while the shop refuses consecutive calls."""
     return max(full // 2, 1) if throttles >= THROTTLES_TO_SLOW_DOWN else full
 
 
@@ -149,11 +149,11 @@ def _is_too_much(streak: Streak, retry_after: timedelta | None) -> bool:
     )
 
 
-# Of a shop that has not answered yet: the smallest plan.
+# The bucket of a shop that has not answered yet: that of the smallest plan.
 DEFAULT_BUCKET = BucketStatus(available=1000, maximum=1000, restore_rate=50)
 # Answers arrive in another order than calls, so this part of the bucket is not used.
 SPARE_SHARE = 0.03
-# The limit of what reservations of killed processes take from other processes.
+# The limit on points that reservations of killed processes withhold from other processes.
 MAX_PENDING_SHARE = 0.5
 # Reservations end when no call was made for this time.
 FORGOTTEN_AFTER = timedelta(seconds=60)
@@ -178,7 +178,7 @@ def default_bucket(now: datetime) -> LeakyBucket:
 
 
 def reserve_points(bucket: LeakyBucket, cost: float, now: datetime) -> tuple[LeakyBucket, float]:
-    """The bucket without `cost`, and the seconds until the call may go."""
+    """Return the bucket without `cost`, and the seconds until the call may start."""
     filled = _filled(bucket, now)
     if now - bucket.measured_at > FORGOTTEN_AFTER:
         filled = replace(filled, pending=0.0)
@@ -189,7 +189,7 @@ def reserve_points(bucket: LeakyBucket, cost: float, now: datetime) -> tuple[Lea
 
 
 def refund_points(bucket: LeakyBucket, cost: float, now: datetime) -> LeakyBucket:
-    """Of a reserved call that is not made."""
+    """Refund the points of a reserved call that is not made."""
     filled = _filled(bucket, now)
     pending = max(filled.pending - cost, 0.0)
     return replace(filled, available=filled.available + cost, pending=pending)
@@ -203,9 +203,9 @@ def sync_bucket(
     since: datetime,
     now: datetime,
 ) -> LeakyBucket:
-    """After the answer to a call of that cost, which had its turn at `since`. The shop's figures
-    count, less the other reservations. They may be old: if another answer came meanwhile, they
-    cannot raise the estimate."""
+    """Update the bucket after the answer to a call of that cost, which started at `since`. The
+    shop's figures count, less the other reservations. They may be old: if another answer came
+    meanwhile, they cannot raise the estimate."""
     filled = _filled(bucket, now)
     pending = min(max(bucket.pending - cost, 0.0), MAX_PENDING_SHARE * bucket.maximum)
     if status is None or status.restore_rate <= 0 or status.maximum <= 0:

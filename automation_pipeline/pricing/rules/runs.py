@@ -49,16 +49,16 @@ def stale_fault(
 def approval_fault(
     *, auto_apply: bool, created_by: str, written_by: str | None, approved_by: str | None
 ) -> str | None:
-    """Why a run may not be applied yet. Unless the project applies by itself, a second person
-    approves it, who neither created the run nor wrote its version of the rule."""
+    """Why a run may not be applied yet. Unless the project has `autoApply`, a second person must
+    approve it, who neither created the run nor wrote its version of the rule."""
     if auto_apply:
         return None
     if approved_by is None:
         return "The run must be approved first."
     if approved_by == created_by:
-        return "The run must be approved by somebody else than its creator."
+        return "The run must be approved by a person other than its creator."
     if approved_by == written_by:
-        return "The run must be approved by somebody else than the author of its rule."
+        return "The run must be approved by a person other than the author of its rule."
     return None
 
 
@@ -72,8 +72,8 @@ def rests_until(
     return until if now < until else None
 
 
-# A price that was edited, or a variant that is gone, stays so. Every other reason that keeps a
-# promotion from ending may pass.
+# An edited price and a deleted variant are permanent reasons. Every other reason that prevents the
+# end of a promotion is transient.
 LASTING_FAILURES = frozenset({FailureKind.CONFLICT, FailureKind.NOT_FOUND})
 END_AGAIN_AFTER = timedelta(minutes=10)
 
@@ -101,7 +101,7 @@ class PlannedRule(RuleReference):
 
 
 def due_action(rule: PlannedRule, now: datetime) -> DueAction | None:
-    """A promotion also ends if its rule is disabled: its prices would stay for ever."""
+    """A promotion also ends if its rule is disabled; otherwise its prices would stay forever."""
     is_over = rule.ends_at is not None and rule.ends_at <= now
     if rule.is_applied and is_over:
         return DueAction.END
@@ -116,7 +116,7 @@ MAX_NAMED_RULES = 10
 @dataclass(frozen=True, kw_only=True)
 class DuePriceRules:
     """Runs that were `started`, and runs whose promotion has `ended`, newest first. Rules whose
-    promotion was `missed`, that are `put_off` because a run of theirs is open, or that were run
+    promotion was `missed`, that are `put_off` because they have an open run, or that already ran
     `before` for the same time."""
 
     started: tuple[int, ...] = ()
@@ -128,9 +128,9 @@ class DuePriceRules:
     def __str__(self) -> str:
         sentences = (
             ("Started {}.", "run", self.started),
-            ("The promotion of {} is over: to be rolled back.", "run", self.ended),
-            ("Not started, for the promotion is over already: {}.", "rule", self.missed),
-            ("Put off until the run at work is over: {}.", "rule", self.put_off),
+            ("The promotion of {} is over: the run will be rolled back.", "run", self.ended),
+            ("Not started, because the promotion is over: {}.", "rule", self.missed),
+            ("Postponed until the open run ends: {}.", "rule", self.put_off),
             ("Not started again for the same time: {}.", "rule", self.before),
         )
         found = [text.format(_named(noun, ids)) for text, noun, ids in sentences if ids]
@@ -144,7 +144,7 @@ def _named(noun: str, ids: Sequence[int]) -> str:
 
 
 class DriftAction(StrEnum):
-    """DONE: the shop has the price already."""
+    """DONE: the shop already has the price."""
 
     WRITE = "write"
     DONE = "done"
@@ -154,7 +154,7 @@ class DriftAction(StrEnum):
 def drift_action(
     observed: Price, before: Price, after: Price, on_drift: OnDrift, *, writes_compare_at: bool
 ) -> DriftAction:
-    """A price in another currency is never overwritten: nobody has approved it."""
+    """A price in another currency is never overwritten, because no approval covers it."""
     if observed.stands_as(after, with_compare_at=writes_compare_at):
         return DriftAction.DONE
     if observed.stands_as(before, with_compare_at=writes_compare_at):
@@ -195,7 +195,7 @@ class RetryTarget:
 def decide_retry(
     failure: CallFailure, progress: AttemptProgress, random: Random
 ) -> RetryTarget | None:
-    """None: another attempt is of no use, or all attempts are used up."""
+    """None: another attempt cannot succeed, or all attempts are used up."""
     retry_after = failure.retry_after_seconds
     if not failure.retryable or (retry_after is not None and retry_after > MAX_WAIT_SECONDS):
         return None
@@ -255,7 +255,7 @@ class WorkTarget:
 @dataclass(frozen=True)
 class ApplyTerms:
     """What the rule says about drift, and the project's guardrails. `takes_back`: the targets are
-    reversed, from the applied price to the former one."""
+    reversed, from the applied price to the former price."""
 
     on_drift: OnDrift
     policy: Policy | None
@@ -264,8 +264,7 @@ class ApplyTerms:
 
 @dataclass(frozen=True)
 class AppliedResult:
-    """`seen` is the price before; `was_found`: the shop had the price already, and nothing was
-    written."""
+    """`seen` is the price before; `was_found`: the shop already had the price, and nothing was written."""
 
     target: WorkTarget
     seen: Price
@@ -307,7 +306,7 @@ TargetOutcome = AppliedResult | RequeuedResult | FailedResult
 def decide_before_write(
     target: WorkTarget, seen: Price | None, used: Decimal, terms: ApplyTerms
 ) -> AppliedResult | FailedResult | None:
-    """None: the price is to be written. `seen` is the price in the shop now, `used` the part of the
+    """None: the price must be written. `seen` is the price in the shop now, `used` the part of the
     variant's daily budget that is spent."""
     if seen is None:
         reason = "The variant, or its price, is not in the shop any more."
@@ -330,7 +329,7 @@ def decide_before_write(
 
 
 def _drifted(target: WorkTarget, seen: Price, terms: ApplyTerms) -> FailedResult:
-    how = "was applied: somebody has edited it since" if terms.takes_back else "was previewed"
+    how = "was applied: it was edited since" if terms.takes_back else "was previewed"
     expected = price_text(target.before.unit_amount, target.before.currency)
     actual = price_text(seen.unit_amount, seen.currency)
     message = f"{PRICE_DRIFT}: the shop has {actual}, not {expected} as {how}."
@@ -355,8 +354,8 @@ def _failed(
 def decide_after_failed_call(
     target: WorkTarget, failure: CallFailure, random: Random
 ) -> RequeuedResult | FailedResult:
-    """A target whose price may have been written fails only after another look at it. A failed read
-    says nothing about earlier writes."""
+    """A target whose price may have been written fails only after another read of it. A failed read
+    is no evidence about earlier writes."""
     final = target.final_failure
     if final is not None:
         if not failure.retryable:
@@ -386,13 +385,13 @@ def requeue_unchanged(target: WorkTarget, wait_seconds: float = 0.0) -> Requeued
 
 
 def fail_without_variant(target: WorkTarget) -> FailedResult:
-    return _failed(target, FailureKind.NOT_FOUND, "It names no variant of the shop.")
+    return _failed(target, FailureKind.NOT_FOUND, "It has no variant of the shop.")
 
 
 def overdue_targets(
     targets: Sequence[WorkTarget], now: datetime
 ) -> list[RequeuedResult | FailedResult]:
-    """Outcomes of the targets that have taken too long. A last look may take as long again."""
+    """Outcomes of the targets that have taken too long. A last read has the same time limit again."""
     late = CallFailure(FailureKind.TIMEOUT, "It took longer than ten minutes.", retryable=False)
     return [
         _last_look(one, late, 0.0)
@@ -404,18 +403,18 @@ def overdue_targets(
 
 
 def start_of_day(now: datetime, zone: str) -> datetime:
-    """The instant at which the present day of the zone began."""
+    """The start of the current day in the zone."""
     its_zone = ZoneInfo(zone)
     midnight = wall_time(now, its_zone).replace(hour=0, minute=0, second=0, microsecond=0)
     return instant_of(midnight, its_zone, FIRST_PASS).astimezone(UTC)
 
 
-# Another attempt by hand is all that these need.
+# These errors need only a manual retry.
 _INTERRUPTED = frozenset({FailureKind.TIMEOUT, FailureKind.CANCELLED})
 
 
 def worth_retrying(kind: FailureKind, *, retryable: bool) -> bool:
-    """Whether another attempt by hand may succeed without a change of the cause."""
+    """Whether a manual retry may succeed without a fix of the cause."""
     return retryable or kind in _INTERRUPTED
 
 
@@ -426,8 +425,8 @@ def targets_to_retry(
     *,
     force: bool = False,
 ) -> list[int]:
-    """`failed` says of each failed target whether it is worth retrying. `force` adds those whose
-    cause somebody has removed."""
+    """`failed` says for each failed target whether it is retryable. `force` adds those whose cause
+    was removed."""
     if not RULE_RUN.can_move(run, PricingRunState.APPLYING) or run is PricingRunState.QUEUED:
         raise IllegalMoveError(
             RULE_RUN.name, run, PricingRunState.APPLYING, f"A run that is {run} cannot be retried."
@@ -446,7 +445,7 @@ def targets_to_retry(
     left = [id_ for id_ in wanted if id_ not in hopeless]
     if not left:
         raise ConflictError(
-            "No failed target of the run is worth another attempt: fix the cause, then use force."
+            "No failed target of the run is retryable: fix the cause, then use force."
         )
     return left
 
@@ -472,8 +471,7 @@ def targets_to_roll_back(
 def after_rollback(
     run: PricingRunState, states: Collection[TargetState]
 ) -> tuple[PricingRunState, RollbackState]:
-    """A run is rolled back when none of its targets is applied; until then it may be rolled back
-    again."""
+    """A run is rolled back when none of its targets is applied; until then it can be rolled back again."""
     if TargetState.APPLIED not in states:
         return RULE_RUN.move(run, PricingRunState.ROLLED_BACK), RollbackState.DONE
     is_partial = TargetState.ROLLED_BACK in states
@@ -481,5 +479,5 @@ def after_rollback(
 
 
 def reversed_target(target: WorkTarget) -> WorkTarget:
-    """A rollback applies the former price over the present one."""
+    """A rollback replaces the current price with the former one."""
     return replace(target, before=target.after, after=target.before)

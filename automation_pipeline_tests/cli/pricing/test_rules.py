@@ -108,7 +108,7 @@ def test_a_promotion_tells_when_it_starts_and_ends(workshop: Workshop) -> None:
     )
     shown = workshop.said("rules", "show", "1")
     assert "starts 2027-03-20 07:00 UTC" in shown
-    assert "ends 2027-03-27 07:00 UTC: its prices are taken back then" in shown
+    assert "ends 2027-03-27 07:00 UTC: its prices are rolled back then" in shown
     assert "rests 30 minutes after a run" in shown
 
 
@@ -159,7 +159,7 @@ def test_a_project_has_a_plain_name(workshop: Workshop) -> None:
 def test_a_project_without_guardrails_says_so(workshop: Workshop) -> None:
     assert workshop.json("policy", "show") == {"project": "default", "policy": None}
     result = workshop.said("policy", "show", "--project", "summer")
-    assert result == "project summer guardrails none: its runs are applied without an approval"
+    assert result == "project summer guardrails none: its runs need no approval"
     assert workshop.refused("policy", "remove") == "Project default has no pricing policy."
 
 
@@ -173,10 +173,10 @@ def test_guardrails_are_set_shown_and_removed(workshop: Workshop) -> None:
     assert workshop.json("policy", "show") == stored
     assert workshop.json("policy", "show", "--project", "other")["policy"] is None
     assert workshop.said("policy", "show") == (
-        "project default approval not needed largest change 12.5 % of the price change in a day 30 % of the price "
+        "project default approval not needed largest change 12.5 % of the price change per day 30 % of the price "
         "floor 1.00 EUR ceiling 1000.00 EUR floors TABLE 200.00 EUR ceilings MUG-S 50.00 EUR"
     )
-    assert workshop.said("policy", "remove") == "Project default has no guardrails any more."
+    assert workshop.said("policy", "remove") == "Project default no longer has guardrails."
     assert workshop.json("policy", "show")["policy"] is None
     workshop.json("policy", "set", "--file", "-", given={})
     assert workshop.json("policy", "remove") == {"project": "default", "removed": True}
@@ -237,8 +237,8 @@ def test_a_person_sees_every_price_and_may_approve_it(workshop: Workshop) -> Non
     ]  # fmt: skip
     assert "Run 1 is a preview of rule 1, Summer [sale], version 1." in ended.out
     assert "below cost (1): The price lies below the cost." in ended.out
-    assert "Picked: 5 = 4 to change + 1 left alone + 0 blocked." in ended.out
-    assert "1 left alone: Its product is not on sale in the shop." in ended.out
+    assert "Picked: 5 = 4 to change + 1 skipped + 0 blocked." in ended.out
+    assert "1 skipped: Its product is not on sale in the shop." in ended.out
     assert "Apply it, until " in ended.out
     assert ended.out.rstrip().endswith("`automation pricing runs apply 1`.")
     assert "\x1b" not in ended.out
@@ -271,7 +271,7 @@ def test_what_the_guardrails_block_is_listed_with_the_failing_checks(workshop: W
         "2/21 TABLE 500.00 EUR 450.00 EUR changes by 10 %, more than 8 %; above the ceiling of 400.00 EUR"
         in result
     )
-    assert "Picked: 5 = 0 to change + 1 left alone + 4 blocked." in result
+    assert "Picked: 5 = 0 to change + 1 skipped + 4 blocked." in result
     assert result.endswith("There is nothing to apply.")
 
 
@@ -286,7 +286,7 @@ def test_where_the_project_wants_it_a_second_person_must_approve(workshop: Works
     assert workshop.refused("runs", "apply", "1") == "The run must be approved first."
     assert (
         workshop.refused("runs", "approve", "1")
-        == "The run must be approved by somebody else than its creator."
+        == "The run must be approved by a person other than its creator."
     )
     workshop.terminal.export(LOGNAME="bob")
     approved = workshop.said("runs", "approve", "1")

@@ -53,7 +53,7 @@ def test_a_run_tells_how_it_stands_and_what_to_type_next(workshop: Workshop) -> 
         in shown
     )
     assert (
-        "picked 5 = 4 to change + 1 left alone + 0 blocked left alone 1 not_active targets 4 = 4 preview"
+        "picked 5 = 4 to change + 1 skipped + 0 blocked skipped 1 not_active targets 4 = 4 preview"
         in shown
     )
     assert "Apply it, until " in shown
@@ -80,7 +80,7 @@ def test_a_run_that_was_cancelled_or_has_failed_says_so(workshop: Workshop, shop
     assert "status PARTIAL" in shown
     assert "targets 4 = 2 applied + 2 failed success 50.0 %" in shown
     assert (
-        "See what failed: `automation pricing runs targets 1 --status FAILED`; try again: `automation"
+        "See what failed: `automation pricing runs targets 1 --status FAILED`; retry: `automation"
         in shown
     )
     assert shown.endswith("Take it back: `automation pricing runs rollback 1`.")
@@ -92,7 +92,7 @@ def test_a_run_that_was_cancelled_or_has_failed_says_so(workshop: Workshop, shop
     assert "nothing to cancel" in workshop.refused("runs", "cancel", cancelled)
 
 
-def test_every_target_is_told_with_why_it_failed(workshop: Workshop, shop: FakeShop) -> None:
+def test_targets_shows_every_target_with_its_error(workshop: Workshop, shop: FakeShop) -> None:
     shop.refuse("11", "INVALID_INPUT")
     run_id = workshop.applied()
     every = workshop.json("runs", "targets", run_id)["targets"]
@@ -102,7 +102,7 @@ def test_every_target_is_told_with_why_it_failed(workshop: Workshop, shop: FakeS
     assert workshop.json("runs", "targets", run_id, "--status", "failed")["targets"] == every[:1]
     result = workshop.said("runs", "targets", run_id)
     assert (
-        "1 Mug [small] 1/11 MUG-S 19.99 EUR 17.99 EUR -10.0 % -2.00 EUR FAILED validation, not worth another"
+        "1 Mug [small] 1/11 MUG-S 19.99 EUR 17.99 EUR -10.0 % -2.00 EUR FAILED validation, not retryable"
         in result
     )
     assert "2 Mug [large] 1/12 MUG-L 29.99 EUR 26.99 EUR -10.0 % -3.00 EUR APPLIED" in result
@@ -197,15 +197,13 @@ def test_a_rest_is_cut_short_by_force(workshop: Workshop) -> None:
     assert workshop.json("runs", "apply", "2", "--force")["status"] == "QUEUED"
 
 
-def test_what_failed_is_tried_again(
+def test_retry_retries_failed_targets(
     workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.refuse("11")
     shop.refuse("12")
     run_id = workshop.applied()
-    assert "No failed target of the run is worth another attempt" in workshop.refused(
-        "runs", "retry", run_id
-    )
+    assert "No failed target of the run is retryable" in workshop.refused("runs", "retry", run_id)
     first = workshop.target(run_id, "11")
     hopeless = workshop.refused("runs", "retry", run_id, "--target", first, code=2)
     assert hopeless.endswith(f"targetIds: {first} would fail again: fix its cause, then use force.")
@@ -215,7 +213,7 @@ def test_what_failed_is_tried_again(
     one = workshop.json("runs", "retry", run_id, "--target", first, "--force", "--wait", code=1)
     assert (one["status"], one["run"]["targets"]["failed"]) == ("PARTIAL", 1)
     result = workshop.said("runs", "retry", run_id, "--force")
-    assert result == "Run 1 is asked to try again: `automation pricing runs watch 1` follows it."
+    assert result == "Run 1 will be retried: `automation pricing runs watch 1` follows it."
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
     assert workshop.json("runs", "watch", run_id)["status"] == "APPLIED"
 
@@ -270,7 +268,7 @@ def test_a_rollback_asks_whoever_sits_at_a_terminal(workshop: Workshop) -> None:
     refused = workshop.run("runs", "rollback", run_id, given=b"n\n", somebody=True)
     assert (refused.code, refused.out.strip()) == (1, "")
     assert "Take back 4 prices of run 1 (Summer [sale]) in shop.test?" in refused.err
-    assert refused.err.endswith("Run 1 stays as it is.\n")
+    assert refused.err.endswith("Run 1 is unchanged.\n")
     assert workshop.json("runs", "show", run_id)["wish"] is None
     asked = workshop.run("runs", "rollback", run_id, "--json", given=b"y\n", somebody=True)
     assert json.loads(asked.out)["run"]["wish"] == "rollback"
@@ -280,10 +278,7 @@ def test_yes_leaves_the_question_out(workshop: Workshop) -> None:
     run_id = workshop.applied()
     asked = workshop.run("runs", "rollback", run_id, "--yes", somebody=True)
     assert (asked.code, asked.err) == (0, "")
-    assert (
-        asked.out
-        == "Run 1 is asked to be taken back: `automation pricing runs watch 1` follows it.\n"
-    )
+    assert asked.out == "Run 1 will be rolled back: `automation pricing runs watch 1` follows it.\n"
 
 
 def test_prices_that_stand_are_well(workshop: Workshop) -> None:
@@ -295,7 +290,9 @@ def test_prices_that_stand_are_well(workshop: Workshop) -> None:
     assert workshop.json("runs", "reconcile", run_id, "--repair")["repairRunId"] is None
 
 
-def test_what_differs_is_told_by_weight_and_ends_with_1(workshop: Workshop, shop: FakeShop) -> None:
+def test_reconcile_shows_differences_by_severity_and_exits_with_1(
+    workshop: Workshop, shop: FakeShop
+) -> None:
     run_id = workshop.applied()
     shop.edit("11", amount=1800)
     assert "INFO" in workshop.said("runs", "reconcile", run_id).upper()
@@ -307,15 +304,15 @@ def test_what_differs_is_told_by_weight_and_ends_with_1(workshop: Workshop, shop
     assert "MUG-L 26.99 EUR 30.00 EUR +11.2 % critical" in result
     assert "TABLE 450.00 EUR 451.00 EUR +0.2 % warning" in result
     assert "Run 1: 3 prices compared, 3 differ, 1 could not be read." in result
-    assert "`automation pricing runs reconcile 1 --repair` plans a run that does." in result
+    assert "`automation pricing runs reconcile 1 --repair` plans a run that does that." in result
 
 
-def test_a_repair_is_a_run_of_its_own(workshop: Workshop, shop: FakeShop) -> None:
+def test_a_repair_creates_a_run(workshop: Workshop, shop: FakeShop) -> None:
     run_id = workshop.applied()
     shop.edit("12", amount=3000)
     document = workshop.json("runs", "reconcile", run_id, "--repair", code=1)
     assert (document["mismatches"], document["repairRunId"]) == (1, "2")
-    assert "made from run 1" in workshop.said("runs", "show", "2")
+    assert "created from run 1" in workshop.said("runs", "show", "2")
     workshop.json("runs", "apply", "2")
     workshop.work("2")
     assert shop.amounts()["12"] == 2699

@@ -42,11 +42,11 @@ def test_a_pause_has_a_reason_and_ends(workshop: Workshop) -> None:
     ("circuit", "words"),
     [
         ({"circuit": "open"}, "are not made until "),
-        ({"circuit": "half_open"}, "one is made, to see whether the shop is well again"),
-        ({"circuit": "closed"}, "the shop asked us to wait until "),
+        ({"circuit": "half_open"}, "one probe is made to see whether the shop has recovered"),
+        ({"circuit": "closed"}, "the shop asked for a pause until "),
         (
             {"circuit": "closed", "refusals": [1.0, 60.0]},
-            "2 calls for coming too fast, last at 1970-01-01 00:01 UTC",
+            "2 calls because of its rate limit, last at 1970-01-01 00:01 UTC",
         ),
     ],
 )
@@ -127,8 +127,7 @@ def test_the_report_tells_reasons_and_what_to_do(workshop: Workshop, failed: str
     assert report["byErrorType"] == {"conflict": 1, "validation": 1}
     result = workshop.said("dlq")
     assert (
-        "2 failed: 0 worth another try, 0 older than a day. By reason: 1 conflict, 1 validation."
-        in result
+        "2 failed: 0 retryable, 0 older than a day. By reason: 1 conflict, 1 validation." in result
     )
     assert "- 1 variant had another price than was previewed: preview again." in result
     assert "1/11 20" in result
@@ -148,8 +147,7 @@ def test_they_are_tried_again_by_force_when_the_cause_is_removed(
     assert workshop.json("dlq")["byErrorType"] == {"conflict": 1}
     result = workshop.said("dlq", "--retry", "--force")
     assert (
-        result
-        == f"Tried again in run {failed}: `automation pricing runs watch {failed}` follows it."
+        result == f"Retried in run {failed}: `automation pricing runs watch {failed}` follows it."
     )
 
 
@@ -173,14 +171,14 @@ def test_what_is_acknowledged_is_reported_no_more(workshop: Workshop, failed: st
             ["--retry", "--acknowledge"],
             "Use either --retry or --acknowledge.",
         ),
-        (["--force"], "--force goes with --retry."),
+        (["--force"], "--force requires --retry."),
         (
             ["--target", "1"],
-            "--target goes with --acknowledge: `automation pricing runs retry` tries some again.",
+            "--target requires --acknowledge: `automation pricing runs retry` retries single targets.",
         ),
     ],
 )
-def test_what_does_not_go_together_is_wrong_usage(
+def test_conflicting_options_are_refused(
     workshop: Workshop, options: list[str], sentence: str
 ) -> None:
     assert workshop.refused("dlq", *options, code=2) == sentence

@@ -198,7 +198,7 @@ def test_the_shop_is_paused_and_guarded_from_afar(workshop: Workshop, far: Far) 
     run_id = far.json("pricing", "preview", "1")["run_id"]
     assert far.run("pricing", "runs", "apply", run_id).err == "The run must be approved first.\n"
     refused = workshop.refused("runs", "approve", run_id)
-    assert refused == "The run must be approved by somebody else than the author of its rule."
+    assert refused == "The run must be approved by a person other than the author of its rule."
     workshop.terminal.export(LOGNAME="bob")
     assert workshop.json("runs", "approve", run_id)["approvedBy"] == "cli:bob"
     assert far.json("pricing", "runs", "apply", run_id)["status"] == "QUEUED"

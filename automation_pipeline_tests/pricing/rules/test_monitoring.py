@@ -118,8 +118,8 @@ def test_chosen_targets_that_cannot_be_retried_are_named() -> None:
     ]
 
 
-def test_without_anything_worth_it_a_retry_is_refused() -> None:
-    with pytest.raises(ConflictError, match="No failed target of the run is worth another attempt"):
+def test_a_retry_without_retryable_targets_is_refused() -> None:
+    with pytest.raises(ConflictError, match="No failed target of the run is retryable"):
         targets_to_retry(PricingRunState.FAILED, {2: False})
 
 

@@ -75,7 +75,7 @@ def test_a_rule_has_careful_defaults() -> None:
         (
             {"scheduleAt": "2026-05-04T02:00:00"},
             "scheduleAt",
-            "must say its time zone, such as 2026-05-04T02:00:00Z",
+            "must have a time zone, such as 2026-05-04T02:00:00Z",
         ),
         ({"scheduleAt": "0001-01-01T00:00:00+14:00"}, "scheduleAt", "lies outside the calendar"),
         ({"endsAt": "9999-12-31T23:59:59-14:00"}, "endsAt", "lies outside the calendar"),
@@ -87,7 +87,7 @@ def test_a_rule_has_careful_defaults() -> None:
         (
             {"scheduleAt": "2030-01-01"},
             "scheduleAt",
-            "must say its time zone, such as 2026-05-04T02:00:00Z",
+            "must have a time zone, such as 2026-05-04T02:00:00Z",
         ),
         (
             {"scheduleAt": "2026-05-04T02:00:00Z", "endsAt": "2026-05-04T04:00:00+02:00"},
@@ -274,7 +274,7 @@ def test_any_rule_is_itself_after_a_patch_of_something_else(
     assert version_hash(changed) == known.version_hash
 
 
-KINDS = "must say exactly one of all, sku, tag, product, price, field, and, or, not"
+KINDS = "must have exactly one of all, sku, tag, product, price, field, and, or, not"
 
 
 def faults(given: object) -> dict[str, str]:
@@ -447,12 +447,12 @@ COMPARE_AT = 'must be null to clear it, a whole number of minor units to set it,
         (
             {"op": "set", "value": 5, "ending": 0.99},
             "ending",
-            'must be how prices end, as a text such as ".99"',
+            'must be the ending of prices, as a text such as ".99"',
         ),
         (
             {"op": "set", "value": 5, "ending": "99 cents"},
             "ending",
-            'must be how prices end, as a text such as ".99"',
+            'must be the ending of prices, as a text such as ".99"',
         ),
         (
             {"op": "set", "value": 5, "round": "nearest_95"},

@@ -95,8 +95,8 @@ def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: str | Non
     [
         (True, None, None),
         (False, None, "The run must be approved first."),
-        (False, "ann", "The run must be approved by somebody else than its creator."),
-        (False, "bob", "The run must be approved by somebody else than the author of its rule."),
+        (False, "ann", "The run must be approved by a person other than its creator."),
+        (False, "bob", "The run must be approved by a person other than the author of its rule."),
         (False, "cyd", None),
     ],
 )
@@ -168,10 +168,13 @@ def test_what_is_due(
         (DuePriceRules(started=(7,)), "Started run 7."),
         (
             DuePriceRules(started=(7, 8), put_off=(3,)),
-            "Started runs 7, 8. Put off until the run at work is over: rule 3.",
+            "Started runs 7, 8. Postponed until the open run ends: rule 3.",
         ),
-        (DuePriceRules(ended=(9, 4)), "The promotion of runs 9, 4 is over: to be rolled back."),
-        (DuePriceRules(missed=(2,)), "Not started, for the promotion is over already: rule 2."),
+        (
+            DuePriceRules(ended=(9, 4)),
+            "The promotion of runs 9, 4 is over: the run will be rolled back.",
+        ),
+        (DuePriceRules(missed=(2,)), "Not started, because the promotion is over: rule 2."),
         (DuePriceRules(before=(2,)), "Not started again for the same time: rule 2."),
         (
             DuePriceRules(started=tuple(range(1, 13))),
@@ -290,7 +293,7 @@ def test_what_is_found_done_is_a_change_from_the_former_price() -> None:
         (
             reversed_target(target()),
             BACK,
-            "the shop has 12.34 EUR, not 9.00 EUR as was applied: somebody has edited it",
+            "the shop has 12.34 EUR, not 9.00 EUR as was applied: it was edited",
         ),
     ],
 )
