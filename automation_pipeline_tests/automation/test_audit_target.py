@@ -101,7 +101,7 @@ def test_without_retrying_failures_their_number_means_nothing(bench: Bench) -> N
     assert audited(bench, judges, 4, retryFailed=False, maxRetries=3).error == "Refused"
 
 
-def test_configurations_come_in_their_order_and_one_that_fails_takes_nothing_from_the_others(
+def test_a_failed_configuration_does_not_affect_the_others(
     bench: Bench,
 ) -> None:
     judges = Judges(config_9=["Nine refused"], config_4=[DONE], config_6=["Six refused"])
@@ -128,7 +128,7 @@ def test_a_database_in_trouble_is_no_end_of_an_audit(retries: int, bench: Bench)
     assert set(judges.keys) == {"4"}, "the next attempt of the step takes it up"
 
 
-def test_an_incomplete_audit_fails_its_fiche_with_its_own_reason_and_is_no_audit_that_ran(
+def test_an_incomplete_audit_fails_its_fiche_and_is_not_counted(
     bench: Bench,
 ) -> None:
     move = audited(bench, Judges(config_4=[MISSING, MISSING], config_5=[DONE]), 4, 5)
@@ -140,7 +140,7 @@ def test_an_incomplete_audit_fails_its_fiche_with_its_own_reason_and_is_no_audit
     )
 
 
-def test_an_audit_is_tied_to_its_run_and_reads_as_its_selection_says(bench: Bench) -> None:
+def test_an_audit_has_its_run_and_the_selections_reading_mode(bench: Bench) -> None:
     judges = Judges(config_4=[DONE])
     audited(bench, judges, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
     [request] = judges.requests
@@ -152,7 +152,7 @@ def test_an_audit_is_tied_to_its_run_and_reads_as_its_selection_says(bench: Benc
     )
 
 
-def test_a_configuration_that_is_gone_is_an_audit_that_did_not_end(bench: Bench) -> None:
+def test_an_audit_of_a_deleted_configuration_is_incomplete(bench: Bench) -> None:
     gone = NotFoundError("Audit configuration 4 not found")
     move = audited(bench, Judges(config_4=[gone, gone]), 4)
     assert (move.reason, move.audits) == ("audit_incomplete", 0)

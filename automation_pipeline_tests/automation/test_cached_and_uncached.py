@@ -35,7 +35,7 @@ def in_short(bench: Bench, *fiche_ids: str) -> None:
     bench.crm.asked.clear()
 
 
-def test_1_details_are_fetched_anew_whether_cached_in_short_or_not_at_all(bench: Bench) -> None:
+def test_1_details_are_fetched_for_fiches_with_and_without_a_sales_list_entry(bench: Bench) -> None:
     bench.sell("cached")
     bench.offer("short", "absent")
     in_short(bench, "short")
@@ -45,7 +45,7 @@ def test_1_details_are_fetched_anew_whether_cached_in_short_or_not_at_all(bench:
     assert sorted(bench.crm.asked) == ["absent", "cached", "short"]
 
 
-def test_1b_what_was_told_since_the_run_began_is_not_asked_for_again(bench: Bench) -> None:
+def test_1b_details_fetched_during_the_run_are_not_requested_again(bench: Bench) -> None:
     ticket = bench.open(bench.schedule("7").id)
     bench.sell("7")
     run = bench.go_through(ticket)
@@ -79,7 +79,7 @@ def test_3_a_fiche_whose_groupe_the_sales_list_lacks_is_judged_by_its_details(be
     }
 
 
-def test_4_without_recordings_is_known_by_the_details_and_ignored_not_failed(bench: Bench) -> None:
+def test_4_fiches_without_recordings_are_ignored_not_failed(bench: Bench) -> None:
     bench.offer("called")
     bench.offer("silent", calls=0)
     bench.crm.sell(TODAY, summary("called"), summary("silent"))
@@ -93,7 +93,7 @@ def test_4_without_recordings_is_known_by_the_details_and_ignored_not_failed(ben
     assert bench.outcomes(run)["silent"] == Outcome("ignored", "no_recordings", "No recordings")
 
 
-def test_5_what_is_transcribed_costs_nothing_and_still_counts(bench: Bench) -> None:
+def test_5_existing_transcripts_need_no_call_and_still_count(bench: Bench) -> None:
     bench.sell("done")
     bench.offer("waiting")
     run = bench.run("done", "waiting", skipIfTranscribed=True)
@@ -103,7 +103,7 @@ def test_5_what_is_transcribed_costs_nothing_and_still_counts(bench: Bench) -> N
 
 
 @pytest.mark.parametrize(("own", "ceiling", "most"), [(2, 9, 2), (2, 1, 2), (None, 2, 2)])
-def test_6_too_many_recordings_are_too_many_by_the_schedule_first_and_the_setting_else(
+def test_6_the_schedules_maximum_of_recordings_precedes_the_setting(
     own: int | None, ceiling: int, most: int, bench: Bench
 ) -> None:
     bench.offer("few", calls=2)
@@ -117,7 +117,7 @@ def test_6_too_many_recordings_are_too_many_by_the_schedule_first_and_the_settin
     assert len(bench.speech.called) == 2
 
 
-def test_7_without_the_transcription_stage_the_audit_has_transcribed_what_it_needs(
+def test_7_without_the_transcription_stage_audits_transcribe_missing_recordings(
     bench: Bench,
 ) -> None:
     bench.sell("done")

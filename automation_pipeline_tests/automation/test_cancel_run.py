@@ -81,7 +81,7 @@ def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
     assert names == ["automation.run.cancelled", "automation/cancelled"]
 
 
-def test_what_failed_before_keeps_its_own_words(database: Database, clock: StandingClock) -> None:
+def test_earlier_failures_keep_their_errors(database: Database, clock: StandingClock) -> None:
     ticket = an_open_run(database, clock, ["1", "2"])
     with database.transaction() as session:
         broken = LedgerMove("1", OutcomeStatus.FAILED, error="The CRM is down")
@@ -156,7 +156,7 @@ def test_a_reason_that_cannot_be_kept_leaves_the_run_at_work(
         assert get_run(session, ticket.run_id).status == "running"
 
 
-def test_an_unknown_run_is_said_to_be_unknown(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_run_is_not_found(database: Database, clock: StandingClock) -> None:
     with pytest.raises(NotFoundError, match="Run 99 not found"):
         cancel_run(99, database=database, clock=clock)
 

@@ -63,7 +63,7 @@ def test_emails_are_sent_one_a_receiver(database: Database, clock: Clock) -> Non
     assert [(row.status, row.attempts) for row in records(database)] == [("sent", 1)] * 2
 
 
-def test_what_passes_is_tried_again_and_what_comes_of_it_is_kept(
+def test_transient_delivery_errors_are_retried_and_the_result_is_stored(
     database: Database, clock: Clock
 ) -> None:
     an_ended_run(database, clock)
@@ -95,7 +95,7 @@ def test_it_is_given_up_after_its_attempts(database: Database, clock: Clock) -> 
 @pytest.mark.parametrize(
     "refusal", [WebhookAnswer(404, "who"), PermanentError("webhookUrl IP not allowed")]
 )
-def test_what_another_attempt_cannot_change_is_given_up_at_once(
+def test_permanent_delivery_errors_are_not_retried(
     database: Database, clock: Clock, refusal: WebhookAnswer | Exception
 ) -> None:
     an_ended_run(database, clock)
@@ -148,7 +148,7 @@ def test_a_bug_in_one_delivery_stops_no_other_and_is_given_up_in_time(
     )
 
 
-def test_a_receiver_that_never_answers_holds_up_no_other(database: Database, clock: Clock) -> None:
+def test_a_receiver_that_never_answers_delays_no_other(database: Database, clock: Clock) -> None:
     slow = "https://slow.example.com/"
     for url in (slow, HOOK):
         an_ended_run(database, clock, webhookUrl=url)
@@ -168,7 +168,7 @@ def test_a_receiver_that_never_answers_holds_up_no_other(database: Database, clo
     assert sent.status == "sent"
 
 
-def test_an_event_whose_message_is_gone_is_done(database: Database, clock: Clock) -> None:
+def test_an_event_without_its_message_counts_as_published(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
     with database.transaction() as session:
         session.delete(session.merge(records(database)[0]))

@@ -67,7 +67,7 @@ def test_1_schedule_missing_or_inactive_leaves_no_run(bench: Bench) -> None:
     assert counted(bench, RunRow) == 0
 
 
-def test_2_sales_lists_that_fail_are_told_of_and_the_mirror_is_used(bench: Bench) -> None:
+def test_2_failed_sales_lists_are_logged_and_the_mirror_is_used(bench: Bench) -> None:
     bench.offer("1", "2")
     bench.automatic()
     bench.crm.sell(YESTERDAY, summary("1"))
@@ -124,7 +124,7 @@ def test_3_fiche_details_that_never_come_fail_and_may_stop_the_later_stages(
     }
 
 
-def test_4_a_fiche_that_is_gone_is_ignored_and_leaves_the_totals(bench: Bench) -> None:
+def test_4_a_deleted_fiche_is_ignored_and_not_in_the_totals(bench: Bench) -> None:
     bench.offer("1")
     bench.automatic()
     run = bench.run("1", "gone", continueOnError=False)
@@ -182,7 +182,7 @@ def test_6_audits_that_stall_are_recorded_fiche_by_fiche(
     }
 
 
-def test_7_workers_that_are_gone_leave_a_run_that_is_taken_over_or_ended_as_stale(
+def test_7_a_run_without_workers_is_taken_over_or_ended_as_stale(
     bench: Bench,
 ) -> None:
     bench.offer("1", "2")

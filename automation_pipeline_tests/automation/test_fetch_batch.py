@@ -126,7 +126,7 @@ def test_a_fiche_without_recordings_is_ignored_where_only_those_with_some_are_wa
         (False, 2, 1, "failed"),
     ],
 )
-def test_what_failed_is_asked_for_again_as_often_as_the_schedule_says(
+def test_failed_fetches_are_retried_as_often_as_the_schedule_allows(
     retry_failed: bool, max_retries: int, asked: int, status: str, bench: Bench
 ) -> None:
     bench.offer("1", "2")
@@ -140,7 +140,7 @@ def test_what_failed_is_asked_for_again_as_often_as_the_schedule_says(
     )
 
 
-def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_causes(
+def test_a_fiche_that_hangs_affects_neither_retries_nor_causes_of_others(
     bench: Bench,
 ) -> None:
     """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one
@@ -178,7 +178,7 @@ class SilentFor(FakeFicheSource):
         return await super().details(fiche_id)
 
 
-def test_what_has_not_come_when_the_time_is_over_has_failed(bench: Bench) -> None:
+def test_fetches_that_exceed_the_time_budget_fail(bench: Bench) -> None:
     bench.crm = SilentFor(lambda: bench.rows(ticket)[0].stage == "fetched")
     bench.offer("1", "silent")
     ticket = opened(bench, "1", "silent")

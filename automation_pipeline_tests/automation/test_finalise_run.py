@@ -91,7 +91,7 @@ def test_a_run_that_lost_a_row_cannot_end_well(database: Database, clock: Standi
         finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
 
 
-def test_a_breakdown_fails_what_was_pending_and_keeps_what_was_done(
+def test_a_breakdown_fails_pending_fiches_and_keeps_outcomes(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock)

@@ -53,7 +53,7 @@ def test_a_new_attempt_after_any_stage_asks_for_nothing_that_is_done(
     check(bench, bench.go_through(bench.take_over(ticket)))
 
 
-def test_every_stage_repeated_by_an_attempt_of_its_own_is_done_once(bench: Bench) -> None:
+def test_stages_repeated_by_another_attempt_run_once(bench: Bench) -> None:
     ticket = bench.open(bench.schedule(*FICHES).id)
     for number, stage in enumerate(bench.stages, start=2):
         stage(ticket)

@@ -41,14 +41,14 @@ def get_only_schedule_id(database: Database) -> int:
         return session.get_one(RunRow, records(database)[0].run_id).schedule_id
 
 
-def test_a_run_that_broke_off_tells_why(database: Database, clock: Clock) -> None:
+def test_notification_of_a_failed_run_has_the_error(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock, ["5"], breakdown="The worker was killed")
     [row] = records(database)
     assert (row.payload["status"], row.payload["error"]) == ("failed", "The worker was killed")
     assert "failures" not in row.payload
 
 
-def test_a_good_run_is_told_of_in_numbers(database: Database, clock: Clock) -> None:
+def test_notification_of_a_successful_run_has_the_counts(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
     [row] = records(database)
     assert (row.payload["status"], row.payload["total_fiches"]) == ("completed", 0)
@@ -62,14 +62,14 @@ def test_a_good_run_is_told_of_in_numbers(database: Database, clock: Clock) -> N
         {"notifyOnComplete": False, "notifyEmails": EMAILS},
     ],
 )
-def test_nobody_is_told_who_did_not_want_to_know(
+def test_no_notification_without_a_request_for_one(
     database: Database, clock: Clock, fields: dict[str, object]
 ) -> None:
     assert an_ended_run(database, clock, **fields) == []
     assert (records(database), outbox(database)) == ([], [])
 
 
-def test_saying_it_twice_tells_once(database: Database, clock: Clock) -> None:
+def test_repeated_notify_run_files_one_notification(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock, notifyEmails=EMAILS)
     with database.transaction() as session:
         run = as_run(session.get_one(RunRow, records(database)[0].run_id))

@@ -63,7 +63,7 @@ def test_a_requested_run_is_taken_with_its_request(
     assert (request.state, request.dagster_run_id) == ("taken", "dagster-1")
 
 
-def test_a_retried_dagster_run_takes_the_same_run_over(
+def test_a_retried_dagster_run_takes_over_the_same_run(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -94,7 +94,7 @@ def test_a_launch_beside_an_unended_run_is_refused_and_after_it_is_another_run(
     assert open_run(launch, database=database, clock=clock).run_id != first.id
 
 
-def test_a_pause_does_not_keep_a_run_that_has_begun_from_being_taken_over(
+def test_a_started_run_can_be_taken_over_during_a_pause(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -202,7 +202,7 @@ def test_a_run_of_another_schedule_is_refused(database: Database, clock: Standin
 
 
 @pytest.mark.parametrize("run_id", [None, 12])
-def test_what_is_unknown_is_named(
+def test_unknown_names_are_reported(
     run_id: int | None, database: Database, clock: StandingClock
 ) -> None:
     schedule_id = 5 if run_id is None else a_schedule(database, clock).id

@@ -127,7 +127,7 @@ def test_an_outage_in_the_middle_tears_nothing_apart(database: Database) -> None
 
 
 @pytest.mark.parametrize("problem", [PermanentError("too big"), ZeroDivisionError("a bug")])
-def test_an_event_that_cannot_be_published_holds_up_its_aggregate_until_it_is_parked(
+def test_an_event_that_cannot_be_published_blocks_its_aggregate_until_it_is_parked(
     database: Database, problem: Exception
 ) -> None:
     fill(
@@ -163,7 +163,7 @@ def test_a_bug_that_breaks_every_batch_with_one_event_in_it_is_found(database: D
     assert [row.last_error for row in waiting(database)] == ["KeyError: 'b'"]
 
 
-def test_who_is_interrupted_has_written_down_what_is_out(database: Database) -> None:
+def test_an_interrupted_relay_records_published_events(database: Database) -> None:
     class Interrupted(FakePublisher):
         async def publish(self, events: Sequence[Event]) -> PublishResult:
             if self.published:
@@ -180,7 +180,7 @@ def test_who_is_interrupted_has_written_down_what_is_out(database: Database) -> 
     assert publish(database, publisher) == 15
 
 
-def test_nobody_publishes_on_a_claim_that_is_about_to_end(database: Database) -> None:
+def test_no_event_is_published_shortly_before_the_claim_ends(database: Database) -> None:
     class Slow(FakePublisher):
         async def publish(self, events: Sequence[Event]) -> PublishResult:
             await asyncio.sleep(0.2)
@@ -193,7 +193,7 @@ def test_nobody_publishes_on_a_claim_that_is_about_to_end(database: Database) ->
     assert {row.claimed_by for row in waiting(database)} == {None}
 
 
-def test_what_breaks_the_publisher_is_parked_though_it_looks_like_an_outage(
+def test_an_event_that_breaks_the_publisher_is_parked(
     database: Database,
 ) -> None:
     fill(database, [event(key, key[0]) for key in ("a1", "b1", "b2", "c1", "d1")])
@@ -222,9 +222,7 @@ def test_what_breaks_the_publisher_is_parked_though_it_looks_like_an_outage(
 
 
 @pytest.mark.parametrize("outage", [AWAY, TransientError("429", retry_after_seconds=1)])
-def test_a_real_outage_costs_nobody_an_attempt_however_long_it_is(
-    database: Database, outage: TransientError
-) -> None:
+def test_an_outage_does_not_count_as_an_attempt(database: Database, outage: TransientError) -> None:
     internal = replace(event("internal", "z"), name="automation/completed")
     fill(database, [*(event(key, key) for key in KEYS), internal])
     publisher = InternalGoes(outage=outage)
@@ -249,7 +247,7 @@ def test_workers_that_die_use_up_no_attempt(database: Database) -> None:
     assert publish(database, FakePublisher()) == 1
 
 
-def test_nothing_is_begun_when_the_budget_is_used_up_and_each_handful_beats(
+def test_nothing_starts_after_the_budget_and_each_call_beats(
     database: Database,
 ) -> None:
     fill(database, [event(f"event {number}") for number in range(60)])

@@ -33,9 +33,7 @@ def reconcile(database: Database, clock: StandingClock) -> list[int]:
     return reconcile_stale_runs(RULES, database=database, clock=clock)
 
 
-def test_a_stale_run_has_failed_in_the_known_words(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_stale_run_fails_with_the_fixed_text(database: Database, clock: StandingClock) -> None:
     ticket = silent(database, clock, 75)
     with database.reading() as session:
         before = get_schedule(session, get_run(session, ticket.run_id).schedule_id)
@@ -76,7 +74,7 @@ def test_a_run_whose_heart_beats_is_left_alone(database: Database, clock: Standi
     assert reconcile(database, clock) == []
 
 
-def test_a_run_that_waits_for_dagster_is_left_however_long_it_takes(
+def test_a_run_that_waits_for_dagster_is_never_stale(
     database: Database, clock: StandingClock
 ) -> None:
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)

@@ -88,7 +88,7 @@ def test_several_processes_send_each_message_once(
     assert {(row.status, row.attempts) for row in records(database)} == {("sent", 1)}
 
 
-def test_who_is_killed_between_sending_and_writing_it_down_sends_it_again_under_the_same_name(
+def test_a_kill_between_sending_and_recording_repeats_the_message_with_the_same_key(
     database: Database, database_url: str, clock: Clock, hook: Receiver
 ) -> None:
     [run] = an_ended_run(database, clock, webhookUrl=hook.url)
@@ -118,7 +118,7 @@ def test_a_message_that_always_kills_its_relay_is_given_up(
     )
 
 
-def test_nothing_is_begun_when_the_budget_is_used_up(database: Database, clock: Clock) -> None:
+def test_nothing_starts_after_the_budget_is_used_up(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender()
     assert relay(a_post_office(webhooks), database, budget_seconds=0).messages == 0

@@ -68,7 +68,7 @@ def test_of_several_processes_that_ask_at_once_one_gets_its_run(
 
 
 @pytest.mark.parametrize(("active", "error"), [(False, ConflictError), (None, NotFoundError)])
-def test_a_schedule_that_is_paused_or_unknown_leaves_nothing_behind(
+def test_a_paused_or_unknown_schedule_stores_nothing(
     active: bool | None, error: type[Exception], database: Database, clock: Clock
 ) -> None:
     schedule_id = 99 if active is None else a_schedule(database, clock, isActive=active).id

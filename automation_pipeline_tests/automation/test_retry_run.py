@@ -76,9 +76,7 @@ def test_a_retry_selects_only_failed_fiches_and_keeps_the_other_filters(
     )
 
 
-def test_the_new_run_waits_as_a_request_of_its_own(
-    database: Database, clock: StandingClock
-) -> None:
+def test_the_new_run_has_its_own_request(database: Database, clock: StandingClock) -> None:
     earlier = ended(database, clock)
     run = retry_run(earlier.id, database=database, clock=clock)
     with database.transaction() as session:
@@ -89,7 +87,7 @@ def test_the_new_run_waits_as_a_request_of_its_own(
     assert request.tags["automation/trigger"] == "retry"
 
 
-def test_what_fails_again_can_be_run_again(database: Database, clock: StandingClock) -> None:
+def test_a_failed_retry_can_be_retried(database: Database, clock: StandingClock) -> None:
     second = retry_run(ended(database, clock).id, database=database, clock=clock)
     open_run(
         an_opening(second.schedule_id, "dagster-2", run_id=second.id),
@@ -158,7 +156,7 @@ def test_a_paused_schedule_is_not_run_again(database: Database, clock: StandingC
     assert _runs(database) == 1
 
 
-def test_an_unknown_run_is_said_to_be_unknown(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_run_is_not_found(database: Database, clock: StandingClock) -> None:
     with pytest.raises(NotFoundError, match="Run 99 not found"):
         retry_run(99, database=database, clock=clock)
 

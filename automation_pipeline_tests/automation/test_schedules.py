@@ -89,7 +89,7 @@ def stored(database: Database, schedule: Schedule) -> Schedule:
         return get_schedule(session, schedule.id)
 
 
-def test_only_what_is_named_changes(database: Database, clock: StandingClock) -> None:
+def test_a_patch_changes_only_the_named_fields(database: Database, clock: StandingClock) -> None:
     before = a_schedule(
         database, clock, **DAILY, description="Old", externalApiKey="s3cret", maxRetries=2
     )
@@ -107,7 +107,7 @@ def test_a_patch_of_nothing_changes_nothing(database: Database, clock: StandingC
     assert patched(before, {}, database, clock) == before
 
 
-def test_new_times_begin_now_and_forget_what_was_skipped(
+def test_new_times_start_now_and_clear_the_skipped_occurrence(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock, **DAILY)
@@ -157,7 +157,7 @@ def test_an_unknown_schedule_to_update_is_not_found(
         update_schedule(9, {"name": "New"}, database=database, clock=clock)
 
 
-def test_of_two_patches_at_once_the_second_sees_what_the_first_did(
+def test_the_second_of_two_concurrent_patches_sees_the_first(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock, **DAILY)
@@ -278,9 +278,7 @@ def test_an_unknown_schedule_to_skip_is_not_found(database: Database, clock: Sta
         skip_next(9, database=database, clock=clock)
 
 
-def test_a_deleted_schedule_is_gone_but_its_runs_stay(
-    database: Database, clock: StandingClock
-) -> None:
+def test_runs_of_a_deleted_schedule_stay(database: Database, clock: StandingClock) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)
     ticket = open_run(an_opening(mine.id), database=database, clock=clock)
     finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker is gone")

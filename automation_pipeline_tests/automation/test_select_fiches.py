@@ -93,7 +93,7 @@ def test_fiches_are_cut_into_batches(database: Database, clock: StandingClock) -
     assert selected(ticket, database, clock, processes=2).batches == [0, 1, 2]
 
 
-def test_a_selection_by_date_asks_for_its_days_and_takes_what_they_list(
+def test_a_selection_by_date_fetches_and_uses_the_lists_of_its_days(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     ticket = opened(database, clock)
@@ -114,7 +114,7 @@ def test_a_selection_by_date_asks_for_its_days_and_takes_what_they_list(
     assert log[4:] == [("info", "Loaded 3 fiches from DB"), ("info", "Final: 3 fiches to process")]
 
 
-def test_what_was_resolved_is_kept_under_stable_keys(
+def test_selection_counts_have_stable_keys(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     ticket = opened(database, clock, mode="filter", groupes=["NORD"], maxFiches=2)
@@ -139,7 +139,7 @@ def test_what_was_resolved_is_kept_under_stable_keys(
     }
 
 
-def test_the_selection_is_told_of_once(
+def test_the_selection_is_logged_once(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     ticket = opened(database, clock)
@@ -163,7 +163,7 @@ def test_the_selection_is_told_of_once(
     } == {("automation", "automation_run", "1", "automation-run-1", "launch-1")}
 
 
-def test_a_day_that_fails_is_told_of_and_the_run_goes_on_with_what_is_mirrored(
+def test_a_failed_day_is_logged_and_the_mirror_is_used(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     selected(opened(database, clock), database, clock, crm)
@@ -230,7 +230,7 @@ def test_a_run_that_has_ended_has_nothing_left(database: Database, clock: Standi
          ("info", "Final: 0 fiches to process")),
     ],
 )  # fmt: skip
-def test_an_empty_selection_has_no_batches_and_says_why(
+def test_an_empty_selection_has_no_batches_and_a_reason(
     wanted: dict[str, object],
     reason: str,
     message: tuple[str, str],
@@ -249,7 +249,7 @@ def test_an_empty_selection_has_no_batches_and_says_why(
     assert message in log
 
 
-def test_what_is_not_sure_is_kept_until_the_details_are_here(
+def test_uncertain_fiches_are_kept_until_their_details_are_fetched(
     database: Database, clock: StandingClock
 ) -> None:
     bench = Bench(database, clock)

@@ -104,7 +104,7 @@ def test_the_filed_run_can_be_opened_as_it_was_filed(
     assert (ticket.run_id, ticket.attempt) == (started.run_id, 1)
 
 
-def test_what_is_decided_is_not_decided_again(database: Database, clock: StandingClock) -> None:
+def test_each_due_time_is_decided_once(database: Database, clock: StandingClock) -> None:
     a_daily(database, clock)
     assert len(look(database, clock).triggered) == 1
     end_newest(database, clock)
@@ -202,7 +202,7 @@ def test_paused_and_manual_schedules_are_never_due(
     assert look(database, clock) == DueReport(checked=0)
 
 
-def test_what_falls_into_a_pause_is_not_missed(database: Database, clock: StandingClock) -> None:
+def test_due_times_during_a_pause_are_not_missed(database: Database, clock: StandingClock) -> None:
     schedule = an_hourly(database, clock, catchUp="all")
     look(database, clock)
     end_newest(database, clock)
@@ -213,16 +213,14 @@ def test_what_falls_into_a_pause_is_not_missed(database: Database, clock: Standi
     assert look(database, clock) == DueReport(checked=1)
 
 
-def test_a_schedule_with_other_times_is_looked_at_anew_though_nobody_said_so(
-    database: Database, clock: StandingClock
-) -> None:
+def test_changed_times_of_a_schedule_are_detected(database: Database, clock: StandingClock) -> None:
     schedule = a_daily(database, clock, "18:00")
     assert look(database, clock).triggered == ()
     change(database, schedule.id, time_of_day="10:00")
     assert len(look(database, clock).triggered) == 1
 
 
-def test_after_an_outage_everything_missed_is_told(
+def test_after_an_outage_every_missed_due_time_is_recorded(
     database: Database, clock: StandingClock
 ) -> None:
     an_hourly(database, clock)
@@ -250,7 +248,7 @@ def test_catching_up_with_all_runs_one_after_the_other(
     assert {because for _, _, because in occurrences(database)} == {None}
 
 
-def test_a_skipped_occurrence_is_told_and_the_next_one_runs(
+def test_a_skipped_occurrence_is_recorded_and_the_next_one_runs(
     database: Database, clock: StandingClock
 ) -> None:
     an = an_hourly(database, clock, isActive=True)
@@ -294,7 +292,7 @@ def test_a_due_time_that_waits_when_the_schedule_is_paused_does_not_run(
 
 
 @pytest.mark.parametrize(("policy", "looks"), [("CANCEL_OTHER", 2), ("TERMINATE_OTHER", 1)])
-def test_a_newer_run_takes_the_place_of_the_one_at_work(
+def test_a_newer_run_replaces_the_active_one(
     policy: str, looks: int, database: Database, clock: StandingClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy=policy)

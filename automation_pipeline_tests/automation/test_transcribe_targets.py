@@ -143,7 +143,7 @@ def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
     assert (left.lost, order) == ({}, ["1", "2"])
 
 
-def test_what_is_transcribed_already_is_ready_and_nobody_is_asked(bench: Bench) -> None:
+def test_transcribed_fiches_are_ready_without_a_request(bench: Bench) -> None:
     bench.sell("1")
     bench.offer("2")
     ticket, deaf = bench.until_work("1", "2"), Deaf()
@@ -152,7 +152,7 @@ def test_what_is_transcribed_already_is_ready_and_nobody_is_asked(bench: Bench) 
     assert deaf.keys == [["automation-1-transcribe-2"]]
 
 
-def test_requests_have_the_priority_of_the_schedule_and_trust_what_the_run_fetched(
+def test_requests_have_the_schedules_priority_and_use_the_runs_details(
     bench: Bench,
 ) -> None:
     bench.offer("1")
@@ -169,7 +169,7 @@ def test_requests_have_the_priority_of_the_schedule_and_trust_what_the_run_fetch
     ("retry_failed", "max_retries", "suffixes"),
     [(False, 2, [""]), (True, 0, [""]), (True, 2, ["", "-retry-1", "-retry-2"])],
 )
-def test_what_is_incomplete_is_asked_for_again_under_keys_of_its_own_only_where_failures_are_retried(
+def test_incomplete_fiches_are_requested_again_under_new_keys_only_if_failures_are_retried(
     retry_failed: bool, max_retries: int, suffixes: list[str], bench: Bench
 ) -> None:
     bench.offer("1", "2")
@@ -242,7 +242,7 @@ def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
     assert bench.logs(ticket)[-1] == "Transcription timeout/stall - completed 1/2"
 
 
-def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_causes(
+def test_a_fiche_that_hangs_affects_neither_retries_nor_causes_of_others(
     bench: Bench,
 ) -> None:
     """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one
@@ -309,7 +309,7 @@ def test_who_became_whole_in_the_last_moment_is_ready(bench: Bench, database_url
     assert (left.lost, left.came) == ({}, ["1"])
 
 
-def test_what_is_in_flight_elsewhere_is_joined(bench: Bench) -> None:
+def test_active_runs_of_others_are_joined(bench: Bench) -> None:
     bench.offer("1", calls=2)
     ticket = bench.until_work("1")
     by_hand = TranscriptionRunRequest(
@@ -326,7 +326,7 @@ def test_what_is_in_flight_elsewhere_is_joined(bench: Bench) -> None:
         assert list_summaries(session, ["automation-1-transcribe-1"]) == []
 
 
-def test_a_call_for_a_recording_of_others_is_not_cut_off_when_the_own_ones_are_done(
+def test_calls_for_recordings_of_others_finish_after_the_batch_is_done(
     bench: Bench,
 ) -> None:
     """It is paid for. One worker takes what is most urgent, whoever asked for it."""
@@ -357,7 +357,7 @@ def test_a_recording_without_an_address_is_named_as_the_cause(bench: Bench) -> N
     assert gate(bench, ticket, "1") == ({"1": "No recording URL available"}, [])
 
 
-def test_without_a_key_for_the_provider_every_fiche_says_so(bench: Bench) -> None:
+def test_every_fiche_has_the_error_of_a_missing_provider_key(bench: Bench) -> None:
     async def keyless(
         _requests: Sequence[TranscriptionRunRequest],
     ) -> Sequence[TranscriptionSummary | AutomationError]:

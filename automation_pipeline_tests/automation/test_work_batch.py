@@ -33,7 +33,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-def test_no_more_fiches_are_audited_at_once_than_the_knob_says(bench: Bench) -> None:
+def test_concurrent_audits_stay_within_the_option(bench: Bench) -> None:
     fiches, at_once, most = [str(number) for number in range(6)], 0, 0
     bench.offer(*fiches)
     bench.automatic()
@@ -62,7 +62,7 @@ def test_no_more_fiches_are_audited_at_once_than_the_knob_says(bench: Bench) -> 
         ({}, "auditing", True, 1),
     ],
 )
-def test_the_schedule_says_what_is_done(
+def test_only_the_stages_of_the_schedule_run(
     fields: dict[str, object], phase: str, transcribed: bool, audits: int, bench: Bench
 ) -> None:
     bench.sell("1")
@@ -96,7 +96,7 @@ def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(
 
 
 @pytest.mark.parametrize("automatic", [True, False])
-def test_without_configurations_every_fiche_says_so(automatic: bool, bench: Bench) -> None:
+def test_every_fiche_has_the_error_of_missing_configurations(automatic: bool, bench: Bench) -> None:
     bench.offer("1", "2")
     if not automatic:
         bench.automatic()
@@ -107,7 +107,7 @@ def test_without_configurations_every_fiche_says_so(automatic: bool, bench: Benc
     }
 
 
-def test_what_could_not_be_transcribed_is_not_audited_and_stops_nobody(bench: Bench) -> None:
+def test_failed_transcriptions_are_not_audited_and_do_not_stop_others(bench: Bench) -> None:
     bench.offer("1", "2")
     bench.automatic()
     bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
@@ -134,7 +134,7 @@ def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable
     assert bench.outcomes(ticket) == {"1": SILENT, "2": SILENT}
 
 
-def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_stays_done(
+def test_after_the_audit_budget_the_rest_fails_and_results_stay(
     bench: Bench,
 ) -> None:
     bench.sell("1")
@@ -208,7 +208,7 @@ def test_a_bug_is_no_outcome(bench: Bench) -> None:
     assert bench.statuses(ticket) == ["pending"]
 
 
-def test_progress_is_told_with_what_was_done(bench: Bench) -> None:
+def test_progress_is_recorded_with_the_outcomes(bench: Bench) -> None:
     bench.sell("1")
     bench.offer("2")
     bench.automatic()
@@ -244,7 +244,7 @@ def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is
     assert (ended.transcriptions_run, ended.audits_run) == (1, 1)
 
 
-def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_for(
+def test_progress_counts_expected_audits_and_gates_log_what_they_wait_for(
     bench: Bench,
 ) -> None:
     """Finding 2.4: the denominator was the number of audits begun, and lines that people search for
@@ -291,7 +291,7 @@ def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_fo
     ]
 
 
-def test_a_pair_that_is_missing_is_asked_for_again_while_the_gate_waits_and_holds_up_no_other(
+def test_a_missing_audit_is_requested_again_without_delaying_others(
     bench: Bench,
 ) -> None:
     bench.sell("1")

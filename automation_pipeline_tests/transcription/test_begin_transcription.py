@@ -51,7 +51,7 @@ def test_the_plan_has_every_recording_that_lacks_a_transcript(bench: Bench) -> N
     )
 
 
-def test_a_second_wish_joins_the_run_under_way(bench: Bench) -> None:
+def test_a_second_request_joins_the_active_run(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     assert bench.begin("7", "r2").run_id == "r1"
@@ -60,7 +60,7 @@ def test_a_second_wish_joins_the_run_under_way(bench: Bench) -> None:
     assert bench.names().count("transcription.started") == 1
 
 
-def test_the_details_are_fetched_anew_each_time(bench: Bench) -> None:
+def test_the_details_are_fetched_each_time(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.work(bench.begin("7").run_id)
     bench.sell("7", call("a"), call("b"))
@@ -69,7 +69,7 @@ def test_the_details_are_fetched_anew_each_time(bench: Bench) -> None:
     assert (status.total, status.already_transcribed, status.target_total) == (2, 1, 1)
 
 
-def test_a_fiche_with_nothing_to_do_is_completed_and_says_so(bench: Bench) -> None:
+def test_a_fiche_without_work_is_completed_with_an_event(bench: Bench) -> None:
     bench.sell("7")
     status = bench.begin("7", "r1")
     assert (status.total, status.target_total) == (0, 0)
@@ -82,7 +82,7 @@ def test_a_fiche_with_nothing_to_do_is_completed_and_says_so(bench: Bench) -> No
     ]
 
 
-def test_an_already_complete_fiche_tells_completed_too(bench: Bench) -> None:
+def test_an_already_complete_fiche_has_a_completed_event(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.work(bench.begin("7", "r1").run_id)
     bench.clock.pass_time_a_second()
@@ -113,7 +113,7 @@ def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None
     )
 
 
-def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_nobody(bench: Bench) -> None:
+def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_no_other(bench: Bench) -> None:
     status = bench.begin("404", "r1")
     assert status.status is TranscriptionStatus.FAILED
     failed, transcribed = bench.events()
@@ -139,7 +139,7 @@ def test_a_crm_that_fails_ends_the_run_with_its_words_and_keeps_its_verdict(
     assert bench.names() == ["transcription.failed", "fiche/transcribed"]
 
 
-def test_a_run_whose_worker_died_before_its_plan_is_planned_by_the_next_wish_or_ended_by_the_sweep(
+def test_an_unplanned_run_of_a_dead_worker_is_planned_by_the_next_request_or_swept(
     bench: Bench,
 ) -> None:
     for run_id, fiche_id in (("r1", "7"), ("r2", "8")):

@@ -115,7 +115,7 @@ def test_all_free_slots_claim_recordings_in_one_statement(
     assert asked[0] >= 5
 
 
-def test_one_stops_helping_when_ones_own_runs_are_over(bench: Bench) -> None:
+def test_a_worker_stops_when_its_own_runs_have_ended(bench: Bench) -> None:
     bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
     bench.sell("1", call("1a"))
     bench.sell("2", *(call(f"2{number}") for number in range(30)))
@@ -126,7 +126,7 @@ def test_one_stops_helping_when_ones_own_runs_are_over(bench: Bench) -> None:
     assert bench.standing("r2").status is TranscriptionStatus.RUNNING
 
 
-def test_a_more_urgent_wish_makes_the_run_it_joins_as_urgent(bench: Bench) -> None:
+def test_a_more_urgent_request_raises_the_urgency_of_the_joined_run(bench: Bench) -> None:
     bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
     for fiche_id in ("1", "2"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
@@ -145,7 +145,7 @@ def test_trouble_with_the_audio_is_not_an_attempt_and_ends_too(bench: Bench) -> 
     assert len(bench.speech.asked) == KNOBS.max_attempts
 
 
-def test_trouble_of_our_own_is_neither_and_ends_nothing(bench: Bench) -> None:
+def test_infrastructure_errors_do_not_end_recordings(bench: Bench) -> None:
     bench.sell("7", call("a"))
     away = [InfrastructureError("Redis does not answer: it is away.")] * (KNOBS.max_attempts + 2)
     bench.limiter = AwayFirst(away)
@@ -173,7 +173,7 @@ def test_a_wait_beyond_reason_is_given_up() -> None:
     assert isinstance(after_error(error, 1, KNOBS, Random(7)), FailRecording)
 
 
-def test_a_run_that_somebody_else_works_on_is_not_swept(bench: Bench) -> None:
+def test_a_run_with_an_active_worker_is_not_swept(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
@@ -182,7 +182,7 @@ def test_a_run_that_somebody_else_works_on_is_not_swept(bench: Bench) -> None:
     assert sweep_transcriptions(900, database=bench.database) == []
 
 
-def test_the_sweep_tells_of_each_recording_and_ends_what_cannot_add_up(bench: Bench) -> None:
+def test_the_sweep_publishes_each_recording_and_ends_inconsistent_runs(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
@@ -193,7 +193,7 @@ def test_the_sweep_tells_of_each_recording_and_ends_what_cannot_add_up(bench: Be
     assert bench.names().count("fiche/transcribed") == 1
 
 
-def test_a_long_call_for_somebody_else_keeps_its_claim_after_ones_own_runs_are_over(
+def test_a_long_call_for_another_run_keeps_its_claim(
     bench: Bench,
 ) -> None:
     stolen: list[object] = []

@@ -98,11 +98,11 @@ def over_http() -> Iterator[Place]:
         yield Place(studio.url, studio.client, strike, lambda: len(studio.uploads))
 
 
-def test_what_is_said_comes_with_its_words(place: Place) -> None:
+def test_transcripts_have_their_words(place: Place) -> None:
     assert place.hear() == transcript("tr_9Fz0")
 
 
-def test_a_recording_in_which_nothing_is_said_is_an_empty_transcript(place: Place) -> None:
+def test_a_silent_recording_has_an_empty_transcript(place: Place) -> None:
     received = place.hear(QUIET)
     assert received.transcription_id
     assert (received.text, received.words) == ("", ())

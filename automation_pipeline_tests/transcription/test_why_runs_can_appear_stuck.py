@@ -75,7 +75,7 @@ def test_2_redis_that_is_down_ends_nothing(bench: Bench) -> None:
     assert second.reserved == 2
 
 
-def test_3_without_realtime_the_status_tells_all_that_the_events_do(bench: Bench) -> None:
+def test_3_without_realtime_the_status_has_all_data_of_the_events(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
     bench.work(bench.begin("7", "r1").run_id)
@@ -107,7 +107,7 @@ def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(bench: Bench
     assert (seen[1]["attempts"], seen[1]["error"]) == (1, "status=429 slow down")
 
 
-def test_4b_while_it_waits_the_status_says_how_long(bench: Bench) -> None:
+def test_4b_the_status_of_a_waiting_recording_has_the_wait(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
@@ -125,7 +125,7 @@ def test_4b_while_it_waits_the_status_says_how_long(bench: Bench) -> None:
     assert 10 < task["againInSeconds"] <= 40
 
 
-def test_5_a_worker_that_fell_silent_is_replaced_or_its_run_is_ended_with_the_reason(
+def test_5_a_silent_worker_is_replaced_or_its_run_ends_with_the_reason(
     bench: Bench,
 ) -> None:
     bench.sell("7", call("a"))
@@ -145,7 +145,7 @@ def test_5_a_worker_that_fell_silent_is_replaced_or_its_run_is_ended_with_the_re
     assert bench.begin("7", "r2").run_id == "r2", "the fiche is free again"
 
 
-def test_6_a_second_click_joins_the_run_and_says_which(bench: Bench) -> None:
+def test_6_a_second_request_returns_the_joined_run(bench: Bench) -> None:
     bench.sell("7", call("a"))
     first = request(bench)
     bench.begin("7", first.run_id)
@@ -153,7 +153,7 @@ def test_6_a_second_click_joins_the_run_and_says_which(bench: Bench) -> None:
     assert request(bench).run_id == first.run_id
 
 
-def test_7_an_already_complete_fiche_is_told_completed(bench: Bench) -> None:
+def test_7_an_already_complete_fiche_is_reported_as_completed(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.work(bench.begin("7", "r1").run_id)
     bench.clock.pass_time(timedelta(seconds=1))
@@ -197,7 +197,7 @@ def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> No
     assert len(bench.speech.asked) == 4
 
 
-def test_10_what_is_pending_for_good_is_told_from_what_is_pending(bench: Bench) -> None:
+def test_10_permanently_pending_recordings_are_distinguished(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b", url=""))
     bench.work(bench.begin("7", "r1").run_id)
     result = status(bench)
@@ -208,7 +208,7 @@ def test_10_what_is_pending_for_good_is_told_from_what_is_pending(bench: Bench) 
     ] == "No recording URL available"
 
 
-def test_11_the_run_and_the_fiche_are_told_apart(bench: Bench) -> None:
+def test_11_the_status_distinguishes_the_run_and_the_fiche(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.work(bench.begin("7", "r1").run_id)
     bench.sell("7", call("a"), call("late"))

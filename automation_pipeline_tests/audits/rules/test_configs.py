@@ -62,7 +62,7 @@ def step_without(*fields: str, **others: object) -> dict[str, object]:
         (config_document(STORED), STORED),
     ],
 )
-def test_only_what_is_named_changes(given: dict[str, object], changed: object) -> None:
+def test_a_patch_changes_only_the_named_fields(given: dict[str, object], changed: object) -> None:
     assert changed_config(STORED, given) == changed
 
 

@@ -104,7 +104,7 @@ def test_nothing_sent_is_the_latest_audits_newest_first() -> None:
         ({"statut": "x"}, "statut", "is not a known field"),
     ],
 )
-def test_what_is_wrong_is_named(sent: dict[str, str], field: str, fault: str) -> None:
+def test_errors_name_the_invalid_parameter(sent: dict[str, str], field: str, fault: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse(AuditFilter, sent, "no list")
     assert refused.value.fields == ((field, fault),)

@@ -62,7 +62,7 @@ def planned(session: Session, fiche_ids: Sequence[str]) -> str:
     return str(connection.exec_driver_sql(f"{explain} {statement}", given).all())
 
 
-def test_every_fiche_is_answered_for_with_what_it_lacks(
+def test_every_fiche_has_its_number_of_missing_transcripts(
     database: Database, clock: StandingClock
 ) -> None:
     mirrored(database, clock, fiches=20, calls=4, lacking=2)

@@ -10,7 +10,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
 
-def test_the_last_due_times_are_told_with_their_run_or_the_reason(
+def test_the_last_due_times_have_their_run_or_the_reason(
     database: Database, clock: StandingClock
 ) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)

@@ -53,7 +53,7 @@ def test_failures_in_a_row_pause_a_schedule(
     assert stored.total_runs == len(ended)
 
 
-def test_a_schedule_that_an_operator_paused_keeps_its_own_reason(
+def test_a_schedule_paused_by_an_operator_keeps_its_reason(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock, pauseAfterFailures=1)

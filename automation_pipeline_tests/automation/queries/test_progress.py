@@ -134,7 +134,7 @@ def test_logs_are_read_on_from_where_one_was_and_by_urgency(
         ((RunStatus.PARTIAL,), []),
     ],
 )
-def test_runs_are_found_by_how_they_stand(
+def test_runs_are_found_by_status(
     statuses: Sequence[RunStatus], found: list[int], database: Database, clock: StandingClock
 ) -> None:
     for status in ("pending", "completed", "failed"):
@@ -156,7 +156,7 @@ def test_runs_are_found_by_how_they_stand(
         ({"completed_at": None, "status": "running"}, False),
     ],
 )
-def test_runs_cancelled_in_a_span_are_told_from_others(
+def test_cancelled_runs_are_found_by_period(
     fields: dict[str, object], is_found: bool, database: Database, clock: StandingClock
 ) -> None:
     cancelled = {

@@ -33,7 +33,7 @@ def found(audits: tuple[DayAudit, ...]) -> list[tuple[str, int, str]]:
     return [(audit.fiche_id, audit.audit_id, audit.status) for audit in audits]
 
 
-def test_a_day_has_its_fiches_their_audits_what_is_not_met_and_why_fiches_failed(
+def test_a_day_has_fiches_audits_failed_points_and_causes(
     bench: Bench,
 ) -> None:
     a_reported_run(bench)
@@ -68,7 +68,7 @@ def test_only_the_latest_audit_that_was_not_deleted_counts(bench: Bench) -> None
     assert found(quality(bench).audits) == [("1", second.audit_id, "completed")]
 
 
-def test_an_audit_without_a_verdict_is_told_without_a_score(bench: Bench) -> None:
+def test_an_audit_without_a_verdict_has_no_score(bench: Bench) -> None:
     config_id = bench.configure()
     sold(bench, "1", said=None)
     bench.audit("1", config_id)
@@ -101,7 +101,7 @@ def _a_run_failed(bench: Bench, reasons: Mapping[str, str | None]) -> None:
         tell(session, run_id, status="failed", completed_at=bench.clock.now())
 
 
-def test_a_day_of_which_nothing_is_known_is_empty(bench: Bench) -> None:
+def test_an_unknown_day_is_empty(bench: Bench) -> None:
     assert quality(bench) == QualityDay(
         day=DAY, fiches=(), audits=(), failing_points=(), failures={}
     )

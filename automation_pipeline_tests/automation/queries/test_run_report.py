@@ -44,7 +44,7 @@ def test_the_failed_fiches_come_first_each_with_why(bench: Bench) -> None:
     }
 
 
-def test_audits_are_told_down_to_what_was_said(bench: Bench) -> None:
+def test_reported_audits_include_their_quotations(bench: Bench) -> None:
     good, bad = report(bench, a_reported_run(bench)).audits
     assert (good.fiche_id, good.niveau, good.score) == ("1", "EXCELLENT", 100.0)
     assert (bad.fiche_id, [step.position for step in bad.steps]) == ("2", [1, 2])
@@ -53,7 +53,7 @@ def test_audits_are_told_down_to_what_was_said(bench: Bench) -> None:
     assert present.quotations[0].texte in "Bonjour, je vous appelle sans rien annoncer."
 
 
-def test_only_the_worst_audits_are_told_in_full_and_only_so_many_fiches(bench: Bench) -> None:
+def test_only_the_worst_audits_have_steps_and_fiches_are_limited(bench: Bench) -> None:
     run_id = a_reported_run(bench)
     result = report(bench, run_id, most_in_full=1)
     assert [(audit.fiche_id, bool(audit.steps)) for audit in result.audits] == [
@@ -66,7 +66,7 @@ def test_only_the_worst_audits_are_told_in_full_and_only_so_many_fiches(bench: B
     assert short.tally.selected == 4
 
 
-def test_the_phases_that_have_begun_are_told_with_their_ends(bench: Bench) -> None:
+def test_started_phases_are_reported_with_their_ends(bench: Bench) -> None:
     run_id = open_a_run(bench, ("1",))
     at = bench.clock.now()
     assert [(span.name, span.ended_at) for span in report(bench, run_id).phases] == [

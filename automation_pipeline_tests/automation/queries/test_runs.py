@@ -9,7 +9,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run
 
 
-def test_what_is_told_with_a_line_is_masked(database: Database, clock: StandingClock) -> None:
+def test_details_of_log_lines_are_masked(database: Database, clock: StandingClock) -> None:
     run_id = an_open_run(database, clock).run_id
     details = {
         "apiKey": "hush",

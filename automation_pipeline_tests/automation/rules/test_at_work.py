@@ -51,7 +51,7 @@ def test_the_runs_tell_and_the_mark_only_where_there_is_none(
     assert schedule_load(at_work, NOW, THRESHOLD) is status
 
 
-def test_the_words_on_a_stale_run_are_known() -> None:
+def test_the_text_on_a_stale_run_is_fixed() -> None:
     mark = stale_mark(ago(83), NOW, THRESHOLD)
     assert mark.message == "Marked stale by scheduler after 83m (threshold 70m)"
     assert mark.details["marked_stale"] is True

@@ -170,7 +170,7 @@ HOURLY, OFTEN = "0 * * * *", "*/5 * * * *"
         ("all", "0 9 3 * *", "01 00:00", "28 09:01", ["03 09:00"], []),
     ],
 )
-def test_after_an_outage_the_schedule_catches_up_as_it_says(
+def test_after_an_outage_the_schedule_follows_its_catch_up_policy(
     catch_up: str, cron: str, since: str, now: str, run: list[str], not_run: list[tuple[str, str]]
 ) -> None:
     after = a_schedule(
@@ -191,7 +191,7 @@ def test_after_an_outage_the_schedule_catches_up_as_it_says(
         ("all", "09:31", ["04 09:20", "04 09:30"], [], "09:20"),
     ],
 )
-def test_of_what_was_due_before_the_schedule_was_made_the_newest_is_run_and_nothing_told(
+def test_only_the_newest_due_time_before_creation_runs_without_a_record(
     catch_up: str, now: str, run: list[str], not_run: list[tuple[str, str]], decided: str
 ) -> None:
     created_at = at("2026-05-04T09:11")
@@ -204,7 +204,7 @@ def test_of_what_was_due_before_the_schedule_was_made_the_newest_is_run_and_noth
 
 
 @every_case("catch_up", CatchUp)
-def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_run_nor_told(
+def test_old_due_times_before_creation_are_neither_run_nor_recorded(
     catch_up: CatchUp,
 ) -> None:
     new = a_schedule(
@@ -215,7 +215,7 @@ def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_r
     assert decision.decided_until(new.decided_until) == at("2026-05-04T09:00")
 
 
-def test_beside_a_run_by_hand_what_was_due_before_the_schedule_was_made_is_not_told() -> None:
+def test_due_times_before_creation_are_not_recorded_during_a_manual_run() -> None:
     now = "2026-05-04T09:06"
     new = a_schedule(
         HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), at_work=working(now, 1)
@@ -282,7 +282,7 @@ def test_a_run_by_hand_that_ended_meanwhile_suppresses_nothing(last_run_at: str)
     assert told(decide_due(ended, at("2026-05-04T09:10"), RULES)) == (["04 09:00"], [])
 
 
-def test_what_an_operator_skips_is_not_run_and_the_next_one_is() -> None:
+def test_an_occurrence_skipped_by_an_operator_does_not_run_and_the_next_does() -> None:
     skipping = a_schedule(HOURLY, "2026-05-04T08:00", skip_due_at=at("2026-05-04T09:00"))
     assert told(decide_due(skipping, at("2026-05-04T09:10"), RULES)) == (
         [],
@@ -307,7 +307,7 @@ def test_jitter_delays_the_start_always_by_as_much() -> None:
     )
 
 
-def test_a_long_list_of_missed_times_is_told_in_short() -> None:
+def test_a_long_list_of_missed_times_is_shortened() -> None:
     decision = decide_due(
         a_schedule("* * * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES
     )

@@ -24,7 +24,7 @@ def a_run(**fields: object) -> Run:
 
 
 @every_case(("due_at", "text"), [(AT, "2026-05-04T10:00:00.000Z"), (None, None)])
-def test_a_start_says_when_the_run_was_due(due_at: datetime | None, text: str | None) -> None:
+def test_the_start_event_has_the_due_time(due_at: datetime | None, text: str | None) -> None:
     event = events.started(a_run(due_at=due_at), AT)
     assert (event.key, event.name) == ("automation-run-12-started", "automation.run.started")
     assert event.payload == {**CHANNEL, "due_at": text, "status": "running"}
@@ -53,7 +53,7 @@ def test_a_selection_lists_its_groupes_while_they_are_few(groupes: int, listed: 
     }
 
 
-def test_progress_is_cumulative_and_the_same_standing_is_one_event() -> None:
+def test_progress_is_cumulative_and_equal_progress_is_one_event() -> None:
     made = ProgressUpdate(
         Phase.AUDITING, LedgerTally(8, pending=4, successful=2, failed=1, ignored=1), audits=3
     )
@@ -82,7 +82,7 @@ def test_progress_names_days_where_there_are_some() -> None:
     assert (event.payload["days_processed"], event.payload["days_total"]) == (2, 8)
 
 
-def test_an_end_is_told_to_the_screen_and_to_who_waits() -> None:
+def test_an_end_has_a_realtime_and_a_domain_event() -> None:
     shown, inside = events.completed(a_run(), AT)
     more = {"ignored_fiches": 2, "transcriptions_run": 3, "audits_run": 6, "duration_ms": 1500}
     assert (shown.key, shown.name) == ("automation-run-12-completed", "automation.run.completed")
@@ -99,13 +99,13 @@ def test_an_end_is_told_to_the_screen_and_to_who_waits() -> None:
         (EmptyReason.NO_FICHES_FOUND, "automation-completed-12-no-fiches-found"),
     ],
 )
-def test_an_early_end_says_why(reason: EmptyReason, key: str) -> None:
+def test_an_early_end_has_its_reason(reason: EmptyReason, key: str) -> None:
     shown, inside = events.completed(a_run(), AT, reason)
     assert shown.payload == {**CHANNEL, **TOTALS, "reason": str(reason)}
     assert inside.key == key
 
 
-def test_a_failure_says_what_broke() -> None:
+def test_a_failure_event_has_the_error() -> None:
     shown, inside = events.aborted(a_run(status="failed"), "boom", AT)
     assert (shown.key, shown.name) == ("automation-run-12-failed", "automation.run.failed")
     assert shown.payload == {**CHANNEL, "status": "failed", "error": "boom", "duration_ms": 1500}

@@ -56,7 +56,7 @@ def choose(candidates: list[FicheCandidate], **fields: object) -> tuple[str, dic
         ),
     ],
 )
-def test_early_only_what_is_surely_unwanted_is_dropped(
+def test_only_certainly_unwanted_candidates_are_dropped_early(
     fields: dict[str, object], kept: str, dropped: dict[str, int]
 ) -> None:
     assert choose(ALL, **fields) == (kept, dropped)
@@ -153,7 +153,7 @@ def too_many(values: int, most: int) -> tuple[Reason, str]:
         ("NORD", 0, {"groupes": ("NORD",), "only_with_recordings": True}, 2, NONE_AT_ALL),
     ],
 )
-def test_with_its_details_a_fiche_is_ignored_for_one_reason_in_known_words(
+def test_a_fiche_with_details_is_ignored_for_one_reason_with_a_fixed_text(
     groupe: str | None,
     recordings: int,
     fields: dict[str, object],

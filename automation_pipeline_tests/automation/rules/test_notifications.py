@@ -59,7 +59,7 @@ def schedule(**fields: object) -> Schedule:
         ("completed", True, True, True),
     ],
 )
-def test_when_a_run_is_told_of(
+def test_the_schedule_decides_which_ends_are_notified(
     status: str, on_complete: bool, on_error: bool, wanted: bool
 ) -> None:
     message = schedule(notify_on_complete=on_complete, notify_on_error=on_error)
@@ -144,7 +144,7 @@ def test_a_receiver_can_check_the_signature() -> None:
     assert signature("other", body, 1_777_888_999) != signature("s3cret", body, 1_777_888_999)
 
 
-def test_the_headers_say_what_it_is_and_which_delivery() -> None:
+def test_the_headers_name_the_event_and_the_delivery() -> None:
     whole = Notification(
         17, NotificationChannel.WEBHOOK, "https://hooks.example.com", {"status": "partial"}
     )

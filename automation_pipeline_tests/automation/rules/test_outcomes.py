@@ -41,13 +41,11 @@ AT = datetime(2026, 5, 4, tzinfo=UTC)
         ),
     ],
 )
-def test_what_the_crm_told_of_a_fiche_is_its_next_move(
-    outcome: FetchOutcome, move: LedgerMove
-) -> None:
+def test_the_fetch_outcome_decides_the_next_move(outcome: FetchOutcome, move: LedgerMove) -> None:
     assert move_after_fetch(outcome) == move
 
 
-def test_a_fiche_that_is_left_out_says_why_in_the_field_for_that() -> None:
+def test_an_ignored_fiche_has_its_reason_in_ignore_reason() -> None:
     assert failed_move("7", Reason.NO_AUDIT_CONFIG, "why").error == "why"
     assert failed_move("7", Reason.NO_AUDIT_CONFIG, "why").ignore_reason is None
     left_out = ignored_move("7", Reason.TOO_MANY_RECORDINGS, "why", 9)

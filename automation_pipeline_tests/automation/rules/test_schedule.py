@@ -52,7 +52,7 @@ def faults(**fields: object) -> tuple[tuple[str, str], ...]:
     return caught.value.fields
 
 
-def test_what_is_not_said_has_its_default() -> None:
+def test_omitted_fields_have_their_defaults() -> None:
     assert parse_schedule(MANUAL).model_dump(exclude={"fiche_selection"}) == {
         "name": "Sales",
         "description": None,
@@ -198,7 +198,7 @@ def test_each_type_is_due_at_its_own_times(fields: dict[str, object], crons: str
         {"schedule_type": "CRON", "cron_expression": "a b c d e"},
     ],
 )
-def test_a_stored_schedule_that_has_gone_wrong_is_read_and_never_due(
+def test_an_invalid_stored_schedule_can_be_read_and_is_never_due(
     broken: dict[str, object],
 ) -> None:
     with pytest.raises(InvalidInputError):
@@ -338,7 +338,7 @@ def test_an_audit_configuration_that_cannot_exist_is_refused(number: object) -> 
     ]
 
 
-def test_an_api_key_is_not_shown() -> None:
+def test_an_api_key_is_masked() -> None:
     schedule = parse_schedule(MANUAL | {"externalApiKey": "s3cret"})
     assert schedule.external_api_key is not None
     assert schedule.external_api_key.get_secret_value() == "s3cret"
@@ -420,7 +420,7 @@ def test_a_trigger_names_its_schedule_and_perhaps_a_selection(schedule_id: objec
         ),
     ],
 )
-def test_a_wrong_trigger_has_a_sentence_of_its_own(
+def test_an_invalid_trigger_has_its_own_message(
     body: dict[str, object], faults: dict[str, str]
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid trigger automation data$") as caught:
@@ -428,7 +428,7 @@ def test_a_wrong_trigger_has_a_sentence_of_its_own(
     assert dict(caught.value.fields) == faults
 
 
-def test_a_wrong_selection_has_a_sentence_of_its_own_when_it_comes_alone() -> None:
+def test_an_invalid_selection_alone_has_its_own_message() -> None:
     with pytest.raises(InvalidInputError, match="Invalid fiche selection data") as caught:
         parse_selection({"mode": "all", "maxFiches": 0})
     assert [field for field, _ in caught.value.fields] == ["mode", "maxFiches"]

@@ -67,7 +67,7 @@ def test_null_clears_a_field_and_leaves_the_others(field: str, cleared: object) 
 
 
 @every_case("field", ["timeOfDay", "dayOfWeek"])
-def test_null_clears_what_the_type_no_longer_needs(field: str) -> None:
+def test_null_clears_fields_that_the_type_does_not_require(field: str) -> None:
     assert (
         apply_patch(stored(), {field: None, "scheduleType": "MANUAL"}).model_dump(by_alias=True)[
             field
@@ -81,14 +81,14 @@ def test_an_empty_address_is_none(empty: str | None) -> None:
     assert apply_patch(stored(), {"webhookUrl": empty}).webhook_url is None
 
 
-def test_what_the_patch_does_not_name_stays_and_has_no_default_again() -> None:
+def test_fields_that_a_patch_does_not_name_stay() -> None:
     changed = apply_patch(stored(), {"name": "New"})
     assert changed == parse_schedule(WEEKLY | {"name": "New"})
     assert changed.external_api_key is not None
     assert changed.external_api_key.get_secret_value() == "s3cret"
 
 
-def test_a_selection_is_replaced_whole() -> None:
+def test_a_selection_is_replaced_as_a_whole() -> None:
     selection = {"mode": "filter", "dateRange": "custom", "customStartDate": "2026-02-03"}
     changed = apply_patch(stored(), {"ficheSelection": selection})
     assert (
@@ -133,7 +133,7 @@ def test_a_wrong_patch_is_refused_with_its_faults(
     assert dict(caught.value.fields) == faults
 
 
-def test_a_schedule_that_has_gone_wrong_can_be_put_right() -> None:
+def test_an_invalid_schedule_can_be_corrected() -> None:
     broken = stored().model_copy(update={"timezone": "Mars/Olympus", "time_of_day": None})
     with pytest.raises(InvalidInputError):
         apply_patch(broken, {"name": "New"})
@@ -154,14 +154,14 @@ def test_a_schedule_that_has_gone_wrong_can_be_put_right() -> None:
         ({"cronExpression": None}, {}),
     ],
 )
-def test_new_times_do_not_fire_for_what_lies_behind(
+def test_new_times_do_not_fire_for_past_due_times(
     patch: dict[str, object], moved: dict[str, object]
 ) -> None:
     before = stored()
     assert derived_changes(before, apply_patch(before, patch), NOW) == moved
 
 
-def test_a_schedule_set_active_again_begins_anew() -> None:
+def test_a_resumed_schedule_starts_with_the_next_due_time() -> None:
     before = stored(isActive=False)
     assert derived_changes(before, apply_patch(before, {"isActive": True}), NOW) == {
         "is_active": True,

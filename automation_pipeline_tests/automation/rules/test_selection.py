@@ -22,7 +22,7 @@ def chosen(selection: FicheSelection) -> tuple[str, ...]:
     ).kept
 
 
-def test_what_is_not_said_has_its_default() -> None:
+def test_omitted_fields_have_their_defaults() -> None:
     assert parse_selection({"mode": "manual"}).model_dump() == {
         "mode": SelectionMode.MANUAL,
         "date_range": None,
@@ -110,9 +110,7 @@ def test_every_mode_takes_every_preset(mode: SelectionMode, preset: DatePreset) 
         ),
     ],
 )
-def test_days_are_said_in_full_and_are_days(
-    fields: dict[str, object], faults: dict[str, str]
-) -> None:
+def test_invalid_days_are_refused(fields: dict[str, object], faults: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_selection(fields)
     assert dict(caught.value.fields) == faults
@@ -208,7 +206,7 @@ def test_one_entry_that_is_too_long_is_named(field: str, given: list[str], most:
     assert caught.value.fields == ((f"{field}.1", f"must have at most {most} characters"),)
 
 
-def test_as_much_as_may_be_said_is_read() -> None:
+def test_maximum_lengths_are_accepted() -> None:
     ids = [f"{number:064}" for number in range(10_000)]
     selection = parse_selection(
         {"mode": "manual", "ficheIds": [" ".join(ids)], "groupes": ["A" * 255] * 1000}
@@ -247,9 +245,7 @@ def test_manual_ids_are_split_and_each_is_there_once_in_order(
         (9, ("3", "1", "2")),
     ],
 )
-def test_the_limit_counts_ids_after_repeated_ones_are_gone(
-    most: int | None, ids: tuple[str, ...]
-) -> None:
+def test_the_limit_counts_distinct_ids(most: int | None, ids: tuple[str, ...]) -> None:
     assert (
         chosen(parse_selection({"mode": "manual", "ficheIds": ["3 3", "1 2"], "maxFiches": most}))
         == ids

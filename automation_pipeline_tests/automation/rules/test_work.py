@@ -84,9 +84,7 @@ def test_a_fiche_is_successful_only_when_each_of_its_audits_is(
     assert move.audits == sum(end.completed is not None for end in ends)
 
 
-def test_without_its_transcripts_a_fiche_has_failed_with_the_cause_and_says_timeout_only_where_the_time_was_over() -> (
-    None
-):
+def test_a_fiche_without_transcripts_fails_with_the_cause_and_names_only_real_timeouts() -> None:
     stable = "Transcription incomplete"
     cases = [
         (None, True, f"{stable} (timeout/stall)"),
@@ -104,7 +102,7 @@ def test_without_its_transcripts_a_fiche_has_failed_with_the_cause_and_says_time
     }
 
 
-def test_keys_are_the_same_each_time_and_a_retry_has_its_own() -> None:
+def test_keys_are_stable_and_a_retry_has_its_own() -> None:
     assert transcription_key(3, "1900417", 0) == "automation-3-transcribe-1900417"
     assert transcription_key(3, "1900417", 2) == "automation-3-transcribe-1900417-retry-2"
     assert audit_key(3, "1900417", 12, 0) == "automation-3-audit-1900417-12"

@@ -91,7 +91,7 @@ def test_a_chunk_is_ten_messages_and_the_last_one_the_rest(
 
 
 @every_case("speaker", [None, "", A])
-def test_the_first_message_starts_with_its_first_word_whoever_says_it(speaker: str | None) -> None:
+def test_the_first_message_starts_with_its_first_word(speaker: str | None) -> None:
     assert chunks_of(words(("oui", speaker), first=12.5))[0].start == 12.5
 
 
@@ -107,7 +107,7 @@ _heard = st.lists(
 
 
 @given(_heard)
-def test_every_word_is_said_once_in_order_and_the_counts_and_times_agree(
+def test_every_word_is_in_one_chunk_in_order_with_matching_counts(
     heard: list[tuple[str, str | None, float, float]],
 ) -> None:
     at, given_words = 0.0, list[Word]()

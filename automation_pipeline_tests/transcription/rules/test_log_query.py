@@ -26,7 +26,9 @@ def test_nothing_sent_is_everything() -> None:
         ({"colour": "x"}, "The logs cannot be shown", "colour"),
     ],
 )
-def test_what_is_wrong_is_named(given: dict[str, str], sentence: str, field: str) -> None:
+def test_errors_name_the_invalid_parameter(
+    given: dict[str, str], sentence: str, field: str
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_log_query(given)
     assert (str(refused.value), [name for name, _ in refused.value.fields]) == (sentence, [field])

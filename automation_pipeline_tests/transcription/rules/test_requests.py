@@ -40,7 +40,7 @@ def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
         ({"fiche_ids": ["1"], "wait": True}, "wait"),
     ],
 )
-def test_what_is_wrong_is_named(given: dict[str, object], field: str) -> None:
+def test_errors_name_the_invalid_parameter(given: dict[str, object], field: str) -> None:
     with pytest.raises(
         InvalidInputError, match=r"^Invalid request - fiche_ids array required$"
     ) as refused:
