@@ -143,12 +143,12 @@ def finalise_run(
             return as_run(row)
         if attempt is not None and row.attempt != attempt:
             raise StaleAttemptError(
-                f"Attempt {attempt} of run {run_id} is no longer the one at work."
+                f"Attempt {attempt} of run {run_id} is no longer the current one."
             )
         if breakdown is not None:
-            end_pending(
-                session, run_id, _pending_outcome(closing), closing.error, closing.reason, now
-            )
+            is_cancelled = closing.status is RunStatus.CANCELLED
+            outcome = OutcomeStatus.IGNORED if is_cancelled else OutcomeStatus.FAILED
+            end_pending(session, run_id, outcome, closing.error, closing.reason, now)
         status = tally(session, run_id, row.selected_fiches)
         if breakdown is None and not status.is_whole:
             raise LedgerError(f"Run {run_id} cannot end: {status}")
@@ -223,10 +223,6 @@ def _notify_end(
     write_log(session, run.id, now, "info", "Automation run completed", details)
     enqueue(session, events.completed(run, now, _why_empty(run)))
     notify_run(session, run, schedule_of_run(session, run.schedule_id), now=now)
-
-
-def _pending_outcome(closing: RunClosing) -> OutcomeStatus:
-    return OutcomeStatus.IGNORED if closing.status is RunStatus.CANCELLED else OutcomeStatus.FAILED
 
 
 def _why_empty(run: Run | RunRow) -> EmptyReason | None:

@@ -147,7 +147,15 @@ def open_run(opening: RunLaunch, *, database: Database, clock: Clock) -> RunAtte
         if row is not None and row.completed_at is not None:
             return RunAttempt(row.id, row.attempt)
         if row is None:
-            row = _add_launched_run(session, opening, now)
+            schedule = lock_for_new_run(session, opening.schedule_id)
+            row = add_run(
+                session,
+                schedule,
+                Trigger.LAUNCHPAD,
+                now,
+                due_at=opening.due_at,
+                override=opening.override,
+            )
         elif row.attempt == 0:  # a pause does not stop a run that has already started
             refuse_paused(get_schedule(session, row.schedule_id))
         ticket = _start_attempt(session, row, opening, now)
@@ -187,13 +195,6 @@ def _copy_run(session: Session, row: RunRow, now: datetime) -> RunRow:
         due_at=due_at,
         override=requested_selection(row),
         retry_of=row.id,
-    )
-
-
-def _add_launched_run(session: Session, opening: RunLaunch, now: datetime) -> RunRow:
-    schedule = lock_for_new_run(session, opening.schedule_id)
-    return add_run(
-        session, schedule, Trigger.LAUNCHPAD, now, due_at=opening.due_at, override=opening.override
     )
 
 

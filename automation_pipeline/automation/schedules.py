@@ -220,7 +220,8 @@ def backfill_schedule(
         schedule = lock_schedule(session, schedule_id)
         _check_backfill(schedule, first, last, now)
         days = days_between(first, last)
-        known = _known_runs(session, schedule, days)
+        keys = {backfill_key(schedule.id, day): day for day in days}
+        known = {keys[key]: row for key, row in runs_by_key(session, list(keys)).items()}
         excluded = {day for day in days if day.isoformat() in schedule.excluded_on}
         to_file = [day for day in days if day not in known and day not in excluded]
         runs = dict(known)
@@ -264,11 +265,6 @@ def _check_backfill(schedule: Schedule, first: date, last: date, now: datetime) 
         raise InvalidInputError(
             INVALID_BACKFILL, (("to", f"must be at most {MAX_BACKFILL_DAYS - 1} days after from"),)
         )
-
-
-def _known_runs(session: Session, schedule: Schedule, days: Iterable[date]) -> dict[date, RunRow]:
-    keys = {backfill_key(schedule.id, day): day for day in days}
-    return {keys[key]: row for key, row in runs_by_key(session, list(keys)).items()}
 
 
 def _file_backfill(session: Session, schedule: Schedule, day: date, now: datetime) -> RunRow:

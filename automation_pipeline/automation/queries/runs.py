@@ -286,7 +286,7 @@ def _fence(session: Session, ticket: RunAttempt) -> None:
         raise RunCancelledError(f"Run {ticket.run_id} has been cancelled.")
     if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:
         raise StaleAttemptError(
-            f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work."
+            f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the current one."
         )
 
 
@@ -430,8 +430,8 @@ def _old_logs(before: datetime) -> Sequence[ColumnElement[bool]]:
 def _old_notifications(before: datetime) -> Sequence[ColumnElement[bool]]:
     """Notifications of runs that ended before the limit; unsent notifications stay."""
     has_ended = exists().where(RunRow.id == NotificationRow.run_id, RunRow.completed_at <= before)
-    is_told = NotificationRow.status != DeliveryStatus.PENDING
-    return NotificationRow.created_at <= before, is_told, has_ended
+    is_sent = NotificationRow.status != DeliveryStatus.PENDING
+    return NotificationRow.created_at <= before, is_sent, has_ended
 
 
 def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
