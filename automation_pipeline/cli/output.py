@@ -83,6 +83,17 @@ def json_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+_SEVERITY_COLOURS = {"warning": "yellow", "critical": "red"}
+
+
+def severity_cell(severity: str) -> Text:
+    return Text(severity, _SEVERITY_COLOURS[severity])
+
+
+def delivery_cell(status: str, error: str | None) -> str:
+    return f"{status}: {one_line(error)}" if error else status
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())
 

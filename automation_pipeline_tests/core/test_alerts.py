@@ -65,23 +65,35 @@ def test_a_lasting_condition_is_never_raised_twice_within_a_cooldown(checks: lis
     assert all(later - earlier >= COOLDOWN for earlier, later in pairwise(raised))
 
 
-def test_long_texts_fit_into_an_event_of_pagerduty() -> None:
-    alert = Alert(
+def alert(message: str, **about: str | None) -> Alert:
+    return Alert(
         id=1,
         attempt=1,
-        event="pricing.alert",
-        name="queue_full",
+        event="org_jobs.alert",
+        name="oldest_due",
         severity=WARNING,
-        message="m" * 2000,
+        message=message,
         raised_at=NOW,
-        about={"project": "p" * 300},
+        about=about,
     )
-    message = AlertReceiver("https://hooks.test", "pagerduty", "key-1").message_of(alert)
+
+
+def test_long_texts_fit_into_an_event_of_pagerduty() -> None:
+    receiver = AlertReceiver("https://hooks.test", "pagerduty", "key-1")
+    message = receiver.message_of(alert("m" * 2000, subject="s" * 300))
     payload = message["payload"]
     assert isinstance(payload, dict)
-    assert (message["dedup_key"], payload["summary"]) == (
-        f"pricing.alert:queue_full:{'p' * 230}",
-        "m" * 1024,
+    assert payload["summary"] == "m" * 1024
+    assert message["dedup_key"] == f"org_jobs.alert:oldest_due:{'s' * 229}"
+
+
+def test_what_an_alert_does_not_concern_is_not_in_its_texts() -> None:
+    late = alert("It is late.", subject="scheduler", orgId=None)
+    event = AlertReceiver("https://hooks.test", "pagerduty", "key-1").message_of(late)
+    assert event["dedup_key"] == "org_jobs.alert:oldest_due:scheduler"
+    assert AlertReceiver("https://hooks.test", "slack").message_of(late)["text"] == (
+        "WARNING: oldest_due (org_jobs.alert)\nIt is late.\nsubject: scheduler\n"
+        "raisedAt: 2026-05-04T10:00:00.000Z"
     )
 
 

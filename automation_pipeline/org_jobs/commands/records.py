@@ -15,16 +15,17 @@ from automation_pipeline.cli.output import (
     Limit,
     Offset,
     counted,
+    delivery_cell,
     json_line,
     minute,
     one_line,
     print_facts,
     say,
     screen,
+    severity_cell,
     show_one,
     show_page,
 )
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg, operating
@@ -46,7 +47,6 @@ from automation_pipeline.storage.database import Session
 backfills_app = command_group("Show backfills and cancel them.")
 
 BACKFILLS = "/api/org-backfills"
-ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
 BACKFILL_COLOURS = {
     BatchState.RUNNING: "cyan",
     BatchState.COMPLETED: "green",
@@ -233,20 +233,16 @@ def _values(name: str, before: Mapping[str, object], after: Mapping[str, object]
     return " -> ".join(json_line(fields[name]) for fields in (before, after) if name in fields)
 
 
-def _carried(alert: OrgAlert) -> str:
-    return f"{alert.status}: {one_line(alert.last_error)}" if alert.last_error else alert.status
-
-
 ALERTS = Columns[OrgAlert](
     {
         "id": lambda one: one.id,
         "raised (UTC)": lambda one: minute(one.raised_at),
         "organisation": lambda one: one.org_id,
         "alert": lambda one: one.name,
-        "severity": lambda one: Text(one.severity, ALERT_COLOURS[one.severity]),
+        "severity": lambda one: severity_cell(one.severity),
         "about": lambda one: one.subject,
         "message": lambda one: one_line(one.message),
-        "webhook": _carried,
+        "webhook": lambda one: delivery_cell(one.status, one.last_error),
     },
     texts={"about", "message", "webhook"},
 )

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
@@ -16,6 +15,7 @@ from automation_pipeline.cli.output import (
     Limit,
     Offset,
     counted,
+    delivery_cell,
     minute,
     one_line,
     print_facts,
@@ -23,10 +23,10 @@ from automation_pipeline.cli.output import (
     print_result,
     say,
     second,
+    severity_cell,
     show_one,
     show_page,
 )
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.pricing.commands.arguments import OfProject, Project, Targets
@@ -54,7 +54,6 @@ app = command_group("Show the status of the shop; pause and resume all writes.")
 
 SHOP = "/api/pricing/shop"
 LETTERS = "/api/pricing/dead-letters"
-ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
 
 
 @operation(f"GET {SHOP}")
@@ -281,19 +280,15 @@ def _bucket(shop: ShopShown) -> str | None:
     return f"{available} of {maximum} were left at the last call, {rate} are restored per second"
 
 
-def _carried(alert: PricingAlert) -> str:
-    return f"{alert.status}: {one_line(alert.last_error)}" if alert.last_error else alert.status
-
-
 ALERTS = Columns[PricingAlert](
     {
         "id": lambda one: one.id,
         "raised (UTC)": lambda one: minute(one.raised_at),
         "project": lambda one: one.project_id,
         "alert": lambda one: one.name,
-        "severity": lambda one: Text(one.severity, ALERT_COLOURS[one.severity]),
+        "severity": lambda one: severity_cell(one.severity),
         "message": lambda one: one.message,
-        "webhook": _carried,
+        "webhook": lambda one: delivery_cell(one.status, one.last_error),
     },
     texts={"project", "message", "webhook"},
 )
