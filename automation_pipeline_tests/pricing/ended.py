@@ -1,24 +1,20 @@
-"""Runs that have ended, as rows: what alerts, gauges and a day's asset are made of. Importable by
-processes."""
+"""Runs that have ended, as rows: what alerts, gauges and a day's asset are made of."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select, update
 
 from automation_pipeline.core.alerts import AlertReceiver, AlertSeverity
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.tables import (
     PricingAlertRow,
     RuleCheckRow,
     RuleTargetRow,
     ShopRow,
 )
-from automation_pipeline.storage.alerts import raise_alerts
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
 
 EVERY_ALERT = dict.fromkeys(AlertSeverity, AlertReceiver("https://hooks.example.com/prices"))
@@ -96,15 +92,3 @@ def a_check(
 def alert_rows(database: Database) -> list[PricingAlertRow]:
     with database.reading() as session:
         return list(session.scalars(select(PricingAlertRow).order_by(PricingAlertRow.id)))
-
-
-def raise_many(url: str, now: str, times: int) -> int:
-    """How many alerts this process has raised."""
-    database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
-    try:
-        return sum(
-            len(raise_alerts(PRICING_ALERTS, EVERY_ALERT, database=database, clock=clock))
-            for _ in range(times)
-        )
-    finally:
-        database.dispose()

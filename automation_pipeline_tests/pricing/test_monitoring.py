@@ -2,8 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 from sqlalchemy import update
@@ -44,7 +48,7 @@ from automation_pipeline.storage.alerts import (
     raise_alerts,
 )
 from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.clients.receiver import receiver, says
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
@@ -57,10 +61,8 @@ from automation_pipeline_tests.pricing.ended import (
     alert_rows,
     an_ended_run,
     change_targets,
-    raise_many,
 )
 from automation_pipeline_tests.pricing.kept import a_rule, a_run
-from automation_pipeline_tests.processes import CREW, at_once
 
 LONG_AGO = timedelta(days=2)
 
@@ -177,19 +179,27 @@ def test_projects_do_not_keep_each_other_quiet(database: Database, clock: Standi
 
 
 @pytest.mark.both_databases
-def test_several_processes_at_once_raise_each_alert_once(
-    database: Database, database_url: str, clock: StandingClock
-) -> None:
-    an_ended_run(database, clock, 89, 11, project_id="shoes")
-    an_ended_run(database, clock, 10, 60, project_id="hats")
-    counts = at_once(raise_many, *[(database_url, f"{clock.now():%Y-%m-%dT%H:%M}", 5)] * CREW)
-    assert sum(counts) == 3
-    named = [(row.project_id, row.name) for row in alert_rows(database)]
-    assert sorted(named) == [
-        ("hats", "dlq_size"),
-        ("hats", "success_rate"),
-        ("shoes", "success_rate"),
-    ]
+def test_two_concurrent_calls_raise_an_alert_once(database: Database, clock: StandingClock) -> None:
+    an_ended_run(database, clock, 89, 11)
+    found, writing = Barrier(2), Barrier(2)
+
+    def conditions(session: Session, now: datetime) -> Sequence[AlertCondition]:
+        conditions_now = PRICING_ALERTS.conditions(session, now)
+        found.wait(10)
+        return conditions_now
+
+    def columns(condition: AlertCondition) -> Mapping[str, object]:
+        with suppress(BrokenBarrierError):  # the other call waits for the lock
+            writing.wait(0.5)
+        return PRICING_ALERTS.columns(condition)
+
+    alerts = replace(PRICING_ALERTS, conditions=conditions, columns=columns)
+    with ThreadPoolExecutor(2) as pool:
+        raised_at_once = pool.map(
+            lambda _: raise_alerts(alerts, EVERY_ALERT, database=database, clock=clock), range(2)
+        )
+    assert sorted(len(raised) for raised in raised_at_once) == [0, 1]
+    assert [row.name for row in alert_rows(database)] == ["success_rate"]
 
 
 def test_alerts_are_listed_newest_first_by_project(
