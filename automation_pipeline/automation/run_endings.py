@@ -251,10 +251,12 @@ def _cancel_message(reason: str | None) -> str:
     given = " ".join((reason or "").split())
     if len(given) > LONGEST_REASON:
         raise InvalidInputError(
-            "The run stays", (("reason", f"is longer than {LONGEST_REASON} characters"),)
+            "The run is not cancelled", (("reason", f"is longer than {LONGEST_REASON} characters"),)
         )
     if "\0" in given:
-        raise InvalidInputError("The run stays", (("reason", "must not hold the character NUL"),))
+        raise InvalidInputError(
+            "The run is not cancelled", (("reason", "must not contain the character NUL"),)
+        )
     return f"{CANCELLED_WORDS}: {given}" if given else CANCELLED_WORDS
 
 
@@ -330,7 +332,7 @@ def close_lost_runs(
     lost = [run for run in unended if run.attempt > 0 and run.silent_seconds > lost_after_seconds]
     for run in lost:
         since = f"{run.last_sign_at:%Y-%m-%d %H:%M:%S} UTC"
-        message = f"The process that worked on it was lost: no sign of life since {since}"
+        message = f"The process that worked on it was lost: no heartbeat since {since}"
         finalise_run(
             run.run_id, database=database, clock=clock, attempt=run.attempt, breakdown=message
         )

@@ -136,7 +136,7 @@ def open_run(opening: RunLaunch, *, database: Database, clock: Clock) -> RunAtte
     """Start a new attempt and return its ticket. If the run of a requested next attempt has ended,
     return the ticket of its last attempt: no work is left."""
     if opening.run_id is None:
-        from automation_pipeline.automation.run_endings import close_lost_runs  # noqa: PLC0415  by hand only
+        from automation_pipeline.automation.run_endings import close_lost_runs  # noqa: PLC0415  only for manual launches
 
         close_lost_runs(
             opening.schedule_id, opening.lost_after_seconds, database=database, clock=clock
@@ -227,7 +227,7 @@ def _start_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datet
     message = (
         "Automation run started"
         if row.attempt == 1
-        else f"Attempt {row.attempt} takes the run over"
+        else f"Attempt {row.attempt} takes over the run"
     )
     write_log(
         session,

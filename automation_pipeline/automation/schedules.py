@@ -1,4 +1,4 @@
-"""Schedules: create, change, pause, backfill, and start what is due."""
+"""Schedules: create, change, pause, backfill, and start due runs."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

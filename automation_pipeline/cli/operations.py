@@ -108,7 +108,7 @@ def remote_api() -> RemoteApi | None:
     token = _options.token or (configured.get_secret_value() if configured else None)
     if token is None:
         raise InvalidInputError(
-            "The API needs a token: set AUTOMATION_API_TOKEN, or give one with --token."
+            "The API needs a token: set AUTOMATION_API_TOKEN, or pass one with --token."
         )
     if not (token.isascii() and token.isprintable()):
         raise InvalidInputError("The API token contains characters that cannot be sent.")

@@ -32,7 +32,7 @@ class Engine(Enum):
     WAITS = "in Dagster's queue, or being launched"
     WORKS = "a process works on it, as far as is known"
     SUCCEEDED = "every step succeeded"
-    FAILED = "a step failed with an error of its own"
+    FAILED = "a step failed with its own error"
     CRASHED = "its process ended without an error of a step"
     NEVER_STARTED = "its process could not be launched"
     CANCELED = "a user terminated it"

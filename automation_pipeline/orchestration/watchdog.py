@@ -152,7 +152,7 @@ class _Watch:
         what = "The process of the run"
         if steps:
             what, silent = f"Step {steps[0].step_key} on {steps[0].worker}", _silence(steps[0])
-        message = f"{what} gave no sign of life for {silent:.0f} seconds."
+        message = f"{what} sent no heartbeat for {silent:.0f} seconds."
         with self.services.database.reading() as session:
             closed = status_of_closed_run(session, run.run_id)
         if run.status is DagsterRunStatus.CANCELING:

@@ -40,7 +40,7 @@ def after_error(
         return FailRecording(str(error))
     retry_after = error.retry_after_seconds
     if retry_after is not None and retry_after > MAX_WAIT_SECONDS:
-        return FailRecording(f"{error} The wait it asks for, {retry_after:.0f} s, is too long.")
+        return FailRecording(f"{error} The requested wait of {retry_after:.0f} s is too long.")
     wait = options.backoff.wait(attempts, retry_after, random)
     return RetryRecording(timedelta(seconds=wait), str(error))
 

@@ -1,4 +1,5 @@
-"""Transcription runs: one run transcribes what a fiche lacks. Start or join one, plan it, end it."""
+"""Transcription runs: one run transcribes the missing recordings of a fiche. Start or join a run,
+plan it, end it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

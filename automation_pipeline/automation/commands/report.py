@@ -248,7 +248,8 @@ def _heading(report: RunReport) -> Html:
 
 
 def _conservation(report: RunReport) -> Html:
-    """Every selected fiche has ended exactly once, or what is missing."""
+    """The conservation law of the ledger: every selected fiche has ended exactly once, or the
+    difference."""
     tally = report.tally
     counters = [
         ("selected", tally.selected, ""),

@@ -305,7 +305,7 @@ class DueReport:
 
     def __str__(self) -> str:
         done = [
-            *(f"Ended what was stale of schedule {id_}" for id_ in self.reconciled),
+            *(f"Ended the stale runs of schedule {id_}" for id_ in self.reconciled),
             *(
                 f"Started schedule {one.schedule_id}, due {_at(one.due_at)}, as run {one.run_id}"
                 for one in self.triggered

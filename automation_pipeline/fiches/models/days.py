@@ -65,7 +65,7 @@ def _parse(iso: str) -> datetime:
     except ValueError:
         raise ValueError("is a date or a time that does not exist") from None
     if not FIRST_YEAR <= parsed.year <= LAST_YEAR:
-        raise ValueError(f"lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
+        raise ValueError(f"is outside the years {FIRST_YEAR} to {LAST_YEAR}")
     return parsed
 
 
