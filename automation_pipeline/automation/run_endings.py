@@ -255,7 +255,7 @@ def _cancel_message(reason: str | None) -> str:
         )
     if "\0" in given:
         raise InvalidInputError(
-            "The run is not cancelled", (("reason", "must not contain the character NUL"),)
+            "The run is not cancelled", (("reason", "must not hold the character NUL"),)
         )
     return f"{CANCELLED_WORDS}: {given}" if given else CANCELLED_WORDS
 

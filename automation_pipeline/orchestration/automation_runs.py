@@ -20,8 +20,8 @@ RUN_ID_TAG, ATTEMPT_TAG = "automation/run_id", "automation/attempt"
 _BATCH = "batch_"
 
 FROM_THE_FIRST_STEP = (
-    'An automation run cannot continue from a failed step: its attempt has ended. Choose "Re-execute all steps": what is '
-    "done is not done again."
+    'An automation run cannot continue from a failed step: its attempt is over. Choose "Re-execute all steps": '
+    "completed work is not repeated."
 )
 
 

@@ -73,7 +73,7 @@ def test_a_retried_dagster_run_takes_over_the_same_run(
     assert second == RunAttempt(first.run_id, first.attempt + 1)
     with database.reading() as session:
         messages = [row.message for row in logs_after(session, first.run_id, 0, "debug")]
-    assert messages == ["Automation run started", "Attempt 2 takes the run over"]
+    assert messages == ["Automation run started", "Attempt 2 takes over the run"]
 
 
 @pytest.mark.parametrize("opened", [True, False])

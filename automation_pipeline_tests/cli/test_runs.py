@@ -223,7 +223,7 @@ def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id
         (
             ["cancel", "2", "--yes", "--reason", "x" * 501],
             2,
-            "The run stays: reason: is longer than 500 characters.",
+            "The run is not cancelled: reason: is longer than 500 characters.",
         ),
         (["retry", "2"], 1, "Run 2 is still pending: wait for its end, or cancel it first."),
     ],

@@ -160,7 +160,7 @@ NOWHERE = "http://127.0.0.1:9"
     ("options", "code", "sentence"),
     [
         (["--token", MACHINE], 2, "--token needs --api, which names the other machine's API."),
-        (["--api", NOWHERE], 2, "The API needs a token: set AUTOMATION_API_TOKEN, or give one with --token."),
+        (["--api", NOWHERE], 2, "The API needs a token: set AUTOMATION_API_TOKEN, or pass one with --token."),
         (["--api", "ftp://x"], 2, "--api cannot be used: it must be an http:// or https:// address."),
         (["--api", NOWHERE, "--token", "naïve"], 2, "The API token contains characters that cannot be sent."),
         (["--api", NOWHERE, "--token", "two\nlines"], 2, "The API token contains characters that cannot be sent."),
