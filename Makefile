@@ -1,4 +1,4 @@
-# What people do here. Every target makes the virtual environment first, from requirements.lock alone.
+# Development commands. Every target first creates the virtual environment from requirements.lock.
 .PHONY: setup demo dev test check bench bench-siblings survive mutate lock initial-migration docs golden clean
 .DEFAULT_GOAL := help
 
@@ -9,17 +9,17 @@ export DAGSTER_HOME := $(CURDIR)/.automation/dagster
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 help:
-	@echo "make demo    a whole run against a simulated outside world, then its outcome"
-	@echo "make dev     Dagster's UI and daemon, the HTTP API and the simulator, one Ctrl-C ends all"
+	@echo "make demo    one automation run against the simulator, and its outcome"
+	@echo "make dev     Dagster's UI and daemon, the HTTP API and the simulator; Ctrl-C stops all"
 	@echo "make check   format, lint, types, import contracts, fast tests, definitions load"
-	@echo "make test    every test, on a PostgreSQL and a Redis that it starts by itself"
-	@echo "make bench   a whole run next to the physical limit and to what people would use instead (FULL=1, MORE=1, ONLY=...)"
-	@echo "make bench-siblings   the API, pricing, organisations' jobs and enrichment, each next to its own limit"
-	@echo "make survive runs under a hundred seeded faults: kills, outages, full disks; SEED=n FAULTS=100 are yours"
-	@echo "make mutate  change one thing at a time and run the tests that reach it; SEED=n, COUNT=n"
-	@echo "make lock    compile requirements.lock anew from pyproject.toml, and what of it the image needs"
-	@echo "make initial-migration   write the initial revision from the tables modules"
-	@echo "make docs    write the generated pages under docs/ anew"
+	@echo "make test    every test; starts its own PostgreSQL and Redis; DB=postgres runs everything on PostgreSQL"
+	@echo "make bench   a whole run compared with the physical limit and with other tools (FULL=1, MORE=1, ONLY=...)"
+	@echo "make bench-siblings   the API, pricing, organisation jobs and enrichment, each compared with its own limit"
+	@echo "make survive runs under a hundred seeded faults: kills, outages, full disks; SEED=n FAULTS=100"
+	@echo "make mutate  mutation testing; SEED=n COUNT=n"
+	@echo "make lock    compile requirements.lock from pyproject.toml, and docker/requirements.lock from it"
+	@echo "make initial-migration   generate the initial revision from the tables modules"
+	@echo "make docs    regenerate docs/configuration.md and docs/endpoints.md"
 	@echo "make golden  accept a change of the public surface: OpenAPI, commands, tables, settings, permissions, Dagster"
 
 setup: $(READY) $(DAGSTER_HOME)/dagster.yaml
