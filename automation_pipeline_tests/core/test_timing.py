@@ -164,3 +164,15 @@ def test_due_times_strictly_rise(
     assert [one.scheduled_for for one in planned] == sorted({one.scheduled_for for one in planned})
     assert [one.effective_for for one in planned] == sorted({one.effective_for for one in planned})
     assert all(one.effective_for >= one.scheduled_for for one in planned)
+
+
+@every_case(
+    ("start", "end", "hours", "minutes"),
+    [("22:00", "06:00", 8, 1), ("09:00", "17:30", 8, 31), ("00:00", "23:59", 24, 0)],
+)
+def test_the_last_minute_counts_in_the_length_of_a_window(
+    start: str, end: str, hours: int, minutes: int
+) -> None:
+    window = ExecutionWindow.parse(start, end)
+    assert window is not None
+    assert window.length == timedelta(hours=hours, minutes=minutes)
