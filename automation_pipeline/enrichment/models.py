@@ -224,7 +224,7 @@ class SourceRecord:
     values. `warnings` are sentences about the requested establishment."""
 
     siren: str
-    said: CompanyFields
+    fields: CompanyFields
     document: Mapping[str, object]
     is_masked: bool = False
     warnings: tuple[str, ...] = ()

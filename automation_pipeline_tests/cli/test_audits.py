@@ -274,12 +274,12 @@ def test_an_audit_goes_out_of_sight_and_comes_back(terminal: Terminal) -> None:
         (
             "review 1 --step 1 --statut PRESENT",
             2,
-            "--statut and --comment are about a control point",
+            "--statut and --comment apply to a control point",
         ),
         (
             "review 1 --step 1 --point 1 --score 3",
             2,
-            "--conforme, --score and --dealt-with are about a whole step",
+            "--conforme, --score and --dealt-with apply to a whole step",
         ),
         (
             "review 1 --step 1 --point 1",

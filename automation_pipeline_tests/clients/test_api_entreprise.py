@@ -41,7 +41,7 @@ def test_every_call_says_for_whom_and_why() -> None:
         assert request.headers["Authorization"] == f"Bearer {TOKEN}"
         return httpx.Response(200, json=extract())
 
-    assert fetch(entreprise(answer), siret=f"{SIREN}00646").said.rcs_city == "PARIS"
+    assert fetch(entreprise(answer), siret=f"{SIREN}00646").fields.rcs_city == "PARIS"
 
 
 @every_case(
@@ -104,7 +104,7 @@ def read(document: Any) -> SourceRecord:
 
 
 def test_a_company_is_told_in_our_words() -> None:
-    assert read(extract()).said == CompanyFields(
+    assert read(extract()).fields == CompanyFields(
         legal_name="DANONE",
         trade_name="GERVAIS",
         creation_date=date(1955, 2, 1),
@@ -133,7 +133,7 @@ def test_a_company_is_told_in_our_words() -> None:
     ],
 )
 def test_what_is_told_otherwise(changed: dict[str, object], field: str, value: object) -> None:
-    assert getattr(read(extract(**changed)).said, field) == value
+    assert getattr(read(extract(**changed)).fields, field) == value
 
 
 def test_the_day_of_the_extract_is_not_kept_for_it_changes_by_itself() -> None:

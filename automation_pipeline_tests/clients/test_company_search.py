@@ -37,7 +37,7 @@ def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(
         return httpx.Response(200, json=found(unit()))
 
     record = fetch(search(answer), siret=siret)
-    assert (record.siren, record.said.legal_name) == (SIREN, "DANONE")
+    assert (record.siren, record.fields.legal_name) == (SIREN, "DANONE")
     (request,) = requests
     assert (request.method, request.url.path) == ("GET", "/hidden/search")
     params = request.url.params
@@ -97,7 +97,7 @@ def read(*units: Any) -> SourceRecord | None:
 def said(**changed: object) -> CompanyFields:
     record = read(unit(**changed))
     assert record is not None
-    return record.said
+    return record.fields
 
 
 def test_a_company_is_told_in_our_words() -> None:
@@ -154,7 +154,7 @@ def test_a_company_that_is_told_in_part_keeps_its_name_and_commune() -> None:
     record = read(unit(statut_diffusion="P", sigle=MASK, siege=hidden))
     assert record is not None
     assert record.is_masked
-    kept = record.said
+    kept = record.fields
     assert (kept.legal_name, kept.city, kept.postal_code) == ("DANONE", "PARIS", "75009")
     assert (kept.brand_name, kept.address_line1) == (None, None)
 
@@ -164,7 +164,7 @@ def test_a_sole_trader_who_is_masked_is_found_all_the_same() -> None:
         unit(nom_complet=MASK, nom_raison_sociale=None, siege=seat(adresse=MASK, code_postal=MASK))
     )
     assert record is not None
-    assert (record.is_masked, record.said.legal_name, record.said.city) == (True, None, "PARIS")
+    assert (record.is_masked, record.fields.legal_name, record.fields.city) == (True, None, "PARIS")
 
 
 def test_what_changes_by_itself_is_not_kept() -> None:

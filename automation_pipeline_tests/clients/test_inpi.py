@@ -226,7 +226,7 @@ def read(document: Any) -> SourceRecord:
 
 @every_case("shape", ["personneMorale", "personnePhysique", "exploitation"])
 def test_whoever_it_is_is_told_in_our_words(shape: str) -> None:
-    assert read(formality(shape)).said == CompanyFields(
+    assert read(formality(shape)).fields == CompanyFields(
         siret=SIRET,
         legal_name="DANONE",
         trade_name="GERVAIS",
@@ -283,7 +283,7 @@ def test_whoever_it_is_is_told_in_our_words(shape: str) -> None:
     ],
 )
 def test_what_is_told_otherwise(who: dict[str, object], field: str, value: object) -> None:
-    assert getattr(read(formality(**who)).said, field) == value
+    assert getattr(read(formality(**who)).fields, field) == value
 
 
 def described(name: str) -> dict[str, object]:
@@ -316,13 +316,13 @@ def test_of_several_the_one_that_is_named_is_told(
     kind: str | None, content: dict[str, object], name: str
 ) -> None:
     document = {"siren": SIREN, "formality": {"typePersonne": kind, "content": content}}
-    assert read(document).said.legal_name == name
+    assert read(document).fields.legal_name == name
 
 
 def test_where_nobody_is_told_by_name_the_one_that_is_named_keeps_its_address() -> None:
     content = {"personneMorale": {}, "personnePhysique": SOMEWHERE}
     assert (
-        read({"siren": SIREN, "formality": {"typePersonne": "P", "content": content}}).said.city
+        read({"siren": SIREN, "formality": {"typePersonne": "P", "content": content}}).fields.city
         == "PARIS"
     )
 
@@ -340,7 +340,7 @@ def test_a_company_of_which_next_to_nothing_is_known_is_told_as_that(
     content: dict[str, object],
 ) -> None:
     record = read({"siren": SIREN, "formality": {"content": content}})
-    assert (record.said, record.is_masked) == (CompanyFields(), False)
+    assert (record.fields, record.is_masked) == (CompanyFields(), False)
 
 
 @every_case(

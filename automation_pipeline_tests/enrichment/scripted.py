@@ -39,7 +39,7 @@ def says(source: SourceApi, *, is_masked: bool = False, **given: object) -> Sour
     known = _SAYS[source] | given
     document = {"officers": [SECRET], "said": {name: str(value) for name, value in known.items()}}
     return SourceRecord(
-        siren=SIREN, said=CompanyFields(**known), document=document, is_masked=is_masked
+        siren=SIREN, fields=CompanyFields(**known), document=document, is_masked=is_masked
     )
 
 

@@ -139,7 +139,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 def test_a_known_company_is_told_in_one_call(place: Place, siret: str | None) -> None:
     result = place.fetch(siret=siret)
     assert isinstance(result, SourceRecord), result
-    assert (result.siren, result.said.legal_name, result.said.active_status) == (
+    assert (result.siren, result.fields.legal_name, result.fields.active_status) == (
         DANONE,
         "DANONE",
         "A",
@@ -227,7 +227,7 @@ def test_companies_of_every_kind_are_understood(source: str, unlimited: str) -> 
     known = {siren: one for siren, one in values.items() if isinstance(one, SourceRecord)}
     assert {"company", "ceased", "masked_company"} <= {sirens[siren] for siren in known}
     for siren, one in known.items():
-        kind, result = sirens[siren], one.said
+        kind, result = sirens[siren], one.fields
         assert result.active_status == ("C" if kind == "ceased" else "A") or kind in {
             "incomplete",
             "nameless",

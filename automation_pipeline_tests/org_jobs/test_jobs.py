@@ -286,7 +286,7 @@ def test_anything_else_is_refused(org_bench: Bench, status: str) -> None:
     )
     job_id = org_bench.job(run={"status": status, **columns})
     with pytest.raises(
-        ConflictError, match=f"Job {job_id} is {status}: only one that failed or was cancelled"
+        ConflictError, match=f"Job {job_id} is {status}: only a failed or cancelled job"
     ):
         retry(org_bench, job_id)
 

@@ -467,7 +467,7 @@ def test_a_catalogue_without_an_end_is_not_read_for_ever(
 ) -> None:
     shop = Turning(*cursors)
     bench = Bench(database, clock, shop)
-    with pytest.raises(PermanentError, match="the same page of its catalogue again and again"):
+    with pytest.raises(PermanentError, match="the same page of its catalogue repeatedly"):
         bench.loop(pages(bench))
     assert len(shop.called) == max(len(cursors) - 1, 2)
 

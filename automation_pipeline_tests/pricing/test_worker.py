@@ -674,9 +674,7 @@ def test_a_worker_with_a_lost_claim_changes_nothing(
     targets = claimed(bench, hold)
     taken_over(bench, run)
     before = everything(bench)
-    with pytest.raises(
-        LostRunClaimError, match=f"Rule run {run.id} is worked on by another process"
-    ):
+    with pytest.raises(LostRunClaimError, match=f"Rule run {run.id} belongs to another process"):
         use(applying(bench, hold), targets)
     assert everything(bench) == before
 

@@ -107,7 +107,7 @@ def company_of(body: bytes | None, siren: str) -> SourceRecord:
     kept = cast("Document", without_entries(_VOLATILE_FIELDS, document))
     return SourceRecord(
         siren=siren,
-        said=payload.data.fields(),
+        fields=payload.data.fields(),
         document=kept,
         is_masked=has_masked_value(payload.data),
     )

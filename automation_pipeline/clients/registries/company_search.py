@@ -130,7 +130,7 @@ def company_of(body: bytes | None, siren: str, siret: str | None = None) -> Sour
         return None
     return SourceRecord(
         siren=siren,
-        said=company.fields(),
+        fields=company.fields(),
         document=cast("Document", without_entries(_VOLATILE_FIELDS, results[0])),
         is_masked=normal.text(company.statut_diffusion) in _PARTLY_PUBLISHED
         or has_masked_value(company),

@@ -189,7 +189,7 @@ def company_of(body: bytes | None, siren: str) -> SourceRecord:
     # A company that objects to commercial use is also published only in part.
     is_masked = formality.diffusion_commerciale is False or has_masked_value(formality)
     return SourceRecord(
-        siren=siren, said=formality.fields(), document=document, is_masked=is_masked
+        siren=siren, fields=formality.fields(), document=document, is_masked=is_masked
     )
 
 

@@ -287,7 +287,7 @@ def save_outcome(
         "is_retryable": bool(error and error.retryable),
         "attempts": outcome.attempts,
         "duration_ms": outcome.duration_ms,
-        "said": stored_fields(record.said) if record else None,
+        "said": stored_fields(record.fields) if record else None,
         "document": record.document if record else None,
         "is_masked": bool(record and record.is_masked),
         "warnings": list(record.warnings) if record else [],
@@ -380,7 +380,7 @@ def _outcome(row: EnrichmentJobSourceRow) -> SourceOutcome:
     if row.status == CallStatus.SUCCESS:
         record = SourceRecord(
             siren="",
-            said=fields_from(row.said or {}),
+            fields=fields_from(row.said or {}),
             document=row.document or {},
             is_masked=row.is_masked,
             warnings=tuple(row.warnings),

@@ -308,7 +308,7 @@ def merge_records(
 def _first(name: str, records: Mapping[SourceApi, SourceRecord]) -> tuple[SourceApi, object] | None:
     """The value from the source with the highest priority that gives one."""
     for source in PRIORITY[name]:
-        value = getattr(records[source].said, name) if source in records else None
+        value = getattr(records[source].fields, name) if source in records else None
         if value is not None:
             return source, value
     return None

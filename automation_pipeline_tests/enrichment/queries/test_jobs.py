@@ -197,7 +197,7 @@ def test_what_was_heard_comes_back_in_the_order_of_the_calls(bench: Bench) -> No
     record, error = known[SEARCH].record, known[RCS].error
     assert record is not None
     assert SAID.record is not None
-    assert (record.said, record.document) == (SAID.record.said, SAID.record.document)
+    assert (record.fields, record.document) == (SAID.record.fields, SAID.record.document)
     assert error is not None
     assert (error.error_code, error.http_status, error.retryable, known[RCS].attempts) == (
         "UPSTREAM_5XX",
@@ -234,7 +234,7 @@ def test_fields_that_were_kept_are_the_same_fields(said: CompanyFields) -> None:
 def test_a_document_is_kept_as_it_is(bench: Bench) -> None:
     _, current = begun_by_two(bench)
     document = {"liste": [{"é": "œuvre"}, None, 1.5], "vide": {}}
-    record = SourceRecord(siren="1", said=CompanyFields(), document=document, is_masked=True)
+    record = SourceRecord(siren="1", fields=CompanyFields(), document=document, is_masked=True)
     with bench.database.transaction() as session:
         save_outcome(
             session,

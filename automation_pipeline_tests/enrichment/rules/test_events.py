@@ -28,7 +28,7 @@ from automation_pipeline_tests.tables import every_case
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
 JOB = JobFacts(job_id=7, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")
 RECORD = SourceRecord(
-    siren="552032534", said=CompanyFields(legal_name="DANONE"), document={"officers": ["Secret"]}
+    siren="552032534", fields=CompanyFields(legal_name="DANONE"), document={"officers": ["Secret"]}
 )
 ERROR = SourceError(
     error_code=ErrorCode.RATE_LIMIT, http_status=429, message="It is busy.", retryable=True
@@ -155,7 +155,7 @@ OF_THE_LOG = {"timestamp", "level"}
 LOGGED_JOB = JobFacts(job_id=7, siren="552032534", attempt=1, tenant_id="t1", correlation_id="c1")
 SECRET_RECORD = SourceRecord(
     siren="552032534",
-    said=CompanyFields(legal_name="Secret"),
+    fields=CompanyFields(legal_name="Secret"),
     document={"officers": [{"nom": "Secret"}]},
 )
 DOWN_ERROR = SourceError(

@@ -40,7 +40,7 @@ from automation_pipeline_tests.tables import every_case
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 RECORD = SourceRecord(
-    siren="552032534", said=CompanyFields(legal_name="DANONE", city="PARIS"), document={}
+    siren="552032534", fields=CompanyFields(legal_name="DANONE", city="PARIS"), document={}
 )
 SUCCESS, PARTIAL, FAILED = (
     EnrichmentStatus.SUCCESS,

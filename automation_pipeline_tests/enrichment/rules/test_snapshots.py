@@ -28,7 +28,9 @@ SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 
 
 def record(**result: Any) -> SourceRecord:
-    return SourceRecord(siren=WHO.siren, said=CompanyFields(**result), document={}, is_masked=False)
+    return SourceRecord(
+        siren=WHO.siren, fields=CompanyFields(**result), document={}, is_masked=False
+    )
 
 
 def test_each_field_has_its_own_order() -> None:
@@ -92,7 +94,7 @@ def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
 ) -> None:
     after = merge_records(before, records, WHO)
     for field in FIELDS:
-        values = {source: getattr(one.said, field) for source, one in records.items()}
+        values = {source: getattr(one.fields, field) for source, one in records.items()}
         value = getattr(after.values, field)
         if field in after.sources:
             assert values[after.sources[field]] == value

@@ -220,9 +220,7 @@ def test_a_lost_claim_can_be_neither_extended_nor_released(
         lambda session: claimed_run(session, lost),
     ):
         with (
-            pytest.raises(
-                LostRunClaimError, match=f"Rule run {run_id} is worked on by another process"
-            ),
+            pytest.raises(LostRunClaimError, match=f"Rule run {run_id} belongs to another process"),
             database.transaction() as session,
         ):
             use(session)

@@ -272,7 +272,7 @@ def test_of_targets_one_of_which_was_moved_meanwhile_none_moves(
         ["APPLYING", "QUEUED", "APPLYING"],
     )
     before = rows(database, RuleTargetRow)
-    with pytest.raises(LostRunClaimError, match="Targets that were APPLYING are not any more"):
+    with pytest.raises(LostRunClaimError, match="Targets that were APPLYING have changed"):
         move_all(
             database,
             clock,
