@@ -42,7 +42,7 @@ def record(siren: str = SIREN, **given: Any) -> SourceRecord:
     """The company, with these fields said otherwise."""
     fields = replace(PLAIN, **given)
     return SourceRecord(
-        siren=siren, said=fields, document={"siren": siren, "name": fields.legal_name}
+        siren=siren, fields=fields, document={"siren": siren, "name": fields.legal_name}
     )
 
 

@@ -263,7 +263,7 @@ def _show(config: ConfigShown, *, as_json: bool) -> None:
     state = "active" if config.is_active else "deactivated"
     print_facts(
         {
-            "audit config": f"{config.id} {config.name}",
+            "audit config": f"{config.id}  {config.name}",
             "description": config.description,
             "use": f"{state}{', runs automatically' * config.run_automatically}",
             "total weight": config.total_weight,

@@ -70,7 +70,7 @@ def verdict_line(document: Part) -> str:
 def step_line(step: Part) -> str:
     """For example `3 Greeting: CONFORME, 8/10`."""
     of = _part(step, "step_metadata")
-    return f"{of['position']} {one_line(str(of['name']))}: {_step_verdict(step)}, {_points(step)}"
+    return f"{of['position']}  {one_line(str(of['name']))}: {_step_verdict(step)}, {_points(step)}"
 
 
 def _print_verdict(document: Part) -> None:
@@ -87,8 +87,8 @@ def _print_verdict(document: Part) -> None:
             "verdict": verdict,
             "audit": f"{document['id']}, {document['status']}{_aside(document)}",
             "error": error and Text(str(error), "red"),
-            "fiche": f"{document['ficheId']} {document['prospectName']}",
-            "configuration": f"{document['auditConfigId']} {document['auditConfigName']}",
+            "fiche": f"{document['ficheId']}  {document['prospectName']}",
+            "configuration": f"{document['auditConfigId']}  {document['auditConfigName']}",
             "steps": f"{document['successfulSteps']} judged, {document['failedSteps']} not"
             if is_over
             else None,
@@ -128,7 +128,7 @@ def _print_points(step: Part) -> None:
     screen.print(Text(step_line(step), "bold"))
     for number, point in enumerate(_list(step, "points_controle"), start=1):
         line = Text.assemble(
-            f" {number}. ", coloured(point["statut"]), f" {one_line(str(point['point']))}"
+            f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}"
         )
         screen.print(line)
         if point["commentaire"]:

@@ -286,7 +286,7 @@ def _id(number: int | None) -> str | None:
 def print_host(one: Host) -> None:
     print_facts(
         {
-            "host": f"{one.id} {one.name}",
+            "host": f"{one.id}  {one.name}",
             "organisation": one.org_id,
             "agent": one.agent_version,
             "last seen": f"{minute(one.last_seen_at)} UTC" if one.last_seen_at else "never",
@@ -299,7 +299,7 @@ def print_host(one: Host) -> None:
 def print_server(one: Server) -> None:
     print_facts(
         {
-            "server": f"{one.id} {one.name}",
+            "server": f"{one.id}  {one.name}",
             "organisation": one.org_id,
             "host": one.host_id or "none: its jobs wait until it has one",
             "state": "enabled" if one.is_enabled else "disabled",

@@ -376,7 +376,7 @@ def print_job(job: OrgJob) -> None:
     run = job.runs[-1]
     print_facts(
         {
-            "job": f"{job.id} {job.type}",
+            "job": f"{job.id}  {job.type}",
             "organisation": job.org_id,
             "status": _coloured(job),
             "server": job.server_instance_id,
@@ -416,7 +416,7 @@ def print_moves(moves: Sequence[JobMove]) -> None:
     for move in moves:
         why = f": {one_line(move.reason)}" if move.reason else ""
         moved = f"{move.from_state} -> {move.to_state}"
-        say(f"{move.at:%Y-%m-%d %H:%M:%S}  run {move.run_id} {moved}  by {move.actor}{why}")
+        say(f"{move.at:%Y-%m-%d %H:%M:%S}  run {move.run_id}  {moved}  by {move.actor}{why}")
 
 
 def outcome(job: OrgJob) -> str:

@@ -340,7 +340,7 @@ def print_organisation(one: Organisation) -> None:
     why = f": {one_line(one.suspend_reason)}" if one.suspend_reason else ""
     print_facts(
         {
-            "organisation": f"{one.id} {one.name}",
+            "organisation": f"{one.id}  {one.name}",
             "state": _state(one),
             "suspended": one.suspended_at and f"{minute(one.suspended_at)} UTC{why}",
             "at once": f"{one.max_running} jobs at most",

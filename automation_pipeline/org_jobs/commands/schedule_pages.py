@@ -150,7 +150,7 @@ def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None
     s = schedule
     print_facts(
         {
-            "schedule": f"{s.id} {s.name}",
+            "schedule": f"{s.id}  {s.name}",
             "description": s.description and one_line(s.description),
             "organisation": s.org_id,
             "state": _state(s),
