@@ -285,10 +285,10 @@ def test_it_stays_cancelled_when_its_last_job_ends(org_bench: Bench) -> None:
     assert len(org_bench.audit(str(batch_id))) == 1
 
 
-def test_one_that_is_over_is_not_cancelled(org_bench: Bench) -> None:
+def test_an_ended_backfill_is_not_cancelled(org_bench: Bench) -> None:
     batch_id, jobs = made(org_bench, until="2026-05-01T00:00:00Z")
     assert jobs == []
-    with pytest.raises(ConflictError, match=f"Backfill {batch_id} is over"):
+    with pytest.raises(ConflictError, match=f"Backfill {batch_id} has ended"):
         cancel(org_bench, batch_id)
 
 

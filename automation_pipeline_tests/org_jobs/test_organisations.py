@@ -43,7 +43,7 @@ def test_a_new_organisation_is_stored_and_logged(org_bench: Bench) -> None:
 
 def test_what_cannot_be_created_stores_nothing(org_bench: Bench) -> None:
     for org_id in ("acme", "globex"):
-        with pytest.raises(ConflictError, match="makes no others"):
+        with pytest.raises(ConflictError, match="cannot create others"):
             create_organisation(GIVEN, **by(org_bench, OrgScope(org_id)))
     with pytest.raises(InvalidInputError):
         create_organisation({**GIVEN, "maxRunning": 0}, **by(org_bench))
