@@ -72,7 +72,7 @@ def permission_error(word: str) -> str | None:
 
 def normalise_permissions(words: Iterable[str]) -> tuple[str, ...]:
     """Return the permissions, each once, in the form `automation.write`. Permissions that `*` or
-    `*.read` includes are left out."""
+    `*.read` includes are omitted."""
     strongest: dict[str, Action] = {}
     for base, action in filter(None, map(_parse_permission, words)):
         if action is Action.WRITE or base not in strongest:

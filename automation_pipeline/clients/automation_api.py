@@ -143,7 +143,7 @@ class AutomationApi:
 
 
 def _params(query: Document | None) -> Mapping[str, str | list[str]]:
-    """A list becomes a repeated parameter; None is left out."""
+    """A list becomes a repeated parameter; None is omitted."""
     return {name: _param(value) for name, value in (query or {}).items() if value is not None}
 
 

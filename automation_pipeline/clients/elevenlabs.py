@@ -69,7 +69,7 @@ def _words(entries: Iterable[object]) -> Iterator[Word]:
 
 
 class TranscriptPayload(BaseModel):
-    """Unusable words are left out; the rest of the transcript is kept."""
+    """Unusable words are skipped; the rest of the transcript stays."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 

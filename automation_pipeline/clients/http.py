@@ -68,8 +68,7 @@ class BodyTooLargeError(BodyRefusedError):
 
 
 class EncodedBodyError(BodyRefusedError):
-    """The body is compressed although the client asked for `identity`. Decoded, it could have any
-    size."""
+    """The body is compressed although the client requested `identity`. Decoded, it could have any size."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ class _Caller:
 
     async def call(self, siren: str, siret: str | None) -> SourceOutcome:
         """If no further call is allowed, the last result counts. If a required source does not know
-        the establishment, it is asked for the company itself, and the record carries a warning."""
+        the establishment, the next call is for the company itself, and the record carries a
+        warning."""
         options, started, calls = self._registries.options, time.monotonic(), 0
         last: SourceError | None = None
         warnings: tuple[str, ...] = ()

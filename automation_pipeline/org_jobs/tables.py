@@ -271,8 +271,8 @@ class OrgJobTypeRow(Table):
 
 
 class OrgJobRow(Table):
-    """A job as it was requested. `status` is that of its newest run. `start_window` is when attempts
-    may begin, {"start", "end", "timezone"}; NULL: at any time."""
+    """A job as it was requested. `status` is that of its newest run. `start_window` is when
+    attempts may start, {"start", "end", "timezone"}; NULL: at any time."""
 
     __tablename__ = "org_jobs"
     __table_args__ = (

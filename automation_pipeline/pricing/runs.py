@@ -376,7 +376,7 @@ def start_due_rules(*, database: Database, clock: Clock, shop: str) -> DuePriceR
         due: dict[DueAction | None, list[PlannedRule]] = {action: [] for action in DueAction}
         for rule in lock_planned_rules(session, now):
             due.setdefault(due_action(rule, now), []).append(rule)
-        # After the rules are locked, so that no run is requested meanwhile.
+        # After the rules are locked, so that no concurrent request creates a run.
         open_runs = open_runs_of(session, [rule.id for rule in due[DueAction.START]])
         free = [rule for rule in due[DueAction.START] if rule.id not in open_runs]
         started = _start_rules(session, free, shop, now)

@@ -116,8 +116,8 @@ class GatedFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """A judged step. `missing` counts the control points that the model left out, `unknown` those that were
-    not in the question."""
+    """A judged step. `missing` counts the control points that the model omitted, `unknown` those
+    that were not in the question."""
 
     step: AuditStep
     finding: StepFinding

@@ -154,7 +154,7 @@ def config_view(session: Session, config_id: int, *, include_stats: bool = False
 
 
 def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigStats]:
-    """Unknown configurations are left out."""
+    """Unknown configurations are omitted."""
     audit, completed = AuditRow.id, AuditRow.status == "completed"
     every = aliased(AuditRow)
     of_all = select(func.count()).where(every.audit_config_id == AuditConfigRow.id)

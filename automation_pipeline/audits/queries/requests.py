@@ -152,8 +152,8 @@ class RerunStatus:
 def audit_request_outcomes(
     session: Session, tracking_ids: Sequence[str]
 ) -> dict[str, AuditSummary | str]:
-    """By tracking id, in the given order: the audit, or why there will be none. Requests that wait are left
-    out."""
+    """By tracking id, in the given order: the audit, or why there will be none. Waiting requests
+    are omitted."""
     found: dict[str, AuditSummary | str] = {
         **refusals(session, tracking_ids),
         **summaries_by_tracking_id(session, tracking_ids),

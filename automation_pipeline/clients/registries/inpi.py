@@ -239,7 +239,7 @@ class Account:
 
 class InpiLogin:
     """Gets and renews the token. `shared` shares it between processes; without it, each instance
-    logs in by itself. A failed login raises RegistryCallError or RegistryFormatError."""
+    logs in separately. A failed login raises RegistryCallError or RegistryFormatError."""
 
     def __init__(
         self,
@@ -362,7 +362,7 @@ PROBE_SIREN = "356000000"
 
 
 class InpiRegister(RegistryClient):
-    """Without a shared `login` the client logs in by itself, as a check of the password requires."""
+    """Without a shared `login` the client logs in separately, which a check of the password requires."""
 
     info = INPI
 

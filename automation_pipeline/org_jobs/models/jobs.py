@@ -116,7 +116,7 @@ class StartWindow:
 
 
 def start_window(document: Mapping[str, object] | None) -> StartWindow | None:
-    """None: attempts may start at any time, also if the zone database has no such zone any more."""
+    """None: attempts may start at any time, also if the zone database no longer has the zone."""
     if document is None:
         return None
     try:

@@ -316,10 +316,8 @@ def alerts(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
-    """List the alerts, newest first: why somebody was called, and what became of the message.
-
-    Those about the scheduler itself are for callers of no organisation.
-    """
+    """List the alerts, newest first: with the reason and the delivery of each. Alerts about the
+    scheduler itself are visible only to callers of no organisation."""
     with services.database.reading() as session:
         found = list_alerts(session, within, org_id=org, limit=limit, offset=offset)
     return listed(found, limit, offset)

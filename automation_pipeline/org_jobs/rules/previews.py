@@ -128,7 +128,7 @@ _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ComingRun(JsonModel):
-    """`local_time` is when it may begin, on the wall clock of the schedule."""
+    """`local_time` is when it may start, on the wall clock of the schedule."""
 
     scheduled_for: Instant
     effective_for: Instant

@@ -230,7 +230,7 @@ def throttle_seconds(requested: float, available: float, restore_rate: float) ->
 
 
 def is_overdue(began_at: datetime, now: datetime, rate_limit_seconds: float) -> bool:
-    """Waits that the shop asked for do not count."""
+    """Waits that the shop requested do not count."""
     return now - began_at - timedelta(seconds=rate_limit_seconds) > TARGET_TIMEOUT
 
 
