@@ -215,18 +215,18 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
         ),
         (
             {"scheduleType": "MANUAL", "runAudits": False, "runTranscription": False},
-            ["stages details on errors"],
+            ["steps details on errors"],
         ),
         ({"useAutomaticAudits": False}, ["audits by no configuration"]),
         (
             {"continueOnError": False, "retryFailed": True, "maxRetries": 2},
-            ["stops after the stage, retries 2 times"],
+            ["stops after the step, retries 2 times"],
         ),
         (
             {"pauseAfterFailures": 3},
             ["continues, is paused after 3 failed runs in a row, 0 so far"],
         ),
-        ({"catchUp": "all", "catchUpLimit": 5}, ["all of the missed occurrences, 5 at most"]),
+        ({"catchUp": "all", "catchUpLimit": 5}, ["runs all missed due times, at most 5"]),
         (
             {"webhookUrl": "https://hooks.test/a", "notifyEmails": ["a@b.test"]},
             ["https://hooks.test/a, a@b.test"],

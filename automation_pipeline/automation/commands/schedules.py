@@ -13,6 +13,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.automation.commands.runs import get_run, is_good, watch_run
 from automation_pipeline.automation.documents import schedule_document
 from automation_pipeline.automation.models.schedules import (
+    CatchUp,
     OccurrenceShown,
     Schedule,
     ScheduleType,
@@ -501,9 +502,9 @@ def print_schedule(found: Schedule) -> None:
             "selection": found.fiche_selection.model_dump_json(
                 by_alias=True, exclude_defaults=True
             ),
-            "stages": _stages(found),
+            "steps": _steps(found),
             "on errors": _on_errors(found),
-            "after an outage": f"{found.catch_up} of the missed occurrences, {found.catch_up_limit} at most",
+            "after an outage": _after_an_outage(found),
             "during a run": None
             if found.overlap_policy is OverlapPolicy.SKIP
             else found.overlap_policy,
@@ -566,7 +567,17 @@ def _short_months(found: Schedule) -> str:
     return "; not in a shorter month"
 
 
-def _stages(found: Schedule) -> str:
+def _after_an_outage(schedule: Schedule) -> str:
+    match schedule.catch_up:
+        case CatchUp.SKIP:
+            return "skips missed due times"
+        case CatchUp.LATEST:
+            return "runs the latest missed due time"
+        case CatchUp.ALL:
+            return f"runs all missed due times, at most {schedule.catch_up_limit}"
+
+
+def _steps(found: Schedule) -> str:
     stages = ["details"]
     if found.run_transcription:
         stages.append(f"transcription ({found.transcription_priority} priority)")
@@ -578,7 +589,7 @@ def _stages(found: Schedule) -> str:
 
 
 def _on_errors(found: Schedule) -> str:
-    words = ["continues" if found.continue_on_error else "stops after the stage"]
+    words = ["continues" if found.continue_on_error else "stops after the step"]
     if found.retry_failed:
         words.append(f"retries {found.max_retries} times")
     if found.pause_after_failures:
