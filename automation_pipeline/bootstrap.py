@@ -65,7 +65,7 @@ class WorkLoop:
             raise
 
     async def counted(self, work: Coroutine[object, object, Result]) -> Result:
-        async with self._metering.beside():
+        async with self._metering.in_background():
             return await work
 
 

@@ -125,6 +125,6 @@ def _operation_id(route: APIRoute) -> str:
 async def _life(app: FastAPI) -> AsyncGenerator[None]:
     services: Services = app.state.services
     to_thread.current_default_thread_limiter().total_tokens = THREADS
-    async with services.metering.beside():
+    async with services.metering.in_background():
         yield
         await app.state.enrichments.end(services.settings.api_shutdown_seconds)

@@ -103,7 +103,7 @@ def metrics(services: TheServices) -> Response:
 
 @router.get("/api/automation/diagnostic", response_model=Answer[Diagnosis])
 def diagnostic(services: TheServices) -> Response:
-    """What `automation doctor` tells: is everything there that the system needs?"""
+    """The checks of `automation doctor`: whether everything that the system needs is available."""
     found = examine(services)
     return answer(
         {"healthy": not any(finding.is_trouble for finding in found), "checks": _shown(found)}

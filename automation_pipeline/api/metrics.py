@@ -136,7 +136,7 @@ def enrichment_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
 ORG_JOBS_WORDS = {
     FIRES: "Due times of schedules that were decided upon, by outcome and why they were left out",
     RETRIES: "Attempts of jobs that are tried again",
-    STALE_RUNS: "Attempts of jobs that were given up because nothing was heard of them",
+    STALE_RUNS: "Attempts of jobs that ended because their heartbeat stopped",
     ENDED_RUNS: "Runs of jobs that have ended for good",
 }
 # The same, of lengths of time.
@@ -170,7 +170,7 @@ def _of_runs(active: Sequence[ActiveRuns]) -> Iterator[Gauge]:
         running += one.running
     by_performer = [Sample({"performer": performer}, waiting[performer]) for performer in Performer]
     yield Gauge(
-        "org_jobs_queue_depth", "Runs of jobs that wait to be begun, or tried again", by_performer
+        "org_jobs_queue_depth", "Job runs that wait for their start or a retry", by_performer
     )
     yield single(
         "org_jobs_queue_depth_max",
@@ -182,7 +182,7 @@ def _of_runs(active: Sequence[ActiveRuns]) -> Iterator[Gauge]:
 
 # Counted by the worker as it works; see `storage.metrics`.
 PRICING_WORDS = {
-    "rules_apply_count_total": "Times that runs were begun to be applied, or tried again",
+    "rules_apply_count_total": "Starts and retries of applying runs",
     "rules_rollback_count_total": "Prices that were taken back",
     "rules_429_count_total": "Calls that the shop refused for coming too fast",
     "rules_target_retries_total": "Targets that were tried again, by the worker itself or by hand",

@@ -14,7 +14,7 @@ from automation_pipeline.api.permissions import RULES, Rule, Scoped
 
 HEAD = """# Endpoints
 
-Everything that the HTTP API answers, in the order of its subjects; [api.md](api.md) tells how to call it, and
+Everything that the HTTP API answers, in the order of its subjects; [api.md](api.md) explains how to call it, and
 `/openapi.json` has every field. This page is written by `make docs` from `automation_pipeline/api/`.
 
 *Permission*: what the caller needs; *any*: valid credentials; *none*: not even those. *Scope*: how a scope narrower

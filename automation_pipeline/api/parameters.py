@@ -99,7 +99,7 @@ def asked_with(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece of the
     }
 
 
-# A pattern beside the format would leave those who make up values little to find.
+# A pattern in addition to the format would leave generators of test values too few values.
 _SCHEMA = {"type": "string", "format": "date"}
 
 

@@ -18,7 +18,7 @@ from automation_pipeline.api.errors import AuthenticationError, AuthorizationErr
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import FicheInPath, IdInPath, TheCaller, TheServices
-from automation_pipeline.api.responses import Done, refusals, said
+from automation_pipeline.api.responses import Done, answer_with, refusals
 from automation_pipeline.api.scopes import NOT_ALLOWED, check_channel
 from automation_pipeline.automation.events import job_id
 from automation_pipeline.automation.ports import ChannelClient, ChannelMember
@@ -49,7 +49,7 @@ AGAIN_MILLISECONDS = 2000
 Heard = tuple[Bookmark, Event]
 LastEventId = Annotated[
     str | None,
-    Header(alias="Last-Event-ID", max_length=100, description="The last event that was heard."),
+    Header(alias="Last-Event-ID", max_length=100, description="The last event that was received."),
 ]
 
 
@@ -68,7 +68,7 @@ class Source:
 async def stream(
     source: Source, database: Database, after: Bookmark, stopping: asyncio.Event
 ) -> Response:
-    """204 when nothing is left to be heard, which tells a browser not to come again."""
+    """204 when no event is left, which makes a browser stop reconnecting."""
     first, over = await run_in_threadpool(_look, source, database, after)
     if over and not first:
         return Response(status_code=204)
@@ -164,7 +164,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
         "description": "Events as they come",
     },
-    204: {"description": "Nothing is left to be heard: do not come again"},
+    204: {"description": "No event is left: do not reconnect"},
 }
 # Whose events one must be allowed to read to hear them on a fiche's stream.
 _NEEDED = {"audits": Permission.AUDITS, "transcription": Permission.TRANSCRIPTIONS}
@@ -178,7 +178,7 @@ _NEEDED = {"audits": Permission.AUDITS, "transcription": Permission.TRANSCRIPTIO
     ),
 )
 def authenticate(body: FormOrJson, caller: TheCaller, services: TheServices) -> Response:
-    """Let a user's browser join a channel, when the user may read what it tells of."""
+    """Authorise a user's browser for a channel of an object that the user may read."""
     if caller.is_machine:
         raise AuthenticationError("User authentication required")
     join = parse(JoinInput, body, "Invalid channel request")
@@ -207,9 +207,9 @@ async def test(body: TheBody, services: TheServices) -> Response:
     """Publish one event, to see that browsers hear it."""
     event = parse(TestEventInput, body, "Invalid test event")
     if isinstance(parse_channel(event.channel), ChannelRefusal):
-        raise InvalidInputError("Invalid test event", (("channel", "is not a channel of ours"),))
+        raise InvalidInputError("Invalid test event", (("channel", "is not a known channel"),))
     await _door(services).trigger(event.channel, event.event, event.payload)
-    return said(message="Test event published")
+    return answer_with(message="Test event published")
 
 
 @router.get(
@@ -266,7 +266,7 @@ def _may_hear(event: Event, caller: Caller) -> bool:
 
 
 def _newest(services: Services, fiche_id: str) -> Bookmark:
-    """NotFoundError for a fiche that we do not know: nothing would ever be heard of it."""
+    """Raises NotFoundError for an unknown fiche, which never has events."""
     with services.database.reading() as session:
         check_mirrored(session, fiche_id)
         return newest_bookmark(session)

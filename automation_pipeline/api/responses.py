@@ -57,10 +57,10 @@ class Done(BaseModel):
 
 
 def answer(
-    data: object, *, status: int = 200, headers: Mapping[str, str] | None = None, **beside: object
+    data: object, *, status: int = 200, headers: Mapping[str, str] | None = None, **fields: object
 ) -> Response:
     return JSONResponse(
-        {"success": True, "data": data, **beside}, status, headers=dict(headers or {})
+        {"success": True, "data": data, **fields}, status, headers=dict(headers or {})
     )
 
 
@@ -75,8 +75,8 @@ def listed(entries: Sequence[JsonModel], limit: int, offset: int) -> Response:
     )
 
 
-def said(status: int = 200, **fields: object) -> Response:
-    """An answer whose fields stand beside `success`."""
+def answer_with(status: int = 200, **fields: object) -> Response:
+    """An answer whose fields are next to `success`."""
     return JSONResponse({"success": True, **fields}, status)
 
 

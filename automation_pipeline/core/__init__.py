@@ -1,2 +1,1 @@
-"""The ground: errors, clock, retry arithmetic, cron and windows, settings, state machine. Knows no
-room above."""
+"""Mechanisms that need no database: errors, retries, scheduling, state machines, settings, masking."""

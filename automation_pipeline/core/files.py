@@ -12,11 +12,11 @@ def write_whole(path: Path, content: bytes) -> None:
     does not permit it."""
     try:
         make_private_folder(path.parent)
-        beside = _written_beside(path, content)
+        temporary = _written_next_to(path, content)
         try:
-            beside.replace(path)
+            temporary.replace(path)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
         raise PermanentError(f"{path} cannot be written: {reason}.") from None
@@ -39,7 +39,7 @@ def make_private_file(path: Path) -> bool:
     return True
 
 
-def _written_beside(path: Path, content: bytes) -> Path:
+def _written_next_to(path: Path, content: bytes) -> Path:
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as file:

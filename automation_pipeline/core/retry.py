@@ -58,10 +58,10 @@ class Backoff:
         """Seconds before the n-th retry of a call whose answer asked for a wait: at least that
         wait, and at least the back-off. Jitter keeps callers that were asked for the same wait
         apart."""
-        ours = self.delay(n, random)
+        own = self.delay(n, random)
         if asked_seconds is None or asked_seconds <= 0:
-            return ours
-        return max(asked_seconds + random.uniform(0, self.jitter * self._nominal(n)), ours)
+            return own
+        return max(asked_seconds + random.uniform(0, self.jitter * self._nominal(n)), own)
 
     def _nominal(self, n: int) -> float:
         if self.base_seconds == 0:

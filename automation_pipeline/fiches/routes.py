@@ -24,7 +24,7 @@ from automation_pipeline.api.parameters import (
     day_parameters,
 )
 from automation_pipeline.api.permissions import Entity
-from automation_pipeline.api.responses import Answer, Listing, answer, refusals, said
+from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, refusals
 from automation_pipeline.api.scopes import audible, check_in_reach
 from automation_pipeline.audits.queries.documents import (
     fiche_status,
@@ -395,7 +395,7 @@ def by_date_range(  # noqa: PLR0913  one parameter per query field
         fiches, total = fiches_with_audits(session, status.days, reach, FichePage(limit, offset))
     last = status.days[-1] if status.days else requested.end
     start, end, meta = requested.start.isoformat(), last.isoformat(), _meta(status)
-    return said(startDate=start, endDate=end, total=total, fiches=fiches, meta=meta)
+    return answer_with(startDate=start, endDate=end, total=total, fiches=fiches, meta=meta)
 
 
 @router.get(f"{PATH}/webhooks/fiches", response_model=Polled, responses=refusals(404))
@@ -403,7 +403,7 @@ def poll(job_id: JobIdInQuery, reach: TheReach, services: TheServices) -> Respon
     """Show the current webhook payload of a job, with the first fiches that it has fetched."""
     with services.database.reading() as session:
         polled = poll_document(session, job_id, reach)
-    return said(
+    return answer_with(
         jobId=polled["jobId"],
         event=polled["event"],
         timestamp=polled["timestamp"],

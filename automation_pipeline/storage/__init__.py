@@ -1,2 +1,2 @@
-"""The database: engine, transactions, and the tables without business words (outbox, requests,
+"""Database mechanisms: engine, transactions, claims, and shared tables (outbox, run requests,
 leases, transitions)."""

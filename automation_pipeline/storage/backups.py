@@ -31,7 +31,7 @@ ON_POSTGRES = (
 )
 
 
-def back_up(database: Database, file: Path, tell: Progress) -> None:
+def back_up(database: Database, file: Path, report: Progress) -> None:
     """Copy the database as it was at one moment. The file appears when it is complete, and replaces
     an existing one."""
     source = _file_of(database)
@@ -49,11 +49,11 @@ def back_up(database: Database, file: Path, tell: Progress) -> None:
             closing(sqlite3.connect(unfinished)) as copy,
         ):
             # One snapshot from the first page to the last: without it each commit of others would
-            # start the copy anew.
+            # restart the copy.
             working.execute("BEGIN")
             working.execute("SELECT 1 FROM sqlite_master").fetchone()
-            working.backup(copy, pages=PAGES_AT_ONCE, progress=_told(tell), sleep=0)
-            copy.execute("PRAGMA journal_mode=DELETE")  # one file, with nothing beside it
+            working.backup(copy, pages=PAGES_AT_ONCE, progress=_progress(report), sleep=0)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without other files
             _check(copy, file)
         unfinished.replace(file)
     except OSError as error:
@@ -62,7 +62,7 @@ def back_up(database: Database, file: Path, tell: Progress) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def restore(database: Database, file: Path, tell: Progress) -> None:
+def restore(database: Database, file: Path, report: Progress) -> None:
     """Replace the content of the database by that of the file, at once for every open connection.
     No id that the database used before is used again."""
     target = _file_of(database)
@@ -75,7 +75,7 @@ def restore(database: Database, file: Path, tell: Progress) -> None:
         database.create_file()
         with closing(sqlite3.connect(target, timeout=BUSY_SECONDS)) as working:
             used = _sequences(working)
-            copy.backup(working, progress=_told(tell))
+            copy.backup(working, progress=_progress(report))
             _advance(working, used)
 
 
@@ -131,19 +131,19 @@ def _open(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
-def _told(tell: Progress) -> Callable[[int, int, int], None]:
+def _progress(report: Progress) -> Callable[[int, int, int], None]:
     """The driver itself would wait for other locks without a limit."""
     moved_at, before = time.monotonic(), -1
 
-    def told(_status: int, left: int, total: int) -> None:
+    def callback(_status: int, left: int, total: int) -> None:
         nonlocal moved_at, before
         if left != before:
             moved_at, before = time.monotonic(), left
         elif time.monotonic() - moved_at > BUSY_SECONDS:
             raise DatabaseBusyError(IN_USE)
-        tell(total - left, total)
+        report(total - left, total)
 
-    return told
+    return callback
 
 
 def _check(copy: sqlite3.Connection, file: Path) -> None:

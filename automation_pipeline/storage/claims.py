@@ -248,11 +248,11 @@ def take_for_each(session: Session, requests: Sequence[LeaseRequest]) -> list[Cl
     """One claim per request, or None. Requests of one owner share a statement if they name one key
     each, or the same keys."""
     taken: list[Claim | None] = [None] * len(requests)
-    alike: dict[object, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for number, request in enumerate(requests):
         keys = request.keys if len(request.keys) > 1 else None
-        alike.setdefault((keys, request.owner, request.ttl_seconds), []).append(number)
-    for numbers in alike.values():
+        groups.setdefault((keys, request.owner, request.ttl_seconds), []).append(number)
+    for numbers in groups.values():
         first = requests[numbers[0]]
         if len(first.keys) > 1:
             claims = take(session, first.keys, first.owner, first.ttl_seconds, len(numbers))
@@ -300,7 +300,7 @@ class DatabaseClaims:
         return self._database.write_in_bulk_soon(extend_each, (claim, 0.0))
 
     async def release_soon(self, claim: Claim) -> bool:
-        """Also if the task is cancelled meanwhile."""
+        """Also if the task is cancelled."""
         return await self._database.write_in_bulk(extend_each, (claim, 0.0), anyway=True)
 
     def holder(self, key: str) -> ClaimHolder | None:

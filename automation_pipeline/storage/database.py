@@ -253,7 +253,7 @@ class Database:
         *,
         anyway: bool = False,
     ) -> Result:
-        """Run the operation once for this item and those that other tasks submit meanwhile.
+        """Run the operation once for this item and those that other tasks submit before the group runs.
 
         It returns one result per item, in their order; an error in place of a result is raised for
         the item's caller. Its statements are for all items together.

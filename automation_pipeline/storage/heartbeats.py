@@ -94,7 +94,7 @@ def record_step_heartbeat(
 
 
 def end_step(session: Session, dagster_run_id: str, step_key: str, worker: str) -> None:
-    """A copy of the step that has started elsewhere meanwhile keeps its row."""
+    """A copy of the step that has started on another worker keeps its row."""
     mine = (
         StepHeartbeatRow.dagster_run_id == dagster_run_id,
         StepHeartbeatRow.step_key == step_key,

@@ -79,7 +79,7 @@ class MetricsFlusher:
             )
 
     @asynccontextmanager
-    async def beside(self) -> AsyncGenerator[None]:
+    async def in_background(self) -> AsyncGenerator[None]:
         """Flushes while the body runs, and once more at its end."""
 
         async def keep_flushing() -> None:

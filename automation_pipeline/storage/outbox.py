@@ -352,12 +352,12 @@ def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
 def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
     """They were tried without success. Counted before they are put back or parked, so that a worker
     that dies uses no attempt."""
-    ours = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
+    claimed = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
     tried = {"attempts": OutboxRow.attempts + 1}
     if ids:
         session.execute(
             update(OutboxRow)
-            .where(*ours)
+            .where(*claimed)
             .values(tried)
             .execution_options(synchronize_session=False)
         )
@@ -365,12 +365,12 @@ def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
 
 def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str | None) -> None:
     """They were not tried, or the failure was not theirs. Call `lock_publishing` first."""
-    ours = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
+    claimed = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
     untried = {"claimed_by": None, "claimed_until": None, "last_error": error}
     if ids:
         session.execute(
             update(OutboxRow)
-            .where(*ours)
+            .where(*claimed)
             .values(untried)
             .execution_options(synchronize_session=False)
         )

@@ -53,11 +53,11 @@ class DatabaseRateLimiter:
 def _reserve_each(session: Session, requests: Sequence[_RateRequest]) -> list[float | None]:
     """Requests of one key that wait however long it is share a statement."""
     waits: list[float | None] = [None] * len(requests)
-    alike: dict[object, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for number, request in enumerate(requests):
         alone = None if request.max_wait_seconds is None else number
-        alike.setdefault((request.key, request.rate, alone), []).append(number)
-    for numbers in alike.values():
+        groups.setdefault((request.key, request.rate, alone), []).append(number)
+    for numbers in groups.values():
         for number, wait in zip(
             numbers, _reserve(session, requests[numbers[0]], len(numbers)), strict=False
         ):

@@ -102,7 +102,7 @@ def upsert(
         if is_postgres(session)
         else rows
     )
-    # SQLAlchemy compiles an INSERT with ON CONFLICT anew each time. As text it is compiled once.
+    # SQLAlchemy compiles an INSERT with ON CONFLICT each time. As text it is compiled once.
     if where is None and _can_be_text(table, rows[0]):
         statement = _upsert_text(table, tuple(rows[0]), tuple(key), tuple(fields))
     else:

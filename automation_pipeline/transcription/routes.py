@@ -14,7 +14,7 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import FicheInPath, TheReach, TheServices, asked_with
-from automation_pipeline.api.responses import Answer, WorkflowLines, answer, refusals, said
+from automation_pipeline.api.responses import Answer, WorkflowLines, answer, answer_with, refusals
 from automation_pipeline.core.json_model import Instant
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.fiches.queries.fiches import check_visible
@@ -165,7 +165,7 @@ def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce)
             outcome.fiche_id: outcome.run_id for outcome in outcomes if outcome.run_id is not None
         }
         message = f"{len(keys)} transcription jobs queued"
-        return said(message=message, fiche_ids=fiche_ids, event_ids=keys, run_ids=run_ids)
+        return answer_with(message=message, fiche_ids=fiche_ids, event_ids=keys, run_ids=run_ids)
 
     return once(work)
 
@@ -189,7 +189,7 @@ def ask(
             database=services.database,
             clock=services.clock,
         )
-        return said(
+        return answer_with(
             message="Transcription job queued",
             fiche_id=fiche_id,
             event_id=outcome.key,

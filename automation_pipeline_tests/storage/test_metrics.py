@@ -51,7 +51,7 @@ def test_counts_are_written_beside_the_work_and_after_it_however_it_ends(
     meter = Meter()
 
     async def work() -> None:
-        async with MetricsFlusher(meter, lambda: database, every_seconds=0.02).beside():
+        async with MetricsFlusher(meter, lambda: database, every_seconds=0.02).in_background():
             meter.count("early_total")
             await asyncio.to_thread(wait_until, lambda: len(stored(database)) == 1)
             meter.count("late_total")

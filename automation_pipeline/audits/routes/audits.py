@@ -22,7 +22,14 @@ from automation_pipeline.api.parameters import (
     TheServices,
     pagination,
 )
-from automation_pipeline.api.responses import Answer, Done, WorkflowLines, answer, refusals, said
+from automation_pipeline.api.responses import (
+    Answer,
+    Done,
+    WorkflowLines,
+    answer,
+    answer_with,
+    refusals,
+)
 from automation_pipeline.api.scopes import check_links
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.findings import Conforme, Niveau, Statut
@@ -317,7 +324,7 @@ def delete(audit_id: IdInPath, services: TheServices) -> Response:
     """Mark an audit as deleted. It stays stored, and the newest remaining completed audit becomes
     the latest."""
     set_audit_deleted(audit_id, deleted=True, database=services.database)
-    return said(message="Audit deleted")
+    return answer_with(message="Audit deleted")
 
 
 @router.get(f"{ONE}/logs", response_model=WorkflowLines, responses=refusals(404))

@@ -18,8 +18,8 @@ from automation_pipeline.api.responses import (
     FieldFault,
     Listing,
     answer,
+    answer_with,
     refusals,
-    said,
 )
 from automation_pipeline.api.scopes import signed
 from automation_pipeline.audits.configs import (
@@ -169,7 +169,7 @@ def change_step(step_id: IdInPath, body: TheBody, services: TheServices) -> Resp
 def remove_step(step_id: IdInPath, services: TheServices) -> Response:
     """Delete a step. The following steps move up. The only step of a configuration cannot be deleted."""
     delete_step(step_id, database=services.database, clock=services.clock)
-    return said(message="Audit step deleted")
+    return answer_with(message="Audit step deleted")
 
 
 @router.get(ONE, response_model=Answer[ConfigShown], responses=refusals(404))
@@ -205,7 +205,7 @@ def update(
 def delete(config_id: IdInPath, services: TheServices) -> Response:
     """Delete a configuration without audits. Deactivate a configuration with audits instead."""
     delete_config(config_id, database=services.database)
-    return said(message="Audit config deleted")
+    return answer_with(message="Audit config deleted")
 
 
 @router.post(

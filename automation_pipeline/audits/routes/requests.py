@@ -12,7 +12,7 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, TheCaller, TheReach, TheServices
-from automation_pipeline.api.responses import Answer, answer, refusals, said
+from automation_pipeline.api.responses import Answer, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_links
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.configs import StoredConfig
@@ -334,7 +334,7 @@ def batch(
         filed = request_audits(
             given.fiche_ids, options, database=services.database, clock=services.clock
         )
-        return said(
+        return answer_with(
             message=f"{len(filed.audits)} audits queued for processing",
             fiche_ids=[one.fiche_id for one in filed.audits],
             audit_config_id=str(options.audit_config_id),
@@ -349,7 +349,7 @@ def batch(
     f"{STEP}/rerun",
     response_model=StepRerunQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(RerunInput, required=False, told=RERUN_EXAMPLE),
+    openapi_extra=takes(RerunInput, required=False, instructions=RERUN_EXAMPLE),
 )
 def rerun_step(
     audit_id: IdInPath,
@@ -367,7 +367,7 @@ def rerun_step(
     f"{POINT}/rerun",
     response_model=PointRerunQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(RerunInput, required=False, told=RERUN_EXAMPLE),
+    openapi_extra=takes(RerunInput, required=False, instructions=RERUN_EXAMPLE),
 )
 def rerun_point(
     audit_id: IdInPath,
@@ -406,7 +406,7 @@ def _queue_audit(
     now = services.clock.now()
     filed = request_audits([fiche_id], options, database=services.database, clock=services.clock)
     [requested] = filed.audits
-    return said(
+    return answer_with(
         200,
         message="Audit queued for processing",
         event_id=requested.tracking_id,
@@ -425,7 +425,7 @@ def _rerun(location: StepLocation, given: RerunInput, services: Services) -> Res
     point: dict[str, Any] = {}
     if location.point is not None:
         point["control_point_index"] = location.point
-    return said(
+    return answer_with(
         message="Rerun queued for processing",
         event_id=requested.event_id,
         rerun_id=requested.rerun_id,

@@ -16,7 +16,7 @@ from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheReach, TheServices
 from automation_pipeline.api.permissions import Entity
-from automation_pipeline.api.responses import Answer, Listing, answer, refusals, said
+from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_in_reach, check_parsed_selection
 from automation_pipeline.automation.documents import (
     report_document,
@@ -182,7 +182,7 @@ def trigger(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnc
             override=override,
             lost_after_seconds=services.settings.automation_lost_after_seconds,
         )
-        return said(
+        return answer_with(
             message="Automation triggered successfully",
             schedule_id=str(run.schedule_id),
             run_id=str(run.id),
@@ -303,7 +303,7 @@ def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
 
     def work() -> Response:
         run = retry_run(run_id, database=services.database, clock=services.clock)
-        return said(
+        return answer_with(
             message="Retry requested",
             schedule_id=str(run.schedule_id),
             run_id=str(run.id),

@@ -23,7 +23,7 @@ from automation_pipeline.api.parameters import (
     TheReach,
     TheServices,
 )
-from automation_pipeline.api.responses import Answer, Done, answer, refusals, said
+from automation_pipeline.api.responses import Answer, Done, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_selection, signed
 from automation_pipeline.automation.documents import ScheduleShown, schedule_document
 from automation_pipeline.automation.models.runs import Run, RunFilter
@@ -203,7 +203,7 @@ def update(
 def delete(schedule_id: IdInPath, services: TheServices) -> Response:
     """Delete a schedule. Its runs with their outcomes, logs and audits stay readable."""
     delete_schedule(schedule_id, database=services.database)
-    return said(message="Schedule deleted successfully")
+    return answer_with(message="Schedule deleted successfully")
 
 
 @router.post(

@@ -12,7 +12,15 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
-from automation_pipeline.api.responses import Answer, Done, Listing, answer, listed, refusals, said
+from automation_pipeline.api.responses import (
+    Answer,
+    Done,
+    Listing,
+    answer,
+    answer_with,
+    listed,
+    refusals,
+)
 from automation_pipeline.core.access import Action, Caller, Permission
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document, parse
@@ -162,7 +170,7 @@ def update(
 def delete(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
     """Delete a rule. Its runs and versions stay."""
     delete_rule(rule_id, database=services.database, clock=services.clock, actor=caller.id)
-    return said(message="Pricing rule deleted")
+    return answer_with(message="Pricing rule deleted")
 
 
 @router.get(f"{ONE}/versions", response_model=Listing[RuleVersion], responses=refusals(404))
@@ -260,4 +268,4 @@ def put(
 def remove(project: ProjectInPath, caller: TheCaller, services: TheServices) -> Response:
     """Remove a project's guardrails."""
     remove_policy(project, database=services.database, clock=services.clock, actor=caller.id)
-    return said(message="Pricing policy removed")
+    return answer_with(message="Pricing policy removed")
