@@ -46,7 +46,7 @@ COMMANDS = (
         "enrich",
         "enrichment.commands",
         "enrich",
-        "Look up companies: fresh data is shown at once, the rest is requested from the registers.",
+        "Look up companies.",
     ),
     LazyCommand(
         "doctor",

@@ -75,7 +75,7 @@ class Terminal:
     def json(self, *words: str, given: object = None, code: int = 0) -> Any:
         """The one document that the command prints; anything else on stdout fails the test."""
         ended = self.run(*words, "--json", given=json.dumps(given).encode())
-        assert (ended.code, ended.err) == (code, "")
+        assert (ended.code, ended.err) == (code, ""), ended.err
         return json.loads(ended.out)
 
     def create(self, **fields: object) -> str:
