@@ -223,7 +223,7 @@ def test_a_rule_with_a_run_at_work_is_not_deleted(
 ) -> None:
     rule = a_rule(database, clock)
     run_id = a_run(database, rule, status, clock.now())
-    with pytest.raises(ConflictError, match=f"cannot be deleted while run {run_id} is not over"):
+    with pytest.raises(ConflictError, match=f"cannot be deleted while run {run_id} has not ended"):
         deleted(rule, database, clock)
     with database.reading() as session:
         assert get_rule(session, rule.id) == rule
