@@ -38,7 +38,13 @@ def measure(*, fiches: int, per_minute: int, width: int = 50, latency: float = 0
         contest.upstream(fiches=fiches, latency=latency, speech_per_minute=per_minute) as address,
         tempfile.TemporaryDirectory(prefix="rate-") as room,
     ):
-        capped = {"TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": str(per_minute)}
+        transcribing = width * 3 // 5
+        capped = {
+            "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": str(per_minute),
+            # Under a cap, transcription and audits overlap: they share the calls at once.
+            "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": str(transcribing),
+            "LLM_MAX_CONCURRENCY": str(width - transcribing),
+        }
         ours.run(ours.Place(Path(room), address, width, more=capped), fiches)
         seen = contest.calls(address)
     refused = sum(seen["refused"].values())
