@@ -112,8 +112,9 @@ def record_review(
         save_finding(session, audit_id, stored, after, stored.usage)
         add_review(session, location, (before, after), change.reviewer, change.reason, now)
         compliance = write_summary(session, audit_id, now)
+        reviewer = change.reviewer or "an unknown reviewer"
         message = (
-            f"REVIEW: {_target_name(location)} by {change.reviewer or 'somebody'}: {verdict} {after.score} points; "
+            f"REVIEW: {_target_name(location)} by {reviewer}: {verdict} {after.score} points; "
             f"the audit is {compliance.niveau}, {compliance.score_percentage} %"
         )
         write_notes(session, audit_note(found.summary, message))

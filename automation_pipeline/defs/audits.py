@@ -16,6 +16,7 @@ from automation_pipeline.orchestration.ops import (
     dagster_errors,
     error_message_of,
     every,
+    job_tags,
 )
 
 if TYPE_CHECKING:
@@ -105,11 +106,7 @@ def close_audit(context: dg.HookContext) -> None:
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "18000",
-    },
+    tags=job_tags(),
     hooks={close_audit},
     description="Audits the calls of one fiche with one audit configuration. Green: there is a result, whatever "
     "its grade. Red: the audit failed or is incomplete.",
@@ -154,11 +151,7 @@ def rerun(
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "3600",
-    },
+    tags=job_tags(max_runtime_seconds=3_600),
     description="Judges one step or control point of an audit again. Green: there is a result. Red: there is none.",
 )
 def audit_rerun() -> None:

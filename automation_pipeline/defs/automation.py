@@ -24,6 +24,7 @@ from automation_pipeline.orchestration.ops import (
     dagster_errors,
     error_message_of,
     every,
+    job_tags,
 )
 
 
@@ -214,13 +215,9 @@ def finalise_run(
 
 @dg.job(
     hooks={close_run},
-    tags={
-        # A retry from failure would drop the batches that had not started (DAGSTER.md 3.4); every
-        # step is repeatable.
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "18000",
-    },
+    # A retry from failure would drop the batches that had not started (DAGSTER.md 3.4); every
+    # step is repeatable.
+    tags=job_tags(),
     description="Runs an automation schedule once: selects fiches, fetches their details, transcribes and "
     "audits their calls, and records one outcome per fiche. Green: the outcome is recorded, also "
     "when the run failed or was cancelled. Red: the run could not be opened or closed.",

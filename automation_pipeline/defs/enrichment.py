@@ -13,6 +13,7 @@ from automation_pipeline.orchestration.ops import (
     StrictConfig,
     dagster_errors,
     every,
+    job_tags,
 )
 
 
@@ -60,11 +61,7 @@ def work_company_enrichment(
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "1800",
-    },
+    tags=job_tags(max_runtime_seconds=1_800),
     description="Looks one company up in the French registers. Green: SUCCESS, PARTIAL, or postponed until a "
     "register can be called again. Red: FAILED.",
 )

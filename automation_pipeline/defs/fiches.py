@@ -23,6 +23,7 @@ from automation_pipeline.orchestration.ops import (
     dagster_errors,
     error_message_of,
     every,
+    job_tags,
 )
 
 
@@ -152,11 +153,7 @@ def close_job(context: dg.HookContext) -> None:
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "18000",
-    },
+    tags=job_tags(),
     hooks={close_job},
     description="Fetches the sales lists of a range of days from the CRM. Green: at least one day could be "
     "read. Red: none could.",

@@ -5,7 +5,12 @@ from pydantic import Field
 
 from automation_pipeline.orchestration.days import SETTINGS
 from automation_pipeline.orchestration.job_registry import take_request
-from automation_pipeline.orchestration.ops import ServicesResource, StrictConfig, dagster_errors
+from automation_pipeline.orchestration.ops import (
+    ServicesResource,
+    StrictConfig,
+    dagster_errors,
+    job_tags,
+)
 
 
 class HousekeepingConfig(StrictConfig):
@@ -30,11 +35,7 @@ def keep_house_tidy(
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "18000",
-    },
+    tags=job_tags(),
     description="Deletes rows, files and Dagster events that are older than their retention. Business results stay.",
 )
 def housekeeping() -> None:

@@ -13,6 +13,7 @@ from automation_pipeline.orchestration.ops import (
     StrictConfig,
     dagster_errors,
     every,
+    job_tags,
     wait_for_other_worker,
 )
 
@@ -43,11 +44,7 @@ def work_org_job(
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "18000",
-    },
+    tags=job_tags(),
     description="Makes one attempt at a job of an organisation. Green: the result of the attempt is recorded, "
     "even if it is a failure. Red: the result could not be recorded.",
 )

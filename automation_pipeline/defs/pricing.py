@@ -22,6 +22,7 @@ from automation_pipeline.orchestration.ops import (
     StrictConfig,
     dagster_errors,
     every,
+    job_tags,
     wait_for_other_worker,
 )
 
@@ -86,11 +87,7 @@ def work_rule_run(
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "18000",
-    },
+    tags=job_tags(),
     description="Plans or applies a run of a pricing rule, or rolls it back. Green: the run reached a recorded "
     "state. Red: it FAILED or could not be worked on.",
 )
@@ -133,11 +130,7 @@ def reconcile(
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "18000",
-    },
+    tags=job_tags(),
     description="Compares applied prices with the prices in the shop and changes nothing. Green: there is a "
     "report, with or without mismatches. Red: the prices could not be read.",
 )

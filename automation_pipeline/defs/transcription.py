@@ -15,6 +15,7 @@ from automation_pipeline.orchestration.ops import (
     StrictConfig,
     dagster_errors,
     every,
+    job_tags,
 )
 
 
@@ -70,11 +71,7 @@ def transcribe(
 
 
 @dg.job(
-    tags={
-        "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "0",
-        "dagster/max_runtime": "18000",
-    },
+    tags=job_tags(),
     description="Transcribes the recordings of one fiche. Green: every recording that can be transcribed is, or there "
     "was nothing to do. Red: one could not be, the fiche is unknown, the provider refuses or a key is missing.",
 )

@@ -163,6 +163,15 @@ CRASH_RETRIES = (
 )
 
 
+def job_tags(max_runtime_seconds: int = 18_000) -> dict[str, str]:
+    """Tags of every job: Dagster repeats all steps of a run, and never requests a run again itself."""
+    return {
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": str(max_runtime_seconds),
+    }
+
+
 @contextmanager
 def dagster_errors() -> Generator[None]:
     """Raise transient errors as a retry request and permanent errors as a failure."""

@@ -212,7 +212,7 @@ class Database:
         self.dialect = self.url.get_backend_name()
         self.engine = engine_of(self.url)
         self._mine = _OfThread()
-        self._turn = threading.RLock()  # a transaction that has not begun may hold another
+        self._turn = threading.RLock()  # a transaction that has not started may contain another
         self._writer = GroupWriter(self.transaction)
         self._readers = self.engine.execution_options(**_reading_options(self.dialect))
 

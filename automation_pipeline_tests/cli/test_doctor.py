@@ -34,6 +34,8 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     # Loading the definitions takes seconds and a process; one test below does it.
     if "definitions" not in request.node.name:
         monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load; steps run in_process")
+    # The process keeps the last result for a minute, also that of another test's environment.
+    monkeypatch.setattr(checks, "_look", checks._Look())
     with open_terminal(request) as terminal:
         yield terminal
 

@@ -95,7 +95,7 @@ def _print_verdict(document: Part) -> None:
             "calls": _calls(document),
             "transcripts": _transcripts(document),
             "tokens": document["totalTokens"],
-            "begun": document["startedAt"],
+            "started": document["startedAt"],
             "ended": document["completedAt"],
             "asked for by": document["triggerSource"],
             "notes": document["notes"],
@@ -137,7 +137,7 @@ def _print_points(step: Part) -> None:
             say(f"     {_quotation(citation)}")
     for review in _list(step, "human_review"):
         say(
-            f"  reviewed {review['at']} by {review['by'] or 'somebody'}: {_change(review, 'override')}"
+            f"  reviewed {review['at']} by {review['by'] or 'an unknown reviewer'}: {_change(review, 'override')}"
         )
     for rerun in _list(step, "rerun_history"):
         say(f"  judged again {rerun['at']}: {_change(rerun, 'next')}")
@@ -214,7 +214,7 @@ AUDITS = Columns[Part](
         "verdict": _outcome,
         "score": _percentage,
         "critical": _critical,
-        "begun (UTC)": lambda one: str(one["createdAt"])[:16].replace("T", " "),
+        "started (UTC)": lambda one: str(one["createdAt"])[:16].replace("T", " "),
     }
 )
 STEPS = Columns[Part](
