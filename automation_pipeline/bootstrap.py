@@ -29,7 +29,7 @@ from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.webhooks import DeliveryPolicy
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import MetricsFlusher
+from automation_pipeline.storage.monitoring import MetricsFlusher
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 
 Result = TypeVar("Result")

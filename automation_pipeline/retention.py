@@ -15,10 +15,10 @@ from automation_pipeline.fiches.queries import fetch_jobs as fiches
 from automation_pipeline.org_jobs.queries import retention as org_jobs
 from automation_pipeline.pricing.queries import monitoring as pricing
 from automation_pipeline.storage import retention as storage
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.retention import BATCH, Kind, PurgePass, purge_expired
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline.transcription.queries import tasks as transcription
 
 JOB = "housekeeping"

@@ -26,7 +26,7 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.logs import correlated, correlation_id, log
 from automation_pipeline.core.settings_page import unused_settings
 from automation_pipeline.enrichment.models import SourceApi
-from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
+from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbeat
 
 
 class State(StrEnum):

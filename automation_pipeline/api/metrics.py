@@ -59,8 +59,12 @@ from automation_pipeline.pricing.queries.monitoring import (
     queue_age_seconds,
 )
 from automation_pipeline.storage.database import Session
-from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
-from automation_pipeline.storage.metrics import MetricValue, all_metrics
+from automation_pipeline.storage.monitoring import (
+    DAEMON,
+    MetricValue,
+    all_metrics,
+    seconds_since_heartbeat,
+)
 from automation_pipeline.storage.outbox import outbox_status
 from automation_pipeline.storage.run_requests import waiting_requests
 from automation_pipeline.transcription.queries.tasks import waiting_tasks

@@ -67,12 +67,12 @@ from automation_pipeline.fiches.details import fetch_fiche
 from automation_pipeline.fiches.models.fiches import FicheNotFound
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.queries.details import known_since
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.group_commit import once_per_group
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import refusals
-from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.storage.statements import database_time
 
 # Details younger than this are not fetched again.
 FRESH_FOR = timedelta(minutes=30)

@@ -55,10 +55,10 @@ from automation_pipeline.core.errors import (
     sentence_of,
 )
 from automation_pipeline.core.retry import Retrying
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.storage.statements import database_time
 
 RATE_LIMIT = "language-model"
 TRUNCATED = "La réponse est coupée avant sa fin : sois plus bref."

@@ -50,10 +50,10 @@ from automation_pipeline.audits.rules.reviews import (
 from automation_pipeline.audits.rules.verdicts import clamp_score
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.json_model import parse
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.storage.statements import database_time
 
 Document = dict[str, object]
 

@@ -56,7 +56,7 @@ from automation_pipeline.fiches.models.fiches import (
 )
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.storage.history import write_notes
 
 PROGRESS_INTERVAL = timedelta(seconds=2)
 MAX_KEYS = 5

@@ -32,7 +32,6 @@ from automation_pipeline.core.webhooks import (
 )
 from automation_pipeline.fiches.fetch_jobs import deliver_job_webhooks
 from automation_pipeline.fiches.queries.fetch_jobs import is_webhook_delivery_due
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import (
     ClaimedEvent,
@@ -48,6 +47,7 @@ from automation_pipeline.storage.outbox import (
     put_back,
 )
 from automation_pipeline.storage.rate_limits import end_pause, is_paused, last_pause_seconds, pause
+from automation_pipeline.storage.statements import database_time
 
 EVENTS_AT_ONCE = 200
 EVENTS_MARKED_AT_ONCE = 10_000  # without a publisher

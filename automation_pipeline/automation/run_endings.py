@@ -54,11 +54,10 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError
 from automation_pipeline.core.events import Event
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
+from automation_pipeline.storage.history import Transition, record_transitions, write_notes
+from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import mark_refused
-from automation_pipeline.storage.transitions import Transition, record_transitions
-from automation_pipeline.storage.workflow_logs import write_notes
 
 
 def notify_run(

@@ -54,6 +54,7 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.history import Transition, record_transitions, write_notes
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import (
     NewRunRequest,
@@ -61,8 +62,6 @@ from automation_pipeline.storage.run_requests import (
     mark_taken,
     request_again,
 )
-from automation_pipeline.storage.transitions import Transition, record_transitions
-from automation_pipeline.storage.workflow_logs import write_notes
 
 
 def manual_run_key(run_id: int) -> str:

@@ -63,8 +63,7 @@ from automation_pipeline.automation.rules.schedules import (
 )
 from automation_pipeline.automation.run_endings import reconcile_stale_runs, replace_runs
 from automation_pipeline.automation.tables import RunRow
-from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.days import days_between
+from automation_pipeline.core.clock import Clock, days_between
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import Id, JsonModel
 from automation_pipeline.core.scheduling.plan import OverlapPolicy

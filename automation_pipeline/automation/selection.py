@@ -50,8 +50,8 @@ from automation_pipeline.fiches.queries.days import revalidated_since
 from automation_pipeline.fiches.queries.details import known_since
 from automation_pipeline.fiches.rules import is_final
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.workflow_logs import write_notes
 
 MOST_DATES_SHOWN = 10
 MOST_IDS_SHOWN = 100

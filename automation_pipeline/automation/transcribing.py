@@ -44,7 +44,7 @@ from automation_pipeline.automation.runs import record_progress
 from automation_pipeline.core.background import together
 from automation_pipeline.core.errors import AutomationError, InfrastructureError
 from automation_pipeline.storage.database import Session
-from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.transcription.models import (
     TranscriptionPriority,
     TranscriptionRunRequest,

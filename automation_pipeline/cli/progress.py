@@ -32,7 +32,7 @@ from automation_pipeline.core.launching import (
     NotStartedError,
     launch_obstacle,
 )
-from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
+from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.run_requests import hold_requests, launch_states
 
 POLL_SECONDS = 0.5

@@ -1,1 +1,0 @@
-"""The clients of external systems, one module per system."""

@@ -1,1 +1,0 @@
-"""Mechanisms that need no database: errors, retries, scheduling, state machines, settings, masking."""

@@ -20,7 +20,7 @@ from automation_pipeline.orchestration.ops import ServicesResource, every
 )
 def relay_outbox(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.automation.relay import relay_events
-    from automation_pipeline.storage.heartbeats import DAEMON, heartbeat_of
+    from automation_pipeline.storage.monitoring import DAEMON, heartbeat_of
 
     system = services.get()
     beat = heartbeat_of(system.database, DAEMON)

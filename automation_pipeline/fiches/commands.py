@@ -22,7 +22,7 @@ from automation_pipeline.cli.output import (
     say,
     screen,
 )
-from automation_pipeline.core.days import days_between
+from automation_pipeline.core.clock import days_between
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.fiches.days import revalidate_days

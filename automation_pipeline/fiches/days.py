@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 
 from automation_pipeline.core.access import Reach
-from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.clock import Clock, days_between
 from automation_pipeline.core.coordination import Semaphore
-from automation_pipeline.core.days import days_between
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.scheduling.zones import wall_time
 from automation_pipeline.fiches.models.days import CRM_ZONE, DayFailed, DayFinding, SalesDay

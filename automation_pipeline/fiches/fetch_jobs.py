@@ -55,9 +55,9 @@ from automation_pipeline.fiches.queries.fetch_jobs import (
 from automation_pipeline.fiches.rules import stale_days
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waiting
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
-from automation_pipeline.storage.workflow_logs import write_notes
 
 JOB = "sales_range_fetch"
 REUSE_JOB_FOR = timedelta(minutes=5)

@@ -7,18 +7,12 @@ from automation_pipeline.enrichment import tables as enrichment
 from automation_pipeline.fiches import tables as fiches
 from automation_pipeline.org_jobs import tables as org_jobs
 from automation_pipeline.pricing import tables as pricing
-from automation_pipeline.storage import (
-    claims,
-    idempotency,
-    outbox,
-    rate_limits,
-    run_requests,
-    transitions,
-    workflow_logs,
-)
-from automation_pipeline.storage import heartbeats as pulses
-from automation_pipeline.storage import heartbeats as step_beats
-from automation_pipeline.storage import metrics as measures
+from automation_pipeline.storage import claims, idempotency, outbox, rate_limits, run_requests
+from automation_pipeline.storage import history as transitions
+from automation_pipeline.storage import history as workflow_logs
+from automation_pipeline.storage import monitoring as measures
+from automation_pipeline.storage import monitoring as pulses
+from automation_pipeline.storage import monitoring as step_beats
 from automation_pipeline.storage.types import Table
 from automation_pipeline.transcription import tables as transcription
 

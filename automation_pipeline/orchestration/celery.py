@@ -41,7 +41,7 @@ from automation_pipeline.orchestration.dagster_internals import (
 from automation_pipeline.orchestration.executor import PRELOADED
 from automation_pipeline.orchestration.heartbeat import dagster_heartbeat, repeating
 from automation_pipeline.orchestration.recovery import ENDED
-from automation_pipeline.storage.heartbeats import step_heartbeats
+from automation_pipeline.storage.monitoring import step_heartbeats
 
 CONNECT_SECONDS, ANSWER_SECONDS = 10, 30
 # A run polls for results every second. Results that no run reads are deleted after this period.

@@ -116,7 +116,7 @@ def deliver_notifications(
 
 
 def _database_time(services: "Services") -> datetime | None:
-    from automation_pipeline.storage.clock import database_time  # noqa: PLC0415  where it is used
+    from automation_pipeline.storage.statements import database_time  # noqa: PLC0415  where it is used
 
     try:
         with services.database.reading() as session:

@@ -13,7 +13,7 @@ from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.logs import log
-from automation_pipeline.storage.heartbeats import RUN_WORKER, end_step, record_step_heartbeat
+from automation_pipeline.storage.monitoring import RUN_WORKER, end_step, record_step_heartbeat
 
 _log = log(__name__)
 

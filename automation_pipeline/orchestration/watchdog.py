@@ -45,14 +45,14 @@ from automation_pipeline.orchestration.recovery import (
     ending_of,
     is_process_lost,
 )
-from automation_pipeline.storage.clock import database_time
-from automation_pipeline.storage.heartbeats import (
+from automation_pipeline.storage.monitoring import (
     RUN_WORKER,
     StepHeartbeat,
     delete_step_heartbeats,
     step_heartbeats,
 )
 from automation_pipeline.storage.run_requests import filed_requests, mark_refused, request_again
+from automation_pipeline.storage.statements import database_time
 
 Case = TypeVar("Case")
 

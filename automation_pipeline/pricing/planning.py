@@ -45,7 +45,7 @@ from automation_pipeline.pricing.rules.evaluation import (
 )
 from automation_pipeline.pricing.shop import read_catalogue, used_budgets
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow, SkippedVariantRow
-from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline.storage.types import Table
 
 

@@ -69,9 +69,9 @@ from automation_pipeline.pricing.rules.runs import (
     targets_to_roll_back,
 )
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.statements import database_time
 
 
 def request_rule_run(  # noqa: PLR0913  the services by name, and who requests what

@@ -64,9 +64,9 @@ from automation_pipeline.pricing.rules.runs import (
     requeue_unchanged,
     start_of_day,
 )
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.statements import database_time
 
 # A probe of another process may close the circuit before its pause is over.
 LOOK_AGAIN_SECONDS = 1.0

@@ -69,9 +69,9 @@ from automation_pipeline.pricing.rules.runs import (
 from automation_pipeline.pricing.runs import queue_run
 from automation_pipeline.pricing.shop import apply_chunk
 from automation_pipeline.pricing.tables import RuleRunRow
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.statements import database_time
 
 # How often the worker checks whether its work is still requested, and whether a waiting target is
 # due.

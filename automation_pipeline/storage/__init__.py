@@ -1,2 +1,0 @@
-"""Database mechanisms: engine, transactions, claims, and shared tables (outbox, run requests,
-leases, transitions)."""

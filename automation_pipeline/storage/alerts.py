@@ -27,7 +27,6 @@ from automation_pipeline.core.webhooks import (
     body_of,
     signed_headers,
 )
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.deliveries import (
     DeliveryColumns,
@@ -37,7 +36,7 @@ from automation_pipeline.storage.deliveries import (
     is_any_due,
     record_attempt,
 )
-from automation_pipeline.storage.statements import advisory_lock, among
+from automation_pipeline.storage.statements import advisory_lock, among, database_now
 
 DELIVERY_BATCH = 20
 # Longer than any attempt, so that no other process claims an alert that is being sent.

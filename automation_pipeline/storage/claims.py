@@ -30,9 +30,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
 from automation_pipeline.core.coordination import Claim, ClaimHolder
 from automation_pipeline.core.errors import AutomationError, TransientError
 from automation_pipeline.core.logs import log
-from automation_pipeline.storage.clock import database_now, epoch_sql, now_sql
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.statements import is_postgres
+from automation_pipeline.storage.statements import database_now, epoch_sql, is_postgres, now_sql
 from automation_pipeline.storage.types import Table, TextList, UtcDateTime
 
 Row = TypeVar("Row", bound=Table)

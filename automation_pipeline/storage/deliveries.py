@@ -17,9 +17,9 @@ from automation_pipeline.core.webhooks import (
     WebhookAnswer,
     attempt,
 )
-from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.database import Session as DatabaseSession
+from automation_pipeline.storage.statements import database_now, database_time
 
 
 class DeliveryColumns(Protocol):

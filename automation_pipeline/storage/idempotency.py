@@ -6,8 +6,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, UniqueConstraint, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.statements import insert_into
+from automation_pipeline.storage.statements import database_now, insert_into
 from automation_pipeline.storage.types import BigId, Table, UtcDateTime
 
 KEPT_DAYS = 7

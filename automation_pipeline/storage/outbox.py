@@ -28,9 +28,8 @@ from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import Event
-from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.group_commit import write_before_commit
-from automation_pipeline.storage.statements import is_postgres, upsert
+from automation_pipeline.storage.statements import database_now, database_time, is_postgres, upsert
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
 
 NEVER = datetime(9000, 1, 1, tzinfo=UTC)

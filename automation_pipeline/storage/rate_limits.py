@@ -9,9 +9,14 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.storage.claims import LeaseRow
-from automation_pipeline.storage.clock import database_now, database_time, epoch_sql
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.statements import insert_into, is_postgres
+from automation_pipeline.storage.statements import (
+    database_now,
+    database_time,
+    epoch_sql,
+    insert_into,
+    is_postgres,
+)
 from automation_pipeline.storage.types import Table
 
 

@@ -9,14 +9,14 @@ from sqlalchemy import ColumnElement, delete, func, inspect, select
 
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database, DatabaseNotReadyError
-from automation_pipeline.storage.heartbeats import StepHeartbeatRow
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.idempotency import IdempotencyKeyRow
+from automation_pipeline.storage.monitoring import StepHeartbeatRow
 from automation_pipeline.storage.outbox import NEVER, OutboxRow
 from automation_pipeline.storage.rate_limits import RateLimitRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import among
 from automation_pipeline.storage.types import Table
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 
 BATCH = 1000
 

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.launching import LaunchState
 from automation_pipeline.core.logs import CORRELATION_TAG, correlation_id
-from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.statements import upsert
+from automation_pipeline.storage.statements import database_now, upsert
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
 
 # An offered request that no run has taken is offered again after this long; Dagster refuses a key

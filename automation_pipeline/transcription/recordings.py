@@ -15,10 +15,10 @@ from typing import TypeVar
 from automation_pipeline.core.background import together
 from automation_pipeline.core.coordination import rate_per_minute, wait_for_rate
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline.transcription import events
 from automation_pipeline.transcription.events import fiche_note
 from automation_pipeline.transcription.models import (

@@ -16,11 +16,10 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.fiches.details import fetch_fiche
 from automation_pipeline.fiches.models.fiches import FicheNotFound
 from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import rounds
-from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.storage.statements import database_time, rounds
 from automation_pipeline.transcription import events
 from automation_pipeline.transcription.events import fiche_note, run_note
 from automation_pipeline.transcription.models import (

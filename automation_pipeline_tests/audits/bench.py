@@ -23,8 +23,8 @@ from automation_pipeline.fiches.models.fiches import Recording
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.outbox import OutboxRow
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.models import Chunk
 from automation_pipeline.transcription.queries.recordings import save_transcripts
 from automation_pipeline_tests.audits.configurations import document

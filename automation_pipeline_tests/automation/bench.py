@@ -26,7 +26,7 @@ from automation_pipeline.automation.transcribing import transcribe_batch
 from automation_pipeline.core.coordination import RateLimiter
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.fiches.models.fiches import Recording
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.transcription.fiches import (
     begin_transcriptions,
     transcribe_fiches,

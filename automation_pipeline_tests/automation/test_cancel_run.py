@@ -23,9 +23,9 @@ from automation_pipeline.core.errors import (
     NotFoundError,
 )
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
 

@@ -16,8 +16,8 @@ from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline.fiches.tables import FicheCacheRow
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.automation.bench import FETCHING, Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource

@@ -14,8 +14,8 @@ from automation_pipeline.automation.run_endings import INTERRUPTED, LedgerError,
 from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
 

@@ -10,8 +10,8 @@ from automation_pipeline.audits.models.chat import Question
 from automation_pipeline.automation.models.runs import Run
 from automation_pipeline.automation.queries.fiches import untranscribed
 from automation_pipeline.automation.schedules import update_schedule
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock

@@ -16,11 +16,11 @@ from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.schedules import pause_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import DAEMON, ProcessHeartbeatRow, record_heartbeat
+from automation_pipeline.storage.history import TransitionRow
+from automation_pipeline.storage.monitoring import DAEMON, ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening, selected
 

@@ -24,8 +24,8 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.outbox import OutboxRow
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import (

@@ -17,8 +17,8 @@ from automation_pipeline.automation.queries.runs import StaleAttemptError
 from automation_pipeline.automation.run_endings import cancel_run
 from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel

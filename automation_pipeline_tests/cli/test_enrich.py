@@ -18,7 +18,7 @@ from automation_pipeline.enrichment.models import NOT_CONFIGURED, claim_key
 from automation_pipeline.enrichment.queries.jobs import start_job
 from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJobRow
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
-from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
+from automation_pipeline.storage.monitoring import DAEMON, record_heartbeat
 from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
 from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
 from automation_pipeline_tests.fakes.registries import FakeRegistry

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import offer_waiting
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.retention.old_rows import OLD, put
 

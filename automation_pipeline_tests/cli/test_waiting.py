@@ -10,7 +10,7 @@ from automation_pipeline import cli
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import progress as waiting
 from automation_pipeline.core.launching import DagsterFacts
-from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
+from automation_pipeline.storage.monitoring import DAEMON, record_heartbeat
 from automation_pipeline.storage.run_requests import mark_refused, offer_waiting
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 

@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from automation_pipeline.core.days import days_between
+from automation_pipeline.core.clock import days_between
 from automation_pipeline.core.scheduling.plan import (
     IN_TIME,
     DueFacts,

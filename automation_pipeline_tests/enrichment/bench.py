@@ -39,9 +39,9 @@ from automation_pipeline.enrichment.tables import (
     EnrichmentRow,
 )
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.scripted import (
     INPI,

@@ -18,8 +18,8 @@ from automation_pipeline.core.errors import TransientError
 from automation_pipeline.enrichment.events import COMPLETED, REQUESTED, SOURCE_FETCHED, STARTED
 from automation_pipeline.enrichment.models import SourceApi
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.processes import KEPT, WRITTEN, ask, work

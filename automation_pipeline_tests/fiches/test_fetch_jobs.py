@@ -21,10 +21,10 @@ from automation_pipeline.fiches.fetch_jobs import deliver_job_webhooks, fail_ran
 from automation_pipeline.fiches.models.days import JobStatus, JobWebhook
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.tables import FetchDeliveryRow
-from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.outbox import OutboxRow
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
 from automation_pipeline_tests.fakes.post import TAKEN, FakeWebhookSender

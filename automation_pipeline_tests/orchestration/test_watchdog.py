@@ -19,9 +19,8 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.recovery import Ending, Engine
 from automation_pipeline.orchestration.watchdog import check_all_runs, launch_again
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import (
+from automation_pipeline.storage.monitoring import (
     RUN_WORKER,
     StepHeartbeatRow,
     record_step_heartbeat,
@@ -32,6 +31,7 @@ from automation_pipeline.storage.run_requests import (
     file_requests,
     offer_waiting,
 )
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 

@@ -29,11 +29,11 @@ from automation_pipeline.org_jobs.tables import (
     OrgScheduleRow,
     ServerRow,
 )
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 
 ORG, OTHER_ORG = "acme", "globex"

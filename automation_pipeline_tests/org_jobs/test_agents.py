@@ -17,7 +17,7 @@ from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_cancel
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.organisations import update_server
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
-from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent, of
 from automation_pipeline_tests.org_jobs.bench import (
     ACTOR,

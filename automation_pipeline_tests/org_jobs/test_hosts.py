@@ -25,7 +25,7 @@ from automation_pipeline.org_jobs.queries.organisations import (
     list_servers,
 )
 from automation_pipeline.org_jobs.tables import HostRow, ServerRow
-from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 MINE = OrgScope(ORG)

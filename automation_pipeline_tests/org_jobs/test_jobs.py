@@ -17,7 +17,7 @@ from automation_pipeline.org_jobs.jobs import (
 from automation_pipeline.org_jobs.models.jobs import OrgJob, RetryPolicy, request_key
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.tables import BatchRow
-from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.org_jobs import processes as crew
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
 from automation_pipeline_tests.processes import at_once

@@ -8,13 +8,13 @@ from sqlalchemy import select
 from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.org_jobs.jobs import release_jobs
 from automation_pipeline.org_jobs.runs import work_job
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.run_requests import (
     RunRequestRow,
     mark_refused,
     mark_taken,
     offer_waiting,
 )
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs import processes as crew

@@ -18,7 +18,7 @@ from automation_pipeline.org_jobs.models.jobs import (
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.ports import JobRunner
 from automation_pipeline.org_jobs.runs import ReapReport, follow_jobs, reap_jobs
-from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import CHANGING, OTHER_ORG, SERVICE, Bench, a_type
 from automation_pipeline_tests.org_jobs.doers import Elsewhere, Here

@@ -32,9 +32,9 @@ from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.ports import JobRunner
 from automation_pipeline.org_jobs.queries.attempts import JobRunBusyError
 from automation_pipeline.org_jobs.runs import reap_jobs, retry_write, run_with_heartbeats, work_job
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import DatabaseBusyError, DatabaseUnreachableError
 from automation_pipeline.storage.run_requests import mark_taken
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
 from automation_pipeline_tests.org_jobs.doers import Elsewhere, Here

@@ -35,11 +35,11 @@ from automation_pipeline.pricing.tables import (
     SkippedVariantRow,
 )
 from automation_pipeline.pricing.worker import work_run
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.waiting import run as run_loop

@@ -13,8 +13,8 @@ from automation_pipeline.pricing.tables import (
     RuleTargetRow,
     ShopRow,
 )
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
 
 EVERY_ALERT = dict.fromkeys(AlertSeverity, AlertReceiver("https://hooks.example.com/prices"))

@@ -47,8 +47,8 @@ from automation_pipeline.storage.alerts import (
     deliver_alerts,
     raise_alerts,
 )
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.clients.receiver import receiver, says
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.post import FakeWebhookSender

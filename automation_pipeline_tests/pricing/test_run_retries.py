@@ -22,9 +22,9 @@ from automation_pipeline.pricing.runs import (
 )
 from automation_pipeline.pricing.shop import pause_shop
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
-from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.at_work import during_first_write

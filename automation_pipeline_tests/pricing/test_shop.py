@@ -48,9 +48,9 @@ from automation_pipeline.pricing.shop import (
     resume_shop,
 )
 from automation_pipeline.pricing.tables import ShopRow
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, storefront
 from automation_pipeline_tests.outside import set_up_shop, shop_totals

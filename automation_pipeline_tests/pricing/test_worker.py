@@ -47,10 +47,10 @@ from automation_pipeline.pricing.rules.runs import (
 from automation_pipeline.pricing.runs import retry_run, roll_back_run
 from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.pricing.worker import TargetWork, WaitForTargets, work_run
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
 from automation_pipeline_tests.fiches.queries.mirror import statements

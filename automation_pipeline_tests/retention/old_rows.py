@@ -21,14 +21,13 @@ from automation_pipeline.fiches.tables import (
 from automation_pipeline.org_jobs.tables import OrgAlertRow
 from automation_pipeline.pricing.tables import PricingAlertRow
 from automation_pipeline.storage.claims import LeaseRow
-from automation_pipeline.storage.heartbeats import StepHeartbeatRow
+from automation_pipeline.storage.history import TransitionRow, WorkflowLogRow
 from automation_pipeline.storage.idempotency import IdempotencyKeyRow
+from automation_pipeline.storage.monitoring import StepHeartbeatRow
 from automation_pipeline.storage.outbox import NEVER, OutboxRow
 from automation_pipeline.storage.rate_limits import RateLimitRow
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline.storage.types import Table
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
 NOW = datetime(2021, 6, 1, 12, tzinfo=UTC)

@@ -14,11 +14,11 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.retention import chores_of, purge_all, request_housekeeping
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, DatabaseBusyError
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline.storage.types import Table
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.processes import at_once
 from automation_pipeline_tests.retention.old_rows import NOW, OLD, YOUNG, fill, put

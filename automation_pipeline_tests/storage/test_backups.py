@@ -16,8 +16,8 @@ from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage import backups
 from automation_pipeline.storage.backups import advance_ids, back_up, is_filled, restore
 from automation_pipeline.storage.database import Database, DatabaseBusyError
+from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
 from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests
-from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
 from automation_pipeline_tests.conftest import StandingClock
 
 SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

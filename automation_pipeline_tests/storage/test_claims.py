@@ -24,8 +24,8 @@ from automation_pipeline.storage.claims import (
     require,
     take,
 )
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import opened
 from automation_pipeline_tests.waiting import come_true, leap, pause, run

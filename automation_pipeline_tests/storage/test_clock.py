@@ -9,9 +9,9 @@ from sqlalchemy import select
 from sqlalchemy.exc import StatementError
 
 from automation_pipeline.storage.claims import LeaseRow
-from automation_pipeline.storage.clock import database_epoch, database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.rate_limits import RateLimitRow
+from automation_pipeline.storage.statements import database_epoch, database_now
 from automation_pipeline_tests.tables import every_case
 
 A_TICK = timedelta(milliseconds=5)  # SQLite's clock counts in milliseconds

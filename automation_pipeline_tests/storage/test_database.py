@@ -19,7 +19,7 @@ from automation_pipeline.storage.database import (
     Pace,
     parse_url,
 )
-from automation_pipeline.storage.heartbeats import ProcessHeartbeatRow, record_heartbeat
+from automation_pipeline.storage.monitoring import ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline_tests.tables import every_case
 
 

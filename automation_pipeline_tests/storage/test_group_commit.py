@@ -14,11 +14,11 @@ from sqlalchemy import event, select
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import Event, WorkflowLogEntry
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.heartbeats import ProcessHeartbeatRow, record_heartbeat
+from automation_pipeline.storage.history import WorkflowLogRow, write_notes
+from automation_pipeline.storage.monitoring import ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow, write_notes
+from automation_pipeline.storage.statements import database_time
 
 
 class OnPurposeError(Exception):

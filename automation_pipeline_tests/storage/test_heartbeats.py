@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from automation_pipeline.storage import heartbeats as pulses
+from automation_pipeline.storage import monitoring as pulses
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import (
+from automation_pipeline.storage.monitoring import (
     ProcessHeartbeatRow,
     delete_step_heartbeats,
     end_step,

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import MetricsFlusher, MetricValue, all_metrics
+from automation_pipeline.storage.monitoring import MetricsFlusher, MetricValue, all_metrics
 from automation_pipeline_tests.waiting import wait_until
 
 

@@ -15,7 +15,6 @@ from sqlalchemy import func, select, text, update
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import Event
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import (
     BEGINNING,
@@ -37,6 +36,7 @@ from automation_pipeline.storage.outbox import (
     put_all_back,
     put_back,
 )
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import (
     enqueue_events,

@@ -6,7 +6,6 @@ from itertools import chain
 from sqlalchemy import func, select, update
 
 from automation_pipeline.core.logs import CORRELATION_TAG, correlated
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import (
     OFFER_AGAIN_SECONDS,
@@ -18,6 +17,7 @@ from automation_pipeline.storage.run_requests import (
     offer_waiting,
     refusals,
 )
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import LONG_AGO, file_wishes, offer_all, wish
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
+from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
 
 AT = datetime(2026, 5, 4, 10, 0, 0, 123456, tzinfo=UTC)
 STARTED = Transition("run", "7", "queued", "running", "worker", AT)

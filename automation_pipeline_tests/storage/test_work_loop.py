@@ -11,7 +11,7 @@ from automation_pipeline.core.background import process_concurrently
 from automation_pipeline.core.logs import correlated, correlation_id
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import MetricsFlusher, all_metrics
+from automation_pipeline.storage.monitoring import MetricsFlusher, all_metrics
 
 pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 

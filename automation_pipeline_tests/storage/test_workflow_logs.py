@@ -4,7 +4,7 @@ from sqlalchemy import select
 
 from automation_pipeline.core.events import WorkflowLogEntry
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow, write_notes
+from automation_pipeline.storage.history import WorkflowLogRow, write_notes
 
 
 def test_what_is_told_with_a_note_is_masked(database: Database) -> None:

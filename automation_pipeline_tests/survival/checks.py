@@ -13,10 +13,10 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
 from automation_pipeline.clients.pusher import entries_of
 from automation_pipeline.storage.claims import LeaseRow
-from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.heartbeats import StepHeartbeatRow
+from automation_pipeline.storage.monitoring import StepHeartbeatRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests.outside import shown_to_browsers
 from automation_pipeline_tests.survival.world import World

@@ -12,7 +12,7 @@ from automation_pipeline.audits.tables import AuditRow, StepResultRow
 from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import RUN_WORKER, StepHeartbeatRow
+from automation_pipeline.storage.monitoring import RUN_WORKER, StepHeartbeatRow
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 
 ROUTES = ("crm.details", "speech.transcribe", "llm.complete")

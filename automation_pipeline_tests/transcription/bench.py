@@ -11,9 +11,9 @@ from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.fiches.models.fiches import Recording
 from automation_pipeline.fiches.tables import CallRecordingRow
-from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline.transcription.models import (
     SpeechOptions,
     TaskState,

@@ -9,8 +9,8 @@ from sqlalchemy import select, update
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription import recordings
 from automation_pipeline.transcription.models import (
     TaskState,

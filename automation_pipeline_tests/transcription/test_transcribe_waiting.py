@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.transcription.models import (
     TaskState,
     TranscriptionPriority,

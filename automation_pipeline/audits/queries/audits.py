@@ -37,9 +37,15 @@ from automation_pipeline.core.access import Reach
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.fiches.queries.fiches import within
 from automation_pipeline.fiches.tables import FicheCacheRow
-from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.group_commit import once_per_group
-from automation_pipeline.storage.statements import among, insert_rows, rounds, upsert
+from automation_pipeline.storage.statements import (
+    among,
+    database_now,
+    database_time,
+    insert_rows,
+    rounds,
+    upsert,
+)
 
 MAX_CACHED_CONFIGS = 100
 

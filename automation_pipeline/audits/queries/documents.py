@@ -44,9 +44,8 @@ from automation_pipeline.core.json_model import begin_of, end_of
 from automation_pipeline.fiches.queries import fiches
 from automation_pipeline.fiches.queries.fiches import within
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow, InformationRow
-from automation_pipeline.storage.clock import day_of
-from automation_pipeline.storage.statements import among
-from automation_pipeline.storage.workflow_logs import LogPage, log_lines
+from automation_pipeline.storage.history import LogPage, log_lines
+from automation_pipeline.storage.statements import among, day_of
 
 Document = dict[str, object]
 Condition = ColumnElement[bool]

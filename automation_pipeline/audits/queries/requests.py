@@ -27,9 +27,8 @@ from automation_pipeline.audits.tables import (
     RerunEventRow,
 )
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.run_requests import RunRequestRow, refusals, taken
-from automation_pipeline.storage.statements import among
+from automation_pipeline.storage.statements import among, database_now
 
 _IS_PENDING = AuditBatchItemRow.state == "pending"
 _SCHEDULES = table("automation_schedules", column("id", BigInteger))

@@ -24,7 +24,7 @@ from automation_pipeline.automation.models.selections import (
     Whole,
     not_blank,
 )
-from automation_pipeline.core.days import Days
+from automation_pipeline.core.clock import Days
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, field_fault, parse
 from automation_pipeline.core.scheduling.cron import Cron

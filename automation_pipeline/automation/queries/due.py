@@ -51,9 +51,8 @@ from automation_pipeline.core.scheduling.cron import Cron
 from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import Timing
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
-from automation_pipeline.storage.statements import among, insert_into, upsert
+from automation_pipeline.storage.statements import among, database_now, insert_into, upsert
 
 RUNNING = "running"
 _BUFFERS = (OverlapPolicy.BUFFER_ONE, OverlapPolicy.BUFFER_ALL)

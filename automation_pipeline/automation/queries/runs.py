@@ -37,13 +37,12 @@ from automation_pipeline.automation.tables import (
 from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.core.masking import masked_document
 from automation_pipeline.core.webhooks import DeliveryStatus
-from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.group_commit import once_per_group
-from automation_pipeline.storage.metrics import MetricValue, add_metrics
+from automation_pipeline.storage.history import TransitionRow
+from automation_pipeline.storage.monitoring import MetricValue, add_metrics
 from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.statements import among, insert_into
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.statements import among, database_now, database_time, insert_into
 from automation_pipeline.storage.types import JsonObject
 
 

@@ -11,7 +11,7 @@ from automation_pipeline.automation.models.schedules import Schedule, ScheduleIn
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.core.scheduling.plan import OverlapPolicy
-from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import database_now
 
 _SELECTION_PREFIX = "fiche_selection_"
 

@@ -19,7 +19,7 @@ from automation_pipeline.automation.models.selections import (
     SelectionMode,
     split_ids,
 )
-from automation_pipeline.core.days import days_between
+from automation_pipeline.core.clock import days_between
 from automation_pipeline.core.scheduling.zones import wall_time
 from automation_pipeline.fiches.models.days import DayFailed, crm_day
 

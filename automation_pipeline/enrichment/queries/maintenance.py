@@ -27,10 +27,10 @@ from automation_pipeline.enrichment.tables import (
     EnrichmentJobRow,
     EnrichmentRow,
 )
+from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
 from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import among
-from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
 
 SWEEP = "sweep"
 SWEEP_PRIORITY = 1

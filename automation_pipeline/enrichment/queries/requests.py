@@ -35,8 +35,8 @@ from automation_pipeline.enrichment.tables import (
     FieldSourceRow,
     RetrievalRow,
 )
+from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline.storage.statements import among, insert_into
-from automation_pipeline.storage.transitions import Transition, record_transitions
 
 OPEN = (JobState.PENDING, JobState.RUNNING)
 MAX_DOCUMENTS = 50

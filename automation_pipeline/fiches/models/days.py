@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 
-from automation_pipeline.core.days import days_between
+from automation_pipeline.core.clock import days_between
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, zone
 from automation_pipeline.core.state_machine import StateMachine

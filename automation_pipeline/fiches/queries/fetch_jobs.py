@@ -27,11 +27,10 @@ from automation_pipeline.fiches.queries.fiches import (
     fiches_in_short,
 )
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.deliveries import claim_oldest, is_any_due, record_attempt
 from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.statements import advisory_lock, among
+from automation_pipeline.storage.statements import advisory_lock, among, database_now
 from automation_pipeline.storage.types import JsonObject
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from automation_pipeline.core.days import Days
+from automation_pipeline.core.clock import Days
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
 from automation_pipeline.core.scheduling.plan import OverlapPolicy

@@ -16,9 +16,8 @@ from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
 from automation_pipeline.org_jobs.queries.queue import AttemptHold, Run, no_such_run
 from automation_pipeline.org_jobs.rules.agents import PastAttempt
 from automation_pipeline.org_jobs.tables import AttemptRow, HostRow, JobRunRow, OrgJobRow
-from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.statements import where_given
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.history import TransitionRow
+from automation_pipeline.storage.statements import database_now, where_given
 
 SEEN_EVERY_SECONDS = 15.0
 LATE_REPORT = "late_report"

@@ -54,10 +54,9 @@ from automation_pipeline.org_jobs.tables import (
     OrgScheduleRow,
 )
 from automation_pipeline.storage.claims import LostClaimError
-from automation_pipeline.storage.clock import database_now, database_time
+from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import among, where_given
-from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
+from automation_pipeline.storage.statements import among, database_now, database_time, where_given
 
 SCHEDULER = "scheduler"
 

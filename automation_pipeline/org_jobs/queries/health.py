@@ -54,8 +54,7 @@ from automation_pipeline.org_jobs.tables import (
     ServerRow,
 )
 from automation_pipeline.storage.alerts import AlertTable
-from automation_pipeline.storage.clock import epoch
-from automation_pipeline.storage.statements import among, where_given
+from automation_pipeline.storage.statements import among, epoch, where_given
 
 LONGEST_ERROR = 300
 

@@ -36,8 +36,8 @@ from automation_pipeline.org_jobs.queries.queue import (
     no_such_run,
 )
 from automation_pipeline.org_jobs.tables import AttemptRow, JobRunRow, OrganisationRow, OrgJobRow
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.statements import among, where_given
-from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline.storage.types import Table as MetadataTable
 
 

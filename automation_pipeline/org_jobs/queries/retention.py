@@ -20,8 +20,8 @@ from automation_pipeline.org_jobs.tables import (
     OrgJobRow,
     OrgScheduleRow,
 )
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.retention import Kind
-from automation_pipeline.storage.transitions import TransitionRow
 
 
 def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:

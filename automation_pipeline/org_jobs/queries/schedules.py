@@ -39,9 +39,9 @@ from automation_pipeline.org_jobs.tables import (
     OrgJobRow,
     OrgScheduleRow,
 )
+from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
-from automation_pipeline.storage.transitions import Transition, record_transitions
 
 
 def timing_of(row: OrgScheduleRow) -> Timing:

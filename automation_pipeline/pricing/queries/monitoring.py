@@ -57,10 +57,9 @@ from automation_pipeline.pricing.tables import (
     ShopRow,
 )
 from automation_pipeline.storage.alerts import AlertTable
-from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.retention import Kind
-from automation_pipeline.storage.statements import among
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.statements import among, database_time
 
 SUCCESS_WINDOW = timedelta(hours=1)
 

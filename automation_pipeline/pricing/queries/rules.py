@@ -36,8 +36,7 @@ from automation_pipeline.pricing.tables import (
     RuleTargetRow,
     RuleVersionRow,
 )
-from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.statements import among, upsert
+from automation_pipeline.storage.statements import among, database_now, upsert
 
 
 def add_rule(

@@ -58,11 +58,16 @@ from automation_pipeline.pricing.rules.runs import (
 )
 from automation_pipeline.pricing.tables import RuleCheckRow, RuleRunRow, RuleTargetRow, ShopRow
 from automation_pipeline.storage.claims import LostClaimError, RowClaims
-from automation_pipeline.storage.clock import database_now, database_time
+from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests
-from automation_pipeline.storage.statements import among, insert_into, upsert
-from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
+from automation_pipeline.storage.statements import (
+    among,
+    database_now,
+    database_time,
+    insert_into,
+    upsert,
+)
 from automation_pipeline.storage.types import UtcDateTime
 
 RUN_JOB = "rule_run"

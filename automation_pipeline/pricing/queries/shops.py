@@ -26,8 +26,7 @@ from automation_pipeline.pricing.rules.pacing import (
     without_probe,
 )
 from automation_pipeline.pricing.tables import ShopRow
-from automation_pipeline.storage.clock import database_time
-from automation_pipeline.storage.statements import insert_into
+from automation_pipeline.storage.statements import database_time, insert_into
 
 MAX_REFUSALS = 100
 

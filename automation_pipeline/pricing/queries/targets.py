@@ -27,9 +27,8 @@ from automation_pipeline.pricing.rules.runs import (
     worth_retrying,
 )
 from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
-from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.statements import among, upsert
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.history import TransitionRow
+from automation_pipeline.storage.statements import among, database_now, upsert
 
 MAX_TARGETS = 250
 MAX_PRODUCTS = 25

@@ -23,8 +23,8 @@ from automation_pipeline.pricing.models.transforms import Skip
 from automation_pipeline.pricing.queries.runs import no_such_run
 from automation_pipeline.pricing.queries.targets import target_counts
 from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow, SkippedVariantRow
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.statements import among
-from automation_pipeline.storage.transitions import TransitionRow
 
 BLOCKED_REASON = "The project's guardrails do not allow its new price."
 _COMPUTED = {"rule_name", "targets", "success_rate", "explain"}

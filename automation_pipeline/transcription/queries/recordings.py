@@ -13,9 +13,8 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import begin_of, end_of
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
-from automation_pipeline.storage.clock import database_now, database_time
-from automation_pipeline.storage.statements import insert_rows
-from automation_pipeline.storage.workflow_logs import LogPage, log_lines
+from automation_pipeline.storage.history import LogPage, log_lines
+from automation_pipeline.storage.statements import database_now, database_time, insert_rows
 from automation_pipeline.transcription.models import (
     Chunk,
     DayTranscripts,

@@ -8,8 +8,7 @@ from sqlalchemy import Integer, Row, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
-from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.statements import among, insert_into, insert_rows
+from automation_pipeline.storage.statements import among, database_now, insert_into, insert_rows
 from automation_pipeline.transcription.models import (
     URGENCY,
     EndedRecordings,

@@ -27,8 +27,8 @@ from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.claims import RowClaims
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.retention import Kind
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription.models import TaskState, TranscriptionStatus, is_transcribed
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 

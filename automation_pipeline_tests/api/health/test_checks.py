@@ -13,7 +13,7 @@ from automation_pipeline.api.health import Finding
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
+from automation_pipeline.storage.monitoring import DAEMON, record_heartbeat
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.outside import (

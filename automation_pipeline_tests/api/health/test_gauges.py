@@ -9,12 +9,16 @@ from automation_pipeline.api.metrics import gauges, labels_of
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
-from automation_pipeline.storage.metrics import MetricValue, add_metrics
+from automation_pipeline.storage.monitoring import (
+    DAEMON,
+    MetricValue,
+    add_metrics,
+    record_heartbeat,
+)
 from automation_pipeline.storage.outbox import NEVER, OutboxRow, enqueue
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests, mark_refused
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.automation.post import an_ended_run

@@ -11,7 +11,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.metrics import observe
 from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import MetricsFlusher
+from automation_pipeline.storage.monitoring import MetricsFlusher
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, READING, SERVICE, Bench

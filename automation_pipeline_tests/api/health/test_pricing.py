@@ -10,7 +10,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.pricing.queries.views import get_run
 from automation_pipeline.pricing.worker import observe_durations
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import MetricsFlusher, MetricValue, add_metrics
+from automation_pipeline.storage.monitoring import MetricsFlusher, MetricValue, add_metrics
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.ended import a_check, a_shop, an_ended_run

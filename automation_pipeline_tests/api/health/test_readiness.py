@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.api.health import REDIS_IS_AWAY, readiness
-from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import DAEMON, ProcessHeartbeatRow, record_heartbeat
+from automation_pipeline.storage.monitoring import DAEMON, ProcessHeartbeatRow, record_heartbeat
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.api.health.conftest import MakeServices
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.tables import CallRecordingRow
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.run_requests import RunRequestRow, filed_requests
-from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription.events import fiche_note
 from automation_pipeline.transcription.models import TranscriptionPriority
 from automation_pipeline.transcription.queries.recordings import save_transcripts

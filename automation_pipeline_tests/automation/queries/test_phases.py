@@ -15,9 +15,9 @@ from automation_pipeline.automation.queries.runs import (
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import RunPhaseRow
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import all_metrics
+from automation_pipeline.storage.monitoring import all_metrics
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run, an_opening
 

@@ -6,7 +6,7 @@ from typing import Any
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
-from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.cli.terminal import Ended, Terminal
 from automation_pipeline_tests.org_jobs.bench import Bench
 

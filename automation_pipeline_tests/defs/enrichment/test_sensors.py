@@ -11,7 +11,7 @@ from automation_pipeline.defs.enrichment import company_enrichment, sweep_enrich
 from automation_pipeline.enrichment.models import NOT_CONFIGURED
 from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import all_metrics
+from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.enrichment.register_services import (
     OURS,

@@ -15,8 +15,8 @@ from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.retention import request_housekeeping
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.orchestration.test_retention import empty
 from automation_pipeline_tests.retention.old_rows import OLD, put

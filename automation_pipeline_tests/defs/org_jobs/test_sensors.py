@@ -9,9 +9,9 @@ import pytest
 from automation_pipeline.defs.org_jobs import due_org_schedules, org_job_alerts, org_job_queue
 from automation_pipeline.org_jobs import runs
 from automation_pipeline.org_jobs.events import FIRES
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import all_metrics
+from automation_pipeline.storage.monitoring import all_metrics
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.defs.org_jobs.org_services import OURS, a_bench
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench

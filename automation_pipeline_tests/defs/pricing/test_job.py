@@ -16,7 +16,7 @@ from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINAT
 from automation_pipeline.orchestration.pricing import RUN_ID_TAG, cancel_run_of, run_id_of
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metrics import all_metrics
+from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.pricing.shop_services import (
     OURS,

@@ -13,7 +13,7 @@ from automation_pipeline.fiches.fetch_jobs import RangeRequest, request_range
 from automation_pipeline.fiches.models.days import JobWebhook
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
+from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline_tests.automation.post import an_ended_run, records
 from automation_pipeline_tests.clients.receiver import receiver

@@ -17,8 +17,8 @@ from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_T
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import filed_requests
-from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.models import RequestedTranscription, TranscriptionPriority
 from automation_pipeline.transcription.ports import SpeechProvider
 from automation_pipeline.transcription.queries.requests import request_outcomes

@@ -28,8 +28,8 @@ from automation_pipeline.org_jobs.queries.attempts import (
 from automation_pipeline.org_jobs.queries.queue import AttemptHold, claim_for_host, claim_run
 from automation_pipeline.org_jobs.runs import reap_jobs
 from automation_pipeline.org_jobs.tables import AttemptRow, JobRunRow
-from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.history import TransitionRow
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.org_jobs.bench import CHANGING, READING, SERVICE, Bench
 
 

@@ -22,7 +22,7 @@ from automation_pipeline.org_jobs.queries.jobs import (
     queues,
     transitions_of,
 )
-from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, SERVICE, Bench
 

@@ -19,7 +19,7 @@ from automation_pipeline.org_jobs.queries.queue import (
     opening_of_run,
     postpone_closed,
 )
-from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs import processes as crew
 from automation_pipeline_tests.org_jobs.bench import (

@@ -15,8 +15,8 @@ from automation_pipeline.org_jobs.tables import (
     OrgAlertRow,
     OrgScheduleRow,
 )
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.retention import PurgePass, purge_expired
-from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 NOTHING: dict[str, int] = {}

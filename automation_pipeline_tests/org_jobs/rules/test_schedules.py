@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from automation_pipeline.core.clock import iso
-from automation_pipeline.core.days import Days
+from automation_pipeline.core.clock import Days, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.core.scheduling.plan import OverlapPolicy

@@ -28,7 +28,7 @@ from automation_pipeline.pricing.queries.monitoring import (
 from automation_pipeline.pricing.queries.runs import plan_checks
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.transitions import Transition, record_transitions
+from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench

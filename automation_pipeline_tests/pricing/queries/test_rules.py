@@ -30,8 +30,8 @@ from automation_pipeline.pricing.rules import runs as retrying
 from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.pricing.runs import cancel_run, roll_back_run, start_due_rules
 from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf

@@ -46,9 +46,9 @@ from automation_pipeline.pricing.queries.views import (
     transitions_of,
 )
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import filed_requests
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf, variant
 from automation_pipeline_tests.pricing.bench import Bench

@@ -30,9 +30,9 @@ from automation_pipeline.pricing.queries.targets import (
     waiting_targets,
 )
 from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
-from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.history import TransitionRow
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.pricing.calling import claim
 from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
 from automation_pipeline_tests.processes import CREW, at_once

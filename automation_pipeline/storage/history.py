@@ -1,4 +1,4 @@
-"""The workflow log: entries written with the work, read page by page."""
+"""What happened, for operators: the workflow log and the log of state transitions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import WorkflowLogEntry
 from automation_pipeline.core.masking import masked_document
-from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.group_commit import write_before_commit
-from automation_pipeline.storage.statements import insert_rows
+from automation_pipeline.storage.statements import database_now, database_time, insert_rows
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
 
 
@@ -38,10 +37,10 @@ class WorkflowLogRow(Table):
 
 def write_notes(session: Session, *notes: WorkflowLogEntry) -> None:
     if notes:
-        write_before_commit(session, _add, notes)
+        write_before_commit(session, _write_log_entries, notes)
 
 
-def _add(session: Session, notes: Sequence[WorkflowLogEntry]) -> None:
+def _write_log_entries(session: Session, notes: Sequence[WorkflowLogEntry]) -> None:
     now = database_time(session)
     rows = [{**vars(note), "data": masked_document(note.data), "created_at": now} for note in notes]
     insert_rows(session, WorkflowLogRow, rows)
@@ -108,3 +107,32 @@ def _document(row: WorkflowLogRow) -> Document:
         "data": row.data,
         "created_at": iso(row.created_at),
     }
+
+
+@dataclass(frozen=True)
+class Transition:
+    machine: str
+    entity_id: str
+    from_state: str
+    to_state: str
+    actor: str
+    at: datetime
+    reason: str | None = None
+
+
+class TransitionRow(Table):
+    __tablename__ = "state_transitions"
+    __table_args__ = (Index(None, "machine", "entity_id"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    machine: Mapped[str]
+    entity_id: Mapped[str]
+    from_state: Mapped[str]
+    to_state: Mapped[str]
+    actor: Mapped[str]
+    reason: Mapped[str | None]
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+def record_transitions(session: Session, transitions: Sequence[Transition]) -> None:
+    session.add_all(TransitionRow(**vars(transition)) for transition in transitions)
