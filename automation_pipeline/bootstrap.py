@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
     from automation_pipeline.audits.ports import Judge
     from automation_pipeline.automation.ports import DeliveryServices, MailSender, RealtimeClient
-    from automation_pipeline.automation.rules.due import DuePolicy
+    from automation_pipeline.automation.rules.schedules import DuePolicy
     from automation_pipeline.core.launching import DagsterProbe
     from automation_pipeline.core.webhooks import WebhookSender
     from automation_pipeline.enrichment.models import SourceApi
@@ -311,7 +311,7 @@ def remote_api(url: str, token: str):  # noqa: ANN201  the type belongs to the a
 
 
 def due_rules(settings: Settings) -> "DuePolicy":
-    from automation_pipeline.automation.rules.due import DuePolicy  # noqa: PLC0415  only for the sensor
+    from automation_pipeline.automation.rules.schedules import DuePolicy  # noqa: PLC0415  only for the sensor
 
     waits_ms = (
         settings.automation_fiche_details_max_wait_ms

@@ -27,9 +27,9 @@ from ground_looks import Asked, Looks, joined, migrated
 from standing import Bar
 
 from automation_pipeline.automation.ports import DeliveryServices, PublishResult
-from automation_pipeline.automation.queries.fiches import untranscribed
+from automation_pipeline.automation.queries.ledger import untranscribed
 from automation_pipeline.automation.relay import relay_events
-from automation_pipeline.automation.rules.selection import batch_size
+from automation_pipeline.automation.rules.fiches import batch_size
 from automation_pipeline.automation.schedules import start_due_runs
 from automation_pipeline.bootstrap import due_rules
 from automation_pipeline.core.events import Event

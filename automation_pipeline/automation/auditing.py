@@ -14,9 +14,8 @@ from automation_pipeline.automation.models.runs import (
     Reason,
     RunAttempt,
 )
-from automation_pipeline.automation.ports import STALL_POLLS, BatchContext
-from automation_pipeline.automation.queries.fiches import is_audit_stored
 from automation_pipeline.automation.queries.ledger import (
+    is_audit_stored,
     is_transcription_due,
     pending_batches,
     pending_fiches,
@@ -30,7 +29,7 @@ from automation_pipeline.automation.queries.runs import (
     seconds_since_start,
     write_log,
 )
-from automation_pipeline.automation.rules.outcomes import (
+from automation_pipeline.automation.rules.fiches import (
     NO_CONFIG,
     TIMED_OUT,
     ConfigAuditResult,
@@ -40,7 +39,12 @@ from automation_pipeline.automation.rules.outcomes import (
     retry_suffix,
 )
 from automation_pipeline.automation.runs import audit_progress
-from automation_pipeline.automation.transcribing import BatchOutcomes, transcription_request
+from automation_pipeline.automation.transcribing import (
+    STALL_POLLS,
+    BatchContext,
+    BatchOutcomes,
+    transcription_request,
+)
 from automation_pipeline.core.background import together
 from automation_pipeline.core.errors import AutomationError, InfrastructureError
 from automation_pipeline.core.logs import log

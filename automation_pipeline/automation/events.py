@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from automation_pipeline.automation.models.runs import LedgerTally, Phase, Run, RunStatus
-from automation_pipeline.automation.models.selections import EmptyReason, FicheSelection
+from automation_pipeline.automation.models.schedules import EmptyReason, FicheSelection
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event, WorkflowLogEntry
 

@@ -15,16 +15,17 @@ from automation_pipeline.automation.models.runs import (
     Reason,
     RunAttempt,
 )
-from automation_pipeline.automation.models.selections import FicheSelection
-from automation_pipeline.automation.queries.fiches import groupes_of, why_without_details
+from automation_pipeline.automation.models.schedules import FicheSelection
 from automation_pipeline.automation.queries.ledger import (
     failures,
+    groupes_of,
     ignored_by_reason,
     pending_batches,
     pending_fiches,
     record_moves,
     succeed_fetched,
     tally,
+    why_without_details,
 )
 from automation_pipeline.automation.queries.runs import (
     RunPlan,
@@ -38,13 +39,13 @@ from automation_pipeline.automation.queries.runs import (
     seconds_since_start,
     write_log,
 )
-from automation_pipeline.automation.rules.outcomes import (
+from automation_pipeline.automation.rules.fiches import (
     failed_move,
+    ignore_reason,
     ignored_move,
     move_after_fetch,
     retry_suffix,
 )
-from automation_pipeline.automation.rules.selection import ignore_reason
 from automation_pipeline.automation.runs import record_progress
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.fiches.details import fetch_fiches

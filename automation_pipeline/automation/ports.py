@@ -1,19 +1,12 @@
 """Interfaces to external systems that automations need: message delivery, and the context of a
 batch."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
-from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookSender
-from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.models import TranscriptionRunRequest, TranscriptionSummary
-
-STALL_POLLS = 3
 
 
 class MailSender(Protocol):
@@ -91,47 +84,3 @@ class DeliveryServices:
     publisher: EventPublisher | None
     secret: str | None
     delivery_policy: DeliveryPolicy
-
-
-@dataclass(frozen=True)
-class WorkOptions:
-    """`transcription_seconds` and `audit_seconds` are the time budgets of transcripts and audits.
-    They count from the start of the run, over all batches and attempts.
-
-    `transcribes_ahead`: an audit step also transcribes the recordings of the next batch. This is
-    for runs in one process, which execute one step at a time.
-
-    `audit_poll_seconds` is the interval of the log lines about audits. Three lines without progress
-    are a stall.
-    """
-
-    transcription_seconds: float
-    audit_seconds: float
-    longest_pause_seconds: float
-    audits_at_once: int
-    audit_poll_seconds: float = 60.0
-    transcribes_ahead: bool = False
-
-    @property
-    def stall_seconds(self) -> float:
-        return STALL_POLLS * self.audit_poll_seconds
-
-
-@dataclass(frozen=True)
-class BatchContext:
-    """The services that process a batch. Provider clients are created on first use.
-
-    `begin_transcriptions` returns, per request and in order, the run that processes the fiche or
-    the reason why none does. `transcribe` works until the runs of the given ids end, and claims no
-    more work once `stop` is set; its second argument names the runs that this run started.
-    """
-
-    database: Database
-    clock: Clock
-    options: WorkOptions
-    begin_transcriptions: Callable[
-        [Sequence[TranscriptionRunRequest]],
-        Awaitable[Sequence[TranscriptionSummary | AutomationError]],
-    ]
-    transcribe: Callable[..., Awaitable[object]]
-    audit: Callable[[FicheAuditRequest], Awaitable[AuditSummary]]

@@ -2,23 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 from uuid import uuid4
 
+from sqlalchemy import select, update
+
 from automation_pipeline.automation.ports import DeliveryServices, EventPublisher, PublishResult
-from automation_pipeline.automation.queries.notifications import (
-    StoredNotification,
-    record_notification_delivery,
-    unsent,
-)
 from automation_pipeline.automation.rules.notifications import (
     NOTIFICATION_EVENT,
+    Notification,
     NotificationChannel,
     webhook_headers,
 )
+from automation_pipeline.automation.tables import NotificationRow
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.events import is_internal
 from automation_pipeline.core.retry import Backoff
@@ -47,7 +46,51 @@ from automation_pipeline.storage.outbox import (
     put_back,
 )
 from automation_pipeline.storage.rate_limits import end_pause, is_paused, last_pause_seconds, pause
-from automation_pipeline.storage.statements import database_time
+from automation_pipeline.storage.statements import among, database_time
+
+
+@dataclass(frozen=True)
+class StoredNotification:
+    """A message with the number of its delivery attempts."""
+
+    id: int
+    attempts: int
+    notification: Notification
+
+
+def unsent(session: Session, ids: Sequence[int]) -> Mapping[int, StoredNotification]:
+    """The unsent messages among these ids."""
+    row = NotificationRow
+    query = select(row).where(among(session, row.id, ids), row.status == DeliveryStatus.PENDING)
+    return {found.id: _stored(found) for found in session.scalars(query)}
+
+
+def record_notification_delivery(
+    session: Session, notification_id: int, delivery: Delivery, now: datetime
+) -> None:
+    session.execute(
+        update(NotificationRow)
+        .where(
+            NotificationRow.id == notification_id, NotificationRow.status == DeliveryStatus.PENDING
+        )
+        .values(
+            status=delivery.status,
+            attempts=delivery.attempts,
+            status_code=delivery.status_code,
+            response_body=delivery.response_body,
+            last_error=delivery.error,
+            sent_at=now if delivery.status is DeliveryStatus.SENT else None,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _stored(row: NotificationRow) -> StoredNotification:
+    notification = Notification(
+        row.run_id, NotificationChannel(row.channel), row.target, row.payload
+    )
+    return StoredNotification(row.id, row.attempts, notification)
+
 
 EVENTS_AT_ONCE = 200
 EVENTS_MARKED_AT_ONCE = 10_000  # without a publisher

@@ -1,8 +1,10 @@
 """Ends of runs: finalise, cancel, close stale and lost runs, and file the notifications."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from sqlalchemy import select
 
 from automation_pipeline.automation import events
 from automation_pipeline.automation.events import PRODUCER, TENANT, job_id, run_note
@@ -17,12 +19,13 @@ from automation_pipeline.automation.models.runs import (
     run_status,
     unread_days_error,
 )
-from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.models.selections import EmptyReason
-from automation_pipeline.automation.queries.due import unmark_running, work_of_schedules
-from automation_pipeline.automation.queries.fiches import audits_of_run
-from automation_pipeline.automation.queries.ledger import end_pending, tally, transcribed_fiches
-from automation_pipeline.automation.queries.notifications import add_notifications, first_failures
+from automation_pipeline.automation.models.schedules import EmptyReason, Schedule
+from automation_pipeline.automation.queries.ledger import (
+    audits_of_run,
+    end_pending,
+    tally,
+    transcribed_fiches,
+)
 from automation_pipeline.automation.queries.run_details import CANCELLED_WORDS
 from automation_pipeline.automation.queries.runs import (
     StaleAttemptError,
@@ -35,33 +38,73 @@ from automation_pipeline.automation.queries.runs import (
     write_log,
 )
 from automation_pipeline.automation.queries.schedules import count_ended_run, schedule_of_run
-from automation_pipeline.automation.rules.due import (
-    DuePolicy,
-    ScheduleLoad,
-    UnendedRun,
-    schedule_load,
-    stale_mark,
-)
 from automation_pipeline.automation.rules.notifications import (
     MAX_FAILURES,
     NOTIFICATION_EVENT,
+    FicheFailure,
     Notification,
     is_wanted,
     notifications_of,
 )
-from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError
+from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.webhooks import DeliveryStatus
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import Transition, record_transitions, write_notes
 from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import mark_refused
+from automation_pipeline.storage.statements import upsert
+
+_KEY = ("run_id", "channel", "target")
+
+
+def first_failures(session: Session, run_id: int, limit: int) -> list[FicheFailure]:
+    """In the order of selection."""
+    fiche = FicheResultRow
+    query = (
+        select(fiche.fiche_id, fiche.error)
+        .where(fiche.run_id == run_id, fiche.status == OutcomeStatus.FAILED)
+        .order_by(fiche.position)
+        .limit(limit)
+    )
+    return [
+        FicheFailure(fiche_id, error or "") for fiche_id, error in session.execute(query).tuples()
+    ]
+
+
+def add_notifications(
+    session: Session, run_id: int, notifications: Sequence[Notification], now: datetime
+) -> list[int]:
+    """The ids of the rows, in the same order; existing rows do not change."""
+    rows = [
+        {
+            "run_id": each.run_id,
+            "channel": each.channel,
+            "target": each.target,
+            "payload": each.payload,
+            "status": DeliveryStatus.PENDING,
+            "attempts": 0,
+            "created_at": now,
+        }
+        for each in notifications
+    ]
+    upsert(session, NotificationRow, rows, key=_KEY)
+    row = NotificationRow
+    query = select(row.channel, row.target, row.id).where(row.run_id == run_id)
+    ids = {(channel, target): row_id for channel, target, row_id in session.execute(query).tuples()}
+    return [ids[each.channel, each.target] for each in notifications]
 
 
 def notify_run(
-    session: Session, run: Run, schedule: Schedule, *, now: datetime, breakdown: str | None = None
+    session: Session,
+    run: Run,
+    schedule: Schedule,
+    *,
+    now: datetime,
+    breakdown: str | None = None,
 ) -> list[Notification]:
     """File the notifications of an ended run and return them. A repeated call files nothing
     more."""
@@ -276,46 +319,8 @@ def replace_runs(run_ids: Iterable[int], *, database: Database, clock: Clock) ->
         )
 
 
-STALE_LOG_MESSAGE = "Automation run marked stale by scheduler"
 # A daemon without a tick for this long is not running: its sensors tick every five seconds.
 DAEMON_GONE_SECONDS = 60.0
-
-
-def reconcile_stale_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> list[int]:
-    """End stale runs and return the ids of their schedules. A run that cannot be ended now is
-    retried at the next tick and does not delay the others."""
-    now = clock.now()
-    with database.reading() as session:
-        work = work_of_schedules(session, rules.lost_after_seconds)
-    stale = {
-        id_: one
-        for id_, one in work.items()
-        if schedule_load(one, now, rules.stale_after) is ScheduleLoad.STALE
-    }
-    _end_stale((run for one in stale.values() for run in one.runs), rules, now, database, clock)
-    marked = [id_ for id_, one in stale.items() if one.marked_running]
-    if marked:
-        with database.transaction() as session:
-            unmark_running(session, marked)
-    return list(stale)
-
-
-def _end_stale(
-    runs: Iterable[UnendedRun], rules: DuePolicy, now: datetime, database: Database, clock: Clock
-) -> None:
-    for run in runs:
-        mark = stale_mark(run.started_at, now, rules.stale_after)
-        try:
-            finalise_run(
-                run.id,
-                database=database,
-                clock=clock,
-                attempt=run.attempt,
-                breakdown=mark.message,
-                closing=RunClosing(details=mark.details, log=STALE_LOG_MESSAGE, counted=False),
-            )
-        except AutomationError:  # a new attempt has started, or the database does not answer
-            continue
 
 
 def close_lost_runs(

@@ -7,6 +7,7 @@ from automation_pipeline.automation import events
 from automation_pipeline.automation.events import run_note
 from automation_pipeline.automation.models.runs import (
     AUTOMATION_JOB,
+    LOST_AFTER_SECONDS,
     MAX_FRUITLESS_ATTEMPTS,
     RUN_MACHINE,
     Phase,
@@ -15,12 +16,13 @@ from automation_pipeline.automation.models.runs import (
     RunStatus,
     Trigger,
 )
-from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode
-from automation_pipeline.automation.queries.fiches import audits_of_run
-from automation_pipeline.automation.queries.ledger import fetched, tally
-from automation_pipeline.automation.queries.run_details import (
+from automation_pipeline.automation.models.schedules import FicheSelection, SelectionMode
+from automation_pipeline.automation.queries.ledger import (
+    audits_of_run,
+    fetched,
     fiches_to_retry,
     ledger_progress,
+    tally,
     work_due,
 )
 from automation_pipeline.automation.queries.runs import (
@@ -44,12 +46,7 @@ from automation_pipeline.automation.queries.schedules import (
     refuse_paused,
     unended_runs,
 )
-from automation_pipeline.automation.rules.due import LOST_AFTER_SECONDS
-from automation_pipeline.automation.run_endings import (
-    close_lost_runs,
-    finalise_run,
-    replace_runs,
-)
+from automation_pipeline.automation.run_endings import close_lost_runs, finalise_run, replace_runs
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
@@ -135,8 +132,6 @@ def open_run(opening: RunLaunch, *, database: Database, clock: Clock) -> RunAtte
     """Start a new attempt and return its ticket. If the run of a requested next attempt has ended,
     return the ticket of its last attempt: no work is left."""
     if opening.run_id is None:
-        from automation_pipeline.automation.run_endings import close_lost_runs  # noqa: PLC0415  only for manual launches
-
         close_lost_runs(
             opening.schedule_id, opening.lost_after_seconds, database=database, clock=clock
         )
@@ -217,8 +212,6 @@ def _start_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datet
     row.attempt += 1
     row.began_at = row.began_at or now
     if row.attempt > 1:
-        from automation_pipeline.automation.queries.run_details import ledger_progress  # noqa: PLC0415  after a loss only
-
         row.progress_mark = ledger_progress(session, row.id)
     row.phase = Phase.SELECTION
     row.dagster_run_id = opening.dagster_run_id

@@ -8,15 +8,13 @@ from automation_pipeline.audits.queries.configs import known_ids
 from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunStatus, Trigger
 from automation_pipeline.automation.models.schedules import (
     INVALID_SCHEDULE,
-    Schedule,
-    ScheduleType,
-    parse_schedule,
-)
-from automation_pipeline.automation.models.selections import (
     DatePreset,
     FicheSelection,
+    Schedule,
+    ScheduleType,
     SelectionMode,
     format_day,
+    parse_schedule,
 )
 from automation_pipeline.automation.queries.due import (
     DueCandidate,
@@ -29,6 +27,8 @@ from automation_pipeline.automation.queries.due import (
     record_not_run,
     schedules_watched,
     start_runs,
+    unmark_running,
+    work_of_schedules,
 )
 from automation_pipeline.automation.queries.runs import add_run, runs_by_key
 from automation_pipeline.automation.queries.schedules import (
@@ -41,30 +41,32 @@ from automation_pipeline.automation.queries.schedules import (
     replace_schedule,
     unended_runs,
 )
-from automation_pipeline.automation.rules.due import (
+from automation_pipeline.automation.rules.schedules import (
     CHANGED,
+    INVALID_UPDATE,
     WAITS,
     DueDecision,
     DuePolicy,
     DueReport,
     DueSchedule,
+    ScheduleLoad,
     SkippedOccurrence,
     StartedRun,
-    decide_due,
-    next_to_skip,
-    next_undecided,
-)
-from automation_pipeline.automation.rules.schedules import (
-    INVALID_UPDATE,
+    UnendedRun,
     apply_patch,
     check_webhook_url,
+    decide_due,
     derived_changes,
+    next_to_skip,
+    next_undecided,
     resume_changes,
+    schedule_load,
+    stale_mark,
 )
-from automation_pipeline.automation.run_endings import reconcile_stale_runs, replace_runs
+from automation_pipeline.automation.run_endings import RunClosing, finalise_run, replace_runs
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock, days_between
-from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import Id, JsonModel
 from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import wall_time, zone
@@ -292,6 +294,46 @@ def _selection_of_day(selection: FicheSelection, day: date) -> FicheSelection:
         "custom_end_date": format_day(day),
     }
     return selection.model_copy(update=days)
+
+
+STALE_LOG_MESSAGE = "Automation run marked stale by scheduler"
+
+
+def reconcile_stale_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> list[int]:
+    """End stale runs and return the ids of their schedules. A run that cannot be ended now is
+    retried at the next tick and does not delay the others."""
+    now = clock.now()
+    with database.reading() as session:
+        work = work_of_schedules(session, rules.lost_after_seconds)
+    stale = {
+        id_: one
+        for id_, one in work.items()
+        if schedule_load(one, now, rules.stale_after) is ScheduleLoad.STALE
+    }
+    _end_stale((run for one in stale.values() for run in one.runs), rules, now, database, clock)
+    marked = [id_ for id_, one in stale.items() if one.marked_running]
+    if marked:
+        with database.transaction() as session:
+            unmark_running(session, marked)
+    return list(stale)
+
+
+def _end_stale(
+    runs: Iterable[UnendedRun], rules: DuePolicy, now: datetime, database: Database, clock: Clock
+) -> None:
+    for run in runs:
+        mark = stale_mark(run.started_at, now, rules.stale_after)
+        try:
+            finalise_run(
+                run.id,
+                database=database,
+                clock=clock,
+                attempt=run.attempt,
+                breakdown=mark.message,
+                closing=RunClosing(details=mark.details, log=STALE_LOG_MESSAGE, counted=False),
+            )
+        except AutomationError:  # a new attempt has started, or the database does not answer
+            continue
 
 
 DecidedSchedules = list[tuple[DueCandidate, DueDecision]]

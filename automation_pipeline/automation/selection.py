@@ -7,14 +7,19 @@ from datetime import UTC, date, datetime, timedelta
 
 from automation_pipeline.automation import events
 from automation_pipeline.automation.models.runs import Reason, RunAttempt
-from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.models.selections import (
+from automation_pipeline.automation.models.schedules import (
     FicheCandidate,
     FicheChoice,
+    Schedule,
     SelectionMode,
 )
-from automation_pipeline.automation.queries.fiches import fiches_named, fiches_of_days, groupes_of
-from automation_pipeline.automation.queries.ledger import open_ledger, pending_batches
+from automation_pipeline.automation.queries.ledger import (
+    fiches_named,
+    fiches_of_days,
+    groupes_of,
+    open_ledger,
+    pending_batches,
+)
 from automation_pipeline.automation.queries.runs import (
     as_run,
     audit_configs_of,
@@ -26,8 +31,8 @@ from automation_pipeline.automation.queries.runs import (
     write_log,
 )
 from automation_pipeline.automation.queries.schedules import get_schedule, schedule_of_run
-from automation_pipeline.automation.rules.outcomes import NOT_FOUND_REASON
-from automation_pipeline.automation.rules.selection import (
+from automation_pipeline.automation.rules.fiches import (
+    NOT_FOUND_REASON,
     SelectionRequest,
     SelectionResult,
     batch_size,

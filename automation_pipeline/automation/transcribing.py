@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.automation.events import run_note
 from automation_pipeline.automation.models.runs import (
     FicheStage,
@@ -15,18 +16,15 @@ from automation_pipeline.automation.models.runs import (
     Phase,
     RunAttempt,
 )
-from automation_pipeline.automation.ports import BatchContext
-from automation_pipeline.automation.queries.fiches import (
-    runs_over,
-    untranscribed,
-    why_untranscribed,
-)
 from automation_pipeline.automation.queries.ledger import (
     mark_transcribed,
     pending_fiches,
     record_moves,
+    runs_over,
+    untranscribed,
+    why_untranscribed,
+    work_due,
 )
-from automation_pipeline.automation.queries.run_details import work_due
 from automation_pipeline.automation.queries.runs import (
     RunPlan,
     enter_phase,
@@ -36,20 +34,66 @@ from automation_pipeline.automation.queries.runs import (
     seconds_since_start,
     write_log,
 )
-from automation_pipeline.automation.rules.outcomes import (
-    move_after_transcription,
-    transcription_key,
-)
+from automation_pipeline.automation.rules.fiches import move_after_transcription, transcription_key
 from automation_pipeline.automation.runs import record_progress
 from automation_pipeline.core.background import together
+from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import AutomationError, InfrastructureError
-from automation_pipeline.storage.database import Session
+from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes
 from automation_pipeline.transcription.models import (
     TranscriptionPriority,
     TranscriptionRunRequest,
     TranscriptionStatus,
+    TranscriptionSummary,
 )
+
+STALL_POLLS = 3
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """`transcription_seconds` and `audit_seconds` are the time budgets of transcripts and audits.
+    They count from the start of the run, over all batches and attempts.
+
+    `transcribes_ahead`: an audit step also transcribes the recordings of the next batch. This is
+    for runs in one process, which execute one step at a time.
+
+    `audit_poll_seconds` is the interval of the log lines about audits. Three lines without progress
+    are a stall.
+    """
+
+    transcription_seconds: float
+    audit_seconds: float
+    longest_pause_seconds: float
+    audits_at_once: int
+    audit_poll_seconds: float = 60.0
+    transcribes_ahead: bool = False
+
+    @property
+    def stall_seconds(self) -> float:
+        return STALL_POLLS * self.audit_poll_seconds
+
+
+@dataclass(frozen=True)
+class BatchContext:
+    """The services that process a batch. Provider clients are created on first use.
+
+    `begin_transcriptions` returns, per request and in order, the run that processes the fiche or
+    the reason why none does. `transcribe` works until the runs of the given ids end, and claims no
+    more work once `stop` is set; its second argument names the runs that this run started.
+    """
+
+    database: Database
+    clock: Clock
+    options: WorkOptions
+    begin_transcriptions: Callable[
+        [Sequence[TranscriptionRunRequest]],
+        Awaitable[Sequence[TranscriptionSummary | AutomationError]],
+    ]
+    transcribe: Callable[..., Awaitable[object]]
+    audit: Callable[[FicheAuditRequest], Awaitable[AuditSummary]]
+
 
 FIRST_PAUSE_SECONDS = 0.2
 POLL_RUNS_SECONDS = 1.0

@@ -38,8 +38,7 @@ def daily_quality_report_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> dg.AssetCheckResult:
     """The file has a row for every latest audit."""
-    from automation_pipeline.automation.models.reports import evaluate_report
-    from automation_pipeline.automation.queries.reports import audits_on
+    from automation_pipeline.automation.queries.reports import audits_on, evaluate_report
     from automation_pipeline.fiches.queries.days import sales_day
     from automation_pipeline.orchestration.report import rows_filed
 

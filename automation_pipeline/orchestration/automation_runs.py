@@ -81,7 +81,7 @@ STATUS_TAG = "automation/status"
 def parse_launch(
     config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: str, lost_after_seconds: float
 ) -> "RunLaunch":
-    from automation_pipeline.automation.models.selections import parse_selection  # noqa: PLC0415  every job loads this module
+    from automation_pipeline.automation.models.schedules import parse_selection  # noqa: PLC0415  every job loads this module
     from automation_pipeline.automation.runs import RunLaunch  # noqa: PLC0415  the same
 
     override, due_at = config["override_fiche_selection"], config["due_at"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from automation_pipeline.audits.audits import audit_fiche
 from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
-from automation_pipeline.automation.ports import BatchContext, WorkOptions
+from automation_pipeline.automation.transcribing import BatchContext, WorkOptions
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.orchestration.executor import processes_of

@@ -8,7 +8,7 @@ import dagster as dg
 from automation_pipeline.audits.queries.days import audits_of_day
 from automation_pipeline.audits.rules.days import judge_audits
 from automation_pipeline.automation.models.runs import Run, RunStatus
-from automation_pipeline.automation.queries.reports import (
+from automation_pipeline.automation.queries.ledger import (
     days_covered,
     first_failed_fiches,
     reasons_of_run,

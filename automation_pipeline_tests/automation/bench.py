@@ -15,14 +15,13 @@ from automation_pipeline.automation.auditing import audit_batch
 from automation_pipeline.automation.fetching import FetchOptions, fetch_batch, settle_fetch
 from automation_pipeline.automation.models.runs import Run, RunAttempt
 from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.ports import BatchContext, WorkOptions
 from automation_pipeline.automation.queries.ledger import pending_batches
 from automation_pipeline.automation.queries.run_details import logs_after
 from automation_pipeline.automation.queries.runs import RunPlan, get_run, run_plan
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import FicheResultRow
-from automation_pipeline.automation.transcribing import transcribe_batch
+from automation_pipeline.automation.transcribing import BatchContext, WorkOptions, transcribe_batch
 from automation_pipeline.core.coordination import RateLimiter
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.fiches.models.fiches import Recording

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.rules.due import DuePolicy, DueReport
+from automation_pipeline.automation.rules.schedules import DuePolicy, DueReport
 from automation_pipeline.automation.runs import request_run
 from automation_pipeline.automation.schedules import start_due_runs
 from automation_pipeline.automation.tables import OccurrenceRow, ScheduleRow

@@ -13,8 +13,8 @@ from automation_pipeline.automation.queries.ledger import open_ledger, record_mo
 from automation_pipeline.automation.queries.runs import as_run
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.relay import RelayCounts, relay_events
+from automation_pipeline.automation.rules.fiches import failed_move
 from automation_pipeline.automation.rules.notifications import NOTIFICATION_EVENT, Notification
-from automation_pipeline.automation.rules.outcomes import failed_move
 from automation_pipeline.automation.run_endings import notify_run
 from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import NotificationRow, RunRow, ScheduleRow

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, RunAttempt
-from automation_pipeline.automation.queries.ledger import outcomes, record_moves
-from automation_pipeline.automation.queries.run_details import fiches_to_retry, reasons_of
+from automation_pipeline.automation.queries.ledger import fiches_to_retry, outcomes, record_moves
+from automation_pipeline.automation.queries.run_details import reasons_of
 from automation_pipeline.automation.queries.runs import StaleAttemptError, fence_attempt, get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.run_endings import cancel_run, finalise_run

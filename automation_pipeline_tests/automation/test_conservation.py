@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.automation.models.runs import Run
-from automation_pipeline.automation.ports import BatchContext
 from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.transcribing import BatchContext
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.run_endings import reconcile_stale_runs
+from automation_pipeline.automation.schedules import reconcile_stale_runs
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.core.coordination import FailoverRateLimiter, Rate
 from automation_pipeline.core.errors import (

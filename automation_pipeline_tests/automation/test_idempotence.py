@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from automation_pipeline.audits.models.chat import Question
 from automation_pipeline.automation.models.runs import Run
-from automation_pipeline.automation.queries.fiches import untranscribed
+from automation_pipeline.automation.queries.ledger import untranscribed
 from automation_pipeline.automation.schedules import update_schedule
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_now

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, RunAttempt
-from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode
+from automation_pipeline.automation.models.schedules import FicheSelection, SelectionMode
 from automation_pipeline.automation.queries.ledger import record_moves
 from automation_pipeline.automation.queries.run_details import logs_after
 from automation_pipeline.automation.queries.runs import get_run, requested_selection

@@ -11,8 +11,8 @@ from automation_pipeline.automation.queries.ledger import outcomes
 from automation_pipeline.automation.queries.run_details import logs_after
 from automation_pipeline.automation.queries.runs import add_run, get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.run_endings import reconcile_stale_runs
 from automation_pipeline.automation.runs import request_run
+from automation_pipeline.automation.schedules import reconcile_stale_runs
 from automation_pipeline.automation.tables import HeartbeatRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import RULES, a_daily, change

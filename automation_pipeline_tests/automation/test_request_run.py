@@ -5,7 +5,7 @@ import re
 import pytest
 from sqlalchemy import func, select
 
-from automation_pipeline.automation.models.selections import FicheSelection
+from automation_pipeline.automation.models.schedules import FicheSelection
 from automation_pipeline.automation.queries.runs import lock_run, selection_of
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import request_run

@@ -8,7 +8,7 @@ from sqlalchemy import func
 from sqlalchemy import select as query
 
 from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, Run, RunAttempt
-from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode
+from automation_pipeline.automation.models.schedules import FicheSelection, SelectionMode
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
 from automation_pipeline.automation.queries.runs import selection_of
 from automation_pipeline.automation.run_endings import finalise_run

@@ -16,7 +16,7 @@ from automation_pipeline.automation.queries.schedules import (
     list_schedules,
     lock_schedule,
 )
-from automation_pipeline.automation.rules.due import next_due
+from automation_pipeline.automation.rules.schedules import next_due
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.schedules import (

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from automation_pipeline.automation.models.runs import RunFilter
 from automation_pipeline.automation.queries.run_details import find_runs
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.rules.due import (
+from automation_pipeline.automation.rules.schedules import (
     CHANGED,
     EXCLUDED,
     MISSED,

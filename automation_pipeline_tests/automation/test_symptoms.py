@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.models.runs import RunAttempt
-from automation_pipeline.automation.queries.fiches import untranscribed, why_without_details
+from automation_pipeline.automation.queries.ledger import untranscribed, why_without_details
 from automation_pipeline.automation.queries.run_details import RunProgress, progress_of, reasons_of
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run

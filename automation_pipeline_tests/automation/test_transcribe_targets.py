@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from automation_pipeline.automation.models.runs import RunAttempt
-from automation_pipeline.automation.ports import BatchContext
 from automation_pipeline.automation.transcribing import (
+    BatchContext,
     TranscriptionCallbacks,
     TranscriptionFailure,
     transcribe_targets,

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from automation_pipeline.audits.models.audits import ExcerptOptions, GatingOptions
 from automation_pipeline.automation.fetching import FetchOptions
-from automation_pipeline.automation.ports import WorkOptions
+from automation_pipeline.automation.transcribing import WorkOptions
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.clients.audio import AudioLimits
 from automation_pipeline.clients.factories import (

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from automation_pipeline.automation.models.runs import RunAttempt
-from automation_pipeline.automation.models.selections import parse_selection
+from automation_pipeline.automation.models.schedules import parse_selection
 from automation_pipeline.automation.runs import RunLaunch
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.orchestration.automation_runs import opening_tags, parse_launch

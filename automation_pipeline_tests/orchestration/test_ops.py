@@ -7,7 +7,7 @@ from contextvars import copy_context
 import dagster as dg
 import pytest
 
-from automation_pipeline.automation.models.selections import (
+from automation_pipeline.automation.models.schedules import (
     SelectionInput,
     SelectionMode,
     parse_selection,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
-from automation_pipeline.automation.models.reports import (
+from automation_pipeline.automation.models.runs import ReportedFiche
+from automation_pipeline.automation.queries.reports import (
     PointVerdict,
     Quotation,
     ReportedAudit,
@@ -14,7 +15,6 @@ from automation_pipeline.automation.models.reports import (
     RunReport,
     StepVerdict,
 )
-from automation_pipeline.automation.models.runs import ReportedFiche
 
 # Characters that HTML does not allow and browsers do not show.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")

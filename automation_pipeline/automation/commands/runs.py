@@ -10,7 +10,6 @@ import typer
 from rich.text import Text
 
 from automation_pipeline.automation.commands.report import run_page
-from automation_pipeline.automation.documents import parse_report, report_document
 from automation_pipeline.automation.models.runs import (
     FicheOutcome,
     LogEntry,
@@ -22,7 +21,7 @@ from automation_pipeline.automation.models.runs import (
     RunStatus,
 )
 from automation_pipeline.automation.queries.ledger import outcomes_within
-from automation_pipeline.automation.queries.reports import run_report
+from automation_pipeline.automation.queries.reports import parse_report, report_document, run_report
 from automation_pipeline.automation.queries.run_details import (
     RunDetails,
     RunProgress,

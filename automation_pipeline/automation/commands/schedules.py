@@ -11,18 +11,23 @@ import typer
 
 from automation_pipeline import bootstrap
 from automation_pipeline.automation.commands.runs import get_run, is_good, watch_run
-from automation_pipeline.automation.documents import schedule_document
 from automation_pipeline.automation.models.schedules import (
     CatchUp,
+    FicheSelection,
     OccurrenceShown,
     Schedule,
     ScheduleType,
     ShortMonths,
+    parse_selection,
 )
-from automation_pipeline.automation.models.selections import FicheSelection, parse_selection
 from automation_pipeline.automation.queries.due import decided_occurrences
 from automation_pipeline.automation.queries.schedules import get_schedule, list_schedules
-from automation_pipeline.automation.rules.due import next_due, occurrences_after, parse_start
+from automation_pipeline.automation.rules.schedules import (
+    next_due,
+    occurrences_after,
+    parse_start,
+    schedule_document,
+)
 from automation_pipeline.automation.runs import manual_run_key, request_run
 from automation_pipeline.automation.schedules import (
     ScheduleBackfill,

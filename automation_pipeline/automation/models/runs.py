@@ -268,3 +268,7 @@ class RunNotification(JsonModel):
     status_code: int | None
     last_error: str | None
     sent_at: Instant | None
+
+
+# The default of AUTOMATION_LOST_AFTER_SECONDS, for callers without settings.
+LOST_AFTER_SECONDS = 25.0

@@ -31,7 +31,7 @@ from automation_pipeline.automation.models.schedules import (
     ScheduleType,
     crons_of,
 )
-from automation_pipeline.automation.rules.due import (
+from automation_pipeline.automation.rules.schedules import (
     WAITS,
     DuePolicy,
     DueSchedule,

@@ -1,7 +1,9 @@
-"""Queries about the ledger: one row per fiche of a run."""
+"""The fiches of a run: their rows in the ledger, and what the mirror, transcripts and audits know about
+them."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 
 from sqlalchemy import (
     ColumnElement,
@@ -9,13 +11,16 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    exists,
     func,
     or_,
     select,
     update,
 )
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
+from automation_pipeline.audits.models.audits import AuditStatus
+from automation_pipeline.audits.tables import AuditRow, StepResultRow
 from automation_pipeline.automation.models.runs import (
     FicheOutcome,
     FicheStage,
@@ -24,11 +29,14 @@ from automation_pipeline.automation.models.runs import (
     OutcomeStatus,
     Reason,
 )
+from automation_pipeline.automation.models.schedules import FicheCandidate
 from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.core.access import Reach
 from automation_pipeline.fiches.queries.fiches import within
-from automation_pipeline.fiches.tables import FicheCacheRow
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.statements import among, upsert
+from automation_pipeline.transcription.models import TranscriptionStatus
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
 _KEY = ("run_id", "fiche_id")
 _MOVED = ("status", "error", "ignore_reason", "reason", "stage")
@@ -247,3 +255,282 @@ def _outcomes(session: Session, query: Select[tuple[FicheResultRow]]) -> list[Fi
 
 def _pending(run_id: int) -> ColumnElement[bool]:
     return and_(FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.PENDING)
+
+
+@dataclass(frozen=True)
+class WorkDue:
+    """Fiches with recordings that a run has to transcribe, how many of them are transcribed, and
+    how many can be audited."""
+
+    fiches: int
+    transcribed: int
+    fiches_to_audit: int
+
+
+def work_due(session: Session, run_id: int) -> WorkDue:
+    """Fiches that failed before transcription do not count, and untranscribed fiches cannot be
+    audited."""
+    fiche = FicheResultRow
+    failed_in_work = fiche.reason.in_(
+        (
+            Reason.TRANSCRIPTION_INCOMPLETE,
+            Reason.NO_AUDIT_CONFIG,
+            Reason.AUDIT_FAILED,
+            Reason.AUDIT_INCOMPLETE,
+        )
+    )
+    at_work = or_(
+        and_(fiche.status == OutcomeStatus.PENDING, fiche.stage == FicheStage.FETCHED),
+        fiche.status == OutcomeStatus.SUCCESSFUL,
+        failed_in_work,
+    )
+    received = func.coalesce(fiche.reason, "") != Reason.TRANSCRIPTION_INCOMPLETE
+    counts = (func.count(), func.count().filter(fiche.transcribed), func.count().filter(received))
+    with_recordings = (fiche.run_id == run_id, fiche.recordings_count > 0, at_work)
+    return WorkDue(*session.execute(select(*counts).where(*with_recordings)).tuples().one())
+
+
+def ledger_progress(session: Session, run_id: int) -> int:
+    """A number that grows with everything that the run's attempts store: fetched, transcribed,
+    audited and ended fiches, transcripts, and judged audit steps."""
+    fiche = FicheResultRow
+    fetched = fiche.stage == FicheStage.FETCHED
+    counts = (
+        func.count(),
+        func.count().filter(or_(fetched, fiche.status != OutcomeStatus.PENDING)),
+        func.count().filter(fiche.transcribed),
+        func.count().filter(fiche.status != OutcomeStatus.PENDING),
+        func.coalesce(func.sum(fiche.audits), 0),
+    )
+    in_ledger = session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one()
+    transcripts = (
+        select(func.count())
+        .select_from(fiche)
+        .join(FicheCacheRow, FicheCacheRow.fiche_id == fiche.fiche_id)
+        .join(CallRecordingRow, CallRecordingRow.fiche_cache_id == FicheCacheRow.id)
+        .where(fiche.run_id == run_id, CallRecordingRow.has_transcription)
+    )
+    steps = (
+        select(func.count())
+        .select_from(StepResultRow)
+        .join(AuditRow, AuditRow.id == StepResultRow.audit_id)
+        .where(AuditRow.automation_run_id == run_id)
+    )
+    return sum(in_ledger) + (session.scalar(transcripts) or 0) + (session.scalar(steps) or 0)
+
+
+def fiches_to_retry(session: Session, run_id: int) -> list[str]:
+    """Fiches that a retry processes, in selection order: they failed, or the run was cancelled
+    before they ended."""
+    fiche = FicheResultRow
+    unfinished = or_(fiche.status == OutcomeStatus.FAILED, fiche.reason == Reason.CANCELLED)
+    return list(
+        session.scalars(
+            select(fiche.fiche_id)
+            .where(fiche.run_id == run_id, unfinished)
+            .order_by(fiche.position)
+        )
+    )
+
+
+def days_covered(session: Session, run_id: int) -> dict[date, bool]:
+    """The known days of sale of the run's fiches, and whether the run had all known fiches of the
+    day."""
+    in_run = and_(
+        FicheResultRow.fiche_id == FicheCacheRow.fiche_id, FicheResultRow.run_id == run_id
+    )
+    touched = (
+        select(FicheCacheRow.sales_date)
+        .join(FicheResultRow, in_run)
+        .where(FicheCacheRow.sales_date.is_not(None))
+    )
+    query = (
+        select(FicheCacheRow.sales_date, func.count(), func.count(FicheResultRow.fiche_id))
+        .outerjoin(FicheResultRow, in_run)
+        .where(FicheCacheRow.sales_date.in_(touched))
+        .group_by(FicheCacheRow.sales_date)
+        .order_by(FicheCacheRow.sales_date)
+    )
+    counted = session.execute(query).tuples()
+    return {
+        date.fromisoformat(day): known == of_run
+        for day, known, of_run in counted
+        if day is not None
+    }
+
+
+def first_failed_fiches(session: Session, run_id: int, limit: int) -> list[tuple[str, str, str]]:
+    """Id, reason and error of the first failed fiches, in the order of the selection."""
+    query = (
+        select(FicheResultRow.fiche_id, FicheResultRow.reason, FicheResultRow.error)
+        .where(FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
+        .order_by(FicheResultRow.position)
+        .limit(limit)
+    )
+    return [
+        (fiche_id, reason or "unknown", error or "")
+        for fiche_id, reason, error in session.execute(query).tuples()
+    ]
+
+
+def reasons_of_run(session: Session, run_id: int) -> Mapping[tuple[OutcomeStatus, str], int]:
+    """The number of failed and ignored fiches by reason, the most frequent first."""
+    named, times = func.coalesce(FicheResultRow.reason, "unknown"), func.count()
+    query = (
+        select(FicheResultRow.status, named, times)
+        .where(
+            FicheResultRow.run_id == run_id,
+            FicheResultRow.status.in_([OutcomeStatus.FAILED, OutcomeStatus.IGNORED]),
+        )
+        .group_by(FicheResultRow.status, FicheResultRow.reason)
+        .order_by(times.desc(), FicheResultRow.status, FicheResultRow.reason)
+    )
+    return {
+        (OutcomeStatus(status), cause): count
+        for status, cause, count in session.execute(query).tuples()
+    }
+
+
+# An incomplete audit has no result: the next run completes it.
+_AUDITED = exists().where(
+    AuditRow.fiche_cache_id == FicheCacheRow.id,
+    AuditRow.is_latest,
+    AuditRow.status != AuditStatus.INCOMPLETE,
+)
+
+
+def fiches_of_days(session: Session, days: Sequence[date]) -> list[FicheCandidate]:
+    """Fiches sold on the days, the oldest day first."""
+    sold = among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days])
+    return _as_candidates(
+        session, _mirrored().where(sold).order_by(FicheCacheRow.sales_date, FicheCacheRow.fiche_id)
+    )
+
+
+def fiches_named(session: Session, fiche_ids: Sequence[str]) -> list[FicheCandidate]:
+    """In the given order; a fiche that is not mirrored has only its id."""
+    found = _as_candidates(
+        session, _mirrored().where(among(session, FicheCacheRow.fiche_id, fiche_ids))
+    )
+    known = {candidate.fiche_id: candidate for candidate in found}
+    return [known.get(fiche_id, FicheCandidate(fiche_id)) for fiche_id in fiche_ids]
+
+
+def _mirrored() -> Select[tuple[str, str | None, bool]]:
+    return select(FicheCacheRow.fiche_id, FicheCacheRow.groupe, _AUDITED)
+
+
+def _as_candidates(
+    session: Session, query: Select[tuple[str, str | None, bool]]
+) -> list[FicheCandidate]:
+    return [FicheCandidate(*row) for row in session.execute(query).tuples()]
+
+
+NOT_MIRRORED = "Fiche not found in cache"
+SALES_LIST_ONLY = "Fiche details not fetched (still sales-list-only cache)"
+DETAILS_INCOMPLETE = "Fiche details not fetched (cache incomplete)"
+
+
+def groupes_of(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, str | None]:
+    query = select(FicheCacheRow.fiche_id, FicheCacheRow.groupe).where(
+        among(session, FicheCacheRow.fiche_id, fiche_ids)
+    )
+    return dict(session.execute(query).tuples().all())
+
+
+def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, str]:
+    """The error message for each fiche."""
+    query = select(FicheCacheRow.fiche_id, FicheCacheRow.raw_data).where(
+        among(session, FicheCacheRow.fiche_id, fiche_ids)
+    )
+    raw = dict(session.execute(query).tuples().all())
+    in_short = {fiche_id: bool(data.get("_salesListOnly")) for fiche_id, data in raw.items()}
+    return {
+        fiche_id: NOT_MIRRORED
+        if fiche_id not in raw
+        else SALES_LIST_ONLY
+        if in_short[fiche_id]
+        else DETAILS_INCOMPLETE
+        for fiche_id in fiche_ids
+    }
+
+
+def untranscribed(
+    session: Session, fiche_ids: Sequence[str], renew_before: datetime | None = None
+) -> Mapping[str, int]:
+    """The number of recordings per fiche without a transcript, or with one older than
+    `renew_before`; the result contains every fiche. Without `renew_before`, the query only reads an
+    index of untranscribed recordings."""
+    missing = CallRecordingRow.has_transcription.is_(False)
+    if renew_before is not None:
+        at = CallRecordingRow.transcribed_at
+        missing = or_(missing, at.is_(None), at < renew_before)
+    lacks = CallRecordingRow.vanished_at.is_(None) & missing
+    query = (
+        select(FicheCacheRow.fiche_id, func.count(CallRecordingRow.fiche_cache_id))
+        .outerjoin(CallRecordingRow, (CallRecordingRow.fiche_cache_id == FicheCacheRow.id) & lacks)
+        .where(among(session, FicheCacheRow.fiche_id, fiche_ids))
+        .group_by(FicheCacheRow.fiche_id)
+    )
+    return dict(session.execute(query).tuples().all())
+
+
+def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, str]:
+    """The error of the last failed recording per fiche."""
+    query = (
+        select(TranscriptionTaskRow.fiche_id, TranscriptionTaskRow.error)
+        .where(
+            among(session, TranscriptionTaskRow.fiche_id, fiche_ids),
+            TranscriptionTaskRow.error.is_not(None),
+        )
+        .order_by(TranscriptionTaskRow.id)
+    )
+    return {fiche_id: error for fiche_id, error in session.execute(query).tuples() if error}
+
+
+def runs_over(session: Session, run_ids: Sequence[str]) -> Mapping[str, str | None]:
+    """The ended transcription runs among these ids, with the error of each run that failed as a
+    whole."""
+    over = TranscriptionRunRow.status != TranscriptionStatus.RUNNING
+    query = select(TranscriptionRunRow.id, TranscriptionRunRow.error)
+    return dict(
+        session.execute(query.where(among(session, TranscriptionRunRow.id, run_ids), over))
+        .tuples()
+        .all()
+    )
+
+
+def is_audit_stored(session: Session, tracking_id: str) -> bool:
+    return (
+        session.scalar(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)) is not None
+    )
+
+
+@dataclass(frozen=True)
+class AuditCounts:
+    """The audits that a run has started, counting the newest per fiche and configuration. Audits
+    without a grade count as failed."""
+
+    started: int
+    completed: int
+    failed: int
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed
+
+
+def audits_of_run(session: Session, run_id: int) -> AuditCounts:
+    newer = aliased(AuditRow)
+    audit_key = (AuditRow.automation_run_id, AuditRow.fiche_cache_id, AuditRow.audit_config_id)
+    is_retried = exists().where(
+        *(getattr(newer, column.key) == column for column in audit_key),
+        newer.version > AuditRow.version,
+    )
+    query = select(AuditRow.status, func.count()).where(
+        AuditRow.automation_run_id == run_id, ~is_retried
+    )
+    counts = dict(session.execute(query.group_by(AuditRow.status)).tuples().all())
+    completed = counts.get(AuditStatus.COMPLETED, 0)
+    failed = counts.get(AuditStatus.FAILED, 0) + counts.get(AuditStatus.INCOMPLETE, 0)
+    return AuditCounts(sum(counts.values()), completed, failed)

@@ -1,11 +1,14 @@
-"""Queries of reports: a run with its audits and their verdicts, and the quality of a day."""
+"""Reports: a run with its audits and their verdicts, and the quality of a day."""
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cache
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
@@ -19,24 +22,182 @@ from automation_pipeline.audits.tables import (
     ControlPointRow,
     StepResultRow,
 )
-from automation_pipeline.automation.models.reports import (
-    DayAudit,
-    FicheSold,
-    PointVerdict,
-    QualityDay,
-    Quotation,
-    ReportedAudit,
-    RunReport,
-    StepVerdict,
-    phase_spans,
+from automation_pipeline.automation.models.runs import (
+    LedgerTally,
+    OutcomeStatus,
+    ReportedFiche,
+    Run,
 )
-from automation_pipeline.automation.models.runs import OutcomeStatus, ReportedFiche
-from automation_pipeline.automation.queries.ledger import tally
+from automation_pipeline.automation.queries.ledger import reasons_of_run, tally
 from automation_pipeline.automation.queries.runs import as_run
 from automation_pipeline.automation.tables import FicheResultRow, RunRow, ScheduleRow
-from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.errors import NotFoundError, UpstreamError
+from automation_pipeline.fiches.models.days import DayFinding
+from automation_pipeline.fiches.rules import never_requested
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.statements import among
+
+
+@dataclass(frozen=True)
+class Quotation:
+    texte: str
+    speaker: str
+    minutage: str
+    recording_date: str
+    recording_time: str
+
+
+@dataclass(frozen=True)
+class PointVerdict:
+    point: str
+    statut: str
+    commentaire: str
+    quotations: tuple[Quotation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepVerdict:
+    """A step with an `error` could not be judged and has no verdict."""
+
+    position: int
+    name: str
+    is_critical: bool
+    conforme: str | None
+    score: int | None
+    weight: int
+    commentaire: str
+    error: str | None
+    points: tuple[PointVerdict, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedAudit:
+    """Only the audits that the report shows in full have steps."""
+
+    audit_id: int
+    fiche_id: str
+    configuration: str
+    status: str
+    niveau: str
+    score: float | None
+    critical_passed: int
+    critical_total: int
+    error: str | None
+    steps: tuple[StepVerdict, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReport:
+    """`fiches` and `audits` are those that the report lists; `tally` and `audit_count` count all of
+    them.
+
+    `causes` are the reasons why fiches were ignored or failed, with the count of each.
+    """
+
+    run: Run
+    schedule_name: str
+    phases: tuple["ReportedPhase", ...]
+    tally: LedgerTally
+    causes: Mapping[tuple[OutcomeStatus, str], int]
+    fiches: tuple[ReportedFiche, ...]
+    audits: tuple[ReportedAudit, ...]
+    audit_count: int
+
+
+@dataclass(frozen=True)
+class ReportedPhase:
+    """A phase without an end is in progress, or the run was interrupted in it."""
+
+    name: str
+    begun_at: datetime
+    ended_at: datetime | None
+
+
+def phase_spans(
+    started_at: datetime,
+    selected_at: datetime | None,
+    fetched_at: datetime | None,
+    completed_at: datetime | None,
+) -> tuple[ReportedPhase, ...]:
+    """The phases that have started. Transcription and audits are one phase: a fiche is audited as
+    soon as its own calls are transcribed."""
+    marks = [
+        ("selection", selected_at),
+        ("fetching", fetched_at),
+        ("transcribing and auditing", completed_at),
+    ]
+    spans: list[ReportedPhase] = []
+    started: datetime | None = started_at
+    for name, ended in marks:
+        if started is None:
+            break
+        spans.append(ReportedPhase(name, started, ended))
+        started = ended
+    return tuple(spans)
+
+
+REPORT_CHECK = "report_is_complete"
+
+
+@dataclass(frozen=True)
+class FicheSold:
+    """`transcribed`: the fiche has a transcript to judge."""
+
+    fiche_id: str
+    groupe: str | None
+    transcribed: bool
+
+
+@dataclass(frozen=True)
+class DayAudit:
+    """The latest audit of a fiche by a configuration: one row of the day's file. An audit that has
+    not ended has no score."""
+
+    sales_date: date
+    fiche_id: str
+    groupe: str | None
+    audit_config_id: int
+    configuration: str
+    audit_id: int
+    version: int
+    status: str
+    niveau: str
+    score: float | None
+    is_compliant: bool | None
+    critical_passed: int | None
+    critical_total: int | None
+    steps: int
+    failed_steps: int | None
+    error: str | None
+    created_at: datetime
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class QualityDay:
+    """`failures`: the number of the day's fiches that failed in their newest run, by cause."""
+
+    day: date
+    fiches: tuple[FicheSold, ...]
+    audits: tuple[DayAudit, ...]
+    failing_points: tuple[FailingPoint, ...]
+    failures: Mapping[str, int]
+
+
+def evaluate_report(rows: int | None, audits: int, *, asked: bool) -> DayFinding:
+    """`rows` of the file, or None without a file; `audits` is the current number of the day's
+    audits."""
+    if not asked:
+        return never_requested((REPORT_CHECK,))[0]
+    if rows is None:
+        return DayFinding(REPORT_CHECK, passed=False, message="The day has no report.", grave=True)
+    return DayFinding(
+        REPORT_CHECK,
+        rows == audits,
+        f"{rows} rows in the file, {audits} audits of the day.",
+        grave=True,
+    )
+
 
 _Place = tuple[int, int, int]
 
@@ -189,56 +350,11 @@ def run_report(
             row.began_at or row.started_at, row.selected_at, row.fetched_at, row.completed_at
         ),
         tally=tally(session, run_id, row.selected_fiches),
-        causes=_causes(session, run_id),
+        causes=reasons_of_run(session, run_id),
         fiches=fiches,
         audits=reported_audits(session, run_id, [fiche.fiche_id for fiche in fiches], most_in_full),
         audit_count=count_audits(session, run_id),
     )
-
-
-def days_covered(session: Session, run_id: int) -> dict[date, bool]:
-    """The known days of sale of the run's fiches, and whether the run had all known fiches of the
-    day."""
-    in_run = and_(
-        FicheResultRow.fiche_id == FicheCacheRow.fiche_id, FicheResultRow.run_id == run_id
-    )
-    touched = (
-        select(FicheCacheRow.sales_date)
-        .join(FicheResultRow, in_run)
-        .where(FicheCacheRow.sales_date.is_not(None))
-    )
-    query = (
-        select(FicheCacheRow.sales_date, func.count(), func.count(FicheResultRow.fiche_id))
-        .outerjoin(FicheResultRow, in_run)
-        .where(FicheCacheRow.sales_date.in_(touched))
-        .group_by(FicheCacheRow.sales_date)
-        .order_by(FicheCacheRow.sales_date)
-    )
-    counted = session.execute(query).tuples()
-    return {
-        date.fromisoformat(day): known == of_run
-        for day, known, of_run in counted
-        if day is not None
-    }
-
-
-def first_failed_fiches(session: Session, run_id: int, limit: int) -> list[tuple[str, str, str]]:
-    """Id, reason and error of the first failed fiches, in the order of the selection."""
-    query = (
-        select(FicheResultRow.fiche_id, FicheResultRow.reason, FicheResultRow.error)
-        .where(FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
-        .order_by(FicheResultRow.position)
-        .limit(limit)
-    )
-    return [
-        (fiche_id, reason or "unknown", error or "")
-        for fiche_id, reason, error in session.execute(query).tuples()
-    ]
-
-
-def reasons_of_run(session: Session, run_id: int) -> Mapping[tuple[OutcomeStatus, str], int]:
-    """The number of failed and ignored fiches by reason, the most frequent first."""
-    return _causes(session, run_id)
 
 
 def _reported_fiches(session: Session, run_id: int, most: int) -> tuple[ReportedFiche, ...]:
@@ -260,24 +376,6 @@ def _reported_fiches(session: Session, run_id: int, most: int) -> tuple[Reported
         )
         for row, groupe in session.execute(query).tuples()
     )
-
-
-def _causes(session: Session, run_id: int) -> dict[tuple[OutcomeStatus, str], int]:
-    """The most frequent first."""
-    named, times = func.coalesce(FicheResultRow.reason, "unknown"), func.count()
-    query = (
-        select(FicheResultRow.status, named, times)
-        .where(
-            FicheResultRow.run_id == run_id,
-            FicheResultRow.status.in_([OutcomeStatus.FAILED, OutcomeStatus.IGNORED]),
-        )
-        .group_by(FicheResultRow.status, FicheResultRow.reason)
-        .order_by(times.desc(), FicheResultRow.status, FicheResultRow.reason)
-    )
-    return {
-        (OutcomeStatus(status), cause): count
-        for status, cause, count in session.execute(query).tuples()
-    }
 
 
 MAX_FAILING_POINTS = 10
@@ -399,3 +497,43 @@ def _counting(query: Query, day: date) -> Query:
 
 def _sold(day: date):  # noqa: ANN202  SQLAlchemy's own type
     return FicheCacheRow.sales_date == day.isoformat()
+
+
+# A stack trace is only for developers with access to the database.
+_HIDDEN_DETAIL = "stack"
+
+
+def report_document(report: RunReport) -> dict[str, Any]:
+    document: dict[str, Any] = _reports().dump_python(
+        report, mode="json", by_alias=True, exclude={"causes"}
+    )
+    details = document["run"]["errorDetails"]
+    result = (
+        None
+        if details is None
+        else {name: value for name, value in details.items() if name != _HIDDEN_DETAIL}
+    )
+    causes = [
+        {"status": status, "reason": why, "fiches": count}
+        for (status, why), count in report.causes.items()
+    ]
+    return {**document, "run": {**document["run"], "errorDetails": result}, "causes": causes}
+
+
+def parse_report(document: Mapping[str, Any]) -> RunReport:
+    """OutsideError: the document is not a report."""
+    try:
+        causes = {
+            (OutcomeStatus(one["status"]), one["reason"]): one["fiches"]
+            for one in document["causes"]
+        }
+        return _reports().validate_python({**document, "causes": causes})
+    except (ValidationError, KeyError, TypeError, ValueError):
+        raise UpstreamError(
+            "The report of the run cannot be read: the API is of another version"
+        ) from None
+
+
+@cache
+def _reports() -> TypeAdapter[RunReport]:
+    return TypeAdapter(RunReport)

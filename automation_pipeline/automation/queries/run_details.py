@@ -1,29 +1,27 @@
-"""Queries for the views of runs: lists within reach, progress, reasons, logs, details."""
+"""The views of runs and schedules within reach: lists, progress, reasons, logs, details."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from typing import cast
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.tables import AuditRow, StepResultRow
 from automation_pipeline.automation.models.runs import (
     FicheOutcome,
     FicheStage,
     LogEntry,
     OutcomeStatus,
     PhaseLength,
-    Reason,
     Run,
     RunFilter,
     RunNotification,
     RunStatus,
 )
-from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.models.selections import FicheSelection
+from automation_pipeline.automation.models.schedules import FicheSelection, Schedule
 from automation_pipeline.automation.queries.ledger import outcomes
 from automation_pipeline.automation.queries.runs import as_run, get_run, time_by_phase
 from automation_pipeline.automation.queries.schedules import (
@@ -44,7 +42,6 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.fiches.queries.fiches import visible_fiches
-from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.statements import among
 from automation_pipeline.storage.types import JsonObject
 
@@ -52,39 +49,6 @@ LOG_LEVELS = tuple(LogLevel)
 CANCELLED_WORDS = "Cancelled by an operator"
 # The label of outcomes without a reason in the report of a run.
 UNKNOWN_REASON = "unknown"
-
-
-@dataclass(frozen=True)
-class WorkDue:
-    """Fiches with recordings that a run has to transcribe, how many of them are transcribed, and
-    how many can be audited."""
-
-    fiches: int
-    transcribed: int
-    fiches_to_audit: int
-
-
-def work_due(session: Session, run_id: int) -> WorkDue:
-    """Fiches that failed before transcription do not count, and untranscribed fiches cannot be
-    audited."""
-    fiche = FicheResultRow
-    failed_in_work = fiche.reason.in_(
-        (
-            Reason.TRANSCRIPTION_INCOMPLETE,
-            Reason.NO_AUDIT_CONFIG,
-            Reason.AUDIT_FAILED,
-            Reason.AUDIT_INCOMPLETE,
-        )
-    )
-    at_work = or_(
-        and_(fiche.status == OutcomeStatus.PENDING, fiche.stage == FicheStage.FETCHED),
-        fiche.status == OutcomeStatus.SUCCESSFUL,
-        failed_in_work,
-    )
-    received = func.coalesce(fiche.reason, "") != Reason.TRANSCRIPTION_INCOMPLETE
-    counts = (func.count(), func.count().filter(fiche.transcribed), func.count().filter(received))
-    with_recordings = (fiche.run_id == run_id, fiche.recordings_count > 0, at_work)
-    return WorkDue(*session.execute(select(*counts).where(*with_recordings)).tuples().one())
 
 
 @dataclass(frozen=True)
@@ -121,35 +85,6 @@ def progress_of(session: Session, run_id: int) -> RunProgress:
     )
 
 
-def ledger_progress(session: Session, run_id: int) -> int:
-    """A number that grows with everything that the run's attempts store: fetched, transcribed,
-    audited and ended fiches, transcripts, and judged audit steps."""
-    fiche = FicheResultRow
-    fetched = fiche.stage == FicheStage.FETCHED
-    counts = (
-        func.count(),
-        func.count().filter(or_(fetched, fiche.status != OutcomeStatus.PENDING)),
-        func.count().filter(fiche.transcribed),
-        func.count().filter(fiche.status != OutcomeStatus.PENDING),
-        func.coalesce(func.sum(fiche.audits), 0),
-    )
-    in_ledger = session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one()
-    transcripts = (
-        select(func.count())
-        .select_from(fiche)
-        .join(FicheCacheRow, FicheCacheRow.fiche_id == fiche.fiche_id)
-        .join(CallRecordingRow, CallRecordingRow.fiche_cache_id == FicheCacheRow.id)
-        .where(fiche.run_id == run_id, CallRecordingRow.has_transcription)
-    )
-    steps = (
-        select(func.count())
-        .select_from(StepResultRow)
-        .join(AuditRow, AuditRow.id == StepResultRow.audit_id)
-        .where(AuditRow.automation_run_id == run_id)
-    )
-    return sum(in_ledger) + (session.scalar(transcripts) or 0) + (session.scalar(steps) or 0)
-
-
 def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]:
     """The number of failed and ignored fiches by outcome and reason key, the most frequent
     first."""
@@ -167,20 +102,6 @@ def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]
     for status, why, fiches in session.execute(query).tuples():
         found[status][why] = fiches
     return dict(found)
-
-
-def fiches_to_retry(session: Session, run_id: int) -> list[str]:
-    """Fiches that a retry processes, in selection order: they failed, or the run was cancelled
-    before they ended."""
-    fiche = FicheResultRow
-    unfinished = or_(fiche.status == OutcomeStatus.FAILED, fiche.reason == Reason.CANCELLED)
-    return list(
-        session.scalars(
-            select(fiche.fiche_id)
-            .where(fiche.run_id == run_id, unfinished)
-            .order_by(fiche.position)
-        )
-    )
 
 
 def find_runs(
@@ -250,6 +171,7 @@ class RunDetails(Run):
 
 
 def run_details(session: Session, run_id: int) -> RunDetails:
+    """Queries for the views of runs: lists within reach, progress, reasons, logs, details."""
     return RunDetails(
         **vars(get_run(session, run_id)),
         progress=progress_of(session, run_id),
@@ -421,3 +343,25 @@ def _is_run_in_reach(session: Session, reach: Reach, row: RunRow, scheduled: Sch
 def _selection(row: RunRow, schedule: Schedule) -> FicheSelection:
     result = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
     return schedule.fiche_selection if result is None else FicheSelection.model_validate(result)
+
+
+def without_fiche_ids(detail: Mapping[str, object]) -> Mapping[str, object]:
+    """A run for callers of limited reach, without fiche ids: its selection and its log details may
+    name fiches outside their reach."""
+    logs = [
+        without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])
+    ]
+    snapshot = cast("Mapping[str, object]", detail["configSnapshot"])
+    unnamed = {name: _unnamed(result) for name, result in snapshot.items()}
+    return {**detail, "configSnapshot": unnamed, "resultSummary": {}, "logs": logs}
+
+
+def without_details(line: Mapping[str, object]) -> Mapping[str, object]:
+    return {**line, "metadata": {}}
+
+
+def _unnamed(given: object) -> object:
+    if not isinstance(given, Mapping):
+        return given
+    selection = cast("Mapping[str, object]", given)
+    return {name: value for name, value in selection.items() if name != "ficheIds"}

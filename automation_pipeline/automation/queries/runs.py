@@ -22,10 +22,13 @@ from automation_pipeline.automation.models.runs import (
     Trigger,
     phase_lengths,
 )
-from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.models.selections import FicheSelection
+from automation_pipeline.automation.models.schedules import (
+    FicheSelection,
+    Schedule,
+    frozen_options,
+    with_frozen_options,
+)
 from automation_pipeline.automation.queries.schedules import schedule_of_run
-from automation_pipeline.automation.rules.schedules import frozen_options, with_frozen_options
 from automation_pipeline.automation.tables import (
     HeartbeatRow,
     LogRow,

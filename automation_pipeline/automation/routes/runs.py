@@ -18,11 +18,6 @@ from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheReach
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_in_reach, check_parsed_selection
-from automation_pipeline.automation.documents import (
-    report_document,
-    without_details,
-    without_fiche_ids,
-)
 from automation_pipeline.automation.models.runs import (
     FicheOutcome,
     OutcomeStatus,
@@ -31,14 +26,16 @@ from automation_pipeline.automation.models.runs import (
     RunFilter,
     RunStatus,
 )
-from automation_pipeline.automation.models.selections import KnownId, SelectionInput
+from automation_pipeline.automation.models.schedules import KnownId, SelectionInput
 from automation_pipeline.automation.queries.ledger import outcomes_within
-from automation_pipeline.automation.queries.reports import run_report
+from automation_pipeline.automation.queries.reports import report_document, run_report
 from automation_pipeline.automation.queries.run_details import (
     log_document,
     logs_after,
     run_detail,
     runs_within,
+    without_details,
+    without_fiche_ids,
 )
 from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.queries.schedules import get_schedule

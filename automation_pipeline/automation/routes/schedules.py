@@ -25,21 +25,18 @@ from automation_pipeline.api.parameters import (
 )
 from automation_pipeline.api.responses import Answer, Done, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_selection, signed
-from automation_pipeline.automation.documents import ScheduleShown, schedule_document
 from automation_pipeline.automation.models.runs import Run, RunFilter
-from automation_pipeline.automation.models.schedules import (
-    OccurrenceShown,
-    Schedule,
-    ScheduleInput,
-)
+from automation_pipeline.automation.models.schedules import OccurrenceShown, Schedule, ScheduleInput
 from automation_pipeline.automation.queries.due import decided_occurrences
 from automation_pipeline.automation.queries.run_details import runs_within, schedules_within
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.rules.due import (
+from automation_pipeline.automation.rules.schedules import (
     FIRST_YEAR,
     LAST_YEAR,
+    ScheduleShown,
     occurrences_after,
     parse_start,
+    schedule_document,
 )
 from automation_pipeline.automation.schedules import (
     INVALID_BACKFILL,

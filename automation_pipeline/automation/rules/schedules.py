@@ -1,21 +1,386 @@
-"""Changes of schedules, the options that a run freezes, and the visibility of selections."""
+"""Decisions about schedules: due times, active and stale runs, changes, visibility."""
 
-from collections.abc import Collection, Mapping
-from datetime import datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum, auto
+from typing import Literal
 
 from automation_pipeline.automation.models.schedules import (
     INVALID_SCHEDULE,
     TIMING_FIELDS,
+    CatchUp,
+    FicheSelection,
     Schedule,
     ScheduleFields,
     ScheduleInput,
     ScheduleType,
+    SelectionMode,
+    cron_expression_of,
+    crons_of,
 )
-from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode
 from automation_pipeline.core.access import Reach, Scope
 from automation_pipeline.core.addresses import check_url
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import parse
+from automation_pipeline.core.json_model import Instant, as_document, parse
+from automation_pipeline.core.scheduling.plan import (
+    DueFacts,
+    NotRun,
+    OverlapPolicy,
+    Plan,
+    Policies,
+    Start,
+    backlog,
+    plan,
+)
+from automation_pipeline.core.scheduling.timing import (
+    Planned,
+    Timing,
+    planned_after,
+    undelayed_after,
+)
+from automation_pipeline.core.scheduling.zones import zone
+
+STALE_REASON = "The schedule was still marked as running after the stale threshold, and nobody worked on the run"
+
+
+@dataclass(frozen=True)
+class UnendedRun:
+    """`alive`: its last heartbeat is recent, by the database's clock. Attempt 0: the run waits for
+    its start."""
+
+    id: int
+    attempt: int
+    started_at: datetime
+    alive: bool
+
+    @property
+    def waits(self) -> bool:
+        return self.attempt == 0
+
+
+@dataclass(frozen=True)
+class ScheduleWork:
+    """The running mark of the schedule, and its unfinished runs."""
+
+    marked_running: bool = False
+    last_run_at: datetime | None = None
+    runs: tuple[UnendedRun, ...] = ()
+
+
+NO_WORK = ScheduleWork()
+
+
+class ScheduleLoad(Enum):
+    IDLE = auto()
+    BUSY = auto()
+    OUTLASTING = auto()
+    STALE = auto()
+
+
+@dataclass(frozen=True)
+class StaleMark:
+    """The error and the details for ending a stale run."""
+
+    message: str
+    details: Mapping[str, object]
+
+
+def schedule_load(at_work: ScheduleWork, now: datetime, stale_after: timedelta) -> ScheduleLoad:
+    """A waiting run sends no heartbeats and is never stale, however long Dagster takes to start it.
+    A mark without a run counts until the threshold."""
+    before = now - stale_after
+    if any(run.waits or run.started_at > before for run in at_work.runs):
+        return ScheduleLoad.BUSY
+    if any(run.alive for run in at_work.runs):
+        return ScheduleLoad.OUTLASTING
+    if at_work.runs:
+        return ScheduleLoad.STALE
+    if not at_work.marked_running:
+        return ScheduleLoad.IDLE
+    is_recent = at_work.last_run_at is not None and at_work.last_run_at > before
+    return ScheduleLoad.BUSY if is_recent else ScheduleLoad.STALE
+
+
+def stale_mark(started_at: datetime, now: datetime, stale_after: timedelta) -> StaleMark:
+    age, threshold = (length // timedelta(minutes=1) for length in (now - started_at, stale_after))
+    return StaleMark(
+        f"Marked stale by scheduler after {age}m (threshold {threshold}m)",
+        {
+            "marked_stale": True,
+            "reason": STALE_REASON,
+            "stale_before": (now - stale_after).isoformat(),
+            "marked_at": now.isoformat(),
+        },
+    )
+
+
+MISSED = "missed while the scheduler was down"
+SKIPPED = "skipped by an operator"
+SUPERSEDED = "a later occurrence is run in its place"
+OVER_LIMIT = "beyond the catch-up limit"
+EXCLUDED = "the day is excluded"
+CHANGED = "the schedule was changed or paused while it waited"
+WAITS = "waits for the end of the previous run"
+OVERLAP_REASONS = {
+    ScheduleLoad.BUSY: "the previous run is still at work",
+    ScheduleLoad.OUTLASTING: "the previous run is still at work: longer than the stale threshold, but its heart beats",
+}
+AND_EARLIER_ONES = ", and so is every earlier one that is not listed"
+_REASONS = {
+    NotRun.MISSED: MISSED,
+    NotRun.OPERATOR: SKIPPED,
+    NotRun.SUPERSEDED: SUPERSEDED,
+    NotRun.OVER_LIMIT: OVER_LIMIT,
+    NotRun.EXCLUDED: EXCLUDED,
+}
+
+MAX_LISTED = 20
+
+
+@dataclass(frozen=True)
+class DuePolicy:
+    """A due time older than `window` is missed. A run older than `stale_after` is stale unless it
+    sends heartbeats."""
+
+    window: timedelta
+    stale_after: timedelta
+    lost_after_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DueSchedule:
+    """The facts about a schedule that the decision needs. Every due time up to `decided_until` has
+    a decision. Of the due times before `created_at` only the newest can run, within the window, and
+    the others leave no record. `waited`: due times that wait for the end of a run."""
+
+    id: int
+    name: str
+    timing: Timing
+    decided_until: datetime
+    created_at: datetime | None = None
+    at_work: ScheduleWork = NO_WORK
+    is_active: bool = True
+    skip_due_at: datetime | None = None
+    catch_up: CatchUp = CatchUp.SKIP
+    catch_up_limit: int
+    overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
+    waited: frozenset[datetime] = frozenset()
+
+    @property
+    def policies(self) -> Policies:
+        """SKIP skips a due time, and `latest` and `all` catch up with it when the run ends. With
+        BUFFER_ALL every due time waits, so all of them are kept."""
+        overlap = self.overlap_policy
+        if overlap is OverlapPolicy.SKIP:
+            overlap = _OVERLAP_OF_CATCH_UP[self.catch_up]
+        keeps_all = self.catch_up is CatchUp.ALL or overlap is OverlapPolicy.BUFFER_ALL
+        return Policies(
+            drops_late=self.catch_up is CatchUp.SKIP,
+            keeps=self.catch_up_limit if keeps_all else 1,
+            overlap=overlap,
+        )
+
+    def is_before_creation(self, due_at: datetime) -> bool:
+        return self.created_at is not None and due_at < self.created_at
+
+
+_OVERLAP_OF_CATCH_UP = {
+    CatchUp.SKIP: OverlapPolicy.SKIP,
+    CatchUp.LATEST: OverlapPolicy.BUFFER_ONE,
+    CatchUp.ALL: OverlapPolicy.BUFFER_ALL,
+}
+
+
+@dataclass(frozen=True)
+class SkippedOccurrence:
+    due_at: datetime
+    because: str
+
+
+@dataclass(frozen=True)
+class DueDecision:
+    """`to_run`, oldest first, runs one at a time: all but the first stay undecided, with everything
+    after them. `not_run` precedes `to_run`. `waiting` is recorded and stays undecided. `reconcile`:
+    the active run is stale and must be ended first. `replaces`: the active runs are cancelled
+    before the first of `to_run` starts. `unrecorded` was due before the schedule was created."""
+
+    to_run: tuple[datetime, ...] = ()
+    not_run: tuple[SkippedOccurrence, ...] = ()
+    reconcile: bool = False
+    unrecorded: tuple[datetime, ...] = ()
+    waiting: tuple[datetime, ...] = ()
+    replaces: bool = False
+
+    @property
+    def started(self) -> tuple[datetime, ...]:
+        return () if self.replaces else self.to_run[:1]
+
+    def decided_until(self, before: datetime) -> datetime:
+        not_run = (entry.due_at for entry in self.not_run)
+        return max([before, *self.unrecorded, *not_run, *self.started])
+
+
+def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDecision:
+    load, policies = schedule_load(schedule.at_work, now, rules.stale_after), schedule.policies
+    late_before = now.replace(second=0, microsecond=0) - rules.window
+    due = _undecided(schedule, now, policies) if schedule.is_active else list[Planned]()
+    too_early = [
+        one
+        for one in due
+        if schedule.is_before_creation(one.scheduled_for)
+        and (one is not due[-1] or one.effective_for < late_before)
+    ]
+    facts = DueFacts(
+        now=now,
+        late_before=late_before,
+        waited=schedule.waited,
+        at_work=1 if load in OVERLAP_REASONS else 0,
+        skip_until=schedule.skip_due_at,
+    )
+    made = plan(schedule.timing, due[len(too_early) :], policies, facts)
+    not_run = list(_not_run(made, load, schedule))
+    waits = made.start is Start.IN_LINE and schedule.overlap_policy is not OverlapPolicy.SKIP
+    unrecorded = [one.scheduled_for for one in too_early]
+    unrecorded += [one.due_at for one in not_run if schedule.is_before_creation(one.due_at)]
+    recorded = [one for one in not_run if not schedule.is_before_creation(one.due_at)]
+    line = tuple(one.scheduled_for for one in made.line)
+    return DueDecision(
+        to_run=() if made.start is Start.IN_LINE else line,
+        not_run=tuple(_listed(recorded)),
+        reconcile=load is ScheduleLoad.STALE,
+        unrecorded=tuple(unrecorded),
+        waiting=tuple(at for at in line if at not in schedule.waited) if waits else (),
+        replaces=made.start is Start.IN_PLACE,
+    )
+
+
+def next_undecided(timing: Timing, decided_until: datetime) -> datetime:
+    """The first due time without a decision, on an excluded day too."""
+    coming = undelayed_after(timing, decided_until)
+    assert coming is not None  # noqa: S101  a valid cron always has a next due time
+    return coming.scheduled_for
+
+
+def _undecided(schedule: DueSchedule, now: datetime, policies: Policies) -> Sequence[Planned]:
+    """Undecided due times, oldest first: those that can run, and one more than are listed."""
+    enough = policies.keeps + MAX_LISTED + 1
+    found = backlog(schedule.timing, schedule.decided_until, now, enough=enough, with_excluded=True)
+    return found.times[-enough:]
+
+
+def _not_run(made: Plan, load: ScheduleLoad, schedule: DueSchedule) -> Iterator[SkippedOccurrence]:
+    reasons = dict(_REASONS)
+    if made.skips and made.skips[-1].reason is NotRun.OVERLAP:
+        # No run replaces the earlier ones: they share the reason of the newest.
+        reasons[NotRun.OVERLAP] = reasons[NotRun.SUPERSEDED] = OVERLAP_REASONS[load]
+    if schedule.catch_up is CatchUp.ALL:
+        reasons[NotRun.SUPERSEDED] = OVER_LIMIT
+    for one in made.skips:
+        # While the newest waits, a newer one may still replace it.
+        if one.reason is not NotRun.SUPERSEDED or made.start is not Start.IN_LINE:
+            yield SkippedOccurrence(one.due.scheduled_for, reasons[one.reason])
+
+
+def _listed(not_run: Sequence[SkippedOccurrence]) -> Sequence[SkippedOccurrence]:
+    """The newest entries one by one, and a single entry for all earlier ones."""
+    if len(not_run) <= MAX_LISTED:
+        return not_run
+    first, *rest = not_run[-MAX_LISTED:]
+    return (SkippedOccurrence(first.due_at, first.because + AND_EARLIER_ONES), *rest)
+
+
+MAX_NAMED = 10
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    schedule_id: int
+    name: str
+    due_at: datetime
+    run_id: int
+
+
+@dataclass(frozen=True)
+class DueReport:
+    """`checked` counts the active schedules with due times. The other fields are keyed by schedule
+    id; `broken` schedules are invalid."""
+
+    checked: int
+    triggered: tuple[StartedRun, ...] = ()
+    not_run: tuple[tuple[int, SkippedOccurrence], ...] = ()
+    reconciled: tuple[int, ...] = ()
+    broken: tuple[tuple[int, str], ...] = ()
+
+    def __str__(self) -> str:
+        done = [
+            *(f"Ended the stale runs of schedule {id_}" for id_ in self.reconciled),
+            *(
+                f"Started schedule {one.schedule_id}, due {_at(one.due_at)}, as run {one.run_id}"
+                for one in self.triggered
+            ),
+            *(
+                f"Schedule {id_}, due {_at(one.due_at)}, is not run: {one.because}"
+                for id_, one in self.not_run
+            ),
+            *(f"Schedule {id_} cannot be read: {reason}" for id_, reason in self.broken),
+        ]
+        if not done:
+            return f"{self.checked} schedules checked, none is due."
+        more = [f"and {len(done) - MAX_NAMED} more"] if len(done) > MAX_NAMED else []
+        return "; ".join([f"{self.checked} schedules checked", *done[:MAX_NAMED], *more]) + "."
+
+
+def _at(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M} UTC"
+
+
+FIRST_YEAR, LAST_YEAR = 1970, 2999
+SCHEDULER_INTERVAL = timedelta(minutes=1)
+
+
+def timing_of(schedule: ScheduleFields, *, seed: str = "", jitter_seconds: int = 0) -> Timing:
+    """InvalidInputError for a stored schedule whose times or time zone are no longer valid."""
+    return Timing(
+        crons=crons_of(schedule),
+        zone=zone(schedule.timezone),
+        seed=seed,
+        jitter_seconds=jitter_seconds,
+        excluded_on=frozenset(map(date.fromisoformat, schedule.excluded_on)),
+    )
+
+
+def occurrences_after(schedule: ScheduleFields, after: datetime) -> Iterator[datetime]:
+    """The due times strictly after `after`, without excluded days. Empty for a MANUAL schedule."""
+    return (one.scheduled_for for one in planned_after(timing_of(schedule), after))
+
+
+def parse_start(given: datetime) -> datetime:
+    """The start of a list of occurrences, in UTC if it has no zone. ValueError: the year is out of
+    range."""
+    if not FIRST_YEAR <= given.year <= LAST_YEAR:
+        raise ValueError(f"must lie between the years {FIRST_YEAR} and {LAST_YEAR}")
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+def next_due(schedule: Schedule, now: datetime) -> datetime | None:
+    """The next due time that runs. None for a paused or MANUAL schedule."""
+    return _first_after(schedule, now, schedule.skip_due_at)
+
+
+def next_to_skip(schedule: Schedule, now: datetime) -> datetime | None:
+    """The first due time that is neither decided nor skipped. It may be slightly in the past, if it
+    waits for the scheduler or for its jitter."""
+    waiting_since = now - timedelta(seconds=schedule.jitter_seconds) - SCHEDULER_INTERVAL
+    return _first_after(schedule, waiting_since, schedule.last_due_at, schedule.skip_due_at)
+
+
+def _first_after(schedule: Schedule, *instants: datetime | None) -> datetime | None:
+    if not schedule.is_active:
+        return None
+    return next(occurrences_after(schedule, max(filter(None, instants))), None)
+
 
 INVALID_UPDATE = "Invalid automation schedule update data"
 # A field of a schedule type may be null unless the schedule has that type.
@@ -72,32 +437,6 @@ def check_webhook_url(
         raise InvalidInputError(complaint, (("webhookUrl", str(error)),)) from None
 
 
-_FROZEN = {
-    "run_transcription",
-    "skip_if_transcribed",
-    "transcription_priority",
-    "run_audits",
-    "use_automatic_audits",
-    "specific_audit_configs",
-    "continue_on_error",
-    "retry_failed",
-    "max_retries",
-}
-
-
-def frozen_options(schedule: Schedule) -> dict[str, object]:
-    return schedule.model_dump(mode="json", include=_FROZEN)
-
-
-def with_frozen_options(schedule: Schedule, document: object) -> Schedule:
-    """The schedule with the options that the run froze. Without a document, the schedule with its
-    current options."""
-    if not isinstance(document, dict):
-        return schedule
-    frozen = Schedule.model_validate({**schedule.model_dump(), **document})
-    return schedule.model_copy(update={name: getattr(frozen, name) for name in _FROZEN})
-
-
 def is_visible(schedule: Schedule, reach: Reach) -> bool:
     return is_selection_visible(schedule.fiche_selection, schedule.created_by, reach)
 
@@ -129,3 +468,25 @@ def selection_scope_error(selection: FicheSelection, reach: Reach) -> tuple[str,
 
 def _names_only(selection: FicheSelection, reach: Reach) -> bool:
     return bool(selection.groupes) and set(selection.groupes) <= reach.groupes
+
+
+class ScheduleShown(Schedule):
+    """A schedule with its next run time. The document masks the CRM key: it shows only whether the
+    schedule has one."""
+
+    external_api_key: Literal["**********"] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]  the serialised form
+    next_due_at: Instant | None
+
+
+def schedule_document(schedule: Schedule, now: datetime) -> Mapping[str, object]:
+    due_at = next_due_or_never(schedule, now)
+    derived = {"cronExpression": cron_expression_of(schedule), "nextDueAt": due_at and iso(due_at)}
+    return {**as_document(schedule), **derived}
+
+
+def next_due_or_never(schedule: Schedule, now: datetime) -> datetime | None:
+    """The next due time, or None if the stored schedule is no longer valid."""
+    try:
+        return next_due(schedule, now)
+    except InvalidInputError:
+        return None

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
 from automation_pipeline.api.responses import answer
-from automation_pipeline.automation.models.selections import KnownId
+from automation_pipeline.automation.models.schedules import KnownId
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.json_model import LARGEST_ID, JsonModel, as_document
 from automation_pipeline.pricing.models.rules import MAX_PROJECT_LENGTH, Policy

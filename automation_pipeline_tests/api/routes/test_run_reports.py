@@ -4,8 +4,7 @@ as it was."""
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.automation.documents import parse_report, report_document
-from automation_pipeline.automation.queries.reports import run_report
+from automation_pipeline.automation.queries.reports import parse_report, report_document, run_report
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import UpstreamError

@@ -7,8 +7,8 @@ import pytest
 
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.tables import AuditRow
-from automation_pipeline.automation.models.selections import FicheCandidate
-from automation_pipeline.automation.queries.fiches import fiches_named, fiches_of_days
+from automation_pipeline.automation.models.schedules import FicheCandidate
+from automation_pipeline.automation.queries.ledger import fiches_named, fiches_of_days
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.queries.days import save_sales_list
 from automation_pipeline.storage.database import Database

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import event, insert, text
 
-from automation_pipeline.automation.queries.fiches import untranscribed
+from automation_pipeline.automation.queries.ledger import untranscribed
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import is_postgres

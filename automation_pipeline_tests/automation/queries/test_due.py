@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import event, insert, select
 
-from automation_pipeline.automation.rules.due import DueReport
+from automation_pipeline.automation.rules.schedules import DueReport
 from automation_pipeline.automation.tables import ScheduleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import a_daily, look

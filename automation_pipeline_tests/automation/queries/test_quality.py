@@ -6,8 +6,13 @@ import pytest
 
 from automation_pipeline.audits.queries.audits import set_deleted
 from automation_pipeline.audits.rules.days import FailingPoint
-from automation_pipeline.automation.models.reports import DayAudit, FicheSold, QualityDay
-from automation_pipeline.automation.queries.reports import audits_on, quality_of
+from automation_pipeline.automation.queries.reports import (
+    DayAudit,
+    FicheSold,
+    QualityDay,
+    audits_on,
+    quality_of,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import DAY, by_what_is_said, sold

@@ -5,9 +5,9 @@ from datetime import date, timedelta
 
 import pytest
 
-from automation_pipeline.automation.models.reports import RunReport
 from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus
-from automation_pipeline.automation.queries.reports import days_covered, run_report
+from automation_pipeline.automation.queries.ledger import days_covered
+from automation_pipeline.automation.queries.reports import RunReport, run_report
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.automation.rules.due import (
+from automation_pipeline.automation.rules.schedules import (
     ScheduleLoad,
     ScheduleWork,
     UnendedRun,

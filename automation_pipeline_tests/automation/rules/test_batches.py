@@ -3,11 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.rules.selection import (
-    LARGEST_OF_SEVERAL,
-    MOST_BATCHES,
-    batch_size,
-)
+from automation_pipeline.automation.rules.fiches import LARGEST_OF_SEVERAL, MOST_BATCHES, batch_size
 from automation_pipeline_tests.tables import every_case
 
 

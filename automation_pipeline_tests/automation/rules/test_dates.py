@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.models.selections import (
+from automation_pipeline.automation.models.schedules import (
     DatePreset,
     FicheSelection,
     SelectionMode,
 )
-from automation_pipeline.automation.rules.selection import days_of
+from automation_pipeline.automation.rules.fiches import days_of
 from automation_pipeline_tests.tables import every_case
 
 PARIS, NEW_YORK = ZoneInfo("Europe/Paris"), ZoneInfo("America/New_York")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.automation.models.schedules import CatchUp, ScheduleFields, crons_of
-from automation_pipeline.automation.rules.due import (
+from automation_pipeline.automation.rules.schedules import (
     AND_EARLIER_ONES,
     EXCLUDED,
     MAX_LISTED,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from automation_pipeline.automation import events
 from automation_pipeline.automation.events import ProgressUpdate
 from automation_pipeline.automation.models.runs import LedgerTally, Phase, Run
-from automation_pipeline.automation.models.selections import EmptyReason, FicheSelection
+from automation_pipeline.automation.models.schedules import EmptyReason, FicheSelection
 from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

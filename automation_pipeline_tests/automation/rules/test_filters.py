@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.automation.models.runs import Reason
-from automation_pipeline.automation.models.selections import (
+from automation_pipeline.automation.models.schedules import (
     DropReason,
     EmptyReason,
     FicheCandidate,
@@ -13,11 +13,7 @@ from automation_pipeline.automation.models.selections import (
     FicheSelection,
     SelectionMode,
 )
-from automation_pipeline.automation.rules.selection import (
-    filter_candidates,
-    ignore_reason,
-    named_ids,
-)
+from automation_pipeline.automation.rules.fiches import filter_candidates, ignore_reason, named_ids
 from automation_pipeline_tests.tables import every_case
 
 NORTH, SOUTH, UNKNOWN = FicheCandidate("1", "NORD"), FicheCandidate("2", "SUD"), FicheCandidate("3")

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from automation_pipeline.automation.models.schedules import Schedule, parse_schedule
-from automation_pipeline.automation.rules.due import next_due, next_to_skip, occurrences_after
+from automation_pipeline.automation.rules.schedules import next_due, next_to_skip, occurrences_after
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 

@@ -3,11 +3,7 @@
 from datetime import UTC, datetime
 
 from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Reason
-from automation_pipeline.automation.rules.outcomes import (
-    failed_move,
-    ignored_move,
-    move_after_fetch,
-)
+from automation_pipeline.automation.rules.fiches import failed_move, ignored_move, move_after_fetch
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     DetailsKnown,

@@ -1,6 +1,6 @@
 """When the report of a day is complete."""
 
-from automation_pipeline.automation.models.reports import evaluate_report
+from automation_pipeline.automation.queries.reports import evaluate_report
 from automation_pipeline_tests.tables import every_case
 
 

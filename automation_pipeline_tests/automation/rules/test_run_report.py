@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.automation.models.reports import ReportedPhase, phase_spans
+from automation_pipeline.automation.queries.reports import ReportedPhase, phase_spans
 from automation_pipeline_tests.tables import every_case
 
 AT = [datetime(2026, 2, 4, 3, 0, tzinfo=UTC) + timedelta(seconds=n) for n in range(4)]

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 
 from automation_pipeline.automation.models.schedules import (
     CatchUp,
+    DatePreset,
     Priority,
     ScheduleFields,
     ScheduleType,
+    SelectionMode,
     ShortMonths,
     cron_expression_of,
     crons_of,
     parse_schedule,
-)
-from automation_pipeline.automation.models.selections import (
-    DatePreset,
-    SelectionMode,
     parse_selection,
 )
 from automation_pipeline.automation.routes.runs import parse_trigger

@@ -2,14 +2,14 @@
 
 import pytest
 
-from automation_pipeline.automation.models.selections import (
+from automation_pipeline.automation.models.schedules import (
     DatePreset,
     FicheCandidate,
     FicheSelection,
     SelectionMode,
     parse_selection,
 )
-from automation_pipeline.automation.rules.selection import filter_candidates, named_ids
+from automation_pipeline.automation.rules.fiches import filter_candidates, named_ids
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 

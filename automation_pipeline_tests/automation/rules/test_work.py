@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.automation.models.runs import FicheStage, OutcomeStatus, Reason
-from automation_pipeline.automation.rules.outcomes import (
+from automation_pipeline.automation.rules.fiches import (
     ConfigAuditResult,
     audit_key,
     move_after_audits,
