@@ -10,9 +10,8 @@ from starlette.responses import Response
 
 from automation_pipeline.access.models import TokenInput, TokenState, excess_grants, token_document
 from automation_pipeline.access.tokens import create_token, list_tokens, revoke_token
-from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import Answer, Listing, answer, refusals
 from automation_pipeline.core.json_model import Instant
@@ -76,8 +75,7 @@ def list_(
 ) -> Response:
     """List the tokens that have no more permissions than the caller, newest first."""
     now = services.clock.now()
-    with services.database.reading() as session:
-        stored = list_tokens(session, good_at=None if include_inactive else now)
+    stored = services.database.read(list_tokens, good_at=None if include_inactive else now)
     visible = [token for token in stored if not excess_grants(token, caller)]
     tokens = visible[offset : offset + limit]
     return answer(
@@ -88,13 +86,12 @@ def list_(
     )
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    response_model=Answer[TokenIssued],
-    openapi_extra=takes(TokenInput, nightly=NIGHTLY, agent=AGENT),
-)
-def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
+@router.post(PATH, status_code=201, response_model=Answer[TokenIssued])
+def create(
+    body: Annotated[JsonObject, json_body(TokenInput, nightly=NIGHTLY, agent=AGENT)],
+    caller: TheCaller,
+    services: TheServices,
+) -> Response:
     """Create a token whose permissions and expiry do not exceed those of the caller. Only this
     response contains the token; the database stores its hash. This endpoint has no
     `Idempotency-Key`, because the server would have to store the response."""
@@ -105,12 +102,19 @@ def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
         issuer=caller,
         organisation_exists=has_organisation,
     )
-    document = {**token_document(issued.token, services.clock.now()), "token": issued.secret}
-    return answer(document, status=201, headers={"Cache-Control": "no-store"})
+    return answer(
+        {**token_document(issued.token, services.clock.now()), "token": issued.secret},
+        status=201,
+        headers={"Cache-Control": "no-store"},
+    )
 
 
 @router.delete(f"{PATH}/{{token_id}}", response_model=Answer[TokenShown], responses=refusals(404))
 def revoke(token_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
     """Revoke a token that has no more permissions than the caller, at once and permanently. Safe to repeat."""
-    token = revoke_token(token_id, database=services.database, clock=services.clock, by=caller)
-    return answer(token_document(token, services.clock.now()))
+    return answer(
+        token_document(
+            revoke_token(token_id, database=services.database, clock=services.clock, by=caller),
+            services.clock.now(),
+        )
+    )

@@ -1,5 +1,5 @@
-"""Bodies of requests: the limit of their size, and JSON as a dict. A body is parsed in a thread,
-after the guard has checked the caller's credentials."""
+"""Bodies of requests: the limit of their size, strict JSON, and the models that endpoints take. A body
+is parsed in a thread, after the guard has checked the caller's credentials."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,12 +7,13 @@ from math import isfinite
 from typing import Annotated, cast
 from urllib.parse import parse_qsl
 
-from fastapi import Depends
+from fastapi import Depends, params
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from automation_pipeline.api.errors import InvalidJsonError, TooBigError
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import JsonModel, parse
 
 MEGABYTE = 1_000_000
 # An import may be twice as big as any other body.
@@ -126,29 +127,70 @@ async def read_raw(request: Request) -> bytes:
 
 
 RawBody = Annotated[bytes, Depends(read_raw)]
+JsonObject = Mapping[str, object]
 
 
-# These three are not async, so that FastAPI calls them in a thread.
-def get_body(raw: RawBody) -> Mapping[str, object]:
-    return read_object(raw)
+class JsonBody:
+    """Reads the body of a request, and describes it in the OpenAPI document. With a complaint, it
+    parses the body into the model; without one, it gives the JSON object, which a use case parses."""
+
+    def __init__(
+        self,
+        model: type[JsonModel],
+        complaint: str | None,
+        description: Mapping[str, object],
+        *,
+        required: bool,
+    ) -> None:
+        self._model, self._complaint, self._required = model, complaint, required
+        self.openapi = {"requestBody": {"required": required, "content": description}}
+
+    # Not async, so that FastAPI calls it in a thread.
+    def __call__(self, request: Request, raw: RawBody) -> JsonModel | JsonObject:
+        given = self.read(request, raw)
+        return given if self._complaint is None else parse(self._model, given, self._complaint)
+
+    def read(self, _request: Request, raw: bytes) -> JsonObject:
+        return read_object(raw) if raw or self._required else {}
 
 
-def get_optional_body(raw: RawBody) -> Mapping[str, object]:
-    return read_object(raw) if raw else {}
+class FormOrJson(JsonBody):
+    """Pusher's own library sends a form."""
 
-
-def get_form_or_json(request: Request, raw: RawBody) -> Mapping[str, object]:
-    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+    def read(self, request: Request, raw: bytes) -> JsonObject:
+        if not request.headers.get("content-type", "").startswith(
+            "application/x-www-form-urlencoded"
+        ):
+            return super().read(request, raw)
         text = raw.decode("utf-8", errors="replace")
         try:
             return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FORM_FIELDS))
         except ValueError:
             raise InvalidInputError(f"The form has more than {MOST_FORM_FIELDS} fields") from None
-    return read_object(raw)
 
 
-TheBody = Annotated[Mapping[str, object], Depends(get_body)]
-# Empty when nothing was sent.
-OptionalBody = Annotated[Mapping[str, object], Depends(get_optional_body)]
-# Pusher's own library sends a form.
-FormOrJson = Annotated[Mapping[str, object], Depends(get_form_or_json)]
+def json_body(
+    model: type[JsonModel],
+    complaint: str | None = None,
+    *,
+    required: bool = True,
+    partial: bool = False,
+    reader: type[JsonBody] = JsonBody,
+    **examples: object,
+) -> params.Depends:
+    """For `Annotated`: `Annotated[CancelInput, json_body(CancelInput, "Invalid cancel data")]`, or
+    `Annotated[JsonObject, json_body(RuleInput)]` for a body that a use case parses.
+
+    `partial`: all fields are optional.
+    """
+    schema: dict[str, object] = model.model_json_schema(
+        by_alias=True, ref_template="#/components/schemas/{model}"
+    )
+    if partial:
+        schema = {**schema, "required": [], "title": f"{model.__name__}Change"}
+    content: dict[str, object] = {"schema": schema}
+    if examples:
+        content["examples"] = {name: {"value": value} for name, value in examples.items()}
+    return params.Depends(
+        reader(model, complaint, {"application/json": content}, required=required)
+    )

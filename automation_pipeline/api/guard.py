@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from automation_pipeline.api.authentication import authenticate
+from automation_pipeline.api.bodies import JsonBody
 from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.permissions import Rule, Scoped, is_shadowed, rule_of
 from automation_pipeline.api.scopes import check_in_reach, in_reach, within_of
@@ -35,6 +36,9 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
         rules = {method: rule_of(method, self.path) for method in self.methods or ()}
+        for dependency in self.dependant.dependencies:
+            if isinstance(dependency.call, JsonBody):
+                self.openapi_extra = {**(self.openapi_extra or {}), **dependency.call.openapi}
 
         async def guarded(request: Request) -> Response:
             if is_shadowed(request.url.path, request.method):

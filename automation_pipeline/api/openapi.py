@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
 
 from automation_pipeline.api.permissions import RULES
 
@@ -29,29 +28,6 @@ _PACKAGE = "automation_pipeline__"
 _UNUSED, _UNUSED_DESCRIPTION = {"HTTPValidationError", "ValidationError"}, "Validation Error"
 
 Node = dict[str, Any]
-
-
-def takes(
-    model: type[BaseModel],
-    *,
-    required: bool = True,
-    partial: Node | None = None,
-    **examples: object,
-) -> Node:
-    """For `openapi_extra`: the body is a JSON object of this model, which the endpoint parses
-    itself.
-
-    `partial`: all fields are optional, and these may be added.
-    """
-    schema: Node = model.model_json_schema(
-        by_alias=True, ref_template="#/components/schemas/{model}"
-    )
-    if partial is not None:
-        schema = {**schema, "properties": {**schema["properties"], **partial}, "required": []}
-        schema["title"] = f"{model.__name__}Change"
-    shown = {name: {"value": value} for name, value in examples.items()}
-    content: Node = {"schema": schema, **({"examples": shown} if shown else {})}
-    return {"requestBody": {"required": required, "content": {"application/json": content}}}
 
 
 def document(app: FastAPI) -> Node:

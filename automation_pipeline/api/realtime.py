@@ -13,10 +13,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from automation_pipeline.api.bodies import FormOrJson, TheBody
+from automation_pipeline.api.bodies import FormOrJson, json_body
 from automation_pipeline.api.errors import AuthenticationError, AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import FicheInPath, IdInPath, TheCaller, TheServices
 from automation_pipeline.api.responses import Done, answer_with, refusals
 from automation_pipeline.api.scopes import NOT_ALLOWED, check_channel
@@ -27,7 +26,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Action, Caller, Permission
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.core.events import ChannelRefusal, Event, parse_channel
-from automation_pipeline.core.json_model import JsonModel, parse
+from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.fiches.queries.fiches import check_mirrored
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import (
@@ -173,15 +172,23 @@ _NEEDED = {"audits": Permission.AUDITS, "transcription": Permission.TRANSCRIPTIO
 @router.post(
     "/api/realtime/pusher/auth",
     response_model=Leave,
-    openapi_extra=takes(
-        JoinInput, run={"socket_id": "1234.5678", "channel_name": "private-job-automation-run-12"}
-    ),
 )
-def authenticate(body: FormOrJson, caller: TheCaller, services: TheServices) -> Response:
+def authenticate(
+    join: Annotated[
+        JoinInput,
+        json_body(
+            JoinInput,
+            "Invalid channel request",
+            reader=FormOrJson,
+            run={"socket_id": "1234.5678", "channel_name": "private-job-automation-run-12"},
+        ),
+    ],
+    caller: TheCaller,
+    services: TheServices,
+) -> Response:
     """Authorise a user's browser for a channel of an object that the user may read."""
     if caller.is_machine:
         raise AuthenticationError("User authentication required")
-    join = parse(JoinInput, body, "Invalid channel request")
     channel = parse_channel(join.channel_name)
     if channel is ChannelRefusal.MALFORMED:
         raise InvalidInputError(
@@ -199,13 +206,19 @@ def authenticate(body: FormOrJson, caller: TheCaller, services: TheServices) -> 
 @router.post(
     "/api/realtime/pusher/test",
     response_model=Done,
-    openapi_extra=takes(
-        TestEventInput, hello={"channel": "private-global", "event": "notification", "payload": {}}
-    ),
 )
-async def test(body: TheBody, services: TheServices) -> Response:
+async def test(
+    event: Annotated[
+        TestEventInput,
+        json_body(
+            TestEventInput,
+            "Invalid test event",
+            hello={"channel": "private-global", "event": "notification", "payload": {}},
+        ),
+    ],
+    services: TheServices,
+) -> Response:
     """Publish one event, to see that browsers hear it."""
-    event = parse(TestEventInput, body, "Invalid test event")
     if isinstance(parse_channel(event.channel), ChannelRefusal):
         raise InvalidInputError("Invalid test event", (("channel", "is not a known channel"),))
     await _door(services).trigger(event.channel, event.event, event.payload)

@@ -1,13 +1,13 @@
 """Envelopes of answers, and how refusals are documented."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.core.events import LogLevel
-from automation_pipeline.core.json_model import Instant, JsonModel, as_document
+from automation_pipeline.core.json_model import Instant, JsonModel
 
 Data = TypeVar("Data")
 
@@ -59,20 +59,28 @@ class Done(BaseModel):
 def answer(
     data: object, *, status: int = 200, headers: Mapping[str, str] | None = None, **fields: object
 ) -> Response:
-    return JSONResponse(
-        {"success": True, "data": data, **fields}, status, headers=dict(headers or {})
+    """`data` is JSON, a model, or a list of models."""
+    shown = (
+        [_document(one) for one in cast("Sequence[object]", data)]
+        if isinstance(data, list | tuple)
+        else _document(data)
     )
+    return JSONResponse(
+        {"success": True, "data": shown, **fields}, status, headers=dict(headers or {})
+    )
+
+
+def _document(value: object) -> object:
+    return value.model_dump(mode="json", by_alias=True) if isinstance(value, BaseModel) else value
 
 
 def following(entries: Sequence[JsonModel], limit: int) -> Response:
     """A page of a list that is gone through by the id of the last entry."""
-    return answer([as_document(entry) for entry in entries], count=len(entries), limit=limit)
+    return answer(entries, count=len(entries), limit=limit)
 
 
-def listed(entries: Sequence[JsonModel], limit: int, offset: int) -> Response:
-    return answer(
-        [as_document(entry) for entry in entries], count=len(entries), limit=limit, offset=offset
-    )
+def listed(entries: Sequence[object], limit: int, offset: int) -> Response:
+    return answer(entries, count=len(entries), limit=limit, offset=offset)
 
 
 def answer_with(status: int = 200, **fields: object) -> Response:

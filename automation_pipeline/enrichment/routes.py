@@ -14,11 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import CORRELATION_ID
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import COMMON, refusals
 from automation_pipeline.bootstrap import Services
@@ -168,18 +167,19 @@ def requester_of(caller: Caller) -> Requester:
     status_code=201,
     response_model=RequestAnswered,
     responses={**RUNNING, **_with_contract_error(refusals(409, 422))},
-    openapi_extra={
-        **takes(RequestInput, danone=DANONE, head_office=HEAD_OFFICE),
-        **WITH_CORRELATION,
-    },
+    openapi_extra=WITH_CORRELATION,
 )
 async def create(
-    request: Request, body: TheBody, caller: TheCaller, services: TheServices, once: DoneOnce
+    request: Request,
+    body: Annotated[JsonObject, json_body(RequestInput, danone=DANONE, head_office=HEAD_OFFICE)],
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Request a company by its SIREN or SIRET. Data younger than 30 days is returned at once.
     Otherwise the request starts an enrichment and waits one second for it: the status is 201 if it
     ends in that time, else 202."""
-    registries, requester = services.registries, requester_of(caller)
+    registries, requester = (services.registries, requester_of(caller))
     check_configured(registries.sources)
 
     def file_request() -> Response:
@@ -191,8 +191,9 @@ async def create(
             clock=services.clock,
         )
         services.meter.count(REQUESTS, outcome=answer.asked)
-        ids = {"request_id": answer.request_id, "job_id": answer.job_id}
-        return JSONResponse({**ids, "outcome": answer.asked})
+        return JSONResponse(
+            {"request_id": answer.request_id, "job_id": answer.job_id, "outcome": answer.asked}
+        )
 
     filed = await run_in_threadpool(once, file_request)
     answer = json.loads(bytes(filed.body))
@@ -209,11 +210,13 @@ async def create(
     shown = await run_in_threadpool(
         _answered, int(answer["request_id"]), Asked(answer["outcome"]), requester, services
     )
-    replayed = {
-        name: filed.headers[name] for name in ("Idempotent-Replay",) if name in filed.headers
-    }
-    status = 202 if shown.enrichment_running else 201
-    return JSONResponse(shown.model_dump(mode="json"), status, headers=replayed)
+    return JSONResponse(
+        shown.model_dump(mode="json"),
+        202 if shown.enrichment_running else 201,
+        headers={
+            name: filed.headers[name] for name in ("Idempotent-Replay",) if name in filed.headers
+        },
+    )
 
 
 @requests.get(PATH)
@@ -226,8 +229,9 @@ def list_(
 ) -> RequestsShown:
     """List the requests of the caller's tenant, newest first."""
     tenant_id = requester_of(caller).tenant_id
-    with services.database.reading() as session:
-        found = list_requests(session, tenant_id, siren=siren, limit=limit, offset=offset)
+    found = services.database.read(
+        list_requests, tenant_id, siren=siren, limit=limit, offset=offset
+    )
     return RequestsShown(requests=[*found], count=len(found), limit=limit, offset=offset)
 
 
@@ -250,8 +254,9 @@ def jobs(
 ) -> EnrichmentJobsShown:
     """List the enrichments of the request's company, newest first, with the result of each source
     and the changes."""
-    with services.database.reading() as session:
-        found = jobs_of_request(session, request_id, requester_of(caller).tenant_id, limit)
+    found = services.database.read(
+        jobs_of_request, request_id, requester_of(caller).tenant_id, limit
+    )
     return EnrichmentJobsShown(jobs=[*found], count=len(found))
 
 
@@ -279,8 +284,9 @@ def refresh(
             clock=services.clock,
         )
         services.meter.count(REQUESTS, outcome=answer.asked)
-        shown = _answered(request_id, answer.asked, requester, services)
-        return JSONResponse(shown.model_dump(mode="json"), 202)
+        return JSONResponse(
+            _answered(request_id, answer.asked, requester, services).model_dump(mode="json"), 202
+        )
 
     return once(refresh_once)
 
@@ -288,16 +294,16 @@ def refresh(
 def _answered(
     request_id: int, outcome: Asked, requester: Requester, services: Services
 ) -> RequestAnswered:
-    with services.database.reading() as session:
-        shown = get_request(session, request_id, requester.tenant_id)
-    return RequestAnswered(outcome=outcome, **dict(shown))
+    return RequestAnswered(
+        outcome=outcome,
+        **dict(services.database.read(get_request, request_id, requester.tenant_id)),
+    )
 
 
 @companies.get("/v1/companies/{siren}", name="show", responses=NOT_FOUND)
 def show_company(siren: SirenInPath, services: TheServices) -> CompanyShown:
     """Show the last snapshot of a company with the source of each field. This endpoint calls no register."""
-    with services.database.reading() as session:
-        company = find_companies(session, [siren]).get(siren)
+    company = services.database.read(find_companies, [siren]).get(siren)
     if company is None:
         raise NotFoundError(f"Nothing is known of company {siren}: POST /v1/requests asks for it.")
     return company
@@ -307,12 +313,11 @@ def show_company(siren: SirenInPath, services: TheServices) -> CompanyShown:
 def sources(services: TheServices) -> SourcesShown:
     """Show the status of the sources: which are configured, which are paused and until when, and
     their calls of today (UTC)."""
-    configured, now = services.registries.sources, services.clock.now()
-    with services.database.reading() as session:
-        statuses = source_statuses(session)
+    configured, now = (services.registries.sources, services.clock.now())
+    statuses = services.database.read(source_statuses)
     shown: list[SourceShown] = []
     for api, status in statuses.items():
-        is_resting, source = status.is_resting(now), configured.get(api)
+        is_resting, source = (status.is_resting(now), configured.get(api))
         shown.append(
             SourceShown(
                 source_api=api,

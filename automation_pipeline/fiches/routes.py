@@ -11,10 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import AuthorizationError, asking_outside
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import (
     FicheInPath,
     Offset,
@@ -24,7 +23,7 @@ from automation_pipeline.api.parameters import (
     day_parameters,
 )
 from automation_pipeline.api.permissions import Entity
-from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, refusals
+from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, listed, refusals
 from automation_pipeline.api.scopes import audible, check_in_reach
 from automation_pipeline.audits.queries.documents import (
     fiche_status,
@@ -364,12 +363,12 @@ def by_date_range(  # noqa: PLR0913  one parameter per query field
     *,
     webhook_url: Annotated[str | None, Query(alias="webhookUrl", max_length=2000)] = None,
     webhook_secret: Annotated[
-        str | None, Query(alias="webhookSecret", max_length=500, pattern=r"^[^\x00]*$")
+        str | None, Query(alias="webhookSecret", max_length=500, pattern="^[^\\x00]*$")
     ] = None,
     refresh: Annotated[
         bool, Query(description="Fetch every day again; needs fiches.write.")
     ] = False,
-    limit: MostFiches = 10_000,
+    limit: MostFiches = 10000,
     offset: FirstFiche = 0,
 ) -> Response:
     """List the known fiches of a range of days. A background job fetches the missing days, and
@@ -391,18 +390,18 @@ def by_date_range(  # noqa: PLR0913  one parameter per query field
         zone=zone(settings.automation_timezone),
         allowed_origins=settings.webhook_allowed_origins,
     )
-    with services.database.reading() as session:
-        fiches, total = fiches_with_audits(session, status.days, reach, FichePage(limit, offset))
+    fiches, total = services.database.read(
+        fiches_with_audits, status.days, reach, FichePage(limit, offset)
+    )
     last = status.days[-1] if status.days else requested.end
-    start, end, meta = requested.start.isoformat(), last.isoformat(), _meta(status)
+    start, end, meta = (requested.start.isoformat(), last.isoformat(), _meta(status))
     return answer_with(startDate=start, endDate=end, total=total, fiches=fiches, meta=meta)
 
 
 @router.get(f"{PATH}/webhooks/fiches", response_model=Polled, responses=refusals(404))
 def poll(job_id: JobIdInQuery, reach: TheReach, services: TheServices) -> Response:
     """Show the current webhook payload of a job, with the first fiches that it has fetched."""
-    with services.database.reading() as session:
-        polled = poll_document(session, job_id, reach)
+    polled = services.database.read(poll_document, job_id, reach)
     return answer_with(
         jobId=polled["jobId"],
         event=polled["event"],
@@ -420,16 +419,15 @@ def jobs(
     offset: Offset = 0,
 ) -> Response:
     """List the fetch jobs that the caller has requested, newest first."""
-    with services.database.reading() as session:
-        found = list_jobs(session, reach, FichePage(limit, offset), status)
-    return answer(found, count=len(found), limit=limit, offset=offset)
+    return listed(
+        services.database.read(list_jobs, reach, FichePage(limit, offset), status), limit, offset
+    )
 
 
 @router.get(f"{PATH}/jobs/{{job_id}}", response_model=Answer[JobDetail], responses=refusals(404))
 def job(job_id: JobId, reach: TheReach, services: TheServices) -> Response:
     """Show one fetch job with the last deliveries of its webhook."""
-    with services.database.reading() as session:
-        return answer(job_document(session, job_id, reach))
+    return answer(services.database.read(job_document, job_id, reach))
 
 
 def _meta(status: RangeStatus) -> dict[str, object]:
@@ -485,16 +483,16 @@ async def search(
     return JSONResponse({"fiches": fiches, "total": len(fiches)})
 
 
-@router.post(
-    f"{PATH}/status/batch",
-    response_model=Answer[dict[str, FicheStatus]],
-    openapi_extra=takes(FicheStatusInput, some=SOME),
-)
-def batch(body: TheBody, reach: TheReach, services: TheServices) -> Response:
+@router.post(f"{PATH}/status/batch", response_model=Answer[dict[str, FicheStatus]])
+def batch(
+    body: Annotated[JsonObject, json_body(FicheStatusInput, some=SOME)],
+    reach: TheReach,
+    services: TheServices,
+) -> Response:
     """List the status of these fiches. Hidden and unknown fiches have an empty status."""
-    requested = parse_status_request(body)
-    with services.database.reading() as session:
-        return answer(fiche_statuses(session, requested.fiche_ids, reach))
+    return answer(
+        services.database.read(fiche_statuses, parse_status_request(body).fiche_ids, reach)
+    )
 
 
 @router.get(
@@ -506,13 +504,14 @@ def by_date(
     request: Request,
     reach: TheReach,
     services: TheServices,
-    limit: MostFiches = 10_000,
+    limit: MostFiches = 10000,
     offset: FirstFiche = 0,
 ) -> Response:
     """List the stored fiches that were sold on a day, without a call to the CRM."""
     day = parse_day(request.query_params.get("date"), WRONG_DATE)
-    with services.database.reading() as session:
-        fiches, total = fiches_with_audits(session, [day], reach, FichePage(limit, offset))
+    fiches, total = services.database.read(
+        fiches_with_audits, [day], reach, FichePage(limit, offset)
+    )
     return answer({"date": day.isoformat(), "total": total, "fiches": fiches})
 
 
@@ -532,29 +531,30 @@ async def show(
     """Show one fiche. Only callers who may read recordings see their addresses."""
     if refresh:
         await run_in_threadpool(_check_may_refresh, fiche_id, caller, services)
-    database, source, clock = services.database, services.crm, services.clock
+    database, source, clock = (services.database, services.crm, services.clock)
     with asking_outside():
         document = await read_fiche(
             fiche_id, reach, refresh=refresh, database=database, source=source, clock=clock
         )
     if not include_mail_devis:
         document = without_mail_devis(document)
-    with_audio = await run_in_threadpool(_audible, caller, [fiche_id], services)
-    return JSONResponse(document if with_audio else without_recordings_audio(document))
+    return JSONResponse(
+        document
+        if await run_in_threadpool(_audible, caller, [fiche_id], services)
+        else without_recordings_audio(document)
+    )
 
 
 @router.get(f"{OF_FICHE}/cache", response_model=Answer[CacheRow], responses=refusals(404))
 def cache(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
     """Show a summary of the stored data of a fiche."""
-    with services.database.reading() as session:
-        return answer(cache_row(session, fiche_id, reach))
+    return answer(services.database.read(cache_row, fiche_id, reach))
 
 
 @router.get(f"{OF_FICHE}/status", response_model=Answer[FicheStatus], responses=refusals(404))
 def status(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
     """Show the status of one fiche."""
-    with services.database.reading() as session:
-        return answer(fiche_status(session, fiche_id, reach))
+    return answer(services.database.read(fiche_status, fiche_id, reach))
 
 
 @router.get(
@@ -565,25 +565,21 @@ def status(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Res
 )
 def recordings(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
     """List the recordings of a fiche, oldest first."""
-    with services.database.reading() as session:
-        rows = recordings_of(session, fiche_id, reach)
+    rows = services.database.read(recordings_of, fiche_id, reach)
     return answer(rows, count=len(rows))
 
 
 def _statuses(
     fiche_ids: list[str], reach: Reach, services: Services
 ) -> dict[str, dict[str, object]]:
-    with services.database.reading() as session:
-        found = fiche_statuses(session, fiche_ids, reach)
     return {
         fiche_id: {name: value for name, value in status.items() if name != "ficheId"}
-        for fiche_id, status in found.items()
+        for fiche_id, status in services.database.read(fiche_statuses, fiche_ids, reach).items()
     }
 
 
 def _audible(caller: Caller, fiche_ids: list[str], services: Services) -> set[str]:
-    with services.database.reading() as session:
-        return audible(session, caller, fiche_ids)
+    return services.database.read(audible, caller, fiche_ids)
 
 
 def _check_may_refresh(fiche_id: str, caller: Caller, services: Services) -> None:
@@ -647,9 +643,13 @@ MAIL_DEVIS = "mail_devis"
 
 
 def without_recordings_audio(document: Mapping[str, object]) -> Document:
-    recordings = cast("list[Document]", document["recordings"])
-    hidden = [{**recording, **dict.fromkeys(_AUDIO_FIELDS)} for recording in recordings]
-    return {**_without_raw_field(document, "recordings"), "recordings": hidden}
+    return {
+        **_without_raw_field(document, "recordings"),
+        "recordings": [
+            {**recording, **dict.fromkeys(_AUDIO_FIELDS)}
+            for recording in cast("list[Document]", document["recordings"])
+        ],
+    }
 
 
 def without_mail_devis(document: Mapping[str, object]) -> Document:
@@ -658,5 +658,11 @@ def without_mail_devis(document: Mapping[str, object]) -> Document:
 
 def _without_raw_field(document: Mapping[str, object], name: str) -> Document:
     """Hide the fields of the section that no table models."""
-    raw = cast("Mapping[str, object]", document["raw_data"])
-    return {**document, "raw_data": {key: value for key, value in raw.items() if key != name}}
+    return {
+        **document,
+        "raw_data": {
+            key: value
+            for key, value in cast("Mapping[str, object]", document["raw_data"]).items()
+            if key != name
+        },
+    }

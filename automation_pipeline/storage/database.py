@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
@@ -175,6 +175,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
 
 
 class DatabaseUnavailableError(InfrastructureError):
@@ -320,6 +321,16 @@ class Database:
             return
         with self._session(self._readers) as session, session.begin():
             yield session
+
+    def read(
+        self,
+        query: Callable[Concatenate[Session, Parameters], Result],
+        *arguments: Parameters.args,
+        **named: Parameters.kwargs,
+    ) -> Result:
+        """The result of one query."""
+        with self.reading() as session:
+            return query(session, *arguments, **named)
 
     @contextmanager
     def as_one(self) -> Generator[Session]:

@@ -9,10 +9,9 @@ from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import FicheInPath, TheReach, TheServices, asked_with
 from automation_pipeline.api.responses import Answer, WorkflowLines, answer, answer_with, refusals
 from automation_pipeline.core.json_model import Instant
@@ -138,18 +137,17 @@ OF_FICHE = f"{PATH}/{{fiche_id}}"
 CallInPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,200}$", examples=["880001"])]
 
 
-@router.post(
-    f"{PATH}/batch",
-    response_model=TranscriptionsQueued,
-    responses=refusals(404, 409),
-    openapi_extra=takes(TranscriptionBatchInput, two=BATCH_EXAMPLE),
-)
-def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+@router.post(f"{PATH}/batch", response_model=TranscriptionsQueued, responses=refusals(404, 409))
+def batch(
+    body: Annotated[JsonObject, json_body(TranscriptionBatchInput, two=BATCH_EXAMPLE)],
+    reach: TheReach,
+    services: TheServices,
+    once: DoneOnce,
+) -> Response:
     """Request transcripts of many fiches. A fiche is requested once per day, unless its last
     request ended without all transcripts."""
     requested = parse_batch(body)
-    with services.database.reading() as session:
-        check_visible(session, reach, requested.fiche_ids)
+    services.database.read(check_visible, reach, requested.fiche_ids)
 
     def work() -> Response:
         outcomes = request_transcriptions(
@@ -160,12 +158,16 @@ def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce)
             clock=services.clock,
         )
         keys = [outcome.key for outcome in outcomes if outcome.key is not None]
-        fiche_ids = [outcome.fiche_id for outcome in outcomes]
-        run_ids = {
-            outcome.fiche_id: outcome.run_id for outcome in outcomes if outcome.run_id is not None
-        }
-        message = f"{len(keys)} transcription jobs queued"
-        return answer_with(message=message, fiche_ids=fiche_ids, event_ids=keys, run_ids=run_ids)
+        return answer_with(
+            message=f"{len(keys)} transcription jobs queued",
+            fiche_ids=[outcome.fiche_id for outcome in outcomes],
+            event_ids=keys,
+            run_ids={
+                outcome.fiche_id: outcome.run_id
+                for outcome in outcomes
+                if outcome.run_id is not None
+            },
+        )
 
     return once(work)
 
@@ -205,10 +207,10 @@ def ask(
 def status(fiche_id: FicheInPath, services: TheServices) -> Response:
     """Show which calls of a fiche have a transcript, and its last run: counts, and the worker of
     each recording."""
-    with services.database.reading() as session:
-        document = transcription_status(session, fiche_id)
     return answer(
-        FicheTranscription.model_validate(document).model_dump(mode="json", by_alias=True)
+        FicheTranscription.model_validate(
+            services.database.read(transcription_status, fiche_id)
+        ).model_dump(mode="json", by_alias=True)
     )
 
 
@@ -221,10 +223,9 @@ def status(fiche_id: FicheInPath, services: TheServices) -> Response:
 def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Response:
     """List the log entries of the fiche's transcription, oldest first."""
     query = parse_log_query(dict(request.query_params))
-    with services.database.reading() as session:
-        lines, total = transcription_logs(
-            session, fiche_id, query, zone(services.settings.automation_timezone)
-        )
+    lines, total = services.database.read(
+        transcription_logs, fiche_id, query, zone(services.settings.automation_timezone)
+    )
     return answer(
         lines,
         count=len(lines),
@@ -242,5 +243,4 @@ def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Resp
 )
 def recording(fiche_id: FicheInPath, call_id: CallInPath, services: TheServices) -> Response:
     """Show one call with its transcript."""
-    with services.database.reading() as session:
-        return answer(recording_document(session, fiche_id, call_id))
+    return answer(services.database.read(recording_document, fiche_id, call_id))

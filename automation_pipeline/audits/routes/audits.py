@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.openapi import EMPTY_IS_NOT_GIVEN, takes
+from automation_pipeline.api.openapi import EMPTY_IS_NOT_GIVEN
 from automation_pipeline.api.parameters import (
     FicheInPath,
     IdInPath,
@@ -55,7 +55,7 @@ from automation_pipeline.audits.rules.reviews import PointReview, StepReview
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, Reach
 from automation_pipeline.core.events import LogLevel
-from automation_pipeline.core.json_model import Instant, parse
+from automation_pipeline.core.json_model import Instant
 from automation_pipeline.core.scheduling.zones import zone
 
 Json = dict[str, Any]  # Any: JSON, which docs/api.md describes
@@ -252,8 +252,7 @@ def list_(
     chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices
 ) -> Response:
     """List audits, without their steps. Lists in parameters are separated by commas."""
-    with services.database.reading() as session:
-        audits, total = list_audits(session, chosen, _scope(reach, services))
+    audits, total = services.database.read(list_audits, chosen, _scope(reach, services))
     return answer(audits, pagination=pagination(total, chosen.limit, chosen.offset))
 
 
@@ -263,10 +262,13 @@ def grouped(
 ) -> Response:
     """Count audits by group, the largest groups first; days and scores are in chronological and
     numerical order."""
-    with services.database.reading() as session:
-        groups, total = group_audits(session, chosen, _scope(reach, services))
-    page = pagination(total, chosen.limit, chosen.offset)
-    return answer(groups, group_by=chosen.group_by, count=len(groups), pagination=page)
+    groups, total = services.database.read(group_audits, chosen, _scope(reach, services))
+    return answer(
+        groups,
+        group_by=chosen.group_by,
+        count=len(groups),
+        pagination=pagination(total, chosen.limit, chosen.offset),
+    )
 
 
 @router.get(
@@ -276,8 +278,7 @@ def grouped_by_fiches(
     chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices
 ) -> Response:
     """List fiches with their audits. Pages count fiches."""
-    with services.database.reading() as session:
-        fiches, total = list_by_fiche(session, chosen, _scope(reach, services))
+    fiches, total = services.database.read(list_by_fiche, chosen, _scope(reach, services))
     return answer(fiches, pagination=pagination(total, chosen.limit, chosen.offset))
 
 
@@ -293,28 +294,25 @@ def of_fiche(
 ) -> Response:
     """List the latest audit of a fiche per configuration, newest first, with the steps unless
     `include_details` is false."""
-    with services.database.reading() as session:
-        audits = latest_of_fiche(session, fiche_id, details=include_details)
+    audits = services.database.read(latest_of_fiche, fiche_id, details=include_details)
     return answer(audits, count=len(audits))
 
 
 @router.get(ONE, response_model=Answer[AuditDetail], responses=refusals(404))
 def show(audit_id: IdInPath, services: TheServices) -> Response:
     """Show one audit with all its findings. A deleted audit has a `deletedAt`."""
-    with services.database.reading() as session:
-        return answer(audit_document(session, audit_id))
+    return answer(services.database.read(audit_document, audit_id))
 
 
-@router.patch(
-    ONE,
-    response_model=Answer[AuditDetail],
-    responses=refusals(404),
-    openapi_extra=takes(AuditChange, noted=CHANGE_EXAMPLE),
-)
-def update(audit_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices) -> Response:
+@router.patch(ONE, response_model=Answer[AuditDetail], responses=refusals(404))
+def update(
+    audit_id: IdInPath,
+    change: Annotated[AuditChange, json_body(AuditChange, INVALID_CHANGE, noted=CHANGE_EXAMPLE)],
+    caller: TheCaller,
+    services: TheServices,
+) -> Response:
     """Change the annotations of an audit; null clears a field, omitted fields stay. `deleted:
     false` restores the audit."""
-    change = parse(AuditChange, body, INVALID_CHANGE)
     check_links(change.model_dump(), caller, services.database, INVALID_CHANGE)
     return answer(update_audit(audit_id, change, database=services.database))
 
@@ -336,66 +334,66 @@ def logs(
     offset: Offset = 0,
 ) -> Response:
     """List the log entries of the audit, including reruns and reviews, oldest first."""
-    with services.database.reading() as session:
-        lines, total = audit_logs(session, audit_id, level=level, limit=limit, offset=offset)
+    lines, total = services.database.read(
+        audit_logs, audit_id, level=level, limit=limit, offset=offset
+    )
     return answer(lines, count=len(lines), total=total, limit=limit, offset=offset)
 
 
-@router.get(
-    POINT,
-    response_model=Answer[PointShown],
-    responses=refusals(404),
-)
+@router.get(POINT, response_model=Answer[PointShown], responses=refusals(404))
 def control_point(
     audit_id: IdInPath, position: IdInPath, point: IdInPath, services: TheServices
 ) -> Response:
     """Show one control point with its evidence. Both positions count from 1."""
-    with services.database.reading() as session:
-        return answer(control_point_document(session, audit_id, position, point))
+    return answer(services.database.read(control_point_document, audit_id, position, point))
 
 
-@router.patch(
-    f"{STEP}/review",
-    response_model=Answer[AuditedStep],
-    responses=refusals(404, 409),
-    openapi_extra=takes(StepReview, overruled=STEP_REVIEW_EXAMPLE),
-)
+@router.patch(f"{STEP}/review", response_model=Answer[AuditedStep], responses=refusals(404, 409))
 def review_step(
-    audit_id: IdInPath, position: IdInPath, body: TheBody, caller: TheCaller, services: TheServices
+    audit_id: IdInPath,
+    position: IdInPath,
+    body: Annotated[JsonObject, json_body(StepReview, overruled=STEP_REVIEW_EXAMPLE)],
+    caller: TheCaller,
+    services: TheServices,
 ) -> Response:
     """Overrule a step of a completed audit. The caller is the reviewer; a machine token may name
     another reviewer."""
-    given = _with_reviewer(body, caller)
-    location = StepLocation(audit_id, position)
-    return answer(record_review(location, given, database=services.database))
+    return answer(
+        record_review(
+            StepLocation(audit_id, position),
+            _with_reviewer(body, caller),
+            database=services.database,
+        )
+    )
 
 
-@router.patch(
-    f"{POINT}/review",
-    response_model=Answer[AuditedStep],
-    responses=refusals(404, 409),
-    openapi_extra=takes(PointReview, overruled=POINT_REVIEW_EXAMPLE),
-)
+@router.patch(f"{POINT}/review", response_model=Answer[AuditedStep], responses=refusals(404, 409))
 def review_control_point(
     audit_id: IdInPath,
     position: IdInPath,
     point: IdInPath,
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(PointReview, overruled=POINT_REVIEW_EXAMPLE)],
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
     """Overrule one control point of a completed audit. The caller is the reviewer; a machine token
     may name another reviewer."""
-    given = _with_reviewer(body, caller)
-    location = StepLocation(audit_id, position, point)
-    return answer(record_review(location, given, database=services.database))
+    return answer(
+        record_review(
+            StepLocation(audit_id, position, point),
+            _with_reviewer(body, caller),
+            database=services.database,
+        )
+    )
 
 
 def _with_reviewer(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
     """Only a machine token may name another reviewer."""
-    own = (caller.name or caller.id)[:200]
-    named = body.get("reviewer") if caller.is_machine else None
-    return {**body, "reviewer": named or own}
+    return {
+        **body,
+        "reviewer": (body.get("reviewer") if caller.is_machine else None)
+        or (caller.name or caller.id)[:200],
+    }
 
 
 def _scope(reach: Reach, services: Services) -> ListingScope:

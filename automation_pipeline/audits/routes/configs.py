@@ -7,10 +7,9 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import (
     Answer,
@@ -48,7 +47,7 @@ from automation_pipeline.audits.models.configs import (
 )
 from automation_pipeline.audits.models.requests import IdInBody
 from automation_pipeline.audits.queries.configs import config_page, config_view, stats_of
-from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.core.json_model import JsonModel
 
 
 class StepOrder(JsonModel):
@@ -121,26 +120,24 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the configurations, newest first."""
-    with services.database.reading() as session:
-        found = config_page(
-            session,
-            include_inactive=include_inactive,
-            include_steps=include_steps,
-            include_stats=include_stats,
-            limit=limit,
-            offset=offset,
-        )
+    found = services.database.read(
+        config_page,
+        include_inactive=include_inactive,
+        include_steps=include_steps,
+        include_stats=include_stats,
+        limit=limit,
+        offset=offset,
+    )
     return answer([one.document() for one in found], count=len(found), limit=limit, offset=offset)
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    response_model=Answer[ConfigCreated],
-    responses=refusals(409),
-    openapi_extra=takes(ConfigDocument, sales=CONFIG_EXAMPLE),
-)
-def create(body: TheBody, caller: TheCaller, services: TheServices, once: DoneOnce) -> Response:
+@router.post(PATH, status_code=201, response_model=Answer[ConfigCreated], responses=refusals(409))
+def create(
+    body: Annotated[JsonObject, json_body(ConfigDocument, sales=CONFIG_EXAMPLE)],
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
+) -> Response:
     """Store a new configuration. The positions of its steps are 1 to n."""
 
     def work() -> Response:
@@ -152,17 +149,19 @@ def create(body: TheBody, caller: TheCaller, services: TheServices, once: DoneOn
     return once(work)
 
 
-@router.put(
-    STEP_PATH,
-    response_model=Answer[ConfigStepShown],
-    responses=refusals(404),
-    openapi_extra=takes(ConfigStepDocument, partial={}, weigh=STEP_CHANGE_EXAMPLE),
-)
-def change_step(step_id: IdInPath, body: TheBody, services: TheServices) -> Response:
+@router.put(STEP_PATH, response_model=Answer[ConfigStepShown], responses=refusals(404))
+def change_step(
+    step_id: IdInPath,
+    body: Annotated[
+        JsonObject, json_body(ConfigStepDocument, partial=True, weigh=STEP_CHANGE_EXAMPLE)
+    ],
+    services: TheServices,
+) -> Response:
     """Change the given fields of a step; null clears a field. The only free position is the last
     one: `reorder` changes the order."""
-    changed = update_step(step_id, body, database=services.database, clock=services.clock)
-    return answer(as_document(step_shown(changed)))
+    return answer(
+        step_shown(update_step(step_id, body, database=services.database, clock=services.clock))
+    )
 
 
 @router.delete(STEP_PATH, response_model=Done, responses=refusals(404, 409))
@@ -177,18 +176,17 @@ def show(
     config_id: IdInPath, services: TheServices, *, include_stats: WithStats = False
 ) -> Response:
     """Show one configuration with its steps."""
-    with services.database.reading() as session:
-        return answer(config_view(session, config_id, include_stats=include_stats).document())
+    return answer(
+        services.database.read(config_view, config_id, include_stats=include_stats).document()
+    )
 
 
-@router.put(
-    ONE,
-    response_model=Answer[ConfigChanged],
-    responses=refusals(404),
-    openapi_extra=takes(ConfigDocument, partial={}, retire=CHANGE_EXAMPLE),
-)
+@router.put(ONE, response_model=Answer[ConfigChanged], responses=refusals(404))
 def update(
-    config_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices
+    config_id: IdInPath,
+    body: Annotated[JsonObject, json_body(ConfigDocument, partial=True, retire=CHANGE_EXAMPLE)],
+    caller: TheCaller,
+    services: TheServices,
 ) -> Response:
     """Change the given fields; null clears a field. Given steps replace all steps and get new ids.
     Running audits keep the version that they started with."""
@@ -213,59 +211,64 @@ def delete(config_id: IdInPath, services: TheServices) -> Response:
     status_code=201,
     response_model=Answer[ConfigStepShown],
     responses=refusals(404, 409),
-    openapi_extra=takes(NewStepDocument, notice=STEP_EXAMPLE),
 )
 def append_step(
-    config_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce
+    config_id: IdInPath,
+    body: Annotated[JsonObject, json_body(NewStepDocument, notice=STEP_EXAMPLE)],
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Add a step at the end or, with a position, at a free position."""
-
-    def work() -> Response:
-        added = add_step(config_id, body, database=services.database, clock=services.clock)
-        return answer(as_document(step_shown(added)), status=201)
-
-    return once(work)
+    return once(
+        lambda: answer(
+            step_shown(add_step(config_id, body, database=services.database, clock=services.clock)),
+            status=201,
+        )
+    )
 
 
 @router.put(
-    f"{ONE}/steps/reorder",
-    response_model=Answer[list[ConfigStepShown]],
-    responses=refusals(404),
-    openapi_extra=takes(StepOrder, turned=ORDER_EXAMPLE),
+    f"{ONE}/steps/reorder", response_model=Answer[list[ConfigStepShown]], responses=refusals(404)
 )
-def reorder(config_id: IdInPath, body: TheBody, services: TheServices) -> Response:
+def reorder(
+    config_id: IdInPath,
+    given: Annotated[StepOrder, json_body(StepOrder, "Invalid step order", turned=ORDER_EXAMPLE)],
+    services: TheServices,
+) -> Response:
     """Reorder the steps. The request names every step once."""
-    order = parse(StepOrder, body, "Invalid step order").step_ids
-    stored = reorder_steps(config_id, order, database=services.database, clock=services.clock)
-    return answer([as_document(step) for step in steps_shown(stored)])
+    return answer(
+        steps_shown(
+            reorder_steps(
+                config_id, given.step_ids, database=services.database, clock=services.clock
+            )
+        )
+    )
 
 
 @router.get(f"{ONE}/validate", response_model=Answer[Validity], responses=refusals(404))
 def validate(config_id: IdInPath, services: TheServices) -> Response:
     """Check a stored configuration against the rules for new ones."""
     faults = validate_config(config_id, database=services.database)
-    errors = [{"field": field, "message": message} for field, message in faults]
-    return answer({"valid": not faults, "errors": errors})
+    return answer(
+        {
+            "valid": not faults,
+            "errors": [{"field": field, "message": message} for field, message in faults],
+        }
+    )
 
 
 @router.get(f"{ONE}/stats", response_model=Answer[ConfigStats], responses=refusals(404))
 def stats(config_id: IdInPath, services: TheServices) -> Response:
     """Show statistics of its audits without the deleted ones. Averages and the rate count completed audits."""
-    with services.database.reading() as session:
-        found = stats_of(session, [config_id])
+    found = services.database.read(stats_of, [config_id])
     if config_id not in found:
         raise config_not_found(config_id)
-    return answer(as_document(found[config_id]))
+    return answer(found[config_id])
 
 
-@router.post(
-    f"{PATH}/import",
-    response_model=Answer[ConfigImported],
-    responses=refusals(409),
-    openapi_extra=takes(ConfigDocument, sales=CONFIG_EXAMPLE),
-)
+@router.post(f"{PATH}/import", response_model=Answer[ConfigImported], responses=refusals(409))
 def import_(
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(ConfigDocument, sales=CONFIG_EXAMPLE)],
     caller: TheCaller,
     services: TheServices,
     once: DoneOnce,
@@ -286,11 +289,13 @@ def import_(
             given, update=update, database=services.database, clock=services.clock
         )
         config = imported.config
-        imported_as = {
-            "id": str(imported.id),
-            "name": config.name,
-            "outcome": imported.outcome.value,
-        }
-        return answer({**imported_as, "stepsCount": len(config.steps)})
+        return answer(
+            {
+                "id": str(imported.id),
+                "name": config.name,
+                "outcome": imported.outcome.value,
+                "stepsCount": len(config.steps),
+            }
+        )
 
     return once(work)

@@ -7,10 +7,9 @@ from fastapi import APIRouter, Query
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, TheCaller, TheReach, TheServices
 from automation_pipeline.api.responses import Answer, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_links
@@ -242,14 +241,15 @@ Keys = Annotated[
 ]
 
 
-@router.post(
-    PATH,
-    response_model=AuditQueued,
-    responses=refusals(404, 409),
-    openapi_extra=takes(AuditInput, plain=AUDIT_EXAMPLE, of_an_automation=LINKED_EXAMPLE),
-)
+@router.post(PATH, response_model=AuditQueued, responses=refusals(404, 409))
 def ask(
-    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+    body: Annotated[
+        JsonObject, json_body(AuditInput, plain=AUDIT_EXAMPLE, of_an_automation=LINKED_EXAMPLE)
+    ],
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Request an audit, which may belong to an automation."""
     given = parse_request(AuditInput, body)
@@ -266,14 +266,13 @@ def ask(
     return once(lambda: _queue_audit(given.fiche_id, options, services))
 
 
-@router.post(
-    f"{PATH}/run",
-    response_model=AuditQueued,
-    responses=refusals(404, 409),
-    openapi_extra=takes(RunAuditInput, plain=AUDIT_EXAMPLE),
-)
+@router.post(f"{PATH}/run", response_model=AuditQueued, responses=refusals(404, 409))
 def run(
-    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+    body: Annotated[JsonObject, json_body(RunAuditInput, plain=AUDIT_EXAMPLE)],
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Request an audit of one fiche by one configuration."""
     given = parse_request(RunAuditInput, body)
@@ -286,14 +285,13 @@ def run(
     return once(lambda: _queue_audit(given.fiche_id, options, services))
 
 
-@router.post(
-    f"{PATH}/run-latest",
-    response_model=LatestAuditQueued,
-    responses=refusals(404, 409),
-    openapi_extra=takes(LatestAuditInput, plain=LATEST_EXAMPLE),
-)
+@router.post(f"{PATH}/run-latest", response_model=LatestAuditQueued, responses=refusals(404, 409))
 def run_latest(
-    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+    body: Annotated[JsonObject, json_body(LatestAuditInput, plain=LATEST_EXAMPLE)],
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Request an audit by the newest active configuration."""
     given = parse_request(LatestAuditInput, body)
@@ -301,27 +299,31 @@ def run_latest(
 
     def work() -> Response:
         newest = _newest_active_config(services)
-        options = AuditRequestOptions(
-            audit_config_id=newest.id,
-            use_rlm=given.use_rlm,
-            user_id=_requested_by(given.user_id, caller),
+        return _queue_audit(
+            given.fiche_id,
+            AuditRequestOptions(
+                audit_config_id=newest.id,
+                use_rlm=given.use_rlm,
+                user_id=_requested_by(given.user_id, caller),
+            ),
+            services,
+            audit_config_name=newest.config.name,
         )
-        return _queue_audit(given.fiche_id, options, services, audit_config_name=newest.config.name)
 
     return once(work)
 
 
-@router.post(
-    f"{PATH}/batch",
-    response_model=BatchQueued,
-    responses=refusals(404, 409),
-    openapi_extra=takes(AuditBatchInput, two=BATCH_EXAMPLE),
-)
+@router.post(f"{PATH}/batch", response_model=BatchQueued, responses=refusals(404, 409))
 def batch(
-    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+    given: Annotated[
+        AuditBatchInput, json_body(AuditBatchInput, INVALID_REQUEST, two=BATCH_EXAMPLE)
+    ],
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Request audits of many fiches as one batch. Without a configuration, the newest active one applies."""
-    given = parse(AuditBatchInput, body, INVALID_REQUEST)
     _check_visible(given.fiche_ids, reach, services)
 
     def work() -> Response:
@@ -345,46 +347,39 @@ def batch(
     return once(work)
 
 
-@router.post(
-    f"{STEP}/rerun",
-    response_model=StepRerunQueued,
-    responses=refusals(404, 409),
-    openapi_extra=takes(RerunInput, required=False, instructions=RERUN_EXAMPLE),
-)
+@router.post(f"{STEP}/rerun", response_model=StepRerunQueued, responses=refusals(404, 409))
 def rerun_step(
     audit_id: IdInPath,
     position: IdInPath,
-    body: OptionalBody,
+    given: Annotated[
+        RerunInput,
+        json_body(RerunInput, INVALID_REQUEST, required=False, instructions=RERUN_EXAMPLE),
+    ],
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
     """Judge a step again. Its audit must be completed."""
-    given = parse(RerunInput, body, INVALID_REQUEST)
     return once(lambda: _rerun(StepLocation(audit_id, position), given, services))
 
 
-@router.post(
-    f"{POINT}/rerun",
-    response_model=PointRerunQueued,
-    responses=refusals(404, 409),
-    openapi_extra=takes(RerunInput, required=False, instructions=RERUN_EXAMPLE),
-)
+@router.post(f"{POINT}/rerun", response_model=PointRerunQueued, responses=refusals(404, 409))
 def rerun_point(
     audit_id: IdInPath,
     position: IdInPath,
     point: IdInPath,
-    body: OptionalBody,
+    given: Annotated[
+        RerunInput,
+        json_body(RerunInput, INVALID_REQUEST, required=False, instructions=RERUN_EXAMPLE),
+    ],
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
     """Judge one control point again. Its audit must be completed."""
-    given = parse(RerunInput, body, INVALID_REQUEST)
     return once(lambda: _rerun(StepLocation(audit_id, position, point), given, services))
 
 
 def _check_visible(fiche_ids: Sequence[str], reach: Reach, services: Services) -> None:
-    with services.database.reading() as session:
-        check_visible(session, reach, fiche_ids)
+    services.database.read(check_visible, reach, fiche_ids)
 
 
 def _requested_by(named: str | None, caller: Caller) -> str:
@@ -393,8 +388,7 @@ def _requested_by(named: str | None, caller: Caller) -> str:
 
 
 def _newest_active_config(services: Services) -> StoredConfig:
-    with services.database.reading() as session:
-        newest = newest_active(session)
+    newest = services.database.read(newest_active)
     if newest is None:
         raise NotFoundError("No active audit configuration found")
     return newest

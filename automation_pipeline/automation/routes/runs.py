@@ -9,14 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheReach, TheServices
 from automation_pipeline.api.permissions import Entity
-from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, refusals
+from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, listed, refusals
 from automation_pipeline.api.scopes import check_in_reach, check_parsed_selection
 from automation_pipeline.automation.models.runs import (
     FicheOutcome,
@@ -42,7 +41,7 @@ from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.run_endings import cancel_run
 from automation_pipeline.automation.runs import request_run, retry_run
 from automation_pipeline.core.events import LogLevel
-from automation_pipeline.core.json_model import LARGEST_ID, Instant, JsonModel, as_document, parse
+from automation_pipeline.core.json_model import LARGEST_ID, Instant, JsonModel, parse
 
 
 class LogShown(BaseModel):
@@ -157,13 +156,13 @@ class RunLogQuery:
     offset: Offset = 0
 
 
-@router.post(
-    "/api/automation/trigger",
-    response_model=Triggered,
-    responses=refusals(404, 409),
-    openapi_extra=takes(TriggerInput, chosen=TRIGGER_EXAMPLE),
-)
-def trigger(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+@router.post("/api/automation/trigger", response_model=Triggered, responses=refusals(404, 409))
+def trigger(
+    body: Annotated[JsonObject, json_body(TriggerInput, chosen=TRIGGER_EXAMPLE)],
+    reach: TheReach,
+    services: TheServices,
+    once: DoneOnce,
+) -> Response:
     """Request a run. Dagster's daemon starts it within seconds; the answer contains its id."""
     wanted = parse_trigger(body)
     check_in_reach(Entity.SCHEDULE, str(wanted.schedule_id), reach, services.database)
@@ -229,8 +228,7 @@ def of_schedule(
 def show(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
     """Show one run: its status, its progress, the reasons of ignored and failed fiches, and its
     first log lines."""
-    with services.database.reading() as session:
-        detail = run_detail(session, run_id, first_logs=FIRST_LOGS)
+    detail = services.database.read(run_detail, run_id, first_logs=FIRST_LOGS)
     return answer(detail if reach.is_whole else without_fiche_ids(detail))
 
 
@@ -242,14 +240,19 @@ def logs(
     services: TheServices,
 ) -> Response:
     """List the log lines of a run with at least the given level, oldest first."""
-    limit, offset = wanted.limit, wanted.offset
+    limit, offset = (wanted.limit, wanted.offset)
     with services.database.reading() as session:
         get_run(session, run_id)
         rows = logs_after(session, run_id, wanted.after, wanted.level, limit=limit, offset=offset)
-    lines = [
-        log_document(row) if reach.is_whole else without_details(log_document(row)) for row in rows
-    ]
-    return answer(lines, count=len(rows), limit=limit, offset=offset)
+    return answer(
+        [
+            log_document(row) if reach.is_whole else without_details(log_document(row))
+            for row in rows
+        ],
+        count=len(rows),
+        limit=limit,
+        offset=offset,
+    )
 
 
 @router.get(
@@ -267,30 +270,33 @@ def fiches(
     with services.database.reading() as session:
         get_run(session, run_id)
         found = outcomes_within(session, run_id, reach, status=status, limit=limit, offset=offset)
-    return answer([as_document(one) for one in found], count=len(found), limit=limit, offset=offset)
+    return listed(found, limit, offset)
 
 
-@router.post(
-    f"{PATH}/{{run_id}}/cancel",
-    response_model=Answer[Run],
-    responses=refusals(404, 409),
-    openapi_extra=takes(
-        CancelInput, required=False, wrong_day={"reason": "The wrong day was picked"}
-    ),
-)
-def cancel(run_id: IdInPath, body: OptionalBody, services: TheServices, once: DoneOnce) -> Response:
+@router.post(f"{PATH}/{{run_id}}/cancel", response_model=Answer[Run], responses=refusals(404, 409))
+def cancel(
+    run_id: IdInPath,
+    given: Annotated[
+        CancelInput,
+        json_body(
+            CancelInput,
+            "Invalid cancel data",
+            required=False,
+            wrong_day={"reason": "The wrong day was picked"},
+        ),
+    ],
+    services: TheServices,
+    once: DoneOnce,
+) -> Response:
     """Cancel a waiting or active run; its unfinished fiches are ignored. Dagster stops within
     seconds."""
-    reason = parse(CancelInput, body, "Invalid cancel data").reason
-
-    def work() -> Response:
-        return answer(
-            as_document(
-                cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)
+    return once(
+        lambda: answer(
+            cancel_run(
+                run_id, reason=given.reason, database=services.database, clock=services.clock
             )
         )
-
-    return once(work)
+    )
 
 
 @router.post(f"{PATH}/{{run_id}}/retry", response_model=Retried, responses=refusals(404, 409))
@@ -311,7 +317,7 @@ def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
 
 
 def _listing(runs: list[Run], limit: int, offset: int) -> Response:
-    return answer([as_document(run) for run in runs], count=len(runs), limit=limit, offset=offset)
+    return listed(runs, limit, offset)
 
 
 @router.get(
@@ -324,5 +330,4 @@ def report(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response
     writes the same data as an HTML page."""
     if not reach.is_whole:
         raise AuthorizationError("The report shows every fiche of the run: it needs the scope ALL")
-    with services.database.reading() as session:
-        return answer(report_document(run_report(session, run_id)))
+    return answer(report_document(services.database.read(run_report, run_id)))

@@ -10,11 +10,10 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import asking_outside
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import (
     IdInPath,
     Limit,
@@ -52,7 +51,7 @@ from automation_pipeline.automation.schedules import (
 from automation_pipeline.automation.selection import SelectionPreview, preview_schedule
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import iso
-from automation_pipeline.core.json_model import Instant, JsonModel, as_document, parse
+from automation_pipeline.core.json_model import Instant, JsonModel, as_document
 
 SCHEDULE_EXAMPLE: Mapping[str, object] = {
     "name": "Nightly audit",
@@ -106,28 +105,29 @@ After = Annotated[
 ]
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    response_model=Answer[ScheduleShown],
-    responses=refusals(409),
-    openapi_extra=takes(ScheduleInput, nightly=SCHEDULE_EXAMPLE),
-)
+@router.post(PATH, status_code=201, response_model=Answer[ScheduleShown], responses=refusals(409))
 def create(
-    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+    body: Annotated[JsonObject, json_body(ScheduleInput, nightly=SCHEDULE_EXAMPLE)],
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Store a new schedule."""
     given = signed(body, caller)
 
     def work() -> Response:
         check_selection(given.get("ficheSelection"), reach, services.database)
-        schedule = create_schedule(
-            given,
-            database=services.database,
-            clock=services.clock,
-            webhook_origins=services.settings.webhook_allowed_origins,
+        return _schedule_answer(
+            create_schedule(
+                given,
+                database=services.database,
+                clock=services.clock,
+                webhook_origins=services.settings.webhook_allowed_origins,
+            ),
+            services,
+            status=201,
         )
-        return _schedule_answer(schedule, services, status=201)
 
     return once(work)
 
@@ -142,10 +142,9 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the schedules, newest first."""
-    with services.database.reading() as session:
-        found = schedules_within(
-            session, reach, include_inactive=include_inactive, limit=limit, offset=offset
-        )
+    found = services.database.read(
+        schedules_within, reach, include_inactive=include_inactive, limit=limit, offset=offset
+    )
     now = services.clock.now()
     return answer([schedule_document(schedule, now) for schedule in found], count=len(found))
 
@@ -158,26 +157,20 @@ def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Respo
     with services.database.reading() as session:
         schedule = get_schedule(session, schedule_id)
         last = runs_within(session, reach, RunFilter(schedule_id), limit=LAST_RUNS, offset=0)
-    document = {
-        **schedule_document(schedule, services.clock.now()),
-        "runs": [as_document(run) for run in last],
-    }
-    return answer(document)
+    return answer(
+        {
+            **schedule_document(schedule, services.clock.now()),
+            "runs": [as_document(run) for run in last],
+        }
+    )
 
 
 @router.patch(
-    f"{PATH}/{{schedule_id}}",
-    response_model=Answer[ScheduleShown],
-    responses=refusals(404, 409),
-    openapi_extra=takes(
-        ScheduleInput,
-        partial={},
-        later=CHANGE_EXAMPLE,
-    ),
+    f"{PATH}/{{schedule_id}}", response_model=Answer[ScheduleShown], responses=refusals(404, 409)
 )
 def update(
     schedule_id: IdInPath,
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(ScheduleInput, partial=True, later=CHANGE_EXAMPLE)],
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
@@ -186,14 +179,20 @@ def update(
     whole."""
     if "ficheSelection" in body:
         check_selection(body["ficheSelection"], reach, services.database)
-    schedule = update_schedule(
-        schedule_id,
-        {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"},
-        database=services.database,
-        clock=services.clock,
-        webhook_origins=services.settings.webhook_allowed_origins,
+    return _schedule_answer(
+        update_schedule(
+            schedule_id,
+            {
+                name: value
+                for name, value in body.items()
+                if caller.is_machine or name != "createdBy"
+            },
+            database=services.database,
+            clock=services.clock,
+            webhook_origins=services.settings.webhook_allowed_origins,
+        ),
+        services,
     )
-    return _schedule_answer(schedule, services)
 
 
 @router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404, 409))
@@ -207,15 +206,27 @@ def delete(schedule_id: IdInPath, services: TheServices) -> Response:
     f"{PATH}/{{schedule_id}}/pause",
     response_model=Answer[ScheduleShown],
     responses=refusals(404, 409),
-    openapi_extra=takes(PauseInput, required=False, holidays={"reason": "Closed until January"}),
 )
-def pause(schedule_id: IdInPath, body: OptionalBody, services: TheServices) -> Response:
+def pause(
+    schedule_id: IdInPath,
+    given: Annotated[
+        PauseInput,
+        json_body(
+            PauseInput,
+            "Invalid pause data",
+            required=False,
+            holidays={"reason": "Closed until January"},
+        ),
+    ],
+    services: TheServices,
+) -> Response:
     """Start no more runs of the schedule until it is resumed. An active run continues."""
-    reason = parse(PauseInput, body, "Invalid pause data").reason
-    schedule = pause_schedule(
-        schedule_id, database=services.database, clock=services.clock, reason=reason
+    return _schedule_answer(
+        pause_schedule(
+            schedule_id, database=services.database, clock=services.clock, reason=given.reason
+        ),
+        services,
     )
-    return _schedule_answer(schedule, services)
 
 
 @router.post(
@@ -237,41 +248,49 @@ def resume(schedule_id: IdInPath, services: TheServices) -> Response:
 )
 def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
     """Skip the next occurrence; a second call also skips the one after it."""
-
-    def work() -> Response:
-        due_at = skip_next(schedule_id, database=services.database, clock=services.clock)
-        return answer({"id": str(schedule_id), "skipped": iso(due_at)})
-
-    return once(work)
+    return once(
+        lambda: answer(
+            {
+                "id": str(schedule_id),
+                "skipped": iso(
+                    skip_next(schedule_id, database=services.database, clock=services.clock)
+                ),
+            }
+        )
+    )
 
 
 @router.post(
     f"{PATH}/{{schedule_id}}/backfill",
     response_model=Answer[ScheduleBackfill],
     responses=refusals(404, 409),
-    openapi_extra=takes(
-        DayBackfillInput,
-        first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True},
-    ),
 )
 def backfill(
-    schedule_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce
+    schedule_id: IdInPath,
+    wanted: Annotated[
+        DayBackfillInput,
+        json_body(
+            DayBackfillInput,
+            INVALID_BACKFILL,
+            first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True},
+        ),
+    ],
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """File one run per day of a range, each day once. A repeated call files what is missing."""
-    wanted = parse(DayBackfillInput, body, INVALID_BACKFILL)
-
-    def work() -> Response:
-        made = backfill_schedule(
-            schedule_id,
-            wanted.first,
-            wanted.last,
-            database=services.database,
-            clock=services.clock,
-            dry_run=wanted.dry_run,
+    return once(
+        lambda: answer(
+            backfill_schedule(
+                schedule_id,
+                wanted.first,
+                wanted.last,
+                database=services.database,
+                clock=services.clock,
+                dry_run=wanted.dry_run,
+            )
         )
-        return answer(as_document(made))
-
-    return once(work)
+    )
 
 
 @router.get(
@@ -292,12 +311,11 @@ async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices)
             semaphore=services.sales_list_semaphore,
             most_recordings=services.settings.automation_max_recordings_per_fiche,
         )
-    return answer(as_document(shown if reach.is_whole else shown.without_fiches()))
+    return answer(shown if reach.is_whole else shown.without_fiches())
 
 
 def _key_of(schedule_id: int, services: Services) -> SecretStr | None:
-    with services.database.reading() as session:
-        return get_schedule(session, schedule_id).external_api_key
+    return services.database.read(get_schedule, schedule_id).external_api_key
 
 
 @router.get(f"{PATH}/{{schedule_id}}/next", response_model=Answer[Coming], responses=refusals(404))
@@ -308,11 +326,19 @@ def coming(
     count: Annotated[int, Query(ge=1, le=1000)] = 10,
 ) -> Response:
     """List the coming occurrences."""
-    with services.database.reading() as session:
-        schedule = get_schedule(session, schedule_id)
-    start = after or services.clock.now()
     return answer(
-        {"occurrences": [iso(at) for at in islice(occurrences_after(schedule, start), count)]}
+        {
+            "occurrences": [
+                iso(at)
+                for at in islice(
+                    occurrences_after(
+                        services.database.read(get_schedule, schedule_id),
+                        after or services.clock.now(),
+                    ),
+                    count,
+                )
+            ]
+        }
     )
 
 
@@ -326,7 +352,7 @@ def occurrences(schedule_id: IdInPath, services: TheServices, limit: Limit = 20)
     with services.database.reading() as session:
         get_schedule(session, schedule_id)
         decided = decided_occurrences(session, schedule_id, limit)
-    return answer([as_document(one) for one in decided])
+    return answer(decided)
 
 
 def _schedule_answer(schedule: Schedule, services: Services, *, status: int = 200) -> Response:

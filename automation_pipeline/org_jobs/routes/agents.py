@@ -1,17 +1,16 @@
 """Routes of agents."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, TheServices
 from automation_pipeline.api.responses import Answer, answer, refusals
 from automation_pipeline.api.scopes import TheWithin
-from automation_pipeline.core.json_model import as_document, parse
 from automation_pipeline.org_jobs.agents import (
     claim_jobs,
     list_held_jobs,
@@ -60,83 +59,86 @@ HOST = "/api/agents/hosts/{host_id}"
 RUN = "/api/agents/runs/{job_run_id}"
 
 
-@router.post(
-    f"{HOST}/heartbeat",
-    response_model=Answer[Host],
-    responses=refusals(404),
-    openapi_extra=takes(Greeting, required=False, version=GREETING),
-)
+@router.post(f"{HOST}/heartbeat", response_model=Answer[Host], responses=refusals(404))
 def heartbeat(
-    host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin
+    host_id: IdInPath,
+    greeting: Annotated[
+        Greeting, json_body(Greeting, "Invalid heartbeat", required=False, version=GREETING)
+    ],
+    services: TheServices,
+    within: TheWithin,
 ) -> Response:
     """Record a heartbeat of the host's agent. Every other call of an agent counts as a heartbeat too."""
-    greeting = parse(Greeting, body, "Invalid heartbeat")
-    host = touch_heartbeat(
-        host_id, within=within, database=services.database, agent_version=greeting.agent_version
+    return answer(
+        touch_heartbeat(
+            host_id, within=within, database=services.database, agent_version=greeting.agent_version
+        )
     )
-    return answer(as_document(host))
 
 
-@router.post(
-    f"{HOST}/claim",
-    response_model=Answer[list[AgentJob]],
-    responses=refusals(404),
-    openapi_extra=takes(ClaimInput, required=False, some=CLAIM),
-)
+@router.post(f"{HOST}/claim", response_model=Answer[list[AgentJob]], responses=refusals(404))
 def claim(
-    host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin
+    host_id: IdInPath,
+    wanted: Annotated[
+        ClaimInput, json_body(ClaimInput, "Invalid claim", required=False, some=CLAIM)
+    ],
+    services: TheServices,
+    within: TheWithin,
 ) -> Response:
     """Claim jobs, most urgent first: one changing job at a time, and up to eight read-only jobs.
     The list is empty when no job is due."""
-    wanted = parse(ClaimInput, body, "Invalid claim")
-    jobs = claim_jobs(
-        host_id, within=within, database=services.database, clock=services.clock, most=wanted.most
+    return answer(
+        claim_jobs(
+            host_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            most=wanted.most,
+        )
     )
-    return answer([as_document(one) for one in jobs])
 
 
 @router.get(f"{HOST}/runs", response_model=Answer[list[AgentJob]], responses=refusals(404))
 def runs(host_id: IdInPath, services: TheServices, within: TheWithin) -> Response:
     """List the jobs that the host's agent holds, oldest first, so that a restarted agent can continue them."""
-    jobs = list_held_jobs(host_id, within=within, database=services.database)
-    return answer([as_document(one) for one in jobs])
+    return answer(list_held_jobs(host_id, within=within, database=services.database))
 
 
-@router.post(
-    f"{RUN}/progress",
-    response_model=Answer[Orders],
-    responses=refusals(404, 409),
-    openapi_extra=takes(ProgressReport, halfway=HALFWAY),
-)
+@router.post(f"{RUN}/progress", response_model=Answer[Orders], responses=refusals(404, 409))
 def progress(
-    job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin
+    job_run_id: IdInPath,
+    body: Annotated[JsonObject, json_body(ProgressReport, halfway=HALFWAY)],
+    services: TheServices,
+    within: TheWithin,
 ) -> Response:
     """Report the progress of an attempt, every 30 seconds. The first report starts the attempt, and
     each report extends its lease to 180 seconds. After a 409, the agent stops working on the
     attempt."""
-    orders = report_progress(
-        job_run_id, body, within=within, database=services.database, clock=services.clock
+    return answer(
+        report_progress(
+            job_run_id, body, within=within, database=services.database, clock=services.clock
+        )
     )
-    return answer(as_document(orders))
 
 
-@router.post(
-    f"{RUN}/result",
-    response_model=Answer[OrgJobRun],
-    responses=refusals(404, 409),
-    openapi_extra=takes(ResultReport, succeeded=SUCCEEDED, failed=FAILED, stopped=STOPPED),
-)
+@router.post(f"{RUN}/result", response_model=Answer[OrgJobRun], responses=refusals(404, 409))
 def result(
-    job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin
+    job_run_id: IdInPath,
+    body: Annotated[
+        JsonObject, json_body(ResultReport, succeeded=SUCCEEDED, failed=FAILED, stopped=STOPPED)
+    ],
+    services: TheServices,
+    within: TheWithin,
 ) -> Response:
     """Report the result of an attempt. A repeated report has the same response. A late report is a
     409 and is stored."""
-    run = report_result(
-        job_run_id,
-        body,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        meter=services.meter,
+    return answer(
+        report_result(
+            job_run_id,
+            body,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            meter=services.meter,
+        )
     )
-    return answer(as_document(run))

@@ -6,9 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody
+from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import (
     IdInPath,
     Limit,
@@ -20,7 +19,6 @@ from automation_pipeline.api.parameters import (
 )
 from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.scopes import TheWithin
-from automation_pipeline.core.json_model import as_document, parse
 from automation_pipeline.org_jobs.fires import cancel_backfill
 from automation_pipeline.org_jobs.models.states import BatchState
 from automation_pipeline.org_jobs.queries.fires import get_backfill, list_backfills
@@ -52,46 +50,46 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the backfills, newest first, each with the number of its jobs per status."""
-    with services.database.reading() as session:
-        found = list_backfills(
-            session,
+    return listed(
+        services.database.read(
+            list_backfills,
             within,
             org_id=chosen.org,
             schedule_id=chosen.schedule,
             status=chosen.status,
             limit=limit,
             offset=offset,
-        )
-    return listed(found, limit, offset)
+        ),
+        limit,
+        offset,
+    )
 
 
 @router.get(ONE, response_model=Answer[Backfill], responses=refusals(404))
 def show(batch_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
     """Show one backfill. Its jobs: `/api/org-jobs?batch=`."""
-    with services.database.reading() as session:
-        return answer(as_document(get_backfill(session, batch_id, within)))
+    return answer(services.database.read(get_backfill, batch_id, within))
 
 
-@router.post(
-    f"{ONE}/cancel",
-    response_model=Answer[Backfill],
-    responses=refusals(404, 409),
-    openapi_extra=takes(ReasonInput, required=False, mistaken=MISTAKEN),
-)
+@router.post(f"{ONE}/cancel", response_model=Answer[Backfill], responses=refusals(404, 409))
 def cancel(
     batch_id: IdInPath,
-    body: OptionalBody,
+    given: Annotated[
+        ReasonInput,
+        json_body(ReasonInput, "Invalid cancel data", required=False, mistaken=MISTAKEN),
+    ],
     within: TheWithin,
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
     """Cancel its jobs that have not started, and ask running jobs to stop. Safe to repeat."""
-    cancelled = cancel_backfill(
-        batch_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
-        reason=parse(ReasonInput, body, "Invalid cancel data").reason,
+    return answer(
+        cancel_backfill(
+            batch_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            reason=given.reason,
+        )
     )
-    return answer(as_document(cancelled))

@@ -7,10 +7,9 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import (
     AfterId,
     IdInPath,
@@ -39,7 +38,7 @@ from automation_pipeline.api.scopes import (
     check_may_have_done,
     narrowed,
 )
-from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
 from automation_pipeline.org_jobs.models.job_types import JobTypeCard, OwnTypeFields, OwnTypeInput
 from automation_pipeline.org_jobs.models.jobs import (
@@ -102,33 +101,31 @@ TypeName = Annotated[
 def types(org_id: PerhapsAnOrg, services: TheServices) -> Response:
     """List the job types with their performer, time limit, payload schema and required permission.
     With an organisation, the list includes the types that it defines."""
-    with services.database.reading() as session:
-        return answer([as_document(one) for one in list_job_types(session, org_id)])
+    return answer(services.database.read(list_job_types, org_id))
 
 
 @router.post(
-    TYPES,
-    status_code=201,
-    response_model=Answer[JobTypeCard],
-    responses=refusals(404, 409),
-    openapi_extra=takes(OwnTypeInput, export=EXPORT),
+    TYPES, status_code=201, response_model=Answer[JobTypeCard], responses=refusals(404, 409)
 )
-def create_type(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
+def create_type(
+    body: Annotated[JsonObject, json_body(OwnTypeInput, export=EXPORT)],
+    org_id: AnOrg,
+    context: TheContext,
+    once: DoneOnce,
+) -> Response:
     """Define a job type for the organisation's agents, or replace a built-in type."""
-    return once(
-        lambda: answer(as_document(create_job_type(body, org_id=org_id, **context)), status=201)
-    )
+    return once(lambda: answer(create_job_type(body, org_id=org_id, **context), status=201))
 
 
-@router.put(
-    ONE_TYPE,
-    response_model=Answer[JobTypeCard],
-    responses=refusals(404),
-    openapi_extra=takes(OwnTypeFields, partial={}, export=FIELDS),
-)
-def update_type(type_name: TypeName, body: TheBody, org_id: AnOrg, context: TheContext) -> Response:
+@router.put(ONE_TYPE, response_model=Answer[JobTypeCard], responses=refusals(404))
+def update_type(
+    type_name: TypeName,
+    body: Annotated[JsonObject, json_body(OwnTypeFields, partial=True, export=FIELDS)],
+    org_id: AnOrg,
+    context: TheContext,
+) -> Response:
     """Change a type that the organisation defines. Omitted fields stay."""
-    return answer(as_document(update_job_type(type_name, body, org_id=org_id, **context)))
+    return answer(update_job_type(type_name, body, org_id=org_id, **context))
 
 
 @router.delete(ONE_TYPE, status_code=204, responses=refusals(404, 409))
@@ -169,20 +166,16 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the jobs with their runs and attempts, newest first."""
-    with services.database.reading() as session:
-        found = list_jobs(session, within, chosen=chosen, limit=limit, offset=offset)
-    return listed(found, limit, offset)
+    return listed(
+        services.database.read(list_jobs, within, chosen=chosen, limit=limit, offset=offset),
+        limit,
+        offset,
+    )
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    response_model=Answer[OrgJob],
-    responses=refusals(404, 409),
-    openapi_extra=takes(JobInput, backup=BACKUP, warm=WARM),
-)
+@router.post(PATH, status_code=201, response_model=Answer[OrgJob], responses=refusals(404, 409))
 def create(
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(JobInput, backup=BACKUP, warm=WARM)],
     org_id: AnOrg,
     caller: TheCaller,
     services: TheServices,
@@ -195,8 +188,7 @@ def create(
     origins = services.settings.org_jobs_https_allowed_origins
     return once(
         lambda: answer(
-            as_document(request_job(body, org_id=org_id, call_origins=origins, **context)),
-            status=201,
+            request_job(body, org_id=org_id, call_origins=origins, **context), status=201
         )
     )
 
@@ -207,15 +199,13 @@ def standings(within: TheWithin, services: TheServices, org: OneOrg = None) -> R
     reached = narrowed(within, org)
     if reached is None:
         return answer([])
-    with services.database.reading() as session:
-        return answer([as_document(one) for one in queues(session, reached, services.clock.now())])
+    return answer(services.database.read(queues, reached, services.clock.now()))
 
 
 @router.get(ONE, response_model=Answer[OrgJob], responses=refusals(404))
 def show(org_job_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
     """Show one job with its runs and their attempts."""
-    with services.database.reading() as session:
-        return answer(as_document(get_job(session, org_job_id, within)))
+    return answer(services.database.read(get_job, org_job_id, within))
 
 
 @router.get(f"{ONE}/log", response_model=Following[JobMove], responses=refusals(404))
@@ -227,23 +217,23 @@ def log(
     limit: Limit = 100,
 ) -> Response:
     """List every state change of its runs, with actor, reason and time, oldest first."""
-    with services.database.reading() as session:
-        found = transitions_of(session, org_job_id, within, limit, after)
-    return following(found, limit)
+    return following(
+        services.database.read(transitions_of, org_job_id, within, limit, after), limit
+    )
 
 
-@router.post(
-    f"{ONE}/cancel",
-    response_model=Answer[OrgJob],
-    responses=refusals(404, 409),
-    openapi_extra=takes(CancelJobInput, required=False, superseded=SUPERSEDED),
-)
-def cancel(org_job_id: IdInPath, body: OptionalBody, context: TheContext) -> Response:
+@router.post(f"{ONE}/cancel", response_model=Answer[OrgJob], responses=refusals(404, 409))
+def cancel(
+    org_job_id: IdInPath,
+    given: Annotated[
+        CancelJobInput,
+        json_body(CancelJobInput, "Invalid cancel data", required=False, superseded=SUPERSEDED),
+    ],
+    context: TheContext,
+) -> Response:
     """Cancel a job that has not started, or ask its worker or agent to stop. With `atOnce`, the job
     ends without waiting for them."""
-    given = parse(CancelJobInput, body, "Invalid cancel data")
-    cancelled = cancel_job(org_job_id, reason=given.reason, at_once=given.at_once, **context)
-    return answer(as_document(cancelled))
+    return answer(cancel_job(org_job_id, reason=given.reason, at_once=given.at_once, **context))
 
 
 @router.post(
@@ -257,6 +247,5 @@ def retry(
     once: DoneOnce,
 ) -> Response:
     """Retry a job that failed or was cancelled: a new run with all its attempts."""
-    with services.database.reading() as session:
-        check_may_have_done(caller, get_job(session, org_job_id, context["within"]).type)
-    return once(lambda: answer(as_document(retry_job(org_job_id, **context)), status=202))
+    check_may_have_done(caller, services.database.read(get_job, org_job_id, context["within"]).type)
+    return once(lambda: answer(retry_job(org_job_id, **context), status=202))

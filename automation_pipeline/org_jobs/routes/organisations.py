@@ -7,10 +7,9 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import (
     AfterId,
     IdInPath,
@@ -35,7 +34,7 @@ from automation_pipeline.api.responses import (
 )
 from automation_pipeline.api.scopes import AnOrg, TheWithin, narrowed
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.models.organisations import (
     AuditEntry,
     Host,
@@ -124,57 +123,55 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the organisations by id; a token of an organisation sees only that one."""
-    with services.database.reading() as session:
-        found = list_organisations(session, within, q=q, limit=limit, offset=offset)
-    return listed(found, limit, offset)
+    return listed(
+        services.database.read(list_organisations, within, q=q, limit=limit, offset=offset),
+        limit,
+        offset,
+    )
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    response_model=Answer[Organisation],
-    responses=refusals(409),
-    openapi_extra=takes(OrganisationInput, acme=ACME),
-)
-def create(body: TheBody, context: TheContext, once: DoneOnce) -> Response:
+@router.post(PATH, status_code=201, response_model=Answer[Organisation], responses=refusals(409))
+def create(
+    body: Annotated[JsonObject, json_body(OrganisationInput, acme=ACME)],
+    context: TheContext,
+    once: DoneOnce,
+) -> Response:
     """Create an organisation. Its id cannot be changed."""
-    return once(lambda: answer(as_document(create_organisation(body, **context)), status=201))
+    return once(lambda: answer(create_organisation(body, **context), status=201))
 
 
 @router.get(ONE, response_model=Answer[Organisation], responses=refusals(404))
 def show(org_id: OrgInPath, within: TheWithin, services: TheServices) -> Response:
     """Show one organisation: whether it is suspended, and the maximum number of its concurrent jobs."""
-    with services.database.reading() as session:
-        return answer(as_document(get_organisation(session, org_id, within)))
+    return answer(services.database.read(get_organisation, org_id, within))
 
 
-@router.patch(
-    ONE,
-    response_model=Answer[Organisation],
-    responses=refusals(404),
-    openapi_extra=takes(OrganisationFields, partial={}, fewer=FEWER),
-)
-def update(org_id: OrgInPath, body: TheBody, context: TheContext) -> Response:
+@router.patch(ONE, response_model=Answer[Organisation], responses=refusals(404))
+def update(
+    org_id: OrgInPath,
+    body: Annotated[JsonObject, json_body(OrganisationFields, partial=True, fewer=FEWER)],
+    context: TheContext,
+) -> Response:
     """Change the given fields. Jobs that are due before `maintenanceUntil` are skipped."""
-    return answer(as_document(update_organisation(org_id, body, **context)))
+    return answer(update_organisation(org_id, body, **context))
 
 
-@router.post(
-    f"{ONE}/suspend",
-    response_model=Answer[Organisation],
-    responses=refusals(404, 409),
-    openapi_extra=takes(ReasonInput, required=False, unpaid=UNPAID),
-)
-def suspend(org_id: OrgInPath, body: OptionalBody, context: TheContext) -> Response:
+@router.post(f"{ONE}/suspend", response_model=Answer[Organisation], responses=refusals(404, 409))
+def suspend(
+    org_id: OrgInPath,
+    given: Annotated[
+        ReasonInput, json_body(ReasonInput, "Invalid suspend data", required=False, unpaid=UNPAID)
+    ],
+    context: TheContext,
+) -> Response:
     """Pause all its schedules and start none of its jobs until it is resumed. Running jobs continue."""
-    reason = parse(ReasonInput, body, "Invalid suspend data").reason
-    return answer(as_document(suspend_organisation(org_id, reason=reason, **context)))
+    return answer(suspend_organisation(org_id, reason=given.reason, **context))
 
 
 @router.post(f"{ONE}/resume", response_model=Answer[Organisation], responses=refusals(404, 409))
 def resume(org_id: OrgInPath, context: TheContext) -> Response:
     """Resume a suspended organisation: the schedules that were paused with it continue from now."""
-    return answer(as_document(resume_organisation(org_id, **context)))
+    return answer(resume_organisation(org_id, **context))
 
 
 hosts = APIRouter(route_class=GuardedRoute, tags=["organisations' hosts"])
@@ -193,43 +190,40 @@ def show_hosts(
     offset: Offset = 0,
 ) -> Response:
     """List the hosts by organisation and name, each with the last call of its agent."""
-    with services.database.reading() as session:
-        found = list_hosts(session, within, org_id=org, q=q, limit=limit, offset=offset)
-    return listed(found, limit, offset)
+    return listed(
+        services.database.read(list_hosts, within, org_id=org, q=q, limit=limit, offset=offset),
+        limit,
+        offset,
+    )
 
 
 @hosts.post(
-    HOSTS,
-    status_code=201,
-    response_model=Answer[Host],
-    responses=refusals(404, 409),
-    openapi_extra=takes(HostInput, host=HOST),
-    name="create",
+    HOSTS, status_code=201, response_model=Answer[Host], responses=refusals(404, 409), name="create"
 )
-def add_host(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
+def add_host(
+    body: Annotated[JsonObject, json_body(HostInput, host=HOST)],
+    org_id: AnOrg,
+    context: TheContext,
+    once: DoneOnce,
+) -> Response:
     """Create a host for an agent."""
-    return once(
-        lambda: answer(as_document(create_host(body, org_id=org_id, **context)), status=201)
-    )
+    return once(lambda: answer(create_host(body, org_id=org_id, **context), status=201))
 
 
 @hosts.get(ONE_HOST, response_model=Answer[Host], responses=refusals(404), name="show")
 def show_host(host_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
     """Show one host."""
-    with services.database.reading() as session:
-        return answer(as_document(get_host(session, host_id, within)))
+    return answer(services.database.read(get_host, host_id, within))
 
 
-@hosts.patch(
-    ONE_HOST,
-    response_model=Answer[Host],
-    responses=refusals(404, 409),
-    openapi_extra=takes(HostInput, partial={}, maintenance=HOST_CHANGE),
-    name="update",
-)
-def change_host(host_id: IdInPath, body: TheBody, context: TheContext) -> Response:
+@hosts.patch(ONE_HOST, response_model=Answer[Host], responses=refusals(404, 409), name="update")
+def change_host(
+    host_id: IdInPath,
+    body: Annotated[JsonObject, json_body(HostInput, partial=True, maintenance=HOST_CHANGE)],
+    context: TheContext,
+) -> Response:
     """Change the given fields. Jobs on its servers that are due before `maintenanceUntil` are skipped."""
-    return answer(as_document(update_host(host_id, body, **context)))
+    return answer(update_host(host_id, body, **context))
 
 
 @hosts.delete(ONE_HOST, status_code=204, responses=refusals(404, 409), name="delete")
@@ -245,7 +239,7 @@ ONE_SERVER = f"{SERVERS}/{{server_id}}"
 
 
 @servers.get(SERVERS, response_model=Listing[Server], name="list_")
-def show_servers(  # noqa: PLR0913  what narrows the list, by name
+def show_servers(  # noqa: PLR0913  the filters of the list, by name
     within: TheWithin,
     services: TheServices,
     *,
@@ -256,11 +250,13 @@ def show_servers(  # noqa: PLR0913  what narrows the list, by name
     q: PartOfName = None,
 ) -> Response:
     """List the servers by organisation and name."""
-    with services.database.reading() as session:
-        found = list_servers(
-            session, within, org_id=org, host_id=host, q=q, limit=limit, offset=offset
-        )
-    return listed(found, limit, offset)
+    return listed(
+        services.database.read(
+            list_servers, within, org_id=org, host_id=host, q=q, limit=limit, offset=offset
+        ),
+        limit,
+        offset,
+    )
 
 
 @servers.post(
@@ -268,33 +264,34 @@ def show_servers(  # noqa: PLR0913  what narrows the list, by name
     status_code=201,
     response_model=Answer[Server],
     responses=refusals(404, 409),
-    openapi_extra=takes(ServerInput, server=SERVER),
     name="create",
 )
-def add_server(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
+def add_server(
+    body: Annotated[JsonObject, json_body(ServerInput, server=SERVER)],
+    org_id: AnOrg,
+    context: TheContext,
+    once: DoneOnce,
+) -> Response:
     """Create a server, on a host of its organisation or without a host."""
-    return once(
-        lambda: answer(as_document(create_server(body, org_id=org_id, **context)), status=201)
-    )
+    return once(lambda: answer(create_server(body, org_id=org_id, **context), status=201))
 
 
 @servers.get(ONE_SERVER, response_model=Answer[Server], responses=refusals(404), name="show")
 def show_server(server_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
     """Show one server."""
-    with services.database.reading() as session:
-        return answer(as_document(get_server(session, server_id, within)))
+    return answer(services.database.read(get_server, server_id, within))
 
 
 @servers.patch(
-    ONE_SERVER,
-    response_model=Answer[Server],
-    responses=refusals(404, 409),
-    openapi_extra=takes(ServerInput, partial={}, out_of_use=SERVER_CHANGE),
-    name="update",
+    ONE_SERVER, response_model=Answer[Server], responses=refusals(404, 409), name="update"
 )
-def change_server(server_id: IdInPath, body: TheBody, context: TheContext) -> Response:
+def change_server(
+    server_id: IdInPath,
+    body: Annotated[JsonObject, json_body(ServerInput, partial=True, out_of_use=SERVER_CHANGE)],
+    context: TheContext,
+) -> Response:
     """Change the given fields. Its jobs that have not started move with it to another host."""
-    return answer(as_document(update_server(server_id, body, **context)))
+    return answer(update_server(server_id, body, **context))
 
 
 @servers.delete(ONE_SERVER, status_code=204, responses=refusals(404, 409), name="delete")
@@ -318,13 +315,15 @@ def alerts(
 ) -> Response:
     """List the alerts, newest first: with the reason and the delivery of each. Alerts about the
     scheduler itself are visible only to callers of no organisation."""
-    with services.database.reading() as session:
-        found = list_alerts(session, within, org_id=org, limit=limit, offset=offset)
-    return listed(found, limit, offset)
+    return listed(
+        services.database.read(list_alerts, within, org_id=org, limit=limit, offset=offset),
+        limit,
+        offset,
+    )
 
 
 @history.get("/api/org-audit-log", response_model=Following[AuditEntry])
-def log(  # noqa: PLR0913  what narrows the list, by name
+def log(  # noqa: PLR0913  the filters of the list, by name
     within: TheWithin,
     services: TheServices,
     *,
@@ -346,14 +345,15 @@ def log(  # noqa: PLR0913  what narrows the list, by name
     reached = narrowed(within, org)
     if reached is None:
         return following([], limit)
-    with services.database.reading() as session:
-        found = audit_log(
-            session,
+    return following(
+        services.database.read(
+            audit_log,
             reached,
             entity=entity,
             entity_id=entity_id,
             limit=limit,
             after_id=after,
             newest_first=newest,
-        )
-    return following(found, limit)
+        ),
+        limit,
+    )

@@ -8,10 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce, Once
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import (
     After,
     AfterId,
@@ -42,7 +41,7 @@ from automation_pipeline.api.scopes import (
     check_may_have_done,
     check_may_run,
 )
-from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.fires import backfill_schedule
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Flag, Payload
 from automation_pipeline.org_jobs.models.schedules import (
@@ -121,7 +120,7 @@ class RunNowInput(JsonModel):
 
 
 def shown_schedule(schedule: OrgSchedule, *, status: int = 200) -> Response:
-    return answer(as_document(schedule), status=status)
+    return answer(schedule, status=status)
 
 
 router = APIRouter(route_class=GuardedRoute, tags=["organisations' schedules"])
@@ -153,27 +152,30 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the schedules, newest first."""
-    wanted = ScheduleFilter(
-        org_id=chosen.org,
-        state=chosen.state,
-        job_type=chosen.job_type,
-        server_instance_id=chosen.server,
-        q=chosen.q,
+    return listed(
+        services.database.read(
+            list_schedules,
+            within,
+            chosen=ScheduleFilter(
+                org_id=chosen.org,
+                state=chosen.state,
+                job_type=chosen.job_type,
+                server_instance_id=chosen.server,
+                q=chosen.q,
+            ),
+            limit=limit,
+            offset=offset,
+        ),
+        limit,
+        offset,
     )
-    with services.database.reading() as session:
-        found = list_schedules(session, within, chosen=wanted, limit=limit, offset=offset)
-    return listed(found, limit, offset)
 
 
 @router.post(
-    PATH,
-    status_code=201,
-    response_model=Answer[OrgSchedule],
-    responses=refusals(404, 409),
-    openapi_extra=takes(OrgScheduleInput, restart=RESTART, call=CALL),
+    PATH, status_code=201, response_model=Answer[OrgSchedule], responses=refusals(404, 409)
 )
 def create(
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(OrgScheduleInput, restart=RESTART, call=CALL)],
     org_id: AnOrg,
     within: TheWithin,
     caller: TheCaller,
@@ -182,88 +184,73 @@ def create(
 ) -> Response:
     """Store a new schedule. Some job types require an additional permission: see `/api/org-jobs/types`."""
     check_may_have_done(caller, body.get("jobType"))
-
-    def work() -> Response:
-        made = create_schedule(
-            body,
-            org_id=org_id,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            call_origins=services.settings.org_jobs_https_allowed_origins,
+    return once(
+        lambda: shown_schedule(
+            create_schedule(
+                body,
+                org_id=org_id,
+                within=within,
+                database=services.database,
+                clock=services.clock,
+                actor=caller.id,
+                call_origins=services.settings.org_jobs_https_allowed_origins,
+            ),
+            status=201,
         )
-        return shown_schedule(made, status=201)
-
-    return once(work)
+    )
 
 
-@router.post(
-    f"{PATH}/preview",
-    response_model=Answer[SchedulePreview],
-    responses=refusals(404),
-    openapi_extra=takes(OrgScheduleInput, restart=RESTART, call=CALL),
-)
+@router.post(f"{PATH}/preview", response_model=Answer[SchedulePreview], responses=refusals(404))
 def preview(
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(OrgScheduleInput, restart=RESTART, call=CALL)],
     org_id: PerhapsAnOrg,
     services: TheServices,
     after: After = None,
     count: Coming = 10,
 ) -> Response:
     """Check a schedule and return its errors or its due times. Nothing is stored."""
-    origins = services.settings.org_jobs_https_allowed_origins
-    shown = preview_schedule(
-        body,
-        org_id=org_id,
-        database=services.database,
-        count=count,
-        after=after or services.clock.now(),
-        call_origins=origins,
+    return answer(
+        preview_schedule(
+            body,
+            org_id=org_id,
+            database=services.database,
+            count=count,
+            after=after or services.clock.now(),
+            call_origins=services.settings.org_jobs_https_allowed_origins,
+        )
     )
-    return answer(as_document(shown))
 
 
 @router.get(ONE, response_model=Answer[OrgSchedule], responses=refusals(404))
 def show(org_schedule_id: ScheduleInPath, within: TheWithin, services: TheServices) -> Response:
     """Show one schedule."""
-    with services.database.reading() as session:
-        return shown_schedule(get_schedule(session, org_schedule_id, within))
+    return shown_schedule(services.database.read(get_schedule, org_schedule_id, within))
 
 
-@router.patch(
-    ONE,
-    response_model=Answer[OrgSchedule],
-    responses=refusals(404, 409),
-    openapi_extra=takes(
-        OrgScheduleInput,
-        partial={},
-        later=CHANGE,
-    ),
-)
+@router.patch(ONE, response_model=Answer[OrgSchedule], responses=refusals(404, 409))
 def update(
     org_schedule_id: ScheduleInPath,
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(OrgScheduleInput, partial=True, later=CHANGE)],
     within: TheWithin,
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
     """Change the given fields. Null clears a field; payload and retry policy are replaced as a
     whole. A change of the due times counts from now."""
-    with services.database.reading() as session:
-        stored = get_schedule(session, org_schedule_id, within)
+    stored = services.database.read(get_schedule, org_schedule_id, within)
     for type_ in (stored.job_type, body.get("jobType")):
         check_may_have_done(caller, type_)
-    changed = update_schedule(
-        org_schedule_id,
-        body,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
-        call_origins=services.settings.org_jobs_https_allowed_origins,
+    return shown_schedule(
+        update_schedule(
+            org_schedule_id,
+            body,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
+        )
     )
-    return shown_schedule(changed)
 
 
 @router.delete(ONE, status_code=204, responses=refusals(404))
@@ -286,33 +273,33 @@ ONE_SCHEDULE = "/api/org-schedules/{org_schedule_id}"
 
 
 @router.post(
-    f"{ONE_SCHEDULE}/pause",
-    response_model=Answer[OrgSchedule],
-    responses=refusals(404, 409),
-    openapi_extra=takes(OrgPauseInput, required=False, holidays=HOLIDAYS),
+    f"{ONE_SCHEDULE}/pause", response_model=Answer[OrgSchedule], responses=refusals(404, 409)
 )
 def pause(
     org_schedule_id: ScheduleInPath,
-    body: OptionalBody,
+    request: Annotated[
+        OrgPauseInput,
+        json_body(OrgPauseInput, "Invalid pause data", required=False, holidays=HOLIDAYS),
+    ],
     within: TheWithin,
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
     """Pause the schedule until it is resumed or until the given instant. Running jobs continue.
     `until` requires the permissions that resuming requires."""
-    request = parse(OrgPauseInput, body, "Invalid pause data")
     if request.until is not None:
         check_may_run(caller, org_schedule_id, within, services.database)
-    paused = pause_schedule(
-        org_schedule_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
-        reason=request.reason,
-        until=request.until,
+    return shown_schedule(
+        pause_schedule(
+            org_schedule_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            reason=request.reason,
+            until=request.until,
+        )
     )
-    return shown_schedule(paused)
 
 
 @router.post(
@@ -323,39 +310,40 @@ def resume(
 ) -> Response:
     """Resume a paused schedule from now on. Due times during the pause are not run."""
     check_may_run(caller, org_schedule_id, within, services.database)
-    resumed = resume_schedule(
-        org_schedule_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
+    return shown_schedule(
+        resume_schedule(
+            org_schedule_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+        )
     )
-    return shown_schedule(resumed)
 
 
 @router.post(
-    f"{ONE_SCHEDULE}/skip-next",
-    response_model=Answer[OrgSchedule],
-    responses=refusals(404, 409),
-    openapi_extra=takes(SkipInput, required=False, tournament=EVENT),
+    f"{ONE_SCHEDULE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409)
 )
 def skip_next(
     org_schedule_id: ScheduleInPath,
-    body: OptionalBody,
+    given: Annotated[
+        SkipInput, json_body(SkipInput, "Invalid skip data", required=False, tournament=EVENT)
+    ],
     within: TheWithin,
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
     """Skip the next due time. Safe to repeat: the same due time is skipped."""
-    skipping = skip_next_run(
-        org_schedule_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
-        reason=parse(SkipInput, body, "Invalid skip data").reason,
+    return shown_schedule(
+        skip_next_run(
+            org_schedule_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            reason=given.reason,
+        )
     )
-    return shown_schedule(skipping)
 
 
 @router.delete(
@@ -366,14 +354,15 @@ def keep_next(
 ) -> Response:
     """Undo the skip of the next due time."""
     check_may_run(caller, org_schedule_id, within, services.database)
-    keeping = keep_next_run(
-        org_schedule_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
+    return shown_schedule(
+        keep_next_run(
+            org_schedule_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+        )
     )
-    return shown_schedule(keeping)
 
 
 @router.post(
@@ -381,11 +370,12 @@ def keep_next(
     status_code=202,
     response_model=Answer[Dispatched],
     responses=refusals(404, 409),
-    openapi_extra=takes(RunNowInput, required=False, now=NOW),
 )
 def run_now(
     org_schedule_id: ScheduleInPath,
-    body: OptionalBody,
+    request: Annotated[
+        RunNowInput, json_body(RunNowInput, "Invalid run data", required=False, now=NOW)
+    ],
     within: TheWithin,
     caller: TheCaller,
     services: TheServices,
@@ -393,7 +383,6 @@ def run_now(
 ) -> Response:
     """Request a job now, also for a paused schedule; its next due time does not change. A caller
     gets one job per `Idempotency-Key`, without a time limit."""
-    request = parse(RunNowInput, body, "Invalid run data")
     check_may_run(caller, org_schedule_id, within, services.database)
 
     def work() -> Response:
@@ -408,7 +397,7 @@ def run_now(
             ignore_window=request.ignore_window,
             call_origins=services.settings.org_jobs_https_allowed_origins,
         )
-        return answer(as_document(dispatched), status=202)
+        return answer(dispatched, status=202)
 
     return once(work)
 
@@ -421,11 +410,10 @@ def run_now(
         **refusals(404, 409),
         200: {"model": Answer[Backfill], "description": "The result of a dry run"},
     },
-    openapi_extra=takes(BackfillInput, nights=NIGHTS),
 )
 def backfill(
     org_schedule_id: ScheduleInPath,
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(BackfillInput, nights=NIGHTS)],
     within: TheWithin,
     caller: TheCaller,
     services: TheServices,
@@ -444,7 +432,7 @@ def backfill(
             actor=caller.id,
             call_origins=services.settings.org_jobs_https_allowed_origins,
         )
-        return answer(as_document(made), status=200 if made.dry_run else 202)
+        return answer(made, status=200 if made.dry_run else 202)
 
     return once(work)
 
@@ -467,15 +455,16 @@ def coming(
     count: Coming = 10,
 ) -> Response:
     """List the coming due times, with the effects of clock changes."""
-    preview = coming_runs(
-        org_schedule_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        count=count,
-        after=after,
+    return answer(
+        coming_runs(
+            org_schedule_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            count=count,
+            after=after,
+        )
     )
-    return answer(as_document(preview))
 
 
 @router.get(
@@ -490,9 +479,12 @@ def fires(
     newest: Newest = False,
 ) -> Response:
     """List the past due times, oldest first, each with its job or the reason why there is none."""
-    with services.database.reading() as session:
-        found = fires_of(session, org_schedule_id, within, limit, after, newest_first=newest)
-    return following(found, limit)
+    return following(
+        services.database.read(
+            fires_of, org_schedule_id, within, limit, after, newest_first=newest
+        ),
+        limit,
+    )
 
 
 @router.get(f"{ONE_SCHEDULE}/log", response_model=Following[AuditEntry], responses=refusals(404))

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from automation_pipeline.api.responses import answer
 from automation_pipeline.automation.models.schedules import KnownId
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.json_model import LARGEST_ID, JsonModel, as_document
+from automation_pipeline.core.json_model import LARGEST_ID, JsonModel
 from automation_pipeline.pricing.models.rules import MAX_PROJECT_LENGTH, Policy
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.transforms import Flag
@@ -96,6 +96,4 @@ class RunAnswer(BaseModel):
 
 def shown_run(run: RuleRun, services: Services, *, status: int = 200) -> Response:
     """While the shop is paused, a run waits; a request for it is not an error."""
-    with services.database.reading() as session:
-        paused = is_shop_paused(session, run.shop)
-    return answer(as_document(run), status=status, shopPaused=paused)
+    return answer(run, status=status, shopPaused=services.database.read(is_shop_paused, run.shop))

@@ -6,11 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import AuthorizationError, asking_outside, done_in_time
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import (
     Answer,
@@ -23,7 +22,7 @@ from automation_pipeline.api.responses import (
 )
 from automation_pipeline.core.access import Action, Caller, Permission
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.core.json_model import as_document, parse
+from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.models.rules import (
     DEFAULT_PROJECT,
     Policy,
@@ -92,22 +91,18 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the rules, newest first."""
-    with services.database.reading() as session:
-        found = list_rules(
-            session, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset
-        )
-    return listed(found, limit, offset)
+    return listed(
+        services.database.read(
+            list_rules, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset
+        ),
+        limit,
+        offset,
+    )
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    response_model=Answer[PricingRule],
-    responses=refusals(409),
-    openapi_extra=takes(RuleInput, spring_sale=SALE),
-)
+@router.post(PATH, status_code=201, response_model=Answer[PricingRule], responses=refusals(409))
 def create(
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(RuleInput, spring_sale=SALE)],
     caller: TheCaller,
     services: TheServices,
     once: DoneOnce,
@@ -117,36 +112,30 @@ def create(
     `endsAt`. Both fields also require `pricing.runs.write`, because such a rule changes prices
     automatically."""
     check_times(caller, body)
-
-    def work() -> Response:
-        rule = create_rule(
-            body,
-            project_id=project,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
+    return once(
+        lambda: _shown(
+            create_rule(
+                body,
+                project_id=project,
+                database=services.database,
+                clock=services.clock,
+                actor=caller.id,
+            ),
+            status=201,
         )
-        return _shown(rule, status=201)
-
-    return once(work)
+    )
 
 
 @router.get(ONE, response_model=Answer[PricingRule], responses=refusals(404))
 def show(rule_id: IdInPath, services: TheServices) -> Response:
     """Show one rule."""
-    with services.database.reading() as session:
-        return _shown(get_rule(session, rule_id))
+    return _shown(services.database.read(get_rule, rule_id))
 
 
-@router.patch(
-    ONE,
-    response_model=Answer[PricingRule],
-    responses=refusals(404, 409),
-    openapi_extra=takes(RuleInput, partial={}, stop=CHANGE),
-)
+@router.patch(ONE, response_model=Answer[PricingRule], responses=refusals(404, 409))
 def update(
     rule_id: IdInPath,
-    body: TheBody,
+    body: Annotated[JsonObject, json_body(RuleInput, partial=True, stop=CHANGE)],
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
@@ -154,16 +143,12 @@ def update(
     A change that affects prices creates a new version and makes previews of older versions stale.
     Only callers who may change prices may set a time."""
     if not may_change_prices(caller):
-        with services.database.reading() as session:
-            check_times(caller, body, as_document(get_rule(session, rule_id)))
-    rule = update_rule(
-        rule_id,
-        body,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
+        check_times(caller, body, as_document(services.database.read(get_rule, rule_id)))
+    return _shown(
+        update_rule(
+            rule_id, body, database=services.database, clock=services.clock, actor=caller.id
+        )
     )
-    return _shown(rule)
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404, 409))
@@ -178,9 +163,7 @@ def versions(
     rule_id: IdInPath, services: TheServices, limit: Limit = 50, offset: Offset = 0
 ) -> Response:
     """List the versions of a rule, newest first, also of a deleted one."""
-    with services.database.reading() as session:
-        found = versions_of(session, rule_id, limit, offset)
-    return listed(found, limit, offset)
+    return listed(services.database.read(versions_of, rule_id, limit, offset), limit, offset)
 
 
 @router.post(
@@ -199,40 +182,41 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
 
 
 @router.post(
-    f"{ONE}/apply",
-    status_code=202,
-    response_model=RunAnswer,
-    responses=refusals(404, 409),
-    openapi_extra=takes(Force, required=False, at_once=FORCED),
+    f"{ONE}/apply", status_code=202, response_model=RunAnswer, responses=refusals(404, 409)
 )
 def apply(
-    rule_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
+    rule_id: IdInPath,
+    given: Annotated[Force, json_body(Force, "Invalid apply data", required=False, at_once=FORCED)],
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Request a run: a worker plans and applies it. A run that needs an approval stays a preview.
 
     Without `force`, a rule in its cooldown is a 409.
     """
-    force = parse(Force, body, "Invalid apply data").force
-
-    def work() -> Response:
-        run_id = request_rule_run(
-            rule_id,
-            database=services.database,
-            clock=services.clock,
-            shop=services.storefront.name,
-            actor=caller.id,
-            trigger=RuleTrigger.API,
-            force=force,
+    return once(
+        lambda: shown_run(
+            services.database.read(
+                get_run,
+                request_rule_run(
+                    rule_id,
+                    database=services.database,
+                    clock=services.clock,
+                    shop=services.storefront.name,
+                    actor=caller.id,
+                    trigger=RuleTrigger.API,
+                    force=given.force,
+                ),
+            ),
+            services,
+            status=202,
         )
-        with services.database.reading() as session:
-            run = get_run(session, run_id)
-        return shown_run(run, services, status=202)
-
-    return once(work)
+    )
 
 
 def _shown(rule: PricingRule, *, status: int = 200) -> Response:
-    return answer(as_document(rule), status=status)
+    return answer(rule, status=status)
 
 
 policies_router = APIRouter(route_class=GuardedRoute, tags=["pricing policies"])
@@ -244,24 +228,23 @@ POLICY = "/api/pricing/policies/{project}"
 )
 def show_policy(project: ProjectInPath, services: TheServices) -> Response:
     """Show a project's guardrails. Without guardrails, its runs need no approval."""
-    with services.database.reading() as session:
-        policy = policy_of(session, project)
+    policy = services.database.read(policy_of, project)
     if policy is None:
         raise NotFoundError(f"Project {project} has no pricing policy.")
-    return answer(as_document(policy))
+    return answer(policy)
 
 
-@policies_router.put(
-    POLICY, response_model=Answer[PolicyShown], openapi_extra=takes(Policy, careful=GUARDRAILS)
-)
+@policies_router.put(POLICY, response_model=Answer[PolicyShown])
 def put(
-    project: ProjectInPath, body: TheBody, caller: TheCaller, services: TheServices
+    project: ProjectInPath,
+    body: Annotated[JsonObject, json_body(Policy, careful=GUARDRAILS)],
+    caller: TheCaller,
+    services: TheServices,
 ) -> Response:
     """Replace a project's guardrails. Without `autoApply`, a second person must approve each run."""
-    policy = put_policy(
-        project, body, database=services.database, clock=services.clock, actor=caller.id
+    return answer(
+        put_policy(project, body, database=services.database, clock=services.clock, actor=caller.id)
     )
-    return answer(as_document(policy))
 
 
 @policies_router.delete(POLICY, response_model=Done, responses=refusals(404))

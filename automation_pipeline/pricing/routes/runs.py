@@ -6,11 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody
+from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.errors import asking_outside, done_in_time
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import (
     Answer,
@@ -21,7 +20,6 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.core.json_model import as_document, parse
 from automation_pipeline.pricing.checks import reconcile_run, repair_run
 from automation_pipeline.pricing.models.history import ReconciliationReport, RuleCheck
 from automation_pipeline.pricing.models.runs import (
@@ -88,23 +86,27 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the runs, newest first."""
-    wanted = RuleRunFilter(
-        project_id=chosen.project,
-        rule_id=chosen.rule_id,
-        status=chosen.status,
-        trigger=chosen.trigger,
+    return listed(
+        services.database.read(
+            list_runs,
+            RuleRunFilter(
+                project_id=chosen.project,
+                rule_id=chosen.rule_id,
+                status=chosen.status,
+                trigger=chosen.trigger,
+            ),
+            limit,
+            offset,
+        ),
+        limit,
+        offset,
     )
-    with services.database.reading() as session:
-        found = list_runs(session, wanted, limit, offset)
-    return listed(found, limit, offset)
 
 
 @router.get(ONE, response_model=RunAnswer, responses=refusals(404))
 def show(rule_run_id: IdInPath, services: TheServices) -> Response:
     """Show one run, with the number of its targets in each state."""
-    with services.database.reading() as session:
-        run = get_run(session, rule_run_id)
-    return shown_run(run, services)
+    return shown_run(services.database.read(get_run, rule_run_id), services)
 
 
 @router.get(f"{ONE}/targets", response_model=Following[RuleTarget], responses=refusals(404))
@@ -116,9 +118,10 @@ def targets(
     limit: Limit = 100,
 ) -> Response:
     """List the targets of the run: prices before and after, and the outcome of each."""
-    with services.database.reading() as session:
-        found = targets_of(session, rule_run_id, status=status, limit=limit, after_id=after)
-    return following(found, limit)
+    return following(
+        services.database.read(targets_of, rule_run_id, status=status, limit=limit, after_id=after),
+        limit,
+    )
 
 
 @router.get(f"{ONE}/skipped", response_model=Listing[SkippedVariant], responses=refusals(404))
@@ -133,16 +136,17 @@ def skipped(
 ) -> Response:
     """List the selected variants that the rule skips or the guardrails block, each with the
     reason."""
-    with services.database.reading() as session:
-        found = skipped_of(session, rule_run_id, reason=reason, limit=limit, offset=offset)
-    return listed(found, limit, offset)
+    return listed(
+        services.database.read(skipped_of, rule_run_id, reason=reason, limit=limit, offset=offset),
+        limit,
+        offset,
+    )
 
 
 @router.get(f"{ONE}/result", response_model=Answer[RunResult], responses=refusals(404))
 def result(rule_run_id: IdInPath, services: TheServices) -> Response:
     """Show the result of the run: the outcome of each target that was tried."""
-    with services.database.reading() as session:
-        return answer(as_document(result_of(session, rule_run_id)))
+    return answer(services.database.read(result_of, rule_run_id))
 
 
 @router.get(f"{ONE}/log", response_model=Following[LoggedMove], responses=refusals(404))
@@ -150,120 +154,114 @@ def log(
     rule_run_id: IdInPath, services: TheServices, after: AfterId = 0, limit: Limit = 100
 ) -> Response:
     """List every state change of the run and of its targets, oldest first."""
-    with services.database.reading() as session:
-        found = transitions_of(session, rule_run_id, limit, after)
-    return following(found, limit)
+    return following(services.database.read(transitions_of, rule_run_id, limit, after), limit)
 
 
 @router.post(f"{ONE}/approve", response_model=RunAnswer, responses=refusals(404, 409))
 def approve(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
     """Approve a planned run of a project that requires an approval. Neither its creator nor the
     author of its rule's version can approve it."""
-    run = approve_run(
-        rule_run_id, database=services.database, clock=services.clock, actor=caller.id
+    return shown_run(
+        approve_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id),
+        services,
     )
-    return shown_run(run, services)
 
 
 @router.post(
-    f"{ONE}/apply",
-    status_code=202,
-    response_model=RunAnswer,
-    responses=refusals(404, 409),
-    openapi_extra=takes(Force, required=False, at_once=FORCED),
+    f"{ONE}/apply", status_code=202, response_model=RunAnswer, responses=refusals(404, 409)
 )
 def apply(
     rule_run_id: IdInPath,
-    body: OptionalBody,
+    given: Annotated[Force, json_body(Force, "Invalid apply data", required=False, at_once=FORCED)],
     caller: TheCaller,
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
     """Apply the previewed prices. A preview that is stale, or lacks a required approval, is a 409."""
-    force = parse(Force, body, "Invalid apply data").force
-
-    def work() -> Response:
-        run = queue_run(
-            rule_run_id,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            force=force,
+    return once(
+        lambda: shown_run(
+            queue_run(
+                rule_run_id,
+                database=services.database,
+                clock=services.clock,
+                actor=caller.id,
+                force=given.force,
+            ),
+            services,
+            status=202,
         )
-        return shown_run(run, services, status=202)
-
-    return once(work)
+    )
 
 
 @router.post(
-    f"{ONE}/retry",
-    status_code=202,
-    response_model=RunAnswer,
-    responses=refusals(404, 409),
-    openapi_extra=takes(TargetInput, required=False, some=SOME, forced=FORCED),
+    f"{ONE}/retry", status_code=202, response_model=RunAnswer, responses=refusals(404, 409)
 )
 def retry(
     rule_run_id: IdInPath,
-    body: OptionalBody,
+    request: Annotated[
+        TargetInput,
+        json_body(TargetInput, "Invalid retry data", required=False, some=SOME, forced=FORCED),
+    ],
     caller: TheCaller,
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
     """Retry failed targets: the given ones, or all retryable ones. `force` includes targets whose
     cause was removed."""
-    request = parse(TargetInput, body, "Invalid retry data")
-
-    def work() -> Response:
-        run = retry_run(
-            rule_run_id,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            target_ids=request.target_ids,
-            force=request.force,
+    return once(
+        lambda: shown_run(
+            retry_run(
+                rule_run_id,
+                database=services.database,
+                clock=services.clock,
+                actor=caller.id,
+                target_ids=request.target_ids,
+                force=request.force,
+            ),
+            services,
+            status=202,
         )
-        return shown_run(run, services, status=202)
-
-    return once(work)
+    )
 
 
 @router.post(
-    f"{ONE}/rollback",
-    status_code=202,
-    response_model=RunAnswer,
-    responses=refusals(404, 409),
-    openapi_extra=takes(TargetInput, required=False, some=SOME, forced=FORCED),
+    f"{ONE}/rollback", status_code=202, response_model=RunAnswer, responses=refusals(404, 409)
 )
 def roll_back(
     rule_run_id: IdInPath,
-    body: OptionalBody,
+    request: Annotated[
+        TargetInput,
+        json_body(TargetInput, "Invalid rollback data", required=False, some=SOME, forced=FORCED),
+    ],
     caller: TheCaller,
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
     """Roll back applied prices of the given targets, or of all. `force` overwrites prices that were
     changed since then."""
-    request = parse(TargetInput, body, "Invalid rollback data")
-
-    def work() -> Response:
-        run = roll_back_run(
-            rule_run_id,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            target_ids=request.target_ids,
-            force=request.force,
+    return once(
+        lambda: shown_run(
+            roll_back_run(
+                rule_run_id,
+                database=services.database,
+                clock=services.clock,
+                actor=caller.id,
+                target_ids=request.target_ids,
+                force=request.force,
+            ),
+            services,
+            status=202,
         )
-        return shown_run(run, services, status=202)
-
-    return once(work)
+    )
 
 
 @router.post(f"{ONE}/cancel", response_model=RunAnswer, responses=refusals(404, 409))
 def cancel(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
     """Cancel a run: no further target starts, applied prices stay. Safe to repeat."""
-    run = cancel_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
-    return shown_run(run, services)
+    return shown_run(
+        cancel_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id),
+        services,
+    )
 
 
 @router.get(f"{ONE}/checks", response_model=Answer[list[RuleCheck]], responses=refusals(404))
@@ -273,7 +271,7 @@ def checks(rule_run_id: IdInPath, services: TheServices) -> Response:
     with services.database.reading() as session:
         get_run(session, rule_run_id)
         found = checks_of(session, rule_run_id)
-    return answer([as_document(one) for one in found])
+    return answer(found)
 
 
 @router.post(
@@ -290,7 +288,7 @@ def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
     with asking_outside():
         work = reconcile_run(rule_run_id, context, name=name)
         report = done_in_time(work, services)
-    return answer(as_document(report))
+    return answer(report)
 
 
 @router.post(
@@ -301,11 +299,12 @@ def repair(
 ) -> Response:
     """Plan a new run that restores the prices that the last check found changed. Apply it as any
     other run."""
-
-    def work() -> Response:
-        run = repair_run(
-            rule_run_id, database=services.database, clock=services.clock, actor=caller.id
+    return once(
+        lambda: shown_run(
+            repair_run(
+                rule_run_id, database=services.database, clock=services.clock, actor=caller.id
+            ),
+            services,
+            status=201,
         )
-        return shown_run(run, services, status=201)
-
-    return once(work)
+    )

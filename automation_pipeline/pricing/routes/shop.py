@@ -7,10 +7,9 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import OptionalBody
+from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import (
     Answer,
@@ -21,7 +20,7 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.pricing.models.history import (
     DeadLetterReport,
     PriceChange,
@@ -62,31 +61,40 @@ PATH = "/api/pricing/shop"
 def show(services: TheServices) -> Response:
     """Show the circuit of the shop, its bucket of points, and who has paused it. The shop is not
     called."""
-    with services.database.reading() as session:
-        return answer(as_document(shop_status(session, services.storefront.name)))
+    return answer(services.database.read(shop_status, services.storefront.name))
 
 
-@router.post(
-    f"{PATH}/pause",
-    response_model=Answer[ShopShown],
-    openapi_extra=takes(
-        ShopPauseInput, required=False, audit={"reason": "The accountants count the stock"}
-    ),
-)
-def pause(body: OptionalBody, caller: TheCaller, services: TheServices) -> Response:
+@router.post(f"{PATH}/pause", response_model=Answer[ShopShown])
+def pause(
+    given: Annotated[
+        ShopPauseInput,
+        json_body(
+            ShopPauseInput,
+            "Invalid pause data",
+            required=False,
+            audit={"reason": "The accountants count the stock"},
+        ),
+    ],
+    caller: TheCaller,
+    services: TheServices,
+) -> Response:
     """Write no more prices until the shop is resumed. Runs wait; previews and checks continue."""
-    reason = parse(ShopPauseInput, body, "Invalid pause data").reason
-    name = services.storefront.name
-    paused = pause_shop(name, database=services.database, actor=caller.id, reason=reason)
-    return answer(as_document(paused))
+    return answer(
+        pause_shop(
+            services.storefront.name,
+            database=services.database,
+            actor=caller.id,
+            reason=given.reason,
+        )
+    )
 
 
 @router.post(f"{PATH}/resume", response_model=Answer[ShopShown])
 def resume(services: TheServices) -> Response:
     """Resume writing prices. Runs continue, and an open circuit is closed."""
-    name = services.storefront.name
-    resumed = resume_shop(name, database=services.database, clock=services.clock)
-    return answer(as_document(resumed))
+    return answer(
+        resume_shop(services.storefront.name, database=services.database, clock=services.clock)
+    )
 
 
 class LettersRetryInput(JsonModel):
@@ -123,8 +131,7 @@ LETTERS = "/api/pricing/dead-letters"
 def report(services: TheServices, project: ItsProject = DEFAULT_PROJECT) -> Response:
     """Report the failed, unacknowledged targets of a project: the number of each kind, and the
     recommended action."""
-    found = report_dead_letters(project, database=services.database, clock=services.clock)
-    return answer(as_document(found))
+    return answer(report_dead_letters(project, database=services.database, clock=services.clock))
 
 
 @letters_router.post(
@@ -132,47 +139,62 @@ def report(services: TheServices, project: ItsProject = DEFAULT_PROJECT) -> Resp
     status_code=202,
     response_model=Answer[LettersRetried],
     responses=refusals(409),
-    openapi_extra=takes(LettersRetryInput, required=False, forced=FORCED),
 )
 def retry(
-    body: OptionalBody,
+    given: Annotated[
+        LettersRetryInput,
+        json_body(LettersRetryInput, "Invalid retry data", required=False, forced=FORCED),
+    ],
     caller: TheCaller,
     services: TheServices,
     once: DoneOnce,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
     """Request a retry of all retryable failed targets of a project, run by run."""
-    force = parse(LettersRetryInput, body, "Invalid retry data").force
 
     def work() -> Response:
         retried = retry_dead_letters(
-            project, database=services.database, clock=services.clock, actor=caller.id, force=force
+            project,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            force=given.force,
         )
-        skipped = [{"runId": str(run_id), "why": why} for run_id, why in retried.skipped.items()]
         return answer(
-            {"runIds": [str(run_id) for run_id in retried.runs], "skipped": skipped}, status=202
+            {
+                "runIds": [str(run_id) for run_id in retried.runs],
+                "skipped": [
+                    {"runId": str(run_id), "why": why} for run_id, why in retried.skipped.items()
+                ],
+            },
+            status=202,
         )
 
     return once(work)
 
 
-@letters_router.post(
-    f"{LETTERS}/acknowledge",
-    response_model=Answer[Acknowledged],
-    openapi_extra=takes(AcknowledgeInput, required=False, some=SOME),
-)
+@letters_router.post(f"{LETTERS}/acknowledge", response_model=Answer[Acknowledged])
 def acknowledge(
-    body: OptionalBody,
+    given: Annotated[
+        AcknowledgeInput,
+        json_body(AcknowledgeInput, "Invalid acknowledgement", required=False, some=SOME),
+    ],
     caller: TheCaller,
     services: TheServices,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
     """Acknowledge these dead letters, or all of the project: they no longer count. Safe to repeat."""
-    target_ids = parse(AcknowledgeInput, body, "Invalid acknowledgement").target_ids
-    count = acknowledge_dead_letters(
-        project, target_ids, database=services.database, clock=services.clock, actor=caller.id
+    return answer(
+        {
+            "acknowledged": acknowledge_dead_letters(
+                project,
+                given.target_ids,
+                database=services.database,
+                clock=services.clock,
+                actor=caller.id,
+            )
+        }
     )
-    return answer({"acknowledged": count})
 
 
 history_router = APIRouter(route_class=GuardedRoute, tags=["pricing history"])
@@ -197,12 +219,17 @@ def changes(
     limit: Limit = 100,
 ) -> Response:
     """List every price that runs and rollbacks have written in the shop, oldest first."""
-    wanted = PriceChangeFilter(
-        project_id=chosen.project, variant_id=chosen.variant, run_id=chosen.run_id
+    return following(
+        services.database.read(
+            price_changes,
+            PriceChangeFilter(
+                project_id=chosen.project, variant_id=chosen.variant, run_id=chosen.run_id
+            ),
+            limit,
+            after,
+        ),
+        limit,
     )
-    with services.database.reading() as session:
-        found = price_changes(session, wanted, limit, after)
-    return following(found, limit)
 
 
 @history_router.get("/api/pricing/alerts", response_model=Listing[PricingAlert])
@@ -210,6 +237,4 @@ def alerts(
     services: TheServices, project: Project = None, limit: Limit = 50, offset: Offset = 0
 ) -> Response:
     """List the alerts, newest first, with the state of their delivery."""
-    with services.database.reading() as session:
-        found = list_alerts(session, project, limit, offset)
-    return listed(found, limit, offset)
+    return listed(services.database.read(list_alerts, project, limit, offset), limit, offset)
