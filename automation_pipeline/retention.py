@@ -12,7 +12,7 @@ from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.queries import maintenance as enrichment
 from automation_pipeline.fiches.queries import fetch_jobs as fiches
-from automation_pipeline.org_jobs.queries import retention as org_jobs
+from automation_pipeline.org_jobs.queries import health as org_jobs
 from automation_pipeline.pricing.queries import monitoring as pricing
 from automation_pipeline.storage import retention as storage
 from automation_pipeline.storage.database import Database

@@ -13,7 +13,7 @@ from automation_pipeline.core.access import Caller, Reach
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.fiches.models.days import FIRST_YEAR, LAST_YEAR
 from automation_pipeline.org_jobs.models.organisations import LONGEST_ID, id_fault
-from automation_pipeline.org_jobs.rules.previews import MOST_RUNS
+from automation_pipeline.org_jobs.rules.schedules import MOST_RUNS
 
 
 # Async, because a plain function would wait for a free thread, and `/health` must not.

@@ -55,18 +55,16 @@ from automation_pipeline.org_jobs.queries.schedules import (
     resume_locked,
     timing_of,
 )
-from automation_pipeline.org_jobs.rules.previews import (
-    SchedulePreview,
-    check_count,
-    plan_of,
-    preview,
-)
 from automation_pipeline.org_jobs.rules.schedules import (
     INVALID_SCHEDULE,
     NextState,
+    SchedulePreview,
     changed_schedule,
     check_client_key,
+    check_count,
     next_after,
+    plan_of,
+    preview,
     read_schedule,
     refuse_closed,
     refuse_never_due,

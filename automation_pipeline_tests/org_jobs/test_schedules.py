@@ -9,7 +9,7 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.schedules import fires_of, get_schedule, list_schedules
-from automation_pipeline.org_jobs.rules.previews import SchedulePreview
+from automation_pipeline.org_jobs.rules.schedules import SchedulePreview
 from automation_pipeline.org_jobs.schedules import (
     coming_runs,
     delete_schedule,

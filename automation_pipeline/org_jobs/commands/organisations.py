@@ -1,4 +1,4 @@
-"""`automation org-jobs orgs` and `types`."""
+"""`automation org-jobs orgs`, `types`, `hosts` and `servers`."""
 
 import re
 from collections.abc import Sequence
@@ -27,12 +27,13 @@ from automation_pipeline.cli.output import (
     show_one,
     show_page,
 )
-from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.core.json_model import as_document
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.org_jobs.commands.arguments import (
     EndMaintenance,
     File,
     MaintenanceUntil,
+    OfOrg,
     Org,
     OrgId,
     Reason,
@@ -48,25 +49,37 @@ from automation_pipeline.org_jobs.commands.arguments import (
 from automation_pipeline.org_jobs.models.job_types import TYPE_NAME, JobTypeCard
 from automation_pipeline.org_jobs.models.organisations import (
     ALL_ORGANISATIONS,
+    Host,
     Organisation,
+    Server,
 )
 from automation_pipeline.org_jobs.organisations import (
+    create_host,
     create_job_type,
     create_organisation,
+    create_server,
+    delete_host,
     delete_job_type,
+    delete_server,
     resume_organisation,
     suspend_organisation,
+    update_host,
     update_job_type,
     update_organisation,
+    update_server,
 )
 from automation_pipeline.org_jobs.queries.organisations import (
+    get_host,
     get_organisation,
+    get_server,
+    list_hosts,
     list_job_types,
     list_organisations,
+    list_servers,
 )
 from automation_pipeline.storage.database import Session
 
-app = command_group("Manage organisations and the number of their concurrent jobs.")
+orgs_app = command_group("Manage organisations and the number of their concurrent jobs.")
 types_app = typer.Typer(help="List job types, and define types for agents.")
 
 ORGANISATIONS, TYPES = "/api/organisations", "/api/org-jobs/types"
@@ -79,6 +92,7 @@ def new_organisation(services: Services, given: Document) -> Organisation:
 
 @operation(f"GET {ORGANISATIONS}")
 def organisations(session: Session, *, limit: int, offset: int) -> Sequence[Organisation]:
+    """`automation org-jobs orgs` and `types`."""
     return list_organisations(session, ALL_ORGANISATIONS, limit=limit, offset=offset)
 
 
@@ -138,7 +152,7 @@ MaxRunning = Annotated[
 ]
 
 
-@app.command()
+@orgs_app.command()
 def create(
     org_id: Annotated[
         str | None, typer.Argument(help="A short name that cannot be changed, such as acme.")
@@ -156,7 +170,7 @@ def create(
     show_one(new_organisation(given_fields(file, flags)), print_organisation, as_json=as_json)
 
 
-@app.command("list")
+@orgs_app.command("list")
 def list_(*, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> None:
     """List the organisations. For example: automation org-jobs orgs list --json"""
     found = organisations(limit=limit + 1, offset=offset)
@@ -170,13 +184,13 @@ def list_(*, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> 
     )
 
 
-@app.command()
+@orgs_app.command()
 def show(org_id: OrgId, *, as_json: AsJson = False) -> None:
     """Show one organisation. For example: automation org-jobs orgs show acme"""
     show_one(organisation(org_id), print_organisation, as_json=as_json)
 
 
-@app.command()
+@orgs_app.command()
 def update(
     org_id: OrgId,
     *,
@@ -197,7 +211,7 @@ def update(
     show_one(changed, print_organisation, as_json=as_json)
 
 
-@app.command()
+@orgs_app.command()
 def suspend(org_id: OrgId, *, reason: Reason = None, as_json: AsJson = False) -> None:
     """Pause all schedules of an organisation and start none of its jobs until it is resumed.
 
@@ -206,7 +220,7 @@ def suspend(org_id: OrgId, *, reason: Reason = None, as_json: AsJson = False) ->
     show_one(suspend_stored_organisation(org_id, reason), print_organisation, as_json=as_json)
 
 
-@app.command()
+@orgs_app.command()
 def resume(org_id: OrgId, *, as_json: AsJson = False) -> None:
     """Resume a suspended organisation and the schedules that were paused with it.
 
@@ -384,4 +398,281 @@ TYPE_COLUMNS = Columns[JobTypeCard](
         "summary": _summary,
     },
     texts={"needs", "summary"},
+)
+
+
+hosts_app = command_group("Manage the machines on which agents run.")
+servers_app = command_group("Manage servers and their hosts.")
+
+HOSTS, SERVERS = "/api/org-hosts", "/api/org-servers"
+
+
+@operation(f"POST {HOSTS}", query=["org"])
+def new_host(services: Services, given: Document, *, org: str | None) -> Host:
+    return create_host(given, org_id=chosen_org(services, org), **operating(services))
+
+
+@operation(f"GET {HOSTS}")
+def hosts(session: Session, *, org: str | None, limit: int, offset: int) -> Sequence[Host]:
+    """`automation org-jobs hosts` and `servers`."""
+    return list_hosts(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
+
+
+@operation(f"GET {HOSTS}/{{host_id}}")
+def host(session: Session, host_id: int) -> Host:
+    return get_host(session, host_id, ALL_ORGANISATIONS)
+
+
+@operation(f"PATCH {HOSTS}/{{host_id}}")
+def change_host(services: Services, host_id: int, given: Document) -> Host:
+    return update_host(host_id, given, **operating(services))
+
+
+@operation(f"DELETE {HOSTS}/{{host_id}}")
+def remove_host(services: Services, host_id: int) -> None:
+    delete_host(host_id, **operating(services))
+
+
+@operation(f"POST {SERVERS}", query=["org"])
+def new_server(services: Services, given: Document, *, org: str | None) -> Server:
+    return create_server(given, org_id=chosen_org(services, org), **operating(services))
+
+
+@operation(f"GET {SERVERS}")
+def servers(session: Session, *, org: str | None, limit: int, offset: int) -> Sequence[Server]:
+    return list_servers(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
+
+
+@operation(f"GET {SERVERS}/{{server_id}}")
+def server(session: Session, server_id: int) -> Server:
+    return get_server(session, server_id, ALL_ORGANISATIONS)
+
+
+@operation(f"PATCH {SERVERS}/{{server_id}}")
+def change_server(services: Services, server_id: int, given: Document) -> Server:
+    return update_server(server_id, given, **operating(services))
+
+
+@operation(f"DELETE {SERVERS}/{{server_id}}")
+def remove_server(services: Services, server_id: int) -> None:
+    delete_server(server_id, **operating(services))
+
+
+HostId = Annotated[
+    int,
+    typer.Argument(
+        min=1, max=LARGEST_ID, help="The host's id, as `automation org-jobs hosts list` shows it."
+    ),
+]
+ItemName = Annotated[
+    str | None, typer.Option("--name", "-n", help="A name for people, unique in the organisation.")
+]
+
+
+@hosts_app.command("create")
+def create_host_command(
+    *,
+    name: ItemName = None,
+    org: Org = None,
+    maintenance_until: MaintenanceUntil = None,
+    file: File = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a host. Its agent then claims jobs with a token of the organisation.
+
+    For example: automation org-jobs hosts create --name paris-1 --org acme"""
+    flags = compact(name=name) | maintenance(maintenance_until)
+    show_one(new_host(given_fields(file, flags), org=org), print_host, as_json=as_json)
+
+
+@hosts_app.command("list")
+def list_hosts_(
+    *, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
+) -> None:
+    """List the hosts and the last call of each agent.
+
+    For example: automation org-jobs hosts list --org acme"""
+    check_org(org)
+    found = hosts(org=org, limit=limit + 1, offset=offset)
+    show_page("hosts", found, HOST_COLUMNS.print, limit=limit, offset=offset, as_json=as_json)
+
+
+@hosts_app.command("show")
+def show_host_command(host_id: HostId, *, as_json: AsJson = False) -> None:
+    """Show one host. For example: automation org-jobs hosts show 2"""
+    show_one(host(host_id), print_host, as_json=as_json)
+
+
+@hosts_app.command("update")
+def update_host_command(
+    host_id: HostId,
+    *,
+    name: ItemName = None,
+    maintenance_until: MaintenanceUntil = None,
+    end_maintenance: EndMaintenance = False,
+    file: File = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a host. For example: automation org-jobs hosts update 2 --maintenance-until
+    2026-07-01T08:00:00Z"""
+    flags = compact(name=name) | maintenance(maintenance_until, is_over=end_maintenance)
+    show_one(change_host(host_id, changed_fields(file, flags)), print_host, as_json=as_json)
+
+
+@hosts_app.command("delete")
+def delete_host_command(host_id: HostId, *, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Delete a host without servers. For example: automation org-jobs hosts delete 2 --yes"""
+    if not yes:
+        confirm(f"Delete host {host_id}, {host(host_id).name}?", f"delete host {host_id}")
+    remove_host(host_id)
+    document = {"id": str(host_id), "deleted": True}
+    print_result(document, f"Host {host_id} is deleted.", as_json=as_json)
+
+
+ServerId = Annotated[
+    int,
+    typer.Argument(
+        min=1,
+        max=LARGEST_ID,
+        help="The server's id, as `automation org-jobs servers list` shows it.",
+    ),
+]
+OnHost = Annotated[
+    int | None,
+    typer.Option(
+        "--host", min=1, max=LARGEST_ID, help="The host of the server; its agent runs the jobs."
+    ),
+]
+NoHost = Annotated[
+    bool,
+    typer.Option(
+        "--no-host", help="Remove the server from its host: its jobs wait until it has a host."
+    ),
+]
+Enabled = Annotated[
+    bool | None,
+    typer.Option(
+        "--enabled/--disabled", help="Jobs that are due on a disabled server are skipped."
+    ),
+]
+
+
+@servers_app.command("create")
+def create_server_command(
+    *,
+    name: ItemName = None,
+    host: OnHost = None,
+    enabled: Enabled = None,
+    org: Org = None,
+    file: File = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a server. For example: automation org-jobs servers create --name lobby-3 --host 2 --org
+    acme"""
+    flags = compact(name=name, hostId=_id(host), isEnabled=enabled)
+    show_one(new_server(given_fields(file, flags), org=org), print_server, as_json=as_json)
+
+
+@servers_app.command("list")
+def list_servers_(
+    *, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
+) -> None:
+    """List the servers. For example: automation org-jobs servers list --org acme"""
+    check_org(org)
+    found = servers(org=org, limit=limit + 1, offset=offset)
+    show_page("servers", found, SERVER_COLUMNS.print, limit=limit, offset=offset, as_json=as_json)
+
+
+@servers_app.command("show")
+def show_server_command(server_id: ServerId, *, as_json: AsJson = False) -> None:
+    """Show one server. For example: automation org-jobs servers show 3"""
+    show_one(server(server_id), print_server, as_json=as_json)
+
+
+@servers_app.command("update")
+def update_server_command(
+    server_id: ServerId,
+    *,
+    name: ItemName = None,
+    host: OnHost = None,
+    no_host: NoHost = False,
+    enabled: Enabled = None,
+    file: File = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a server, or move it to another host with its jobs that have not started.
+
+    For example: automation org-jobs servers update 3 --host 4"""
+    if no_host and host is not None:
+        raise InvalidInputError("Use either --host or --no-host.")
+    flags = compact(name=name, hostId=_id(host), isEnabled=enabled)
+    if no_host:
+        flags["hostId"] = None
+    changed = change_server(server_id, changed_fields(file, flags))
+    show_one(changed, print_server, as_json=as_json)
+
+
+@servers_app.command("delete")
+def delete_server_command(
+    server_id: ServerId, *, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Delete a server that no schedule uses. For example: automation org-jobs servers delete 3 --yes"""
+    if not yes:
+        confirm(
+            f"Delete server {server_id}, {server(server_id).name}?", f"delete server {server_id}"
+        )
+    remove_server(server_id)
+    document = {"id": str(server_id), "deleted": True}
+    print_result(document, f"Server {server_id} is deleted.", as_json=as_json)
+
+
+def _id(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def print_host(one: Host) -> None:
+    print_facts(
+        {
+            "host": f"{one.id}  {one.name}",
+            "organisation": one.org_id,
+            "agent": one.agent_version,
+            "last seen": f"{minute(one.last_seen_at)} UTC" if one.last_seen_at else "never",
+            "maintenance": maintenance_line(one.maintenance_until),
+            "made": f"{minute(one.created_at)} UTC",
+        }
+    )
+
+
+def print_server(one: Server) -> None:
+    print_facts(
+        {
+            "server": f"{one.id}  {one.name}",
+            "organisation": one.org_id,
+            "host": one.host_id or "none: its jobs wait until it has one",
+            "state": "enabled" if one.is_enabled else "disabled",
+            "made": f"{minute(one.created_at)} UTC",
+        }
+    )
+
+
+HOST_COLUMNS = Columns[Host](
+    {
+        "id": lambda one: one.id,
+        "organisation": lambda one: one.org_id,
+        "name": lambda one: one.name,
+        "agent": lambda one: one.agent_version,
+        "last seen (UTC)": lambda one: minute(one.last_seen_at) or "never",
+        "maintenance until (UTC)": lambda one: minute(one.maintenance_until),
+    },
+    texts={"name", "agent"},
+)
+SERVER_COLUMNS = Columns[Server](
+    {
+        "id": lambda one: one.id,
+        "organisation": lambda one: one.org_id,
+        "name": lambda one: one.name,
+        "host": lambda one: one.host_id,
+        "state": lambda one: "enabled" if one.is_enabled else "disabled",
+    },
+    texts={"name"},
 )

@@ -35,6 +35,7 @@ from automation_pipeline.org_jobs.commands.arguments import (
     Org,
     Payload,
     Reason,
+    ScheduleFlags,
     ScheduleId,
     Wait,
     Yes,
@@ -45,11 +46,11 @@ from automation_pipeline.org_jobs.commands.arguments import (
     perhaps_org,
     read_instant,
     read_payload,
+    with_schedule_flags,
 )
 from automation_pipeline.org_jobs.commands.jobs import job, wait_for_job
 from automation_pipeline.org_jobs.commands.organisations import check_org
 from automation_pipeline.org_jobs.commands.records import ENTRIES, print_backfill
-from automation_pipeline.org_jobs.commands.schedule_flags import ScheduleFlags, with_schedule_flags
 from automation_pipeline.org_jobs.commands.schedule_pages import (
     LAST_FIRES,
     SCHEDULE_COLUMNS,
@@ -69,11 +70,7 @@ from automation_pipeline.org_jobs.queries.schedules import (
     list_schedules,
 )
 from automation_pipeline.org_jobs.rules.due import MOST_AT_ONCE, Backfill, Behaviour
-from automation_pipeline.org_jobs.rules.previews import (
-    DEFAULT_COUNT,
-    MOST_RUNS,
-    SchedulePreview,
-)
+from automation_pipeline.org_jobs.rules.schedules import DEFAULT_COUNT, MOST_RUNS, SchedulePreview
 from automation_pipeline.org_jobs.schedules import (
     coming_runs,
     create_schedule,

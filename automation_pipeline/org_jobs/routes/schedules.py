@@ -61,7 +61,7 @@ from automation_pipeline.org_jobs.queries.schedules import (
     list_schedules,
 )
 from automation_pipeline.org_jobs.rules.due import Backfill, BackfillInput
-from automation_pipeline.org_jobs.rules.previews import SchedulePreview
+from automation_pipeline.org_jobs.rules.schedules import SchedulePreview
 from automation_pipeline.org_jobs.schedules import (
     coming_runs,
     create_schedule,

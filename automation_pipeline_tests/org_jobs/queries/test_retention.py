@@ -6,8 +6,8 @@ from sqlalchemy import func, select
 
 from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.org_jobs.queries.health import AUDIT_LOG, JOBS
 from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
-from automation_pipeline.org_jobs.queries.retention import AUDIT_LOG, JOBS
 from automation_pipeline.org_jobs.tables import (
     AttemptRow,
     BatchRow,

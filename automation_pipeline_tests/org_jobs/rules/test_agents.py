@@ -10,26 +10,24 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline.org_jobs.models.agents import (
     MOST_RESULT_BYTES,
+    UNWANTED_CANCEL,
     AgentStatus,
     ClaimInput,
     Greeting,
+    PastAttempt,
     ProgressReport,
+    ReportVerdict,
     ResultReport,
     agent_name,
-    is_agent,
-    read_result,
-)
-from automation_pipeline.org_jobs.models.payloads import DEEPEST
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
-from automation_pipeline.org_jobs.rules.agents import (
-    UNWANTED_CANCEL,
-    PastAttempt,
-    ReportVerdict,
     attempt_end,
+    is_agent,
     lost_lease_message,
+    read_result,
     refusal_message,
     verdict_on,
 )
+from automation_pipeline.org_jobs.models.payloads import DEEPEST
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline_tests.tables import every_case
 
 OF = {"attemptNo": 1, "leaseToken": 7}

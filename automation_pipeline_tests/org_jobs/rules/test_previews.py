@@ -18,7 +18,7 @@ from automation_pipeline.core.scheduling.timing import (
     read_timing,
 )
 from automation_pipeline.org_jobs.models.states import ScheduleState
-from automation_pipeline.org_jobs.rules.previews import (
+from automation_pipeline.org_jobs.rules.schedules import (
     ComingRun,
     check_count,
     describe_cron,
