@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import httpx
@@ -26,8 +27,9 @@ from automation_pipeline.core.masking import MASK, masked_text
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.core.webhooks import WebhookAnswer
-from automation_pipeline.org_jobs.models.payloads import ORIGINS_SETTING
-from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
+
+if TYPE_CHECKING:  # org_jobs only for its jobs
+    from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
 
 MAX_REDIRECTS = 3
 MAX_CHARACTERS = 1000
@@ -164,7 +166,7 @@ class HttpsGuard(Guard):
     """Requires https to a public address. Origins in `exceptions` may be private and use http."""
 
     name: str = "url"
-    setting: str = ORIGINS_SETTING
+    setting: str = "ORG_JOBS_HTTPS_ALLOWED_ORIGINS"
     exceptions: Collection[str] = ()
 
     async def addresses(self, url: httpx.URL) -> Sequence[str]:
@@ -185,7 +187,9 @@ class HttpsCallClient:
     ) -> None:
         self._sender = _Sender("https-call", guard, verify, meter)
 
-    async def call(self, request: HttpsRequest) -> HttpsAnswer:
+    async def call(self, request: "HttpsRequest") -> "HttpsAnswer":
+        from automation_pipeline.org_jobs.ports import HttpsAnswer  # noqa: PLC0415  only for its jobs
+
         sending = self._sender.response(
             request.method,
             request.url,

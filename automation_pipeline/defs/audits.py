@@ -83,7 +83,7 @@ def _request_of(config: AuditFicheConfig, run: dg.DagsterRun) -> "FicheAuditRequ
     from automation_pipeline.orchestration.audits import tracking_id_of
 
     return FicheAuditRequest(
-        tracking_id=tracking_id_of(run) or run.run_id,
+        tracking_id=tracking_id_of(run),
         fiche_id=config.fiche_id,
         audit_config_id=config.audit_config_id,
         use_rlm=config.use_rlm,

@@ -7,7 +7,6 @@ import dagster as dg
 
 from automation_pipeline.audits.audits import fail_audit
 from automation_pipeline.audits.models.audits import AuditSummary
-from automation_pipeline.audits.requests import AUDIT_JOB
 from automation_pipeline.audits.rules.days import NOT_CONFIGURED, DayAudits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.orchestration import metadata
@@ -16,10 +15,8 @@ from automation_pipeline.orchestration.metadata import table
 OP = "audit"
 
 
-def tracking_id_of(run: dg.DagsterRun) -> str | None:
-    """None for a run of another job. Retries of a run work on its audit."""
-    if run.job_name != AUDIT_JOB:
-        return None
+def tracking_id_of(run: dg.DagsterRun) -> str:
+    """Retries of a run work on its audit."""
     config = cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
     generated = (
         f"audit-{config['fiche_id']}-{config['audit_config_id']}-{run.root_run_id or run.run_id}"
@@ -29,10 +26,8 @@ def tracking_id_of(run: dg.DagsterRun) -> str | None:
 
 def fail_audit_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
     """Fail the audit of a Dagster run that failed for good."""
-    tracking_id = tracking_id_of(run)
-    if tracking_id is not None:
-        with services.database.transaction() as session:
-            fail_audit(session, tracking_id, reason, "run")
+    with services.database.transaction() as session:
+        fail_audit(session, tracking_id_of(run), reason, "run")
 
 
 def audit_metadata(audit: AuditSummary) -> dict[str, dg.MetadataValue]:

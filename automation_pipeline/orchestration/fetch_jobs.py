@@ -6,26 +6,17 @@ from typing import Any, cast
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.fiches.fetch_jobs import JOB, fail_range
+from automation_pipeline.fiches.fetch_jobs import fail_range
 from automation_pipeline.fiches.models.days import FetchJob
 from automation_pipeline.orchestration import metadata
 
 OP = "fetch_days"
 
 
-def job_id_of(run: dg.DagsterRun) -> str | None:
-    """None for a run of another job."""
-    if run.job_name != JOB:
-        return None
-    config = cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
-    return str(config["job_id"])
-
-
 def fail_range_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
     """Close the job of a permanently failed Dagster run."""
-    job_id = job_id_of(run)
-    if job_id is not None:
-        fail_range(job_id, reason, database=services.database, clock=services.clock)
+    config = cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
+    fail_range(str(config["job_id"]), reason, database=services.database, clock=services.clock)
 
 
 def job_metadata(job: FetchJob) -> dict[str, dg.MetadataValue]:

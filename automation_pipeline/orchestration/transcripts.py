@@ -18,7 +18,6 @@ from automation_pipeline.transcription.models import (
     TranscriptionSummary,
     why_incomplete,
 )
-from automation_pipeline.transcription.queries.requests import TRANSCRIPTION_JOB
 from automation_pipeline.transcription.queries.runs import failed_recordings, find_summary
 from automation_pipeline.transcription.runs import fail_unplanned
 
@@ -34,8 +33,6 @@ def run_id_of(run: dg.DagsterRun) -> str:
 def fail_transcription_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
     """Record that a Dagster run failed before it planned its transcription run. A planned run stays
     open: other processes may work on it, and the sweep ends it if none does."""
-    if run.job_name != TRANSCRIPTION_JOB:
-        return
     config, key = _config_of(run), run.tags.get(REQUEST_TAG)
     request = TranscriptionRunRequest(
         run_id_of(run),

@@ -13,7 +13,7 @@ from automation_pipeline.automation.tables import LogRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.migrations.tables import METADATA
-from automation_pipeline.retention import chores_of, purge_all, request_housekeeping
+from automation_pipeline.retention import Kind, purge_all, request_housekeeping
 from automation_pipeline.storage.database import Database, DatabaseBusyError
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
@@ -109,14 +109,17 @@ def test_a_clock_that_is_ahead_makes_nothing_old(database: Database) -> None:
     assert asyncio.run(purge_all(services, is_dry=False))["workflow_logs"] == 0
 
 
-def test_what_fails_in_one_room_is_told_after_the_others_are_through(
+def test_the_error_of_one_kind_is_raised_after_the_others_are_done(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def busy(_look: object) -> dict[str, int]:
+    def busy(_before: object) -> list:
         raise DatabaseBusyError("The database is too busy.")
 
     filled(database)
-    monkeypatch.setattr(rounds, "chores_of", lambda *given: (busy, *chores_of(*given)))
+    first = {
+        "outbox_keep_days": (Kind("busy", WorkflowLogRow, busy), *rounds.KINDS["outbox_keep_days"])
+    }
+    monkeypatch.setattr(rounds, "KINDS", rounds.KINDS | first)
     with pytest.raises(DatabaseBusyError):
         round_of(database)
     monkeypatch.undo()

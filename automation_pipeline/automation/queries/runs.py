@@ -1,4 +1,4 @@
-"""Queries about runs: add, lock, fence, heartbeat, phases, counts, retention."""
+"""Queries about runs: add, lock, fence, heartbeat, phases, counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,10 @@ from datetime import datetime
 from typing import cast
 
 from pydantic import SecretStr
-from sqlalchemy import ColumnElement, Text, and_, bindparam, exists, func, or_, select, update
-from sqlalchemy import cast as sqlalchemy_cast
+from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.models.runs import (
-    RUN_MACHINE,
     OutcomeStatus,
     Phase,
     PhaseEntry,
@@ -41,9 +39,7 @@ from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.core.masking import masked_document
 from automation_pipeline.core.webhooks import DeliveryStatus
 from automation_pipeline.storage.group_commit import once_per_group
-from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.monitoring import MetricValue, add_metrics
-from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import among, database_now, database_time, insert_into
 from automation_pipeline.storage.types import JsonObject
@@ -421,28 +417,3 @@ def count_runs(session: Session) -> RunCounts:
 def failed_notifications(session: Session) -> int:
     query = select(func.count()).where(NotificationRow.status == DeliveryStatus.FAILED)
     return session.scalar(query) or 0
-
-
-def _old_logs(before: datetime) -> Sequence[ColumnElement[bool]]:
-    return LogRow.timestamp <= before, exists().where(
-        RunRow.id == LogRow.run_id, RunRow.completed_at <= before
-    )
-
-
-def _old_notifications(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """Notifications of runs that ended before the limit; unsent notifications stay."""
-    has_ended = exists().where(RunRow.id == NotificationRow.run_id, RunRow.completed_at <= before)
-    is_sent = NotificationRow.status != DeliveryStatus.PENDING
-    return NotificationRow.created_at <= before, is_sent, has_ended
-
-
-def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
-    works = exists().where(
-        sqlalchemy_cast(RunRow.id, Text) == TransitionRow.entity_id, RunRow.completed_at.is_(None)
-    )
-    return TransitionRow.machine == RUN_MACHINE.name, TransitionRow.at <= before, ~works
-
-
-LOGS = Kind("automation_logs", LogRow, _old_logs)
-NOTIFICATIONS = Kind("automation_notifications", NotificationRow, _old_notifications)
-MOVES = Kind("state_transitions, automation", TransitionRow, _old_moves)

@@ -1,11 +1,11 @@
-"""Queries of the sweep, of metrics and of retention."""
+"""Queries of the sweep and of metrics."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, and_, case, exists, false, func, or_, select, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import and_, case, exists, false, func, or_, select, update
+from sqlalchemy.orm import Session
 
 from automation_pipeline.core.logs import correlation_id
 from automation_pipeline.enrichment.models import (
@@ -27,8 +27,7 @@ from automation_pipeline.enrichment.tables import (
     EnrichmentJobRow,
     EnrichmentRow,
 )
-from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
-from automation_pipeline.storage.retention import Kind
+from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import among
 
@@ -197,22 +196,3 @@ def coverage_of(session: Session, now: datetime, freshness: timedelta) -> Compan
         unexplained=session.scalars(unexplained).one(),
         overdue=session.scalars(overdue).one(),
     )
-
-
-def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """The newest job of a company stays, because the company shows it."""
-    newer = aliased(EnrichmentJobRow)
-    has_newer = exists().where(
-        newer.company_siren == EnrichmentJobRow.company_siren, newer.id > EnrichmentJobRow.id
-    )
-    is_done = EnrichmentJobRow.state == JobState.DONE
-    return is_done, EnrichmentJobRow.finished_at <= before, has_newer
-
-
-def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """No decision reads these state changes."""
-    return TransitionRow.machine == ENRICHMENT.name, TransitionRow.at <= before
-
-
-JOBS = Kind("enrichment_jobs", EnrichmentJobRow, _old_jobs)
-MOVES = Kind("state_transitions, enrichment", TransitionRow, _old_moves)

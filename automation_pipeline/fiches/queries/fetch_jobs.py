@@ -28,7 +28,6 @@ from automation_pipeline.fiches.queries.fiches import (
 )
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow
 from automation_pipeline.storage.deliveries import claim_oldest, is_any_due, record_attempt
-from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import advisory_lock, among, database_now
 from automation_pipeline.storage.types import JsonObject
@@ -332,15 +331,3 @@ def _is_first_of_job() -> ColumnElement[bool]:
             older.status == DeliveryStatus.PENDING,
         )
     )
-
-
-def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """Jobs that are over and have no pending delivery."""
-    is_over = FetchJobRow.status.in_([status.value for status in FETCH_JOB.terminal])
-    has_pending_delivery = exists().where(
-        FetchDeliveryRow.job_id == FetchJobRow.id, FetchDeliveryRow.status == DeliveryStatus.PENDING
-    )
-    return is_over, FetchJobRow.completed_at <= before, ~has_pending_delivery
-
-
-FETCH_JOBS = Kind("progressive_fetch_jobs", FetchJobRow, _old_jobs)

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
     Text,
     case,
@@ -18,7 +17,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.alerts import AlertCondition, AlertSeverity, AlertStatus
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.pricing.models.history import (
     DayRuns,
     DeadLetter,
@@ -33,7 +32,6 @@ from automation_pipeline.pricing.models.rules import TENANT
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     RULE_RUN,
-    RULE_TARGET,
     PricingRunState,
     TargetState,
 )
@@ -58,7 +56,6 @@ from automation_pipeline.pricing.tables import (
 )
 from automation_pipeline.storage.alerts import AlertTable
 from automation_pipeline.storage.history import TransitionRow
-from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.statements import among, database_time
 
 SUCCESS_WINDOW = timedelta(hours=1)
@@ -196,28 +193,6 @@ def list_alerts(
     query = query.order_by(PricingAlertRow.id.desc())
     rows = session.scalars(query.limit(limit).offset(offset))
     return [PricingAlert.model_validate(row, from_attributes=True) for row in rows]
-
-
-def _old_alerts(before: datetime) -> Sequence[ColumnElement[bool]]:
-    return PricingAlertRow.raised_at <= before, PricingAlertRow.status != AlertStatus.PENDING
-
-
-def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """State changes of a run that has work stay."""
-    has_work = or_(Run.status.in_(ACTIVE_RUN_STATES), Run.wish.is_not(None))
-    entity = cast(TransitionRow.entity_id, BigInteger)
-    run_of_target = select(Target.rule_run_id).where(Target.id == entity).scalar_subquery()
-    of_run = TransitionRow.machine == RULE_RUN.name
-    of_target = TransitionRow.machine == RULE_TARGET.name
-    is_free = or_(
-        of_run & ~exists().where(Run.id == entity, has_work),
-        of_target & ~exists().where(Run.id == run_of_target, has_work),
-    )
-    return TransitionRow.at <= before, is_free
-
-
-ALERTS = Kind("pricing_alerts", PricingAlertRow, _old_alerts)
-MOVES = Kind("state_transitions, pricing", TransitionRow, _old_moves)
 
 
 def health_of_projects(session: Session, now: datetime) -> dict[str, ProjectHealth]:

@@ -3,7 +3,7 @@ database's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -15,7 +15,6 @@ from sqlalchemy import (
     UpdateBase,
     and_,
     bindparam,
-    exists,
     func,
     literal_column,
     or_,
@@ -27,9 +26,8 @@ from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.claims import RowClaims
-from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline.transcription.models import TaskState, TranscriptionStatus, is_transcribed
+from automation_pipeline.transcription.models import TaskState, is_transcribed
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
 Task = TranscriptionTaskRow
@@ -264,17 +262,3 @@ def _claim_from_row(row: Row[Any]) -> RecordingClaim:
 def waiting_tasks(session: Session) -> int:
     query = select(func.count()).where(Task.state == TaskState.WAITING)
     return session.scalar(query) or 0
-
-
-def _old_tasks(before: datetime) -> Sequence[ColumnElement[bool]]:
-    is_over = (
-        Task.state.in_((TaskState.DONE, TaskState.CACHED)),
-        Task.finished_at <= before,
-    )
-    return *is_over, ~exists().where(
-        TranscriptionRunRow.id == Task.run_id,
-        TranscriptionRunRow.status == TranscriptionStatus.RUNNING,
-    )
-
-
-OLD_TASKS = Kind("transcription_tasks", Task, _old_tasks)
