@@ -14,6 +14,8 @@ from datetime import timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+import uvloop
+
 from automation_pipeline.core.background import end_tasks, tune_gc
 from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import (
@@ -38,13 +40,15 @@ THREADS = 64
 
 
 class WorkLoop:
+    """The event loop in which a process does the work of its steps (ADR 0031: uvloop)."""
+
     def __init__(self, metering: MetricsFlusher) -> None:
         self._metering = metering
 
     @cached_property
     def _loop(self) -> asyncio.Runner:
         tune_gc()
-        runner = asyncio.Runner()
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         # These threads mostly wait for the database or Redis, so the default of a few threads per
         # core is too low.
         runner.get_loop().set_default_executor(

@@ -1,6 +1,7 @@
 """Fixtures of the whole suite: a fresh, migrated database a test, on SQLite and PostgreSQL; a clock
 that stands."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from automation_pipeline import migrations
@@ -29,6 +31,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
+
+
+# `asyncio.run` in tests uses the event loop of the product.
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 def pytest_configure() -> None:
