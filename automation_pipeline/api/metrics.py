@@ -67,7 +67,7 @@ from automation_pipeline.storage.monitoring import (
 )
 from automation_pipeline.storage.outbox import outbox_status
 from automation_pipeline.storage.run_requests import waiting_requests
-from automation_pipeline.transcription.queries.tasks import waiting_tasks
+from automation_pipeline.transcription.queries.runs import waiting_tasks
 
 
 @dataclass(frozen=True)

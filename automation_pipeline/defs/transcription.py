@@ -42,11 +42,11 @@ def transcribe(
 ) -> None:
     from automation_pipeline.orchestration.heartbeat import worker_name
     from automation_pipeline.orchestration.transcripts import run_id_of, run_result
-    from automation_pipeline.transcription.fiches import transcribe_fiches
     from automation_pipeline.transcription.models import (
         TranscriptionPriority,
         TranscriptionRunRequest,
     )
+    from automation_pipeline.transcription.runs import transcribe_fiches
 
     system, last_try = services.get(), context.retry_number >= STEP_RETRIES
     request = TranscriptionRunRequest(
@@ -93,7 +93,7 @@ def transcripts(
     priority."""
     from automation_pipeline.orchestration.heartbeat import worker_name
     from automation_pipeline.orchestration.transcripts import day_metadata
-    from automation_pipeline.transcription.fiches import transcribe_day
+    from automation_pipeline.transcription.runs import transcribe_day
 
     system, owner = services.get(), f"{worker_name()}/{context.run.run_id}"
     with dagster_errors():
@@ -115,8 +115,8 @@ def transcripts_checks(
 ) -> dg.AssetCheckResult:
     """Nearly every recording of the day has its transcript."""
     from automation_pipeline.fiches.queries.days import sales_day
-    from automation_pipeline.transcription.models import judge_transcripts
-    from automation_pipeline.transcription.queries.recordings import transcripts_of_day
+    from automation_pipeline.transcription.queries.runs import transcripts_of_day
+    from automation_pipeline.transcription.rules import judge_transcripts
 
     with services.get().database.reading() as session:
         day, listed = (

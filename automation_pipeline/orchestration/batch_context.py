@@ -13,15 +13,15 @@ from automation_pipeline.automation.transcribing import BatchContext, WorkOption
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.orchestration.executor import processes_of
-from automation_pipeline.transcription.fiches import (
-    begin_transcriptions,
-    transcribe_fiches,
-    work_on_runs,
-)
 from automation_pipeline.transcription.models import (
     TranscriptionPriority,
     TranscriptionRunRequest,
     TranscriptionSummary,
+)
+from automation_pipeline.transcription.runs import (
+    begin_transcriptions,
+    transcribe_fiches,
+    work_on_runs,
 )
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from automation_pipeline.orchestration import audits, metadata, transcripts
 from automation_pipeline.orchestration.days import DAYS, coverage_metadata, sales_day_metadata
 from automation_pipeline.orchestration.metadata import table
 from automation_pipeline.storage.database import Session
-from automation_pipeline.transcription.models import judge_transcripts
-from automation_pipeline.transcription.queries.recordings import transcripts_of_day
+from automation_pipeline.transcription.queries.runs import transcripts_of_day
+from automation_pipeline.transcription.rules import judge_transcripts
 
 MOST_FAILED_FICHES = 100
 

@@ -18,7 +18,7 @@ from automation_pipeline.transcription.models import (
     TranscriptionSummary,
     why_incomplete,
 )
-from automation_pipeline.transcription.queries.runs import failed_recordings, find_summary
+from automation_pipeline.transcription.queries.runs import failed_recordings, list_summaries
 from automation_pipeline.transcription.runs import fail_unplanned
 
 OP = "transcribe"
@@ -41,7 +41,7 @@ def fail_transcription_of(run: dg.DagsterRun, reason: str, services: Services) -
         run.run_id,
     )
     with services.database.transaction() as session:
-        recorded = find_summary(session, request.run_id) is not None
+        recorded = bool(list_summaries(session, [request.run_id]))
         never_taken = key is not None and any(
             one.state == "waiting" for one in filed_requests(session, [key])
         )

@@ -24,13 +24,11 @@ from automation_pipeline.transcription.models import (
     TranscriptionStatus,
     TranscriptionSummary,
 )
-from automation_pipeline.transcription.queries.requests import (
+from automation_pipeline.transcription.requests import (
     request_outcomes,
+    request_transcriptions,
     requested_transcriptions,
 )
-from automation_pipeline.transcription.requests import request_transcriptions
-
-STATUS_HINT = "The transcription continues. `automation fiches show FICHE_ID` shows its status."
 
 EndedTranscription: TypeAlias = FollowedRequest[TranscriptionSummary]
 
@@ -97,20 +95,28 @@ def transcribe(
     wait = follows("transcribe", wait=wait, timeout=timeout, here=here)
     requested = [request_transcription(one, priority) for one in dict.fromkeys(fiche_ids)]
     ended: Sequence[EndedTranscription] = ()
+
+    def bar(run: TranscriptionSummary) -> tuple[str, int, int, bool]:
+        is_over = run.status is not TranscriptionStatus.RUNNING
+        return run.status, run.transcribed, run.total, is_over
+
     if wait:
         fiches = {one.event_id: one.fiche_id for one in requested}
         with waiting(list(fiches), timeout=timeout, here=here) as waits:
             ended = follow_requests(
                 fiches,
                 transcription_requests,
-                _bar,
-                goes_on=STATUS_HINT,
+                bar,
+                goes_on="The transcription continues. "
+                "`automation fiches show FICHE_ID` shows its status.",
                 quiet=as_json,
                 waits=waits,
             )
     _print_transcriptions(requested, ended, as_json=as_json)
-    if not all(map(_is_complete, ended)):
-        raise typer.Exit(1)
+    for one in ended:
+        run = one.standing
+        if run is None or run.status is not TranscriptionStatus.COMPLETED or run.failed:
+            raise typer.Exit(1)
 
 
 def _print_transcriptions(
@@ -139,16 +145,6 @@ def _print_transcriptions(
         return
     for one in requested:
         say(f"Fiche {one.fiche_id}: run {one.run_id}")
-
-
-def _bar(run: TranscriptionSummary) -> tuple[str, int, int, bool]:
-    is_over = run.status is not TranscriptionStatus.RUNNING
-    return run.status, run.transcribed, run.total, is_over
-
-
-def _is_complete(one: EndedTranscription) -> bool:
-    run = one.standing
-    return run is not None and run.status is TranscriptionStatus.COMPLETED and run.failed == 0
 
 
 def _outcome(one: EndedTranscription) -> dict[str, object]:

@@ -3,26 +3,12 @@ produces transcripts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, cast
 
 from msgspec import Struct
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
 
-from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.events import LogLevel
-from automation_pipeline.core.json_model import Count, JsonModel, Moment, parse
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.fiches.models.days import DayFinding
-from automation_pipeline.fiches.models.fiches import RequestedFicheIds
-from automation_pipeline.fiches.rules import never_requested
 
 
 def is_transcribed(
@@ -76,17 +62,6 @@ class PlannedRecording:
 
 
 @dataclass(frozen=True)
-class TranscriptionPlan:
-    """What a run transcribes: `targets` in the order of the calls, including those without a URL, which
-    fail."""
-
-    total: int
-    already_transcribed: int
-    targets: tuple[PlannedRecording, ...]
-    renew_before: datetime | None = None
-
-
-@dataclass(frozen=True)
 class TranscriptionSummary:
     """Counters of one run, which may differ from the current state of the fiche's recordings.
     `error` is the reason why the run could not be attempted."""
@@ -101,6 +76,7 @@ class TranscriptionSummary:
     cached: int = 0
     failed: int = 0
     error: str | None = None
+    started_at: datetime | None = None
 
     @property
     def transcribed(self) -> int:
@@ -140,36 +116,22 @@ class TranscriptionRunRequest:
 
 
 @dataclass(frozen=True)
-class PlannedRun:
-    """A run that has just got its plan; `run_id` is the request's own or that of a joined run."""
+class TranscriptionPlan:
+    """What a run transcribes: `targets` in the order of the calls, including those without a URL,
+    which fail."""
 
-    run_id: str
-    request: TranscriptionRunRequest
-    plan: TranscriptionPlan
+    total: int
+    targets: tuple[PlannedRecording, ...] = ()
 
-    @property
-    def summary(self) -> TranscriptionSummary:
+    def summary(self, request: TranscriptionRunRequest) -> TranscriptionSummary:
+        """The run of the request when it has just got this plan."""
         return TranscriptionSummary(
-            self.run_id,
-            self.request.fiche_id,
+            request.run_id,
+            request.fiche_id,
             TranscriptionStatus.RUNNING,
-            self.plan.total,
-            self.plan.already_transcribed,
-            len(self.plan.targets),
-        )
-
-
-@dataclass(frozen=True)
-class EndedRecordings:
-    """The number of a run's recordings that have ended, by outcome."""
-
-    processed: int
-    cached: int = 0
-    failed: int = 0
-
-    def __add__(self, other: "EndedRecordings") -> "EndedRecordings":
-        return EndedRecordings(
-            self.processed + other.processed, self.cached + other.cached, self.failed + other.failed
+            self.total,
+            self.total - len(self.targets),
+            len(self.targets),
         )
 
 
@@ -184,10 +146,10 @@ def why_incomplete(run: TranscriptionSummary, failed: Sequence[tuple[str, str]])
     causes = [reason for _, reason in failed if reason != NO_URL]
     if not causes:
         return None
-    number = (
-        f"{len(causes)} of {run.total} recordings of fiche {run.fiche_id} could not be transcribed"
+    return (
+        f"{len(causes)} of {run.total} recordings of fiche {run.fiche_id} could not be transcribed: "
+        f"{causes[0]}"
     )
-    return f"{number}: {causes[0]}"
 
 
 SPACING = "spacing"
@@ -196,9 +158,9 @@ SPACING = "spacing"
 class Word(Struct, frozen=True, gc=False, rename={"kind": "type", "speaker": "speaker_id"}):
     """A word with its times in seconds from the start of the audio.
 
-    `kind` is the provider's type: `word`, `spacing`, `audio_event` and others. `speaker` is None
-    where the provider does not recognise one. A msgspec structure, because a transcript has tens of
-    thousands of words, decoded directly from the provider's JSON.
+    `kind` is the provider's type: `word`, `spacing`, `audio_event` and others. `speaker` is None if
+    the provider does not recognise one. A msgspec structure, because a transcript has tens of
+    thousands of words, which are decoded directly from the provider's JSON.
     """
 
     text: str
@@ -245,119 +207,6 @@ class SpeechOptions:
 
 
 @dataclass(frozen=True)
-class RequestHistory:
-    """A fiche's requests of the day, whether one is active, and whether all recordings are transcribed."""
-
-    requests_today: int = 0
-    under_way: bool = False
-    complete: bool = False
-
-
-@dataclass(frozen=True)
-class RequestedTranscription:
-    """The outcome of a request: the run that works or will work on the fiche, and the key of the run
-    request; None if no new one was filed."""
-
-    fiche_id: str
-    run_id: str | None
-    key: str | None
-
-
-def single_key(fiche_id: str, now: datetime) -> str:
-    """Each request for a single fiche has its own key."""
-    return f"transcribe-{fiche_id}-{round(now.timestamp() * 1000)}"
-
-
-def batch_key(fiche_id: str, day: date, history: RequestHistory) -> str | None:
-    """The key of a batch's request for a fiche, or None when it requests nothing new.
-
-    A fiche is requested once per day, and again if its request ended without all transcripts.
-    """
-    key = f"transcribe-{fiche_id}-{day.isoformat()}"
-    if history.requests_today == 0:
-        return key
-    return (
-        None if history.under_way or history.complete else f"{key}-retry-{history.requests_today}"
-    )
-
-
-INVALID_BATCH = "Invalid request - fiche_ids array required"
-
-
-def parse_priority(given: object) -> TranscriptionPriority:
-    """Any unknown value is the normal priority."""
-    return next(
-        (priority for priority in TranscriptionPriority if priority == given),
-        TranscriptionPriority.NORMAL,
-    )
-
-
-class TranscriptionBatchInput(JsonModel):
-    model_config = ConfigDict(alias_generator=None)
-
-    fiche_ids: RequestedFicheIds
-    priority: Annotated[
-        TranscriptionPriority, BeforeValidator(parse_priority, json_schema_input_type=str)
-    ] = TranscriptionPriority.NORMAL
-
-
-def parse_batch(given: Mapping[str, object]) -> TranscriptionBatchInput:
-    """Raises InvalidInputError with one error per invalid id."""
-    return parse(TranscriptionBatchInput, given, INVALID_BATCH)
-
-
-INVALID_LOG_QUERY = "The logs cannot be shown"
-
-RunId = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
-
-
-class LogQuery(JsonModel):
-    """`run_id` and `trace_id` are synonyms: the run that wrote the entry."""
-
-    model_config = ConfigDict(alias_generator=None)
-
-    run_id: RunId | None = None
-    trace_id: RunId | None = None
-    level: LogLevel | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    limit: Annotated[int, Field(ge=1, le=1000)] = 200
-    offset: Count = 0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _ignore_empty(cls, given: object) -> object:
-        if not isinstance(given, Mapping):
-            return given
-        return {
-            name: value
-            for name, value in cast("Mapping[str, object]", given).items()
-            if value not in ("", None)
-        }
-
-    @property
-    def trace(self) -> str | None:
-        return self.run_id or self.trace_id
-
-
-def parse_log_query(given: Mapping[str, object]) -> LogQuery:
-    """Raises InvalidInputError with one error per invalid parameter."""
-    try:
-        return parse(LogQuery, given, INVALID_LOG_QUERY)
-    except InvalidInputError as error:
-        moments = [field for field, _ in error.fields if field in {"since", "until"}]
-        if not moments:
-            raise
-        raise InvalidInputError(
-            f"Invalid {moments[0]} (expected ISO 8601 date-time)", error.fields
-        ) from None
-
-
-MIN_COVERAGE = 0.95
-COVERAGE_CHECK = "transcript_coverage"
-
-
-@dataclass(frozen=True)
 class DayTranscripts:
     """How much of a day is transcribed. `failures` counts failed recordings by cause."""
 
@@ -369,11 +218,3 @@ class DayTranscripts:
     @property
     def coverage(self) -> float:
         return self.transcribed / self.recordings if self.recordings else 1.0
-
-
-def judge_transcripts(day: DayTranscripts, *, asked: bool) -> DayFinding:
-    """Check the coverage. Without a sales list of the day (`asked`), the check fails."""
-    if not asked:
-        return never_requested((COVERAGE_CHECK,))[0]
-    message = f"{day.transcribed} of {day.recordings} recordings of the day are transcribed."
-    return DayFinding(COVERAGE_CHECK, day.coverage >= MIN_COVERAGE, message)

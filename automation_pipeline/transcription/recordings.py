@@ -1,13 +1,15 @@
-"""Transcription of recordings: a worker claims the most urgent ones and transcribes each of them.
+"""Transcription of recordings: a worker claims the most urgent ones, transcribes each of them, and
+counts it in its run.
 
 All processes share one queue. A process that waits for its own runs also works on more urgent ones.
 """
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -18,30 +20,30 @@ from automation_pipeline.core.errors import AutomationError, InfrastructureError
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import database_time
+from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline.transcription import events
 from automation_pipeline.transcription.events import fiche_note
 from automation_pipeline.transcription.models import (
     Chunk,
-    EndedRecordings,
     SpeechOptions,
     TaskState,
     Transcript,
+    TranscriptionStatus,
+    TranscriptionSummary,
+    is_transcribed,
 )
 from automation_pipeline.transcription.ports import ProviderAccessError, SpeechProvider
-from automation_pipeline.transcription.queries.recordings import save_transcripts
 from automation_pipeline.transcription.queries.runs import (
-    any_running,
-    touch_runs,
-)
-from automation_pipeline.transcription.queries.tasks import (
+    TASKS,
     RecordingClaim,
-    begin_attempts,
+    Task,
+    any_running,
     claim_next,
-    extend_claims,
+    count_recordings,
+    end_runs,
     finish_tasks,
-    release_for_retry,
-    runs_worked_on,
+    save_transcripts,
+    touch_runs,
 )
 from automation_pipeline.transcription.rules import (
     FailRecording,
@@ -50,7 +52,6 @@ from automation_pipeline.transcription.rules import (
     chunks_of,
     words_or_estimated,
 )
-from automation_pipeline.transcription.runs import settle_recordings
 
 RATE_LIMIT = "speech-to-text"
 POLL_SECONDS = 0.25
@@ -94,6 +95,7 @@ class _RecordingWorker:
         self._ahead = asyncio.Semaphore(
             max(AHEAD, round(AHEAD_SECONDS / self._rate.period_seconds * self._rate.limit))
         )
+        self._claims = set[RecordingClaim]()
 
     async def work_until_over(self, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
         """Work on the most urgent recordings of any run, until the caller's runs have ended."""
@@ -102,9 +104,12 @@ class _RecordingWorker:
             if stop.is_set():
                 return
             claims = await self._retry_during_outage(partial(self._claim, free))
-            self._release_slots(free - len(claims or ()))
             if claims is None:
                 return
+            for _ in range(free - len(claims)):
+                self._slots.release()
+                self._ahead.release()
+            self._claims.update(claims)
             for claim in claims:
                 group.create_task(self._work(claim))
             if not claims:
@@ -119,14 +124,16 @@ class _RecordingWorker:
             taken += 1
         return taken
 
-    def _release_slots(self, number: int) -> None:
-        for _ in range(number):
-            self._slots.release()
-            self._ahead.release()
-
     async def heartbeat(self) -> None:
+        """Extend the claims and touch the runs, four times per lease."""
+
+        def beat(session: Session) -> None:
+            held = [(claim.task_id, claim.token) for claim in self._claims]
+            TASKS.extend(session, held, self._provider.options.lease_seconds)
+            touch_runs(session, [*self._run_ids, *{claim.run_id for claim in self._claims}])
+
         while True:
-            await self._retry_during_outage(self._extend_claims)
+            await self._retry_during_outage(beat)
             await asyncio.sleep(self._provider.options.lease_seconds / 4)
 
     async def _work(self, claim: RecordingClaim) -> None:
@@ -141,6 +148,7 @@ class _RecordingWorker:
             await transcribe_recording(
                 claim, turn=turn, database=self._database, provider=self._provider
             )
+        self._claims.discard(claim)
         self._slots.release()
 
     async def _retry_during_outage(self, query: Callable[[Session], Result]) -> Result:
@@ -168,10 +176,6 @@ class _RecordingWorker:
             per_fiche=options.per_fiche,
         )
 
-    def _extend_claims(self, session: Session) -> None:
-        extend_claims(session, self._owner, self._provider.options.lease_seconds)
-        touch_runs(session, [*self._run_ids, *runs_worked_on(session, self._owner)])
-
 
 class ClaimLostError(Exception):
     """Another worker has claimed the recording, so this one makes no call."""
@@ -182,8 +186,8 @@ class EndedRecording:
     """The result of work on a claimed recording; `error` is the reason of a failure."""
 
     claim: RecordingClaim
+    options: SpeechOptions
     state: TaskState
-    progress_every: int
     error: str | None = None
     transcript: Transcript | None = None
     chunks: Sequence[Chunk] = ()
@@ -201,10 +205,26 @@ async def transcribe_recording(
     `turn` is awaited after the audio is downloaded, before the provider's call. A lost claim makes
     no call and writes nothing.
     """
+    options = provider.options
+    if is_transcribed(claim.has_transcription, claim.transcribed_at, claim.renew_before):
+        ended = EndedRecording(claim, options, TaskState.CACHED)
+    elif claim.attempts >= options.max_attempts:
+        error = f"Given up after {claim.attempts} attempts without a recorded end"
+        ended = EndedRecording(claim, options, TaskState.FAILED, error)
+    else:
+        ended = await _attempt(claim, turn, database, provider)
+    if ended is not None:
+        await database.write_in_bulk(end_recordings, ended)
+
+
+async def _attempt(
+    claim: RecordingClaim,
+    turn: Callable[[], Awaitable[None]],
+    database: Database,
+    provider: SpeechProvider,
+) -> EndedRecording | None:
+    """Make one call. None if the claim is lost, or the recording waits for another attempt."""
     options, breaker = provider.options, provider.breaker
-    if claim.has_transcription or claim.attempts >= options.max_attempts:
-        await database.write_in_bulk(end_recordings, _ended_without_call(claim, options))
-        return
     called = False
 
     async def before_call() -> None:
@@ -219,82 +239,72 @@ async def transcribe_recording(
         breaker.check()
         transcript = await provider.speech.transcribe(claim.url, turn=before_call)
     except ClaimLostError:
-        return
+        return None
     except AutomationError as error:
         if called and isinstance(error, ProviderAccessError):
             breaker.open(str(error))
-        await _record_error(claim, error, called, options, database)
-    else:
-        chunks = chunks_of(words_or_estimated(transcript, claim.duration_seconds))
-        done = EndedRecording(
-            claim, TaskState.DONE, options.progress_every, transcript=transcript, chunks=chunks
-        )
-        await database.write_in_bulk(end_recordings, done)
-
-
-async def _record_error(
-    claim: RecordingClaim,
-    error: AutomationError,
-    called: bool,
-    options: SpeechOptions,
-    database: Database,
-) -> None:
-    verdict = after_error(error, claim.attempts + claim.audio_failures + 1, options, Random())
-    if isinstance(verdict, FailRecording):
-        failed = EndedRecording(claim, TaskState.FAILED, options.progress_every, verdict.error)
-        await database.write_in_bulk(end_recordings, failed)
-    else:
+        attempts = claim.attempts + claim.audio_failures + 1
+        verdict = after_error(error, attempts, options, Random())
+        if isinstance(verdict, FailRecording):
+            return EndedRecording(claim, options, TaskState.FAILED, verdict.error)
         of_audio = not called and not isinstance(error, InfrastructureError)
         await database.write(partial(_release, claim, verdict, of_audio=of_audio))
-
-
-def _ended_without_call(claim: RecordingClaim, options: SpeechOptions) -> EndedRecording:
-    if claim.has_transcription:
-        return EndedRecording(claim, TaskState.CACHED, options.progress_every)
-    gave_up = f"Given up after {claim.attempts} attempts without a recorded end"
-    return EndedRecording(claim, TaskState.FAILED, options.progress_every, error=gave_up)
+        return None
+    chunks = chunks_of(words_or_estimated(transcript, claim.duration_seconds))
+    return EndedRecording(claim, options, TaskState.DONE, None, transcript, chunks)
 
 
 def _begin_attempts(session: Session, claims: Sequence[RecordingClaim]) -> list[bool]:
-    """Whether each claim is still held."""
-    started = begin_attempts(session, claims)
-    for claim in claims:
-        if claim.task_id in started:
+    """Count one call per claim, right before the calls are made. Returns whether each claim is still
+    held."""
+    keys = [(claim.task_id, claim.token) for claim in claims]
+    held = TASKS.change(session, keys, attempts=Task.attempts + 1)
+    for claim, key in zip(claims, keys, strict=True):
+        if key in held:
             attempt = claim.attempts + 1
-            enqueue(session, [_recording_event("started", claim, session, attempt=attempt)])
+            started = _recording_event("started", claim, session)
+            enqueue(session, [replace(started, key=f"{started.key}:{attempt}")])
             message = f"Recording {claim.call_id}: attempt {attempt}"
             write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message))
-    return [claim.task_id in started for claim in claims]
+    return [key in held for key in keys]
 
 
 def _release(
     claim: RecordingClaim, verdict: RetryRecording, session: Session, *, of_audio: bool
 ) -> None:
+    """Let the recording wait for its next attempt. Failures of the audio are counted separately from
+    calls."""
     seconds = verdict.after.total_seconds()
-    message = f"Recording {claim.call_id}: retry in {seconds:.0f} s. {verdict.error}"
-    if release_for_retry(session, claim, verdict.after, verdict.error, of_audio=of_audio):
+    if finish_tasks(
+        session,
+        [claim],
+        TaskState.WAITING,
+        verdict.error,
+        available_at=database_now(seconds),
+        audio_failures=Task.audio_failures + int(of_audio),
+        owner=None,
+    ):
+        message = f"Recording {claim.call_id}: retry in {seconds:.0f} s. {verdict.error}"
         write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="warning"))
 
 
 def end_recordings(session: Session, recordings: Sequence[EndedRecording]) -> list[None]:
     """End the tasks, save the transcripts and count both in their runs. A recording that another
     worker has claimed since stays as it is."""
-    claims_by_result: dict[tuple[TaskState, str | None], list[RecordingClaim]] = {}
+    claims_by_result = defaultdict[tuple[TaskState, str | None], list[RecordingClaim]](list)
     for each in recordings:
-        claims_by_result.setdefault((each.state, each.error), []).append(each.claim)
+        claims_by_result[each.state, each.error].append(each.claim)
     finished = set[int]()
     for (state, error), claims in claims_by_result.items():
         finished |= finish_tasks(session, claims, state, error)
     ended = [each for each in recordings if each.claim.task_id in finished]
-    save_transcripts(
-        session,
-        {
-            each.claim.recording_id: (each.transcript, each.chunks)
-            for each in ended
-            if each.transcript is not None
-        },
-    )
-    counts: dict[int, dict[str, EndedRecordings]] = {}
+    transcripts = {
+        each.claim.recording_id: (each.transcript, each.chunks)
+        for each in ended
+        if each.transcript is not None
+    }
+    save_transcripts(session, transcripts)
+    counts = defaultdict[int, dict[str, Counter[TaskState]]](dict)
     for each in ended:
         claim = each.claim
         if each.transcript is not None:
@@ -304,11 +314,8 @@ def end_recordings(session: Session, recordings: Sequence[EndedRecording]) -> li
             enqueue(session, [_recording_event("failed", claim, session, error=each.error)])
             message = f"Recording {claim.call_id} failed: {each.error}"
             write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="error"))
-        of_runs = counts.setdefault(each.progress_every, {})
-        is_cached, is_failed = each.state is TaskState.CACHED, each.state is TaskState.FAILED
-        one = EndedRecordings(1, cached=int(is_cached), failed=int(is_failed))
-        before = of_runs.get(claim.run_id)
-        of_runs[claim.run_id] = one if before is None else before + one
+        of_runs = counts[each.options.progress_every]
+        of_runs.setdefault(claim.run_id, Counter())[each.state] += 1
     for progress_every, of_runs in counts.items():
         settle_recordings(session, of_runs, progress_every=progress_every)
     return [None] * len(recordings)
@@ -317,7 +324,49 @@ def end_recordings(session: Session, recordings: Sequence[EndedRecording]) -> li
 def _recording_event(
     phase: str, claim: RecordingClaim, session: Session, **details: object
 ) -> events.Event:
-    at = database_time(session)
     return events.recording(
-        phase, claim.run_id, claim.fiche_id, claim.call_id, claim.position, at, **details
+        phase,
+        claim.run_id,
+        claim.fiche_id,
+        claim.call_id,
+        (claim.recording_index, claim.target_total),
+        database_time(session),
+        **details,
     )
+
+
+def settle_recordings(
+    session: Session, ended: Mapping[str, Counter[TaskState]], *, progress_every: int = 1
+) -> dict[str, TranscriptionSummary]:
+    """Count ended recordings by run in the transaction that ends them, and complete the runs with
+    their last ones.
+
+    A progress event is published after every `progress_every` recordings, and at the end.
+    """
+    if not ended:
+        return {}
+    now = database_time(session)
+    settled, completed = dict[str, TranscriptionSummary](), list[str]()
+    for run in count_recordings(session, ended, now):
+        settled[run.run_id] = run
+        processed = ended[run.run_id].total()
+        before = run.processed - processed
+        is_due = run.processed // progress_every > before // progress_every
+        if processed and (run.is_over or is_due):
+            enqueue(session, [events.progress(run, now)])
+        if run.is_over and run.status is TranscriptionStatus.RUNNING:
+            enqueue(session, events.completed(run, now))
+            ended_with = fiche_note(
+                run.run_id,
+                run.fiche_id,
+                f"END: completed, {run.failed} failed",
+                new=run.new,
+                cached=run.cached,
+                failed=run.failed,
+            )
+            write_notes(session, ended_with)
+            settled[run.run_id] = replace(run, status=TranscriptionStatus.COMPLETED)
+            completed.append(run.run_id)
+    if completed:
+        end_runs(session, completed, TranscriptionStatus.COMPLETED)
+    return settled

@@ -1,29 +1,71 @@
-"""Transcription requests: file a run request per fiche, with a run id that is known at once."""
+"""Transcription requests: file a run request per fiche, with a run id that is known at once, and find
+what became of it."""
 
 import uuid
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Annotated, cast
+
+from pydantic import BeforeValidator, ConfigDict
+from sqlalchemy import select
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
-from automation_pipeline.transcription.models import (
-    RequestedTranscription,
-    RequestHistory,
-    TranscriptionPriority,
-    batch_key,
-    single_key,
+from automation_pipeline.core.json_model import JsonModel, parse
+from automation_pipeline.fiches.models.fiches import RequestedFicheIds
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.run_requests import (
+    FiledRequest,
+    NewRunRequest,
+    RunRequestRow,
+    file_requests,
+    refusals,
+    taken,
 )
-from automation_pipeline.transcription.queries.requests import (
-    TRANSCRIPTION_JOB,
-    live_runs,
-    request_histories,
-)
+from automation_pipeline.storage.statements import among
+from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionSummary
+from automation_pipeline.transcription.queries.runs import last_runs_of, list_summaries, live_runs
 
+TRANSCRIPTION_JOB = "transcribe_fiche"
 DAGSTER_PRIORITY = {
     TranscriptionPriority.HIGH: "10",
     TranscriptionPriority.NORMAL: "0",
     TranscriptionPriority.LOW: "-10",
 }
+
+
+def parse_priority(given: object) -> TranscriptionPriority:
+    """Any unknown value is the normal priority."""
+    return next(
+        (priority for priority in TranscriptionPriority if priority == given),
+        TranscriptionPriority.NORMAL,
+    )
+
+
+class TranscriptionBatchInput(JsonModel):
+    model_config = ConfigDict(alias_generator=None)
+
+    fiche_ids: RequestedFicheIds
+    priority: Annotated[
+        TranscriptionPriority, BeforeValidator(parse_priority, json_schema_input_type=str)
+    ] = TranscriptionPriority.NORMAL
+
+
+def parse_batch(given: Mapping[str, object]) -> TranscriptionBatchInput:
+    """Raises InvalidInputError with one error per invalid id."""
+    return parse(TranscriptionBatchInput, given, "Invalid request - fiche_ids array required")
+
+
+@dataclass(frozen=True)
+class RequestedTranscription:
+    """The outcome of a request: the run that works or will work on the fiche, and the key of the run
+    request; None if no new one was filed."""
+
+    fiche_id: str
+    run_id: str | None
+    key: str | None
 
 
 def request_transcriptions(
@@ -41,20 +83,16 @@ def request_transcriptions(
     """
     now, unique_ids = clock.now(), list(dict.fromkeys(fiche_ids))
     with database.transaction() as session:
-        history = (
-            request_histories(session, unique_ids, now.date())
-            if batch
-            else dict.fromkeys(unique_ids, RequestHistory())
-        )
         live = live_runs(session, unique_ids)
+        if batch:
+            keys = _batch_keys(session, unique_ids, now.date(), live)
+        else:  # each request for a single fiche has its own key
+            moment = round(now.timestamp() * 1000)
+            keys = {fiche_id: f"transcribe-{fiche_id}-{moment}" for fiche_id in unique_ids}
         outcomes: list[RequestedTranscription] = []
         requests: list[NewRunRequest] = []
         for fiche_id in unique_ids:
-            key = (
-                batch_key(fiche_id, now.date(), history[fiche_id])
-                if batch
-                else single_key(fiche_id, now)
-            )
+            key = keys.get(fiche_id)
             if key is None:
                 outcomes.append(RequestedTranscription(fiche_id, live.get(fiche_id), None))
                 continue
@@ -62,18 +100,86 @@ def request_transcriptions(
             # and joins the live run if it can.
             run_id = str(uuid.uuid4())
             config = {"fiche_id": fiche_id, "priority": priority, "run_id": run_id}
-            requests.append(
-                NewRunRequest(key, TRANSCRIPTION_JOB, config, _tags(fiche_id, run_id, priority))
-            )
+            tags = {
+                "automation/fiche_id": fiche_id,
+                "automation/trace_id": run_id,
+                "dagster/priority": DAGSTER_PRIORITY[priority],
+            }
+            requests.append(NewRunRequest(key, TRANSCRIPTION_JOB, config, tags))
             outcomes.append(RequestedTranscription(fiche_id, live.get(fiche_id, run_id), key))
         file_requests(session, requests, now)
     return outcomes
 
 
-def _tags(fiche_id: str, run_id: str, priority: TranscriptionPriority) -> dict[str, str]:
-    """Dagster also starts urgent runs first."""
+def _batch_keys(
+    session: Session, fiche_ids: Sequence[str], day: date, live: Mapping[str, str]
+) -> dict[str, str]:
+    """The keys of a batch's requests, with a constant number of statements. A fiche has none if its
+    request of the day is active, or left no recording without a transcript."""
+    marker = f"-{day.isoformat()}"
+    filed = session.execute(
+        select(RunRequestRow.request_key, RunRequestRow.state).where(
+            RunRequestRow.job == TRANSCRIPTION_JOB, RunRequestRow.request_key.contains(marker)
+        )
+    ).tuples()
+    states = [(key.removeprefix("transcribe-").partition(marker)[0], state) for key, state in filed]
+    earlier = Counter(fiche_id for fiche_id, _ in states)
+    active = {fiche_id for fiche_id, state in states if state == "waiting"} | live.keys()
+    is_requested = among(session, FicheCacheRow.fiche_id, fiche_ids)
+    mirrored = set(session.scalars(select(FicheCacheRow.fiche_id).where(is_requested)))
+    incomplete = session.scalars(
+        select(FicheCacheRow.fiche_id)
+        .join(CallRecordingRow, CallRecordingRow.fiche_cache_id == FicheCacheRow.id)
+        .where(
+            is_requested,
+            CallRecordingRow.vanished_at.is_(None),
+            CallRecordingRow.has_transcription.is_(False),
+        )
+        .distinct()
+    )
+    complete = mirrored.difference(incomplete)
+    first = {one: f"transcribe-{one}{marker}" for one in fiche_ids}
     return {
-        "automation/fiche_id": fiche_id,
-        "automation/trace_id": run_id,
-        "dagster/priority": DAGSTER_PRIORITY[priority],
+        one: f"{first[one]}-retry-{earlier[one]}" if earlier[one] else first[one]
+        for one in fiche_ids
+        if not earlier[one] or one not in active | complete
     }
+
+
+def request_outcomes(
+    session: Session, requested: Sequence[RequestedTranscription], asked_at: datetime
+) -> dict[str, TranscriptionSummary | str]:
+    """Return, by fiche, the runs that have started and the reasons of refused requests.
+
+    A run is the request's own or, once Dagster has taken the request, the one that it joined.
+    """
+    keys = [request.key for request in requested if request.key]
+    refused, started = refusals(session, keys), taken(session, keys)
+    run_ids = [cast("str", request.run_id) for request in requested]
+    own = {run.fiche_id: run for run in list_summaries(session, run_ids)}
+    joining = [
+        request.fiche_id
+        for request in requested
+        if request.key in started and request.fiche_id not in own
+    ]
+    joined = last_runs_of(session, joining, asked_at)
+    reasons = {
+        request.fiche_id: refused[request.key] for request in requested if request.key in refused
+    }
+    return {**reasons, **joined, **own}
+
+
+def requested_transcriptions(
+    session: Session, filed: Sequence[FiledRequest]
+) -> list[RequestedTranscription]:
+    """Restore what `request_transcriptions` returned. A fiche with a live run joins it."""
+    fiches = {request.key: request.tags["automation/fiche_id"] for request in filed}
+    live = live_runs(session, list(fiches.values()))
+    return [
+        RequestedTranscription(
+            fiches[request.key],
+            live.get(fiches[request.key], cast("str", request.config["run_id"])),
+            request.key,
+        )
+        for request in filed
+    ]

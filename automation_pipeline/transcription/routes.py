@@ -17,19 +17,19 @@ from automation_pipeline.api.responses import Answer, WorkflowLines, answer, ans
 from automation_pipeline.core.json_model import Instant
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.fiches.queries.fiches import check_visible
-from automation_pipeline.transcription.models import (
-    LogQuery,
-    TranscriptionBatchInput,
-    parse_batch,
-    parse_log_query,
-    parse_priority,
-)
 from automation_pipeline.transcription.queries.recordings import (
+    LogQuery,
+    parse_log_query,
     recording_document,
     transcription_logs,
     transcription_status,
 )
-from automation_pipeline.transcription.requests import request_transcriptions
+from automation_pipeline.transcription.requests import (
+    TranscriptionBatchInput,
+    parse_batch,
+    parse_priority,
+    request_transcriptions,
+)
 
 BATCH_EXAMPLE: Mapping[str, object] = {"fiche_ids": ["1900417", "1900418"], "priority": "high"}
 

@@ -1,6 +1,7 @@
-"""Rules of transcription: what follows a failed attempt, and how a transcript becomes chunks."""
+"""Rules of transcription: what follows a failed attempt, how a transcript becomes chunks, and whether
+a day is transcribed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -8,7 +9,16 @@ from math import floor
 from random import Random
 
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
-from automation_pipeline.transcription.models import SPACING, Chunk, SpeechOptions, Transcript, Word
+from automation_pipeline.fiches.models.days import DayFinding
+from automation_pipeline.fiches.rules import never_requested
+from automation_pipeline.transcription.models import (
+    SPACING,
+    Chunk,
+    DayTranscripts,
+    SpeechOptions,
+    Transcript,
+    Word,
+)
 
 # A recording fails if the provider or the audio's host requests a longer wait than this.
 MAX_WAIT_SECONDS = 3600.0
@@ -56,20 +66,31 @@ WORDS_PER_SECOND = 2
 WORDS_PER_TURN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
-    speaker: str
-    text: str
-    start: float
-    end: float
-
-
 def chunks_of(words: Iterable[Word]) -> tuple[Chunk, ...]:
     """Group the words into chunks. Every word that is not spacing is in exactly one chunk."""
-    messages = list(_messages(words))
+    messages: list[tuple[str, Sequence[Word]]] = []
+    turns = groupby(filter(_is_spoken, words), key=lambda word: word.speaker or UNKNOWN_SPEAKER)
+    for speaker, turn in turns:
+        spoken = list(turn)
+        messages += [
+            (speaker, spoken[first : first + WORDS_PER_MESSAGE])
+            for first in range(0, len(spoken), WORDS_PER_MESSAGE)
+        ]
     return tuple(
         _chunk(index, messages[first : first + MESSAGES_PER_CHUNK])
         for index, first in enumerate(range(0, len(messages), MESSAGES_PER_CHUNK))
+    )
+
+
+def _chunk(index: int, messages: Sequence[tuple[str, Sequence[Word]]]) -> Chunk:
+    lines = [f"{speaker}: {' '.join([word.text for word in said])}" for speaker, said in messages]
+    return Chunk(
+        index=index,
+        start=messages[0][1][0].start,
+        end=messages[-1][1][-1].end,
+        message_count=len(messages),
+        speakers=tuple(dict.fromkeys(speaker for speaker, _ in messages)),
+        full_text="\n".join(lines),
     )
 
 
@@ -81,44 +102,27 @@ def words_or_estimated(transcript: Transcript, duration_seconds: float | None) -
     texts = transcript.text.split()
     if not texts:
         return ()
-    seconds = max(MIN_WORD_SECONDS, _estimated_seconds(len(texts), duration_seconds) / len(texts))
+    if duration_seconds is None or duration_seconds <= 0:
+        # Round halves up; round() rounds 2.5 to 2.
+        duration_seconds = max(1, floor(len(texts) / WORDS_PER_SECOND + 0.5))
+    seconds = max(MIN_WORD_SECONDS, duration_seconds / len(texts))
     return tuple(
         Word(text, n * seconds, (n + 1) * seconds, "word", f"speaker_{n // WORDS_PER_TURN % 2}")
         for n, text in enumerate(texts)
     )
 
 
-def _estimated_seconds(words: int, duration_seconds: float | None) -> float:
-    if duration_seconds is not None and duration_seconds > 0:
-        return duration_seconds
-    # Round halves up; round() rounds 2.5 to 2.
-    return max(1, floor(words / WORDS_PER_SECOND + 0.5))
-
-
 def _is_spoken(word: Word) -> bool:
     return word.kind != SPACING and word.text != ""
 
 
-def _speaker(word: Word) -> str:
-    return word.speaker or UNKNOWN_SPEAKER
+MIN_COVERAGE = 0.95
+COVERAGE_CHECK = "transcript_coverage"
 
 
-def _messages(words: Iterable[Word]) -> Iterator[_Message]:
-    for speaker, turn in groupby(filter(_is_spoken, words), key=_speaker):
-        spoken = list(turn)
-        for first in range(0, len(spoken), WORDS_PER_MESSAGE):
-            part = spoken[first : first + WORDS_PER_MESSAGE]
-            yield _Message(
-                speaker, " ".join([word.text for word in part]), part[0].start, part[-1].end
-            )
-
-
-def _chunk(index: int, messages: Sequence[_Message]) -> Chunk:
-    return Chunk(
-        index=index,
-        start=messages[0].start,
-        end=messages[-1].end,
-        message_count=len(messages),
-        speakers=tuple(dict.fromkeys(message.speaker for message in messages)),
-        full_text="\n".join(f"{message.speaker}: {message.text}" for message in messages),
-    )
+def judge_transcripts(day: DayTranscripts, *, asked: bool) -> DayFinding:
+    """Check the coverage. Without a sales list of the day (`asked`), the check fails."""
+    if not asked:
+        return never_requested((COVERAGE_CHECK,))[0]
+    message = f"{day.transcribed} of {day.recordings} recordings of the day are transcribed."
+    return DayFinding(COVERAGE_CHECK, day.coverage >= MIN_COVERAGE, message)

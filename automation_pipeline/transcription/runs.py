@@ -1,10 +1,15 @@
-"""Transcription runs: one run transcribes the missing recordings of a fiche. Start or join a run,
-plan it, end it."""
+"""Transcription runs: one run transcribes the missing recordings of a fiche. Start or join runs, plan
+them, work until they have ended."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date, datetime
 from functools import partial
 
+from automation_pipeline.core.background import process_concurrently
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import (
     AutomationError,
@@ -14,40 +19,183 @@ from automation_pipeline.core.errors import (
     sentence_of,
 )
 from automation_pipeline.fiches.details import fetch_fiche
-from automation_pipeline.fiches.models.fiches import FicheNotFound
+from automation_pipeline.fiches.models.fiches import DetailsKnown, FicheNotFound
 from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.queries.details import known_since
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import database_time, rounds
 from automation_pipeline.transcription import events
-from automation_pipeline.transcription.events import fiche_note, run_note
+from automation_pipeline.transcription.events import fiche_note
 from automation_pipeline.transcription.models import (
     NO_URL,
-    EndedRecordings,
-    PlannedRun,
+    DayTranscripts,
+    TaskState,
+    TranscriptionPlan,
     TranscriptionPriority,
     TranscriptionRunRequest,
     TranscriptionStatus,
     TranscriptionSummary,
 )
+from automation_pipeline.transcription.ports import SpeechProvider
 from automation_pipeline.transcription.queries.runs import (
-    NO_PLAN,
-    abandoned_runs,
+    Run,
     active_runs,
     add_tasks,
     count_recordings,
     end_runs,
-    find_summary,
+    fail_waiting_tasks,
+    fiches_to_transcribe,
+    find_runs,
     is_abandoned,
-    lock_run,
+    list_summaries,
     plan_run,
     plans_for,
     raise_urgency,
     start_runs,
-    summary_from_row,
+    transcripts_of_day,
 )
-from automation_pipeline.transcription.queries.tasks import fail_waiting_tasks
+from automation_pipeline.transcription.recordings import settle_recordings, transcribe_waiting
+
+# Requests that one transaction starts.
+AT_ONCE = 100
+
+
+async def transcribe_fiches(  # noqa: PLR0913  ports, by name
+    requests: Sequence[TranscriptionRunRequest],
+    *,
+    database: Database,
+    source: Callable[[], FicheSource],
+    provider: Callable[[], SpeechProvider],
+    clock: Clock,
+    owner: str,
+    gives_up: bool = True,
+) -> list[TranscriptionSummary]:
+    """Transcribe the fiches and return how their runs ended. `owner` names the worker.
+
+    An error of the CRM for one fiche does not affect the others; it is raised if no run started.
+    Every request has a run before the first step that can fail: `source` and `provider` raise
+    PermanentError for a missing setting, and the runs fail with it. The provider is opened only if
+    a recording needs a transcript. With `gives_up=False`, runs stay open after a TransientError,
+    because the caller repeats the same requests.
+    """
+    started = await begin_transcriptions(
+        requests, database=database, source=source, clock=clock, gives_up=gives_up
+    )
+    runs = [result for result in started if isinstance(result, TranscriptionSummary)]
+    errors = [result for result in started if isinstance(result, AutomationError)]
+    if errors and not runs:
+        raise errors[0]
+    running = [run.run_id for run in runs if run.status is TranscriptionStatus.RUNNING]
+    if running:
+        own = [request.run_id for request in requests if request.run_id in running]
+        await work_on_runs(running, own=own, database=database, provider=provider, owner=owner)
+    with database.reading() as session:
+        return list_summaries(session, [run.run_id for run in runs])
+
+
+async def begin_transcriptions(
+    requests: Sequence[TranscriptionRunRequest],
+    *,
+    database: Database,
+    source: Callable[[], FicheSource],
+    clock: Clock,
+    gives_up: bool = True,
+) -> list[TranscriptionSummary | AutomationError]:
+    """Return per request, in order, the run that works on its fiche (a new or an active one), or the
+    error that prevents it."""
+    try:
+        crm = source()
+    except PermanentError as error:
+        for request in requests:
+            await database.write(partial(_fail_own, request, sentence_of(error)))
+        raise
+    fresh = _fresh_fiches(requests, database, clock)
+    stored = [request for request in requests if request.fiche_id in fresh]
+    started: dict[str, TranscriptionSummary | AutomationError] = {}
+    for first in range(0, len(stored), AT_ONCE):
+        chunk = stored[first : first + AT_ONCE]
+        runs = await database.write(partial(join_or_start, requests=chunk))
+        started.update(zip([request.run_id for request in chunk], runs, strict=True))
+
+    async def begin(
+        request: TranscriptionRunRequest,
+    ) -> tuple[str, TranscriptionSummary | AutomationError]:
+        try:
+            return request.run_id, await begin_transcription(
+                request, database=database, source=crm, clock=clock, gives_up=gives_up
+            )
+        except InfrastructureError:
+            raise
+        except (TransientError, PermanentError) as error:
+            return request.run_id, error
+
+    others = [request for request in requests if request.fiche_id not in fresh]
+    await process_concurrently(others, begin, started.update, width=crm.at_once)
+    return [started[request.run_id] for request in requests]
+
+
+async def work_on_runs(
+    run_ids: Sequence[str],
+    *,
+    own: Sequence[str],
+    database: Database,
+    provider: Callable[[], SpeechProvider],
+    owner: str,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Work until these runs have ended, or claim no more recordings once `stop` is set.
+
+    Without a provider the `own` runs fail; a run of another process continues.
+    """
+    try:
+        speech = provider()
+    except PermanentError as error:
+        for run_id in own:
+            await database.write(partial(fail_run, run_id=run_id, reason=sentence_of(error)))
+        raise
+    await transcribe_waiting(run_ids, database=database, provider=speech, owner=owner, stop=stop)
+
+
+async def transcribe_day(
+    day: date,
+    *,
+    database: Database,
+    source: Callable[[], FicheSource],
+    provider: Callable[[], SpeechProvider],
+    clock: Clock,
+    owner: str,
+) -> DayTranscripts:
+    """Transcribe the day's fiches with low priority, and return the day's counts afterwards."""
+    with database.reading() as session:
+        fiche_ids = fiches_to_transcribe(session, day)
+    requests = [
+        TranscriptionRunRequest(str(uuid.uuid4()), fiche_id, TranscriptionPriority.LOW)
+        for fiche_id in fiche_ids
+    ]
+    await transcribe_fiches(
+        requests, database=database, source=source, provider=provider, clock=clock, owner=owner
+    )
+    with database.reading() as session:
+        return transcripts_of_day(session, day)
+
+
+def _fresh_fiches(
+    requests: Sequence[TranscriptionRunRequest], database: Database, clock: Clock
+) -> set[str]:
+    """The fiches whose stored details are as new as their requests demand."""
+    since: dict[datetime, list[str]] = {}
+    for request in requests:
+        if request.fresh_since is not None:
+            since.setdefault(request.fresh_since, []).append(request.fiche_id)
+    with database.reading() as session:
+        return {
+            outcome.fiche_id
+            for at, fiche_ids in since.items()
+            for outcome in known_since(session, fiche_ids, at, clock.now())
+            if isinstance(outcome, DetailsKnown)
+        }
 
 
 async def begin_transcription(
@@ -56,18 +204,14 @@ async def begin_transcription(
     database: Database,
     source: FicheSource,
     clock: Clock,
-    is_fresh: bool = False,
     gives_up: bool = True,
 ) -> TranscriptionSummary:
     """Record a run, fetch the fiche and plan the run; or join the fiche's active run.
 
-    With `is_fresh` the stored details are fresh enough and are not fetched. Raises the CRM's
-    errors. A permanent error fails the run, and so does a transient one unless the caller repeats
-    the request (`gives_up=False`). A fiche that the CRM does not know fails the run without an
-    exception.
+    Raises the CRM's errors. A permanent error fails the run, and so does a transient one unless the
+    caller repeats the request (`gives_up=False`). A fiche that the CRM does not know fails the run
+    without an exception.
     """
-    if is_fresh:
-        return await database.write_in_bulk(join_or_start, request)
     run = await database.write(partial(open_run, request))
     if run.is_planned:
         return run
@@ -89,12 +233,12 @@ async def begin_transcription(
 
 def open_run(request: TranscriptionRunRequest, session: Session) -> TranscriptionSummary:
     """Return the fiche's active run, or record a run without a plan."""
-    active = _find_active(session, [request]).get(request.run_id)
-    if active is not None:
-        return active
-    if not start_runs(session, [(request, NO_PLAN)], database_time(session)):
-        return _join(request, session)
-    return PlannedRun(request.run_id, request, NO_PLAN).summary
+    run = _find_active(session, [request]).get(request.run_id)
+    if run is None and start_runs(
+        session, [(request, TranscriptionPlan(0))], database_time(session)
+    ):
+        return TranscriptionPlan(0).summary(request)
+    return run or _join(request, session)
 
 
 def _find_active(
@@ -135,35 +279,22 @@ def _join_or_start_each(
     plans = plans_for(session, new) if new else {}
     planned = [(request, plans[request.fiche_id]) for request in new if request.fiche_id in plans]
     started = start_runs(session, planned, database_time(session)) if planned else set[str]()
-    has_started = [
-        PlannedRun(request.run_id, request, plan)
-        for request, plan in planned
-        if request.run_id in started
-    ]
-    results.update({run.fiche_id: run for run in _begin_work(session, has_started)})
+    begun = [(request, plan) for request, plan in planned if request.run_id in started]
+    results.update({run.fiche_id: run for run in _begin_work(session, begun)})
     for request in requests:
-        if request.fiche_id not in results:
-            try:
-                run = active.get(request.run_id)
-                results[request.fiche_id] = _join_active(
-                    request, run, request.fiche_id in plans, session
-                )
-            except AutomationError as error:
-                results[request.fiche_id] = error
+        if request.fiche_id in results:
+            continue
+        try:
+            run = active.get(request.run_id)
+            if run is None and request.fiche_id not in plans:
+                raise _not_mirrored(request)
+            run = run or _join(request, session)
+            results[request.fiche_id] = (
+                run if run.is_planned else _plan(request, run.run_id, session)
+            )
+        except AutomationError as error:
+            results[request.fiche_id] = error
     return results
-
-
-def _join_active(
-    request: TranscriptionRunRequest,
-    active: TranscriptionSummary | None,
-    is_mirrored: bool,
-    session: Session,
-) -> TranscriptionSummary:
-    """Join a run that another request has recorded."""
-    if active is None and not is_mirrored:
-        raise _not_mirrored(request)
-    run = active or _join(request, session)
-    return run if run.is_planned else _plan(request, run.run_id, session)
 
 
 def _join(request: TranscriptionRunRequest, session: Session) -> TranscriptionSummary:
@@ -181,72 +312,66 @@ def _plan(request: TranscriptionRunRequest, run_id: str, session: Session) -> Tr
     plan = plans_for(session, [request]).get(request.fiche_id)
     if plan is None:
         raise _not_mirrored(request)
-    if plan_run(session, run_id, plan):
-        [started] = _begin_work(session, [PlannedRun(run_id, request, plan)])
-        return started
-    planned = find_summary(session, run_id)
-    if planned is None:
-        raise TransientError(
-            f"The run of fiche {request.fiche_id} was removed while it was planned."
-        )
-    if planned.status is TranscriptionStatus.FAILED and run_id != request.run_id:
-        result = _join_or_start_each(session, [request])[request.fiche_id]
-        if isinstance(result, AutomationError):
-            raise result
-        return result
-    return planned
+    joined = replace(request, run_id=run_id)
+    if plan_run(session, joined, plan):
+        return _begin_work(session, [(joined, plan)])[0]
+    for run in list_summaries(session, [run_id]):
+        if run.status is not TranscriptionStatus.FAILED or run_id == request.run_id:
+            return run
+    result = _join_or_start_each(session, [request])[request.fiche_id]
+    if isinstance(result, AutomationError):
+        raise result
+    return result
 
 
 def _not_mirrored(request: TranscriptionRunRequest) -> PermanentError:
     return PermanentError(f"Fiche {request.fiche_id} is not mirrored.")
 
 
-def _begin_work(session: Session, runs: Sequence[PlannedRun]) -> list[TranscriptionSummary]:
+def _begin_work(
+    session: Session, plans: Sequence[tuple[TranscriptionRunRequest, TranscriptionPlan]]
+) -> list[TranscriptionSummary]:
     """Recordings without audio fail at once. A run without targets completes at once."""
-    if not runs:
+    if not plans:
         return []
     now = database_time(session)
-    add_tasks(session, runs, now)
-    for run in runs:
-        fiche_id, plan, priority = run.request.fiche_id, run.plan, run.request.priority
-        enqueue(session, [
-            events.status_check(run.run_id, fiche_id, plan, now),
-            events.started(run.run_id, fiche_id, plan, priority, now),
-        ])  # fmt: skip
-        counts = {
-            "total": plan.total,
-            "already": plan.already_transcribed,
-            "targets": len(plan.targets),
-        }
-        message = f"START: {priority} priority"
-        write_notes(session, fiche_note(run.run_id, fiche_id, message, data=counts))
-    ended: dict[str, EndedRecordings] = {}
-    for run in runs:
-        blank = [target.call_id for target in run.plan.targets if not target.url.strip()]
-        failed = 0
-        if blank:
-            total = len(run.plan.targets)
-            failed = _fail_tasks(session, run.run_id, run.request.fiche_id, total, NO_URL, blank)
-        if failed or not run.plan.targets:
-            ended[run.run_id] = EndedRecordings(failed, failed=failed)
+    add_tasks(session, plans, now)
+    runs = [plan.summary(request) for request, plan in plans]
+    ended: dict[str, Counter[TaskState]] = {}
+    for run, (request, plan) in zip(runs, plans, strict=True):
+        enqueue(session, events.planned(run, request.priority, now))
+        note = fiche_note(
+            run.run_id,
+            run.fiche_id,
+            f"START: {request.priority} priority",
+            total=run.total,
+            already=run.already_transcribed,
+            targets=run.target_total,
+        )
+        write_notes(session, note)
+        blank = [target.call_id for target in plan.targets if not target.url.strip()]
+        if blank or not plan.targets:
+            ended[run.run_id] = _fail_tasks(session, run, NO_URL, blank)
     settled = settle_recordings(session, ended)
-    return [settled.get(run.run_id, run.summary) for run in runs]
+    return [settled.get(run.run_id, run) for run in runs]
 
 
 def _fail_tasks(
     session: Session,
-    run_id: str,
-    fiche_id: str,
-    target_total: int,
+    run: TranscriptionSummary,
     reason: str,
     call_ids: Sequence[str] | None = None,
-) -> int:
+) -> Counter[TaskState]:
     """Fail the unfinished recordings of a run, or those of `call_ids`, and return their number."""
-    failed = fail_waiting_tasks(session, run_id, call_ids, reason)
-    calls = [(call_id, (index, target_total)) for call_id, index in failed]
+    failed = fail_waiting_tasks(session, run.run_id, call_ids, reason)
     now = database_time(session)
-    enqueue(session, events.recordings_failed(run_id, fiche_id, calls, reason, now))
-    return len(failed)
+    enqueue(session, [
+        events.recording(
+            "failed", run.run_id, run.fiche_id, call_id, (index, run.target_total), now, error=reason
+        )
+        for call_id, index in failed
+    ])  # fmt: skip
+    return Counter({TaskState.FAILED: len(failed)})
 
 
 def fail_unplanned(request: TranscriptionRunRequest, reason: str, session: Session) -> None:
@@ -256,80 +381,58 @@ def fail_unplanned(request: TranscriptionRunRequest, reason: str, session: Sessi
         fail_run(session, run.run_id, reason)
 
 
-def settle_recordings(
-    session: Session, ended: Mapping[str, EndedRecordings], *, progress_every: int = 1
-) -> dict[str, TranscriptionSummary]:
-    """Count ended recordings by run in the transaction that ends them, and complete the runs with
-    their last ones.
-
-    A progress event is published after every `progress_every` recordings, and at the end.
-    """
-    if not ended:
-        return {}
-    now = database_time(session)
-    settled, completed = dict[str, TranscriptionSummary](), list[str]()
-    for summary, started_at in count_recordings(session, ended, now):
-        processed = ended[summary.run_id].processed
-        before = summary.processed - processed
-        is_due = summary.processed // progress_every > before // progress_every
-        if processed and (summary.is_over or is_due):
-            enqueue(session, [events.progress(summary, now)])
-        if summary.is_over and summary.status is TranscriptionStatus.RUNNING:
-            enqueue(session, events.completed(summary, started_at, now))
-            counts = {"new": summary.new, "cached": summary.cached, "failed": summary.failed}
-            message = f"END: completed, {summary.failed} failed"
-            write_notes(session, run_note(summary, message, data=counts))
-            summary = replace(summary, status=TranscriptionStatus.COMPLETED)  # noqa: PLW2901  the run has just ended
-            completed.append(summary.run_id)
-        settled[summary.run_id] = summary
-    if completed:
-        end_runs(session, completed, TranscriptionStatus.COMPLETED)
-    return settled
+def _fail_own(request: TranscriptionRunRequest, reason: str, session: Session) -> None:
+    """Fail the request's run, because a setting is missing. A run of another request continues."""
+    run = open_run(request, session)
+    if run.run_id == request.run_id:
+        fail_run(session, run.run_id, reason)
 
 
 def fail_run(session: Session, run_id: str, reason: str) -> TranscriptionSummary:
     """End a run that cannot be attempted: its unfinished recordings fail with the reason. A run that
     has ended already stays unchanged."""
-    run = lock_run(session, run_id)
-    if run.status != TranscriptionStatus.RUNNING:
-        return summary_from_row(run)
+    [run] = find_runs(session, Run.id == run_id, lock=True)
+    if run.status is not TranscriptionStatus.RUNNING:
+        return run
     now = database_time(session)
-    failed = _fail_tasks(session, run_id, run.fiche_id, run.target_total, reason)
-    [(counted, _)] = count_recordings(
-        session, {run_id: EndedRecordings(failed, failed=failed)}, now
-    )
+    failed = _fail_tasks(session, run, reason)
+    [counted] = count_recordings(session, {run_id: failed}, now)
     end_runs(session, [run_id], TranscriptionStatus.FAILED, reason)
-    summary = replace(counted, status=TranscriptionStatus.FAILED, error=reason)
-    enqueue(session, events.failed(summary, reason, now))
+    run = replace(counted, status=TranscriptionStatus.FAILED, error=reason)
+    enqueue(session, events.failed(run, now))
     write_notes(
-        session, run_note(summary, f"END: {reason}", level="error", data={"failed": failed})
+        session,
+        fiche_note(run_id, run.fiche_id, f"END: {reason}", level="error", failed=failed.total()),
     )
-    return summary
+    return run
 
 
 def sweep_transcriptions(silent_for_seconds: float, *, database: Database) -> Sequence[str]:
     """End the runs whose heartbeat stopped, and return their ids. Work on a recording touches its run."""
     with database.reading() as session:
-        abandoned = abandoned_runs(session, silent_for_seconds)
+        silent = find_runs(session, is_abandoned(silent_for_seconds))
+    reason = f"No worker has worked on this run for {silent_for_seconds / 60:.0f} minutes"
     ended: list[str] = []
-    for run_id, fiche_id in abandoned:
+    for run in silent:
         with database.transaction() as session:
-            if is_abandoned(lock_run(session, run_id), database_time(session), silent_for_seconds):
-                _end_abandoned(session, run_id, fiche_id, silent_for_seconds)
-                ended.append(run_id)
+            # A worker may have touched it since.
+            is_it = Run.id == run.run_id, is_abandoned(silent_for_seconds)
+            if find_runs(session, *is_it, lock=True):
+                _end_abandoned(session, run, reason)
+                ended.append(run.run_id)
     return ended
 
 
-def _end_abandoned(session: Session, run_id: str, fiche_id: str, silent_for_seconds: float) -> None:
-    reason = f"No worker has worked on this run for {silent_for_seconds / 60:.0f} minutes"
-    run = lock_run(session, run_id)
+def _end_abandoned(session: Session, run: TranscriptionSummary, reason: str) -> None:
     if run.target_total == 0:
-        fail_run(session, run_id, reason)
+        fail_run(session, run.run_id, reason)
         return
-    failed = _fail_tasks(session, run_id, fiche_id, run.target_total, reason)
-    data = {"failed": failed}
-    write_notes(session, fiche_note(run_id, fiche_id, f"SWEEP: {reason}", level="error", data=data))
-    settled = settle_recordings(session, {run_id: EndedRecordings(failed, failed=failed)})
-    if not settled[run_id].is_over:
+    failed = _fail_tasks(session, run, reason)
+    note = fiche_note(
+        run.run_id, run.fiche_id, f"SWEEP: {reason}", level="error", failed=failed.total()
+    )
+    write_notes(session, note)
+    settled = settle_recordings(session, {run.run_id: failed})
+    if not settled[run.run_id].is_over:
         # Recordings were deleted during the run, so its counters do not add up. End it anyway.
-        fail_run(session, run_id, reason)
+        fail_run(session, run.run_id, reason)

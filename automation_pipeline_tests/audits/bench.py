@@ -26,7 +26,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.transcription.models import Chunk
-from automation_pipeline.transcription.queries.recordings import save_transcripts
+from automation_pipeline.transcription.queries.runs import save_transcripts
 from automation_pipeline_tests.audits.configurations import document
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording

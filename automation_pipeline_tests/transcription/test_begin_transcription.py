@@ -6,12 +6,12 @@ from sqlalchemy import select
 
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionStatus
-from automation_pipeline.transcription.runs import (
+from automation_pipeline.transcription.models import (
+    TranscriptionPriority,
     TranscriptionRunRequest,
-    open_run,
-    sweep_transcriptions,
+    TranscriptionStatus,
 )
+from automation_pipeline.transcription.runs import open_run, sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.transcription.bench import Bench, call

@@ -18,10 +18,10 @@ from automation_pipeline.transcription.models import (
     TranscriptionStatus,
 )
 from automation_pipeline.transcription.ports import SpeechProvider
-from automation_pipeline.transcription.queries.tasks import (
+from automation_pipeline.transcription.queries.runs import (
+    TASKS,
     RecordingClaim,
     claim_next,
-    extend_claims,
     finish_tasks,
 )
 from automation_pipeline.transcription.recordings import transcribe_recording
@@ -92,9 +92,9 @@ def test_a_stale_holder_can_neither_call_nor_write_while_the_new_one_works(bench
 def test_a_claim_that_has_run_out_is_not_revived(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
-    claim(bench, "me", lease_seconds=0)
+    expired = claim(bench, "me", lease_seconds=0)
     with bench.database.transaction() as session:
-        extend_claims(session, "me", 30)
+        assert not TASKS.extend(session, [(expired.task_id, expired.token)], 30)
     assert claim(bench, "other").token == 2
 
 

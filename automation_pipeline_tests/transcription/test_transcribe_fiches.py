@@ -8,7 +8,7 @@ import pytest
 
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription import fiches as subject
+from automation_pipeline.transcription import runs as subject
 from automation_pipeline.transcription.models import (
     TranscriptionPriority,
     TranscriptionRunRequest,

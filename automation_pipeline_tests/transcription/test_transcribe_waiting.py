@@ -16,7 +16,7 @@ from automation_pipeline.transcription.models import (
     TranscriptionStatus,
 )
 from automation_pipeline.transcription.ports import AccessBreaker, ProviderAccessError
-from automation_pipeline.transcription.queries.tasks import claim_next, finish_tasks
+from automation_pipeline.transcription.queries.runs import claim_next, finish_tasks
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript

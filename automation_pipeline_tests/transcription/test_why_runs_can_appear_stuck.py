@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from automation_pipeline.storage.clock import database_now
 
 from automation_pipeline.core.coordination import FailoverRateLimiter, Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
@@ -13,13 +14,16 @@ from automation_pipeline.fiches.queries.details import save_outcomes
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline.transcription.models import (
-    RequestedTranscription,
+    TaskState,
     TranscriptionPriority,
     TranscriptionStatus,
 )
 from automation_pipeline.transcription.queries.recordings import transcription_status
-from automation_pipeline.transcription.queries.tasks import claim_next, release_for_retry
-from automation_pipeline.transcription.requests import request_transcriptions
+from automation_pipeline.transcription.queries.runs import claim_next, finish_tasks
+from automation_pipeline.transcription.requests import (
+    RequestedTranscription,
+    request_transcriptions,
+)
 from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
@@ -113,8 +117,13 @@ def test_4b_the_status_of_a_waiting_recording_has_the_wait(bench: Bench) -> None
     with bench.database.transaction() as session:
         [claim] = claim_next(session, "me", 1, lease_seconds=30, per_fiche=10)
         assert claim
-        assert release_for_retry(
-            session, claim, timedelta(seconds=40), "status=429 slow down", of_audio=False
+        assert finish_tasks(
+            session,
+            [claim],
+            TaskState.WAITING,
+            "status=429 slow down",
+            available_at=database_now(40.0),
+            owner=None,
         )
     task = status(bench)["run"]["tasks"][0]
     assert (task["state"], task["error"], task["owner"]) == (

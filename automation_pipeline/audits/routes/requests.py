@@ -42,7 +42,7 @@ from automation_pipeline.fiches.models.fiches import RequestedFicheIds
 from automation_pipeline.fiches.queries.fiches import check_visible, visible_fiches
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.run_requests import FiledRequest, filed_requests
-from automation_pipeline.transcription.queries.requests import (
+from automation_pipeline.transcription.requests import (
     TRANSCRIPTION_JOB,
     request_outcomes,
     requested_transcriptions,

@@ -1,86 +1,28 @@
-"""Queries of recordings and their transcripts: save, show, status, a day's recordings, log entries."""
+"""Queries for readers of recordings: a transcript, the status of a fiche, its log entries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date, datetime
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Annotated, cast
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Select, bindparam, delete, func, select, update
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.clock import iso
-from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.core.json_model import begin_of, end_of
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.core.events import LogLevel
+from automation_pipeline.core.json_model import Count, JsonModel, Moment, begin_of, end_of, parse
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.history import LogPage, log_lines
-from automation_pipeline.storage.statements import database_now, database_time, insert_rows
-from automation_pipeline.transcription.models import (
-    Chunk,
-    DayTranscripts,
-    LogQuery,
-    TaskState,
-    Transcript,
-    TranscriptionStatus,
-)
+from automation_pipeline.storage.statements import database_time
+from automation_pipeline.transcription.models import TaskState, TranscriptionStatus
 from automation_pipeline.transcription.tables import (
     ChunkRow,
     TranscriptionRunRow,
     TranscriptionTaskRow,
 )
-
-_UPDATE_RECORDING = (
-    update(CallRecordingRow)
-    .where(CallRecordingRow.id == bindparam("of_recording"))
-    .values(
-        has_transcription=True,
-        transcription_id=bindparam("provider_id"),
-        transcription_text=bindparam("transcript_text"),
-        transcription_language_code=bindparam("language"),
-        transcription_language_probability=bindparam("probability"),
-        transcribed_at=database_now(),
-    )
-)
-
-
-def save_transcripts(
-    session: Session, transcripts: Mapping[int, tuple[Transcript, Sequence[Chunk]]]
-) -> None:
-    """Save transcripts by recording, in place of earlier ones. An empty transcript has no chunks."""
-    if not transcripts:
-        return
-    connection = session.connection()
-    connection.execute(delete(ChunkRow).where(ChunkRow.recording_id.in_(list(transcripts))))
-    chunks = [
-        _chunk_row(recording_id, chunk)
-        for recording_id, (_, of_recording) in transcripts.items()
-        for chunk in of_recording
-    ]
-    insert_rows(session, ChunkRow, chunks)
-    recordings = [
-        {
-            "of_recording": recording_id,
-            "provider_id": transcript.transcription_id,
-            "transcript_text": transcript.text or None,
-            "language": transcript.language_code,
-            "probability": transcript.language_probability,
-        }
-        for recording_id, (transcript, _) in sorted(transcripts.items())
-    ]
-    connection.execute(_UPDATE_RECORDING, recordings)
-
-
-def _chunk_row(recording_id: int, chunk: Chunk) -> dict[str, object]:
-    return {
-        "recording_id": recording_id,
-        "chunk_index": chunk.index,
-        "start_timestamp": chunk.start,
-        "end_timestamp": chunk.end,
-        "message_count": chunk.message_count,
-        "speakers": list(chunk.speakers),
-        "full_text": chunk.full_text,
-    }
-
 
 Document = dict[str, object]
 
@@ -129,10 +71,7 @@ def _transcript_text(session: Session, row: CallRecordingRow) -> str:
     return text
 
 
-StatusDocument = Mapping[str, object]
-
-
-def transcription_status(session: Session, fiche_id: str) -> StatusDocument:
+def transcription_status(session: Session, fiche_id: str) -> Document:
     """The current recordings of the fiche, and its last run as planned, which may differ.
 
     A fiche that was never fetched has no recordings, but may have a failed run.
@@ -159,7 +98,7 @@ def transcription_status(session: Session, fiche_id: str) -> StatusDocument:
     }
 
 
-def _recording_status(row: CallRecordingRow) -> StatusDocument:
+def _recording_status(row: CallRecordingRow) -> Document:
     return {
         "callId": row.call_id,
         "hasTranscription": row.has_transcription,
@@ -172,13 +111,13 @@ def _recording_status(row: CallRecordingRow) -> StatusDocument:
     }
 
 
-def _last_run(session: Session, fiche_id: str) -> StatusDocument | None:
-    row = session.scalars(
+def _last_run(session: Session, fiche_id: str) -> Document | None:
+    row = session.scalar(
         select(TranscriptionRunRow)
         .where(TranscriptionRunRow.fiche_id == fiche_id)
         .order_by(TranscriptionRunRow.started_at.desc(), TranscriptionRunRow.id)
         .limit(1)
-    ).first()
+    )
     if row is None:
         return None
     tasks = session.scalars(
@@ -187,9 +126,13 @@ def _last_run(session: Session, fiche_id: str) -> StatusDocument | None:
         .order_by(TranscriptionTaskRow.recording_index)
     ).all()
     now = database_time(session)
+    if row.status == TranscriptionStatus.COMPLETED:
+        state = "finished with failures" if row.failed else "finished"
+    else:
+        state = "processing" if row.status == TranscriptionStatus.RUNNING else "failed"
     return {
         "id": row.id,
-        "state": _run_state(row),
+        "state": state,
         "priority": row.priority,
         "targetTotal": row.target_total,
         "processed": row.processed,
@@ -203,15 +146,7 @@ def _last_run(session: Session, fiche_id: str) -> StatusDocument | None:
     }
 
 
-def _run_state(row: TranscriptionRunRow) -> str:
-    if row.status == TranscriptionStatus.RUNNING:
-        return "processing"
-    if row.status == TranscriptionStatus.FAILED:
-        return "failed"
-    return "finished with failures" if row.failed else "finished"
-
-
-def _task_status(task: TranscriptionTaskRow, now: datetime) -> StatusDocument:
+def _task_status(task: TranscriptionTaskRow, now: datetime) -> Document:
     """One task with its claim, or its next attempt."""
     lease_end = task.leased_until if task.state == TaskState.WORKING else None
     waits = task.state == TaskState.WAITING and task.available_at > now
@@ -227,59 +162,49 @@ def _task_status(task: TranscriptionTaskRow, now: datetime) -> StatusDocument:
     }
 
 
-Query = TypeVar("Query", bound=Select[Any])  # any columns
+RunId = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 
 
-def fiches_to_transcribe(session: Session, day: date) -> list[str]:
-    """Fiches with a recording that has audio and no transcript."""
-    untranscribed = (
-        CallRecordingRow.has_transcription.is_(False),
-        CallRecordingRow.recording_url != "",
-    )
-    query = (
-        _of_day(select(FicheCacheRow.fiche_id), day)
-        .where(*untranscribed)
-        .distinct()
-        .order_by(FicheCacheRow.fiche_id)
-    )
-    return list(session.scalars(query))
+class LogQuery(JsonModel):
+    """`run_id` and `trace_id` are synonyms: the run that wrote the entry."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    run_id: RunId | None = None
+    trace_id: RunId | None = None
+    level: LogLevel | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 200
+    offset: Count = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ignore_empty(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        return {
+            name: value
+            for name, value in cast("Mapping[str, object]", given).items()
+            if value not in ("", None)
+        }
+
+    @property
+    def trace(self) -> str | None:
+        return self.run_id or self.trace_id
 
 
-def transcripts_of_day(session: Session, day: date) -> DayTranscripts:
-    done = func.count().filter(CallRecordingRow.has_transcription)
-    seconds = func.coalesce(
-        func.sum(CallRecordingRow.duration_seconds).filter(CallRecordingRow.has_transcription), 0
-    )
-    recordings, transcribed, length = (
-        session.execute(_of_day(select(func.count(), done, seconds), day)).tuples().one()
-    )
-    return DayTranscripts(
-        recordings, transcribed, round(float(length) / 60, 1), _failures(session, day)
-    )
-
-
-def _failures(session: Session, day: date) -> dict[str, int]:
-    """Count the last errors of the day's recordings that lack a transcript."""
-    last = (
-        select(func.max(TranscriptionTaskRow.id))
-        .where(TranscriptionTaskRow.state == TaskState.FAILED)
-        .group_by(TranscriptionTaskRow.recording_id)
-    )
-    query = (
-        _of_day(select(TranscriptionTaskRow.error, func.count()), day)
-        .join(TranscriptionTaskRow, TranscriptionTaskRow.recording_id == CallRecordingRow.id)
-        .where(CallRecordingRow.has_transcription.is_(False), TranscriptionTaskRow.id.in_(last))
-        .group_by(TranscriptionTaskRow.error)
-    )
-    return {error or "unknown": count for error, count in session.execute(query).tuples()}
-
-
-def _of_day(query: Query, day: date) -> Query:
-    return (
-        query.select_from(CallRecordingRow)
-        .join(FicheCacheRow, FicheCacheRow.id == CallRecordingRow.fiche_cache_id)
-        .where(FicheCacheRow.sales_date == day.isoformat(), CallRecordingRow.vanished_at.is_(None))
-    )
+def parse_log_query(given: Mapping[str, object]) -> LogQuery:
+    """Raises InvalidInputError with one error per invalid parameter."""
+    try:
+        return parse(LogQuery, given, "The logs cannot be shown")
+    except InvalidInputError as error:
+        moments = [field for field, _ in error.fields if field in {"since", "until"}]
+        if not moments:
+            raise
+        raise InvalidInputError(
+            f"Invalid {moments[0]} (expected ISO 8601 date-time)", error.fields
+        ) from None
 
 
 def transcription_logs(
@@ -289,7 +214,7 @@ def transcription_logs(
 
     Raises NotFoundError for a fiche that is not mirrored and has no entries.
     """
-    of_fiche = LogPage(workflow="transcription", entity=("fiche", fiche_id))
+    of_fiche = LogPage(workflow="transcription", entity=("fiche", fiche_id), limit=1)
     page = replace(
         of_fiche,
         trace_ids=(query.trace,) if query.trace else (),
@@ -300,15 +225,8 @@ def transcription_logs(
         offset=query.offset,
     )
     lines, total = log_lines(session, page)
-    if total == 0 and not _is_known(session, fiche_id, of_fiche):
-        raise NotFoundError(f"Fiche {fiche_id} not found")
+    if total == 0:
+        mirrored = select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id)
+        if session.scalar(mirrored) is None and log_lines(session, of_fiche)[1] == 0:
+            raise NotFoundError(f"Fiche {fiche_id} not found")
     return lines, total
-
-
-def _is_known(session: Session, fiche_id: str, of_fiche: LogPage) -> bool:
-    if (
-        session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id))
-        is not None
-    ):
-        return True
-    return log_lines(session, replace(of_fiche, limit=1))[1] > 0

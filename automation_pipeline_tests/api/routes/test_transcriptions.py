@@ -1,6 +1,5 @@
 """Transcripts over HTTP: asked for once, followed, read, for fiches in reach."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.run_requests import RunRequestRow, filed_requests
 from automation_pipeline.transcription.events import fiche_note
-from automation_pipeline.transcription.models import TranscriptionPriority
-from automation_pipeline.transcription.queries.recordings import save_transcripts
-from automation_pipeline.transcription.queries.tasks import claim_next
+from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionRunRequest
+from automation_pipeline.transcription.queries.runs import claim_next, save_transcripts
 from automation_pipeline.transcription.routes import (
     FicheTranscription,
     RecordingShown,
@@ -22,15 +20,10 @@ from automation_pipeline.transcription.routes import (
     TranscriptionQueued,
     TranscriptionsQueued,
 )
-from automation_pipeline.transcription.runs import (
-    TranscriptionRunRequest,
-    begin_transcription,
-    fail_unplanned,
-)
+from automation_pipeline.transcription.runs import fail_unplanned, join_or_start
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.crm import FakeFicheSource
 from automation_pipeline_tests.fakes.speech import transcript
 
 PATH = "/api/transcriptions"
@@ -129,12 +122,10 @@ def test_the_status_of_a_fiche_that_the_crm_never_gave_shows_why_its_run_failed(
 def test_the_status_shows_the_run_and_who_holds_each_recording(
     client: TestClient, fiches: Services
 ) -> None:
-    ours, crm = fiches.database, FakeFicheSource()
+    ours = fiches.database
     request = TranscriptionRunRequest("run-7", "900", TranscriptionPriority.HIGH)
-    asyncio.run(
-        begin_transcription(request, database=ours, source=crm, clock=fiches.clock, is_fresh=True)
-    )
     with ours.transaction() as session:
+        join_or_start(session, [request])
         assert claim_next(session, "host:1/ab", 1, lease_seconds=30, per_fiche=10)
     run = get(client, "/900/status")["data"]["run"]
     assert (run["id"], run["state"], run["priority"], run["targetTotal"]) == (

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.queries.tasks import claim_next
+from automation_pipeline.transcription.queries.runs import claim_next
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

@@ -9,8 +9,7 @@ from sqlalchemy import insert
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
-from automation_pipeline.transcription.models import parse_log_query
-from automation_pipeline.transcription.queries.recordings import transcription_logs
+from automation_pipeline.transcription.queries.recordings import parse_log_query, transcription_logs
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.tables import every_case
 

@@ -7,10 +7,8 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription.models import Chunk
-from automation_pipeline.transcription.queries.recordings import (
-    recording_document,
-    save_transcripts,
-)
+from automation_pipeline.transcription.queries.recordings import recording_document
+from automation_pipeline.transcription.queries.runs import save_transcripts
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.fakes.speech import transcript
 

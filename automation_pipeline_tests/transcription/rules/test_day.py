@@ -1,10 +1,7 @@
 """How the transcripts of a day are judged."""
 
-from automation_pipeline.transcription.models import (
-    COVERAGE_CHECK,
-    DayTranscripts,
-    judge_transcripts,
-)
+from automation_pipeline.transcription.models import DayTranscripts
+from automation_pipeline.transcription.rules import COVERAGE_CHECK, judge_transcripts
 from automation_pipeline_tests.tables import every_case
 
 

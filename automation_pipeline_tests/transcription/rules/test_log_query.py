@@ -3,7 +3,7 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.transcription.models import LogQuery, parse_log_query
+from automation_pipeline.transcription.queries.recordings import LogQuery, parse_log_query
 from automation_pipeline_tests.tables import every_case
 
 

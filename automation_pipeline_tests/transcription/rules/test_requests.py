@@ -5,12 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.transcription.models import (
-    TranscriptionPriority,
-    is_transcribed,
-    parse_batch,
-    parse_priority,
-)
+from automation_pipeline.transcription.models import TranscriptionPriority, is_transcribed
+from automation_pipeline.transcription.requests import parse_batch, parse_priority
 from automation_pipeline_tests.tables import every_case
 
 
