@@ -104,7 +104,7 @@ def queued_run(address: str) -> tuple[int, float]:
     from automation_pipeline.pricing.models.runs import RuleTrigger  # noqa: PLC0415
     from automation_pipeline.pricing.planning import preview_rule  # noqa: PLC0415
     from automation_pipeline.pricing.pricing_rules import create_rule  # noqa: PLC0415
-    from automation_pipeline.pricing.queries.views import targets_of  # noqa: PLC0415
+    from automation_pipeline.pricing.queries.runs import targets_of  # noqa: PLC0415
     from automation_pipeline.pricing.runs import queue_run  # noqa: PLC0415
 
     put(address, {"maximum": 10**9, "restore_rate": 10**9})
@@ -158,7 +158,7 @@ def report(
     options: argparse.Namespace, address: str, run_id: int, best: float, seconds: float
 ) -> None:
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
-    from automation_pipeline.pricing.queries.views import get_run  # noqa: PLC0415
+    from automation_pipeline.pricing.queries.runs import get_run  # noqa: PLC0415
 
     with services().database.reading() as session:
         run = get_run(session, run_id)

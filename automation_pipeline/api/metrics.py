@@ -48,16 +48,16 @@ from automation_pipeline.org_jobs.queries.health import (
     due_schedules,
     schedules_by_state,
 )
-from automation_pipeline.pricing.models.history import MismatchSeverity, ProjectHealth
 from automation_pipeline.pricing.models.runs import APPLY_MS, QUEUE_MS, success_rate
 from automation_pipeline.pricing.models.shop import CircuitState
-from automation_pipeline.pricing.queries.monitoring import (
+from automation_pipeline.pricing.monitoring import (
     blocked_variants,
     circuits,
     health_of_projects,
     mismatched_prices,
     queue_age_seconds,
 )
+from automation_pipeline.pricing.rules.monitoring import MismatchSeverity, ProjectHealth
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.monitoring import (
     DAEMON,

@@ -103,7 +103,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "pricing",
-        "pricing.commands.app",
+        "pricing.commands.runs",
         "app",
         "Change prices in the shop by rules: preview, apply, retry, roll back, reconcile.",
     ),

@@ -190,7 +190,7 @@ class PricingRuleJob(FollowedWork["RuleRun"]):
         return False
 
     def _find(self, ids: Collection[int]) -> Mapping[int, "RuleRun"]:
-        from automation_pipeline.pricing.queries.views import runs_by_id
+        from automation_pipeline.pricing.queries.runs import runs_by_id
 
         with self._database.reading() as session:
             return runs_by_id(session, set(ids))

@@ -66,7 +66,7 @@ def work_rule_run(
         work_on,
     )
     from automation_pipeline.pricing.models.runs import PricingRunBusyError, PricingRunState
-    from automation_pipeline.pricing.queries.views import targets_of
+    from automation_pipeline.pricing.queries.runs import targets_of
 
     system = services.get()
     with (
@@ -166,7 +166,7 @@ def pricing_runs(
 ) -> dg.MaterializeResult:
     """Runs that ended on the day, with the numbers of applied and failed prices."""
     from automation_pipeline.orchestration.pricing import day_page
-    from automation_pipeline.pricing.queries.monitoring import runs_that_ended
+    from automation_pipeline.pricing.monitoring import runs_that_ended
 
     span = span_of(day_of(context))
     with dagster_errors(), services.get().database.reading() as session:
@@ -179,7 +179,7 @@ def pricing_runs_checks(
 ) -> Iterator[dg.AssetCheckResult]:
     """Nearly every price is applied, few failures wait for a decision, the shop has the applied
     prices, and the invariants hold."""
-    from automation_pipeline.pricing.queries.monitoring import runs_that_ended
+    from automation_pipeline.pricing.monitoring import runs_that_ended
     from automation_pipeline.pricing.rules.monitoring import evaluate_day
 
     span = span_of(day_of(context))
@@ -207,7 +207,7 @@ def _with_shop(services: ServicesResource, tick: "Callable[[Services], str]") ->
     description="Files a run for every due pricing rule, and a rollback for every promotion that has ended.",
 )
 def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.pricing.runs import start_due_rules
+    from automation_pipeline.pricing.schedules import start_due_rules
 
     def tick(system: "Services") -> str:
         shop = system.storefront.name
@@ -260,6 +260,6 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
 )
 def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.orchestration.alerts import tick_alerts
-    from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
+    from automation_pipeline.pricing.monitoring import PRICING_ALERTS
 
     return _with_shop(services, partial(tick_alerts, PRICING_ALERTS, "pricing"))

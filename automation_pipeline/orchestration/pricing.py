@@ -25,7 +25,7 @@ from automation_pipeline.pricing.worker import work_run
 from automation_pipeline.storage.run_requests import mark_taken
 
 if TYPE_CHECKING:
-    from automation_pipeline.pricing.models.history import DayRuns, ReconciliationReport
+    from automation_pipeline.pricing.rules.monitoring import DayRuns, ReconciliationReport
 
 MOST_TARGETS = 20
 MOST_RUNS = 50
@@ -126,10 +126,10 @@ async def check_prices(
     run_id: int | None, check: str | None, services: Services
 ) -> "Sequence[ReconciliationReport]":
     from automation_pipeline.pricing.checks import (  # noqa: PLC0415  the steps of a run do not need it
+        next_manual_name,
         reconcile_all,
         reconcile_run,
     )
-    from automation_pipeline.pricing.queries.checks import next_manual_name  # noqa: PLC0415  the same
 
     check_ids(run_id=run_id)
     if run_id is None:

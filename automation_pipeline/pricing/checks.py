@@ -1,34 +1,321 @@
-"""Checks of applied prices against the shop: request, reconcile one run or all, repair."""
+"""Checks of applied prices against the shop: request, reconcile, repair."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
+
+from sqlalchemy import ColumnElement, Select, and_, exists, func, insert, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.pricing.models.history import (
-    LiveTarget,
-    ReconciliationReport,
-    validate_check_name,
+from automation_pipeline.core.events import Event
+from automation_pipeline.core.json_model import as_document
+from automation_pipeline.pricing.events import mismatch_key
+from automation_pipeline.pricing.models.rules import TENANT, RuleReference
+from automation_pipeline.pricing.models.runs import (
+    FIRST_TARGET_STATE,
+    LIVE_RUN_STATES,
+    OPEN_TARGET_STATES,
+    PricingRunState,
+    RuleRun,
+    RuleTrigger,
+    TargetState,
 )
-from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun
+from automation_pipeline.pricing.models.shop import Price, price_of
 from automation_pipeline.pricing.ports import ApplyContext, PricingContext
-from automation_pipeline.pricing.queries.checks import (
-    PricesByVariant,
-    add_repair,
-    done_report,
-    file_due_checks,
-    latest_conclusive_check,
-    live_targets,
-    runs_to_check,
-    save_findings,
-    still_to_repair,
+from automation_pipeline.pricing.queries.runs import (
+    NewRun,
+    add_run,
+    get_run,
+    locked_run,
+    run_aggregate,
 )
-from automation_pipeline.pricing.queries.runs import locked_run
-from automation_pipeline.pricing.queries.views import get_run
-from automation_pipeline.pricing.rules.monitoring import repairable_mismatches
+from automation_pipeline.pricing.rules.monitoring import (
+    MANUAL_PREFIX,
+    WATCHED_FOR,
+    LiveTarget,
+    Mismatch,
+    ReconciliationReport,
+    RuleCheck,
+    in_daily_pass,
+    reconciliation_report,
+    repairable_mismatches,
+    validate_check_name,
+    worst_severity,
+)
 from automation_pipeline.pricing.shop import read_prices
+from automation_pipeline.pricing.tables import RuleCheckRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.statements import among, upsert
+
+CHECK_JOB = "rule_reconciliation"
+REQUEST_AGAIN_AFTER = timedelta(minutes=10)
+MAX_CHECKS = 100
+
+Check, Target = RuleCheckRow, RuleTargetRow
+
+
+def last_checks(*which: ColumnElement[bool]) -> Select[tuple[int]]:
+    """The id of the last conclusive check of each run: one that read a price, or found that the run
+    has no price left in the shop. A repeated check keeps its id."""
+    has_none_left = and_(Check.total_checked == 0, Check.unverified == 0)
+    is_conclusive = and_(Check.checked_at.is_not(None), or_(Check.total_checked > 0, has_none_left))
+    newest_first = Check.checked_at.desc(), Check.id.desc()
+    place = func.row_number().over(partition_by=Check.rule_run_id, order_by=newest_first)
+    placed = select(Check.id, place.label("place")).where(is_conclusive, *which).subquery()
+    return select(placed.c.id).where(placed.c.place == 1)
+
+
+def file_due_checks(session: Session, now: datetime) -> Sequence[str]:
+    """The keys of the requests. An old request of a check that is not done is repeated under another key."""
+    is_silent = or_(Check.requested_at.is_(None), Check.requested_at <= now - REQUEST_AGAIN_AFTER)
+    due = (
+        select(Check)
+        .where(Check.checked_at.is_(None), Check.due_at <= now, is_silent)
+        .order_by(Check.due_at, Check.id)
+        .limit(MAX_CHECKS)
+        .with_for_update(skip_locked=True)
+    )
+    requests: list[NewRunRequest] = []
+    for row in session.scalars(due):
+        # A run that ended again has a new due time.
+        key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}"
+        if row.requested_at is not None:
+            key += f"-{round(now.timestamp())}"
+        config = {"run_id": row.rule_run_id, "check": row.name}
+        tags = {"pricing/run_id": str(row.rule_run_id), "pricing/check": row.name}
+        requests.append(NewRunRequest(key, CHECK_JOB, config, tags))
+        row.requested_at = now
+    file_requests(session, requests, now)
+    return [request.key for request in requests]
+
+
+def save_reports(
+    session: Session, name: str, reports: Sequence[ReconciliationReport], now: datetime
+) -> None:
+    """The reports of one check of many runs."""
+    rows = [
+        {
+            "rule_run_id": int(report.run_id),
+            "name": name,
+            "due_at": now,
+            "checked_at": now,
+            "total_checked": report.total_checked,
+            "mismatches": report.mismatches,
+            "unverified": len(report.unverified),
+            "worst": worst_severity(report),
+            "report": as_document(report),
+        }
+        for report in reports
+    ]
+    fields = ("checked_at", "total_checked", "mismatches", "unverified", "worst", "report")
+    upsert(session, Check, rows, key=("rule_run_id", "name"), fields=fields)
+
+
+def done_report(session: Session, run_id: int, name: str) -> ReconciliationReport | None:
+    """None: the check is not done yet."""
+    which = Check.rule_run_id == run_id, Check.name == name, Check.checked_at.is_not(None)
+    document = session.scalar(select(Check.report).where(*which))
+    return None if document is None else ReconciliationReport.model_validate(document)
+
+
+def latest_conclusive_check(session: Session, run_id: int) -> RuleCheck | None:
+    row = session.scalar(
+        select(Check).where(Check.id.in_(last_checks(Check.rule_run_id == run_id)))
+    )
+    return None if row is None else RuleCheck.model_validate(row, from_attributes=True)
+
+
+def checks_of(session: Session, run_id: int) -> list[RuleCheck]:
+    """By due time: the early checks, one per day for thirty days, and manual ones."""
+    query = (
+        select(Check)
+        .where(Check.rule_run_id == run_id)
+        .order_by(Check.due_at, Check.id)
+        .execution_options(populate_existing=True)
+    )
+    rows = session.scalars(query)
+    return [RuleCheck.model_validate(row, from_attributes=True) for row in rows]
+
+
+def next_manual_name(session: Session, run_id: int) -> str:
+    is_manual = Check.name.startswith(MANUAL_PREFIX, autoescape=True)
+    query = select(func.count(Check.id)).where(Check.rule_run_id == run_id, is_manual)
+    return f"{MANUAL_PREFIX}{(session.scalar(query) or 0) + 1}"
+
+
+def live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]:
+    """The applied targets of these runs that no later run has replaced."""
+    later = aliased(Target)
+    is_same = and_(
+        later.shop == Target.shop,
+        later.variant_id == Target.variant_id,
+        later.currency == Target.currency,
+    )
+    is_later = or_(
+        later.applied_at > Target.applied_at,
+        and_(later.applied_at == Target.applied_at, later.id > Target.id),
+    )
+    is_replaced = exists().where(is_same, later.status == TargetState.APPLIED, is_later)
+    query = (
+        select(Target.id, Target.rule_run_id, Target.variant_id, Target.sku_id, Target.after_json)
+        .where(among(session, Target.rule_run_id, run_ids), Target.status == TargetState.APPLIED)
+        .where(Target.variant_id.is_not(None), ~is_replaced)
+        .order_by(Target.id)
+    )
+    return [
+        LiveTarget(id_, run_id, str(variant_id), sku_id, price_of(after))
+        for id_, run_id, variant_id, sku_id, after in session.execute(query).tuples()
+    ]
+
+
+def variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) -> set[str]:
+    """Variants that a run is writing, has written with an unknown outcome, or is about to roll back."""
+    is_unknown = and_(Target.outcome_unknown, Target.status.in_(sorted(OPEN_TARGET_STATES)))
+    is_marked = and_(Target.is_wished, Target.status == TargetState.APPLIED)
+    query = select(Target.variant_id).where(
+        Target.shop == shop,
+        among(session, Target.variant_id, variant_ids),
+        or_(Target.is_writing, is_unknown, is_marked),
+    )
+    return {variant_id for variant_id in session.scalars(query) if variant_id is not None}
+
+
+def runs_to_check(session: Session, shop: str, day: str, now: datetime) -> list[int]:
+    """The runs of the daily pass that were not checked on this day."""
+    is_done = exists().where(
+        Check.rule_run_id == RuleRunRow.id, Check.name == day, Check.checked_at.is_not(None)
+    )
+    query = select(RuleRunRow.id, RuleRunRow.finished_at).where(
+        RuleRunRow.shop == shop,
+        RuleRunRow.status.in_(sorted(LIVE_RUN_STATES)),
+        RuleRunRow.finished_at >= now - WATCHED_FOR,
+        ~is_done,
+    )
+    ended = session.execute(query.order_by(RuleRunRow.id)).tuples()
+    return [run_id for run_id, at in ended if at is not None and in_daily_pass(at, now)]
+
+
+# By variant, its price in the shop, or the reason why that could not be read.
+PricesByVariant = Mapping[str, Price | str]
+
+
+def save_findings(
+    session: Session,
+    name: str,
+    checked: Mapping[int, Sequence[LiveTarget]],
+    prices: PricesByVariant,
+    shop: str,
+    now: datetime,
+) -> list[ReconciliationReport]:
+    """`checked` are the targets whose prices were read, by run. Targets that were rolled back or
+    replaced since are skipped."""
+    live = {target.id for target in live_targets(session, checked)}
+    left = {
+        run_id: [target for target in targets if target.id in live]
+        for run_id, targets in checked.items()
+    }
+    variants = [target.variant_id for targets in left.values() for target in targets]
+    in_flux = variants_in_flux(session, shop, variants)
+    known = {**prices, **dict.fromkeys(in_flux, "its price was being changed at the same time")}
+    reports = [
+        reconciliation_report(run_id, [(one, known[one.variant_id]) for one in targets], now)
+        for run_id, targets in left.items()
+    ]
+    save_reports(session, name, reports, now)
+    enqueue(
+        session,
+        [
+            _mismatch_event(report.run_id, one, name, now)
+            for report in reports
+            for one in report.details
+        ],
+    )
+    return reports
+
+
+def _mismatch_event(run_id: str, one: Mismatch, check: str, now: datetime) -> Event:
+    payload: dict[str, object] = {
+        "targetId": one.target_id,
+        "runId": run_id,
+        "expected": one.expected_price,
+        "actual": one.actual_price,
+        "currency": one.currency,
+        "actualCurrency": one.actual_currency,
+        "difference": one.difference,
+        "severity": one.severity,
+    }
+    key, name = mismatch_key(run_id, one.target_id, check), "automation.reconciliation.mismatch"
+    return Event(TENANT, key, name, "pricing", run_aggregate(int(run_id)), now, payload)
+
+
+def still_to_repair(
+    session: Session, run: RuleRunRow, mismatches: Mapping[int, Mismatch]
+) -> list[tuple[RuleTargetRow, Mismatch]]:
+    """The mismatches whose targets are live and that no run is changing now."""
+    live = {target.id: target.variant_id for target in live_targets(session, [run.id])}
+    wrong = {id_: live[id_] for id_ in mismatches if id_ in live}
+    in_flux = variants_in_flux(session, run.shop, list(wrong.values()))
+    wanted = [id_ for id_, variant_id in wrong.items() if variant_id not in in_flux]
+    query = select(Target).where(among(session, Target.id, wanted)).order_by(Target.id)
+    return [(row, mismatches[row.id]) for row in session.scalars(query)]
+
+
+def add_repair(
+    session: Session,
+    run: RuleRunRow,
+    check: str,
+    wrong: Sequence[tuple[RuleTargetRow, Mismatch]],
+    actor: str,
+    now: datetime,
+) -> int:
+    """Add a run of the original rule version, which decides about drift. Compare-at prices were not
+    read and stay unchanged."""
+    rule = RuleReference(run.rule_id, run.project_id, run.rule_version, run.rule_version_hash)
+    new = NewRun(
+        rule=rule,
+        shop=run.shop,
+        trigger=RuleTrigger.REPAIR,
+        actor=actor,
+        parent_run_id=run.id,
+        force=True,
+    )
+    repair = locked_run(session, add_run(session, new, now))
+    rows: list[dict[str, object]] = [
+        {
+            "rule_run_id": repair.id,
+            "tenant_id": target.tenant_id,
+            "project_id": target.project_id,
+            "shop": target.shop,
+            "product_id": target.product_id,
+            "variant_id": target.variant_id,
+            "sku_id": target.sku_id,
+            "title": target.title,
+            "currency": found.currency,
+            "before_json": vars(Price(found.actual_price, found.currency)),
+            "after_json": vars(Price(found.expected_price, found.currency)),
+            "writes_compare_at": False,
+            "warnings": [],
+            "status": FIRST_TARGET_STATE.value,
+        }
+        for target, found in wrong
+    ]
+    session.connection().execute(insert(Target), rows)
+    repair.matched = repair.total_targets = len(rows)
+    repair.explain_json = {
+        "matchedProducts": len({target.product_id for target, _ in wrong}),
+        "appliedTargets": len(rows),
+        "skippedTargets": 0,
+        "repairs": {"runId": str(run.id), "check": check},
+    }
+    repair.previewed_at = repair.updated_at = now
+    session.flush()
+    return repair.id
+
 
 _ByRun = Mapping[int, Sequence[LiveTarget]]
 

@@ -1,24 +1,350 @@
-"""Dead letters: report, retry, acknowledge."""
+"""Dead letters, alerts, metrics, written prices, and the runs of a day."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 
+from sqlalchemy import ColumnElement, Text, case, cast, exists, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, sentence_of
 from automation_pipeline.core.events import Event
-from automation_pipeline.pricing.models.history import DeadLetterReport
+from automation_pipeline.pricing.checks import last_checks
 from automation_pipeline.pricing.models.rules import TENANT
-from automation_pipeline.pricing.models.runs import RetriedRuns
-from automation_pipeline.pricing.queries.monitoring import (
-    acknowledged_among,
-    dead_letter_tallies,
-    dead_letters,
-    dead_letters_by_run,
-    mark_acknowledged,
+from automation_pipeline.pricing.models.runs import (
+    ACTIVE_RUN_STATES,
+    RULE_RUN,
+    PriceChange,
+    PriceChangeFilter,
+    PricingRunState,
+    RetriedRuns,
+    TargetState,
 )
-from automation_pipeline.pricing.rules.monitoring import dead_letter_report
+from automation_pipeline.pricing.models.shop import CircuitState, FailureKind
+from automation_pipeline.pricing.queries.runs import read_runs, select_runs
+from automation_pipeline.pricing.rules.monitoring import (
+    KEPT_FOR,
+    RATE_LIMIT_WINDOW,
+    STALE_AFTER,
+    WATCHED_FOR,
+    DayRuns,
+    DeadLetter,
+    DeadLetterReport,
+    DeadLetterTally,
+    MismatchSeverity,
+    PricingAlert,
+    ProjectHealth,
+    broken_invariants,
+    dead_letter_report,
+    evaluate_alerts,
+)
 from automation_pipeline.pricing.runs import retry_run
+from automation_pipeline.pricing.tables import (
+    PriceChangeRow,
+    PricingAlertRow,
+    RuleCheckRow,
+    RuleRunRow,
+    RuleTargetRow,
+    ShopRow,
+)
+from automation_pipeline.storage.alerts import AlertTable
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.statements import among, database_time
+
+SUCCESS_WINDOW = timedelta(hours=1)
+
+Run, Target = RuleRunRow, RuleTargetRow
+
+
+def _is_dead_letter(now: datetime, project_id: str | None = None) -> list[ColumnElement[bool]]:
+    """A failed target that is kept and not acknowledged, unless its run was rolled back."""
+    is_rolled_back = exists().where(
+        Run.id == Target.rule_run_id, Run.status == PricingRunState.ROLLED_BACK
+    )
+    which = [
+        Target.tenant_id == TENANT,
+        Target.status == TargetState.FAILED,
+        Target.acknowledged_at.is_(None),
+        Target.last_attempt >= now - KEPT_FOR,
+        ~is_rolled_back,
+    ]
+    return which if project_id is None else [*which, Target.project_id == project_id]
+
+
+def _count_if(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.count(case((condition, 1)))
+
+
+def dead_letters(
+    session: Session, project_id: str, *, now: datetime, limit: int
+) -> list[DeadLetter]:
+    """The oldest ones, in the order in which they failed."""
+    query = (
+        select(Target)
+        .where(*_is_dead_letter(now, project_id))
+        .order_by(Target.last_attempt, Target.id)
+        .limit(limit)
+    )
+    letters: list[DeadLetter] = []
+    for row in session.scalars(query):
+        assert row.last_attempt is not None  # noqa: S101  the condition says so
+        letters.append(
+            DeadLetter(
+                target_id=str(row.id),
+                run_id=str(row.rule_run_id),
+                product_id=row.product_id,
+                variant_id=row.variant_id,
+                failed_at=row.last_attempt,
+                error_type=FailureKind(row.error_type or FailureKind.UNKNOWN),
+                error=row.error_message or "",
+                retryable=bool(row.error_retryable),
+            )
+        )
+    return letters
+
+
+def dead_letter_tallies(session: Session, project_id: str, now: datetime) -> list[DeadLetterTally]:
+    """All dead letters of the project, by kind."""
+    retryable, stale = Target.error_retryable.is_(True), Target.last_attempt < now - STALE_AFTER
+    query = (
+        select(Target.error_type, func.count(), _count_if(retryable), _count_if(stale))
+        .where(*_is_dead_letter(now, project_id))
+        .group_by(Target.error_type)
+    )
+    return [
+        DeadLetterTally(FailureKind(kind or FailureKind.UNKNOWN), *counts)
+        for kind, *counts in session.execute(query).tuples()
+    ]
+
+
+def dead_letters_by_run(
+    session: Session, project_id: str, *, retryable_only: bool, now: datetime
+) -> dict[int, list[int]]:
+    """The targets of each run, the oldest run first."""
+    query = select(Target.rule_run_id, Target.id).where(*_is_dead_letter(now, project_id))
+    if retryable_only:
+        query = query.where(Target.error_retryable.is_(True))
+    by_run: dict[int, list[int]] = {}
+    for run_id, target_id in session.execute(
+        query.order_by(Target.rule_run_id, Target.id)
+    ).tuples():
+        by_run.setdefault(run_id, []).append(target_id)
+    return by_run
+
+
+def mark_acknowledged(
+    session: Session, project_id: str, target_ids: Collection[int] | None, actor: str, now: datetime
+) -> Sequence[int]:
+    """The dead letters among the given targets of the project, or all of its dead letters."""
+    chosen = [] if target_ids is None else [among(session, Target.id, target_ids)]
+    return session.scalars(
+        update(Target)
+        .where(*_is_dead_letter(now, project_id), *chosen)
+        .values(acknowledged_at=now, acknowledged_by=actor)
+        .returning(Target.id)
+        .execution_options(synchronize_session=False)
+    ).all()
+
+
+def acknowledged_among(
+    session: Session, project_id: str, target_ids: Collection[int]
+) -> Sequence[int]:
+    query = select(Target.id).where(
+        Target.project_id == project_id,
+        Target.status == TargetState.FAILED,
+        Target.acknowledged_at.is_not(None),
+        among(session, Target.id, target_ids),
+    )
+    return session.scalars(query).all()
+
+
+def price_changes(
+    session: Session, chosen: PriceChangeFilter, limit: int, after_id: int = 0
+) -> list[PriceChange]:
+    """`after_id` is the last id of the previous page."""
+    row = PriceChangeRow
+    query = select(row).where(row.tenant_id == TENANT, row.id > after_id)
+    if chosen.project_id is not None:
+        query = query.where(row.project_id == chosen.project_id)
+    if chosen.variant_id is not None:
+        query = query.where(row.variant_id == chosen.variant_id)
+    if chosen.run_id is not None:
+        query = query.where(row.rule_run_id == chosen.run_id)
+    if chosen.since is not None:
+        query = query.where(row.applied_at >= chosen.since)
+    rows = session.scalars(query.order_by(row.id).limit(limit))
+    return [PriceChange.model_validate(one, from_attributes=True) for one in rows]
+
+
+def list_alerts(
+    session: Session, project_id: str | None, limit: int, offset: int
+) -> list[PricingAlert]:
+    """Newest first; without a project those of all projects."""
+    query = select(PricingAlertRow).where(PricingAlertRow.tenant_id == TENANT)
+    if project_id is not None:
+        query = query.where(PricingAlertRow.project_id == project_id)
+    query = query.order_by(PricingAlertRow.id.desc())
+    rows = session.scalars(query.limit(limit).offset(offset))
+    return [PricingAlert.model_validate(row, from_attributes=True) for row in rows]
+
+
+def health_of_projects(session: Session, now: datetime) -> dict[str, ProjectHealth]:
+    """Projects without anything to report are omitted."""
+    tried = _tried_targets(session, now)
+    letters = (
+        select(Target.project_id, func.count())
+        .where(*_is_dead_letter(now))
+        .group_by(Target.project_id)
+    )
+    letter_counts = dict(iter(session.execute(letters).tuples()))
+    rate_limits, open_circuits = _shop_health(session, now)
+    return {
+        project: ProjectHealth(
+            applied=tried.get(project, (0, 0))[0],
+            failed=tried.get(project, (0, 0))[1],
+            dead_letters=letter_counts.get(project, 0),
+            rate_limits=rate_limits[project],
+            open_circuit=open_circuits.get(project),
+        )
+        for project in sorted({*tried, *letter_counts, *+rate_limits, *open_circuits})
+    }
+
+
+def _alert_conditions(session: Session, now: datetime) -> list[AlertCondition]:
+    healths = health_of_projects(session, now)
+    return [
+        condition
+        for project, health in healths.items()
+        for condition in evaluate_alerts(project, health)
+    ]
+
+
+PRICING_ALERTS = AlertTable(
+    row=PricingAlertRow,
+    event="pricing.alert",
+    cooldowns={
+        AlertSeverity.WARNING: timedelta(minutes=30),
+        AlertSeverity.CRITICAL: timedelta(minutes=15),
+    },
+    conditions=_alert_conditions,
+    subject=PricingAlertRow.project_id.expression,
+    columns=lambda condition: {"tenant_id": TENANT, "project_id": condition.subject},
+    about=lambda alert: {"project": alert.project_id},
+    scope=(PricingAlertRow.tenant_id == TENANT,),
+)
+
+
+def _tried_targets(session: Session, now: datetime) -> dict[str, tuple[int, int]]:
+    """By project, how many targets were applied and how many failed in the last cycles of the runs
+    that ended in the window. A target that is rolled back was applied before."""
+    began_at = (
+        select(func.max(TransitionRow.at))
+        .where(
+            TransitionRow.machine == RULE_RUN.name,
+            TransitionRow.entity_id == cast(Run.id, Text),
+            TransitionRow.to_state == PricingRunState.APPLYING,
+        )
+        .scalar_subquery()
+    )
+    ended = (
+        select(Run.id, Run.project_id, Run.retry_cycle, began_at.label("began_at"))
+        .where(Run.finished_at > now - SUCCESS_WINDOW, Run.status.not_in(ACTIVE_RUN_STATES))
+        .cte("ended")
+    )
+    in_last_cycle = or_(ended.c.retry_cycle == 0, Target.last_attempt >= ended.c.began_at)
+    is_applied = Target.status.in_((TargetState.APPLIED, TargetState.ROLLED_BACK))
+    is_failed = (Target.status == TargetState.FAILED) & (Target.error_type != FailureKind.CANCELLED)
+    query = (
+        select(ended.c.project_id, _count_if(is_applied), _count_if(is_failed))
+        .join(Target, Target.rule_run_id == ended.c.id)
+        .where(or_(is_applied, is_failed), in_last_cycle)
+        .group_by(ended.c.project_id)
+    )
+    return {
+        project: (applied, failed) for project, applied, failed in session.execute(query).tuples()
+    }
+
+
+def _shop_health(session: Session, now: datetime) -> tuple[Counter[str], dict[str, str]]:
+    """By project, the recent refusals of its shops, and a shop whose circuit is open. The shops of
+    a project are those where a run has work or has just ended."""
+    has_work = or_(Run.status.in_(ACTIVE_RUN_STATES), Run.wish.is_not(None))
+    has_just_ended = Run.finished_at > now - RATE_LIMIT_WINDOW
+    query = select(Run.project_id, Run.shop).where(or_(has_work, has_just_ended)).distinct()
+    pairs = session.execute(query).tuples().all()
+    shops = {shop.shop: shop for shop in session.scalars(select(ShopRow))}
+    since = (database_time(session) - RATE_LIMIT_WINDOW).timestamp()
+    refused, circuits_open = Counter[str](), dict[str, str]()
+    for project, name in pairs:
+        if name in shops:
+            refused[project] += sum(at > since for at in shops[name].refusals)
+            if shops[name].circuit != CircuitState.CLOSED:
+                circuits_open[project] = name
+    return refused, circuits_open
+
+
+def blocked_variants(session: Session) -> Mapping[str, int]:
+    """By project, the number of variants that its guardrails blocked."""
+    query = select(Run.project_id, func.sum(Run.blocked)).group_by(Run.project_id)
+    found = session.execute(query.order_by(Run.project_id)).tuples()
+    return {project: int(blocked or 0) for project, blocked in found}
+
+
+def queue_age_seconds(session: Session, now: datetime) -> float:
+    """The age of the oldest queued run; 0 without queued runs."""
+    oldest = session.scalar(
+        select(func.min(Run.queued_at)).where(Run.status == PricingRunState.QUEUED)
+    )
+    return 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds())
+
+
+def mismatched_prices(session: Session, now: datetime) -> Mapping[str, int]:
+    """The mismatches of the last check of each watched run, by the worst severity of the check.
+    Runs that were rolled back do not count."""
+    newest = last_checks(RuleCheckRow.checked_at > now - WATCHED_FOR)
+    query = (
+        select(RuleCheckRow.worst, func.sum(RuleCheckRow.mismatches))
+        .join(Run, Run.id == RuleCheckRow.rule_run_id)
+        .where(RuleCheckRow.id.in_(newest), RuleCheckRow.worst.is_not(None))
+        .where(RuleCheckRow.mismatches > 0, Run.status != PricingRunState.ROLLED_BACK)
+        .group_by(RuleCheckRow.worst)
+    )
+    return {str(worst): int(count or 0) for worst, count in session.execute(query).tuples()}
+
+
+def circuits(session: Session) -> Mapping[str, CircuitState]:
+    """By shop."""
+    found = session.execute(select(ShopRow.shop, ShopRow.circuit).order_by(ShopRow.shop)).tuples()
+    return {shop: CircuitState(state) for shop, state in found}
+
+
+def runs_that_ended(session: Session, since: datetime, until: datetime) -> DayRuns:
+    """The runs in the order of their ends. `until` is excluded."""
+    ended = select_runs(Run.finished_at >= since, Run.finished_at < until)
+    runs = read_runs(session, ended.order_by(Run.finished_at, Run.id))
+    ids = [run.id for run in runs]
+    letters = select(func.count(Target.id)).where(
+        among(session, Target.rule_run_id, ids), *_is_dead_letter(until)
+    )
+    kept = [run.id for run in runs if run.status is not PricingRunState.ROLLED_BACK]
+    newest = last_checks(among(session, RuleCheckRow.rule_run_id, kept))
+    mismatched = session.scalars(
+        select(RuleCheckRow.rule_run_id).where(
+            RuleCheckRow.id.in_(newest), RuleCheckRow.worst == MismatchSeverity.CRITICAL
+        )
+    )
+    faults = [broken_invariants(run.id, run.status, run.targets) for run in runs]
+    return DayRuns(
+        runs,
+        dead_letters=session.scalar(letters) or 0,
+        mismatched=sorted(mismatched, key=ids.index),
+        broken=[fault for its in faults for fault in its],
+    )
+
 
 MAX_ENTRIES = 1000
 

@@ -30,9 +30,8 @@ from automation_pipeline.pricing.models.runs import (
 )
 from automation_pipeline.pricing.models.shop import Variant
 from automation_pipeline.pricing.ports import PricingContext
-from automation_pipeline.pricing.queries.rules import get_rule, policy_of, rule_at
-from automation_pipeline.pricing.queries.runs import NewRun, add_run, locked_run
-from automation_pipeline.pricing.queries.views import get_run
+from automation_pipeline.pricing.pricing_rules import get_rule, policy_of, rule_at
+from automation_pipeline.pricing.queries.runs import NewRun, add_run, get_run, locked_run
 from automation_pipeline.pricing.rules.evaluation import (
     ExcludedVariant,
     PlannedTarget,

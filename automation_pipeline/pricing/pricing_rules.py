@@ -1,32 +1,205 @@
-"""Rules and guardrails: create, update, delete."""
+"""Rules with their versions, and the guardrails of projects."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from uuid import uuid4
+
+from sqlalchemy import delete, or_, select
+from sqlalchemy.orm import Session
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing import events
 from automation_pipeline.pricing.models.rules import (
     INVALID_POLICY,
     INVALID_RULE,
+    TENANT,
     Policy,
     PricingRule,
+    RuleInput,
+    RuleVersion,
     changed_rule,
     check_project,
+    input_document,
     parse_policy,
     parse_rule,
-)
-from automation_pipeline.pricing.queries.rules import (
-    add_rule,
-    delete_policy,
-    lock_rule,
-    mark_deleted,
-    save_policy,
-    save_rule,
+    version_hash,
 )
 from automation_pipeline.pricing.queries.runs import active_run_of
+from automation_pipeline.pricing.tables import PricingPolicyRow, RuleRow, RuleVersionRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.statements import upsert
+
+
+def add_rule(
+    session: Session, rule: RuleInput, *, project_id: str, actor: str, now: datetime
+) -> PricingRule:
+    row = RuleRow(
+        tenant_id=TENANT,
+        project_id=project_id,
+        **_rule_columns(rule),
+        version=1,
+        created_by=actor,
+        created_at=now,
+        updated_at=now,
+    )
+    session.add(row)
+    session.flush()
+    return _add_version(session, row, actor, now)
+
+
+def save_rule(
+    session: Session, rule_id: int, rule: RuleInput, *, actor: str, now: datetime
+) -> PricingRule:
+    """The rule must be locked. Its version rises with a change that affects prices."""
+    row = _rule_row(session, rule_id)
+    former_hash = row.version_hash
+    for name, value in _rule_columns(rule).items():
+        setattr(row, name, value)
+    row.updated_at = now
+    if row.version_hash == former_hash:
+        session.flush()
+        return as_rule(row)
+    row.version += 1
+    session.flush()
+    return _add_version(session, row, actor, now)
+
+
+def mark_deleted(session: Session, rule_id: int, now: datetime) -> None:
+    row = _rule_row(session, rule_id)
+    row.enabled, row.deleted_at, row.updated_at = False, now, now
+    session.flush()
+
+
+def get_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> PricingRule:
+    return as_rule(_rule_row(session, rule_id, deleted_too=deleted_too))
+
+
+def lock_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> PricingRule:
+    """Locked until the transaction ends, for changes of the rule and new runs of it. The lock does
+    not delay workers, whose rows refer to the rule."""
+    return as_rule(_rule_row(session, rule_id, deleted_too=deleted_too, locked=True))
+
+
+def list_rules(
+    session: Session,
+    *,
+    project_id: str | None = None,
+    enabled: bool | None = None,
+    q: str | None = None,
+    limit: int,
+    offset: int,
+) -> list[PricingRule]:
+    """Newest first, without deleted rules; `q` is part of the name."""
+    query = select(RuleRow).where(RuleRow.tenant_id == TENANT, RuleRow.deleted_at.is_(None))
+    if project_id is not None:
+        query = query.where(RuleRow.project_id == project_id)
+    if enabled is not None:
+        query = query.where(RuleRow.enabled.is_(enabled))
+    if q:
+        # Databases ignore the case of unaccented letters only.
+        forms = sorted({q, q.lower(), q.upper(), q.title()})
+        names = [RuleRow.name.icontains(form, autoescape=True) for form in forms]
+        query = query.where(or_(*names))
+    query = query.order_by(RuleRow.id.desc()).limit(limit).offset(offset)
+    return [as_rule(row) for row in session.scalars(query)]
+
+
+def versions_of(session: Session, rule_id: int, limit: int, offset: int) -> list[RuleVersion]:
+    """Newest first, also of a deleted rule. NotFoundError: the rule never existed."""
+    _rule_row(session, rule_id, deleted_too=True)
+    query = (
+        select(RuleVersionRow)
+        .where(RuleVersionRow.rule_id == rule_id)
+        .order_by(RuleVersionRow.version.desc())
+    )
+    rows = session.scalars(query.limit(limit).offset(offset))
+    return [RuleVersion.model_validate(row, from_attributes=True) for row in rows]
+
+
+def rule_at(session: Session, rule_id: int, version: int) -> RuleInput:
+    """The rule at the start of that version."""
+    its = RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
+    document = session.scalar(select(RuleVersionRow.document).where(*its))
+    if document is None:
+        raise NotFoundError(f"Pricing rule {rule_id} has no version {version}.")
+    return parse_rule(document)
+
+
+def author_of(session: Session, rule_id: int, version: int) -> str | None:
+    its = RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
+    return session.scalar(select(RuleVersionRow.created_by).where(*its))
+
+
+def as_rule(row: RuleRow) -> PricingRule:
+    documents = {"selector": row.selector_json, "transform": row.transform_json}
+    names = PricingRule.model_fields.keys() - documents.keys()
+    return PricingRule.model_validate({**documents, **{name: getattr(row, name) for name in names}})
+
+
+def _rule_row(
+    session: Session, rule_id: int, *, deleted_too: bool = False, locked: bool = False
+) -> RuleRow:
+    query = select(RuleRow).where(RuleRow.id == rule_id).execution_options(populate_existing=True)
+    row = session.scalar(query.with_for_update(key_share=True) if locked else query)
+    if row is None or (row.deleted_at is not None and not deleted_too):
+        raise NotFoundError(f"Pricing rule {rule_id} not found")
+    return row
+
+
+def _add_version(session: Session, row: RuleRow, actor: str, now: datetime) -> PricingRule:
+    rule = as_rule(row)
+    session.add(
+        RuleVersionRow(
+            rule_id=row.id,
+            version=row.version,
+            version_hash=row.version_hash,
+            document=input_document(rule),
+            created_by=actor,
+            created_at=now,
+        )
+    )
+    session.flush()
+    return rule
+
+
+def _rule_columns(rule: RuleInput) -> dict[str, object]:
+    written = input_document(rule)
+    plain = rule.model_dump(exclude={"selector", "transform"}, include=set(RuleInput.model_fields))
+    json = {"selector_json": written["selector"], "transform_json": written["transform"]}
+    return {**plain, **json, "version_hash": version_hash(rule)}
+
+
+def policy_of(session: Session, project_id: str) -> Policy | None:
+    row = session.get(PricingPolicyRow, (TENANT, project_id), populate_existing=True)
+    return None if row is None else parse_policy(row.document)
+
+
+def save_policy(
+    session: Session, project_id: str, policy: Policy, *, actor: str, now: datetime
+) -> None:
+    row = {
+        "tenant_id": TENANT,
+        "project_id": project_id,
+        "document": as_document(policy),
+        "updated_by": actor,
+        "updated_at": now,
+    }
+    key, fields = ("tenant_id", "project_id"), ("document", "updated_by", "updated_at")
+    upsert(session, PricingPolicyRow, [row], key=key, fields=fields)
+
+
+def delete_policy(session: Session, project_id: str) -> bool:
+    """Return whether the policy existed."""
+    removed = session.scalars(
+        delete(PricingPolicyRow)
+        .where(PricingPolicyRow.tenant_id == TENANT, PricingPolicyRow.project_id == project_id)
+        .returning(PricingPolicyRow.project_id)
+        .execution_options(synchronize_session=False)
+    )
+    return removed.one_or_none() is not None
 
 
 def create_rule(

@@ -7,7 +7,6 @@ from sqlalchemy import Select, select
 
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.pricing.events import promotion_ended, run_scheduled, schedule_missed
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
@@ -19,21 +18,11 @@ from automation_pipeline.pricing.models.runs import (
     TargetState,
 )
 from automation_pipeline.pricing.models.shop import CANCELLED
-from automation_pipeline.pricing.queries.rules import (
-    author_of,
-    clear_schedules,
-    close_repairs,
-    lock_live_runs,
-    lock_planned_rules,
-    lock_rule,
-    policy_of,
-    request_rollbacks,
-)
+from automation_pipeline.pricing.pricing_rules import author_of, lock_rule, policy_of
 from automation_pipeline.pricing.queries.runs import (
     NewRun,
     active_run_of,
     add_run,
-    add_runs,
     begin_applying,
     blocking_reason,
     claim_run,
@@ -41,6 +30,7 @@ from automation_pipeline.pricing.queries.runs import (
     end_run,
     file_run_requests,
     free_variants,
+    get_run,
     last_applied_at,
     locked_run,
     move_to_queue,
@@ -55,14 +45,9 @@ from automation_pipeline.pricing.queries.targets import (
     mark_targets,
     requeue_abandoned,
 )
-from automation_pipeline.pricing.queries.views import get_run
 from automation_pipeline.pricing.rules.runs import (
-    DueAction,
-    DuePriceRules,
-    PlannedRule,
     PromotionOverError,
     approval_fault,
-    due_action,
     rests_until,
     stale_fault,
     targets_to_retry,
@@ -70,7 +55,6 @@ from automation_pipeline.pricing.rules.runs import (
 )
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import database_time
 
 
@@ -363,85 +347,3 @@ def sweep_rule_runs(*, database: Database, clock: Clock) -> Sequence[int]:
         runs = runs_without_worker(session)
         file_run_requests(session, runs, clock.now())
         return runs
-
-
-_SCHEDULE = "schedule"
-
-
-def start_due_rules(*, database: Database, clock: Clock, shop: str) -> DuePriceRules:
-    """Safe to run concurrently with itself and with requests for runs. A rule with an open run
-    starts when that has ended, and a promotion ends when its run has been applied."""
-    now = clock.now()
-    with database.transaction() as session:
-        due: dict[DueAction | None, list[PlannedRule]] = {action: [] for action in DueAction}
-        for rule in lock_planned_rules(session, now):
-            due.setdefault(due_action(rule, now), []).append(rule)
-        # After the rules are locked, so that no concurrent request creates a run.
-        open_runs = open_runs_of(session, [rule.id for rule in due[DueAction.START]])
-        free = [rule for rule in due[DueAction.START] if rule.id not in open_runs]
-        started = _start_rules(session, free, shop, now)
-        ended = _end_promotions(session, due[DueAction.END], now)
-        missed = due[DueAction.MISSED]
-        enqueue(
-            session,
-            [
-                schedule_missed(rule.id, rule.project_id, rule.schedule_at, now)
-                for rule in missed
-                if rule.schedule_at
-            ],
-        )
-        clear_schedules(session, [rule.id for rule in [*free, *missed]], now)
-    return DuePriceRules(
-        started=tuple(started.values()),
-        missed=tuple(rule.id for rule in missed),
-        ended=tuple(ended),
-        put_off=tuple(sorted(open_runs)),
-        before=tuple(rule.id for rule in free if rule.id not in started),
-    )
-
-
-def _start_rules(
-    session: Session, rules: Sequence[PlannedRule], shop: str, now: datetime
-) -> dict[int, int]:
-    """The runs by rule."""
-    runs = [
-        NewRun(
-            rule=rule,
-            shop=shop,
-            trigger=RuleTrigger.SCHEDULE,
-            actor=_SCHEDULE,
-            wish=RunAction.APPLY,
-            scheduled_for=rule.schedule_at,
-        )
-        for rule in rules
-    ]
-    started = add_runs(session, runs, now)
-    file_run_requests(session, list(started.values()), now)
-    enqueue(
-        session,
-        [
-            run_scheduled(rule.id, rule.project_id, started[rule.id], rule.schedule_at, now)
-            for rule in rules
-            if rule.id in started and rule.schedule_at
-        ],
-    )
-    return started
-
-
-def _end_promotions(session: Session, rules: Sequence[PlannedRule], now: datetime) -> list[int]:
-    """The runs that are to be rolled back."""
-    by_id = {rule.id: rule for rule in rules}
-    close_repairs(session, list(by_id), now)
-    runs = [(run_id, by_id[rule_id]) for run_id, rule_id in lock_live_runs(session, list(by_id))]
-    run_ids = [run_id for run_id, _ in runs]
-    request_rollbacks(session, run_ids, _SCHEDULE, now)
-    file_run_requests(session, run_ids, now)
-    enqueue(
-        session,
-        [
-            promotion_ended(rule.id, rule.project_id, run_id, rule.ends_at, now)
-            for run_id, rule in runs
-            if rule.ends_at
-        ],
-    )
-    return run_ids

@@ -1,14 +1,14 @@
-"""Calls of the shop at its pace: the catalogue, prices, and the writes of a run; pause and resume."""
+"""Calls of the shop at its pace: the catalogue and prices; pause and resume."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import groupby
 from random import Random
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+from sqlalchemy import select
 
 from automation_pipeline.core.background import together
 from automation_pipeline.core.clock import Clock, iso
@@ -17,56 +17,200 @@ from automation_pipeline.core.events import Event
 from automation_pipeline.pricing.events import circuit_key
 from automation_pipeline.pricing.models.rules import TENANT, Policy
 from automation_pipeline.pricing.models.shop import (
+    BucketShown,
+    BucketStatus,
     CallFailure,
     CallResult,
     CallWithdrawnError,
     CataloguePage,
+    CircuitShown,
+    CircuitState,
     FailureKind,
     FailureSignal,
     Price,
     Prices,
-    PriceWrite,
     ShopRestingError,
     ShopShown,
     classify_failure,
-    price_text,
 )
 from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, ApplyContext, PricingContext
 from automation_pipeline.pricing.queries.runs import file_run_requests, runs_without_worker
-from automation_pipeline.pricing.queries.shops import (
-    CallRecord,
-    CallTurn,
-    close_circuit,
-    record_call,
-    refund_call,
-    reserve_call,
-    set_pause,
-)
 from automation_pipeline.pricing.queries.targets import changes_since
 from automation_pipeline.pricing.rules.evaluation import used_budget
 from automation_pipeline.pricing.rules.pacing import (
     CallKind,
     CallOutcome,
     Circuit,
-    concurrency,
+    LeakyBucket,
+    NotBefore,
+    Streak,
+    after_answer,
+    default_bucket,
     has_opened,
+    refund_points,
+    request_permit,
+    reserve_points,
+    sync_bucket,
+    without_probe,
 )
-from automation_pipeline.pricing.rules.runs import (
-    AppliedResult,
-    ApplyTerms,
-    AttemptProgress,
-    TargetOutcome,
-    WorkTarget,
-    decide_after_failed_call,
-    decide_before_write,
-    decide_retry,
-    fail_without_variant,
-    requeue_unchanged,
-    start_of_day,
-)
+from automation_pipeline.pricing.rules.runs import AttemptProgress, decide_retry, start_of_day
+from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import database_time
+from automation_pipeline.storage.statements import database_time, insert_into
+
+MAX_REFUSALS = 100
+
+
+@dataclass(frozen=True)
+class CallTurn:
+    """The call may start that many seconds after `at`; 0: now. `is_resting`: the shop must not be called."""
+
+    at: datetime
+    seconds: float
+    is_resting: bool
+    circuit: Circuit
+    is_probe: bool = False
+
+
+def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool) -> CallTurn:
+    """Reserve the points, unless they are already reserved, and return when the call may start."""
+    row, now = _locked_row(session, shop), database_time(session)
+    wait = 0.0
+    if not is_reserved:
+        left, wait = reserve_points(_bucket(row), cost, now)
+        _save_bucket(row, left)
+    permission = request_permit(_circuit(row), now)
+    if isinstance(permission, NotBefore):
+        rest = (permission.at - now).total_seconds()
+        return CallTurn(now, max(wait, rest), is_resting=True, circuit=_circuit(row))
+    if wait <= 0:
+        _save_circuit(row, permission.circuit)
+    is_probe = permission.is_probe and wait <= 0
+    return CallTurn(now, wait, is_resting=False, circuit=permission.circuit, is_probe=is_probe)
+
+
+def refund_call(session: Session, shop: str, cost: float, turn: CallTurn | None = None) -> None:
+    """Refund the points of a call that is not made. With its `turn`, the next call takes over its probe."""
+    row, now = _locked_row(session, shop), database_time(session)
+    _save_bucket(row, refund_points(_bucket(row), cost, now))
+    if turn is not None and turn.is_probe:
+        _save_circuit(row, without_probe(_circuit(row), turn.circuit, now))
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """`answer` is None for a cancelled call; `since` is its start. A call that was not sent has no cost."""
+
+    answer: CallOutcome | None
+    kind: CallKind
+    cost: float
+    since: datetime
+    bucket: BucketStatus | None = None
+    retry_after_seconds: float | None = None
+    was_sent: bool = True
+
+
+def record_call(session: Session, shop: str, call: CallRecord) -> tuple[Circuit, Circuit]:
+    """Record the call, and return the circuit before and after the answer."""
+    row, now = _locked_row(session, shop), database_time(session)
+    before, bucket = _circuit(row), _bucket(row)
+    if call.was_sent:
+        bucket = sync_bucket(bucket, call.cost, call.bucket, since=call.since, now=now)
+    else:
+        bucket = refund_points(bucket, call.cost, now)
+    _save_bucket(row, bucket)
+    if call.answer is None:
+        return before, before
+    seconds = call.retry_after_seconds
+    retry_after = None if seconds is None else timedelta(seconds=seconds)
+    after = after_answer(before, call.kind, call.answer, now, retry_after)
+    _save_circuit(row, after)
+    if call.answer is CallOutcome.THROTTLED:
+        row.refusals = [*row.refusals, now.timestamp()][-MAX_REFUSALS:]
+    return before, after
+
+
+def shop_status(session: Session, shop: str) -> ShopShown:
+    """A shop that was never called has no bucket."""
+    row = session.get(ShopRow, shop)
+    return ShopShown(shop=shop) if row is None else _status(row)
+
+
+def set_pause(session: Session, shop: str, *, by: str | None, reason: str | None) -> ShopShown:
+    """Without `by`, end the pause."""
+    row = _locked_row(session, shop)
+    row.paused_at = None if by is None else row.paused_at or database_time(session)
+    row.paused_by, row.pause_reason = by, reason
+    return _status(row)
+
+
+def close_circuit(session: Session, shop: str) -> None:
+    _save_circuit(_locked_row(session, shop), Circuit())
+
+
+def is_shop_paused(session: Session, shop: str) -> bool:
+    return session.scalar(select(ShopRow.paused_at).where(ShopRow.shop == shop)) is not None
+
+
+def _locked_row(session: Session, shop: str) -> ShopRow:
+    found = session.scalar(select(ShopRow).where(ShopRow.shop == shop).with_for_update())
+    if found is not None:
+        return found
+    new = default_bucket(database_time(session))
+    insert = insert_into(session, ShopRow).values(
+        shop=shop,
+        circuit=CircuitState.CLOSED,
+        streaks={},
+        available=new.available,
+        maximum=new.maximum,
+        restore_rate=new.restore_rate,
+        pending=0.0,
+        measured_at=new.measured_at,
+        refusals=[],
+    )
+    session.execute(insert.on_conflict_do_nothing(index_elements=["shop"]))
+    return session.scalars(select(ShopRow).where(ShopRow.shop == shop).with_for_update()).one()
+
+
+def _bucket(row: ShopRow) -> LeakyBucket:
+    return LeakyBucket(
+        row.available, row.maximum, row.restore_rate, row.pending, row.measured_at, row.heard_at
+    )
+
+
+def _save_bucket(row: ShopRow, kept: LeakyBucket) -> None:
+    row.available, row.maximum, row.restore_rate = kept.available, kept.maximum, kept.restore_rate
+    row.pending, row.measured_at, row.heard_at = kept.pending, kept.measured_at, kept.synced_at
+
+
+def _circuit(row: ShopRow) -> Circuit:
+    streaks = {CallKind(kind): Streak(**streak) for kind, streak in row.streaks.items()}
+    return Circuit(
+        CircuitState(row.circuit),
+        streaks,
+        row.until,
+        CallKind(row.opened_by) if row.opened_by else None,
+    )
+
+
+def _save_circuit(row: ShopRow, kept: Circuit) -> None:
+    row.circuit, row.until, row.opened_by = kept.state, kept.until, kept.opened_by
+    row.streaks = {kind: asdict(streak) for kind, streak in kept.streaks.items()}
+
+
+def _status(row: ShopRow) -> ShopShown:
+    circuit = _circuit(row)
+    return ShopShown(
+        shop=row.shop,
+        circuit=CircuitShown.model_validate(circuit, from_attributes=True),
+        bucket=BucketShown.model_validate(row, from_attributes=True),
+        paused_at=row.paused_at,
+        paused_by=row.paused_by,
+        pause_reason=row.pause_reason,
+        refusals=tuple(datetime.fromtimestamp(at, UTC) for at in row.refusals),
+    )
+
 
 # A probe of another process may close the circuit before its pause is over.
 LOOK_AGAIN_SECONDS = 1.0
@@ -294,204 +438,6 @@ def used_budgets(
         since = start_of_day(now or database_time(session), storefront.options.time_zone)
         changes = changes_since(session, storefront.name, variant_ids, since)
     return {variant_id: used_budget(pairs) for variant_id, pairs in changes.items()}
-
-
-# An older price is read again before it is overwritten.
-LONGEST_READ_SECONDS = 15.0
-
-
-class ChunkOwner(Protocol):
-    """The worker of the targets."""
-
-    def keep(self) -> bool:
-        """Extend the claim; return whether the targets must still be written."""
-        ...
-
-    def save(self, outcomes: Sequence[TargetOutcome]) -> None: ...
-
-
-@dataclass(frozen=True)
-class ApplyHalt:
-    """Why no more calls are made: the shop would refuse them all, or must not be called for that time."""
-
-    critical: CallFailure | None = None
-    resting_seconds: float = 0.0
-
-
-async def apply_chunk(
-    targets: Sequence[WorkTarget], terms: ApplyTerms, owner: ChunkOwner, context: ApplyContext
-) -> ApplyHalt | None:
-    """Each target gets one outcome. A target that is not tried, after a halt or because it is no
-    longer needed, is requeued unchanged."""
-    chunk = _Chunk(terms, owner, context)
-    await chunk.apply(targets)
-    return chunk.halt
-
-
-class _Chunk:
-    def __init__(self, terms: ApplyTerms, owner: ChunkOwner, context: ApplyContext) -> None:
-        self._terms, self._owner, self._context = terms, owner, context
-        self._read_at, self._is_over, self._throttles = 0.0, False, 0
-        self._unsaved, self._saving = list[TargetOutcome](), asyncio.Lock()
-        self.halt: ApplyHalt | None = None
-
-    async def apply(self, targets: Sequence[WorkTarget]) -> None:
-        await self._save([fail_without_variant(one) for one in targets if one.variant_id is None])
-        left = [one for one in targets if one.variant_id is not None]
-        if not left:
-            return
-        shop, ids = self._context.shop, [str(one.variant_id) for one in left]
-        result = await self._call(
-            CallKind.READ,
-            lambda: shop.prices(ids),
-            shop.costs.reading(len(ids)),
-            left,
-            self._begins_reading,
-        )
-        if result is None:
-            return
-        if result.failure is not None:
-            await self._fail(left, replace(result.failure, outcome_unknown=False))
-            return
-        to_write = await self._decide(left, result.value or {})
-        products = [list(group) for _, group in groupby(to_write, lambda one: one[0].product_id)]
-        full, waiting = self._context.storefront.options.calls_at_once, iter(products)
-        async with together() as group:
-            for place in range(min(full, len(products))):
-                group.create_task(self._write_some(waiting, place, full))
-
-    async def _decide(
-        self, targets: Sequence[WorkTarget], prices: Prices
-    ) -> list[tuple[WorkTarget, Price]]:
-        """Return the targets that must be written, with their current prices."""
-        variants = [str(one.variant_id) for one in targets]
-        used = await asyncio.to_thread(used_budgets, self._terms.policy, variants, self._context)
-        to_write, outcomes = list[tuple[WorkTarget, Price]](), list[TargetOutcome]()
-        for target in targets:
-            variant_id = str(target.variant_id)
-            seen = prices.get(variant_id)
-            spent = used.get(variant_id, Decimal(0))
-            outcome = decide_before_write(target, seen, spent, self._terms)
-            if outcome is not None:
-                outcomes.append(outcome)
-            elif seen is not None:
-                to_write.append((replace(target, outcome_unknown=False), seen))
-        await self._save(outcomes)
-        return to_write
-
-    async def _write_some(
-        self, products: Iterator[list[tuple[WorkTarget, Price]]], place: int, full: int
-    ) -> None:
-        """While the shop refuses calls, the tasks above the reduced concurrency end."""
-        for product in products:
-            if self.halt is None and not self._is_over:
-                await self._write(product)
-            else:
-                await self._requeue([target for target, _ in product])
-            if place >= concurrency(self._throttles, full):
-                return
-
-    async def _write(self, product: Sequence[tuple[WorkTarget, Price]]) -> None:
-        shop, targets = self._context.shop, [target for target, _ in product]
-        writes = [
-            PriceWrite(str(one.variant_id), one.after, one.writes_compare_at) for one in targets
-        ]
-        began = time.monotonic()
-        result = await self._call(
-            CallKind.WRITE,
-            lambda: shop.write(targets[0].product_id, writes),
-            shop.costs.write,
-            targets,
-            self._may_write,
-        )
-        if result is None:
-            return
-        if result.failure is not None:
-            await self._fail(targets, result.failure)
-            return
-        written, request_id = result.value or {}, result.request_id
-        milliseconds = round((time.monotonic() - began) * 1000)
-        await self._save(
-            [
-                self._outcome(
-                    target, seen, written.get(str(target.variant_id)), request_id, milliseconds
-                )
-                for target, seen in product
-            ]
-        )
-
-    def _outcome(
-        self,
-        target: WorkTarget,
-        seen: Price,
-        written: Price | CallFailure | None,
-        request_id: str | None,
-        milliseconds: int,
-    ) -> TargetOutcome:
-        if isinstance(written, CallFailure):
-            return decide_after_failed_call(target, written, self._context.random)
-        if written is None:
-            answer = "nothing about the variant"
-        elif written.stands_as(target.after, with_compare_at=target.writes_compare_at):
-            return AppliedResult(target, seen, request_id=request_id, duration_ms=milliseconds)
-        else:
-            answer = price_text(written.unit_amount, written.currency)
-        lost, reason = (
-            FailureSignal(lost=True),
-            f"The shop's answer to the write contains {answer}.",
-        )
-        return decide_after_failed_call(
-            target, classify_failure(lost, reason), self._context.random
-        )
-
-    async def _call(
-        self,
-        kind: CallKind,
-        call: Callable[[], Awaitable[CallResult[Value]]],
-        cost: float,
-        targets: Sequence[WorkTarget],
-        is_wanted: Callable[[], Awaitable[bool]],
-    ) -> CallResult[Value] | None:
-        """None: the call was not made, and the targets are requeued."""
-        try:
-            result = await call_shop(call, cost, self._context, kind=kind, is_wanted=is_wanted)
-        except CallWithdrawnError:
-            await self._save([requeue_unchanged(target) for target in targets])
-            return None
-        except ShopRestingError as rest:
-            self.halt = self.halt or ApplyHalt(resting_seconds=rest.retry_after_seconds or 0.0)
-            await self._requeue(targets)
-            return None
-        if kind is CallKind.WRITE:
-            self._throttles = self._throttles + 1 if result.is_throttled else 0
-        return result
-
-    async def _fail(self, targets: Sequence[WorkTarget], failure: CallFailure) -> None:
-        """Targets that fail together get the same due time, so that they stay one call."""
-        if failure.is_critical:
-            self.halt = ApplyHalt(critical=failure)
-        seed = self._context.random.getrandbits(64)
-        await self._save([decide_after_failed_call(one, failure, Random(seed)) for one in targets])
-
-    async def _requeue(self, targets: Sequence[WorkTarget]) -> None:
-        seconds = self.halt.resting_seconds if self.halt else 0.0
-        await self._save([requeue_unchanged(target, seconds) for target in targets])
-
-    async def _begins_reading(self) -> bool:
-        self._read_at = time.monotonic()
-        return True
-
-    async def _may_write(self) -> bool:
-        self._is_over = self._is_over or not await asyncio.to_thread(self._owner.keep)
-        return not self._is_over and time.monotonic() - self._read_at <= LONGEST_READ_SECONDS
-
-    async def _save(self, outcomes: Sequence[TargetOutcome]) -> None:
-        """Outcomes that arrive during a save are saved together afterwards."""
-        self._unsaved += outcomes
-        async with self._saving:
-            lot, self._unsaved = self._unsaved, []
-            if lot:
-                await asyncio.to_thread(self._owner.save, lot)
 
 
 MAX_REASON_LENGTH = 1000

@@ -1,12 +1,18 @@
 """The worker of a run: choose the next action, plan, apply or roll back, until nothing is left."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
+from itertools import groupby
+from random import Random
+from typing import Protocol
 
+from automation_pipeline.core.background import together
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
 from automation_pipeline.core.metrics import Meter, observe
 from automation_pipeline.pricing.events import schedule_missed
@@ -23,10 +29,22 @@ from automation_pipeline.pricing.models.runs import (
     RuleTrigger,
     RunAction,
 )
-from automation_pipeline.pricing.models.shop import CANCELLED, CallFailure
+from automation_pipeline.pricing.models.shop import (
+    CANCELLED,
+    CallFailure,
+    CallResult,
+    CallWithdrawnError,
+    FailureSignal,
+    Price,
+    Prices,
+    PriceWrite,
+    ShopRestingError,
+    classify_failure,
+    price_text,
+)
 from automation_pipeline.pricing.planning import plan_run
 from automation_pipeline.pricing.ports import ApplyContext, PricingContext
-from automation_pipeline.pricing.queries.rules import policy_of, rule_at
+from automation_pipeline.pricing.pricing_rules import policy_of, rule_at
 from automation_pipeline.pricing.queries.runs import (
     RunClaim,
     begin_applying,
@@ -37,12 +55,12 @@ from automation_pipeline.pricing.queries.runs import (
     end_rollback,
     end_run,
     extend_claim,
+    get_run,
     locked_run,
     record_attempts,
     release_claim,
     seconds_until_free,
 )
-from automation_pipeline.pricing.queries.shops import is_shop_paused
 from automation_pipeline.pricing.queries.targets import (
     WORKER,
     abandon_rollback,
@@ -56,7 +74,7 @@ from automation_pipeline.pricing.queries.targets import (
     save_rollback_outcomes,
     waiting_targets,
 )
-from automation_pipeline.pricing.queries.views import get_run
+from automation_pipeline.pricing.rules.pacing import CallKind, concurrency
 from automation_pipeline.pricing.rules.runs import (
     AppliedResult,
     ApplyTerms,
@@ -64,14 +82,216 @@ from automation_pipeline.pricing.rules.runs import (
     RequeuedResult,
     TargetOutcome,
     WorkTarget,
+    decide_after_failed_call,
+    decide_before_write,
+    fail_without_variant,
     overdue_targets,
+    requeue_unchanged,
 )
 from automation_pipeline.pricing.runs import queue_run
-from automation_pipeline.pricing.shop import apply_chunk
+from automation_pipeline.pricing.shop import Value, call_shop, is_shop_paused, used_budgets
 from automation_pipeline.pricing.tables import RuleRunRow
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import database_time
+
+# An older price is read again before it is overwritten.
+LONGEST_READ_SECONDS = 15.0
+
+
+class ChunkOwner(Protocol):
+    """The worker of the targets."""
+
+    def keep(self) -> bool:
+        """Extend the claim; return whether the targets must still be written."""
+        ...
+
+    def save(self, outcomes: Sequence[TargetOutcome]) -> None: ...
+
+
+@dataclass(frozen=True)
+class ApplyHalt:
+    """Why no more calls are made: the shop would refuse them all, or must not be called for that time."""
+
+    critical: CallFailure | None = None
+    resting_seconds: float = 0.0
+
+
+async def apply_chunk(
+    targets: Sequence[WorkTarget], terms: ApplyTerms, owner: ChunkOwner, context: ApplyContext
+) -> ApplyHalt | None:
+    """Each target gets one outcome. A target that is not tried, after a halt or because it is no
+    longer needed, is requeued unchanged."""
+    chunk = _Chunk(terms, owner, context)
+    await chunk.apply(targets)
+    return chunk.halt
+
+
+class _Chunk:
+    def __init__(self, terms: ApplyTerms, owner: ChunkOwner, context: ApplyContext) -> None:
+        self._terms, self._owner, self._context = terms, owner, context
+        self._read_at, self._is_over, self._throttles = 0.0, False, 0
+        self._unsaved, self._saving = list[TargetOutcome](), asyncio.Lock()
+        self.halt: ApplyHalt | None = None
+
+    async def apply(self, targets: Sequence[WorkTarget]) -> None:
+        await self._save([fail_without_variant(one) for one in targets if one.variant_id is None])
+        left = [one for one in targets if one.variant_id is not None]
+        if not left:
+            return
+        shop, ids = self._context.shop, [str(one.variant_id) for one in left]
+        result = await self._call(
+            CallKind.READ,
+            lambda: shop.prices(ids),
+            shop.costs.reading(len(ids)),
+            left,
+            self._begins_reading,
+        )
+        if result is None:
+            return
+        if result.failure is not None:
+            await self._fail(left, replace(result.failure, outcome_unknown=False))
+            return
+        to_write = await self._decide(left, result.value or {})
+        products = [list(group) for _, group in groupby(to_write, lambda one: one[0].product_id)]
+        full, waiting = self._context.storefront.options.calls_at_once, iter(products)
+        async with together() as group:
+            for place in range(min(full, len(products))):
+                group.create_task(self._write_some(waiting, place, full))
+
+    async def _decide(
+        self, targets: Sequence[WorkTarget], prices: Prices
+    ) -> list[tuple[WorkTarget, Price]]:
+        """Return the targets that must be written, with their current prices."""
+        variants = [str(one.variant_id) for one in targets]
+        used = await asyncio.to_thread(used_budgets, self._terms.policy, variants, self._context)
+        to_write, outcomes = list[tuple[WorkTarget, Price]](), list[TargetOutcome]()
+        for target in targets:
+            variant_id = str(target.variant_id)
+            seen = prices.get(variant_id)
+            spent = used.get(variant_id, Decimal(0))
+            outcome = decide_before_write(target, seen, spent, self._terms)
+            if outcome is not None:
+                outcomes.append(outcome)
+            elif seen is not None:
+                to_write.append((replace(target, outcome_unknown=False), seen))
+        await self._save(outcomes)
+        return to_write
+
+    async def _write_some(
+        self, products: Iterator[list[tuple[WorkTarget, Price]]], place: int, full: int
+    ) -> None:
+        """While the shop refuses calls, the tasks above the reduced concurrency end."""
+        for product in products:
+            if self.halt is None and not self._is_over:
+                await self._write(product)
+            else:
+                await self._requeue([target for target, _ in product])
+            if place >= concurrency(self._throttles, full):
+                return
+
+    async def _write(self, product: Sequence[tuple[WorkTarget, Price]]) -> None:
+        shop, targets = self._context.shop, [target for target, _ in product]
+        writes = [
+            PriceWrite(str(one.variant_id), one.after, one.writes_compare_at) for one in targets
+        ]
+        began = time.monotonic()
+        result = await self._call(
+            CallKind.WRITE,
+            lambda: shop.write(targets[0].product_id, writes),
+            shop.costs.write,
+            targets,
+            self._may_write,
+        )
+        if result is None:
+            return
+        if result.failure is not None:
+            await self._fail(targets, result.failure)
+            return
+        written, request_id = result.value or {}, result.request_id
+        milliseconds = round((time.monotonic() - began) * 1000)
+        await self._save(
+            [
+                self._outcome(
+                    target, seen, written.get(str(target.variant_id)), request_id, milliseconds
+                )
+                for target, seen in product
+            ]
+        )
+
+    def _outcome(
+        self,
+        target: WorkTarget,
+        seen: Price,
+        written: Price | CallFailure | None,
+        request_id: str | None,
+        milliseconds: int,
+    ) -> TargetOutcome:
+        if isinstance(written, CallFailure):
+            return decide_after_failed_call(target, written, self._context.random)
+        if written is None:
+            answer = "nothing about the variant"
+        elif written.stands_as(target.after, with_compare_at=target.writes_compare_at):
+            return AppliedResult(target, seen, request_id=request_id, duration_ms=milliseconds)
+        else:
+            answer = price_text(written.unit_amount, written.currency)
+        lost, reason = (
+            FailureSignal(lost=True),
+            f"The shop's answer to the write contains {answer}.",
+        )
+        return decide_after_failed_call(
+            target, classify_failure(lost, reason), self._context.random
+        )
+
+    async def _call(
+        self,
+        kind: CallKind,
+        call: Callable[[], Awaitable[CallResult[Value]]],
+        cost: float,
+        targets: Sequence[WorkTarget],
+        is_wanted: Callable[[], Awaitable[bool]],
+    ) -> CallResult[Value] | None:
+        """None: the call was not made, and the targets are requeued."""
+        try:
+            result = await call_shop(call, cost, self._context, kind=kind, is_wanted=is_wanted)
+        except CallWithdrawnError:
+            await self._save([requeue_unchanged(target) for target in targets])
+            return None
+        except ShopRestingError as rest:
+            self.halt = self.halt or ApplyHalt(resting_seconds=rest.retry_after_seconds or 0.0)
+            await self._requeue(targets)
+            return None
+        if kind is CallKind.WRITE:
+            self._throttles = self._throttles + 1 if result.is_throttled else 0
+        return result
+
+    async def _fail(self, targets: Sequence[WorkTarget], failure: CallFailure) -> None:
+        """Targets that fail together get the same due time, so that they stay one call."""
+        if failure.is_critical:
+            self.halt = ApplyHalt(critical=failure)
+        seed = self._context.random.getrandbits(64)
+        await self._save([decide_after_failed_call(one, failure, Random(seed)) for one in targets])
+
+    async def _requeue(self, targets: Sequence[WorkTarget]) -> None:
+        seconds = self.halt.resting_seconds if self.halt else 0.0
+        await self._save([requeue_unchanged(target, seconds) for target in targets])
+
+    async def _begins_reading(self) -> bool:
+        self._read_at = time.monotonic()
+        return True
+
+    async def _may_write(self) -> bool:
+        self._is_over = self._is_over or not await asyncio.to_thread(self._owner.keep)
+        return not self._is_over and time.monotonic() - self._read_at <= LONGEST_READ_SECONDS
+
+    async def _save(self, outcomes: Sequence[TargetOutcome]) -> None:
+        """Outcomes that arrive during a save are saved together afterwards."""
+        self._unsaved += outcomes
+        async with self._saving:
+            lot, self._unsaved = self._unsaved, []
+            if lot:
+                await asyncio.to_thread(self._owner.save, lot)
+
 
 # How often the worker checks whether its work is still requested, and whether a waiting target is
 # due.

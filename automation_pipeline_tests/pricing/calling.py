@@ -18,9 +18,8 @@ from automation_pipeline.pricing.models.shop import (
 )
 from automation_pipeline.pricing.ports import PricingContext, Shop, Storefront
 from automation_pipeline.pricing.queries.runs import claim_run
-from automation_pipeline.pricing.queries.shops import reserve_call
 from automation_pipeline.pricing.queries.targets import claim_chunk
-from automation_pipeline.pricing.shop import call_shop
+from automation_pipeline.pricing.shop import call_shop, reserve_call
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN

@@ -13,7 +13,8 @@ from automation_pipeline.pricing.models.rules import TENANT, PricingRule
 from automation_pipeline.pricing.models.runs import RuleTrigger
 from automation_pipeline.pricing.pricing_rules import create_rule
 from automation_pipeline.pricing.rules.runs import DuePriceRules
-from automation_pipeline.pricing.runs import request_rule_run, start_due_rules
+from automation_pipeline.pricing.runs import request_rule_run
+from automation_pipeline.pricing.schedules import start_due_rules
 from automation_pipeline.pricing.tables import (
     RuleRow,
     RuleRunRow,

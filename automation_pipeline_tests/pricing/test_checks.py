@@ -6,18 +6,20 @@ import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.pricing.checks import (
+    checks_of,
+    latest_conclusive_check,
     reconcile_all,
     reconcile_run,
     repair_run,
     request_due_checks,
 )
-from automation_pipeline.pricing.models.history import ReconciliationReport
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal, ShopRestingError
-from automation_pipeline.pricing.queries.checks import checks_of, latest_conclusive_check
-from automation_pipeline.pricing.queries.monitoring import mismatched_prices
+from automation_pipeline.pricing.monitoring import mismatched_prices
 from automation_pipeline.pricing.queries.runs import plan_checks
-from automation_pipeline.pricing.runs import roll_back_run, start_due_rules
+from automation_pipeline.pricing.rules.monitoring import ReconciliationReport
+from automation_pipeline.pricing.runs import roll_back_run
+from automation_pipeline.pricing.schedules import start_due_rules
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from automation_pipeline.clients.shop import COSTS, PAGE_SIZE
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.models.history import MismatchSeverity
 from automation_pipeline.pricing.models.rules import (
     Comparison,
     OnDrift,
@@ -18,11 +17,7 @@ from automation_pipeline.pricing.models.rules import (
     parse_policy,
     parse_rule,
 )
-from automation_pipeline.pricing.models.runs import (
-    RULE_RUN,
-    RULE_TARGET,
-    TargetState,
-)
+from automation_pipeline.pricing.models.runs import RULE_RUN, RULE_TARGET, TargetState
 from automation_pipeline.pricing.models.shop import (
     FailureKind,
     Price,
@@ -40,6 +35,7 @@ from automation_pipeline.pricing.models.transforms import (
     names_amounts,
 )
 from automation_pipeline.pricing.rules.evaluation import price
+from automation_pipeline.pricing.rules.monitoring import MismatchSeverity
 from automation_pipeline_tests.pricing.rules.rules import rule, selector, variant
 from automation_pipeline_tests.tables import every_case
 

@@ -28,18 +28,17 @@ from automation_pipeline.core.webhooks import (
     mac_of_moment,
 )
 from automation_pipeline.pricing import monitoring as module
-from automation_pipeline.pricing.models.history import (
-    DeadLetterReport,
-    PricingAlertName,
-)
 from automation_pipeline.pricing.models.runs import RetriedRuns
 from automation_pipeline.pricing.models.shop import FailureKind
 from automation_pipeline.pricing.monitoring import (
+    PRICING_ALERTS,
     acknowledge_dead_letters,
+    dead_letters,
+    list_alerts,
     report_dead_letters,
     retry_dead_letters,
 )
-from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS, dead_letters, list_alerts
+from automation_pipeline.pricing.rules.monitoring import DeadLetterReport, PricingAlertName
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.pricing.tables import PricingAlertRow
 from automation_pipeline.storage.alerts import (

@@ -24,7 +24,7 @@ from automation_pipeline.pricing.models.runs import PricingRunState, RuleRunFilt
 from automation_pipeline.pricing.models.shop import CallResult, CataloguePage, FailureSignal
 from automation_pipeline.pricing.planning import Draft
 from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
-from automation_pipeline.pricing.queries.views import list_runs, skipped_of
+from automation_pipeline.pricing.queries.runs import list_runs, skipped_of
 from automation_pipeline.pricing.rules import runs as retrying
 from automation_pipeline.pricing.rules.evaluation import plan_target, price
 from automation_pipeline.pricing.shop import read_catalogue

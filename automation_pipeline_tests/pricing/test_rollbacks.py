@@ -8,11 +8,8 @@ from automation_pipeline.pricing import worker as module
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.rules import runs as retrying
-from automation_pipeline.pricing.runs import (
-    cancel_run,
-    roll_back_run,
-    start_due_rules,
-)
+from automation_pipeline.pricing.runs import cancel_run, roll_back_run
+from automation_pipeline.pricing.schedules import start_due_rules
 from automation_pipeline.pricing.shop import pause_shop
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

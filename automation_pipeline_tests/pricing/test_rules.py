@@ -11,11 +11,13 @@ from automation_pipeline.pricing.models.rules import Policy, PricingRule, versio
 from automation_pipeline.pricing.pricing_rules import (
     create_rule,
     delete_rule,
+    get_rule,
+    policy_of,
     put_policy,
     remove_policy,
     update_rule,
+    versions_of,
 )
-from automation_pipeline.pricing.queries.rules import get_rule, policy_of, versions_of
 from automation_pipeline.pricing.tables import PricingPolicyRow, RuleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -12,8 +12,7 @@ from automation_pipeline.pricing import worker
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun, RuleTrigger
 from automation_pipeline.pricing.models.shop import FailureSignal
-from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
-from automation_pipeline.pricing.queries.rules import get_rule
+from automation_pipeline.pricing.pricing_rules import delete_rule, get_rule, update_rule
 from automation_pipeline.pricing.runs import (
     approve_run,
     cancel_run,

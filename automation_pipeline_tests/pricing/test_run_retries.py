@@ -11,7 +11,7 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
-from automation_pipeline.pricing.queries.rules import get_rule
+from automation_pipeline.pricing.pricing_rules import get_rule
 from automation_pipeline.pricing.queries.runs import file_run_requests, runs_without_worker
 from automation_pipeline.pricing.runs import (
     REST_SECONDS,

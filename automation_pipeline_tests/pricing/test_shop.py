@@ -12,7 +12,6 @@ from sqlalchemy import update
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.pricing import shop as module
 from automation_pipeline.pricing.models.rules import OnDrift
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import (
@@ -29,7 +28,6 @@ from automation_pipeline.pricing.models.shop import (
     classify_failure,
 )
 from automation_pipeline.pricing.ports import ApplyContext, PricingContext
-from automation_pipeline.pricing.queries.shops import shop_status
 from automation_pipeline.pricing.rules.runs import (
     AppliedResult,
     ApplyTerms,
@@ -41,13 +39,13 @@ from automation_pipeline.pricing.rules.runs import (
 )
 from automation_pipeline.pricing.shop import (
     MAX_REASON_LENGTH,
-    ApplyHalt,
-    apply_chunk,
     call_shop,
     pause_shop,
     resume_shop,
+    shop_status,
 )
 from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.pricing.worker import ApplyHalt, apply_chunk
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline.storage.statements import database_now
@@ -298,7 +296,7 @@ def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(be
 def test_a_waiting_call_goes_as_soon_as_the_circuit_closes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr("automation_pipeline.pricing.shop.LOOK_AGAIN_SECONDS", 0.02)
     bench.knobs["longest_pause_seconds"] = 90.0
     call(bench, answer(HASTE, 60.0))
 
@@ -407,7 +405,7 @@ async def straight(
 
 @pytest.fixture
 def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "call_shop", straight)
+    monkeypatch.setattr("automation_pipeline.pricing.worker.call_shop", straight)
 
 
 def target(variant_id: str | None, product_id: str, number: int) -> WorkTarget:
@@ -544,7 +542,7 @@ def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(
             raise ShopRestingError("It rests.", retry_after_seconds=42.0)
         return await call()
 
-    monkeypatch.setattr(module, "call_shop", rests)
+    monkeypatch.setattr("automation_pipeline.pricing.worker.call_shop", rests)
     shop = FakeShop(*shelf(3))
     settled, halt = applied(shop, targets(3))
     assert halt == ApplyHalt(resting_seconds=42.0)
@@ -616,7 +614,7 @@ def test_every_target_is_settled_once_whatever_the_shop_does(
     if bursts:
         together(shop, at_once)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "call_shop", straight)
+        patch.setattr("automation_pipeline.pricing.worker.call_shop", straight)
         settled, halt = applied(shop, targets(12), at_once=at_once)
     assert halt is None
     assert shop.most_at_once <= at_once

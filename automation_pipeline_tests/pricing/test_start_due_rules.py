@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.core.clock import iso
-from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
-from automation_pipeline.pricing.queries.rules import lock_rule
+from automation_pipeline.pricing.pricing_rules import delete_rule, lock_rule, update_rule
 from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

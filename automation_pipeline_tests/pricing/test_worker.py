@@ -12,7 +12,6 @@ from sqlalchemy import select
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing import shop as apply_chunk
 from automation_pipeline.pricing import worker as apply_run
 from automation_pipeline.pricing import worker as loop
 from automation_pipeline.pricing.models.runs import (
@@ -278,9 +277,9 @@ def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
     async def time_passes(kind: str, _subject: object) -> None:
         if kind == "write":
             bench.shop.edit("301", amount=5555)
-            monkeypatch.setattr(apply_chunk, "LONGEST_READ_SECONDS", -1.0)
+            monkeypatch.setattr(loop, "LONGEST_READ_SECONDS", -1.0)
         else:
-            monkeypatch.setattr(apply_chunk, "LONGEST_READ_SECONDS", 1000.0)
+            monkeypatch.setattr(loop, "LONGEST_READ_SECONDS", 1000.0)
 
     bench.shop._meanwhile = time_passes
     ended = bench.work(run)

@@ -22,12 +22,10 @@ from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.pricing import worker
-from automation_pipeline.pricing.models.runs import (
-    ACTIVE_RUN_STATES,
-)
+from automation_pipeline.pricing.models.runs import ACTIVE_RUN_STATES
 from automation_pipeline.pricing.models.shop import FailureSignal, Price, price_of
-from automation_pipeline.pricing.queries.rules import get_rule
-from automation_pipeline.pricing.queries.views import read_runs, select_runs
+from automation_pipeline.pricing.pricing_rules import get_rule
+from automation_pipeline.pricing.queries.runs import read_runs, select_runs
 from automation_pipeline.pricing.rules.monitoring import broken_invariants
 from automation_pipeline.pricing.rules.runs import TargetOutcome
 from automation_pipeline.pricing.runs import (

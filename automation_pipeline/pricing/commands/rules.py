@@ -27,18 +27,16 @@ from automation_pipeline.cli.output import (
 )
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.commands.arguments import (
+from automation_pipeline.pricing.commands.rendering import (
     OfProject,
     Project,
     RuleId,
-    shop_status_line,
-)
-from automation_pipeline.pricing.commands.rendering import (
     next_step,
     print_account,
     print_blocked,
     print_policy,
     print_targets,
+    shop_status_line,
 )
 from automation_pipeline.pricing.models.rules import (
     DEFAULT_PROJECT,
@@ -61,12 +59,15 @@ from automation_pipeline.pricing.planning import preview_rule
 from automation_pipeline.pricing.pricing_rules import (
     create_rule,
     delete_rule,
+    get_rule,
+    list_rules,
+    policy_of,
     put_policy,
     remove_policy,
     update_rule,
+    versions_of,
 )
-from automation_pipeline.pricing.queries.rules import get_rule, list_rules, policy_of, versions_of
-from automation_pipeline.pricing.queries.views import skipped_of, targets_of
+from automation_pipeline.pricing.queries.runs import skipped_of, targets_of
 from automation_pipeline.storage.database import Session
 
 app = command_group("Manage rules: which variants get which price, and when.")

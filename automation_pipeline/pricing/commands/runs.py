@@ -1,4 +1,4 @@
-"""`automation pricing runs`: show, start, apply, retry, roll back, watch, reconcile."""
+"""`automation pricing`: its groups, and `runs`: show, start, apply, retry, roll back, reconcile."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -27,33 +27,32 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.cli.progress import LaunchWait, progress_bars
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.launching import NotStartedError
-from automation_pipeline.pricing.checks import reconcile_run, repair_run
-from automation_pipeline.pricing.commands.arguments import (
+from automation_pipeline.pricing.checks import next_manual_name, reconcile_run, repair_run
+from automation_pipeline.pricing.commands.rendering import (
+    RUNS,
+    TARGETS,
     OfProject,
     RuleId,
     RunId,
     Targets,
     Wait,
-    shop_status_line,
-)
-from automation_pipeline.pricing.commands.rendering import (
-    RUNS,
-    TARGETS,
     amount,
     next_step,
     outcome,
     percent,
     print_log,
     print_run,
+    shop_status_line,
 )
-from automation_pipeline.pricing.commands.rules import guardrails, targets_of_run
-from automation_pipeline.pricing.commands.shop import get_shop
-from automation_pipeline.pricing.models.history import (
-    Mismatch,
-    MismatchSeverity,
-    ReconciliationReport,
-    Unverified,
+from automation_pipeline.pricing.commands.rules import app as rules_app
+from automation_pipeline.pricing.commands.rules import (
+    guardrails,
+    policy_app,
+    preview,
+    targets_of_run,
 )
+from automation_pipeline.pricing.commands.shop import alerts, changes, dlq, get_shop
+from automation_pipeline.pricing.commands.shop import app as shop_app
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     LoggedMove,
@@ -64,8 +63,13 @@ from automation_pipeline.pricing.models.runs import (
     RunAction,
     TargetState,
 )
-from automation_pipeline.pricing.queries.checks import next_manual_name
-from automation_pipeline.pricing.queries.views import get_run, list_runs, transitions_of
+from automation_pipeline.pricing.queries.runs import get_run, list_runs, transitions_of
+from automation_pipeline.pricing.rules.monitoring import (
+    Mismatch,
+    MismatchSeverity,
+    ReconciliationReport,
+    Unverified,
+)
 from automation_pipeline.pricing.runs import (
     approve_run,
     cancel_run,
@@ -76,7 +80,18 @@ from automation_pipeline.pricing.runs import (
 )
 from automation_pipeline.storage.database import Session
 
-app = command_group("Show runs of rules; apply, retry, roll back, reconcile.")
+app = command_group(
+    "Change prices in the shop by rules: preview, apply, retry, roll back, reconcile."
+)
+runs_app = command_group("Show runs of rules; apply, retry, roll back, reconcile.")
+app.add_typer(rules_app, name="rules")
+app.command()(preview)
+app.add_typer(runs_app, name="runs")
+app.command()(dlq)
+app.add_typer(policy_app, name="policy")
+app.add_typer(shop_app, name="shop")
+app.command()(alerts)
+app.command()(changes)
 
 PATH = "/api/pricing/runs"
 ONE = f"{PATH}/{{run_id}}"
@@ -169,7 +184,7 @@ class Followed:
     was_taken_back: bool
 
 
-@app.command("list")
+@runs_app.command("list")
 def list_(
     *,
     project: OfProject = None,
@@ -190,7 +205,7 @@ def list_(
     show_page("runs", found, RUNS.print, limit=limit, offset=offset, as_json=as_json)
 
 
-@app.command()
+@runs_app.command()
 def show(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Show the status of a run, and the next command. For example: automation pricing runs show
     7"""
@@ -198,7 +213,7 @@ def show(run_id: RunId, *, as_json: AsJson = False) -> None:
     show_one(run, lambda shown: print_run(shown, guardrails(run.project_id)), as_json=as_json)
 
 
-@app.command()
+@runs_app.command()
 def targets(
     run_id: RunId,
     *,
@@ -219,7 +234,7 @@ def targets(
         TARGETS.print(found)
 
 
-@app.command()
+@runs_app.command()
 def log(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Show every state change of a run and its targets, oldest first. For example: automation
     pricing runs log 7"""
@@ -230,7 +245,7 @@ def log(run_id: RunId, *, as_json: AsJson = False) -> None:
         print_log(lines)
 
 
-@app.command()
+@runs_app.command()
 def start(
     rule_id: RuleId,
     *,
@@ -250,7 +265,7 @@ def start(
     )
 
 
-@app.command()
+@runs_app.command()
 def apply(
     run_id: RunId,
     *,
@@ -268,7 +283,7 @@ def apply(
     _print_requested(run, f"Run {run_id} is queued, {prices}", wait=wait, as_json=as_json)
 
 
-@app.command()
+@runs_app.command()
 def approve(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Approve a preview. The approver must not be its creator.
 
@@ -276,7 +291,7 @@ def approve(run_id: RunId, *, as_json: AsJson = False) -> None:
     show_one(approve_stored_run(run_id), _print_approval, as_json=as_json)
 
 
-@app.command()
+@runs_app.command()
 def retry(
     run_id: RunId,
     *,
@@ -298,7 +313,7 @@ def retry(
     _print_requested(run, f"Run {run_id} will be retried", wait=wait, as_json=as_json)
 
 
-@app.command()
+@runs_app.command()
 def rollback(
     run_id: RunId,
     *,
@@ -340,7 +355,7 @@ def rollback(
     )
 
 
-@app.command()
+@runs_app.command()
 def cancel(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Cancel a run: targets that have not started are cancelled, written prices stay.
 
@@ -350,7 +365,7 @@ def cancel(run_id: RunId, *, as_json: AsJson = False) -> None:
     print_result(as_document(run), sentence, as_json=as_json)
 
 
-@app.command()
+@runs_app.command()
 def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Follow a run to its end with a progress bar; exit 1 unless it ends APPLIED, or ROLLED_BACK
     after a rollback.
@@ -359,7 +374,7 @@ def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
     _follow(run_id, _ended_well, as_json=as_json)
 
 
-@app.command()
+@runs_app.command()
 def reconcile(
     run_id: RunId,
     *,

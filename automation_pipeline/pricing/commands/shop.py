@@ -29,25 +29,25 @@ from automation_pipeline.cli.output import (
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
-from automation_pipeline.pricing.commands.arguments import OfProject, Project, Targets
-from automation_pipeline.pricing.commands.rendering import amount, change
-from automation_pipeline.pricing.models.history import (
-    DeadLetter,
-    DeadLetterReport,
-    PriceChange,
-    PriceChangeFilter,
-    PricingAlert,
+from automation_pipeline.pricing.commands.rendering import (
+    OfProject,
+    Project,
+    Targets,
+    amount,
+    change,
 )
 from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
+from automation_pipeline.pricing.models.runs import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.models.shop import CircuitState, ShopShown
 from automation_pipeline.pricing.monitoring import (
     acknowledge_dead_letters,
+    list_alerts,
+    price_changes,
     report_dead_letters,
     retry_dead_letters,
 )
-from automation_pipeline.pricing.queries.monitoring import list_alerts, price_changes
-from automation_pipeline.pricing.queries.shops import shop_status
-from automation_pipeline.pricing.shop import pause_shop, resume_shop
+from automation_pipeline.pricing.rules.monitoring import DeadLetter, DeadLetterReport, PricingAlert
+from automation_pipeline.pricing.shop import pause_shop, resume_shop, shop_status
 from automation_pipeline.storage.database import Session
 
 app = command_group("Show the status of the shop; pause and resume all writes.")

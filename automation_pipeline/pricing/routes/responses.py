@@ -15,7 +15,7 @@ from automation_pipeline.core.json_model import LARGEST_ID, JsonModel
 from automation_pipeline.pricing.models.rules import MAX_PROJECT_LENGTH, Policy
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.transforms import Flag
-from automation_pipeline.pricing.queries.shops import is_shop_paused
+from automation_pipeline.pricing.shop import is_shop_paused
 
 _PATTERN = rf"^[A-Za-z0-9._-]{{1,{MAX_PROJECT_LENGTH}}}$"
 _NAME = re.compile(_PATTERN)

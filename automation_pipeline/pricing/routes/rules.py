@@ -35,12 +35,15 @@ from automation_pipeline.pricing.planning import preview_rule
 from automation_pipeline.pricing.pricing_rules import (
     create_rule,
     delete_rule,
+    get_rule,
+    list_rules,
+    policy_of,
     put_policy,
     remove_policy,
     update_rule,
+    versions_of,
 )
-from automation_pipeline.pricing.queries.rules import get_rule, list_rules, policy_of, versions_of
-from automation_pipeline.pricing.queries.views import get_run
+from automation_pipeline.pricing.queries.runs import get_run
 from automation_pipeline.pricing.routes.responses import (
     CHANGE,
     FORCED,

@@ -20,8 +20,12 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.pricing.checks import reconcile_run, repair_run
-from automation_pipeline.pricing.models.history import ReconciliationReport, RuleCheck
+from automation_pipeline.pricing.checks import (
+    checks_of,
+    next_manual_name,
+    reconcile_run,
+    repair_run,
+)
 from automation_pipeline.pricing.models.runs import (
     LoggedMove,
     PricingRunState,
@@ -33,8 +37,7 @@ from automation_pipeline.pricing.models.runs import (
     SkippedVariant,
     TargetState,
 )
-from automation_pipeline.pricing.queries.checks import checks_of, next_manual_name
-from automation_pipeline.pricing.queries.views import (
+from automation_pipeline.pricing.queries.runs import (
     get_run,
     list_runs,
     result_of,
@@ -53,6 +56,7 @@ from automation_pipeline.pricing.routes.responses import (
     TargetInput,
     shown_run,
 )
+from automation_pipeline.pricing.rules.monitoring import ReconciliationReport, RuleCheck
 from automation_pipeline.pricing.runs import (
     approve_run,
     cancel_run,

@@ -21,22 +21,17 @@ from automation_pipeline.api.responses import (
     refusals,
 )
 from automation_pipeline.core.json_model import JsonModel
-from automation_pipeline.pricing.models.history import (
-    DeadLetterReport,
-    PriceChange,
-    PriceChangeFilter,
-    PricingAlert,
-)
 from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
+from automation_pipeline.pricing.models.runs import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.models.shop import ShopShown
 from automation_pipeline.pricing.models.transforms import Flag
 from automation_pipeline.pricing.monitoring import (
     acknowledge_dead_letters,
+    list_alerts,
+    price_changes,
     report_dead_letters,
     retry_dead_letters,
 )
-from automation_pipeline.pricing.queries.monitoring import list_alerts, price_changes
-from automation_pipeline.pricing.queries.shops import shop_status
 from automation_pipeline.pricing.routes.responses import (
     FORCED,
     SOME,
@@ -46,7 +41,8 @@ from automation_pipeline.pricing.routes.responses import (
     RunId,
     TargetIds,
 )
-from automation_pipeline.pricing.shop import pause_shop, resume_shop
+from automation_pipeline.pricing.rules.monitoring import DeadLetterReport, PricingAlert
+from automation_pipeline.pricing.shop import pause_shop, resume_shop, shop_status
 
 
 class ShopPauseInput(JsonModel):

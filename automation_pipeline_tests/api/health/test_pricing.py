@@ -7,7 +7,7 @@ from sqlalchemy import event
 
 from automation_pipeline.api.metrics import exposition, gauges, histograms
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.pricing.queries.views import get_run
+from automation_pipeline.pricing.queries.runs import get_run
 from automation_pipeline.pricing.worker import observe_durations
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import MetricsFlusher, MetricValue, add_metrics

@@ -7,9 +7,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import delete
 
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
-from automation_pipeline.pricing.models.history import PricingAlertName
 from automation_pipeline.pricing.models.shop import FailureSignal
-from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
+from automation_pipeline.pricing.monitoring import PRICING_ALERTS
+from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.api.conftest import Login

@@ -7,8 +7,8 @@ from sqlalchemy import update
 
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.pricing.models.history import PricingAlertName
-from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
+from automation_pipeline.pricing.monitoring import PRICING_ALERTS
+from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.cli.pricing.workshop import Workshop

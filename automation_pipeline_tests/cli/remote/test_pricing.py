@@ -6,8 +6,8 @@ import pytest
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.pricing.models.history import PricingAlertName
-from automation_pipeline.pricing.queries.monitoring import PRICING_ALERTS
+from automation_pipeline.pricing.monitoring import PRICING_ALERTS
+from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop
 from automation_pipeline_tests.cli.remote.served import Far

@@ -5,27 +5,26 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.pricing.models.history import (
-    DayRuns,
-    PriceChange,
-    PriceChangeFilter,
-    ProjectHealth,
-    ReconciliationReport,
-    Unverified,
-)
-from automation_pipeline.pricing.queries.checks import (
+from automation_pipeline.pricing.checks import (
     checks_of,
     done_report,
     latest_conclusive_check,
     next_manual_name,
     save_reports,
 )
-from automation_pipeline.pricing.queries.monitoring import (
+from automation_pipeline.pricing.models.runs import PriceChange, PriceChangeFilter
+from automation_pipeline.pricing.monitoring import (
     health_of_projects,
     price_changes,
     runs_that_ended,
 )
 from automation_pipeline.pricing.queries.runs import plan_checks
+from automation_pipeline.pricing.rules.monitoring import (
+    DayRuns,
+    ProjectHealth,
+    ReconciliationReport,
+    Unverified,
+)
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import Transition, record_transitions

@@ -12,13 +12,12 @@ from automation_pipeline.core.retry import Backoff
 from automation_pipeline.pricing.models.rules import parse_policy, parse_rule
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
-from automation_pipeline.pricing.pricing_rules import delete_rule
-from automation_pipeline.pricing.queries.rules import (
+from automation_pipeline.pricing.pricing_rules import (
     add_rule,
     delete_policy,
+    delete_rule,
     get_rule,
     list_rules,
-    lock_planned_rules,
     lock_rule,
     policy_of,
     rule_at,
@@ -28,7 +27,8 @@ from automation_pipeline.pricing.queries.rules import (
 )
 from automation_pipeline.pricing.rules import runs as retrying
 from automation_pipeline.pricing.rules.runs import DuePriceRules
-from automation_pipeline.pricing.runs import cancel_run, roll_back_run, start_due_rules
+from automation_pipeline.pricing.runs import cancel_run, roll_back_run
+from automation_pipeline.pricing.schedules import lock_planned_rules, start_due_rules
 from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import database_now

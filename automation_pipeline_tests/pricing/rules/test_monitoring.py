@@ -7,17 +7,15 @@ import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.models.history import (
+from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun, TargetCounts
+from automation_pipeline.pricing.models.shop import FailureKind, Price
+from automation_pipeline.pricing.rules.monitoring import (
+    DAY_CHECKS,
     DayRuns,
     DeadLetter,
     DeadLetterTally,
     LiveTarget,
     ProjectHealth,
-)
-from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun, TargetCounts
-from automation_pipeline.pricing.models.shop import FailureKind, Price
-from automation_pipeline.pricing.rules.monitoring import (
-    DAY_CHECKS,
     broken_invariants,
     dead_letter_report,
     evaluate_alerts,

@@ -18,7 +18,6 @@ from automation_pipeline.pricing.events import (
     run_scheduled,
     schedule_missed,
 )
-from automation_pipeline.pricing.models.history import validate_check_name
 from automation_pipeline.pricing.models.rules import (
     NEVER_NULL,
     OnDrift,
@@ -34,6 +33,7 @@ from automation_pipeline.pricing.models.rules import (
     version_hash,
 )
 from automation_pipeline.pricing.models.transforms import Round, names_amounts
+from automation_pipeline.pricing.rules.monitoring import validate_check_name
 from automation_pipeline_tests.pricing.rules.rules import (
     any_selector,
     any_transform,
