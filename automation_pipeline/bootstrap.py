@@ -76,7 +76,7 @@ class WorkLoop:
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from automation_pipeline.audits.ports import Judge
+    from automation_pipeline.audits.judging import Judge
     from automation_pipeline.automation.ports import DeliveryServices, MailSender, RealtimeClient
     from automation_pipeline.automation.rules.schedules import DuePolicy
     from automation_pipeline.core.launching import DagsterProbe
@@ -163,7 +163,7 @@ class Services:
     @cached_property
     def judge(self) -> "Judge":
         """The language model for audits, under the rate limits that all processes share."""
-        from automation_pipeline.audits.ports import Judge  # noqa: PLC0415  only where it is used
+        from automation_pipeline.audits.judging import Judge  # noqa: PLC0415  only where it is used
         from automation_pipeline.clients.factories import audit_options, open_model  # noqa: PLC0415  only where it is used
 
         settings, model = self.settings, open_model(self.settings, self.clock.now, self.meter)

@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, ColumnElement, Text, delete, exists, func, in
 from sqlalchemy import cast as cast_column
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
-from automation_pipeline.audits.queries.requests import is_awaited_by_batch
+from automation_pipeline.audits.requests import is_awaited_by_batch
 from automation_pipeline.automation.models.runs import RUN_MACHINE
 from automation_pipeline.automation.tables import LogRow, NotificationRow, RunRow
 from automation_pipeline.bootstrap import Services

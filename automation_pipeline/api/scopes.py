@@ -11,7 +11,7 @@ from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.parameters import ID, NO_ID, MadeForOrg, OneOrg, TheCaller, TheServices
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.audits.queries.audits import fiche_of_audit, is_audit_visible
-from automation_pipeline.audits.queries.requests import fiches_of_batch
+from automation_pipeline.audits.requests import fiches_of_batch
 from automation_pipeline.automation.models.schedules import (
     FicheSelection,
     SelectionMode,

@@ -1,24 +1,26 @@
 """Audits: an audit judges the calls of a fiche by the steps of a configuration, and grades them."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
 from automation_pipeline.audits import events
+from automation_pipeline.audits.configs import automatic_configs, check_config, get_config
 from automation_pipeline.audits.events import audit_note
-from automation_pipeline.audits.judging import begin_analysis, judge_steps
+from automation_pipeline.audits.judging import Judge, audit_key, begin_analysis, judge_steps
 from automation_pipeline.audits.models.audits import (
     AuditRecord,
     AuditStatus,
     AuditSummary,
     FicheAuditRequest,
+    MissingStep,
+    StoredStep,
     TranscriptCoverage,
     TranscriptSnapshot,
 )
 from automation_pipeline.audits.models.configs import AuditConfig, StoredConfig
-from automation_pipeline.audits.models.findings import MissingStep, StoredStep
-from automation_pipeline.audits.ports import Judge, audit_key
 from automation_pipeline.audits.queries.audits import (
     audits_by_id,
     audits_by_tracking_id,
@@ -32,28 +34,26 @@ from automation_pipeline.audits.queries.audits import (
     update_audit_row,
     update_audit_rows,
 )
-from automation_pipeline.audits.queries.configs import check_config, get_config
-from automation_pipeline.audits.queries.requests import (
-    audits_in_batches,
-    end_item,
-    pending_items,
-)
+from automation_pipeline.audits.queries.days import audits_of_day, missing_audits
 from automation_pipeline.audits.queries.steps import all_steps
 from automation_pipeline.audits.queries.transcripts import (
     get_transcript_snapshot,
     last_transcription_error,
     transcript_snapshots,
 )
-from automation_pipeline.audits.rules.results import (
+from automation_pipeline.audits.requests import audits_in_batches, end_item, pending_items
+from automation_pipeline.audits.rules.days import DayAudits, without_fiche_id
+from automation_pipeline.audits.rules.verdicts import (
     fiche_not_found,
     incomplete_columns,
     nothing_to_judge,
+    score_audit,
     steps_sentence,
     summary_columns,
     tokens_of,
     transcripts_missing,
 )
-from automation_pipeline.audits.rules.verdicts import score_audit
+from automation_pipeline.core.background import process_concurrently
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.coordination import Claims
 from automation_pipeline.core.errors import (
@@ -407,3 +407,84 @@ def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claim
         with database.transaction() as session:
             _end_batch_item(session, tracking_id, why)
     return [*abandoned, *refused]
+
+
+TRIGGER = "asset"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayAuditRequest:
+    """Audit a day with `width` concurrent audits. Repeating an `attempt` continues its audits; another
+    attempt retries what failed."""
+
+    day: date
+    attempt: str
+    width: int
+    dagster_run_id: str | None = None
+
+
+@dataclass(frozen=True)
+class _FailedAttempt:
+    """An audit that ended with an error."""
+
+    fiche_id: str
+    error: AutomationError
+
+
+async def audit_day(
+    work: DayAuditRequest,
+    *,
+    database: Database,
+    source: FicheSource,
+    ensure_transcribed: EnsureTranscribed,
+    judge: Judge,
+    clock: Clock,
+) -> DayAudits:
+    """Audit the day and return its counts, with the causes of this attempt's failures.
+
+    The error of one audit does not affect the others. If every audit fails, the first error is
+    raised.
+    """
+    ended: list[AuditSummary | _FailedAttempt] = []
+
+    async def audit(request: FicheAuditRequest) -> AuditSummary | _FailedAttempt:
+        try:
+            return await audit_fiche(
+                request,
+                database=database,
+                source=source,
+                ensure_transcribed=ensure_transcribed,
+                judge=judge,
+                clock=clock,
+            )
+        except AutomationError as error:
+            return _FailedAttempt(request.fiche_id, error)
+
+    await process_concurrently(
+        _missing_requests(work, database), audit, ended.extend, width=work.width
+    )
+    failed = [result for result in ended if isinstance(result, _FailedAttempt)]
+    if failed and len(failed) == len(ended):
+        raise failed[0].error
+    with database.reading() as session:
+        day = audits_of_day(session, work.day)
+    causes = Counter(
+        without_fiche_id(sentence_of(attempt.error), attempt.fiche_id) for attempt in failed
+    )
+    return replace(day, failures=Counter(day.failures) + causes)
+
+
+def _missing_requests(work: DayAuditRequest, database: Database) -> Sequence[FicheAuditRequest]:
+    with database.reading() as session:
+        config_ids = [stored.id for stored in automatic_configs(session)]
+        missing = missing_audits(session, work.day, config_ids)
+    return [
+        FicheAuditRequest(
+            tracking_id=f"day-{work.day.isoformat()}-audit-{fiche_id}-{config_id}-{work.attempt}",
+            fiche_id=fiche_id,
+            audit_config_id=config_id,
+            trigger_source=TRIGGER,
+            dagster_run_id=work.dagster_run_id,
+        )
+        for fiche_id, config_id in missing
+    ]

@@ -1,33 +1,315 @@
-"""Audit configurations: a configuration has the steps by which audits judge calls."""
+"""Audit configurations: a configuration has the steps by which audits judge calls.
 
-from collections.abc import Mapping, Sequence
+One statement reads a configuration and its steps, so that a concurrent change is seen whole or not
+at all."""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    ColumnExpressionArgument,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.audits.models.configs import (
     AuditConfig,
+    AuditStep,
+    ConfigShown,
+    ConfigStats,
     ConfigStep,
+    Severity,
     StoredConfig,
     changed_config,
     changed_step,
     check_order,
     config_document,
     config_faults,
+    config_not_found,
+    config_shown,
     new_step,
     parse_config,
     renumbered,
+    step_not_found,
 )
-from automation_pipeline.audits.queries import configs
+from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, AuditRow, AuditStepRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import among, is_postgres
+
+IMPORT_LOCK = 7_310_201_813  # the advisory lock of imports, which find configurations by name
+
+_WITH_STEPS = (
+    select(AuditConfigRow, AuditStepRow)
+    .outerjoin(AuditStepRow, AuditStepRow.audit_config_id == AuditConfigRow.id)
+    .order_by(AuditConfigRow.id, AuditStepRow.position)
+    .execution_options(populate_existing=True)
+)
+_KNOWN = select(AuditConfigRow.id).where(AuditConfigRow.id == bindparam("config"))
+
+
+def _read(session: Session, *conditions: ColumnExpressionArgument[bool]) -> list[StoredConfig]:
+    """Oldest first."""
+    found: dict[AuditConfigRow, list[AuditStepRow]] = {}
+    for row, step in session.execute(_WITH_STEPS.where(*conditions)).tuples():
+        found.setdefault(row, []).extend([step] if step else [])
+    return [_stored(row, steps) for row, steps in found.items()]
+
+
+def _stored(row: AuditConfigRow, steps: Sequence[AuditStepRow]) -> StoredConfig:
+    config = AuditConfig(
+        name=row.name,
+        description=row.description,
+        system_prompt=row.system_prompt,
+        is_active=row.is_active,
+        run_automatically=row.run_automatically,
+        created_by=row.created_by,
+        steps=tuple(
+            AuditStep(
+                position=step.position,
+                name=step.name,
+                description=step.description,
+                prompt=step.prompt,
+                control_points=tuple(step.control_points),
+                keywords=tuple(step.keywords),
+                severity_level=Severity(step.severity_level),
+                is_critical=step.is_critical,
+                weight=step.weight,
+                chronological_important=step.chronological_important,
+                verify_product_info=step.verify_product_info,
+            )
+            for step in steps
+        ),
+    )
+    return StoredConfig(
+        id=row.id,
+        config=config,
+        step_ids=tuple(step.id for step in steps),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def get_config(session: Session, config_id: int) -> StoredConfig:
+    found = _read(session, AuditConfigRow.id == config_id)
+    if not found:
+        raise config_not_found(config_id)
+    return found[0]
+
+
+def check_config(session: Session, config_id: int) -> None:
+    """Raise NotFoundError for an unknown configuration."""
+    if session.execute(_KNOWN, {"config": config_id}).first() is None:
+        raise config_not_found(config_id)
+
+
+def known_ids(session: Session, ids: Iterable[int]) -> set[int]:
+    """The ids that are configurations, active or not."""
+    return set(session.scalars(select(AuditConfigRow.id).where(AuditConfigRow.id.in_(set(ids)))))
+
+
+def find_by_name(session: Session, name: str) -> StoredConfig | None:
+    """The newest of that name."""
+    found = _read(session, AuditConfigRow.name == name)
+    return found[-1] if found else None
+
+
+def automatic_configs(session: Session) -> list[StoredConfig]:
+    """The configurations that automatically audit every sale, oldest first."""
+    return _read(session, AuditConfigRow.is_active, AuditConfigRow.run_automatically)
+
+
+def newest_active(session: Session) -> StoredConfig | None:
+    newest_first = (AuditConfigRow.created_at.desc(), AuditConfigRow.id.desc())
+    active = select(AuditConfigRow.id).where(AuditConfigRow.is_active).order_by(*newest_first)
+    found = _read(session, AuditConfigRow.id == active.limit(1).scalar_subquery())
+    return found[0] if found else None
+
+
+def config_page(
+    session: Session,
+    *,
+    include_inactive: bool = False,
+    include_steps: bool = False,
+    include_stats: bool = False,
+    limit: int,
+    offset: int,
+) -> list[ConfigShown]:
+    """Newest first."""
+    ids = select(AuditConfigRow.id).order_by(AuditConfigRow.id.desc()).limit(limit).offset(offset)
+    if not include_inactive:
+        ids = ids.where(AuditConfigRow.is_active)
+    found = _read(session, AuditConfigRow.id.in_(ids))
+    stats = stats_of(session, [stored.id for stored in found]) if include_stats else {}
+    return [
+        config_shown(stored, steps=include_steps, stats=stats.get(stored.id))
+        for stored in reversed(found)
+    ]
+
+
+def config_view(session: Session, config_id: int, *, include_stats: bool = False) -> ConfigShown:
+    """The configuration with its steps."""
+    stored = get_config(session, config_id)
+    stats = stats_of(session, [config_id])[config_id] if include_stats else None
+    return config_shown(stored, steps=True, stats=stats)
+
+
+def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigStats]:
+    """Unknown configurations are omitted."""
+    audit, completed = AuditRow.id, AuditRow.status == "completed"
+    every = aliased(AuditRow)
+    of_all = select(func.count()).where(every.audit_config_id == AuditConfigRow.id)
+    is_of_config = AuditRow.audit_config_id == AuditConfigRow.id
+    query = (
+        select(
+            AuditConfigRow.id,
+            of_all.correlate(AuditConfigRow).scalar_subquery(),
+            func.count(audit),
+            func.count(audit).filter(completed),
+            func.count(audit).filter(AuditRow.status == "failed"),
+            func.avg(AuditRow.score_percentage).filter(completed),
+            func.avg(AuditRow.duration_ms).filter(completed),
+            func.max(AuditRow.created_at),
+            func.count(audit).filter(completed, AuditRow.is_compliant.is_(True)),
+        )
+        .outerjoin(AuditRow, is_of_config & AuditRow.deleted_at.is_(None))
+        .where(among(session, AuditConfigRow.id, config_ids))
+        .group_by(AuditConfigRow.id)
+    )
+    return {
+        config_id: ConfigStats(
+            all_audits=all_audits,
+            total_audits=total,
+            completed_audits=done,
+            failed_audits=failed,
+            average_score=None if score is None else round(float(score), 2),
+            average_duration_ms=None if duration is None else round(duration),
+            last_used_at=last,
+            compliance_rate=round(100 * compliant / done, 2) if done else None,
+        )
+        for config_id, all_audits, total, done, failed, score, duration, last, compliant in (
+            session.execute(query).tuples()
+        )
+    }
+
+
+def lock_config_imports(session: Session) -> None:
+    """Block other imports until the transaction ends. SQLite has one writer at a time anyway."""
+    if is_postgres(session):
+        session.execute(select(func.pg_advisory_xact_lock(IMPORT_LOCK)))
+
+
+def lock_config(session: Session, config_id: int) -> StoredConfig:
+    """Lock the configuration against other changes until the transaction ends. Audits of it may start."""
+    row = select(AuditConfigRow.id).where(AuditConfigRow.id == config_id)
+    if session.scalar(row.with_for_update(key_share=True)) is None:
+        raise config_not_found(config_id)
+    return get_config(session, config_id)
+
+
+def lock_config_of_step(session: Session, step_id: int) -> StoredConfig:
+    """Raises NotFoundError for an unknown step."""
+    config_id = select(AuditStepRow.audit_config_id).where(AuditStepRow.id == step_id)
+    found = session.scalar(config_id)
+    if found is None:
+        raise step_not_found(step_id)
+    stored = lock_config(session, found)
+    stored.step(step_id)  # it may have been deleted before the lock
+    return stored
+
+
+def add_config(session: Session, config: AuditConfig, now: datetime) -> int:
+    row = AuditConfigRow(**_config_columns(config), created_at=now, updated_at=now)
+    session.add(row)
+    session.flush()
+    _add_steps(session, row.id, config.steps)
+    return row.id
+
+
+def write_config(
+    session: Session,
+    stored: StoredConfig,
+    config: AuditConfig,
+    step_ids: Sequence[int | None],
+    now: datetime,
+) -> None:
+    """Replace the stored configuration, which the caller has locked. Steps with an id in `step_ids` keep it,
+    steps without one are new, and other stored steps are deleted."""
+    is_it, is_of_it = AuditConfigRow.id == stored.id, AuditStepRow.audit_config_id == stored.id
+    row = update(AuditConfigRow).where(is_it).values(**_config_columns(config), updated_at=now)
+    session.execute(row.execution_options(synchronize_session=False))
+    if (config.steps, tuple(step_ids)) == (stored.config.steps, stored.step_ids):
+        return
+    steps = list(zip(step_ids, config.steps, strict=True))
+    kept = [{"id": step_id, **_columns(step)} for step_id, step in steps if step_id is not None]
+    removed = set(stored.step_ids) - set(step_ids)
+    session.execute(delete(AuditStepRow).where(AuditStepRow.id.in_(removed)))
+    if kept:
+        # Positions are unique at any moment, so kept steps first move behind all others.
+        behind = AuditStepRow.position + len(stored.step_ids)
+        moved = update(AuditStepRow).where(is_of_it).values(position=behind)
+        session.execute(moved.execution_options(synchronize_session=False))
+        session.execute(update(AuditStepRow), kept)
+    _add_steps(session, stored.id, [step for step_id, step in steps if step_id is None])
+
+
+def _add_steps(session: Session, config_id: int, steps: Sequence[AuditStep]) -> None:
+    if steps:
+        rows = [{"audit_config_id": config_id, **_columns(step)} for step in steps]
+        session.execute(insert(AuditStepRow), rows)
+
+
+def _config_columns(config: AuditConfig) -> dict[str, Any]:
+    return {name: value for name, value in vars(config).items() if name != "steps"}
+
+
+def _columns(step: AuditStep) -> dict[str, Any]:
+    lists = {"control_points": list(step.control_points), "keywords": list(step.keywords)}
+    return {**vars(step), **lists}
+
+
+def delete_config_row(session: Session, config_id: int) -> None:
+    """Raises ConflictError for a configuration in use. Only the foreign keys can decide this, because an audit
+    may start at the same time."""
+    deleting = delete(AuditConfigRow).where(AuditConfigRow.id == config_id)
+    try:
+        with session.begin_nested():
+            deleted = session.scalar(deleting.returning(AuditConfigRow.id))
+    except IntegrityError:
+        users = [
+            _users(session, AuditRow.audit_config_id == config_id, "audit", "audits"),
+            _users(session, AuditBatchRow.audit_config_id == config_id, "batch", "batches"),
+        ]
+        used_by = " and ".join(filter(None, users)) or "something else"
+        raise ConflictError(
+            f"Audit config with ID '{config_id}' is used by {used_by} and cannot be deleted; "
+            f"deactivate it instead: automation audit-configs deactivate {config_id}"
+        ) from None
+    if deleted is None:
+        raise config_not_found(config_id)
+
+
+def _users(session: Session, condition: ColumnElement[bool], one: str, many: str) -> str:
+    count = session.scalar(select(func.count()).where(condition))
+    return f"{count} {one if count == 1 else many}" if count else ""
 
 
 def create_config(given: Mapping[str, object], *, database: Database, clock: Clock) -> StoredConfig:
     """Create a configuration. Raises InvalidInputError with one error per invalid field."""
     config = parse_config(given)
     with database.transaction() as session:
-        return configs.get_config(session, configs.add_config(session, config, clock.now()))
+        return get_config(session, add_config(session, config, clock.now()))
 
 
 class Outcome(StrEnum):
@@ -53,10 +335,10 @@ def import_config(
     """
     config, now = parse_config(given), clock.now()
     with database.transaction() as session:
-        configs.lock_config_imports(session)
-        known = configs.find_by_name(session, config.name)
+        lock_config_imports(session)
+        known = find_by_name(session, config.name)
         if known is None:
-            return ImportedConfig(configs.add_config(session, config, now), Outcome.CREATED, config)
+            return ImportedConfig(add_config(session, config, now), Outcome.CREATED, config)
         if known.config == config:
             return ImportedConfig(known.id, Outcome.UNCHANGED, config)
         if not update:
@@ -66,8 +348,8 @@ def import_config(
                 f"Audit config {known.id} has the name {config.name} and other content "
                 f"({differences}): add --update to replace it"
             )
-        known = configs.lock_config(session, known.id)
-        configs.write_config(session, known, config, [None] * len(config.steps), now)
+        known = lock_config(session, known.id)
+        write_config(session, known, config, [None] * len(config.steps), now)
         return ImportedConfig(known.id, Outcome.UPDATED, config)
 
 
@@ -77,14 +359,14 @@ def update_config(
     """Change the given fields; null clears. Changed steps get new ids. Running audits keep the version
     that they started with."""
     with database.transaction() as session:
-        stored = configs.lock_config(session, config_id)
+        stored = lock_config(session, config_id)
         config = changed_config(stored.config, given)
         if config == stored.config:
             return stored
         has_new_steps = config.steps != stored.config.steps
         step_ids = [None] * len(config.steps) if has_new_steps else stored.step_ids
-        configs.write_config(session, stored, config, step_ids, clock.now())
-        return configs.get_config(session, config_id)
+        write_config(session, stored, config, step_ids, clock.now())
+        return get_config(session, config_id)
 
 
 def set_config_active(
@@ -92,24 +374,24 @@ def set_config_active(
 ) -> StoredConfig:
     """Activate or deactivate a configuration. Its audits stay."""
     with database.transaction() as session:
-        stored = configs.lock_config(session, config_id)
+        stored = lock_config(session, config_id)
         if stored.config.is_active == active:
             return stored
         config = replace(stored.config, is_active=active)
-        configs.write_config(session, stored, config, stored.step_ids, clock.now())
-        return configs.get_config(session, config_id)
+        write_config(session, stored, config, stored.step_ids, clock.now())
+        return get_config(session, config_id)
 
 
 def validate_config(config_id: int, *, database: Database) -> tuple[tuple[str, str], ...]:
     """Return the errors by field; none if the configuration could be imported."""
     with database.reading() as session:
-        return config_faults(config_document(configs.get_config(session, config_id).config))
+        return config_faults(config_document(get_config(session, config_id).config))
 
 
 def delete_config(config_id: int, *, database: Database) -> None:
     """Delete a configuration. Raises ConflictError if audits or batches refer to it."""
     with database.transaction() as session:
-        configs.delete_config(session, config_id)
+        delete_config_row(session, config_id)
 
 
 def add_step(
@@ -117,11 +399,11 @@ def add_step(
 ) -> ConfigStep:
     """Add a step. Raises InvalidInputError with one error per invalid field, and the free positions."""
     with database.transaction() as session:
-        stored = configs.lock_config(session, config_id)
+        stored = lock_config(session, config_id)
         steps = renumbered((*stored.config.steps, new_step(stored.config, given)))
         config, step_ids = replace(stored.config, steps=steps), (*stored.step_ids, None)
-        configs.write_config(session, stored, config, step_ids, clock.now())
-        stored = configs.get_config(session, config_id)
+        write_config(session, stored, config, step_ids, clock.now())
+        stored = get_config(session, config_id)
         return stored.step(stored.step_ids[-1])
 
 
@@ -131,7 +413,7 @@ def update_step(
     """Change the given fields; null clears. Raises InvalidInputError with one error per invalid field,
     and the free positions when the position is taken."""
     with database.transaction() as session:
-        stored = configs.lock_config_of_step(session, step_id)
+        stored = lock_config_of_step(session, step_id)
         before = stored.step(step_id)
         step = changed_step(stored.config, before.step, given)
         if step == before.step:
@@ -139,8 +421,8 @@ def update_step(
         steps = {one: stored.step(one).step for one in stored.step_ids} | {step_id: step}
         step_ids = sorted(steps, key=lambda one: steps[one].position)
         config = replace(stored.config, steps=renumbered(steps[one] for one in step_ids))
-        configs.write_config(session, stored, config, step_ids, clock.now())
-        return configs.get_config(session, stored.id).step(step_id)
+        write_config(session, stored, config, step_ids, clock.now())
+        return get_config(session, stored.id).step(step_id)
 
 
 def reorder_steps(
@@ -149,26 +431,24 @@ def reorder_steps(
     """Reorder the steps. Raises InvalidInputError unless each step is named once. Running audits keep
     their order."""
     with database.transaction() as session:
-        stored = configs.lock_config(session, config_id)
+        stored = lock_config(session, config_id)
         check_order(stored.step_ids, step_ids)
         if tuple(step_ids) == stored.step_ids:
             return stored
         steps = renumbered(stored.step(step_id).step for step_id in step_ids)
         config = replace(stored.config, steps=steps)
-        configs.write_config(session, stored, config, step_ids, clock.now())
-        return configs.get_config(session, config_id)
+        write_config(session, stored, config, step_ids, clock.now())
+        return get_config(session, config_id)
 
 
 def delete_step(step_id: int, *, database: Database, clock: Clock) -> None:
     """Delete a step. Raises ConflictError if it is the only one."""
     with database.transaction() as session:
-        stored = configs.lock_config_of_step(session, step_id)
+        stored = lock_config_of_step(session, step_id)
         left = [one for one in stored.step_ids if one != step_id]
         if not left:
             raise ConflictError(
                 f"Step {step_id} is the only one of audit config {stored.id}, which needs one"
             )
         steps = renumbered(stored.step(one).step for one in left)
-        configs.write_config(
-            session, stored, replace(stored.config, steps=steps), left, clock.now()
-        )
+        write_config(session, stored, replace(stored.config, steps=steps), left, clock.now())

@@ -7,10 +7,11 @@ from automation_pipeline.audits.models.audits import (
     AuditBatchSummary,
     AuditSummary,
     Rerun,
+    StepResult,
     TranscriptCoverage,
+    UnjudgedStep,
 )
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep
-from automation_pipeline.audits.models.findings import StepResult, UnjudgedStep
 from automation_pipeline.audits.rules.verdicts import Compliance
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event, WorkflowLogEntry

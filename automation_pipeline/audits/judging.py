@@ -7,12 +7,17 @@ from functools import partial
 from automation_pipeline.audits import events
 from automation_pipeline.audits.events import audit_note
 from automation_pipeline.audits.models.audits import (
+    AuditOptions,
     AuditRecord,
     AuditSummary,
+    StepFinding,
+    StepResult,
     Timeline,
     TranscriptSnapshot,
+    UnjudgedStep,
 )
 from automation_pipeline.audits.models.chat import (
+    LanguageModel,
     ModelOutputError,
     Question,
     Reply,
@@ -20,8 +25,6 @@ from automation_pipeline.audits.models.chat import (
     Usage,
 )
 from automation_pipeline.audits.models.configs import AuditStep
-from automation_pipeline.audits.models.findings import StepFinding, StepResult, UnjudgedStep
-from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.queries.audits import (
     find_reusable_audit,
     lock_running_audits,
@@ -42,11 +45,15 @@ from automation_pipeline.audits.rules.prompts import (
     tool_round,
     without_tools,
 )
-from automation_pipeline.audits.rules.results import running_document, steps_sentence
 from automation_pipeline.audits.rules.tools import run_tool
-from automation_pipeline.audits.rules.verdicts import gate
+from automation_pipeline.audits.rules.verdicts import gate, running_document, steps_sentence
 from automation_pipeline.core.background import process_concurrently
-from automation_pipeline.core.coordination import rate_per_minute, wait_for_rate
+from automation_pipeline.core.coordination import (
+    RateLimiter,
+    Semaphore,
+    rate_per_minute,
+    wait_for_rate,
+)
 from automation_pipeline.core.errors import (
     AutomationError,
     InfrastructureError,
@@ -55,6 +62,7 @@ from automation_pipeline.core.errors import (
     sentence_of,
 )
 from automation_pipeline.core.retry import Retrying
+from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
@@ -64,6 +72,23 @@ RATE_LIMIT = "language-model"
 TRUNCATED = "La réponse est coupée avant sa fin : sois plus bref."
 # Characters reserved for returning an invalid answer, and the shortest useful tool result.
 REPAIR_RESERVE, MIN_TOOL_RESULT = 10_000, 1_000
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The model with its limits over all processes: `semaphore` bounds concurrent calls, `limiter` calls
+    per minute. `claims` prevents two processes from working on one audit."""
+
+    model: LanguageModel
+    limiter: RateLimiter
+    semaphore: Semaphore
+    claims: DatabaseClaims
+    options: AuditOptions
+
+
+def audit_key(audit_id: int) -> str:
+    """The key of the claim on an audit."""
+    return f"audit-{audit_id}"
 
 
 async def analyse_step(task: StepPrompt, *, judge: Judge) -> StepResult | UnjudgedStep:

@@ -1,22 +1,62 @@
-"""Requests of audits and reruns. Each files a run request and returns its id immediately."""
+"""Requests of audits and reruns. Each files a run request and returns its id immediately.
+
+Several audits form a batch, which has one status."""
 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from automation_pipeline.audits.models.audits import RequestedAudit, StepLocation, rerun_id
-from automation_pipeline.audits.models.requests import INVALID_REQUEST
-from automation_pipeline.audits.queries.audits import get_changeable_audit
-from automation_pipeline.audits.queries.configs import get_config
-from automation_pipeline.audits.queries.requests import add_batch, check_automation_links
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    case,
+    column,
+    exists,
+    func,
+    insert,
+    select,
+    table,
+    update,
+)
+from sqlalchemy.orm import Session
+
+from automation_pipeline.audits.configs import get_config
+from automation_pipeline.audits.models.audits import (
+    AuditBatchSummary,
+    AuditSummary,
+    StepLocation,
+    rerun_id,
+)
+from automation_pipeline.audits.queries.audits import get_changeable_audit, summaries_by_tracking_id
 from automation_pipeline.audits.queries.steps import get_step
-from automation_pipeline.audits.rules.reviews import validate_instructions
+from automation_pipeline.audits.tables import (
+    AuditBatchItemRow,
+    AuditBatchRow,
+    AuditRow,
+    RerunEventRow,
+)
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.core.json_model import text_fault
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.run_requests import (
+    NewRunRequest,
+    RunRequestRow,
+    file_requests,
+    refusals,
+    taken,
+)
+from automation_pipeline.storage.statements import among, database_now
 
 AUDIT_JOB = "audit_fiche"
 RERUN_JOB = "audit_rerun"
+INVALID_REQUEST = "The audit request is not valid"
+MAX_INSTRUCTIONS = 5_000
+
+_IS_PENDING = AuditBatchItemRow.state == "pending"
+_SCHEDULES = table("automation_schedules", column("id", BigInteger))
+_RUNS = table("automation_runs", column("id", BigInteger), column("schedule_id", BigInteger))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +75,14 @@ class AuditRequestOptions:
     @property
     def linkage(self) -> dict[str, int | None]:
         return {"automation_schedule_id": self.schedule_id, "automation_run_id": self.run_id}
+
+
+@dataclass(frozen=True)
+class RequestedAudit:
+    """`tracking_id` is known at once, the audit's own id when it starts."""
+
+    fiche_id: str
+    tracking_id: str
 
 
 @dataclass(frozen=True)
@@ -88,6 +136,40 @@ def _run_request(audit: RequestedAudit, options: AuditRequestOptions) -> NewRunR
     return NewRunRequest(audit.tracking_id, AUDIT_JOB, config, tags)
 
 
+def add_batch(
+    session: Session,
+    batch_id: str,
+    audit_config_id: int,
+    audits: Sequence[RequestedAudit],
+    now: datetime,
+) -> None:
+    batch = {"id": batch_id, "audit_config_id": audit_config_id, "started_at": now}
+    counts = {"total": len(audits), "succeeded": 0, "failed": 0}
+    session.execute(insert(AuditBatchRow), [{**batch, **counts}])
+    items = [{**vars(audit), "batch_id": batch_id, "state": "pending"} for audit in audits]
+    if items:
+        session.execute(insert(AuditBatchItemRow), items)
+
+
+def check_automation_links(session: Session, links: dict[str, int | None], complaint: str) -> None:
+    """Raise InvalidInputError for what does not exist, and for a run of another schedule. `links` has the
+    names of the audit's columns."""
+    tables = {"automation_schedule_id": _SCHEDULES, "automation_run_id": _RUNS}
+    faults = [
+        (name, "does not exist")
+        for name, row_id in links.items()
+        if row_id is not None
+        and not session.scalar(select(exists().where(tables[name].c.id == row_id)))
+    ]
+    schedule_id, run_id = links.get("automation_schedule_id"), links.get("automation_run_id")
+    if not faults and schedule_id is not None and run_id is not None:
+        schedule_of_run = select(_RUNS.c.schedule_id).where(_RUNS.c.id == run_id)
+        if session.scalar(schedule_of_run) != schedule_id:
+            faults = [("automation_run_id", "belongs to another schedule")]
+    if faults:
+        raise InvalidInputError(complaint, tuple(faults))
+
+
 @dataclass(frozen=True)
 class RequestedRerun:
     """A filed rerun. `rerun_id` is also the key of the run request."""
@@ -121,3 +203,136 @@ def request_rerun(
         }
         file_requests(session, [NewRunRequest(key, RERUN_JOB, config, tags)], clock.now())
     return RequestedRerun(key, event_id)
+
+
+def validate_instructions(given: str | None) -> str | None:
+    """Strip the instructions; None for blank ones. Raises InvalidInputError for texts that are too long or
+    that no database can store."""
+    text = (given or "").strip()
+    problem = text_fault(text)
+    if len(text) > MAX_INSTRUCTIONS:
+        problem = f"must have at most {MAX_INSTRUCTIONS} characters"
+    if problem:
+        raise InvalidInputError("The rerun cannot be accepted", (("instructions", problem),))
+    return text or None
+
+
+def audit_request_outcomes(
+    session: Session, tracking_ids: Sequence[str]
+) -> dict[str, AuditSummary | str]:
+    """By tracking id, in the given order: the audit, or why there will be none. Waiting requests
+    are omitted."""
+    found: dict[str, AuditSummary | str] = {
+        **refusals(session, tracking_ids),
+        **summaries_by_tracking_id(session, tracking_ids),
+    }
+    return {key: found[key] for key in dict.fromkeys(tracking_ids) if key in found}
+
+
+@dataclass(frozen=True)
+class RerunStatus:
+    """With an `error`, the request was refused."""
+
+    begun: bool
+    done: bool
+    error: str | None = None
+
+
+def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[str, RerunStatus]:
+    """By rerun id; an unknown rerun has not started."""
+    refused, started = refusals(session, rerun_ids), taken(session, rerun_ids)
+    ended = select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids))
+    done = set(session.scalars(ended))
+    return {
+        key: RerunStatus(key in started or key in done, key in done, refused.get(key))
+        for key in rerun_ids
+    }
+
+
+def audits_in_batches(session: Session, tracking_ids: Sequence[str]) -> list[str]:
+    """The audits that a batch waits for. Few audits belong to one."""
+    query = select(AuditBatchItemRow.tracking_id).where(
+        among(session, AuditBatchItemRow.tracking_id, tracking_ids), _IS_PENDING
+    )
+    return list(session.scalars(query))
+
+
+def end_item(
+    session: Session, tracking_id: str, error: str | None, now: datetime
+) -> AuditBatchSummary | None:
+    """Count the end of an audit, once, and return its batch. None if it has none."""
+    batch_id = session.scalar(
+        update(AuditBatchItemRow)
+        .where(AuditBatchItemRow.tracking_id == tracking_id, _IS_PENDING)
+        .values(state="failed" if error else "completed", error=error, finished_at=now)
+        .returning(AuditBatchItemRow.batch_id)
+        .execution_options(synchronize_session=False)
+    )
+    if batch_id is None:
+        return None
+    # This locks the batch, so that the last item sees the others.
+    succeeded = AuditBatchRow.succeeded + int(error is None)
+    failed = AuditBatchRow.failed + int(error is not None)
+    is_last = AuditBatchRow.completed_at.is_(None) & (succeeded + failed >= AuditBatchRow.total)
+    completed_at = case((is_last, now), else_=AuditBatchRow.completed_at)
+    session.execute(
+        update(AuditBatchRow)
+        .where(AuditBatchRow.id == batch_id)
+        .values(succeeded=succeeded, failed=failed, completed_at=completed_at)
+        .execution_options(synchronize_session=False)
+    )
+    return batch_summary(session, batch_id)
+
+
+def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
+    found = select(AuditBatchRow).where(AuditBatchRow.id == batch_id)
+    row = session.scalars(found.execution_options(populate_existing=True)).one_or_none()
+    if row is None:
+        raise NotFoundError(f"Batch {batch_id} not found")
+    failed = select(AuditBatchItemRow.fiche_id, func.coalesce(AuditBatchItemRow.error, "")).where(
+        AuditBatchItemRow.batch_id == batch_id, AuditBatchItemRow.state == "failed"
+    )
+    return AuditBatchSummary(
+        row.id,
+        row.audit_config_id,
+        row.total,
+        row.succeeded,
+        row.failed,
+        row.started_at,
+        row.completed_at,
+        list(session.execute(failed.order_by(AuditBatchItemRow.fiche_id)).tuples()),
+    )
+
+
+def fiches_of_batch(session: Session, batch_id: str) -> list[str]:
+    """Empty for an unknown batch."""
+    items = select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)
+    return list(session.scalars(items))
+
+
+def pending_items(session: Session, *, limit: int) -> list[str]:
+    """Tracking ids of audits for which batches wait, oldest first."""
+    waiting = select(AuditBatchItemRow.tracking_id).where(_IS_PENDING)
+    return list(session.scalars(waiting.order_by(AuditBatchItemRow.id).limit(limit)))
+
+
+def items_never_started(session: Session, asked_before_seconds: float, *, limit: int) -> list[str]:
+    """Tracking ids of audits for which batches wait, oldest first, without a row although a Dagster
+    run took their request that long ago."""
+    waiting = (
+        select(AuditBatchItemRow.tracking_id)
+        .join(RunRequestRow, RunRequestRow.request_key == AuditBatchItemRow.tracking_id)
+        .outerjoin(AuditRow, AuditRow.tracking_id == AuditBatchItemRow.tracking_id)
+        .where(
+            _IS_PENDING,
+            RunRequestRow.state == "taken",
+            RunRequestRow.created_at <= database_now(-asked_before_seconds),
+            AuditRow.id.is_(None),
+        )
+    )
+    return list(session.scalars(waiting.order_by(AuditBatchItemRow.id).limit(limit)))
+
+
+def is_awaited_by_batch() -> ColumnElement[bool]:
+    """A condition on rows of RunRequestRow. Such a request is the only evidence whether its audit started."""
+    return exists().where(AuditBatchItemRow.tracking_id == RunRequestRow.request_key, _IS_PENDING)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 
-from automation_pipeline.audits.queries.configs import known_ids
+from automation_pipeline.audits.configs import known_ids
 from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunStatus, Trigger
 from automation_pipeline.automation.models.schedules import (
     INVALID_SCHEDULE,

@@ -19,7 +19,7 @@ from automation_pipeline.core.settings import Settings
 # A step of a run imports only the packages whose clients it uses.
 if TYPE_CHECKING:
     from automation_pipeline.audits.models import audits as audit_models
-    from automation_pipeline.audits.ports import LanguageModel
+    from automation_pipeline.audits.models.chat import LanguageModel
     from automation_pipeline.automation.ports import (
         EventPublisher,
         MailSender,

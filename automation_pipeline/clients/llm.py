@@ -1,4 +1,4 @@
-"""The client of an OpenAI-compatible server. It implements `audits.ports.LanguageModel`."""
+"""The client of an OpenAI-compatible server. It implements `audits.models.chat.LanguageModel`."""
 
 import asyncio
 import json

@@ -170,7 +170,7 @@ def audit_outcomes(
 ) -> dg.MaterializeResult:
     """The results of the automatic configurations for the day's calls. Only missing and failed
     audits run."""
-    from automation_pipeline.audits.days import DayAuditRequest, audit_day
+    from automation_pipeline.audits.audits import DayAuditRequest, audit_day
     from automation_pipeline.orchestration.audits import day_metadata
     from automation_pipeline.orchestration.batch_context import transcript_reader
     from automation_pipeline.orchestration.heartbeat import worker_name

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.audits.models.audits import Niveau
 from automation_pipeline.automation.queries.reports import DayAudit, FicheSold, QualityDay
 from automation_pipeline.core.files import write_whole
 from automation_pipeline.core.masking import csv_cell

@@ -19,7 +19,7 @@ from dagster import (
 )
 
 from automation_pipeline.audits.audits import fail_audit
-from automation_pipeline.audits.queries.requests import items_never_started
+from automation_pipeline.audits.requests import items_never_started
 from automation_pipeline.automation.models.runs import Reason, RunStatus
 from automation_pipeline.automation.queries.run_details import runs_cancelled
 from automation_pipeline.automation.queries.runs import (

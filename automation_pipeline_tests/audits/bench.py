@@ -10,9 +10,13 @@ from sqlalchemy import event, func, select
 
 from automation_pipeline.audits.audits import audit_fiche
 from automation_pipeline.audits.configs import import_config
-from automation_pipeline.audits.models.audits import AuditOptions, AuditSummary, FicheAuditRequest
-from automation_pipeline.audits.models.findings import StoredStep
-from automation_pipeline.audits.ports import Judge
+from automation_pipeline.audits.judging import Judge
+from automation_pipeline.audits.models.audits import (
+    AuditOptions,
+    AuditSummary,
+    FicheAuditRequest,
+    StoredStep,
+)
 from automation_pipeline.audits.queries.audits import find_audit
 from automation_pipeline.audits.queries.steps import stored_steps
 from automation_pipeline.audits.tables import AuditRow

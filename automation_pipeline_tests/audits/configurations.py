@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from automation_pipeline.audits.configs import import_config
+from automation_pipeline.audits.configs import add_config, get_config, import_config
 from automation_pipeline.audits.models.configs import StoredConfig, parse_config
-from automation_pipeline.audits.queries.configs import add_config, get_config
 from automation_pipeline.audits.tables import AuditBatchRow, AuditRow, ConfigSnapshotRow
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import AutomationError

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import date
 
-from automation_pipeline.audits.days import DayAuditRequest, audit_day
+from automation_pipeline.audits.audits import DayAuditRequest, audit_day
 from automation_pipeline.audits.models.chat import Question, Reply
 from automation_pipeline.audits.queries.days import audits_of_day
 from automation_pipeline.audits.rules.days import DayAudits

@@ -1,9 +1,9 @@
 """What several processes do to the audits of one fiche at once."""
 
+from automation_pipeline.audits.configs import get_config
 from automation_pipeline.audits.models.audits import FicheAuditRequest
 from automation_pipeline.audits.queries.audits import start_audits as begin
-from automation_pipeline.audits.queries.configs import get_config
-from automation_pipeline.audits.queries.requests import end_item
+from automation_pipeline.audits.requests import end_item
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_time
 

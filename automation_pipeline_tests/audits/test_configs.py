@@ -12,9 +12,11 @@ from sqlalchemy import func, select, update
 from automation_pipeline.audits.configs import (
     ImportedConfig,
     add_step,
+    config_page,
     create_config,
     delete_config,
     delete_step,
+    get_config,
     import_config,
     reorder_steps,
     set_config_active,
@@ -23,7 +25,6 @@ from automation_pipeline.audits.configs import (
     validate_config,
 )
 from automation_pipeline.audits.models.configs import StoredConfig, config_document, parse_config
-from automation_pipeline.audits.queries.configs import config_page, get_config
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import (

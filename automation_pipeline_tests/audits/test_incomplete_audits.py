@@ -8,9 +8,13 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.models.audits import CallRecording, TranscriptCoverage, coverage_of
+from automation_pipeline.audits.models.audits import (
+    CallRecording,
+    Niveau,
+    TranscriptCoverage,
+    coverage_of,
+)
 from automation_pipeline.audits.models.chat import Question, Reply
-from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.audits.queries.audits import set_deleted
 from automation_pipeline.audits.queries.documents import audit_document
 from automation_pipeline.audits.tables import CitationRow, StepResultRow

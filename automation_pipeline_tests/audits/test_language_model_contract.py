@@ -1,4 +1,4 @@
-"""`audits.ports.LanguageModel`, sentence by sentence, on the fake and on the real client against
+"""`audits.models.chat.LanguageModel`, sentence by sentence, on the fake and on the real client against
 the simulator."""
 
 import asyncio
@@ -14,6 +14,7 @@ import pytest
 
 from automation_pipeline.audits.models.chat import (
     AnswerSchema,
+    LanguageModel,
     Message,
     Question,
     Reply,
@@ -22,7 +23,6 @@ from automation_pipeline.audits.models.chat import (
     ToolChoice,
     Usage,
 )
-from automation_pipeline.audits.ports import LanguageModel
 from automation_pipeline.clients.llm import ChatCompletions
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline_tests.fakes.llm import (

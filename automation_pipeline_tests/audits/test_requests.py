@@ -7,13 +7,14 @@ import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.audits.audits import fail_audit, sweep_audits
+from automation_pipeline.audits.judging import audit_key
 from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.ports import audit_key
-from automation_pipeline.audits.queries.requests import AuditBatchSummary, batch_summary
 from automation_pipeline.audits.requests import (
+    AuditBatchSummary,
     AuditRequestOptions,
     FiledAudits,
     RequestedRerun,
+    batch_summary,
     request_audits,
     request_rerun,
 )

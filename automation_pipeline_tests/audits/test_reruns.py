@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.models.audits import Rerun, StepLocation
+from automation_pipeline.audits.models.audits import GatingStats, Rerun, StepLocation
 from automation_pipeline.audits.models.chat import Question, Reply, Usage
-from automation_pipeline.audits.models.findings import GatingStats
 from automation_pipeline.audits.reviews import record_review, run_rerun
 from automation_pipeline.core.errors import (
     ConflictError,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from automation_pipeline.audits.audits import audit_fiche
+from automation_pipeline.audits.judging import Judge
 from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
-from automation_pipeline.audits.ports import Judge
 from automation_pipeline.automation.auditing import audit_batch
 from automation_pipeline.automation.fetching import FetchOptions, fetch_batch, settle_fetch
 from automation_pipeline.automation.models.runs import Run, RunAttempt

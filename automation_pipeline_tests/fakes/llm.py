@@ -1,4 +1,4 @@
-"""A language model in memory: `audits.ports.LanguageModel`, run through the same contract as the
+"""A language model in memory: `audits.models.chat.LanguageModel`, run through the same contract as the
 real client.
 
 `step_answer` is what an honest model says about the step in a prompt; `wish` is a wish for a tool.

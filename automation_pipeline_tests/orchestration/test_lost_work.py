@@ -9,8 +9,13 @@ import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 from sqlalchemy import select, update
 
-from automation_pipeline.audits.queries.requests import AuditBatchSummary, batch_summary
-from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, request_audits
+from automation_pipeline.audits.requests import (
+    AuditBatchSummary,
+    AuditRequestOptions,
+    FiledAudits,
+    batch_summary,
+    request_audits,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED, close_terminated

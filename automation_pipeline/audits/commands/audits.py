@@ -8,18 +8,21 @@ from typing import Annotated, TypeAlias, cast
 import typer
 
 from automation_pipeline.audits.commands import rendering
-from automation_pipeline.audits.models.audits import AuditStatus, AuditSummary, StepLocation
-from automation_pipeline.audits.models.findings import Conforme, Statut
+from automation_pipeline.audits.models.audits import (
+    AuditStatus,
+    AuditSummary,
+    Conforme,
+    Statut,
+    StepLocation,
+)
 from automation_pipeline.audits.models.requests import AuditFilter
 from automation_pipeline.audits.queries.documents import audit_document, list_audits
-from automation_pipeline.audits.queries.requests import (
-    audit_request_outcomes,
-    rerun_request_outcomes,
-)
 from automation_pipeline.audits.requests import (
     AuditRequestOptions,
+    audit_request_outcomes,
     request_audits,
     request_rerun,
+    rerun_request_outcomes,
 )
 from automation_pipeline.audits.reviews import record_review, set_audit_deleted
 from automation_pipeline.bootstrap import Services

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.audits.configs import (
+    config_page,
+    config_view,
     delete_config,
     import_config,
     reorder_steps,
     set_config_active,
 )
 from automation_pipeline.audits.models.configs import ConfigShown, ConfigStepShown, config_faults
-from automation_pipeline.audits.queries.configs import config_page, config_view
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.operations import Document, every, operation

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, Protocol, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -105,6 +105,29 @@ class Reply:
     tool_calls: tuple[ToolCall, ...] = ()
     refusal: str | None = None
     is_cut: bool = False
+
+
+class LanguageModel(Protocol):
+    """A model that answers in JSON of a given schema and may call tools. The caller retries and waits."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name of the model."""
+        ...
+
+    async def ask(self, question: Question) -> Reply:
+        """Return the model's next message, with one call.
+
+        The caller validates the content: a reply may be cut, empty or invalid, and has its usage
+        anyway. Raises TransientError when there is no valid completion, with the requested
+        `retry_after_seconds`, if any. Raises PermanentError when the key, the model or the question
+        is refused. No message contains the key.
+        """
+        ...
+
+    async def check(self) -> None:
+        """Raise an AutomationError unless the provider answers and accepts the key and the model."""
+        ...
 
 
 MAX_TEXT = 20_000

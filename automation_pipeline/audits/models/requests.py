@@ -14,8 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from automation_pipeline.audits.models.audits import AuditStatus
-from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.audits.models.audits import AuditStatus, Niveau
 from automation_pipeline.core.json_model import (
     ID_DIGITS,
     ID_SCHEMA,
@@ -48,7 +47,6 @@ IdInBody = Annotated[
 TriggerSource = Annotated[str, Field(min_length=1, max_length=50)]
 UserId = Annotated[str, Field(min_length=1, max_length=200)]
 
-INVALID_REQUEST = "The audit request is not valid"
 INVALID_CHANGE = "The audit change is not valid"
 
 

@@ -23,6 +23,7 @@ from automation_pipeline.audits.models.audits import (
     AuditStatus,
     AuditSummary,
     FicheAuditRequest,
+    Niveau,
     TranscriptMode,
 )
 from automation_pipeline.audits.models.configs import (
@@ -31,7 +32,6 @@ from automation_pipeline.audits.models.configs import (
     fingerprint,
     parse_config,
 )
-from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow, StepResultRow
 from automation_pipeline.core.access import Reach
 from automation_pipeline.core.errors import ConflictError, NotFoundError

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Select, and_, exists, func, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.models.audits import ENDED, AuditStatus
-from automation_pipeline.audits.models.findings import Niveau, Statut
+from automation_pipeline.audits.models.audits import ENDED, AuditStatus, Niveau, Statut
 from automation_pipeline.audits.rules.days import DayAudits, FailingPoint, without_fiche_id
 from automation_pipeline.audits.tables import (
     AuditConfigRow,

@@ -35,7 +35,7 @@ from automation_pipeline.audits.models.requests import (
     last_bucket,
 )
 from automation_pipeline.audits.queries.steps import all_steps, get_step, step_histories
-from automation_pipeline.audits.rules.results import point_document, step_document, step_summary
+from automation_pipeline.audits.rules.verdicts import point_document, step_document, step_summary
 from automation_pipeline.audits.tables import AuditConfigRow, AuditRow
 from automation_pipeline.core.access import EVERYTHING, Reach
 from automation_pipeline.core.clock import iso

@@ -9,29 +9,31 @@ from typing import Any, cast
 from sqlalchemy import Row, and_, delete, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.models.audits import Rerun, StepLocation
-from automation_pipeline.audits.models.chat import Usage
-from automation_pipeline.audits.models.findings import (
+from automation_pipeline.audits.models.audits import (
     Citation,
     Conforme,
     ControlPoint,
     GatingStats,
     MissingStep,
     Niveau,
+    Rerun,
     Statut,
     StepFinding,
     StepHistory,
+    StepLocation,
     StepResult,
     StoredStep,
     UnjudgedStep,
 )
+from automation_pipeline.audits.models.chat import Usage
 from automation_pipeline.audits.queries.audits import get_audit, update_audit_row
-from automation_pipeline.audits.rules.results import (
+from automation_pipeline.audits.rules.verdicts import (
+    Compliance,
+    score_audit,
     summary_columns,
     usage_document,
     verdict_columns,
 )
-from automation_pipeline.audits.rules.verdicts import Compliance, score_audit
 from automation_pipeline.audits.tables import (
     CitationRow,
     ControlPointRow,

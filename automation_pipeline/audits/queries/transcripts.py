@@ -9,6 +9,7 @@ from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.models.audits import (
+    UNKNOWN,
     CallRecording,
     Timeline,
     TimelineChunk,
@@ -16,7 +17,6 @@ from automation_pipeline.audits.models.audits import (
     TranscriptSnapshot,
     coverage_of,
 )
-from automation_pipeline.audits.models.findings import UNKNOWN
 from automation_pipeline.fiches.tables import SECTION_TABLES, CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.statements import among
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow

@@ -31,8 +31,13 @@ from automation_pipeline.api.responses import (
     refusals,
 )
 from automation_pipeline.api.scopes import check_links
-from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
-from automation_pipeline.audits.models.findings import Conforme, Niveau, Statut
+from automation_pipeline.audits.models.audits import (
+    AuditStatus,
+    Conforme,
+    Niveau,
+    Statut,
+    StepLocation,
+)
 from automation_pipeline.audits.models.requests import (
     INVALID_CHANGE,
     AuditChange,
@@ -50,8 +55,13 @@ from automation_pipeline.audits.queries.documents import (
     list_audits,
     list_by_fiche,
 )
-from automation_pipeline.audits.reviews import record_review, set_audit_deleted, update_audit
-from automation_pipeline.audits.rules.reviews import PointReview, StepReview
+from automation_pipeline.audits.reviews import (
+    PointReview,
+    StepReview,
+    record_review,
+    set_audit_deleted,
+    update_audit,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, Reach
 from automation_pipeline.core.events import LogLevel

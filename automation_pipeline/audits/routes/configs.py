@@ -24,11 +24,14 @@ from automation_pipeline.api.scopes import signed
 from automation_pipeline.audits.configs import (
     Outcome,
     add_step,
+    config_page,
+    config_view,
     create_config,
     delete_config,
     delete_step,
     import_config,
     reorder_steps,
+    stats_of,
     update_config,
     update_step,
     validate_config,
@@ -46,7 +49,6 @@ from automation_pipeline.audits.models.configs import (
     steps_shown,
 )
 from automation_pipeline.audits.models.requests import IdInBody
-from automation_pipeline.audits.queries.configs import config_page, config_view, stats_of
 from automation_pipeline.core.json_model import JsonModel
 
 

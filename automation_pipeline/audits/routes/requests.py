@@ -13,25 +13,19 @@ from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.parameters import IdInPath, TheCaller, TheReach, TheServices
 from automation_pipeline.api.responses import Answer, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_links
+from automation_pipeline.audits.configs import newest_active
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.configs import StoredConfig
-from automation_pipeline.audits.models.requests import (
-    INVALID_REQUEST,
-    IdInBody,
-    TriggerSource,
-    UserId,
-)
-from automation_pipeline.audits.queries.configs import newest_active
-from automation_pipeline.audits.queries.requests import (
-    audit_request_outcomes,
-    rerun_request_outcomes,
-)
+from automation_pipeline.audits.models.requests import IdInBody, TriggerSource, UserId
 from automation_pipeline.audits.requests import (
     AUDIT_JOB,
+    INVALID_REQUEST,
     RERUN_JOB,
     AuditRequestOptions,
+    audit_request_outcomes,
     request_audits,
     request_rerun,
+    rerun_request_outcomes,
 )
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, Reach

@@ -10,6 +10,15 @@ from typing import Literal, get_args
 
 from pydantic import StrictBool
 
+from automation_pipeline.audits.models.audits import (
+    UNKNOWN,
+    Citation,
+    Conforme,
+    ControlPoint,
+    Niveau,
+    Statut,
+    StepFinding,
+)
 from automation_pipeline.audits.models.chat import (
     AnswerSchema,
     ModelOutput,
@@ -18,15 +27,6 @@ from automation_pipeline.audits.models.chat import (
     Text,
     Whole,
     parse_model_output,
-)
-from automation_pipeline.audits.models.findings import (
-    UNKNOWN,
-    Citation,
-    Conforme,
-    ControlPoint,
-    Niveau,
-    Statut,
-    StepFinding,
 )
 from automation_pipeline.audits.rules.tools import normalise
 

@@ -207,7 +207,7 @@ def audit_configs_of(session: Session, schedule: Schedule) -> tuple[int, ...]:
     schedule has no audits."""
     if not schedule.run_audits:
         return ()
-    from automation_pipeline.audits.queries.configs import automatic_configs  # noqa: PLC0415  the start of a run does not need audits
+    from automation_pipeline.audits.configs import automatic_configs  # noqa: PLC0415  the start of a run does not need audits
 
     automatic = automatic_configs(session) if schedule.use_automatic_audits else []
     return tuple(

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from automation_pipeline.audits.configs import set_config_active
-from automation_pipeline.audits.queries.requests import batch_summary
+from automation_pipeline.audits.requests import batch_summary
 from automation_pipeline.audits.routes.requests import (
     AuditQueued,
     BatchQueued,

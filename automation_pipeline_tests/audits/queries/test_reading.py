@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
-from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.audits.models.audits import AuditStatus, Niveau, StepLocation
 from automation_pipeline.audits.models.requests import AuditFilter
 from automation_pipeline.audits.queries.audits import set_deleted
 from automation_pipeline.audits.queries.documents import (

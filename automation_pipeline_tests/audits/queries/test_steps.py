@@ -9,8 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.models.audits import Rerun, StepLocation
-from automation_pipeline.audits.models.findings import Statut
+from automation_pipeline.audits.models.audits import Rerun, Statut, StepLocation
 from automation_pipeline.audits.queries import steps as summaries
 from automation_pipeline.audits.queries.steps import (
     add_rerun,

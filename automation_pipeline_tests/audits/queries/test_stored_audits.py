@@ -5,9 +5,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.models.audits import RequestedAudit
 from automation_pipeline.audits.queries.audits import claim_audits, set_deleted, update_audit_row
-from automation_pipeline.audits.queries.requests import add_batch, batch_summary
+from automation_pipeline.audits.requests import RequestedAudit, add_batch, batch_summary
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database

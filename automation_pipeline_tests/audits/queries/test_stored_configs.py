@@ -10,7 +10,14 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.configs import reorder_steps, set_config_active
+from automation_pipeline.audits import configs
+from automation_pipeline.audits.configs import (
+    config_page,
+    config_view,
+    reorder_steps,
+    set_config_active,
+    stats_of,
+)
 from automation_pipeline.audits.models.configs import (
     AuditConfig,
     ConfigShown,
@@ -18,8 +25,6 @@ from automation_pipeline.audits.models.configs import (
     StoredConfig,
     parse_config,
 )
-from automation_pipeline.audits.queries import configs
-from automation_pipeline.audits.queries.configs import config_page, config_view, stats_of
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database, Session
@@ -187,7 +192,7 @@ def test_setting_what_is_set_already_is_no_change(database: Database) -> None:
 def test_an_unused_configuration_is_deleted_with_its_steps(database: Database) -> None:
     config_id, other = add(database), add(database, "Other")
     with database.transaction() as session:
-        configs.delete_config(session, config_id)
+        configs.delete_config_row(session, config_id)
     with pytest.raises(NotFoundError):
         read(database, config_id)
     assert (rows(database, AuditConfigRow), rows(database, AuditStepRow)) == (1, 3)
@@ -208,7 +213,7 @@ def test_a_configuration_in_use_is_kept_and_the_way_out_is_told(
         if batches:
             add_batch(session, config_id)
     with pytest.raises(ConflictError) as refused, database.transaction() as session:
-        configs.delete_config(session, config_id)
+        configs.delete_config_row(session, config_id)
     assert str(refused.value) == (
         f"Audit config with ID '{config_id}' is used by {users} and cannot be deleted; "
         f"deactivate it instead: automation audit-configs deactivate {config_id}"
@@ -222,7 +227,7 @@ def test_an_audit_that_begins_meanwhile_keeps_its_configuration(database: Databa
     def delete() -> None:
         try:
             with database.transaction() as session:
-                configs.delete_config(session, config_id)
+                configs.delete_config_row(session, config_id)
         except ConflictError as error:
             ends.append(str(error))
 
@@ -247,7 +252,7 @@ def test_what_is_not_there_is_not_found_whatever_is_asked(database: Database) ->
             lambda: replace_config(session, 7, config),
             lambda: configs.lock_config(session, 7),
             lambda: configs.config_view(session, 7),
-            lambda: configs.delete_config(session, 7),
+            lambda: configs.delete_config_row(session, 7),
         ):
             with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):
                 ask()

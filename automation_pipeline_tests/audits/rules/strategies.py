@@ -5,14 +5,16 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.audits import Timeline, TimelineChunk, TimelineRecording
-from automation_pipeline.audits.models.findings import (
+from automation_pipeline.audits.models.audits import (
     Citation,
     Conforme,
     ControlPoint,
     Niveau,
     Statut,
     StepFinding,
+    Timeline,
+    TimelineChunk,
+    TimelineRecording,
 )
 
 

@@ -11,16 +11,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.audits import GatingOptions, Timeline
-from automation_pipeline.audits.models.chat import ModelOutputError
-from automation_pipeline.audits.models.findings import (
+from automation_pipeline.audits.models.audits import (
     Citation,
     Conforme,
     ControlPoint,
+    GatingOptions,
     Niveau,
     Statut,
     StepFinding,
+    Timeline,
 )
+from automation_pipeline.audits.models.chat import ModelOutputError
 from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA, parse_answer, reconcile
 from automation_pipeline.audits.rules.tools import MAX_TERMS, search_terms
 from automation_pipeline.audits.rules.verdicts import gate

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.audits import AuditStatus
-from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.audits.models.audits import AuditStatus, Niveau
 from automation_pipeline.audits.models.requests import (
     AuditFilter,
     AuditGrouping,

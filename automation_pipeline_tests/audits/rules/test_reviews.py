@@ -7,22 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.audits import Rerun, StepLocation, rerun_id
-from automation_pipeline.audits.models.findings import (
+from automation_pipeline.audits.models.audits import (
     Conforme,
     ControlPoint,
     Niveau,
+    Rerun,
     Statut,
     StepFinding,
+    StepLocation,
+    rerun_id,
 )
-from automation_pipeline.audits.rules.reviews import (
+from automation_pipeline.audits.requests import validate_instructions
+from automation_pipeline.audits.reviews import (
     PointReview,
     StepReview,
     apply_control_point_review,
     apply_step_review,
     replace_control_point,
     single_point_step,
-    validate_instructions,
     verdict_summary,
 )
 from automation_pipeline.audits.rules.verdicts import derive_verdict

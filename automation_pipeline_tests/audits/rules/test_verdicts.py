@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.audits import GatingOptions, Timeline
-from automation_pipeline.audits.models.chat import Usage
-from automation_pipeline.audits.models.findings import (
+from automation_pipeline.audits.models.audits import (
     Conforme,
     ControlPoint,
+    GatingOptions,
     GatingStats,
     Niveau,
     Statut,
     StepFinding,
     StoredStep,
+    Timeline,
 )
+from automation_pipeline.audits.models.chat import Usage
 from automation_pipeline.audits.rules import verdicts as speech
 from automation_pipeline.audits.rules.tools import normalise
 from automation_pipeline.audits.rules.verdicts import (

@@ -9,8 +9,12 @@ import pytest
 
 from automation_pipeline import bootstrap
 from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.queries.requests import batch_summary
-from automation_pipeline.audits.requests import AuditRequestOptions, request_audits, request_rerun
+from automation_pipeline.audits.requests import (
+    AuditRequestOptions,
+    batch_summary,
+    request_audits,
+    request_rerun,
+)
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import sweep_audits
 from automation_pipeline.defs.requests import terminated_runs
