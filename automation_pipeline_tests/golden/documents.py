@@ -17,7 +17,7 @@ from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.schema import DefaultClause
+from sqlalchemy.sql.schema import DefaultClause, ScalarElementColumnDefault
 
 from automation_pipeline.api.app import create_app
 from automation_pipeline.api.permissions import RULES
@@ -122,7 +122,8 @@ def _first_line(text: str | None) -> str:
 
 
 def tables() -> str:
-    """Tables with columns, constraints and indexes; a type is named as both databases name it."""
+    """Tables with columns, constraints and indexes. A type is named as both databases name it, and
+    `= value` is what a new row gets without a value."""
     return _paragraphs(_table(METADATA.tables[name]) for name in sorted(METADATA.tables))
 
 
@@ -144,6 +145,8 @@ def _column(column: sa.Column[Any]) -> str:
     kinds = {column.type.compile(dialect()) for dialect in (sqlite.dialect, postgresql.dialect)}
     default = column.server_default
     given = f" default {default.arg}" if isinstance(default, DefaultClause) else ""
+    if isinstance(column.default, ScalarElementColumnDefault):
+        given += f" = {column.default.arg!r}"
     return f"{column.name} {' | '.join(sorted(kinds))}{' null' if column.nullable else ''}{given}"
 
 
