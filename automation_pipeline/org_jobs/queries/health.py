@@ -1,4 +1,4 @@
-"""Queries about schedules, jobs and hosts: alerts, counts, days, and the rows that are too old."""
+"""Queries about schedules, jobs and hosts: alerts, counts and days."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
