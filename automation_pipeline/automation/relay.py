@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from random import Random
 from uuid import uuid4
 
@@ -29,9 +30,9 @@ from automation_pipeline.core.webhooks import (
     attempt,
     body_of,
 )
-from automation_pipeline.fiches.fetch_jobs import deliver_job_webhooks
-from automation_pipeline.fiches.queries.fetch_jobs import is_webhook_delivery_due
+from automation_pipeline.fiches.tables import FetchDeliveryRow
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.deliveries import is_any_due
 from automation_pipeline.storage.outbox import (
     ClaimedEvent,
     claim_in_order,
@@ -387,9 +388,18 @@ async def relay_events(
     worker = f"relay-{uuid4().hex}"  # not the process id: one process may run two relays
     ends_at = time.monotonic() + budget_seconds
 
-    async def drain(carry: Callable[[float], Coroutine[object, object, int]]) -> int:
+    is_event_waiting = partial(is_waiting, caused_since=caused_since)
+    is_job_webhook_due = partial(is_any_due, row=FetchDeliveryRow)
+
+    async def drain(
+        carry: Callable[[float], Coroutine[object, object, int]],
+        is_any_left: Callable[[Session], bool],
+    ) -> int:
         total = 0
-        while (left := ends_at - time.monotonic()) > 0 and _is_any_waiting(database, caused_since):
+        while (left := ends_at - time.monotonic()) > 0:
+            with database.reading() as session:
+                if not is_any_left(session):
+                    break
             count = await carry(left)
             if not count:
                 break
@@ -417,9 +427,15 @@ async def relay_events(
         )
 
     def send_of_jobs(_: float) -> Coroutine[object, object, int]:
+        from automation_pipeline.fiches.fetch_jobs import deliver_job_webhooks  # noqa: PLC0415  runs of fiches send none
+
         return deliver_job_webhooks(services.webhooks, database=database, hold_seconds=hold_seconds)
 
-    events, *messages = await _gather(drain(publish), drain(send), drain(send_of_jobs))
+    events, *messages = await _gather(
+        drain(publish, is_event_waiting),
+        drain(send, is_event_waiting),
+        drain(send_of_jobs, is_job_webhook_due),
+    )
     return RelayCounts(events, sum(messages))
 
 
@@ -429,8 +445,3 @@ async def _gather(*works: Coroutine[object, object, int]) -> list[int]:
         if isinstance(broken, BaseException):
             raise broken
     return [count for count in ended if isinstance(count, int)]
-
-
-def _is_any_waiting(database: Database, caused_since: datetime | None) -> bool:
-    with database.reading() as session:
-        return is_waiting(session, caused_since) or is_webhook_delivery_due(session)

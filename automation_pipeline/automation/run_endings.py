@@ -26,7 +26,6 @@ from automation_pipeline.automation.queries.ledger import (
     tally,
     transcribed_fiches,
 )
-from automation_pipeline.automation.queries.run_details import CANCELLED_WORDS
 from automation_pipeline.automation.queries.runs import (
     StaleAttemptError,
     as_run,
@@ -273,6 +272,7 @@ def _why_empty(run: Run | RunRow) -> EmptyReason | None:
 
 
 LONGEST_REASON = 500
+CANCELLED_WORDS = "Cancelled by an operator"
 CANCELLED_CLOSING = RunClosing(CANCELLED_WORDS, Reason.CANCELLED, status=RunStatus.CANCELLED)
 
 

@@ -68,7 +68,7 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock, days_between
 from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import Id, JsonModel
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests

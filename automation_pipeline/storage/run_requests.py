@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import CheckConstraint, Index, func, or_, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from automation_pipeline.core.launching import LaunchState
 from automation_pipeline.core.logs import CORRELATION_TAG, correlation_id
 from automation_pipeline.storage.statements import database_now, upsert
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
+
+if TYPE_CHECKING:
+    from automation_pipeline.core.launching import LaunchState
 
 # An offered request that no run has taken is offered again after this long; Dagster refuses a key
 # that it has seen.
@@ -172,8 +175,10 @@ def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
 
 def launch_states(
     session: Session, keys: Sequence[str]
-) -> dict[str, tuple[LaunchState, str | None]]:
+) -> dict[str, "tuple[LaunchState, str | None]"]:
     """How far Dagster is with each known request, and why it was refused."""
+    from automation_pipeline.core.launching import LaunchState  # noqa: PLC0415  runs do not wait for requests
+
     columns = (
         RunRequestRow.request_key,
         RunRequestRow.state,

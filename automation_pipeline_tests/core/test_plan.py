@@ -4,11 +4,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from automation_pipeline.core.clock import days_between
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.plan import (
     IN_TIME,
     DueFacts,
     NotRun,
-    OverlapPolicy,
     Plan,
     Policies,
     Start,

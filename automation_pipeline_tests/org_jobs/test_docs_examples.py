@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from automation_pipeline.cli.main import app
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
 from automation_pipeline.org_jobs.models.schedules import OrgSchedule
 from automation_pipeline.org_jobs.models.states import MisfirePolicy

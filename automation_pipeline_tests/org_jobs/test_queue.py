@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.org_jobs.jobs import release_jobs
 from automation_pipeline.org_jobs.runs import work_job
 from automation_pipeline.storage.run_requests import (

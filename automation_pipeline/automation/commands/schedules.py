@@ -60,7 +60,7 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.cli.progress import Here, Timeout, follows, waiting
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.storage.database import Session
 

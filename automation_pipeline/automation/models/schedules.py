@@ -32,8 +32,7 @@ from automation_pipeline.core.json_model import (
     field_fault,
     parse,
 )
-from automation_pipeline.core.scheduling.cron import Cron
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import Cron, OverlapPolicy
 from automation_pipeline.core.scheduling.zones import zone
 
 MAX_KEY_LENGTH = 1000

@@ -47,8 +47,7 @@ from automation_pipeline.automation.tables import (
     ScheduleRow,
 )
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.scheduling.cron import Cron
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import Cron, OverlapPolicy
 from automation_pipeline.core.scheduling.timing import Timing
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests

@@ -46,7 +46,6 @@ from automation_pipeline.storage.statements import among
 from automation_pipeline.storage.types import JsonObject
 
 LOG_LEVELS = tuple(LogLevel)
-CANCELLED_WORDS = "Cancelled by an operator"
 # The label of outcomes without a reason in the report of a run.
 UNKNOWN_REASON = "unknown"
 

@@ -10,7 +10,7 @@ from automation_pipeline.automation.models.runs import SCHEDULE_STATUS, RunStatu
 from automation_pipeline.automation.models.schedules import Schedule, ScheduleInput
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.storage.statements import database_now
 
 _SELECTION_PREFIX = "fiche_selection_"

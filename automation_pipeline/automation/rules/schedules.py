@@ -24,10 +24,10 @@ from automation_pipeline.core.addresses import check_url
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Instant, as_document, parse
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.plan import (
     DueFacts,
     NotRun,
-    OverlapPolicy,
     Plan,
     Policies,
     Start,

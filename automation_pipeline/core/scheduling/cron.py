@@ -1,10 +1,12 @@
-"""Five-field cron expressions, read strictly, and the instants at which they fire in a zone."""
+"""Five-field cron expressions, read strictly, the instants at which they fire in a zone, and the
+policies for overlapping work."""
 
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
+from enum import StrEnum
 from heapq import merge
 from itertools import product
 from typing import Self
@@ -33,6 +35,29 @@ _ITEM = re.compile(
     r"(?:(?P<star>\*)|(?P<low>\d{1,4}|[A-Z]{3})(?:-(?P<high>\d{1,4}|[A-Z]{3}))?)(?:/(?P<step>\d{1,4}))?",
     re.ASCII,
 )
+
+
+class OverlapPolicy(StrEnum):
+    """What a due time does while earlier work of the schedule is unfinished. SKIP: it does not run.
+    BUFFER_ONE: one waits for the end, others do not run. BUFFER_ALL: all wait in line.
+    CANCEL_OTHER: the earlier work is asked to stop. TERMINATE_OTHER: the earlier work is ended at
+    once. ALLOW_ALL: both run side by side."""
+
+    SKIP = "SKIP"
+    BUFFER_ONE = "BUFFER_ONE"
+    BUFFER_ALL = "BUFFER_ALL"
+    CANCEL_OTHER = "CANCEL_OTHER"
+    TERMINATE_OTHER = "TERMINATE_OTHER"
+    ALLOW_ALL = "ALLOW_ALL"
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether the work of a schedule runs one after the other."""
+        return self is not OverlapPolicy.ALLOW_ALL
+
+    @property
+    def replaces_others(self) -> bool:
+        return self in {OverlapPolicy.CANCEL_OTHER, OverlapPolicy.TERMINATE_OTHER}
 
 
 @dataclass(frozen=True)

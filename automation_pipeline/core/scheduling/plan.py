@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from itertools import takewhile
 
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import (
     Planned,
     Timing,
@@ -19,29 +20,6 @@ from automation_pipeline.core.scheduling.timing import (
 # A due time that starts within this was not missed.
 IN_TIME = timedelta(minutes=1)
 _SPANS = tuple(timedelta(hours=hours) for hours in (3, 30, 24 * 15, 24 * 370))
-
-
-class OverlapPolicy(StrEnum):
-    """What a due time does while earlier work of the schedule is unfinished. SKIP: it does not run.
-    BUFFER_ONE: one waits for the end, others do not run. BUFFER_ALL: all wait in line.
-    CANCEL_OTHER: the earlier work is asked to stop. TERMINATE_OTHER: the earlier work is ended at
-    once. ALLOW_ALL: both run side by side."""
-
-    SKIP = "SKIP"
-    BUFFER_ONE = "BUFFER_ONE"
-    BUFFER_ALL = "BUFFER_ALL"
-    CANCEL_OTHER = "CANCEL_OTHER"
-    TERMINATE_OTHER = "TERMINATE_OTHER"
-    ALLOW_ALL = "ALLOW_ALL"
-
-    @property
-    def is_serial(self) -> bool:
-        """Whether the work of a schedule runs one after the other."""
-        return self is not OverlapPolicy.ALLOW_ALL
-
-    @property
-    def replaces_others(self) -> bool:
-        return self in {OverlapPolicy.CANCEL_OTHER, OverlapPolicy.TERMINATE_OTHER}
 
 
 class NotRun(Enum):

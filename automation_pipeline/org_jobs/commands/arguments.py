@@ -18,7 +18,7 @@ from automation_pipeline.cli.output import minute, read_json_object
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import LARGEST_ID
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import WindowPolicy
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.org_jobs.models.jobs import BackoffType

@@ -14,7 +14,7 @@ from automation_pipeline.cli.output import (
     say,
     screen,
 )
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import WindowPolicy
 from automation_pipeline.org_jobs.commands.arguments import wall, wall_and_utc
 from automation_pipeline.org_jobs.commands.jobs import JOB_COLOURS

@@ -8,7 +8,7 @@ from pydantic import Field
 from automation_pipeline.core.clock import Days
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import Planned, TimingFields, WindowPolicy
 from automation_pipeline.org_jobs.models.jobs import RetryPolicy
 from automation_pipeline.org_jobs.models.organisations import (

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, PermanentError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.json_model import parse
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import Planned, Timing
 from automation_pipeline.org_jobs import events
 from automation_pipeline.org_jobs.events import schedule_fired

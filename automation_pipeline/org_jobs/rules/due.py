@@ -12,12 +12,12 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.plan import (
     IN_TIME,
     DueFacts,
     DueSkip,
     NotRun,
-    OverlapPolicy,
     Policies,
     Start,
     backlog,

@@ -12,8 +12,8 @@ from pydantic import Field
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import Instant, JsonModel, parse, text_fault
-from automation_pipeline.core.scheduling.cron import MACROS
-from automation_pipeline.core.scheduling.plan import OverlapPolicy, overlap_start
+from automation_pipeline.core.scheduling.cron import MACROS, OverlapPolicy
+from automation_pipeline.core.scheduling.plan import overlap_start
 from automation_pipeline.core.scheduling.timing import (
     ExecutionWindow,
     Planned,

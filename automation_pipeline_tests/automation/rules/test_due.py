@@ -29,8 +29,7 @@ from automation_pipeline.automation.rules.schedules import (
     decide_due,
     next_undecided,
 )
-from automation_pipeline.core.scheduling.cron import Cron
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import Cron, OverlapPolicy
 from automation_pipeline.core.scheduling.timing import Timing, planned_after
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case

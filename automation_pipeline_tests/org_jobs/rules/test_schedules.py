@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from automation_pipeline.core.clock import Days, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import TimingFields, read_timing
 from automation_pipeline.org_jobs.models.organisations import CronText, Payload, TimeOfDay, TimeZone
 from automation_pipeline.org_jobs.models.schedules import (
