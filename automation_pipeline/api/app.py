@@ -29,9 +29,8 @@ from automation_pipeline.core.background import BackgroundWork
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.enrichment import routes as enrichment
 from automation_pipeline.fiches import routes as fiches
-from automation_pipeline.org_jobs.routes import agents, organisations
-from automation_pipeline.org_jobs.routes import backfills as org_backfills
 from automation_pipeline.org_jobs.routes import jobs as org_jobs
+from automation_pipeline.org_jobs.routes import organisations
 from automation_pipeline.org_jobs.routes import schedules as org_schedules
 from automation_pipeline.pricing.routes import rules as pricing_rules
 from automation_pipeline.pricing.routes import runs as pricing_runs
@@ -64,8 +63,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     organisations.servers,
     org_schedules.router,
     org_jobs.router,
-    agents.router,
-    org_backfills.router,
+    org_jobs.agents,
+    org_schedules.backfills,
     organisations.history,
     tokens.router,
     realtime.router,

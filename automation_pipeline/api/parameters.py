@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypedDict, cast
 
 from fastapi import Depends, Path, Query
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
@@ -10,10 +10,12 @@ from starlette.requests import Request
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, Reach
+from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.fiches.models.days import FIRST_YEAR, LAST_YEAR
 from automation_pipeline.org_jobs.models.organisations import LONGEST_ID, id_fault
 from automation_pipeline.org_jobs.rules.schedules import MOST_RUNS
+from automation_pipeline.storage.database import Database
 
 
 # Async, because a plain function would wait for a free thread, and `/health` must not.
@@ -32,6 +34,21 @@ async def get_reach(request: Request) -> Reach:
 TheServices = Annotated[Services, Depends(get_services)]
 TheCaller = Annotated[Caller, Depends(get_caller)]
 TheReach = Annotated[Reach, Depends(get_reach)]
+
+
+class Context(TypedDict):
+    """The arguments of every use case that makes a change in somebody's name."""
+
+    database: Database
+    clock: Clock
+    actor: str
+
+
+async def get_context(caller: TheCaller, services: TheServices) -> Context:
+    return {"database": services.database, "clock": services.clock, "actor": caller.id}
+
+
+TheContext = Annotated[Context, Depends(get_context)]
 
 # Ids in paths are written one way: scopes are checked by the same words. Anything else is a 400
 # that says so.

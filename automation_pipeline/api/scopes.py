@@ -1,14 +1,24 @@
 """What a caller may see: scopes by groupe, schedule, audit, channel and organisation."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, cast
 
 from fastapi import Depends
 from starlette.requests import Request
 
 from automation_pipeline.api.errors import AuthorizationError
-from automation_pipeline.api.parameters import ID, NO_ID, MadeForOrg, OneOrg, TheCaller, TheServices
+from automation_pipeline.api.parameters import (
+    ID,
+    NO_ID,
+    Context,
+    MadeForOrg,
+    OneOrg,
+    ScheduleInPath,
+    TheCaller,
+    TheContext,
+    TheServices,
+)
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.audits.queries.audits import fiche_of_audit, is_audit_visible
 from automation_pipeline.audits.requests import fiches_of_batch
@@ -205,14 +215,6 @@ def check_may_have_done(caller: Caller, type_: object) -> None:
         )
 
 
-def check_may_run(caller: Caller, schedule_id: str, within: OrgScope, database: Database) -> None:
-    """NotFoundError for a missing schedule, AuthorizationError for a type of job that the caller may
-    not start."""
-    with database.reading() as session:
-        schedule = get_schedule(session, schedule_id, within)
-    check_may_have_done(caller, schedule.job_type)
-
-
 def narrowed(within: OrgScope, org_id: str | None) -> OrgScope | None:
     """None if the organisation is out of reach: there is nothing to show."""
     if org_id is None:
@@ -226,6 +228,41 @@ async def get_within(request: Request) -> OrgScope:
 
 # Only on routes with the rule BY_ORGANISATION, for which the guard sets it.
 TheWithin = Annotated[OrgScope, Depends(get_within)]
+
+
+class OrgContext(Context):
+    """What every use case of an organisation that makes a change needs."""
+
+    within: OrgScope
+
+
+async def get_org_context(context: TheContext, within: TheWithin) -> OrgContext:
+    return {**context, "within": within}
+
+
+TheOrgContext = Annotated[OrgContext, Depends(get_org_context)]
+
+
+async def get_call_origins(services: TheServices) -> Collection[str]:
+    return services.settings.org_jobs_https_allowed_origins
+
+
+# The origins that jobs of the type HTTPS_CALL may call.
+CallOrigins = Annotated[Collection[str], Depends(get_call_origins)]
+
+
+def get_startable(
+    org_schedule_id: ScheduleInPath, caller: TheCaller, within: TheWithin, services: TheServices
+) -> str:
+    """NotFoundError for a missing schedule, AuthorizationError for a type of job that the caller may
+    not start."""
+    schedule = services.database.read(get_schedule, org_schedule_id, within)
+    check_may_have_done(caller, schedule.job_type)
+    return org_schedule_id
+
+
+# The id of a schedule whose jobs the caller may start.
+StartableSchedule = Annotated[str, Depends(get_startable)]
 
 
 def get_org(

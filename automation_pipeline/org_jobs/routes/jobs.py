@@ -1,4 +1,4 @@
-"""Routes of jobs and job types."""
+"""HTTP endpoints of jobs and job types, and those that agents call."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -33,22 +33,40 @@ from automation_pipeline.api.responses import (
 )
 from automation_pipeline.api.scopes import (
     AnOrg,
+    CallOrigins,
     PerhapsAnOrg,
+    TheOrgContext,
     TheWithin,
     check_may_have_done,
     narrowed,
 )
 from automation_pipeline.core.json_model import JsonModel
+from automation_pipeline.org_jobs.agents import (
+    claim_jobs,
+    list_held_jobs,
+    report_progress,
+    report_result,
+    touch_heartbeat,
+)
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
+from automation_pipeline.org_jobs.models.agents import (
+    AgentJob,
+    ClaimInput,
+    Greeting,
+    Orders,
+    ProgressReport,
+    ResultReport,
+)
 from automation_pipeline.org_jobs.models.job_types import JobTypeCard, OwnTypeFields, OwnTypeInput
 from automation_pipeline.org_jobs.models.jobs import (
     JobFilter,
     JobInput,
     JobMove,
     OrgJob,
+    OrgJobRun,
     QueueCounts,
 )
-from automation_pipeline.org_jobs.models.organisations import Flag
+from automation_pipeline.org_jobs.models.organisations import Flag, Host
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.organisations import (
     create_job_type,
@@ -57,7 +75,6 @@ from automation_pipeline.org_jobs.organisations import (
 )
 from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
 from automation_pipeline.org_jobs.queries.organisations import list_job_types
-from automation_pipeline.org_jobs.routes.organisations import TheContext
 
 Example = Mapping[str, object]
 BACKUP: Example = {"type": "SAVE_BACKUP", "serverInstanceId": "12"}
@@ -110,7 +127,7 @@ def types(org_id: PerhapsAnOrg, services: TheServices) -> Response:
 def create_type(
     body: Annotated[JsonObject, json_body(OwnTypeInput, export=EXPORT)],
     org_id: AnOrg,
-    context: TheContext,
+    context: TheOrgContext,
     once: DoneOnce,
 ) -> Response:
     """Define a job type for the organisation's agents, or replace a built-in type."""
@@ -122,14 +139,14 @@ def update_type(
     type_name: TypeName,
     body: Annotated[JsonObject, json_body(OwnTypeFields, partial=True, export=FIELDS)],
     org_id: AnOrg,
-    context: TheContext,
+    context: TheOrgContext,
 ) -> Response:
     """Change a type that the organisation defines. Omitted fields stay."""
     return answer(update_job_type(type_name, body, org_id=org_id, **context))
 
 
 @router.delete(ONE_TYPE, status_code=204, responses=refusals(404, 409))
-def delete_type(type_name: TypeName, org_id: AnOrg, context: TheContext) -> Response:
+def delete_type(type_name: TypeName, org_id: AnOrg, context: TheOrgContext) -> Response:
     """Delete a type that the organisation defines, unless schedules or open jobs use it."""
     delete_job_type(type_name, org_id=org_id, **context)
     return Response(status_code=204)
@@ -178,14 +195,13 @@ def create(
     body: Annotated[JsonObject, json_body(JobInput, backup=BACKUP, warm=WARM)],
     org_id: AnOrg,
     caller: TheCaller,
-    services: TheServices,
-    context: TheContext,
+    origins: CallOrigins,
+    context: TheOrgContext,
     once: DoneOnce,
 ) -> Response:
     """Request a job without a schedule. Some types require an additional permission: see
     `/api/org-jobs/types`."""
     check_may_have_done(caller, body.get("type"))
-    origins = services.settings.org_jobs_https_allowed_origins
     return once(
         lambda: answer(
             request_job(body, org_id=org_id, call_origins=origins, **context), status=201
@@ -229,7 +245,7 @@ def cancel(
         CancelJobInput,
         json_body(CancelJobInput, "Invalid cancel data", required=False, superseded=SUPERSEDED),
     ],
-    context: TheContext,
+    context: TheOrgContext,
 ) -> Response:
     """Cancel a job that has not started, or ask its worker or agent to stop. With `atOnce`, the job
     ends without waiting for them."""
@@ -242,10 +258,126 @@ def cancel(
 def retry(
     org_job_id: IdInPath,
     caller: TheCaller,
-    services: TheServices,
-    context: TheContext,
+    context: TheOrgContext,
     once: DoneOnce,
 ) -> Response:
     """Retry a job that failed or was cancelled: a new run with all its attempts."""
-    check_may_have_done(caller, services.database.read(get_job, org_job_id, context["within"]).type)
+    check_may_have_done(
+        caller, context["database"].read(get_job, org_job_id, context["within"]).type
+    )
     return once(lambda: answer(retry_job(org_job_id, **context), status=202))
+
+
+GREETING: Example = {"agentVersion": "1.4.0"}
+CLAIM: Example = {"most": 4}
+HALFWAY: Example = {
+    "attemptNo": 1,
+    "leaseToken": 1,
+    "percent": 50,
+    "message": "Copying the save",
+}
+SUCCEEDED: Example = {
+    "attemptNo": 1,
+    "leaseToken": 1,
+    "status": "success",
+    "result": {"backup": "nightly-2026-05-04", "bytes": 7340032},
+    "logRef": "/var/log/agent/12-1.log",
+}
+FAILED: Example = {
+    "attemptNo": 1,
+    "leaseToken": 1,
+    "status": "failed",
+    "errorCode": "DISK_FULL",
+    "error": "No space is left on /srv/saves.",
+}
+STOPPED: Example = {"attemptNo": 1, "leaseToken": 1, "status": "cancelled"}
+
+
+agents = APIRouter(route_class=GuardedRoute, tags=["agents"])
+AGENT_HOST = "/api/agents/hosts/{host_id}"
+AGENT_RUN = "/api/agents/runs/{job_run_id}"
+
+
+@agents.post(f"{AGENT_HOST}/heartbeat", response_model=Answer[Host], responses=refusals(404))
+def heartbeat(
+    host_id: IdInPath,
+    greeting: Annotated[
+        Greeting, json_body(Greeting, "Invalid heartbeat", required=False, version=GREETING)
+    ],
+    services: TheServices,
+    within: TheWithin,
+) -> Response:
+    """Record a heartbeat of the host's agent. Every other call of an agent counts as a heartbeat too."""
+    return answer(
+        touch_heartbeat(
+            host_id, within=within, database=services.database, agent_version=greeting.agent_version
+        )
+    )
+
+
+@agents.post(f"{AGENT_HOST}/claim", response_model=Answer[list[AgentJob]], responses=refusals(404))
+def claim(
+    host_id: IdInPath,
+    wanted: Annotated[
+        ClaimInput, json_body(ClaimInput, "Invalid claim", required=False, some=CLAIM)
+    ],
+    services: TheServices,
+    within: TheWithin,
+) -> Response:
+    """Claim jobs, most urgent first: one changing job at a time, and up to eight read-only jobs.
+    The list is empty when no job is due."""
+    return answer(
+        claim_jobs(
+            host_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            most=wanted.most,
+        )
+    )
+
+
+@agents.get(f"{AGENT_HOST}/runs", response_model=Answer[list[AgentJob]], responses=refusals(404))
+def runs(host_id: IdInPath, services: TheServices, within: TheWithin) -> Response:
+    """List the jobs that the host's agent holds, oldest first, so that a restarted agent can continue them."""
+    return answer(list_held_jobs(host_id, within=within, database=services.database))
+
+
+@agents.post(f"{AGENT_RUN}/progress", response_model=Answer[Orders], responses=refusals(404, 409))
+def progress(
+    job_run_id: IdInPath,
+    body: Annotated[JsonObject, json_body(ProgressReport, halfway=HALFWAY)],
+    services: TheServices,
+    within: TheWithin,
+) -> Response:
+    """Report the progress of an attempt, every 30 seconds. The first report starts the attempt, and
+    each report extends its lease to 180 seconds. After a 409, the agent stops working on the
+    attempt."""
+    return answer(
+        report_progress(
+            job_run_id, body, within=within, database=services.database, clock=services.clock
+        )
+    )
+
+
+@agents.post(f"{AGENT_RUN}/result", response_model=Answer[OrgJobRun], responses=refusals(404, 409))
+def result(
+    job_run_id: IdInPath,
+    body: Annotated[
+        JsonObject, json_body(ResultReport, succeeded=SUCCEEDED, failed=FAILED, stopped=STOPPED)
+    ],
+    services: TheServices,
+    within: TheWithin,
+) -> Response:
+    """Report the result of an attempt. A repeated report has the same response. A late report is a
+    409 and is stored."""
+    return answer(
+        report_result(
+            job_run_id,
+            body,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            meter=services.meter,
+        )
+    )

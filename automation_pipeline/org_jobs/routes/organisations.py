@@ -1,9 +1,9 @@
-"""Routes of organisations, their hosts and servers, and their history."""
+"""HTTP endpoints of organisations, their hosts and servers, and their history."""
 
 from collections.abc import Mapping
-from typing import Annotated, TypedDict
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -20,7 +20,6 @@ from automation_pipeline.api.parameters import (
     OneOrg,
     OrgInPath,
     PartOfName,
-    TheCaller,
     TheServices,
 )
 from automation_pipeline.api.responses import (
@@ -32,8 +31,7 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.api.scopes import AnOrg, TheWithin, narrowed
-from automation_pipeline.core.clock import Clock
+from automation_pipeline.api.scopes import AnOrg, TheOrgContext, TheWithin, narrowed
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.models.organisations import (
     AuditEntry,
@@ -42,7 +40,6 @@ from automation_pipeline.org_jobs.models.organisations import (
     Organisation,
     OrganisationFields,
     OrganisationInput,
-    OrgScope,
     Server,
     ServerInput,
 )
@@ -69,7 +66,6 @@ from automation_pipeline.org_jobs.queries.organisations import (
     list_servers,
 )
 from automation_pipeline.org_jobs.rules.health import OrgAlert
-from automation_pipeline.storage.database import Database
 
 Example = Mapping[str, object]
 ACME: Example = {"id": "acme", "name": "Acme Hosting", "maxRunning": 20}
@@ -85,26 +81,6 @@ MISTAKEN: Example = {"reason": "The wrong month"}
 class ReasonInput(JsonModel):
     reason: str | None = Field(default=None, max_length=1000)
 
-
-class CallContext(TypedDict):
-    """The arguments of every use case that makes a change."""
-
-    within: OrgScope
-    database: Database
-    clock: Clock
-    actor: str
-
-
-async def _context(within: TheWithin, caller: TheCaller, services: TheServices) -> CallContext:
-    return {
-        "within": within,
-        "database": services.database,
-        "clock": services.clock,
-        "actor": caller.id,
-    }
-
-
-TheContext = Annotated[CallContext, Depends(_context)]
 
 router = APIRouter(route_class=GuardedRoute, tags=["organisations"])
 PATH = "/api/organisations"
@@ -133,7 +109,7 @@ def list_(
 @router.post(PATH, status_code=201, response_model=Answer[Organisation], responses=refusals(409))
 def create(
     body: Annotated[JsonObject, json_body(OrganisationInput, acme=ACME)],
-    context: TheContext,
+    context: TheOrgContext,
     once: DoneOnce,
 ) -> Response:
     """Create an organisation. Its id cannot be changed."""
@@ -150,7 +126,7 @@ def show(org_id: OrgInPath, within: TheWithin, services: TheServices) -> Respons
 def update(
     org_id: OrgInPath,
     body: Annotated[JsonObject, json_body(OrganisationFields, partial=True, fewer=FEWER)],
-    context: TheContext,
+    context: TheOrgContext,
 ) -> Response:
     """Change the given fields. Jobs that are due before `maintenanceUntil` are skipped."""
     return answer(update_organisation(org_id, body, **context))
@@ -162,14 +138,14 @@ def suspend(
     given: Annotated[
         ReasonInput, json_body(ReasonInput, "Invalid suspend data", required=False, unpaid=UNPAID)
     ],
-    context: TheContext,
+    context: TheOrgContext,
 ) -> Response:
     """Pause all its schedules and start none of its jobs until it is resumed. Running jobs continue."""
     return answer(suspend_organisation(org_id, reason=given.reason, **context))
 
 
 @router.post(f"{ONE}/resume", response_model=Answer[Organisation], responses=refusals(404, 409))
-def resume(org_id: OrgInPath, context: TheContext) -> Response:
+def resume(org_id: OrgInPath, context: TheOrgContext) -> Response:
     """Resume a suspended organisation: the schedules that were paused with it continue from now."""
     return answer(resume_organisation(org_id, **context))
 
@@ -203,7 +179,7 @@ def show_hosts(
 def add_host(
     body: Annotated[JsonObject, json_body(HostInput, host=HOST)],
     org_id: AnOrg,
-    context: TheContext,
+    context: TheOrgContext,
     once: DoneOnce,
 ) -> Response:
     """Create a host for an agent."""
@@ -220,14 +196,14 @@ def show_host(host_id: IdInPath, within: TheWithin, services: TheServices) -> Re
 def change_host(
     host_id: IdInPath,
     body: Annotated[JsonObject, json_body(HostInput, partial=True, maintenance=HOST_CHANGE)],
-    context: TheContext,
+    context: TheOrgContext,
 ) -> Response:
     """Change the given fields. Jobs on its servers that are due before `maintenanceUntil` are skipped."""
     return answer(update_host(host_id, body, **context))
 
 
 @hosts.delete(ONE_HOST, status_code=204, responses=refusals(404, 409), name="delete")
-def remove_host(host_id: IdInPath, context: TheContext) -> Response:
+def remove_host(host_id: IdInPath, context: TheOrgContext) -> Response:
     """Delete a host that has no servers and whose agent has no jobs."""
     delete_host(host_id, **context)
     return Response(status_code=204)
@@ -269,7 +245,7 @@ def show_servers(  # noqa: PLR0913  the filters of the list, by name
 def add_server(
     body: Annotated[JsonObject, json_body(ServerInput, server=SERVER)],
     org_id: AnOrg,
-    context: TheContext,
+    context: TheOrgContext,
     once: DoneOnce,
 ) -> Response:
     """Create a server, on a host of its organisation or without a host."""
@@ -288,14 +264,14 @@ def show_server(server_id: IdInPath, within: TheWithin, services: TheServices) -
 def change_server(
     server_id: IdInPath,
     body: Annotated[JsonObject, json_body(ServerInput, partial=True, out_of_use=SERVER_CHANGE)],
-    context: TheContext,
+    context: TheOrgContext,
 ) -> Response:
     """Change the given fields. Its jobs that have not started move with it to another host."""
     return answer(update_server(server_id, body, **context))
 
 
 @servers.delete(ONE_SERVER, status_code=204, responses=refusals(404, 409), name="delete")
-def remove_server(server_id: IdInPath, context: TheContext) -> Response:
+def remove_server(server_id: IdInPath, context: TheOrgContext) -> Response:
     """Delete a server that has no schedules and no stored jobs."""
     delete_server(server_id, **context)
     return Response(status_code=204)

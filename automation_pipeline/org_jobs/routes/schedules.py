@@ -1,8 +1,7 @@
-"""Routes of organisations' schedules."""
+"""HTTP endpoints of organisations' schedules and backfills."""
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -15,10 +14,12 @@ from automation_pipeline.api.parameters import (
     After,
     AfterId,
     Coming,
+    IdInPath,
     Limit,
     Newest,
     Offset,
     OneOrg,
+    OneSchedule,
     OneServer,
     PartOfName,
     ScheduleInPath,
@@ -36,13 +37,16 @@ from automation_pipeline.api.responses import (
 )
 from automation_pipeline.api.scopes import (
     AnOrg,
+    CallOrigins,
     PerhapsAnOrg,
+    StartableSchedule,
+    TheOrgContext,
     TheWithin,
     check_may_have_done,
-    check_may_run,
+    get_startable,
 )
 from automation_pipeline.core.json_model import JsonModel
-from automation_pipeline.org_jobs.fires import backfill_schedule
+from automation_pipeline.org_jobs.fires import backfill_schedule, cancel_backfill
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Flag, Payload
 from automation_pipeline.org_jobs.models.schedules import (
     Dispatched,
@@ -52,7 +56,8 @@ from automation_pipeline.org_jobs.models.schedules import (
     ScheduleFire,
     SkipInput,
 )
-from automation_pipeline.org_jobs.models.states import ScheduleState
+from automation_pipeline.org_jobs.models.states import BatchState, ScheduleState
+from automation_pipeline.org_jobs.queries.fires import get_backfill, list_backfills
 from automation_pipeline.org_jobs.queries.organisations import audit_log
 from automation_pipeline.org_jobs.queries.schedules import (
     ScheduleFilter,
@@ -60,6 +65,7 @@ from automation_pipeline.org_jobs.queries.schedules import (
     get_schedule,
     list_schedules,
 )
+from automation_pipeline.org_jobs.routes.organisations import MISTAKEN, ReasonInput
 from automation_pipeline.org_jobs.rules.due import Backfill, BackfillInput
 from automation_pipeline.org_jobs.rules.schedules import SchedulePreview
 from automation_pipeline.org_jobs.schedules import (
@@ -119,53 +125,38 @@ class RunNowInput(JsonModel):
     ignore_window: Flag = False
 
 
-def shown_schedule(schedule: OrgSchedule, *, status: int = 200) -> Response:
-    return answer(schedule, status=status)
-
-
 router = APIRouter(route_class=GuardedRoute, tags=["organisations' schedules"])
 PATH = "/api/org-schedules"
 ONE = f"{PATH}/{{org_schedule_id}}"
 
 
-@dataclass(frozen=True)
-class ScheduleChoice:
-    """The filters of schedules."""
-
-    org: OneOrg = None
-    state: Annotated[ScheduleState | None, Query(description="Only schedules in this state.")] = (
-        None
-    )
+def _chosen(
+    org: OneOrg = None,
+    state: Annotated[
+        ScheduleState | None, Query(description="Only schedules in this state.")
+    ] = None,
     job_type: Annotated[
         str | None, Query(max_length=100, description="Only schedules with jobs of this type.")
-    ] = None
-    server: OneServer = None
-    q: PartOfName = None
+    ] = None,
+    server: OneServer = None,
+    q: PartOfName = None,
+) -> ScheduleFilter:
+    return ScheduleFilter(
+        org_id=org, state=state, job_type=job_type, server_instance_id=server, q=q
+    )
 
 
 @router.get(PATH, response_model=Listing[OrgSchedule])
 def list_(
     within: TheWithin,
     services: TheServices,
-    chosen: Annotated[ScheduleChoice, Depends()],
+    chosen: Annotated[ScheduleFilter, Depends(_chosen)],
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
     """List the schedules, newest first."""
     return listed(
-        services.database.read(
-            list_schedules,
-            within,
-            chosen=ScheduleFilter(
-                org_id=chosen.org,
-                state=chosen.state,
-                job_type=chosen.job_type,
-                server_instance_id=chosen.server,
-                q=chosen.q,
-            ),
-            limit=limit,
-            offset=offset,
-        ),
+        services.database.read(list_schedules, within, chosen=chosen, limit=limit, offset=offset),
         limit,
         offset,
     )
@@ -177,23 +168,20 @@ def list_(
 def create(
     body: Annotated[JsonObject, json_body(OrgScheduleInput, restart=RESTART, call=CALL)],
     org_id: AnOrg,
-    within: TheWithin,
+    context: TheOrgContext,
     caller: TheCaller,
-    services: TheServices,
+    origins: CallOrigins,
     once: DoneOnce,
 ) -> Response:
     """Store a new schedule. Some job types require an additional permission: see `/api/org-jobs/types`."""
     check_may_have_done(caller, body.get("jobType"))
     return once(
-        lambda: shown_schedule(
+        lambda: answer(
             create_schedule(
                 body,
                 org_id=org_id,
-                within=within,
-                database=services.database,
-                clock=services.clock,
-                actor=caller.id,
-                call_origins=services.settings.org_jobs_https_allowed_origins,
+                call_origins=origins,
+                **context,
             ),
             status=201,
         )
@@ -224,186 +212,111 @@ def preview(
 @router.get(ONE, response_model=Answer[OrgSchedule], responses=refusals(404))
 def show(org_schedule_id: ScheduleInPath, within: TheWithin, services: TheServices) -> Response:
     """Show one schedule."""
-    return shown_schedule(services.database.read(get_schedule, org_schedule_id, within))
+    return answer(services.database.read(get_schedule, org_schedule_id, within))
 
 
 @router.patch(ONE, response_model=Answer[OrgSchedule], responses=refusals(404, 409))
 def update(
     org_schedule_id: ScheduleInPath,
     body: Annotated[JsonObject, json_body(OrgScheduleInput, partial=True, later=CHANGE)],
-    within: TheWithin,
+    context: TheOrgContext,
     caller: TheCaller,
-    services: TheServices,
+    origins: CallOrigins,
 ) -> Response:
     """Change the given fields. Null clears a field; payload and retry policy are replaced as a
     whole. A change of the due times counts from now."""
-    stored = services.database.read(get_schedule, org_schedule_id, within)
+    stored = context["database"].read(get_schedule, org_schedule_id, context["within"])
     for type_ in (stored.job_type, body.get("jobType")):
         check_may_have_done(caller, type_)
-    return shown_schedule(
-        update_schedule(
-            org_schedule_id,
-            body,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            call_origins=services.settings.org_jobs_https_allowed_origins,
-        )
-    )
+    return answer(update_schedule(org_schedule_id, body, call_origins=origins, **context))
 
 
 @router.delete(ONE, status_code=204, responses=refusals(404))
-def delete(
-    org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
-) -> Response:
+def delete(org_schedule_id: ScheduleInPath, context: TheOrgContext) -> Response:
     """Delete a schedule. Its jobs that have not started are cancelled, running jobs continue, and
     its history stays for a while."""
-    delete_schedule(
-        org_schedule_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
-    )
+    delete_schedule(org_schedule_id, **context)
     return Response(status_code=204)
 
 
-ONE_SCHEDULE = "/api/org-schedules/{org_schedule_id}"
-
-
-@router.post(
-    f"{ONE_SCHEDULE}/pause", response_model=Answer[OrgSchedule], responses=refusals(404, 409)
-)
+@router.post(f"{ONE}/pause", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
 def pause(
     org_schedule_id: ScheduleInPath,
     request: Annotated[
         OrgPauseInput,
         json_body(OrgPauseInput, "Invalid pause data", required=False, holidays=HOLIDAYS),
     ],
-    within: TheWithin,
+    context: TheOrgContext,
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
     """Pause the schedule until it is resumed or until the given instant. Running jobs continue.
     `until` requires the permissions that resuming requires."""
     if request.until is not None:
-        check_may_run(caller, org_schedule_id, within, services.database)
-    return shown_schedule(
-        pause_schedule(
-            org_schedule_id,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            reason=request.reason,
-            until=request.until,
-        )
+        get_startable(org_schedule_id, caller, context["within"], services)
+    return answer(
+        pause_schedule(org_schedule_id, reason=request.reason, until=request.until, **context)
     )
 
 
-@router.post(
-    f"{ONE_SCHEDULE}/resume", response_model=Answer[OrgSchedule], responses=refusals(404, 409)
-)
-def resume(
-    org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
-) -> Response:
+@router.post(f"{ONE}/resume", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
+def resume(org_schedule_id: StartableSchedule, context: TheOrgContext) -> Response:
     """Resume a paused schedule from now on. Due times during the pause are not run."""
-    check_may_run(caller, org_schedule_id, within, services.database)
-    return shown_schedule(
-        resume_schedule(
-            org_schedule_id,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-        )
-    )
+    return answer(resume_schedule(org_schedule_id, **context))
 
 
-@router.post(
-    f"{ONE_SCHEDULE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409)
-)
+@router.post(f"{ONE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
 def skip_next(
     org_schedule_id: ScheduleInPath,
     given: Annotated[
         SkipInput, json_body(SkipInput, "Invalid skip data", required=False, tournament=EVENT)
     ],
-    within: TheWithin,
-    caller: TheCaller,
-    services: TheServices,
+    context: TheOrgContext,
 ) -> Response:
     """Skip the next due time. Safe to repeat: the same due time is skipped."""
-    return shown_schedule(
-        skip_next_run(
-            org_schedule_id,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            reason=given.reason,
-        )
-    )
+    return answer(skip_next_run(org_schedule_id, reason=given.reason, **context))
 
 
-@router.delete(
-    f"{ONE_SCHEDULE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409)
-)
-def keep_next(
-    org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
-) -> Response:
+@router.delete(f"{ONE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
+def keep_next(org_schedule_id: StartableSchedule, context: TheOrgContext) -> Response:
     """Undo the skip of the next due time."""
-    check_may_run(caller, org_schedule_id, within, services.database)
-    return shown_schedule(
-        keep_next_run(
-            org_schedule_id,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-        )
-    )
+    return answer(keep_next_run(org_schedule_id, **context))
 
 
 @router.post(
-    f"{ONE_SCHEDULE}/run-now",
+    f"{ONE}/run-now",
     status_code=202,
     response_model=Answer[Dispatched],
     responses=refusals(404, 409),
 )
 def run_now(
-    org_schedule_id: ScheduleInPath,
+    org_schedule_id: StartableSchedule,
     request: Annotated[
         RunNowInput, json_body(RunNowInput, "Invalid run data", required=False, now=NOW)
     ],
-    within: TheWithin,
-    caller: TheCaller,
-    services: TheServices,
+    context: TheOrgContext,
+    origins: CallOrigins,
     once: DoneOnce,
 ) -> Response:
     """Request a job now, also for a paused schedule; its next due time does not change. A caller
     gets one job per `Idempotency-Key`, without a time limit."""
-    check_may_run(caller, org_schedule_id, within, services.database)
-
-    def work() -> Response:
-        dispatched = run_schedule_now(
-            org_schedule_id,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            client_key=_stored_key(once),
-            payload=request.payload,
-            ignore_window=request.ignore_window,
-            call_origins=services.settings.org_jobs_https_allowed_origins,
+    return once(
+        lambda: answer(
+            run_schedule_now(
+                org_schedule_id,
+                client_key=_stored_key(once),
+                payload=request.payload,
+                ignore_window=request.ignore_window,
+                call_origins=origins,
+                **context,
+            ),
+            status=202,
         )
-        return answer(dispatched, status=202)
-
-    return once(work)
+    )
 
 
 @router.post(
-    f"{ONE_SCHEDULE}/backfill",
+    f"{ONE}/backfill",
     status_code=202,
     response_model=Answer[Backfill],
     responses={
@@ -412,25 +325,20 @@ def run_now(
     },
 )
 def backfill(
-    org_schedule_id: ScheduleInPath,
+    org_schedule_id: StartableSchedule,
     body: Annotated[JsonObject, json_body(BackfillInput, nights=NIGHTS)],
-    within: TheWithin,
-    caller: TheCaller,
-    services: TheServices,
+    context: TheOrgContext,
+    origins: CallOrigins,
     once: DoneOnce,
 ) -> Response:
     """Request the jobs of a past period. With `dryRun`, only list them."""
-    check_may_run(caller, org_schedule_id, within, services.database)
 
     def work() -> Response:
         made = backfill_schedule(
             org_schedule_id,
             body,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            call_origins=services.settings.org_jobs_https_allowed_origins,
+            call_origins=origins,
+            **context,
         )
         return answer(made, status=200 if made.dry_run else 202)
 
@@ -446,7 +354,7 @@ def _stored_key(once: Once) -> str | None:
     )
 
 
-@router.get(f"{ONE_SCHEDULE}/next", response_model=Answer[SchedulePreview], responses=refusals(404))
+@router.get(f"{ONE}/next", response_model=Answer[SchedulePreview], responses=refusals(404))
 def coming(
     org_schedule_id: ScheduleInPath,
     within: TheWithin,
@@ -467,9 +375,7 @@ def coming(
     )
 
 
-@router.get(
-    f"{ONE_SCHEDULE}/fires", response_model=Following[ScheduleFire], responses=refusals(404)
-)
+@router.get(f"{ONE}/fires", response_model=Following[ScheduleFire], responses=refusals(404))
 def fires(
     org_schedule_id: ScheduleInPath,
     within: TheWithin,
@@ -487,7 +393,7 @@ def fires(
     )
 
 
-@router.get(f"{ONE_SCHEDULE}/log", response_model=Following[AuditEntry], responses=refusals(404))
+@router.get(f"{ONE}/log", response_model=Following[AuditEntry], responses=refusals(404))
 def log(
     org_schedule_id: ScheduleInPath,
     within: TheWithin,
@@ -509,3 +415,61 @@ def log(
             newest_first=newest,
         )
     return following(found, limit)
+
+
+backfills = APIRouter(route_class=GuardedRoute, tags=["organisations' backfills"])
+BACKFILLS = "/api/org-backfills"
+ONE_BACKFILL = f"{BACKFILLS}/{{batch_id}}"
+
+
+@backfills.get(BACKFILLS, response_model=Listing[Backfill], name="list_")
+def show_backfills(  # noqa: PLR0913  the filters of the list, by name
+    within: TheWithin,
+    services: TheServices,
+    *,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    org: OneOrg = None,
+    schedule: OneSchedule = None,
+    status: Annotated[
+        BatchState | None, Query(description="Only backfills with this status.")
+    ] = None,
+) -> Response:
+    """List the backfills, newest first, each with the number of its jobs per status."""
+    return listed(
+        services.database.read(
+            list_backfills,
+            within,
+            org_id=org,
+            schedule_id=schedule,
+            status=status,
+            limit=limit,
+            offset=offset,
+        ),
+        limit,
+        offset,
+    )
+
+
+@backfills.get(ONE_BACKFILL, response_model=Answer[Backfill], responses=refusals(404), name="show")
+def show_backfill(batch_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
+    """Show one backfill. Its jobs: `/api/org-jobs?batch=`."""
+    return answer(services.database.read(get_backfill, batch_id, within))
+
+
+@backfills.post(
+    f"{ONE_BACKFILL}/cancel",
+    response_model=Answer[Backfill],
+    responses=refusals(404, 409),
+    name="cancel",
+)
+def cancel_jobs(
+    batch_id: IdInPath,
+    given: Annotated[
+        ReasonInput,
+        json_body(ReasonInput, "Invalid cancel data", required=False, mistaken=MISTAKEN),
+    ],
+    context: TheOrgContext,
+) -> Response:
+    """Cancel its jobs that have not started, and ask running jobs to stop. Safe to repeat."""
+    return answer(cancel_backfill(batch_id, reason=given.reason, **context))
