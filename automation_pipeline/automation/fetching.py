@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -28,11 +28,9 @@ from automation_pipeline.automation.queries.ledger import (
     why_without_details,
 )
 from automation_pipeline.automation.queries.runs import (
-    RunPlan,
     as_run,
     enter_phase,
     fence_attempt,
-    get_run,
     has_ended,
     lock_attempt,
     run_plan,
@@ -44,9 +42,9 @@ from automation_pipeline.automation.rules.fiches import (
     ignore_reason,
     ignored_move,
     move_after_fetch,
-    retry_suffix,
+    work_key,
 )
-from automation_pipeline.automation.runs import record_progress
+from automation_pipeline.automation.runs import MAX_KEYS, log_fan_out, record_progress
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.fiches.details import fetch_fiches
 from automation_pipeline.fiches.models.fiches import (
@@ -60,7 +58,6 @@ from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes
 
 PROGRESS_INTERVAL = timedelta(seconds=2)
-MAX_KEYS = 5
 
 
 @dataclass(frozen=True)
@@ -85,64 +82,60 @@ async def fetch_batch(
 ) -> Counter[str]:
     """The number of fiches per outcome, and of those that continue (`fetched`). Details that this
     run has fetched before are not requested again."""
-    return await _FetchBatch(ticket, batch, database, source, clock, options).run()
+    with database.transaction() as session:
+        enter_phase(session, ticket, Phase.FETCHING)
+        plan = run_plan(session, ticket.run_id)
+        left = pending_fiches(session, ticket.run_id, batch, FicheStage.SELECTED)
+        spent = seconds_since_start(session, ticket.run_id)
+        if left:
+            log_fan_out(
+                session,
+                ticket.run_id,
+                clock.now(),
+                "fiche/fetch",
+                [work_key(ticket.run_id, "fetch", fiche_id) for fiche_id in left],
+                waits_for="fiche-details gate (polling DB for full details)",
+                retry=0,
+            )
+    work = _FetchWork(ticket, plan.selection, clock, options)
+    try:
+        async with asyncio.timeout(max(options.budget_seconds - spent, 0.0)):
+            await fetch_fiches(
+                left,
+                since=plan.since,
+                settle=work.settle,
+                database=database,
+                source=source,
+                clock=clock,
+                retries=plan.retries,
+                on_retry=work.note_retry,
+            )
+    except TimeoutError:
+        with database.transaction() as session:
+            fence_attempt(session, ticket)
+            work.give_up(
+                session, pending_fiches(session, ticket.run_id, batch, FicheStage.SELECTED)
+            )
+    return work.ended
 
 
-class _FetchBatch:
+class _FetchWork:
     def __init__(
-        self,
-        ticket: RunAttempt,
-        number: int,
-        database: Database,
-        source: FicheSource,
-        clock: Clock,
-        options: FetchOptions,
+        self, ticket: RunAttempt, selection: FicheSelection, clock: Clock, options: FetchOptions
     ) -> None:
-        self._ticket, self._number, self._options = ticket, number, options
-        self._database, self._source, self._clock = database, source, clock
-        self._ended: Counter[str] = Counter()
+        self._ticket, self._selection, self._clock = ticket, selection, clock
+        self._options = options
+        self.ended: Counter[str] = Counter()
         self._causes: dict[str, str] = {}
         self._retried: list[tuple[str, int]] = []
         self._reported_at: datetime | None = None
         self._logged_at: datetime | None = None
 
-    async def run(self) -> Counter[str]:
-        with self._database.transaction() as session:
-            enter_phase(session, self._ticket, Phase.FETCHING)
-            plan = run_plan(session, self._ticket.run_id)
-            left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
-            spent = seconds_since_start(session, self._ticket.run_id)
-            if left:
-                self._log_fan_out(session, left)
-        try:
-            async with asyncio.timeout(max(self._options.budget_seconds - spent, 0.0)):
-                await self._fetch(left, plan)
-        except TimeoutError:
-            self._give_up()
-        return self._ended
+    def note_retry(self, outcome: FetchFailed, retry: int) -> None:
+        self._causes[outcome.fiche_id] = outcome.error
+        self._retried.append((outcome.fiche_id, retry))
 
-    async def _fetch(self, left: Sequence[str], plan: RunPlan) -> None:
-        def settle(session: Session, outcomes: Sequence[FetchOutcome]) -> None:
-            self._settle(session, outcomes, plan.selection)
-
-        def on_retry(outcome: FetchFailed, retry: int) -> None:
-            self._causes[outcome.fiche_id] = outcome.error
-            self._retried.append((outcome.fiche_id, retry))
-
-        await fetch_fiches(
-            left,
-            since=plan.since,
-            settle=settle,
-            database=self._database,
-            source=self._source,
-            clock=self._clock,
-            retries=plan.retries,
-            on_retry=on_retry,
-        )
-
-    def _settle(
-        self, session: Session, outcomes: Sequence[FetchOutcome], selection: FicheSelection
-    ) -> None:
+    def settle(self, session: Session, outcomes: Sequence[FetchOutcome]) -> None:
         fence_attempt(session, self._ticket)
         self._log_retries(session)
         if not outcomes:
@@ -153,28 +146,26 @@ class _FetchBatch:
         why = why_without_details(
             session, [each.fiche_id for each in outcomes if isinstance(each, FetchFailed)]
         )
-        moves = [
-            self._move(outcome, selection, known.get(outcome.fiche_id), why) for outcome in outcomes
-        ]
+        moves = [self._move(outcome, known.get(outcome.fiche_id), why) for outcome in outcomes]
         now = self._clock.now()
         record_moves(session, self._ticket.run_id, moves, now)
-        if self._reported_at is None or now - self._reported_at >= PROGRESS_INTERVAL:
-            self._reported_at = now
-            is_line_due = self._logged_at is None or now - self._logged_at >= timedelta(
-                seconds=self._options.poll_seconds
-            )
-            self._logged_at = now if is_line_due else self._logged_at
-            record_progress(session, self._ticket, now, in_log=is_line_due)
-        self._ended.update(
+        self._report(session, now)
+        self.ended.update(
             "fetched" if move.status is OutcomeStatus.PENDING else move.status for move in moves
         )
 
+    def _report(self, session: Session, now: datetime) -> None:
+        if self._reported_at is not None and now - self._reported_at < PROGRESS_INTERVAL:
+            return
+        self._reported_at = now
+        poll = timedelta(seconds=self._options.poll_seconds)
+        is_line_due = self._logged_at is None or now - self._logged_at >= poll
+        if is_line_due:
+            self._logged_at = now
+        record_progress(session, self._ticket, now, in_log=is_line_due)
+
     def _move(
-        self,
-        outcome: FetchOutcome,
-        selection: FicheSelection,
-        groupe: str | None,
-        why: Mapping[str, str],
+        self, outcome: FetchOutcome, groupe: str | None, why: Mapping[str, str]
     ) -> LedgerMove:
         if isinstance(outcome, FetchFailed):
             message = f"{why[outcome.fiche_id]}: {outcome.error}"
@@ -185,64 +176,36 @@ class _FetchBatch:
         if isinstance(outcome, DetailsFetched):
             groupe = outcome.details.information.groupe
         recordings = move.recordings_count or 0
-        unwanted = ignore_reason(groupe, recordings, selection, self._options.most_recordings)
+        unwanted = ignore_reason(groupe, recordings, self._selection, self._options.most_recordings)
         return move if unwanted is None else ignored_move(move.fiche_id, *unwanted, recordings)
 
-    def _give_up(self) -> None:
+    def give_up(self, session: Session, fiche_ids: Sequence[str]) -> None:
         """Fail the fiches whose details did not arrive in time, with their last error as the
         cause."""
-        with self._database.transaction() as session:
-            fence_attempt(session, self._ticket)
-            left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
-            why = why_without_details(session, left)
-            message = {
-                each: f"{why[each]}: {self._causes[each]}" if each in self._causes else why[each]
-                for each in left
-            }
-            moves = [
-                failed_move(fiche_id, Reason.FETCH_INCOMPLETE, message[fiche_id])
-                for fiche_id in left
-            ]
-            record_moves(session, self._ticket.run_id, moves, self._clock.now())
-            self._ended.update(move.status for move in moves)
-
-    def _log_fan_out(self, session: Session, left: Sequence[str]) -> None:
-        details = {
-            "count": len(left),
-            "retry": 0,
-            "keys": self._keys((fiche_id, 0) for fiche_id in left[:MAX_KEYS]),
-        }
-        write_log(
-            session,
-            self._ticket.run_id,
-            self._clock.now(),
-            "info",
-            "Dispatched fiche/fetch fan-out events",
-            details,
-        )
-        run = get_run(session, self._ticket.run_id)
-        waiting = run_note(run, "WAITING: fiche-details gate (polling DB for full details)")
-        write_notes(session, run_note(run, f"FAN-OUT: fiche/fetch x{len(left)}"), waiting)
+        why = why_without_details(session, fiche_ids)
+        moves: list[LedgerMove] = []
+        for each in fiche_ids:
+            message = ": ".join(filter(None, (why[each], self._causes.get(each))))
+            moves.append(failed_move(each, Reason.FETCH_INCOMPLETE, message))
+        record_moves(session, self._ticket.run_id, moves, self._clock.now())
+        self.ended.update(move.status for move in moves)
 
     def _log_retries(self, session: Session) -> None:
         """Write one line for all retries since the last such line."""
         retried, self._retried = self._retried, []
-        if retried:
-            message = "Fiche details stalled; retrying incomplete fetches"
-            retry = max(number for _, number in retried)
-            details = {
-                "count": len(retried),
-                "retry": retry,
-                "keys": self._keys(retried[:MAX_KEYS]),
-            }
-            write_log(session, self._ticket.run_id, self._clock.now(), "warning", message, details)
-
-    def _keys(self, attempts: Iterable[tuple[str, int]]) -> list[str]:
+        if not retried:
+            return
         run_id = self._ticket.run_id
-        return [
-            f"automation-{run_id}-fetch-{fiche_id}{retry_suffix(retry)}"
-            for fiche_id, retry in attempts
-        ]
+        details = {
+            "count": len(retried),
+            "retry": max(number for _, number in retried),
+            "keys": [
+                work_key(run_id, "fetch", fiche_id, attempt=number)
+                for fiche_id, number in retried[:MAX_KEYS]
+            ],
+        }
+        message = "Fiche details stalled; retrying incomplete fetches"
+        write_log(session, run_id, self._clock.now(), "warning", message, details)
 
 
 STOPPED_AFTER_FETCH = (

@@ -1,5 +1,6 @@
 """Runs: request, open, heartbeat, progress, retry, recover."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -59,6 +60,8 @@ from automation_pipeline.storage.run_requests import (
     mark_taken,
     request_again,
 )
+
+MAX_KEYS = 5
 
 
 def manual_run_key(run_id: int) -> str:
@@ -269,6 +272,25 @@ def record_progress(
     else:
         return
     write_log(session, ticket.run_id, now, "info", message, vars(status))
+
+
+def log_fan_out(
+    session: Session,
+    run_id: int,
+    now: datetime,
+    job: str,
+    keys: Sequence[str],
+    *,
+    waits_for: str,
+    **details: object,
+) -> None:
+    """`keys`: one per started job."""
+    count = len(keys)
+    details = {"count": count, **details, "keys": keys[:MAX_KEYS]}
+    write_log(session, run_id, now, "info", f"Dispatched {job} fan-out events", details)
+    run = get_run(session, run_id)
+    notes = (f"FAN-OUT: {job} x{count}", f"WAITING: {waits_for}")
+    write_notes(session, *(run_note(run, message) for message in notes))
 
 
 def audit_progress(session: Session, ticket: RunAttempt) -> str:

@@ -97,6 +97,12 @@ def pending_fiches(session: Session, run_id: int, batch: int, stage: FicheStage)
     return list(session.scalars(query.order_by(FicheResultRow.position)))
 
 
+def fiches_of_next_batch(session: Session, run_id: int, batch: int) -> list[str]:
+    """The fetched fiches of the first batch after this one that has pending fiches."""
+    later = [number for number in pending_batches(session, run_id) if number > batch]
+    return pending_fiches(session, run_id, later[0], FicheStage.FETCHED) if later else []
+
+
 def failures(session: Session, run_id: int) -> int:
     failed = (FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
     return session.scalar(select(func.count()).where(*failed)) or 0

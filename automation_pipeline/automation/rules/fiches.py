@@ -289,16 +289,10 @@ TIMED_OUT = " (timeout/stall)"
 NO_CONFIG = "No audit configs resolved"
 
 
-def retry_suffix(attempt: int) -> str:
-    return f"-retry-{attempt}" if attempt else ""
-
-
-def transcription_key(run_id: int, fiche_id: str, attempt: int) -> str:
-    return f"automation-{run_id}-transcribe-{fiche_id}{retry_suffix(attempt)}"
-
-
-def audit_key(run_id: int, fiche_id: str, config_id: int, attempt: int) -> str:
-    return f"automation-{run_id}-audit-{fiche_id}-{config_id}{retry_suffix(attempt)}"
+def work_key(run_id: int, *work: object, attempt: int = 0) -> str:
+    """For example, `automation-3-audit-1900417-12-retry-1`."""
+    retry = ("retry", attempt) if attempt else ()
+    return "-".join(map(str, ("automation", run_id, *work, *retry)))
 
 
 @dataclass(frozen=True)

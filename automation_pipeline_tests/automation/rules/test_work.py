@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from automation_pipeline.automation.models.runs import FicheStage, OutcomeStatus, Reason
 from automation_pipeline.automation.rules.fiches import (
     ConfigAuditResult,
-    audit_key,
     move_after_audits,
     move_after_transcription,
-    transcription_key,
+    work_key,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -103,7 +102,5 @@ def test_a_fiche_without_transcripts_fails_with_the_cause_and_names_only_real_ti
 
 
 def test_keys_are_stable_and_a_retry_has_its_own() -> None:
-    assert transcription_key(3, "1900417", 0) == "automation-3-transcribe-1900417"
-    assert transcription_key(3, "1900417", 2) == "automation-3-transcribe-1900417-retry-2"
-    assert audit_key(3, "1900417", 12, 0) == "automation-3-audit-1900417-12"
-    assert audit_key(3, "1900417", 12, 1) == "automation-3-audit-1900417-12-retry-1"
+    assert work_key(3, "transcribe", "1900417") == "automation-3-transcribe-1900417"
+    assert work_key(3, "audit", "1900417", 12, attempt=2) == "automation-3-audit-1900417-12-retry-2"

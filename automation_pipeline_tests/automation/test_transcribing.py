@@ -1,9 +1,9 @@
-"""Transcribing a batch: fiches are ready as they become whole; what is left when time or tries are
-over says why."""
+"""Transcribing a batch: a fiche is ready as soon as it has all its transcripts, and one that fails
+has the cause."""
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,11 +12,10 @@ import pytest
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.transcribing import (
     BatchContext,
-    TranscriptionCallbacks,
-    TranscriptionFailure,
-    transcribe_targets,
+    transcribe_batch,
 )
 from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database, DatabaseFullError, Session
 from automation_pipeline.transcription.models import (
     Transcript,
@@ -36,6 +35,8 @@ from automation_pipeline_tests.transcription.bench import heard
 from automation_pipeline_tests.waiting import come_true, leap, run
 
 MUTE = PermanentError("No speech in this audio")
+INCOMPLETE = "Transcription incomplete"
+TIMED_OUT = f"{INCOMPLETE} (timeout/stall)"
 
 
 @pytest.fixture
@@ -43,56 +44,24 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-class Left:
-    """Which fiches were given up, with the cause of each, and which became ready, in order."""
-
-    def __init__(self) -> None:
-        self.lost: dict[str, str | None] = {}
-        self.timed_out: set[str] = set()
-        self.came: list[str] = []
-
-    async def _add(self, fiche_ids: Sequence[str]) -> None:
-        self.came.extend(fiche_ids)
-
-    async def _lose(self, lost: Mapping[str, TranscriptionFailure]) -> None:
-        self.lost |= {fiche_id: why.cause for fiche_id, why in lost.items()}
-        self.timed_out |= {fiche_id for fiche_id, why in lost.items() if why.timed_out}
-
-    @property
-    def callbacks(self) -> TranscriptionCallbacks:
-        return TranscriptionCallbacks(self._add, self._lose)
-
-
-async def passed(
-    bench: Bench,
-    ticket: RunAttempt,
-    *fiche_ids: str,
-    context: BatchContext | None = None,
-    left: Left | None = None,
-) -> Left:
-    left = left or Left()
-    until = asyncio.get_running_loop().time() + bench.work.transcription_seconds
-    await transcribe_targets(
-        ticket,
-        fiche_ids,
-        plan=bench.plan(ticket),
-        context=context or bench.context,
-        until=until,
-        callbacks=left.callbacks,
-    )
-    return left
-
-
-def gate(
-    bench: Bench, ticket: RunAttempt, *fiche_ids: str, context: BatchContext | None = None
+def transcribe(
+    bench: Bench, ticket: RunAttempt, context: BatchContext | None = None
 ) -> tuple[dict[str, str | None], list[str]]:
-    """Which fiches are given up with the cause of each, and which became ready."""
-    left = run(passed(bench, ticket, *fiche_ids, context=context))
-    return left.lost, left.came
+    """Transcribe the batch; return the failed fiches with their errors, and the transcribed ones."""
+    run(transcribe_batch(ticket, 0, context=context or bench.context))
+    return failed(bench, ticket), transcribed(bench, ticket)
 
 
-class Deaf:
-    """Notes its requests and transcribes nothing."""
+def failed(bench: Bench, ticket: RunAttempt) -> dict[str, str | None]:
+    return {row.fiche_id: row.error for row in bench.rows(ticket) if row.status == "failed"}
+
+
+def transcribed(bench: Bench, ticket: RunAttempt) -> list[str]:
+    return [row.fiche_id for row in bench.rows(ticket) if row.transcribed]
+
+
+class Idle:
+    """Records its requests and transcribes nothing."""
 
     def __init__(self) -> None:
         self.requests: list[list[TranscriptionRunRequest]] = []
@@ -122,43 +91,31 @@ class Deaf:
 def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2")
-    order: list[str] = []
-    first_is_ready = asyncio.Event()
 
-    async def meanwhile(url: str) -> None:
+    async def wait_for_the_first(url: str) -> None:
         if url == bench.url("2"):
-            await first_is_ready.wait()
+            await come_true(lambda: transcribed(bench, ticket) == ["1"])
 
-    class Order(Left):
-        @property
-        def callbacks(self) -> TranscriptionCallbacks:
-            return TranscriptionCallbacks(self._came, self._lose)
-
-        async def _came(self, fiche_ids: Sequence[str]) -> None:
-            order.extend(fiche_ids)
-            first_is_ready.set()
-
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=meanwhile)
-    left = asyncio.run(passed(bench, ticket, "1", "2", left=Order()))
-    assert (left.lost, order) == ({}, ["1", "2"])
+    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=wait_for_the_first)
+    assert transcribe(bench, ticket) == ({}, ["1", "2"])
 
 
 def test_transcribed_fiches_are_ready_without_a_request(bench: Bench) -> None:
     bench.sell("1")
     bench.offer("2")
-    ticket, deaf = bench.until_work("1", "2"), Deaf()
-    left, came = gate(bench, ticket, "1", "2", context=deaf.instead(bench.context))
-    assert (left, came) == ({"2": None}, ["1"])
-    assert deaf.keys == [["automation-1-transcribe-2"]]
+    ticket, idle = bench.until_work("1", "2"), Idle()
+    lost, ready = transcribe(bench, ticket, idle.instead(bench.context))
+    assert (lost, ready) == ({"2": TIMED_OUT}, ["1"])
+    assert idle.keys == [["automation-1-transcribe-2"]]
 
 
 def test_requests_have_the_schedules_priority_and_use_the_runs_details(
     bench: Bench,
 ) -> None:
     bench.offer("1")
-    ticket, deaf = bench.until_work("1", transcriptionPriority="high"), Deaf()
-    gate(bench, ticket, "1", context=deaf.instead(bench.context))
-    [[request]] = deaf.requests
+    ticket, idle = bench.until_work("1", transcriptionPriority="high"), Idle()
+    transcribe(bench, ticket, idle.instead(bench.context))
+    [[request]] = idle.requests
     assert (request.priority, request.fresh_since) == (
         TranscriptionPriority.HIGH,
         bench.read(ticket).started_at,
@@ -173,13 +130,13 @@ def test_incomplete_fiches_are_requested_again_under_new_keys_only_if_failures_a
     retry_failed: bool, max_retries: int, suffixes: list[str], bench: Bench
 ) -> None:
     bench.offer("1", "2")
-    ticket, deaf = (
+    ticket, idle = (
         bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=max_retries),
-        Deaf(),
+        Idle(),
     )
-    left, came = gate(bench, ticket, "1", "2", context=deaf.instead(bench.context))
-    assert (left, came) == ({"1": None, "2": None}, [])
-    assert deaf.keys == [
+    lost, ready = transcribe(bench, ticket, idle.instead(bench.context))
+    assert (lost, ready) == ({"1": TIMED_OUT, "2": TIMED_OUT}, [])
+    assert idle.keys == [
         [f"automation-1-transcribe-{one}{suffix}" for one in ("1", "2")] for suffix in suffixes
     ]
     lines = [line for line in bench.logs(ticket) if line.startswith("Retrying transcriptions")]
@@ -187,41 +144,38 @@ def test_incomplete_fiches_are_requested_again_under_new_keys_only_if_failures_a
         f"Retrying transcriptions ({n}/{max_retries})" for n in range(1, len(suffixes))
     ]
     assert not [line for line in bench.logs(ticket) if "timeout/stall" in line], (
-        "the time is not over"
+        "the time budget is not used up"
     )
 
 
-@pytest.mark.parametrize(("retry_failed", "left"), [(False, {"2": str(MUTE)}), (True, {})])
+@pytest.mark.parametrize(
+    ("retry_failed", "lost"), [(False, {"2": f"{INCOMPLETE}: {MUTE}"}), (True, {})]
+)
 def test_a_retry_asks_only_for_the_recordings_that_failed(
-    retry_failed: bool, left: dict[str, str], bench: Bench
+    retry_failed: bool, lost: dict[str, str], bench: Bench
 ) -> None:
     bench.offer("1", "2")
     bench.speech.fail_once(bench.url("2"), MUTE)
     ticket = bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=1)
-    assert gate(bench, ticket, "1", "2")[0] == left
+    assert transcribe(bench, ticket)[0] == lost
     assert (bench.speech.times(bench.url("1")), bench.speech.times(bench.url("2"))) == (
         1,
         1 + retry_failed,
     )
 
 
-def test_a_database_in_trouble_is_no_reason_why_a_fiche_lacks_transcripts(bench: Bench) -> None:
+def test_an_error_of_the_database_fails_the_step_and_no_fiche(bench: Bench) -> None:
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2")
-    left = Left()
 
     async def full(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
         raise DatabaseFullError("It cannot grow.")
 
     with pytest.raises(DatabaseFullError):
-        run(
-            passed(
-                bench, ticket, "1", "2", context=replace(bench.context, transcribe=full), left=left
-            )
-        )
-    assert left.lost == {}
-    assert gate(bench, ticket, "1", "2") == ({}, ["1", "2"]), (
-        "the next attempt of the step goes on with what is there"
+        transcribe(bench, ticket, replace(bench.context, transcribe=full))
+    assert failed(bench, ticket) == {}
+    assert transcribe(bench, ticket) == ({}, ["1", "2"]), (
+        "the next attempt of the step uses the stored transcripts"
     )
     assert bench.speech.times(bench.url("1")) == 1
 
@@ -230,15 +184,14 @@ def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2", retryFailed=True, maxRetries=5)
 
-    async def meanwhile(url: str) -> None:
+    async def hang(url: str) -> None:
         if url == bench.url("2"):
-            await come_true(lambda: bench.rows(ticket)[0].transcribed)
+            await come_true(lambda: transcribed(bench, ticket) == ["1"])
             leap(bench.work.transcription_seconds)
             await asyncio.Event().wait()
 
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=meanwhile)
-    left = run(passed(bench, ticket, "1", "2"))
-    assert (left.lost, left.timed_out, left.came) == ({"2": None}, {"2"}, ["1"])
+    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=hang)
+    assert transcribe(bench, ticket) == ({"2": TIMED_OUT}, ["1"])
     assert bench.logs(ticket)[-1] == "Transcription timeout/stall - completed 1/2"
 
 
@@ -251,62 +204,64 @@ def test_a_fiche_that_hangs_affects_neither_retries_nor_causes_of_others(
     ticket = bench.until_work("hangs", "recovers", "fails", retryFailed=True, maxRetries=1)
     bench.speech.fail_once(bench.url("recovers"), MUTE)
     bench.speech.fail_always(bench.url("fails"), MUTE)
-    left = Left()
+    muted = {"fails": f"{INCOMPLETE}: {MUTE}"}
 
     class Hanging(FakeSpeechToText):
         async def transcribe(self, url: str, *, turn: Callable[[], Awaitable[None]]) -> Transcript:
             if url == bench.url("hangs"):
                 await come_true(
-                    lambda: (left.came, left.lost) == (["recovers"], {"fails": str(MUTE)})
+                    lambda: (
+                        (transcribed(bench, ticket), failed(bench, ticket)) == (["recovers"], muted)
+                    )
                 )
                 leap(bench.work.transcription_seconds)
                 await asyncio.Event().wait()
             return await result.transcribe(url, turn=turn)
 
     result, bench.speech = bench.speech, Hanging()
-    run(passed(bench, ticket, "hangs", "recovers", "fails", left=left))
-    assert (left.lost, left.timed_out) == ({"fails": str(MUTE), "hangs": None}, {"hangs"})
+    assert transcribe(bench, ticket) == ({**muted, "hangs": TIMED_OUT}, ["recovers"])
     assert [result.times(bench.url(each)) for each in ("recovers", "fails")] == [2, 2]
     assert "Retrying transcriptions (1/1)" in bench.logs(ticket)
 
 
-class LateToMark(Database):
-    """The time of the work is over while it notes who has become whole."""
+class LateDatabase(Database):
+    """The time budget ends while the first transaction of a thread waits."""
 
     def __init__(self, url: str, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         super().__init__(url)
         self._loop, self._seconds, self._is_over = loop, seconds, threading.Event()
+        self._loops_thread = threading.get_ident()
 
-    def _time_is_over(self) -> None:
+    def _end_time(self) -> None:
         leap(self._seconds)
-        self._loop.call_later(
-            0, self._is_over.set
-        )  # behind the deadlines that the leap has made due
+        # After the callbacks of the deadlines that are due now.
+        self._loop.call_later(0, self._is_over.set)
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        if not self._is_over.is_set():
-            self._loop.call_soon_threadsafe(self._time_is_over)
+        if threading.get_ident() != self._loops_thread and not self._is_over.is_set():
+            self._loop.call_soon_threadsafe(self._end_time)
             self._is_over.wait(20)
         with super().transaction() as session:
             yield session
 
 
-def test_who_became_whole_in_the_last_moment_is_ready(bench: Bench, database_url: str) -> None:
+def test_a_fiche_that_becomes_whole_at_the_last_moment_is_ready(
+    bench: Bench, database_url: str
+) -> None:
     bench.sell("1")
     ticket = bench.until_work("1")
 
-    async def gate_that_is_late() -> Left:
-        late = LateToMark(
-            database_url, asyncio.get_running_loop(), bench.work.transcription_seconds
-        )
+    async def transcribe_late() -> None:
+        loop = asyncio.get_running_loop()
+        late = LateDatabase(database_url, loop, bench.work.transcription_seconds)
         try:
-            return await passed(bench, ticket, "1", context=replace(bench.context, database=late))
+            await transcribe_batch(ticket, 0, context=replace(bench.context, database=late))
         finally:
             late.dispose()
 
-    left = run(gate_that_is_late())
-    assert (left.lost, left.came) == ({}, ["1"])
+    run(transcribe_late())
+    assert (failed(bench, ticket), transcribed(bench, ticket)) == ({}, ["1"])
 
 
 def test_active_runs_of_others_are_joined(bench: Bench) -> None:
@@ -318,7 +273,7 @@ def test_active_runs_of_others_are_joined(bench: Bench) -> None:
     asyncio.run(
         begin_transcription(by_hand, database=bench.database, source=bench.crm, clock=bench.clock)
     )
-    assert gate(bench, ticket, "1") == ({}, ["1"])
+    assert transcribe(bench, ticket) == ({}, ["1"])
     assert sorted(bench.speech.called) == [bench.url("1", 1), bench.url("1", 2)]
     with bench.database.reading() as session:
         [status] = list_summaries(session, ["by-hand"])
@@ -326,12 +281,10 @@ def test_active_runs_of_others_are_joined(bench: Bench) -> None:
         assert list_summaries(session, ["automation-1-transcribe-1"]) == []
 
 
-def test_calls_for_recordings_of_others_finish_after_the_batch_is_done(
-    bench: Bench,
-) -> None:
-    """It is paid for. One worker takes what is most urgent, whoever asked for it."""
+def test_calls_for_recordings_of_others_finish_after_the_batch_is_done(bench: Bench) -> None:
+    """They are paid for. The worker processes the most urgent recordings first, of any request."""
     bench.offer("1", "2")
-    ticket = bench.until_work("1", "2")
+    ticket = bench.until_work("1")
     urgent = TranscriptionRunRequest(
         "by-hand", "2", TranscriptionPriority.HIGH, fresh_since=bench.read(ticket).started_at
     )
@@ -341,20 +294,19 @@ def test_calls_for_recordings_of_others_finish_after_the_batch_is_done(
 
     async def second_takes_longer(url: str) -> None:
         if url == bench.url("2"):
-            await come_true(lambda: left.came == ["1"])
+            await come_true(lambda: transcribed(bench, ticket) == ["1"])
 
-    left = Left()
     bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=second_takes_longer)
-    run(passed(bench, ticket, "1", left=left))
+    transcribe(bench, ticket)
     with bench.database.reading() as session:
-        [theirs] = list_summaries(session, ["by-hand"])
-    assert (theirs.status, bench.speech.times(bench.url("2"))) == ("completed", 1)
+        [by_hand] = list_summaries(session, ["by-hand"])
+    assert (by_hand.status, bench.speech.times(bench.url("2"))) == ("completed", 1)
 
 
 def test_a_recording_without_an_address_is_named_as_the_cause(bench: Bench) -> None:
     bench.crm.add(fiche("1", call("101"), call("102", url=" ")))
     ticket = bench.until_work("1")
-    assert gate(bench, ticket, "1") == ({"1": "No recording URL available"}, [])
+    assert transcribe(bench, ticket) == ({"1": f"{INCOMPLETE}: No recording URL available"}, [])
 
 
 def test_every_fiche_has_the_error_of_a_missing_provider_key(bench: Bench) -> None:
@@ -365,24 +317,25 @@ def test_every_fiche_has_the_error_of_a_missing_provider_key(bench: Bench) -> No
 
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2")
-    left, came = gate(
-        bench, ticket, "1", "2", context=replace(bench.context, begin_transcriptions=keyless)
+    lost, ready = transcribe(bench, ticket, replace(bench.context, begin_transcriptions=keyless))
+    assert (lost, ready) == (
+        dict.fromkeys(["1", "2"], f"{INCOMPLETE}: ELEVENLABS_API_KEY is not set."),
+        [],
     )
-    assert (left, came) == (dict.fromkeys(["1", "2"], "ELEVENLABS_API_KEY is not set."), [])
 
 
-def test_a_bug_in_the_work_is_no_outcome(bench: Bench) -> None:
+def test_a_bug_fails_the_step(bench: Bench) -> None:
     async def broken(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
         raise ZeroDivisionError
 
     bench.offer("1")
     ticket = bench.until_work("1")
     with pytest.raises(ZeroDivisionError):
-        gate(bench, ticket, "1", context=replace(bench.context, transcribe=broken))
+        transcribe(bench, ticket, replace(bench.context, transcribe=broken))
 
 
-class Slow(Database):
-    """From its second reading on, lets the others work between what it saw and its answer."""
+class SlowDatabase(Database):
+    """Waits for the work of others between the query and the answer of its second reading."""
 
     def __init__(self, url: str, work_goes_on: Callable[[], None]) -> None:
         super().__init__(url)
@@ -397,17 +350,17 @@ class Slow(Database):
             self._work_goes_on()
 
 
-def test_work_that_ends_while_a_look_is_taken_is_seen_all_the_same(
+def test_work_that_ends_during_a_query_is_found_by_the_next_one(
     bench: Bench, database_url: str
 ) -> None:
     bench.offer("1")
     ticket = bench.until_work("1")
     go_on, has_ended = threading.Event(), threading.Event()
-    transcribe = bench.context.transcribe
+    work = bench.context.transcribe
 
-    async def just_then(run_ids: Sequence[str], own: Sequence[str]) -> object:
+    async def after_the_query(run_ids: Sequence[str], own: Sequence[str]) -> object:
         await asyncio.to_thread(go_on.wait, 20)
-        await transcribe(run_ids, own)
+        await work(run_ids, own)
         asyncio.get_running_loop().call_soon(has_ended.set)
         return None
 
@@ -415,9 +368,57 @@ def test_work_that_ends_while_a_look_is_taken_is_seen_all_the_same(
         go_on.set()
         has_ended.wait(20)
 
-    slow = Slow(database_url, work_goes_on)
+    slow = SlowDatabase(database_url, work_goes_on)
     try:
-        context = replace(bench.context, database=slow, transcribe=just_then)
-        assert gate(bench, ticket, "1", context=context) == ({}, ["1"])
+        context = replace(bench.context, database=slow, transcribe=after_the_query)
+        assert transcribe(bench, ticket, context) == ({}, ["1"])
     finally:
         slow.dispose()
+
+
+def transcribed_at(bench: Bench) -> list[object]:
+    with bench.database.reading() as session:
+        return [
+            row.transcribed_at
+            for row in session.query(CallRecordingRow).order_by(CallRecordingRow.id)
+        ]
+
+
+def test_each_run_transcribes_again_once_and_a_repeated_attempt_does_not(bench: Bench) -> None:
+    """Finding 2.2, `skipIfTranscribed: false`."""
+    bench.offer("1", calls=2)
+    again = bench.schedule("1", runAudits=False, skipIfTranscribed=False)
+    assert bench.carry_out(again.id, "first").status == "completed"
+    before = transcribed_at(bench)
+    assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [1, 1]
+
+    ticket = bench.open(again.id, "dagster-1")
+    for stage in bench.stages:
+        stage(ticket)
+    assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
+    _work_again(bench, bench.take_over(ticket))
+    assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
+    assert set(transcribed_at(bench)).isdisjoint(before), "a new transcript replaces the old one"
+
+    skipping = bench.schedule("1", runAudits=False)
+    bench.carry_out(skipping.id, "third")
+    assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
+
+
+def _work_again(bench: Bench, ticket: RunAttempt) -> None:
+    """The step is lost after it transcribed and before it recorded: its fiche is pending again."""
+    with bench.database.transaction() as session:
+        for row in bench.rows(ticket):
+            stored = session.merge(row)
+            stored.status, stored.stage, stored.transcribed = "pending", "fetched", False
+    bench.carry_out_work(ticket)
+    assert bench.statuses(ticket) == ["successful"]
+
+
+def test_an_old_transcript_does_not_hide_that_transcribing_again_failed(bench: Bench) -> None:
+    bench.offer("1")
+    again = bench.schedule("1", runAudits=False, skipIfTranscribed=False)
+    bench.carry_out(again.id, "first")
+    bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
+    run = bench.carry_out(again.id, "second")
+    assert (run.status, bench.outcomes(run)["1"].reason) == ("failed", "transcription_incomplete")
