@@ -1,13 +1,23 @@
-"""Events and workflow log entries of runs."""
+"""The messages of a run: events, notifications by webhook and e-mail, and workflow log entries."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
-from automation_pipeline.automation.models.runs import LedgerTally, Phase, Run, RunStatus
-from automation_pipeline.automation.models.schedules import EmptyReason, FicheSelection
+from automation_pipeline.automation.models.runs import (
+    FicheFailure,
+    LedgerTally,
+    Phase,
+    Run,
+    RunStatus,
+    failed_days,
+)
+from automation_pipeline.automation.models.schedules import EmptyReason, FicheSelection, Schedule
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event, WorkflowLogEntry
+from automation_pipeline.core.webhooks import signed_headers
 
 PRODUCER = "automation"
 TENANT = "main"
@@ -142,3 +152,144 @@ def run_note(
         dagster_run_id=run.dagster_run_id,
         data=data or {},
     )
+
+
+# A message lists the first failures and counts all of them; the run lists the others.
+MAX_FAILURES = 100
+
+NOTIFICATION_EVENT = "automation/notification"
+
+
+class NotificationChannel(StrEnum):
+    WEBHOOK = "webhook"
+    EMAIL = "email"
+
+
+@dataclass(frozen=True)
+class Notification:
+    """A message to one receiver. `key` is the same for every delivery of the message, so that
+    receivers can detect repeats."""
+
+    run_id: int
+    channel: NotificationChannel
+    target: str
+    payload: Mapping[str, object]
+
+    @property
+    def key(self) -> str:
+        receiver = hashlib.sha256(self.target.encode()).hexdigest()[:16]
+        return f"notification-{self.run_id}-{self.channel}-{receiver}"
+
+
+def notifications_of(
+    run: Run,
+    schedule: Schedule,
+    failures: Sequence[FicheFailure],
+    breakdown: str | None,
+) -> list[Notification]:
+    """One notification per receiver, if the schedule requests them for this status. `failures` are
+    the first failures; with a breakdown, the message has no counts."""
+    is_complete = run.status is RunStatus.COMPLETED
+    if not (schedule.notify_on_complete if is_complete else schedule.notify_on_error):
+        return []
+    messages: list[Notification] = []
+    if url := schedule.webhook_url:
+        payload = _webhook_payload(run, schedule.name, failures, breakdown)
+        messages.append(Notification(run.id, NotificationChannel.WEBHOOK, url, payload))
+    email = {
+        "subject": _one_line(f"Automation {schedule.name} - {run.status.upper()}"),
+        "text": _email_text(run, failures, breakdown),
+    }
+    messages += [
+        Notification(run.id, NotificationChannel.EMAIL, receiver, email)
+        for receiver in dict.fromkeys(schedule.notify_emails)
+    ]
+    return messages
+
+
+def _webhook_payload(
+    run: Run, schedule_name: str, failures: Sequence[FicheFailure], breakdown: str | None
+) -> dict[str, object]:
+    payload: dict[str, object] = {
+        "schedule_id": str(run.schedule_id),
+        "schedule_name": schedule_name,
+        "run_id": str(run.id),
+        "status": run.status.value,
+        "duration_seconds": _duration_seconds(run),
+    }
+    if breakdown is not None:
+        payload["error"] = breakdown
+    else:
+        payload |= {
+            "total_fiches": run.total_fiches,
+            "successful_fiches": run.successful_fiches,
+            "failed_fiches": run.failed_fiches,
+            "ignored_fiches": run.ignored_fiches,
+            "transcriptions_run": run.transcriptions_run,
+            "audits_run": run.audits_run,
+            "failures": [
+                {"ficheId": failure.fiche_id, "error": failure.error}
+                for failure in failures[:MAX_FAILURES]
+            ],
+            "failures_total": run.failed_fiches,
+        }
+    if days := failed_days(run):
+        payload["failed_days"] = days[:MAX_FAILURES]
+    return payload
+
+
+def _email_text(run: Run, failures: Sequence[FicheFailure], breakdown: str | None) -> str:
+    if breakdown is not None:
+        verb = "was cancelled" if run.status is RunStatus.CANCELLED else "failed"
+        lines = [
+            f"Automation run {run.id} {verb} after {_duration_seconds(run)}s.",
+            "",
+            f"Error: {breakdown}",
+        ]
+    else:
+        lines = [
+            f"Automation run {run.id} ended: {run.status}.",
+            "",
+            "Summary:",
+            f"- Total Fiches: {run.total_fiches}",
+            f"- Successful: {run.successful_fiches}",
+            f"- Failed: {run.failed_fiches}",
+            f"- Ignored: {run.ignored_fiches}",
+            f"- Transcriptions: {run.transcriptions_run}",
+            f"- Audits: {run.audits_run}",
+            f"- Duration: {_duration_seconds(run)}s",
+        ]
+    if failures:
+        named = failures[:MAX_FAILURES]
+        lines += ["", "Failures:"]
+        lines += [f"- {failure.fiche_id}: {_one_line(failure.error)}" for failure in named]
+        if run.failed_fiches > len(named):
+            lines.append(f"- and {run.failed_fiches - len(named)} more")
+    if days := failed_days(run):
+        lines += ["", "Days that could not be read:"]
+        lines += [f"- {day['date']}: {_one_line(str(day['error']))}" for day in days[:MAX_FAILURES]]
+    return "\n".join(lines) + "\n"
+
+
+def _duration_seconds(run: Run) -> int:
+    return (run.duration_ms or 0) // 1000
+
+
+def notification(message: Notification, notification_id: int, at: datetime) -> Event:
+    """The event that makes the relay deliver the stored message."""
+    payload = {"notification_id": notification_id}
+    return Event(
+        TENANT, message.key, NOTIFICATION_EVENT, PRODUCER, job_id(message.run_id), at, payload
+    )
+
+
+def webhook_headers(
+    notification: Notification, body: bytes, secret: str | None, unix_seconds: int
+) -> dict[str, str]:
+    is_breakdown = "error" in notification.payload
+    ended = notification.payload["status"] if is_breakdown else "completed"
+    return signed_headers(f"automation.run.{ended}", notification.key, body, secret, unix_seconds)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -11,13 +11,13 @@ from uuid import uuid4
 
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.ports import DeliveryServices, EventPublisher, PublishResult
-from automation_pipeline.automation.rules.notifications import (
+from automation_pipeline.automation.events import (
     NOTIFICATION_EVENT,
     Notification,
     NotificationChannel,
     webhook_headers,
 )
+from automation_pipeline.automation.ports import DeliveryServices, EventPublisher, PublishResult
 from automation_pipeline.automation.tables import NotificationRow
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.events import is_internal

@@ -1,15 +1,20 @@
 """Ends of runs: finalise, cancel, close stale and lost runs, and file the notifications."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import select
 
 from automation_pipeline.automation import events
-from automation_pipeline.automation.events import PRODUCER, TENANT, job_id, run_note
+from automation_pipeline.automation.events import (
+    MAX_FAILURES,
+    Notification,
+    notifications_of,
+    run_note,
+)
 from automation_pipeline.automation.models.runs import (
-    RUN_MACHINE,
+    FicheFailure,
     LedgerTally,
     OutcomeStatus,
     Phase,
@@ -23,6 +28,7 @@ from automation_pipeline.automation.models.schedules import EmptyReason, Schedul
 from automation_pipeline.automation.queries.ledger import (
     audits_of_run,
     end_pending,
+    failed_fiches,
     tally,
     transcribed_fiches,
 )
@@ -32,55 +38,38 @@ from automation_pipeline.automation.queries.runs import (
     get_run,
     lock_run,
     measure_phases,
+    move_run,
     note_phase,
     watched_runs,
     write_log,
 )
 from automation_pipeline.automation.queries.schedules import count_ended_run, schedule_of_run
-from automation_pipeline.automation.rules.notifications import (
-    MAX_FAILURES,
-    NOTIFICATION_EVENT,
-    FicheFailure,
-    Notification,
-    is_wanted,
-    notifications_of,
-)
-from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
+from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.core.events import Event
 from automation_pipeline.core.webhooks import DeliveryStatus
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.history import Transition, record_transitions, write_notes
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import mark_refused
 from automation_pipeline.storage.statements import upsert
 
-_KEY = ("run_id", "channel", "target")
 
-
-def first_failures(session: Session, run_id: int, limit: int) -> list[FicheFailure]:
-    """In the order of selection."""
-    fiche = FicheResultRow
-    query = (
-        select(fiche.fiche_id, fiche.error)
-        .where(fiche.run_id == run_id, fiche.status == OutcomeStatus.FAILED)
-        .order_by(fiche.position)
-        .limit(limit)
-    )
-    return [
-        FicheFailure(fiche_id, error or "") for fiche_id, error in session.execute(query).tuples()
-    ]
-
-
-def add_notifications(
-    session: Session, run_id: int, notifications: Sequence[Notification], now: datetime
-) -> list[int]:
-    """The ids of the rows, in the same order; existing rows do not change."""
+def notify_run(
+    session: Session, run: Run, schedule: Schedule, *, now: datetime, breakdown: str | None = None
+) -> list[Notification]:
+    """File the notifications of an ended run and return them. A repeated call files nothing
+    more."""
+    failures: list[FicheFailure] = []
+    if breakdown is None and run.failed_fiches:
+        failures = failed_fiches(session, run.id, MAX_FAILURES)
+    messages = notifications_of(run, schedule, failures, breakdown)
+    if not messages:
+        return []
     rows = [
         {
-            "run_id": each.run_id,
+            "run_id": run.id,
             "channel": each.channel,
             "target": each.target,
             "payload": each.payload,
@@ -88,55 +77,16 @@ def add_notifications(
             "attempts": 0,
             "created_at": now,
         }
-        for each in notifications
+        for each in messages
     ]
-    upsert(session, NotificationRow, rows, key=_KEY)
-    row = NotificationRow
-    query = select(row.channel, row.target, row.id).where(row.run_id == run_id)
-    ids = {(channel, target): row_id for channel, target, row_id in session.execute(query).tuples()}
-    return [ids[each.channel, each.target] for each in notifications]
-
-
-def notify_run(
-    session: Session,
-    run: Run,
-    schedule: Schedule,
-    *,
-    now: datetime,
-    breakdown: str | None = None,
-) -> list[Notification]:
-    """File the notifications of an ended run and return them. A repeated call files nothing
-    more."""
-    if not is_wanted(schedule, run.status):
-        return []
-    failures = (
-        first_failures(session, run.id, MAX_FAILURES)
-        if breakdown is None and run.failed_fiches
-        else []
+    upsert(session, NotificationRow, rows, key=("run_id", "channel", "target"))
+    stored = select(NotificationRow).where(NotificationRow.run_id == run.id)
+    ids = {(row.channel, row.target): row.id for row in session.scalars(stored)}
+    enqueue(
+        session,
+        [events.notification(each, ids[each.channel, each.target], now) for each in messages],
     )
-    messages = notifications_of(run, schedule, failures, breakdown)
-    if messages:
-        ids = add_notifications(session, run.id, messages, now)
-        enqueue(
-            session,
-            [
-                _notification_event(message, row, now)
-                for message, row in zip(messages, ids, strict=True)
-            ],
-        )
     return messages
-
-
-def _notification_event(message: Notification, notification_id: int, now: datetime) -> Event:
-    return Event(
-        tenant_id=TENANT,
-        key=message.key,
-        name=NOTIFICATION_EVENT,
-        producer=PRODUCER,
-        correlation_id=job_id(message.run_id),
-        occurred_at=now,
-        payload={"notification_id": notification_id},
-    )
 
 
 INTERRUPTED = "The run broke off before this fiche was done"
@@ -190,11 +140,11 @@ def finalise_run(
             is_cancelled = closing.status is RunStatus.CANCELLED
             outcome = OutcomeStatus.IGNORED if is_cancelled else OutcomeStatus.FAILED
             end_pending(session, run_id, outcome, closing.error, closing.reason, now)
-        status = tally(session, run_id, row.selected_fiches)
-        if breakdown is None and not status.is_whole:
-            raise LedgerError(f"Run {run_id} cannot end: {status}")
+        counts = tally(session, run_id, row.selected_fiches)
+        if breakdown is None and not counts.is_whole:
+            raise LedgerError(f"Run {run_id} cannot end: {counts}")
         breakdown = breakdown or unread_days_error(as_run(row))
-        _end_run(session, row, status, breakdown, closing, now)
+        _end_run(session, row, counts, breakdown, closing, now)
         run = as_run(row)
         _notify_end(session, run, breakdown, closing, now)
         measure_phases(session, run_id)
@@ -204,22 +154,22 @@ def finalise_run(
 def _end_run(
     session: Session,
     row: RunRow,
-    current_status: LedgerTally,
+    current: LedgerTally,
     breakdown: str | None,
     closing: RunClosing,
     now: datetime,
 ) -> None:
-    status = run_status(current_status) if breakdown is None else closing.status
-    before = RunStatus(row.status)
-    row.status = RUN_MACHINE.move(before, status)
+    status = run_status(current) if breakdown is None else closing.status
+    move_run(session, row, status, "finalise_run", now, breakdown)
     row.phase = Phase.FINALIZING
     row.completed_at = now
-    length = None if row.began_at is None else (now - row.began_at) // timedelta(milliseconds=1)
-    row.duration_ms = None if length is None else max(length, 0)  # clocks of two hosts can differ
-    row.total_fiches = current_status.total
-    row.successful_fiches = current_status.successful
-    row.failed_fiches = current_status.failed
-    row.ignored_fiches = current_status.ignored
+    if row.began_at is not None:
+        length = (now - row.began_at) // timedelta(milliseconds=1)
+        row.duration_ms = max(length, 0)  # clocks of two hosts can differ
+    row.total_fiches = current.total
+    row.successful_fiches = current.successful
+    row.failed_fiches = current.failed
+    row.ignored_fiches = current.ignored
     row.transcriptions_run = transcribed_fiches(session, row.id)
     row.audits_run = audits_of_run(session, row.id).ended
     row.error_message = breakdown
@@ -229,10 +179,6 @@ def _end_run(
     row.result_summary = {"message": empty.message, "ficheIds": []} if empty else {}
     session.flush()
     note_phase(session, row.id, row.attempt, Phase.FINALIZING)
-    transition = Transition(
-        RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown
-    )
-    record_transitions(session, [transition])
     count_ended_run(session, row.schedule_id, status, counted=closing.counted)
     if row.request_key and breakdown is not None:
         mark_refused(session, row.request_key, breakdown)
@@ -244,26 +190,20 @@ def _notify_end(
     """Write logs, events and notifications about the end in the transaction that ends the run, so
     that each is written once."""
     counts = f"{run.successful_fiches} successful, {run.failed_fiches} failed, {run.ignored_fiches} ignored"
-    write_notes(
-        session,
-        run_note(run, f"END: {run.status}: {counts}", level="error" if breakdown else "info"),
-    )
-    if breakdown is not None:
-        level, log_message = (
-            ("warning", breakdown)
-            if run.status is RunStatus.CANCELLED
-            else ("error", f"Automation failed: {breakdown}")
-        )
-        write_log(session, run.id, now, level, closing.log or log_message)
+    level = "error" if breakdown else "info"
+    write_notes(session, run_note(run, f"END: {run.status}: {counts}", level=level))
+    if breakdown is None:
+        details = {"status": run.status, "duration_ms": run.duration_ms}
+        write_log(session, run.id, now, "info", "Automation run completed", details)
+        enqueue(session, events.completed(run, now, _why_empty(run)))
+    else:
+        level, message = "error", f"Automation failed: {breakdown}"
+        if run.status is RunStatus.CANCELLED:
+            level, message = "warning", breakdown
+        write_log(session, run.id, now, level, closing.log or message)
         enqueue(session, events.aborted(run, breakdown, now))
-        notify_run(
-            session, run, schedule_of_run(session, run.schedule_id), now=now, breakdown=breakdown
-        )
-        return
-    details = {"status": run.status, "duration_ms": run.duration_ms}
-    write_log(session, run.id, now, "info", "Automation run completed", details)
-    enqueue(session, events.completed(run, now, _why_empty(run)))
-    notify_run(session, run, schedule_of_run(session, run.schedule_id), now=now)
+    schedule = schedule_of_run(session, run.schedule_id)
+    notify_run(session, run, schedule, now=now, breakdown=breakdown)
 
 
 def _why_empty(run: Run | RunRow) -> EmptyReason | None:
@@ -273,38 +213,28 @@ def _why_empty(run: Run | RunRow) -> EmptyReason | None:
 
 LONGEST_REASON = 500
 CANCELLED_WORDS = "Cancelled by an operator"
-CANCELLED_CLOSING = RunClosing(CANCELLED_WORDS, Reason.CANCELLED, status=RunStatus.CANCELLED)
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Run:
     """Cancel a run and ignore its unfinished fiches. ConflictError: the run has already ended."""
-    message = _cancel_message(reason)
-    with database.reading() as session:
-        _refuse_ended(get_run(session, run_id))
-    run = finalise_run(
-        run_id, database=database, clock=clock, breakdown=message, closing=CANCELLED_CLOSING
-    )
-    if run.error_message != message:  # the run ended just before the cancellation
-        _refuse_ended(run)
-    return run
-
-
-def _cancel_message(reason: str | None) -> str:
     given = " ".join((reason or "").split())
-    if len(given) > LONGEST_REASON:
-        raise InvalidInputError(
-            "The run is not cancelled", (("reason", f"is longer than {LONGEST_REASON} characters"),)
+    for is_wrong, fault in (
+        (len(given) > LONGEST_REASON, f"is longer than {LONGEST_REASON} characters"),
+        ("\0" in given, "must not hold the character NUL"),
+    ):
+        if is_wrong:
+            raise InvalidInputError("The run is not cancelled", (("reason", fault),))
+    message = f"{CANCELLED_WORDS}: {given}" if given else CANCELLED_WORDS
+    with database.reading() as session:
+        run = get_run(session, run_id)
+    if run.completed_at is None:
+        closing = RunClosing(CANCELLED_WORDS, Reason.CANCELLED, status=RunStatus.CANCELLED)
+        run = finalise_run(
+            run_id, database=database, clock=clock, breakdown=message, closing=closing
         )
-    if "\0" in given:
-        raise InvalidInputError(
-            "The run is not cancelled", (("reason", "must not hold the character NUL"),)
-        )
-    return f"{CANCELLED_WORDS}: {given}" if given else CANCELLED_WORDS
-
-
-def _refuse_ended(run: Run) -> None:
-    if run.completed_at is not None:
-        raise ConflictError(f"Run {run.id} has already ended ({run.status})")
+        if run.error_message == message:
+            return run
+    raise ConflictError(f"Run {run.id} has already ended ({run.status})")
 
 
 REPLACED_WORDS = "Cancelled: the schedule is due again, and the newer run takes its place"

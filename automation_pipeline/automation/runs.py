@@ -7,10 +7,8 @@ from datetime import datetime
 from automation_pipeline.automation import events
 from automation_pipeline.automation.events import run_note
 from automation_pipeline.automation.models.runs import (
-    AUTOMATION_JOB,
     LOST_AFTER_SECONDS,
     MAX_FRUITLESS_ATTEMPTS,
-    RUN_MACHINE,
     Phase,
     Run,
     RunAttempt,
@@ -33,10 +31,12 @@ from automation_pipeline.automation.queries.runs import (
     get_run,
     last_run_of_root,
     lock_run,
+    move_run,
     note_phase,
     record_heartbeat,
     requested_selection,
     run_plan,
+    run_request,
     selection_of,
     write_log,
 )
@@ -52,10 +52,9 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.history import Transition, record_transitions, write_notes
+from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import (
-    NewRunRequest,
     file_requests,
     mark_taken,
     request_again,
@@ -102,14 +101,7 @@ def request_run(  # noqa: PLR0913  the options of a run
 def file_run_request(session: Session, row: RunRow, now: datetime, launch: int = 1) -> None:
     """File the request of a run that has none."""
     row.request_key = key = manual_run_key(row.id)
-    tags = {
-        "automation/schedule_id": str(row.schedule_id),
-        "automation/run_id": str(row.id),
-        "automation/trigger": row.trigger,
-    }
-    request = NewRunRequest(
-        key, AUTOMATION_JOB, {"schedule_id": row.schedule_id, "run_id": row.id}, tags, launch
-    )
+    request = run_request(key, row.schedule_id, row.id, row.trigger, launch=launch)
     file_requests(session, [request], now)
 
 
@@ -175,43 +167,23 @@ def _existing_run(session: Session, opening: RunLaunch, now: datetime) -> RunRow
             f"Run {row.id} belongs to schedule {row.schedule_id}, not {opening.schedule_id}."
         )
     if row.completed_at is not None and opening.is_repeat:
-        return _copy_run(session, row, now)
+        return add_run(
+            session,
+            lock_for_new_run(session, row.schedule_id),
+            Trigger.RETRY,
+            now,
+            due_at=row.due_at or row.started_at,
+            override=requested_selection(row),
+            retry_of=row.id,
+        )
     if row.completed_at is not None and not opening.is_next:
         raise ConflictError(f"Run {row.id} has already ended ({row.status}): start a new one.")
     return row
 
 
-def _copy_run(session: Session, row: RunRow, now: datetime) -> RunRow:
-    """A new run with the selection and the due time of a run that has ended."""
-    schedule, due_at = lock_for_new_run(session, row.schedule_id), row.due_at or row.started_at
-    return add_run(
-        session,
-        schedule,
-        Trigger.RETRY,
-        now,
-        due_at=due_at,
-        override=requested_selection(row),
-        retry_of=row.id,
-    )
-
-
 def _start_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datetime) -> RunAttempt:
     if row.status == RunStatus.PENDING:
-        RUN_MACHINE.move(RunStatus.PENDING, RunStatus.RUNNING)
-        row.status = RunStatus.RUNNING
-        record_transitions(
-            session,
-            [
-                Transition(
-                    RUN_MACHINE.name,
-                    str(row.id),
-                    RunStatus.PENDING,
-                    RunStatus.RUNNING,
-                    opening.worker,
-                    now,
-                )
-            ],
-        )
+        move_run(session, row, RunStatus.RUNNING, opening.worker, now)
     row.attempt += 1
     row.began_at = row.began_at or now
     if row.attempt > 1:
@@ -219,19 +191,11 @@ def _start_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datet
     row.phase = Phase.SELECTION
     row.dagster_run_id = opening.dagster_run_id
     row.dagster_root_run_id = opening.dagster_root_run_id
-    message = (
-        "Automation run started"
-        if row.attempt == 1
-        else f"Attempt {row.attempt} takes over the run"
-    )
-    write_log(
-        session,
-        row.id,
-        now,
-        "info",
-        message,
-        {"worker": opening.worker, "dagsterRunId": row.dagster_run_id},
-    )
+    message = "Automation run started"
+    if row.attempt > 1:
+        message = f"Attempt {row.attempt} takes over the run"
+    details = {"worker": opening.worker, "dagsterRunId": row.dagster_run_id}
+    write_log(session, row.id, now, "info", message, details)
     session.flush()
     note_phase(session, row.id, row.attempt, Phase.SELECTION)
     run = as_run(row)
@@ -364,18 +328,17 @@ def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) 
         if not _request_launch(session, row, lost.run.launch, now):
             return None
         if lost.began:
-            _count_fruitless(session, row)
+            progress = ledger_progress(session, row.id)
+            has_progress = progress > row.progress_mark
+            row.fruitless_attempts = 0 if has_progress else row.fruitless_attempts + 1
+            row.progress_mark = progress
         is_given_up = row.fruitless_attempts >= MAX_FRUITLESS_ATTEMPTS
         if not is_given_up:
+            has_started = row.status == RunStatus.RUNNING
+            name = f"Attempt {row.attempt}" if has_started else "The run, before its first attempt,"
+            message = f"{name} was lost: another attempt is requested"
             details = {"dagsterRunId": row.dagster_run_id, "reason": lost.reason}
-            write_log(
-                session,
-                row.id,
-                now,
-                "warning",
-                f"{_attempt_name(row)} was lost: another attempt is requested",
-                details,
-            )
+            write_log(session, row.id, now, "warning", message, details)
             return f"Requested another attempt at run {row.id}"
     message = f"{MAX_FRUITLESS_ATTEMPTS} attempts in a row were lost without progress. The last one: {lost.reason}"
     finalise_run(
@@ -391,18 +354,3 @@ def _request_launch(session: Session, row: RunRow, launch: int | None, now: date
         return launch is not None and request_again(session, row.request_key, launch)
     file_run_request(session, row, now, launch=2)
     return True
-
-
-def _count_fruitless(session: Session, row: RunRow) -> None:
-    """Count consecutive attempts that were lost without progress."""
-    progress = ledger_progress(session, row.id)
-    row.fruitless_attempts = 0 if progress > row.progress_mark else row.fruitless_attempts + 1
-    row.progress_mark = progress
-
-
-def _attempt_name(row: RunRow) -> str:
-    return (
-        f"Attempt {row.attempt}"
-        if row.status == RunStatus.RUNNING
-        else "The run, before its first attempt,"
-    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date, datetime
 
 from automation_pipeline.audits.configs import known_ids
-from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunStatus, Trigger
+from automation_pipeline.automation.models.runs import RunStatus, Trigger
 from automation_pipeline.automation.models.schedules import (
     INVALID_SCHEDULE,
     DatePreset,
@@ -30,7 +30,7 @@ from automation_pipeline.automation.queries.due import (
     unmark_running,
     work_of_schedules,
 )
-from automation_pipeline.automation.queries.runs import add_run, runs_by_key
+from automation_pipeline.automation.queries.runs import add_run, run_request, runs_by_key
 from automation_pipeline.automation.queries.schedules import (
     add_schedule,
     change_schedule,
@@ -71,7 +71,7 @@ from automation_pipeline.core.json_model import Id, JsonModel
 from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.run_requests import file_requests
 
 
 def check_audit_configs(session: Session, ids: Iterable[int], complaint: str) -> None:
@@ -277,13 +277,8 @@ def _file_backfill(session: Session, schedule: Schedule, day: date, now: datetim
         override=_selection_of_day(schedule.fiche_selection, day),
     )
     row.request_key = key = backfill_key(schedule.id, day)
-    tags = {
-        "automation/schedule_id": str(schedule.id),
-        "automation/run_id": str(row.id),
-        "automation/trigger": Trigger.BACKFILL,
-    }
-    config = {"schedule_id": schedule.id, "run_id": row.id}
-    file_requests(session, [NewRunRequest(key, AUTOMATION_JOB, config, tags)], now)
+    request = run_request(key, schedule.id, row.id, Trigger.BACKFILL)
+    file_requests(session, [request], now)
     return row
 
 

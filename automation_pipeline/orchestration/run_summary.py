@@ -10,7 +10,7 @@ from automation_pipeline.audits.rules.days import judge_audits
 from automation_pipeline.automation.models.runs import Run, RunStatus
 from automation_pipeline.automation.queries.ledger import (
     days_covered,
-    first_failed_fiches,
+    failed_fiches,
     reasons_of_run,
 )
 from automation_pipeline.automation.queries.schedules import schedule_of_run
@@ -34,7 +34,7 @@ def run_summary(services: Services, run: Run) -> dict[str, dg.MetadataValue]:
     """The metadata of `finalise_run`: counts, reasons, failed fiches, and how to get the report."""
     with services.database.reading() as session:
         reasons = reasons_of_run(session, run.id)
-        failed = first_failed_fiches(session, run.id, MOST_FAILED_FICHES)
+        failed = failed_fiches(session, run.id, MOST_FAILED_FICHES)
     counts = f"{run.successful_fiches} successful + {run.failed_fiches} failed + {run.ignored_fiches} ignored"
     summary = {
         "run_id": metadata.integer(run.id),
@@ -47,7 +47,7 @@ def run_summary(services: Services, run: Run) -> dict[str, dg.MetadataValue]:
         "report": metadata.text(f"automation runs report {run.id}"),
     }
     if reasons:
-        rows = [(status, reason, count) for (status, reason), count in reasons.items()]
+        rows = [(one.status, one.reason, one.fiches) for one in reasons]
         summary["reasons"] = metadata.markdown(table(("status", "reason", "fiches"), rows))
     if failed:
         summary["failed_fiches"] = metadata.markdown(table(("fiche", "reason", "error"), failed))

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from automation_pipeline.automation.events import NOTIFICATION_EVENT, Notification
 from automation_pipeline.automation.models.runs import Reason
 from automation_pipeline.automation.ports import DeliveryServices, EventPublisher, MailSender
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
@@ -14,7 +15,6 @@ from automation_pipeline.automation.queries.runs import as_run
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.relay import RelayCounts, relay_events
 from automation_pipeline.automation.rules.fiches import failed_move
-from automation_pipeline.automation.rules.notifications import NOTIFICATION_EVENT, Notification
 from automation_pipeline.automation.run_endings import notify_run
 from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import NotificationRow, RunRow, ScheduleRow

@@ -188,8 +188,6 @@ def _quotation(quoted: Quotation) -> Html:
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-# Stack traces are for developers with access to the database.
-HIDDEN_DETAILS = ("stack",)
 
 
 def run_page(report: RunReport) -> str:
@@ -204,9 +202,6 @@ def run_page(report: RunReport) -> str:
         element("title", f"Run {run.id}: {run.status}"),
         element("style", Html(STYLE)),
     )
-    details = {
-        key: value for key, value in (run.error_details or {}).items() if key not in HIDDEN_DETAILS
-    }
     body = element(
         "body",
         _heading(report),
@@ -214,7 +209,7 @@ def run_page(report: RunReport) -> str:
         _section("Phases", _phases(report.phases)),
         _section("Why fiches were ignored or failed", _causes(report)),
         _section("Selection", document_part(run.selection_summary or {})),
-        _section("Other errors", document_part(details)),
+        _section("Other errors", document_part(run.error_details or {})),
         _section("Fiches", _fiches(report)),
         _section("Audits", _audits(report)),
         _section(
@@ -287,7 +282,7 @@ def _phases(spans: Iterable[ReportedPhase]) -> Html:
 
 
 def _causes(report: RunReport) -> Html:
-    rows = [(toned(status), cause, count) for (status, cause), count in report.causes.items()]
+    rows = [(toned(one.status), one.reason, one.fiches) for one in report.causes]
     return _table(("outcome", "cause", "fiches"), rows)
 
 

@@ -358,8 +358,7 @@ def print_run(run: RunDetails, fiches: Sequence[FicheOutcome]) -> None:
             "dagster run": run.dagster_run_id,
             # `unread_days` is shown among the errors of the run.
             **_detail_lines("selection", run.selection_summary, {"revalidation_failures"}),
-            # Stack traces are for developers with access to the database.
-            **_detail_lines("errors", run.error_details, {"stack"}),
+            **_detail_lines("errors", run.error_details),
             **{f"{status} because": _brief(reasons) for status, reasons in run.reasons.items()},
         }
     )
@@ -387,7 +386,7 @@ def _seconds(run: Run) -> str | None:
 
 
 def _detail_lines(
-    title: str, details: Mapping[str, object] | None, without: Set[str]
+    title: str, details: Mapping[str, object] | None, without: Set[str] = frozenset()
 ) -> dict[str, str]:
     return {
         f"{title} {name.replace('_', ' ')}": words

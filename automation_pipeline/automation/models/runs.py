@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator
 
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.state_machine import StateMachine
@@ -144,6 +146,11 @@ def run_status(tally: LedgerTally) -> RunStatus:
 MAX_FRUITLESS_ATTEMPTS = 3
 
 
+def _without_stack(details: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A stack trace is only for developers with access to the database."""
+    return details and {name: value for name, value in details.items() if name != "stack"}
+
+
 class Run(JsonModel):
     """A run as the API and the command line show it. `started_at` and `queued_at` are when it was
     requested, `began_at` is when work started; `duration_ms` counts from `began_at`."""
@@ -169,7 +176,10 @@ class Run(JsonModel):
     transcriptions_run: int
     audits_run: int
     error_message: str | None
-    error_details: Mapping[str, Any] | None = None  # Any: JSON
+    error_details: Annotated[
+        Mapping[str, Any] | None,  # Any: JSON
+        AfterValidator(_without_stack),
+    ] = None
     selection_summary: Mapping[str, Any] | None = None
     retry_of_run_id: Id | None = None
 
@@ -210,6 +220,21 @@ class ReportedFiche:
     reason: str | None
     why: str | None
     recordings: int | None
+
+
+class FicheFailure(NamedTuple):
+    fiche_id: str
+    reason: str
+    error: str
+
+
+@dataclass(frozen=True)
+class ReasonCount:
+    """How many fiches of a run ended with this status for this reason."""
+
+    status: OutcomeStatus
+    reason: str
+    fiches: int
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunStatus, Trigger
+from automation_pipeline.automation.models.runs import RunStatus, Trigger
 from automation_pipeline.automation.models.schedules import (
     CatchUp,
     OccurrenceShown,
@@ -31,6 +31,7 @@ from automation_pipeline.automation.models.schedules import (
     ScheduleType,
     crons_of,
 )
+from automation_pipeline.automation.queries.runs import run_request
 from automation_pipeline.automation.rules.schedules import (
     WAITS,
     DuePolicy,
@@ -50,7 +51,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.cron import Cron, OverlapPolicy
 from automation_pipeline.core.scheduling.timing import Timing
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.run_requests import file_requests
 from automation_pipeline.storage.statements import among, database_now, insert_into, upsert
 
 RUNNING = "running"
@@ -293,7 +294,14 @@ def start_runs(session: Session, starts: Sequence[DueStart], now: datetime) -> d
     ).tuples()
     ids: dict[str, int] = dict(iter(inserted))
     started = {start: ids[start.key] for start in starts if start.key in ids}
-    file_requests(session, [_run_request(start, run_id) for start, run_id in started.items()], now)
+    file_requests(
+        session,
+        [
+            run_request(start.key, start.schedule_id, run_id, Trigger.SCHEDULE, due_at=start.due_at)
+            for start, run_id in started.items()
+        ],
+        now,
+    )
     marks = [{"started": start.schedule_id, "due_at": start.due_at} for start in started]
     if marks:
         change = (
@@ -382,20 +390,6 @@ def _run_row(start: DueStart, now: datetime) -> dict[str, object]:
             "due_at": start.due_at.isoformat(),
         },
     }
-
-
-def _run_request(start: DueStart, run_id: int) -> NewRunRequest:
-    config = {
-        "schedule_id": start.schedule_id,
-        "run_id": run_id,
-        "due_at": start.due_at.isoformat(),
-    }
-    tags = {
-        "automation/schedule_id": str(start.schedule_id),
-        "automation/run_id": str(run_id),
-        "automation/trigger": Trigger.SCHEDULE,
-    }
-    return NewRunRequest(start.key, AUTOMATION_JOB, config, tags)
 
 
 def decided_occurrences(session: Session, schedule_id: int, limit: int) -> list[OccurrenceShown]:

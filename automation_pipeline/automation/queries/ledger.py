@@ -22,12 +22,14 @@ from sqlalchemy.orm import Session, aliased
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.tables import AuditRow, StepResultRow
 from automation_pipeline.automation.models.runs import (
+    FicheFailure,
     FicheOutcome,
     FicheStage,
     LedgerMove,
     LedgerTally,
     OutcomeStatus,
     Reason,
+    ReasonCount,
 )
 from automation_pipeline.automation.models.schedules import FicheCandidate
 from automation_pipeline.automation.tables import FicheResultRow
@@ -38,6 +40,8 @@ from automation_pipeline.storage.statements import among, upsert
 from automation_pipeline.transcription.models import TranscriptionStatus
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
+# Outcomes without a reason are counted under this one.
+UNKNOWN_REASON = "unknown"
 _KEY = ("run_id", "fiche_id")
 _MOVED = ("status", "error", "ignore_reason", "reason", "stage")
 # An ended row never changes again.
@@ -365,36 +369,37 @@ def days_covered(session: Session, run_id: int) -> dict[date, bool]:
     }
 
 
-def first_failed_fiches(session: Session, run_id: int, limit: int) -> list[tuple[str, str, str]]:
-    """Id, reason and error of the first failed fiches, in the order of the selection."""
+def failed_fiches(session: Session, run_id: int, limit: int) -> list[FicheFailure]:
+    """The first failed fiches, in the order of the selection."""
     query = (
-        select(FicheResultRow.fiche_id, FicheResultRow.reason, FicheResultRow.error)
+        select(
+            FicheResultRow.fiche_id,
+            func.coalesce(FicheResultRow.reason, UNKNOWN_REASON),
+            func.coalesce(FicheResultRow.error, ""),
+        )
         .where(FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
         .order_by(FicheResultRow.position)
         .limit(limit)
     )
-    return [
-        (fiche_id, reason or "unknown", error or "")
-        for fiche_id, reason, error in session.execute(query).tuples()
-    ]
+    return [FicheFailure(*row) for row in session.execute(query).tuples()]
 
 
-def reasons_of_run(session: Session, run_id: int) -> Mapping[tuple[OutcomeStatus, str], int]:
-    """The number of failed and ignored fiches by reason, the most frequent first."""
-    named, times = func.coalesce(FicheResultRow.reason, "unknown"), func.count()
+def reasons_of_run(session: Session, run_id: int) -> list[ReasonCount]:
+    """Why fiches failed or were ignored, the most frequent reason first."""
+    reason, times = func.coalesce(FicheResultRow.reason, UNKNOWN_REASON), func.count()
     query = (
-        select(FicheResultRow.status, named, times)
+        select(FicheResultRow.status, reason, times)
         .where(
             FicheResultRow.run_id == run_id,
             FicheResultRow.status.in_([OutcomeStatus.FAILED, OutcomeStatus.IGNORED]),
         )
-        .group_by(FicheResultRow.status, FicheResultRow.reason)
-        .order_by(times.desc(), FicheResultRow.status, FicheResultRow.reason)
+        .group_by(FicheResultRow.status, reason)
+        .order_by(times.desc(), FicheResultRow.status, reason)
     )
-    return {
-        (OutcomeStatus(status), cause): count
-        for status, cause, count in session.execute(query).tuples()
-    }
+    return [
+        ReasonCount(OutcomeStatus(status), reason, fiches)
+        for status, reason, fiches in session.execute(query).tuples()
+    ]
 
 
 # An incomplete audit has no result: the next run completes it.

@@ -24,6 +24,7 @@ from automation_pipeline.audits.tables import (
 from automation_pipeline.automation.models.runs import (
     LedgerTally,
     OutcomeStatus,
+    ReasonCount,
     ReportedFiche,
     Run,
 )
@@ -88,16 +89,13 @@ class ReportedAudit:
 @dataclass(frozen=True, kw_only=True)
 class RunReport:
     """`fiches` and `audits` are those that the report lists; `tally` and `audit_count` count all of
-    them.
-
-    `causes` are the reasons why fiches were ignored or failed, with the count of each.
-    """
+    them."""
 
     run: Run
     schedule_name: str
     phases: tuple["ReportedPhase", ...]
     tally: LedgerTally
-    causes: Mapping[tuple[OutcomeStatus, str], int]
+    causes: Sequence[ReasonCount]
     fiches: tuple[ReportedFiche, ...]
     audits: tuple[ReportedAudit, ...]
     audit_count: int
@@ -498,36 +496,15 @@ def _sold(day: date):  # noqa: ANN202  SQLAlchemy's own type
     return FicheCacheRow.sales_date == day.isoformat()
 
 
-# A stack trace is only for developers with access to the database.
-_HIDDEN_DETAIL = "stack"
-
-
 def report_document(report: RunReport) -> dict[str, Any]:
-    document: dict[str, Any] = _reports().dump_python(
-        report, mode="json", by_alias=True, exclude={"causes"}
-    )
-    details = document["run"]["errorDetails"]
-    result = (
-        None
-        if details is None
-        else {name: value for name, value in details.items() if name != _HIDDEN_DETAIL}
-    )
-    causes = [
-        {"status": status, "reason": why, "fiches": count}
-        for (status, why), count in report.causes.items()
-    ]
-    return {**document, "run": {**document["run"], "errorDetails": result}, "causes": causes}
+    return _reports().dump_python(report, mode="json", by_alias=True)
 
 
 def parse_report(document: Mapping[str, Any]) -> RunReport:
-    """OutsideError: the document is not a report."""
+    """UpstreamError: the document is not a report."""
     try:
-        causes = {
-            (OutcomeStatus(one["status"]), one["reason"]): one["fiches"]
-            for one in document["causes"]
-        }
-        return _reports().validate_python({**document, "causes": causes})
-    except (ValidationError, KeyError, TypeError, ValueError):
+        return _reports().validate_python(document)
+    except ValidationError:
         raise UpstreamError(
             "The report of the run cannot be read: the API is of another version"
         ) from None

@@ -1,6 +1,5 @@
 """The views of runs and schedules within reach: lists, progress, reasons, logs, details."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +21,7 @@ from automation_pipeline.automation.models.runs import (
     RunStatus,
 )
 from automation_pipeline.automation.models.schedules import FicheSelection, Schedule
-from automation_pipeline.automation.queries.ledger import outcomes
+from automation_pipeline.automation.queries.ledger import outcomes, reasons_of_run
 from automation_pipeline.automation.queries.runs import as_run, get_run, time_by_phase
 from automation_pipeline.automation.queries.schedules import (
     as_schedule,
@@ -43,11 +42,8 @@ from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.fiches.queries.fiches import visible_fiches
 from automation_pipeline.storage.statements import among
-from automation_pipeline.storage.types import JsonObject
 
 LOG_LEVELS = tuple(LogLevel)
-# The label of outcomes without a reason in the report of a run.
-UNKNOWN_REASON = "unknown"
 
 
 @dataclass(frozen=True)
@@ -85,22 +81,11 @@ def progress_of(session: Session, run_id: int) -> RunProgress:
 
 
 def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]:
-    """The number of failed and ignored fiches by outcome and reason key, the most frequent
-    first."""
-    fiche, count = FicheResultRow, func.count()
-    reason = func.coalesce(fiche.reason, UNKNOWN_REASON)
-    query = (
-        select(fiche.status, reason, count)
-        .where(
-            fiche.run_id == run_id, fiche.status.in_((OutcomeStatus.FAILED, OutcomeStatus.IGNORED))
-        )
-        .group_by(fiche.status, reason)
-        .order_by(fiche.status, count.desc(), reason)
-    )
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for status, why, fiches in session.execute(query).tuples():
-        found[status][why] = fiches
-    return dict(found)
+    """The number of failed and ignored fiches by outcome and reason, the most frequent first."""
+    found: dict[str, dict[str, int]] = {OutcomeStatus.FAILED: {}, OutcomeStatus.IGNORED: {}}
+    for one in reasons_of_run(session, run_id):
+        found[one.status][one.reason] = one.fiches
+    return {status: reasons for status, reasons in found.items() if reasons}
 
 
 def find_runs(
@@ -186,7 +171,6 @@ def run_detail(session: Session, run_id: int, *, first_logs: int) -> dict[str, o
     row = session.get_one(RunRow, run_id)
     return {
         **as_document(details),
-        "errorDetails": _without_stack(row.error_details),
         "configSnapshot": row.config_snapshot,
         "resultSummary": row.result_summary or result_summary(details, outcomes(session, run_id)),
         "logs": [
@@ -220,15 +204,6 @@ def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object
         "transcriptions": run.transcriptions_run,
         "audits": run.audits_run,
     }
-
-
-def _without_stack(details: JsonObject | None) -> JsonObject | None:
-    """A stack trace is only for developers with access to the database."""
-    return (
-        None
-        if details is None
-        else {name: value for name, value in details.items() if name != "stack"}
-    )
 
 
 def log_entry(row: LogRow) -> LogEntry:

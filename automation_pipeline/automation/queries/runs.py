@@ -10,6 +10,8 @@ from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.models.runs import (
+    AUTOMATION_JOB,
+    RUN_MACHINE,
     OutcomeStatus,
     Phase,
     PhaseEntry,
@@ -39,8 +41,9 @@ from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.core.masking import masked_document
 from automation_pipeline.core.webhooks import DeliveryStatus
 from automation_pipeline.storage.group_commit import once_per_group
+from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline.storage.monitoring import MetricValue, add_metrics
-from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow
 from automation_pipeline.storage.statements import among, database_now, database_time, insert_into
 from automation_pipeline.storage.types import JsonObject
 
@@ -371,6 +374,35 @@ def write_log(
             timestamp=at,
         )
     )
+
+
+def move_run(
+    session: Session, row: RunRow, status: RunStatus, by: str, at: datetime, why: str | None = None
+) -> None:
+    before = RunStatus(row.status)
+    row.status = RUN_MACHINE.move(before, status)
+    transition = Transition(RUN_MACHINE.name, str(row.id), before, status, by, at, why)
+    record_transitions(session, [transition])
+
+
+def run_request(
+    key: str,
+    schedule_id: int,
+    run_id: int,
+    trigger: str,
+    *,
+    due_at: datetime | None = None,
+    launch: int = 1,
+) -> NewRunRequest:
+    config: dict[str, object] = {"schedule_id": schedule_id, "run_id": run_id}
+    if due_at is not None:
+        config["due_at"] = due_at.isoformat()
+    tags = {
+        "automation/schedule_id": str(schedule_id),
+        "automation/run_id": str(run_id),
+        "automation/trigger": trigger,
+    }
+    return NewRunRequest(key, AUTOMATION_JOB, config, tags, launch)
 
 
 def get_run(session: Session, run_id: int) -> Run:

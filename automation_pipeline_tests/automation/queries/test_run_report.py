@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus
+from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus, ReasonCount
 from automation_pipeline.automation.queries.ledger import days_covered
 from automation_pipeline.automation.queries.reports import RunReport, run_report
 from automation_pipeline.core.errors import NotFoundError
@@ -38,10 +38,10 @@ def test_the_failed_fiches_come_first_each_with_why(bench: Bench) -> None:
     ]
     assert [fiche.groupe for fiche in result.fiches] == [EVIL, None, "NORD", "SUD"]
     assert result.tally == LedgerTally(selected=4, successful=2, failed=1, ignored=1)
-    assert result.causes == {
-        (OutcomeStatus.FAILED, "transcription_incomplete"): 1,
-        (OutcomeStatus.IGNORED, "not_found"): 1,
-    }
+    assert result.causes == [
+        ReasonCount(OutcomeStatus.FAILED, "transcription_incomplete", 1),
+        ReasonCount(OutcomeStatus.IGNORED, "not_found", 1),
+    ]
 
 
 def test_reported_audits_include_their_quotations(bench: Bench) -> None:

@@ -1,25 +1,26 @@
-"""Who is told of a run, and in which words."""
+"""Notifications of a run: the receivers and the contents."""
 
 import hashlib
 import hmac
 import json
 from datetime import UTC, datetime
 
-from automation_pipeline.automation.models.runs import Run, RunStatus
-from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.rules.notifications import (
-    FicheFailure,
+from automation_pipeline.automation.events import (
     Notification,
     NotificationChannel,
-    is_wanted,
     notifications_of,
     webhook_headers,
 )
+from automation_pipeline.automation.models.runs import FicheFailure, Run
+from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.core.webhooks import body_of, signature
 from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
-FAILURES = [FicheFailure("1900417", "Audit incomplete (timeout/stall)"), FicheFailure("7", "a\nb")]
+FAILURES = [
+    FicheFailure("1900417", "audit_incomplete", "Audit incomplete (timeout/stall)"),
+    FicheFailure("7", "fetch_failed", "a\nb"),
+]
 
 
 def run(**fields: object) -> Run:
@@ -63,7 +64,6 @@ def test_the_schedule_decides_which_ends_are_notified(
     status: str, on_complete: bool, on_error: bool, wanted: bool
 ) -> None:
     message = schedule(notify_on_complete=on_complete, notify_on_error=on_error)
-    assert is_wanted(message, RunStatus(status)) is wanted
     assert bool(notifications_of(run(status=status), message, [], None)) is wanted
 
 
@@ -103,7 +103,7 @@ def test_the_payload_of_a_run_that_broke_off() -> None:
 
 
 def test_a_thousand_failures_are_counted_and_the_first_hundred_named() -> None:
-    many = [FicheFailure(str(number), "x") for number in range(1000)]
+    many = [FicheFailure(str(number), "fetch_failed", "x") for number in range(1000)]
     webhook, mail, _ = notifications_of(run(failed_fiches=1000), schedule(), many, None)
     named = webhook.payload["failures"]
     assert isinstance(named, list)
