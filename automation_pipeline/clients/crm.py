@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from automation_pipeline.clients.http import (
     MEGABYTE,
@@ -16,8 +16,10 @@ from automation_pipeline.clients.http import (
     HttpAnswer,
     HttpClient,
     Observation,
+    Payload,
+    first_fault,
+    without_nul,
 )
-from automation_pipeline.clients.payloads import without_nul
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import (
@@ -59,10 +61,6 @@ def _instant(text: object) -> object:
     return crm_instant(text) if isinstance(text, str) else text
 
 
-def _instant_or_none(text: object) -> object:
-    return None if isinstance(text, str) and not text.strip() else _instant(text)
-
-
 def _id_text(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -70,18 +68,15 @@ def _id_text(value: object) -> object:
 
 
 Instant: TypeAlias = Annotated[datetime, BeforeValidator(_instant)]
-OptionalInstant: TypeAlias = Annotated[datetime | None, BeforeValidator(_instant_or_none)]
+OptionalInstant: TypeAlias = Annotated[
+    datetime | None,
+    BeforeValidator(lambda text: _instant(text) if str(text).strip() else None),
+]
 Name: TypeAlias = Annotated[Key, Field(min_length=1)]
 FicheId: TypeAlias = Annotated[Key | None, BeforeValidator(_id_text)]
 
 
-class CrmPayload(BaseModel):
-    """Types are strict; unknown fields are ignored."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-
-class RecordingPayload(CrmPayload):
+class RecordingPayload(Payload):
     call_id: Name
     start_time: Instant
     duration_seconds: Count
@@ -149,14 +144,14 @@ class DetailsPayload(Section):
         )
 
 
-class RefusalPayload(CrmPayload):
+class RefusalPayload(Payload):
     """A response without success, which may lack whole sections."""
 
     success: Literal[False]
     message: str | None = None
 
 
-class SummaryPayload(CrmPayload):
+class SummaryPayload(Payload):
     """A fiche of the sales list. The id has one of three names and is a string or a number."""
 
     fiche_id_camel: FicheId = Field(default=None, alias="ficheId")
@@ -199,7 +194,7 @@ class SummaryPayload(CrmPayload):
         )
 
 
-class SalesPayload(CrmPayload):
+class SalesPayload(Payload):
     """`success` is usually absent. If it is false, the fiches do not count."""
 
     success: bool = True
@@ -230,7 +225,7 @@ TOTAL_FACTOR = 5
 MAX_BYTES = 100 * MEGABYTE
 SALE_STATUS = "53"
 
-Payload = TypeVar("Payload", bound=BaseModel)
+Kind = TypeVar("Kind", bound=BaseModel)
 
 
 class CrmUnavailableError(TransientError):
@@ -377,7 +372,7 @@ class CrmClient:
         return CrmAnswerError(f"The CRM answered {status} for {subject}.")
 
 
-def _parse(kind: type[Payload], body: bytes, subject: str) -> Payload:
+def _parse(kind: type[Kind], body: bytes, subject: str) -> Kind:
     document = without_nul(body)
     try:
         return kind.model_validate_json(document)
@@ -400,5 +395,5 @@ def _format_error(subject: str, error: ValidationError) -> Exception:
         # The parser's message for a document that ends too early.
         what = "is cut short" if "EOF while parsing" in first["msg"] else "is not JSON"
         return CrmUnavailableError(f"The CRM's answer for {subject} {what}.")
-    where = ".".join(str(part) for part in first["loc"]) or "its top level"
+    where = first_fault(error)
     return CrmAnswerError(f"The CRM's answer for {subject} has an unexpected value at {where}.")

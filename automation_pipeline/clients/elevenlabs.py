@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 import httpx
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from automation_pipeline.clients.audio import (
@@ -24,15 +24,14 @@ from automation_pipeline.clients.http import (
     BodyRefusedError,
     HttpAnswer,
     HttpClient,
-    Observation,
-    usable_key,
-)
-from automation_pipeline.clients.payloads import (
     LenientNumber,
     LenientText,
+    Observation,
+    Payload,
     ProviderRefusal,
     number_or_none,
     parse_refusal,
+    usable_key,
     without_nul,
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
@@ -68,10 +67,8 @@ def _words(entries: Iterable[object]) -> Iterator[Word]:
         )
 
 
-class TranscriptPayload(BaseModel):
+class TranscriptPayload(Payload):
     """Unusable words are skipped; the rest of the transcript stays."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     transcription_id: LenientText = None
     text: str | None = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         PublishResult,
         RealtimeClient,
     )
-    from automation_pipeline.clients.registries.calls import ConnectionOptions
+    from automation_pipeline.clients.registries import ConnectionOptions
     from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
     from automation_pipeline.enrichment.ports import Registries, RegistrySource, SharedLogin
     from automation_pipeline.fiches.ports import FicheSource
@@ -46,10 +46,9 @@ def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "
         raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
     from automation_pipeline.clients.crm import CrmClient  # noqa: PLC0415  httpx only where it is used
 
-    token = settings.fiche_api_auth_token
     return CrmClient(
         settings.fiche_api_base_url,
-        token.get_secret_value() if token else None,
+        _text(settings.fiche_api_auth_token),
         now=now,
         connections=settings.fiche_fetch_concurrency,
         timeout_seconds=settings.fiche_api_timeout_seconds,
@@ -60,9 +59,8 @@ def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "
 def open_model(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "LanguageModel":
     from automation_pipeline.clients.llm import ChatCompletions  # noqa: PLC0415  httpx only where it is used
 
-    key = settings.llm_api_key
     return ChatCompletions(
-        key.get_secret_value() if key else None,
+        _text(settings.llm_api_key),
         settings.llm_base_url,
         model=settings.llm_model,
         temperature=settings.llm_temperature,
@@ -77,9 +75,8 @@ def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -
     from automation_pipeline.clients.audio import AudioLimits  # noqa: PLC0415  httpx only where it is used
     from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  the same
 
-    key = settings.elevenlabs_api_key
     return ElevenLabsSpeechToText(
-        key.get_secret_value() if key else None,
+        _text(settings.elevenlabs_api_key),
         settings.elevenlabs_base_url,
         now=now,
         at_once=settings.transcription_recording_worker_concurrency,
@@ -91,12 +88,12 @@ def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -
 
 def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "Storefront":
     """Raises PermanentError if a setting is missing."""
-    address, token = settings.shop_api_base_url, settings.shop_api_token
+    address, token = settings.shop_api_base_url, _text(settings.shop_api_token)
     if address is None:
         raise PermanentError(
             "SHOP_API_BASE_URL is not set: it is the address of the shop whose prices are changed."
         )
-    if token is None or not token.get_secret_value():
+    if not token:
         raise PermanentError(
             "SHOP_API_TOKEN is not set: it is the access token of the shop's Admin API."
         )
@@ -104,16 +101,17 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
     from automation_pipeline.pricing.ports import Storefront  # noqa: PLC0415  the same
 
     def shop() -> aclosing[ShopifyShop]:
-        opened = ShopifyShop(
-            address,
-            token.get_secret_value(),
-            version=settings.shop_api_version,
-            now=now,
-            timeout_seconds=settings.shop_timeout_seconds,
-            connections=settings.worker_max_concurrency,
-            meter=meter,
+        return aclosing(
+            ShopifyShop(
+                address,
+                token,
+                version=settings.shop_api_version,
+                now=now,
+                timeout_seconds=settings.shop_timeout_seconds,
+                connections=settings.worker_max_concurrency,
+                meter=meter,
+            )
         )
-        return aclosing(opened)
 
     return Storefront(host_of(address), shop, pricing_options(settings), meter)
 
@@ -174,9 +172,15 @@ def audit_options(settings: Settings) -> "audit_models.AuditOptions":
 def host_of(address: str) -> str:
     """The host, with the port where the address names one: `shop.example.com`, `127.0.0.1:8090`."""
     parts = urlsplit(address)
-    host = parts.hostname or ""
-    shown = f"[{host}]" if ":" in host else host
-    return shown if parts.port is None else f"{shown}:{parts.port}"
+    return _in_brackets(parts.hostname) + ("" if parts.port is None else f":{parts.port}")
+
+
+def _in_brackets(host: str | None) -> str:
+    return f"[{host}]" if host and ":" in host else host or ""
+
+
+def _text(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
 
 
 # By source name, the variables of the register. The register is configured if all are set.
@@ -227,28 +231,21 @@ def open_source(
         return None
     seconds = settings.enrichment_timeout_seconds
     connection: ConnectionOptions = {"now": now, "timeout_seconds": seconds, "meter": meter}
-    if api is SourceApi.SEARCH:
-        from automation_pipeline.clients.registries.company_search import CompanySearch  # noqa: PLC0415  httpx only where it is used
-
-        search = CompanySearch(values[0], **connection)
-        return RegistrySource(api, search, Rate(settings.recherche_entreprises_per_second, 1.0))
     if api is SourceApi.INPI:
-        from automation_pipeline.clients.registries.inpi import Account, InpiRegister  # noqa: PLC0415  the same
+        from automation_pipeline.clients.inpi import Account, InpiRegister  # noqa: PLC0415  httpx only where it is used
 
-        address, username, password = values
-        account = Account(username, password)
-        inpi = InpiRegister(address, account, limiter=limiter, shared=login, **connection)
+        address, *account = values
+        inpi = InpiRegister(address, Account(*account), limiter=limiter, shared=login, **connection)
         rate = Rate(settings.inpi_rne_per_minute, 60.0)
         return RegistrySource(api, inpi, rate, settings.inpi_rne_calls_per_day)
-    from automation_pipeline.clients.registries.api_entreprise import (  # noqa: PLC0415  the same
-        Bearer,
-        CommerceRegister,
-        Purpose,
-    )
+    from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose  # noqa: PLC0415  the same
 
+    if api is SourceApi.SEARCH:
+        search = CompanySearch(values[0], **connection)
+        return RegistrySource(api, search, Rate(settings.recherche_entreprises_per_second, 1.0))
     address, token, recipient = values
     purpose = Purpose(recipient, settings.api_entreprise_context, settings.api_entreprise_object)
-    register = CommerceRegister(address, Bearer(token), purpose, **connection)
+    register = CommerceRegister(address, token, purpose, **connection)
     return RegistrySource(api, register, Rate(settings.api_entreprise_per_second, 1.0))
 
 
@@ -269,9 +266,7 @@ def _configured_values(api: str, settings: Settings) -> tuple[str, ...] | None:
     values: dict[str, str] = {}
     for name in VARIABLES[api]:
         value = getattr(settings, name)
-        values[name.upper()] = (
-            value.get_secret_value() if isinstance(value, SecretStr) else value or ""
-        )
+        values[name.upper()] = (_text(value) if isinstance(value, SecretStr) else value) or ""
     missing = [name for name, value in values.items() if not value]
     if len(missing) == len(values):
         return None
@@ -294,7 +289,7 @@ def open_mail(settings: Settings) -> "MailSender | None":
         secure=settings.smtp_secure,
         sender=sender,
         user=settings.smtp_user,
-        password=settings.smtp_pass.get_secret_value() if settings.smtp_pass else None,
+        password=_text(settings.smtp_pass),
         seconds=settings.smtp_timeout_ms / 1000,
     )
     return SmtpMail(server)
@@ -304,27 +299,27 @@ def open_realtime(
     settings: Settings, now: Callable[[], datetime], meter: Meter
 ) -> "RealtimeClient | None":
     """None if no Pusher setting is set. Raises PermanentError if only some of the four are set."""
-    secret = settings.pusher_secret
-    app_id, key, cluster = settings.pusher_app_id, settings.pusher_key, settings.pusher_cluster
-    if not (app_id or key or secret or cluster):
+    required = {
+        "PUSHER_APP_ID": settings.pusher_app_id,
+        "PUSHER_KEY": settings.pusher_key,
+        "PUSHER_SECRET": _text(settings.pusher_secret),
+        "PUSHER_CLUSTER": settings.pusher_cluster,
+    }
+    missing = [name for name, value in required.items() if not value]
+    if len(missing) == len(required):
         return None
-    if not (app_id and key and secret and cluster):
-        required = {
-            "PUSHER_APP_ID": app_id,
-            "PUSHER_KEY": key,
-            "PUSHER_SECRET": secret,
-            "PUSHER_CLUSTER": cluster,
-        }
-        missing = ", ".join(name for name, value in required.items() if not value)
-        raise PermanentError(f"Realtime events need all four settings of Pusher: {missing} not set")
+    if missing:
+        names = ", ".join(missing)
+        raise PermanentError(f"Realtime events need all four settings of Pusher: {names} not set")
     from automation_pipeline.clients.pusher import PusherApp, PusherChannels  # noqa: PLC0415  only where it is used
 
+    app_id, key, secret, cluster = (value or "" for value in required.values())
     host, port, encrypted = _pusher_address(settings.pusher_base_url)
     return PusherChannels(
         PusherApp(
             app_id=app_id,
             key=key,
-            secret=secret.get_secret_value(),
+            secret=secret,
             cluster=cluster,
             host=host,
             port=port,
@@ -365,5 +360,4 @@ def _pusher_address(base_url: str | None) -> tuple[str | None, int | None, bool]
     parts = urlsplit(base_url)
     if parts.path.strip("/"):
         raise PermanentError("PUSHER_BASE_URL must be an address without a path")
-    host = parts.hostname or ""
-    return f"[{host}]" if ":" in host else host, parts.port, parts.scheme == "https"
+    return _in_brackets(parts.hostname), parts.port, parts.scheme == "https"

@@ -1,22 +1,34 @@
-"""HTTP calls to external systems: the client, its transports, the address guard, bounded bodies and
-metrics (ADR 0020)."""
+"""HTTP calls to external systems: the client, its transports, the address guard, bounded bodies,
+metrics, and what several providers' answers have in common (ADR 0020)."""
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
-from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack
+from itertools import chain
+from math import isfinite
+from typing import Annotated, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
 import httpx
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from automation_pipeline.core.addresses import DEFAULT_PORTS, check_url, is_public
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
@@ -109,10 +121,6 @@ async def body_pieces(response: httpx.Response, max_bytes: int) -> AsyncIterator
         yield piece
 
 
-async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    return b"".join([piece async for piece in body_pieces(response, max_bytes)])
-
-
 async def read_beginning(
     response: httpx.Response, max_bytes: int, deadline: float
 ) -> tuple[bytes, bool]:
@@ -131,7 +139,7 @@ async def read_beginning(
 
 
 def read_body_now(response: httpx.Response, max_bytes: int) -> bytes:
-    """`read_body` for synchronous callers such as the command line."""
+    """The whole body, for synchronous callers such as the command line."""
     check_head(response, max_bytes)
     body = bytearray()
     for piece in (response.content,) if response.is_stream_consumed else response.iter_raw():
@@ -155,19 +163,10 @@ def certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-@cache
-def _no_certificates() -> ssl.SSLContext:
-    """For plain http, for which httpx would otherwise load the certificates too."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-class Origin(NamedTuple):
-    """What a connection is open to. `name` is the name in the certificate."""
-
-    scheme: str
-    host: str
-    port: int
-    name: str
+# For plain http, for which httpx would otherwise load the certificates too.
+_NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+# Scheme, host, port, and the name in the certificate.
+Origin: TypeAlias = tuple[str, str, int, str]
 
 
 @dataclass(eq=False)
@@ -176,7 +175,7 @@ class Slot:
 
     origin: Origin
     transport: httpx.AsyncHTTPTransport
-    idle_since: float = field(default=0.0)
+    idle_since: float = 0.0
 
 
 class SlotTransport(httpx.AsyncBaseTransport):
@@ -195,7 +194,11 @@ class SlotTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         origin = _origin(request)
-        await self._acquire(request)
+        try:
+            async with asyncio.timeout(request.extensions.get("timeout", {}).get("pool")):
+                await self._semaphore.acquire()
+        except TimeoutError:
+            raise httpx.PoolTimeout("Every connection stayed busy", request=request) from None
         slot: Slot | None = None
         try:
             slot = await self._take(origin)
@@ -227,13 +230,6 @@ class SlotTransport(httpx.AsyncBaseTransport):
         for slot in closing:
             await slot.transport.aclose()
 
-    async def _acquire(self, request: httpx.Request) -> None:
-        try:
-            async with asyncio.timeout(request.extensions.get("timeout", {}).get("pool")):
-                await self._semaphore.acquire()
-        except TimeoutError:
-            raise httpx.PoolTimeout("Every connection stayed busy", request=request) from None
-
     async def _take(self, origin: Origin) -> Slot:
         """The most recently used idle slot of the origin, or a new one. Closes slots that have been
         idle for too long."""
@@ -251,7 +247,7 @@ class SlotTransport(httpx.AsyncBaseTransport):
         return slot
 
     def _open(self, origin: Origin) -> Slot:
-        verify = self._verify() if origin.scheme == "https" else _no_certificates()
+        verify = self._verify() if origin[0] == "https" else _NO_CERTIFICATES
         limits = httpx.Limits(
             max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_SECONDS
         )
@@ -277,15 +273,13 @@ class _SlotBody(httpx.AsyncByteStream):
         try:
             await self._body.aclose()
         finally:
-            is_reusable = self._is_complete and not _has_leftover(self._slot.transport)
+            # httpcore would read bytes after a complete response as the response to the next call.
+            connections = self._slot.transport._pool.connections  # pyright: ignore[reportPrivateUsage]  there is no public way
+            is_reusable = self._is_complete and not any(
+                one._connection._h11_state.trailing_data[0]  # pyright: ignore  the same
+                for one in connections
+            )
             await self._transport.release(self._slot, is_reusable=is_reusable)
-
-
-def _has_leftover(transport: httpx.AsyncHTTPTransport) -> bool:
-    """Whether bytes follow a complete response. httpcore would read them as the response to the next
-    call."""
-    connections = transport._pool.connections  # pyright: ignore[reportPrivateUsage]  there is no public way
-    return any(one._connection._h11_state.trailing_data[0] for one in connections)  # pyright: ignore  the same
 
 
 def _origin(request: httpx.Request) -> Origin:
@@ -296,7 +290,7 @@ def _origin(request: httpx.Request) -> Origin:
         )
     host = url.raw_host.decode("ascii")
     name = str(request.extensions.get("sni_hostname") or host)
-    return Origin(url.scheme, host, url.port or DEFAULT_PORTS[url.scheme], name)
+    return url.scheme, host, url.port or DEFAULT_PORTS[url.scheme], name
 
 
 # --- Addresses that users configure
@@ -402,6 +396,11 @@ class Observation:
     is_trusted: bool = False
 
 
+def count_call(meter: Meter, provider: str, status: str, seconds: float) -> None:
+    meter.count("provider_calls_total", provider=provider, status=status)
+    meter.count("provider_call_seconds_total", seconds, provider=provider)
+
+
 class ClientOptions(TypedDict, total=False):
     base_url: str
     timeout: httpx.Timeout
@@ -438,7 +437,7 @@ class HttpClient(httpx.AsyncClient):
         request, but its response cannot be read."""
         response = await self.send(request, stream=True)
         try:
-            body = await read_body(response, max_bytes)
+            body = b"".join([piece async for piece in body_pieces(response, max_bytes)])
         except BodyRefusedError:
             if response.is_success:
                 raise
@@ -453,37 +452,31 @@ class HttpClient(httpx.AsyncClient):
         request_id = correlation_id()
         if request_id is not None and self._observation.is_trusted:
             request.headers.setdefault(REQUEST_ID, request_id)
-        started, status = time.perf_counter(), "error"
+        started, status = time.perf_counter(), "cancelled"
         try:
             response = await super().send(request, stream=stream, **more)  # pyright: ignore[reportArgumentType]  options of httpx
-        except asyncio.CancelledError:
-            status = "cancelled"
-            raise
+            status = str(response.status_code)
         except Exception as error:  # every error counts
             status = type(error).__name__
             raise
-        else:
-            status = str(response.status_code)
         finally:
             self._record(request, status, time.perf_counter() - started)
         return response
 
     def _record(self, request: httpx.Request, status: str, seconds: float) -> None:
-        provider, meter = self._observation.provider, self._observation.meter
-        meter.count("provider_calls_total", provider=provider, status=status)
-        meter.count("provider_call_seconds_total", seconds, provider=provider)
-        if not _log.isEnabledFor(logging.DEBUG):
-            return
-        path = {"path": request.url.path} if self._observation.is_trusted else {}
-        _log.debug(
-            "Called a provider",
-            provider=provider,
-            method=request.method,
-            host=request.url.host,
-            **path,
-            status=status,
-            seconds=round(seconds, 3),
-        )
+        provider = self._observation.provider
+        count_call(self._observation.meter, provider, status, seconds)
+        if _log.isEnabledFor(logging.DEBUG):
+            path = {"path": request.url.path} if self._observation.is_trusted else {}
+            _log.debug(
+                "Called a provider",
+                provider=provider,
+                method=request.method,
+                host=request.url.host,
+                **path,
+                status=status,
+                seconds=round(seconds, 3),
+            )
 
 
 class PerLoop(Generic[Value]):
@@ -503,3 +496,97 @@ class PerLoop(Generic[Value]):
     def pop(self) -> Value | None:
         """Removes and returns the value of the running loop."""
         return self._values.pop(asyncio.get_running_loop(), None)
+
+
+# --- Payloads
+
+MAX_MESSAGE_LENGTH = 500
+MAX_CODE_LENGTH = 100
+
+# PostgreSQL stores the character NUL neither in text nor in JSON. After an odd number of
+# backslashes, `u0000` is ordinary text.
+_ESCAPED_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+_MESSAGE_FIELDS = ("detail", "message", "error", "error_message", "reason", "msg")
+_CODE_FIELDS = ("code", "status", "type")
+_NESTED_FIELDS = ("detail", "error")
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+class Payload(BaseModel):
+    """Types are strict; unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+def without_nul(body: bytes) -> bytes:
+    """The JSON document without NUL characters in its strings."""
+    # The membership test is cheap; the expression tries every backslash of the body.
+    return _ESCAPED_NUL.sub(rb"\1", body) if rb"\u0000" in body else body
+
+
+def text_or_none(value: object) -> object:
+    """For a field that is only recorded: a value of another type counts as missing."""
+    return (value.strip() or None) if isinstance(value, str) else None
+
+
+def number_or_none(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if isfinite(value) else None
+    except OverflowError:  # a JSON integer can exceed every float
+        return None
+
+
+LenientText: TypeAlias = Annotated[str | None, BeforeValidator(text_or_none)]
+LenientNumber: TypeAlias = Annotated[float | None, BeforeValidator(number_or_none)]
+
+
+@dataclass(frozen=True)
+class ProviderRefusal:
+    """The status of a refused call, with the code and message of its body where it has them."""
+
+    status: int
+    code: str | None = None
+    message: str | None = None
+
+    def sentence(self, failure: str) -> str:
+        parts = [f"{failure} status={self.status}"]
+        parts += [f"code={self.code}"] if self.code else []
+        parts += [f"provider_message={self.message}"] if self.message else []
+        return " ".join(parts)
+
+
+def parse_refusal(status: int, body: bytes, secret: str) -> ProviderRefusal:
+    """Code and message are one line each; `secret` is masked in case the provider repeats it."""
+    try:
+        document = _JSON.validate_json(without_nul(body))
+    except ValidationError:
+        return ProviderRefusal(status)
+
+    def masked(text: str | None, max_length: int) -> str | None:
+        return text and " ".join(text.replace(secret, "***").split())[:max_length]
+
+    return ProviderRefusal(
+        status,
+        code=masked(_first_text(document, _CODE_FIELDS), MAX_CODE_LENGTH),
+        message=masked(_first_text(document, _MESSAGE_FIELDS), MAX_MESSAGE_LENGTH),
+    )
+
+
+def _first_text(value: JsonValue, names: Iterable[str]) -> str | None:
+    """The first text under one of the names, outer levels first. Of a list, only the first element
+    counts."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    if not isinstance(value, dict):
+        return None
+    texts = (text for name in names if isinstance(text := value.get(name), str) and text.strip())
+    inner = (text for name in _NESTED_FIELDS if (text := _first_text(value.get(name), names)))
+    return next(chain(texts, inner), None)
+
+
+def first_fault(error: ValidationError, whole: str = "its top level") -> str:
+    """The path of the first wrong value."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ".".join(map(str, first["loc"])) or whole

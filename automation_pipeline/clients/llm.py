@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 import msgspec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from automation_pipeline.audits.models.chat import (
     AnswerSchema,
@@ -18,7 +18,6 @@ from automation_pipeline.audits.models.chat import (
     Question,
     Reply,
     Role,
-    Tool,
     ToolCall,
     ToolChoice,
     Usage,
@@ -29,10 +28,14 @@ from automation_pipeline.clients.http import (
     HttpAnswer,
     HttpClient,
     Observation,
+    Payload,
+    ProviderRefusal,
     bare_key,
+    first_fault,
+    parse_refusal,
     usable_key,
+    without_nul,
 )
-from automation_pipeline.clients.payloads import ProviderRefusal, parse_refusal, without_nul
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
@@ -47,14 +50,29 @@ def question_json(question: Question, model: str, temperature: float | None) -> 
         "model": model,
         "messages": [_message(message) for message in question.messages],
     }
+    schema = question.schema
     if temperature is not None:
         document["temperature"] = temperature
     if question.tools:
-        document["tools"] = [_tool(tool) for tool in question.tools]
+        document["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": dict(tool.parameters),
+                    "strict": True,
+                },
+            }
+            for tool in question.tools
+        ]
         document["tool_choice"] = question.tool_choice.value
     # A forced tool call contains no answer, and some servers refuse a request with both.
     if not (question.tools and question.tool_choice is ToolChoice.REQUIRED):
-        document["response_format"] = _response_format(question.schema)
+        document["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": schema.name, "strict": True, "schema": dict(schema.schema)},
+        }
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
@@ -80,23 +98,6 @@ def _message(message: Message) -> dict[str, object]:
     return document
 
 
-def _tool(tool: Tool) -> dict[str, object]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-        "strict": True,
-    }
-    return {"type": "function", "function": function}
-
-
-def _response_format(schema: AnswerSchema) -> dict[str, object]:
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": schema.name, "strict": True, "schema": dict(schema.schema)},
-    }
-
-
 def _clean(text: str) -> str:
     """Removes NUL, also where the text is itself JSON with an escaped NUL."""
     text = text.replace("\0", "")
@@ -110,52 +111,49 @@ def _tokens(value: object) -> int:
     return value if 0 <= value <= MAX_TOKENS else 0
 
 
-def _usage(value: object) -> object:
-    return cast("object", value) if isinstance(value, dict) else UsagePayload()
-
-
 Text: TypeAlias = Annotated[str, AfterValidator(_clean)]
 Tokens: TypeAlias = Annotated[int, BeforeValidator(_tokens)]
 
 
-class _Payload(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-
-class FunctionPayload(_Payload):
+class FunctionPayload(Payload):
     name: Text
     arguments: Text
 
 
-class ToolCallPayload(_Payload):
+class ToolCallPayload(Payload):
     id: Text
     function: FunctionPayload
 
 
-class MessagePayload(_Payload):
+class MessagePayload(Payload):
     content: Text | None = None
     tool_calls: list[ToolCallPayload] | None = None
     refusal: Text | None = None
 
 
-class ChoicePayload(_Payload):
+class ChoicePayload(Payload):
     message: MessagePayload
     finish_reason: str | None = None
 
 
-class UsagePayload(_Payload):
+class UsagePayload(Payload):
     prompt_tokens: Tokens = 0
     completion_tokens: Tokens = 0
 
 
-class CompletionPayload(_Payload):
+class CompletionPayload(Payload):
     choices: list[ChoicePayload] = Field(min_length=1)
-    usage: Annotated[UsagePayload, BeforeValidator(_usage)] = UsagePayload()
+    # Without a usable usage, the reply counts no tokens.
+    usage: Annotated[
+        UsagePayload,
+        BeforeValidator(
+            lambda value: cast("object", value) if isinstance(value, dict) else UsagePayload()
+        ),
+    ] = UsagePayload()
 
     def to_reply(self) -> Reply:
         """Uses the first choice; the request asks for one."""
-        choice = self.choices[0]
-        message, finish_reason = choice.message, choice.finish_reason
+        message, finish_reason = self.choices[0].message, self.choices[0].finish_reason
         refusal = (message.refusal or "").strip() or (
             FILTERED if finish_reason == "content_filter" else None
         )
@@ -171,16 +169,12 @@ class CompletionPayload(_Payload):
         )
 
 
-class ModelPayload(_Payload):
+class ModelPayload(Payload):
     id: str
 
 
-class ModelsPayload(_Payload):
+class ModelsPayload(Payload):
     data: list[ModelPayload]
-
-    @property
-    def names(self) -> set[str]:
-        return {model.id for model in self.data}
 
 
 OPENAI_HOST = "api.openai.com"
@@ -200,7 +194,7 @@ PROBE_QUESTION = Question(
     (Message(Role.USER, 'Answer with {"word": "oui"}.'),), AnswerSchema("one_word", _WORD)
 )
 
-Payload = TypeVar("Payload", bound=BaseModel)
+Kind = TypeVar("Kind", bound=Payload)
 
 
 class ModelUnavailableError(TransientError):
@@ -240,13 +234,6 @@ def chat_root(base_url: str) -> httpx.URL:
     return url.copy_with(path=url.path.rstrip("/") or "/v1", fragment=None)
 
 
-def key_for(root: httpx.URL, key: str | None) -> str | None:
-    """None if there is no key. Only the server of OpenAI is known to require one."""
-    return (
-        usable_key(key, "LLM", "LLM_API_KEY") if bare_key(key) or root.host == OPENAI_HOST else None
-    )
-
-
 class ChatCompletions:
     """The constructor raises PermanentError if the address or the key is unusable."""
 
@@ -268,8 +255,9 @@ class ChatCompletions:
         self._now = now
         self._timeout_seconds = timeout_seconds
         self._root = chat_root(base_url)
-        self._key = key_for(self._root, api_key)
-        self._chat = self._route("/chat/completions")
+        # Only the server of OpenAI is known to require a key.
+        needs_key = bare_key(api_key) or self._root.host == OPENAI_HOST
+        self._key = usable_key(api_key, "LLM", "LLM_API_KEY") if needs_key else None
         self._http = HttpClient(
             Observation("language-model", meter or Meter(), is_trusted=True),
             headers={"Accept": "application/json"}
@@ -287,7 +275,7 @@ class ChatCompletions:
 
     async def ask(self, question: Question) -> Reply:
         content = question_json(question, self._model, self._temperature)
-        body = await self._call("POST", self._chat, content)
+        body = await self._call("POST", "/chat/completions", content)
         return _parse(CompletionPayload, body, "a completion").to_reply()
 
     async def check(self) -> None:
@@ -301,13 +289,11 @@ class ChatCompletions:
 
     async def _is_known(self) -> bool:
         try:
-            listed = _parse(
-                ModelsPayload, await self._call("GET", self._route("/models")), "a list of models"
-            )
-            if self._model in listed.names:
+            listed = _parse(ModelsPayload, await self._call("GET", "/models"), "a list of models")
+            if self._model in {model.id for model in listed.data}:
                 return True
-            model_url = self._route(f"/models/{quote(self._model, safe='')}")
-            return bool(_parse(ModelPayload, await self._call("GET", model_url), "a model").id)
+            path = f"/models/{quote(self._model, safe='')}"
+            return bool(_parse(ModelPayload, await self._call("GET", path), "a model").id)
         except ModelAnswerError:
             return False
         except ModelRefusedError as error:
@@ -316,35 +302,36 @@ class ChatCompletions:
                 return False
             raise
 
-    def _route(self, path: str) -> httpx.URL:
-        return self._root.copy_with(raw_path=_raw_path(self._root, path))
-
-    async def _call(self, method: str, url: httpx.URL, content: bytes | None = None) -> bytes:
+    async def _call(self, method: str, path: str, content: bytes | None = None) -> bytes:
         """No error is chained: httpx's errors contain the headers with the key."""
+        # The query of the base address, such as a version, stays. Raw, because the name of a model
+        # may contain a quoted slash.
+        base, mark, query = self._root.raw_path.partition(b"?")
+        url = self._root.copy_with(raw_path=base + path.encode() + mark + query)
+        headers = {"Content-Type": "application/json"} if content else {}
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._send(method, url, content)
+                request = self._http.build_request(method, url, content=content, headers=headers)
+                answer = await self._http.call(request, MAX_BYTES)
+        except BodyRefusedError as error:
+            raise ModelAnswerError(f"{FAILED}: the answer cannot be read: {error}.") from None
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise ModelUnavailableError(f"{FAILED}: the provider did not answer in time.") from None
         except httpx.HTTPError as error:
+            kind = type(error).__name__
+            # Without any connection, the address may be wrong.
+            is_connected = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            hint = f" ({kind})." if is_connected else f": {kind} (check LLM_BASE_URL)"
             raise ModelUnavailableError(
-                f"{FAILED}: the provider could not be reached{_connection_hint(error)}"
+                f"{FAILED}: the provider could not be reached{hint}"
             ) from None
         except UnicodeError:
             raise PermanentError(
                 f"{FAILED}: its address cannot be looked up (check LLM_BASE_URL)"
             ) from None
-
-    async def _send(self, method: str, url: httpx.URL, content: bytes | None) -> bytes:
-        headers = {"Content-Type": "application/json"} if content else {}
-        request = self._http.build_request(method, url, content=content, headers=headers)
-        try:
-            answer = await self._http.call(request, MAX_BYTES)
-        except BodyRefusedError as error:
-            raise ModelAnswerError(f"{FAILED}: the answer cannot be read: {error}.") from None
-        if not answer.is_success:
-            raise self._refusal(answer)
-        return answer.body
+        if answer.is_success:
+            return answer.body
+        raise self._refusal(answer)
 
     def _refusal(self, answer: HttpAnswer) -> Exception:
         # The cleaned body contains no NUL, so NUL masks nothing when there is no key.
@@ -378,20 +365,6 @@ class ChatCompletions:
         return retry_after_seconds(headers.get("Retry-After"), self._now())
 
 
-def _connection_hint(error: httpx.HTTPError) -> str:
-    """Without any connection, the address may be wrong."""
-    kind = type(error).__name__
-    no_connection = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-    return f": {kind} (check LLM_BASE_URL)" if no_connection else f" ({kind})."
-
-
-def _raw_path(root: httpx.URL, path: str) -> bytes:
-    """Keeps the query of the base address, such as a version. Raw, because the name of a model may
-    contain a quoted slash."""
-    base, mark, query = root.raw_path.partition(b"?")
-    return base + path.encode() + mark + query
-
-
 def _is_too_long(refusal: ProviderRefusal) -> bool:
     """By code, or by OpenAI's wording, which servers without codes copy."""
     message = (refusal.message or "").lower()
@@ -400,12 +373,10 @@ def _is_too_long(refusal: ProviderRefusal) -> bool:
     )
 
 
-def _parse(kind: type[Payload], body: bytes, what: str) -> Payload:
+def _parse(kind: type[Kind], body: bytes, what: str) -> Kind:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
-        where = ".".join(
-            str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"]
-        )
-        message = f"{FAILED}: the provider answered something that is not {what} ({where or 'expected JSON object'})."
+        where = first_fault(error, whole="expected JSON object")
+        message = f"{FAILED}: the provider answered something that is not {what} ({where})."
         raise ModelAnswerError(message) from None

@@ -28,10 +28,11 @@ from automation_pipeline.clients.http import (
     REQUEST_ID,
     BodyRefusedError,
     HttpClient,
+    LenientNumber,
+    LenientText,
     Observation,
     usable_key,
 )
-from automation_pipeline.clients.payloads import LenientNumber, LenientText
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from automation_pipeline.clients.registries.api_entreprise import Bearer, CommerceRegister, Purpose
-from automation_pipeline.clients.registries.company_search import CompanySearch
-from automation_pipeline.clients.registries.inpi import Account, InpiRegister
+from automation_pipeline.clients.inpi import Account, InpiRegister
+from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose
 from automation_pipeline_tests.fakes.registries import AtOnce
 
 Result = TypeVar("Result")
@@ -44,7 +43,7 @@ def inpi(answer: Any, **more: Any) -> InpiRegister:
 
 
 def entreprise(answer: Any, **more: Any) -> CommerceRegister:
-    return CommerceRegister(ROOT, Bearer(TOKEN), PURPOSE, **options(answer, **more))
+    return CommerceRegister(ROOT, TOKEN, PURPOSE, **options(answer, **more))
 
 
 def using(registry: Any, act: Callable[[Any], Awaitable[Result]]) -> Result:

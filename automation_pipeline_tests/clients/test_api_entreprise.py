@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients.registries.api_entreprise import (
+from automation_pipeline.clients.registries import (
     UNKNOWN_COMPANY,
-    company_of,
+    RegistryFormatError,
     errors_of,
+    extract_record,
 )
-from automation_pipeline.clients.registries.calls import RegistryFormatError
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
 from automation_pipeline_tests.clients.registers import (
@@ -100,7 +100,7 @@ def test_the_check_says_what_is_wrong(answer: Any, kind: type[Exception], says: 
 
 
 def read(document: Any) -> SourceRecord:
-    return company_of(json.dumps(document).encode(), SIREN)
+    return extract_record(json.dumps(document).encode(), SIREN)
 
 
 def test_a_company_is_told_in_our_words() -> None:

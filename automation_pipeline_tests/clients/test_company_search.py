@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients.registries.company_search import PROBE_SIREN, company_of
+from automation_pipeline.clients.registries import SEARCH_PROBE_SIREN, search_record
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
 from automation_pipeline_tests.clients.registers import (
@@ -67,7 +67,7 @@ def test_nobody_and_somebody_else_are_not_found(units: list[Any]) -> None:
 @every_case("document", [found(unit(SIREN)), found()])
 def test_the_check_is_content_with_any_answer_of_the_service(document: object) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        assert request.url.params["q"] == PROBE_SIREN
+        assert request.url.params["q"] == SEARCH_PROBE_SIREN
         return httpx.Response(200, json=document)
 
     using(search(answer), lambda one: one.check())
@@ -91,7 +91,7 @@ MASK = "[NON-DIFFUSIBLE]"
 
 
 def read(*units: Any) -> SourceRecord | None:
-    return company_of(json.dumps(found(*units)).encode(), SIREN)
+    return search_record(json.dumps(found(*units)).encode(), SIREN)
 
 
 def said(**changed: object) -> CompanyFields:
@@ -206,7 +206,7 @@ def test_an_establishment_that_is_closed_is_a_warning(
 ) -> None:
     siret = f"{SIREN}00018"
     company = unit(matching_etablissements=[{"siret": siret, **establishment}])
-    record = company_of(json.dumps(found(company)).encode(), SIREN, siret)
+    record = search_record(json.dumps(found(company)).encode(), SIREN, siret)
     assert record is not None
     assert record.warnings == warnings
     whole = read(company)

@@ -19,8 +19,7 @@ from automation_pipeline.clients.elevenlabs import (
     parse_transcript,
     plain_transcript,
 )
-from automation_pipeline.clients.http import usable_key
-from automation_pipeline.clients.payloads import ProviderRefusal
+from automation_pipeline.clients.http import ProviderRefusal, usable_key
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.transcription.models import Word
 from automation_pipeline.transcription.rules import chunks_of

@@ -28,7 +28,7 @@ from automation_pipeline.clients.http import (
     certificates,
 )
 from automation_pipeline.clients.llm import ChatCompletions
-from automation_pipeline.clients.registries.company_search import CompanySearch
+from automation_pipeline.clients.registries import CompanySearch
 from automation_pipeline.clients.shop import ShopifyShop
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.logs import correlated

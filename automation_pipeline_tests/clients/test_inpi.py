@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.registries import inpi as subject
-from automation_pipeline.clients.registries.calls import RegistryFormatError
-from automation_pipeline.clients.registries.inpi import (
+from automation_pipeline.clients.inpi import (
     LOGIN_KEY,
+    PROBE_SIREN,
     REFUSAL_HOLDS,
-    company_of,
+    formality_record,
     token_of,
 )
+from automation_pipeline.clients.registries import RegistryFormatError
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
@@ -196,7 +196,7 @@ def test_one_who_gives_up_while_logging_in_leaves_the_door_open() -> None:
     assert isinstance(using(inpi(answer), ask), SourceRecord)
 
 
-@every_case("answer", [saying(formality(siren=subject.PROBE_SIREN)), saying({}, 404)])
+@every_case("answer", [saying(formality(siren=PROBE_SIREN)), saying({}, 404)])
 def test_the_check_is_content_when_it_is_let_in(answer: Any) -> None:
     using(inpi(logged_in(answer)), lambda one: one.check())
 
@@ -221,7 +221,7 @@ PERSON = {"entrepreneur": {"descriptionPersonne": {"nom": "MARTEL", "prenoms": [
 
 
 def read(document: Any) -> SourceRecord:
-    return company_of(json.dumps(document).encode(), SIREN)
+    return formality_record(json.dumps(document).encode(), SIREN)
 
 
 @every_case("shape", ["personneMorale", "personnePhysique", "exploitation"])

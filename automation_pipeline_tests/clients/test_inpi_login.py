@@ -12,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.clients.registries import inpi as subject
-from automation_pipeline.clients.registries.inpi import LOGIN_CLAIM, Account, InpiRegister
+from automation_pipeline.clients import inpi as subject
+from automation_pipeline.clients.inpi import LOGIN_CLAIM, Account, InpiRegister
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.models import SourceApi, SourceError, SourceRecord

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.clients.registries.api_entreprise import Bearer, CommerceRegister, Purpose
-from automation_pipeline.clients.registries.company_search import CompanySearch
-from automation_pipeline.clients.registries.inpi import Account, InpiRegister
+from automation_pipeline.clients.inpi import Account, InpiRegister
+from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
 from automation_pipeline_tests import outside
@@ -106,7 +105,7 @@ def _inpi(url: str, access: str) -> InpiRegister:
 
 
 def _rcs(url: str, access: str) -> CommerceRegister:
-    bearer = Bearer(outside.ENTREPRISE_TOKEN if access == "right" else "wr0ng")
+    bearer = outside.ENTREPRISE_TOKEN if access == "right" else "wr0ng"
     purpose = Purpose(outside.PUBLIC_BODY, "a reason", "a matter")
     return CommerceRegister(
         f"{url}/registries/entreprise", bearer, purpose, now=_now, timeout_seconds=LONG
