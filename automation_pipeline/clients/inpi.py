@@ -13,12 +13,12 @@ from pydantic import SecretStr
 
 from automation_pipeline.clients.http import PerLoop
 from automation_pipeline.clients.registries import (
+    AnswerObject,
     ConnectionOptions,
     RegistryCallError,
     RegistryClient,
     RegistryFormatError,
     RegistryInfo,
-    Section,
     call_error,
     check_error,
     parse_answer,
@@ -211,7 +211,7 @@ def formality_record(body: bytes | None, siren: str) -> SourceRecord:
     return SourceRecord(siren=siren, fields=fields, document=document, is_masked=is_masked)
 
 
-def _fields_of_formality(formality: Section, content: Section) -> CompanyFields:
+def _fields_of_formality(formality: AnswerObject, content: AnswerObject) -> CompanyFields:
     entity = _entity(content, formality.text("typePersonne"))
     enterprise = entity.at("identite", "entreprise")
     person = entity.at("identite", "entrepreneur", "descriptionPersonne")
@@ -242,16 +242,16 @@ def _fields_of_formality(formality: Section, content: Section) -> CompanyFields:
     )
 
 
-def _entity(content: Section, kind: str | None) -> Section:
+def _entity(content: AnswerObject, kind: str | None) -> AnswerObject:
     """The entity of the given kind, else the first with an identity: others may be present but
     empty."""
     names = sorted(_ENTITIES, key=lambda name: name != kind)
     present = [content.at(_ENTITIES[name]) for name in names if content.has(_ENTITIES[name])]
     identified = [entity for entity in present if entity.has("identite")]
-    return next(iter(identified or present), Section({}))
+    return next(iter(identified or present), AnswerObject({}))
 
 
-def _name_of(person: Section) -> str | None:
+def _name_of(person: AnswerObject) -> str | None:
     last_name = person.text("nom")
     first_names = (
         person.entries("prenoms", MAX_FIRST_NAMES, default=[]) if person.has("prenoms") else []

@@ -44,7 +44,7 @@ class RegistryFormatError(Exception):
     """The response is not in the agreed format. The message does not quote the response."""
 
 
-class Section:
+class AnswerObject:
     """An object of an answer, read value by value. What is missing reads as empty; a value of another
     type is a RegistryFormatError."""
 
@@ -76,14 +76,14 @@ class Section:
     def text(self, name: str) -> str | None:
         return normal.text(self.value(name))
 
-    def at(self, *names: str) -> "Section":
+    def at(self, *names: str) -> "AnswerObject":
         """The object under these names, each inside the other."""
         section = self
         for name in names:
             section = section.required(name) if section.has(name) else section._inner(name, {})
         return section
 
-    def required(self, name: str) -> "Section":
+    def required(self, name: str) -> "AnswerObject":
         return self._inner(name, self._values.get(name))
 
     def entries(self, name: str, most: int, default: object = None) -> list[object]:
@@ -94,19 +94,19 @@ class Section:
         self._read.extend(entries)
         return entries
 
-    def objects(self, name: str, most: int, default: object = None) -> list["Section"]:
+    def objects(self, name: str, most: int, default: object = None) -> list["AnswerObject"]:
         found = self.entries(name, most, default)
         return [self._inner(f"{name}.{number}", entry) for number, entry in enumerate(found)]
 
-    def _inner(self, name: str, values: object) -> "Section":
-        return Section(values, (*self._path, name), self._read)
+    def _inner(self, name: str, values: object) -> "AnswerObject":
+        return AnswerObject(values, (*self._path, name), self._read)
 
 
 def _unexpected(path: tuple[str, ...]) -> RegistryFormatError:
     return RegistryFormatError(f"unexpected value at {'.'.join(path) or 'its top level'}")
 
 
-def parse_answer(body: bytes | None) -> tuple[Section, Document]:
+def parse_answer(body: bytes | None) -> tuple[AnswerObject, Document]:
     """The same document for reading and for keeping."""
     if body is None:
         raise RegistryFormatError("it is larger than 1 MB, or compressed")
@@ -116,7 +116,7 @@ def parse_answer(body: bytes | None) -> tuple[Section, Document]:
         json.dumps(document, allow_nan=False)
     except ValueError:
         raise RegistryFormatError("it is not JSON") from None
-    return Section(document), document
+    return AnswerObject(document), document
 
 
 def without_entries(names: Collection[str], value: object) -> object:
@@ -385,7 +385,7 @@ def search_record(body: bytes | None, siren: str, siret: str | None = None) -> S
     )
 
 
-def _fields_of_result(company: Section, seat: Section) -> CompanyFields:
+def _fields_of_result(company: AnswerObject, seat: AnswerObject) -> CompanyFields:
     whole_name, naf = company.text("nom_complet"), company.value("activite_principale")
     postal_code, town = seat.value("code_postal"), seat.text("libelle_commune")
     # Only a foreign seat names its country.

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from automation_pipeline.clients.registries import (
     MAX_BYTES,
     USER_AGENT,
+    AnswerObject,
     RegistryFormatError,
-    Section,
     call_error,
     check_error,
     parse_answer,
@@ -223,7 +223,7 @@ JSON = st.recursive(
 )
 
 
-def read(body: bytes | None) -> Section:
+def read(body: bytes | None) -> AnswerObject:
     """Reads a name, and the names of a list of objects."""
     answer = parse_answer(body)[0]
     for section in (answer, *answer.objects("inner", 2, default=[])):
