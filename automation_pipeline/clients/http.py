@@ -57,6 +57,19 @@ def usable_key(key: str | None, provider: str, setting: str) -> str:
     return text
 
 
+def web_address(text: str, complaint: str) -> httpx.URL:
+    """PermanentError with this complaint unless it is an http or https address."""
+    try:
+        url = httpx.URL(text.strip())
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    # An invalid port would otherwise raise an ExceptionGroup in the event loop.
+    is_port = url.port is None or 0 < url.port < 65_536
+    if url.scheme not in DEFAULT_PORTS or not url.host or not is_port:
+        raise PermanentError(complaint)
+    return url
+
+
 REQUEST_ID = "X-Request-Id"
 # The default of httpx for idle connections.
 KEEP_ALIVE_SECONDS = 5.0
@@ -524,7 +537,7 @@ def without_nul(body: bytes) -> bytes:
     return _ESCAPED_NUL.sub(rb"\1", body) if rb"\u0000" in body else body
 
 
-def text_or_none(value: object) -> object:
+def text_or_none(value: object) -> str | None:
     """For a field that is only recorded: a value of another type counts as missing."""
     return (value.strip() or None) if isinstance(value, str) else None
 

@@ -34,6 +34,7 @@ from automation_pipeline.clients.http import (
     first_fault,
     parse_refusal,
     usable_key,
+    web_address,
     without_nul,
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
@@ -224,13 +225,7 @@ class PromptTooLongError(ModelRefusedError):
 def chat_root(base_url: str) -> httpx.URL:
     """The base address of the routes, with `/v1` if it has no path. Raises PermanentError if it is not
     a web address."""
-    try:
-        url = httpx.URL(base_url.strip())
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    # An invalid port would otherwise raise an ExceptionGroup in the event loop.
-    if url.scheme not in {"http", "https"} or not url.host or not 0 < (url.port or 80) < 65_536:
-        raise PermanentError("LLM address is not one of the web (set LLM_BASE_URL)")
+    url = web_address(base_url, "LLM address is not one of the web (set LLM_BASE_URL)")
     return url.copy_with(path=url.path.rstrip("/") or "/v1", fragment=None)
 
 

@@ -7,31 +7,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar, cast
 
 import httpx
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
     ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
+    field_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import from_json
 
 from automation_pipeline.clients.http import (
     MEGABYTE,
     REQUEST_ID,
     BodyRefusedError,
     HttpClient,
-    LenientNumber,
     LenientText,
     Observation,
+    Payload,
+    first_fault,
+    number_or_none,
+    text_or_none,
     usable_key,
+    web_address,
 )
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
@@ -63,52 +66,38 @@ _DIGITS = re.compile(r"[1-9][0-9]{0,19}")
 _PRODUCT, _VARIANT = "gid://shopify/Product/", "gid://shopify/ProductVariant/"
 
 
-def product_gid(product_id: str) -> str:
-    return _PRODUCT + product_id
+def _id_of(kind: str) -> AfterValidator:
+    """A validator that keeps the digits of a GraphQL id of this kind."""
 
-
-def variant_gid(variant_id: str) -> str:
-    return _VARIANT + variant_id
-
-
-def _digits_after(kind: str) -> Callable[[str], str]:
     def digits(gid: str) -> str:
         if not (gid.startswith(kind) and _DIGITS.fullmatch(gid.removeprefix(kind))):
             raise ValueError("it is no such id")
         return gid.removeprefix(kind)
 
-    return digits
+    return AfterValidator(digits)
 
 
-def _currency(text: str) -> str:
-    if not is_currency(text):
-        raise ValueError("it is no currency")
-    return text
+Text: TypeAlias = Annotated[str, AfterValidator(lambda text: text.replace("\0", ""))]
+OptionalText: TypeAlias = Annotated[
+    Text | None, AfterValidator(lambda text: (text or "").strip() or None)
+]
+ProductId: TypeAlias = Annotated[str, _id_of(_PRODUCT)]
+VariantId: TypeAlias = Annotated[str, _id_of(_VARIANT)]
 
 
-def _without_nul(text: str) -> str:
-    return text.replace("\0", "")
-
-
-def _filled(text: str | None) -> str | None:
-    return (text or "").strip() or None
-
-
-Text: TypeAlias = Annotated[str, AfterValidator(_without_nul)]
-OptionalText: TypeAlias = Annotated[Text | None, AfterValidator(_filled)]
-ProductId: TypeAlias = Annotated[str, AfterValidator(_digits_after(_PRODUCT))]
-VariantId: TypeAlias = Annotated[str, AfterValidator(_digits_after(_VARIANT))]
-Currency: TypeAlias = Annotated[str, AfterValidator(_currency)]
-
-
-class ShopWire(BaseModel):
-    """Types are strict; unknown fields are ignored."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, alias_generator=to_camel)
+class ShopWire(Payload):
+    model_config = ConfigDict(alias_generator=to_camel)
 
 
 class ShopPayload(ShopWire):
-    currency_code: Currency
+    currency_code: str
+
+    @field_validator("currency_code")
+    @classmethod
+    def _require_currency(cls, text: str) -> str:
+        if not is_currency(text):
+            raise ValueError("it is no currency")
+        return text
 
 
 class WhoPayload(ShopWire):
@@ -136,7 +125,7 @@ class ProductPayload(ShopWire):
     handle: OptionalText = None
     vendor: OptionalText = None
     product_type: OptionalText = None
-    tags: list[Text] = []
+    tags: list[Text] = Field(default=[])
 
 
 class _PriceTag(ShopWire):
@@ -169,13 +158,15 @@ class VariantPayload(_PriceTag):
 
     def to_variant(self, currency: str) -> Variant:
         product = self.product
+        cost = self.inventory_item.unit_cost if self.inventory_item else None
+        is_known = cost is not None and cost.currency_code == currency
         return Variant(
             variant_id=self.id,
             product_id=product.id,
             currency=currency,
             amount=_amount(self.price, currency),
             compare_at=_amount(self.compare_at_price, currency),
-            cost=self._cost(currency),
+            cost=_amount(cost.amount, currency) if cost and is_known else None,
             sku=self.sku,
             barcode=self.barcode,
             variant_title=self.title,
@@ -187,11 +178,6 @@ class VariantPayload(_PriceTag):
             inventory=self.inventory_quantity,
             is_active=product.status == "ACTIVE",
         )
-
-    def _cost(self, currency: str) -> int | None:
-        """None if the cost is in another currency."""
-        cost = self.inventory_item.unit_cost if self.inventory_item else None
-        return _amount(cost.amount, currency) if cost and cost.currency_code == currency else None
 
 
 class VariantsPayload(ShopWire):
@@ -252,46 +238,29 @@ _ADVICE = {
     404: " (check SHOP_API_BASE_URL and SHOP_API_VERSION)",
 }
 
-Printable: TypeAlias = Callable[[str], str]
-
 
 @dataclass(frozen=True)
 class ShopAnswer:
-    """One answer of the shop. `body` is None if it is too large."""
+    """One answer of the shop. `document` is None if the body is too large or no JSON object."""
 
     status: int
-    body: bytes | None
-    retry_after_seconds: float | None
-    request_id: str | None
+    document: dict[str, JsonValue] | None = None
+    retry_after_seconds: float | None = None
+    request_id: str | None = None
 
+    @property
+    def errors(self) -> JsonValue:
+        return _dig(self.document, "errors")
 
-def _none_if_invalid(value: object, read: ValidatorFunctionWrapHandler) -> object:
-    try:
-        return read(value)
-    except ValidationError:
-        return None
-
-
-class ThrottlePayload(ShopWire):
-    maximum_available: LenientNumber = None
-    currently_available: LenientNumber = None
-    restore_rate: LenientNumber = None
-
-
-class CostPayload(ShopWire):
-    requested_query_cost: LenientNumber = None
-    throttle_status: Annotated[ThrottlePayload | None, WrapValidator(_none_if_invalid)] = None
-
-    def to_bucket(self) -> BucketStatus | None:
+    @property
+    def bucket(self) -> BucketStatus | None:
         """None for implausible numbers, by which no pace could be kept."""
-        status = self.throttle_status
-        if status is None or status.maximum_available is None or status.currently_available is None:
+        status = _dig(self.document, "extensions", "cost", "throttleStatus")
+        maximum = number_or_none(_dig(status, "maximumAvailable")) or 0.0
+        available = number_or_none(_dig(status, "currentlyAvailable"))
+        rate = number_or_none(_dig(status, "restoreRate")) or 0.0
+        if available is None:
             return None
-        maximum, available, rate = (
-            status.maximum_available,
-            status.currently_available,
-            status.restore_rate or 0.0,
-        )
         is_plausible = (
             0 < maximum <= MAX_POINTS
             and abs(available) <= MAX_POINTS
@@ -299,116 +268,44 @@ class CostPayload(ShopWire):
         )
         return BucketStatus(min(available, maximum), maximum, rate) if is_plausible else None
 
-
-class ExtensionsPayload(ShopWire):
-    cost: Annotated[CostPayload | None, WrapValidator(_none_if_invalid)] = None
-
-
-class Envelope(ShopWire):
-    """The GraphQL envelope. An invalid part does not invalidate the rest."""
-
-    data: JsonValue = None
-    errors: JsonValue = None
-    extensions: Annotated[ExtensionsPayload | None, WrapValidator(_none_if_invalid)] = None
-
-    @property
-    def cost(self) -> CostPayload:
-        return (self.extensions and self.extensions.cost) or CostPayload()
-
-    @property
-    def bucket(self) -> BucketStatus | None:
-        return self.cost.to_bucket()
-
     @property
     def wait_seconds(self) -> float | None:
-        """The seconds until the bucket contains the cost of the query."""
-        bucket, requested = self.bucket, self.cost.requested_query_cost
-        if bucket is None or requested is None:
-            return None
-        return throttle_seconds(requested, bucket.available, bucket.restore_rate)
-
-
-class _CodePayload(ShopWire):
-    code: LenientText = None
-
-
-class ErrorPayload(ShopWire):
-    message: LenientText = None
-    extensions: Annotated[_CodePayload | None, WrapValidator(_none_if_invalid)] = None
-    path: Annotated[list[str | int] | None, WrapValidator(_none_if_invalid)] = None
+        """The seconds until the bucket contains the cost of the query, or those that the shop asked
+        for."""
+        cost = number_or_none(_dig(self.document, "extensions", "cost", "requestedQueryCost"))
+        if self.bucket is None or cost is None:
+            return self.retry_after_seconds
+        wait = throttle_seconds(cost, self.bucket.available, self.bucket.restore_rate)
+        return wait or self.retry_after_seconds
 
     @property
-    def code(self) -> str | None:
-        return self.extensions.code if self.extensions else None
+    def hides_only_costs(self) -> bool:
+        """Whether the shop denied only costs, which need a separate scope. The other fields are
+        readable."""
+        errors = self.errors
+        if not isinstance(errors, list) or not 200 <= self.status < 300:
+            return False
+        paths = [_dig(error, "path") for error in errors if _code_of(error) == _DENIED]
+        hidden = [path for path in paths if isinstance(path, list) and path]
+        return len(hidden) == len(errors) and all(path[-1] in _COST_FIELDS for path in hidden)
 
-    @property
-    def hides_a_cost(self) -> bool:
-        return self.code == _DENIED and bool(self.path) and self.path[-1] in _COST_FIELDS
-
-
-def envelope_of(body: bytes | None) -> Envelope | None:
-    try:
-        return Envelope.model_validate_json(body or b"")
-    except ValidationError:
-        return None
-
-
-def status_failure(
-    answer: ShopAnswer, envelope: Envelope | None, printable: Printable
-) -> CallFailure:
-    text = _error_text(envelope.errors, printable) if envelope else ""
-    message = f"The shop answered {answer.status}{': ' if text else ''}{text}{_ADVICE.get(answer.status, '')}."
-    return classify_failure(
-        FailureSignal(status=answer.status), message, answer.retry_after_seconds
-    )
+    def may_have_written(self, code: str | None) -> bool:
+        """A query that the shop refuses before execution has no `data`, or null for its fields."""
+        data = _dig(self.document, "data")
+        if isinstance(data, dict) and any(value is not None for value in data.values()):
+            return True
+        return "data" in (self.document or {}) and code not in _NOTHING_DONE_CODES
 
 
-def query_failure(
-    answer: ShopAnswer, envelope: Envelope, printable: Printable, *, writes: bool
-) -> CallFailure | None:
-    """None if the answer contains no errors."""
-    if not envelope.errors:
-        return None
-    codes = [error.code.upper() for error in _error_list(envelope.errors) if error.code]
-    code = _THROTTLED if _THROTTLED in codes else next(iter(codes), None)
-    signal = FailureSignal(code=code, lost=writes and _may_have_written(envelope, code))
-    if code == _THROTTLED:
-        wait = envelope.wait_seconds or answer.retry_after_seconds
-        return classify_failure(signal, "The shop is busy: it holds us back for a while.", wait)
-    text = _error_text(envelope.errors, printable)
-    return classify_failure(
-        signal, f"The shop answered with an error: {text or 'it says no more'}."
-    )
+def _dig(value: JsonValue, *names: str) -> JsonValue:
+    """The value under these names, each inside the other; None if it is missing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
-def hides_only_costs(envelope: Envelope) -> bool:
-    """Whether the shop denied only costs, which need a separate scope. The other fields are readable."""
-    errors = _error_list(envelope.errors)
-    is_all = isinstance(envelope.errors, list) and len(errors) == len(envelope.errors)
-    return is_all and all(error.hides_a_cost for error in errors)
-
-
-def _may_have_written(envelope: Envelope, code: str | None) -> bool:
-    """A query that the shop refuses before execution has no `data`, or null for its fields."""
-    data = envelope.data
-    if isinstance(data, dict) and any(value is not None for value in data.values()):
-        return True
-    return "data" in envelope.model_fields_set and code not in _NOTHING_DONE_CODES
-
-
-def _error_list(errors: JsonValue) -> list[ErrorPayload]:
-    """The entries that have Shopify's usual format."""
-    found: list[ErrorPayload] = []
-    for error in errors if isinstance(errors, list) else []:
-        try:
-            found.append(ErrorPayload.model_validate(error))
-        except ValidationError:
-            continue
-    return found
-
-
-def _error_text(errors: JsonValue, printable: Printable) -> str:
-    return printable("; ".join(_texts(errors)[:_MAX_TEXTS])).rstrip(".")
+def _code_of(error: JsonValue) -> str | None:
+    return text_or_none(_dig(error, "extensions", "code"))
 
 
 def _texts(errors: JsonValue) -> list[str]:
@@ -421,8 +318,8 @@ def _texts(errors: JsonValue) -> list[str]:
             for field, texts in errors.items()
         ]
     if isinstance(errors, list):
-        messages = [error.message for error in _error_list(errors) if error.message]
-        return messages or _plain_texts(errors)
+        messages = [text_or_none(_dig(error, "message")) for error in errors]
+        return list(filter(None, messages)) or _plain_texts(errors)
     return []
 
 
@@ -448,7 +345,7 @@ def write_input(write: PriceWrite) -> dict[str, object]:
         write.price.compare_at,
     )
     variant: dict[str, object] = {
-        "id": variant_gid(write.variant_id),
+        "id": _VARIANT + write.variant_id,
         "price": format_amount(amount, currency),
     }
     if write.writes_compare_at:
@@ -460,14 +357,11 @@ def write_input(write: PriceWrite) -> dict[str, object]:
 
 def _variant_index(field: JsonValue) -> int | None:
     """The 3 of `["variants", "3", "price"]`: the index of the variant in the request."""
-    path = (
-        [str(step) for step in field if isinstance(step, str | int)]
-        if isinstance(field, list)
-        else []
+    path = [str(step) for step in field] if isinstance(field, list) else []
+    indexes = (
+        int(step) for name, step in pairwise(path) if name == "variants" and _INDEX.fullmatch(step)
     )
-    steps = pairwise(path)
-    indexes = (step for name, step in steps if name == "variants" and _INDEX.fullmatch(step))
-    return next((int(index) for index in indexes), None)
+    return next(indexes, None)
 
 
 class UserErrorPayload(ShopWire):
@@ -494,7 +388,12 @@ class UpdatePayload(ShopWire):
     ) -> dict[str, Price | CallFailure]:
         """An error about a variant outweighs its listed price. An error without a variant applies to
         all variants that are not listed with the requested price."""
-        listed = self._listed_prices({write.variant_id: write.price.currency for write in writes})
+        currencies = {write.variant_id: write.price.currency for write in writes}
+        listed = {
+            each.id: each.to_price(currencies[each.id])
+            for each in self.product_variants or []
+            if each.id in currencies
+        }
         errors = self.user_errors or []
         general = next(
             (error for error in errors if error.field is None or error.field >= len(writes)), None
@@ -508,11 +407,6 @@ class UpdatePayload(ShopWire):
             if error.field is not None and error.field < len(writes):
                 written[writes[error.field].variant_id] = error.to_failure(printable)
         return written
-
-    def _listed_prices(self, currencies: Mapping[str, str]) -> dict[str, Price]:
-        listed = ((each.id, each) for each in self.product_variants or [] if each.id in currencies)
-        prices = {key: each.to_price(currencies[key]) for key, each in listed if key is not None}
-        return {variant_id: price for variant_id, price in prices.items() if price is not None}
 
 
 def _outcome(
@@ -579,18 +473,9 @@ Value = TypeVar("Value")
 
 
 def graphql_address(base_url: str, version: str) -> httpx.URL:
-    """Raises PermanentError if it is not a web address."""
-    try:
-        url = httpx.URL(base_url.strip())
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    # An invalid port would otherwise raise an ExceptionGroup in the event loop.
-    is_port = url.port is None or 0 < url.port < 65_536
-    if url.scheme not in {"http", "https"} or not url.host or not is_port:
-        raise PermanentError("The shop's address is not one of the web (set SHOP_API_BASE_URL)")
-    return url.copy_with(
-        path=f"{url.path.rstrip('/')}/admin/api/{version}/graphql.json", query=None, fragment=None
-    )
+    url = web_address(base_url, "The shop's address is not one of the web (set SHOP_API_BASE_URL)")
+    path = f"{url.path.rstrip('/')}/admin/api/{version}/graphql.json"
+    return url.copy_with(path=path, query=None, fragment=None)
 
 
 class ShopifyShop:
@@ -641,7 +526,7 @@ class ShopifyShop:
         return await self._call(CATALOGUE, variables, read, needs_costs=False)
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
-        variables = {"ids": [variant_gid(variant_id) for variant_id in variant_ids]}
+        variables = {"ids": [_VARIANT + variant_id for variant_id in variant_ids]}
         return await self._call(
             PRICES,
             variables,
@@ -654,7 +539,7 @@ class ShopifyShop:
             return update.to_written(writes, self._printable)
 
         variables: dict[str, object] = {
-            "productId": product_gid(product_id),
+            "productId": _PRODUCT + product_id,
             "variants": [write_input(write) for write in writes],
         }
         return await self._call(WRITE, variables, read, writes=True)
@@ -682,37 +567,50 @@ class ShopifyShop:
         answer = await self._send({"query": query, "variables": variables})
         if isinstance(answer, CallFailure):
             return CallResult(failure=answer)
-        envelope = envelope_of(answer.body)
-        bucket = envelope.bucket if envelope else None
+        failure = self._failure(answer, writes=writes)
+        if failure is None or (not needs_costs and answer.hides_only_costs):
+            try:
+                value = read(_dig(answer.document, "data"))
+                return CallResult(value, None, answer.bucket, answer.request_id)
+            except ValidationError as error:
+                problem = f"unexpected value at {first_fault(error, whole='data')}"
+            except InvalidInputError:
+                problem = "an amount or a page's end cannot be read"
+            failure = failure or _format_failure(problem, writes=writes)
+        return CallResult(None, failure, answer.bucket, answer.request_id)
+
+    def _failure(self, answer: ShopAnswer, *, writes: bool) -> CallFailure | None:
+        """None if the answer contains no errors."""
+        errors = answer.errors
+        text = self._printable("; ".join(_texts(errors)[:_MAX_TEXTS])).rstrip(".")
         if not 200 <= answer.status < 300:
-            return CallResult(
-                None, status_failure(answer, envelope, self._printable), bucket, answer.request_id
-            )
-        if envelope is None:
-            return CallResult(
-                None, _format_failure("it is no GraphQL", writes=writes), None, answer.request_id
-            )
-        failure = query_failure(answer, envelope, self._printable, writes=writes)
-        if failure is not None and (needs_costs or not hides_only_costs(envelope)):
-            return CallResult(None, failure, bucket, answer.request_id)
-        try:
-            return CallResult(read(envelope.data), None, bucket, answer.request_id)
-        except ValidationError as error:
-            where = ".".join(
-                str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"]
-            )
-            problem = f"unexpected value at {where or 'data'}"
-        except InvalidInputError:
-            problem = "an amount or a page's end cannot be read"
-        return CallResult(
-            None, failure or _format_failure(problem, writes=writes), bucket, answer.request_id
+            said = f": {text}" if text else ""
+            message = f"The shop answered {answer.status}{said}{_ADVICE.get(answer.status, '')}."
+            signal = FailureSignal(status=answer.status)
+            return classify_failure(signal, message, answer.retry_after_seconds)
+        if answer.document is None:
+            return _format_failure("it is no GraphQL", writes=writes)
+        if not errors:
+            return None
+        found = map(_code_of, errors if isinstance(errors, list) else [])
+        codes = [code.upper() for code in found if code]
+        code = _THROTTLED if _THROTTLED in codes else next(iter(codes), None)
+        signal = FailureSignal(code=code, lost=writes and answer.may_have_written(code))
+        if code == _THROTTLED:
+            busy = "The shop is busy: it holds us back for a while."
+            return classify_failure(signal, busy, answer.wait_seconds)
+        return classify_failure(
+            signal, f"The shop answered with an error: {text or 'it says no more'}."
         )
 
     async def _send(self, question: Mapping[str, object]) -> ShopAnswer | CallFailure:
         """Errors become values, because httpx's errors contain the headers with the token."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._post(question)
+                request = self._http.build_request("POST", self._url, json=question)
+                answer = await self._http.call(request, MAX_BYTES)
+        except BodyRefusedError:  # the shop has the request, but its answer is unusable
+            return ShopAnswer(status=200)
         except _NOT_SENT as error:
             how = f"({type(error).__name__}; check SHOP_API_BASE_URL)"
             return classify_failure(
@@ -731,19 +629,15 @@ class ShopifyShop:
                 f"The connection to the shop broke ({type(error).__name__}).",
             )
 
-    async def _post(self, question: Mapping[str, object]) -> ShopAnswer:
         try:
-            answer = await self._http.call(
-                self._http.build_request("POST", self._url, json=question), MAX_BYTES
-            )
-        except BodyRefusedError:  # the shop has the request, but its answer is unusable
-            return ShopAnswer(status=200, body=None, retry_after_seconds=None, request_id=None)
-        request_id = answer.headers.get(REQUEST_ID, "")
+            document = cast("object", from_json(answer.body))
+        except ValueError:
+            document = None
         return ShopAnswer(
-            status=answer.status,
-            body=answer.body,
-            retry_after_seconds=retry_after_seconds(answer.headers.get("Retry-After"), self._now()),
-            request_id=self._printable(request_id)[:MAX_ID_LENGTH] or None,
+            answer.status,
+            cast("dict[str, JsonValue]", document) if isinstance(document, dict) else None,
+            retry_after_seconds(answer.headers.get("Retry-After"), self._now()),
+            self._printable(answer.headers.get(REQUEST_ID, ""))[:MAX_ID_LENGTH] or None,
         )
 
     def _printable(self, text: str) -> str:
