@@ -79,7 +79,7 @@ def is_counter(key: str) -> bool:
 @lru_cache(maxsize=4096)
 def words_of(key: str) -> tuple[str, ...]:
     """`prospectNom`, `prospect_nom` and `Prospect-Nom` are two words each."""
-    return tuple(word.lower() for word in _WORD.findall(key[:200]))
+    return tuple(word.lower() for word in _WORD.findall(key))
 
 
 MASK = "[masked]"

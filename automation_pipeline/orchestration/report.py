@@ -64,7 +64,7 @@ def by_groupe(quality: QualityDay) -> list[Line]:
     completed = _frame(quality.audits, DayAudit).dropna(subset=["score"])
     lines = [
         _line(str(name), fiches, completed.query("groupe == @name"))
-        for name, fiches in sold.groupby("groupe", sort=True)
+        for name, fiches in sold.groupby("groupe")
     ]
     return [*lines, _line("all", sold, completed)]
 

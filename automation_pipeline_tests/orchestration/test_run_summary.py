@@ -42,4 +42,18 @@ def test_the_summary_has_counts_reasons_and_the_failed_fiches(services: Services
     assert "| failed | transcription_incomplete | 1 |" in str(shown["reasons"])
     assert "| ignored | not_found | 1 |" in str(shown["reasons"])
     assert "| 3 | transcription_incomplete | The call " in str(shown["failed_fiches"])
+    assert "failed_fiches_shown" not in shown
     assert shown["report"] == f"automation runs report {run_id}"
+
+
+def test_the_summary_says_how_many_failed_fiches_it_leaves_out(
+    services: Services,
+) -> None:
+    assert isinstance(services.clock, StandingClock)
+    run_id = a_reported_run(Bench(services.database, services.clock))
+    with services.database.transaction() as session:
+        row = session.get_one(RunRow, run_id)
+        row.status, row.completed_at, row.failed_fiches = "failed", services.clock.now(), 7
+        run = as_run(row)
+    shown = {name: value.value for name, value in run_summary(services, run).items()}
+    assert shown["failed_fiches_shown"] == "the first 1 of 7"

@@ -10,6 +10,7 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription.models import (
     TaskState,
     TranscriptionPriority,
@@ -17,7 +18,12 @@ from automation_pipeline.transcription.models import (
 )
 from automation_pipeline.transcription.ports import AccessBreaker, ProviderAccessError
 from automation_pipeline.transcription.queries.runs import claim_next, finish_tasks
-from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
+from automation_pipeline.transcription.runs import sweep_transcriptions
+from automation_pipeline.transcription.tables import (
+    ChunkRow,
+    TranscriptionRunRow,
+    TranscriptionTaskRow,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
 from automation_pipeline_tests.transcription.bench import KNOBS, Bench, call, heard, urls
@@ -202,10 +208,16 @@ def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
         await bench.longer_than_its_lease()
         with bench.database.transaction() as session:
             stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
+            # As if the run had been silent for an hour before the worker's next heartbeat.
+            hour_ago = {"touched_at": database_now(-3600)}
+            session.execute(update(TranscriptionRunRow).values(hour_ago))
+        await bench.longer_than_its_lease()
+        swept.extend(sweep_transcriptions(1800, database=bench.database))
 
+    swept: list[str] = []
     bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=take_long)
     bench.work_for_long("r1")
-    assert stolen == [[]]
+    assert (stolen, swept) == ([[]], [])
     assert bench.standing("r1").new == 1
 
 

@@ -107,7 +107,7 @@ def fiche_document(session: Session, fiche_id: str) -> Document:
     fiche = session.execute(select(table).where(table.c.fiche_id == fiche_id)).mappings().first()
     if fiche is None:
         raise NotFoundError(f"Fiche {fiche_id} not found: `automation fiches sync` fetches it.")
-    if fiche["details_success"] is False and fiche["details_message"] == NOT_FOUND:
+    if fiche["details_message"] == NOT_FOUND:
         state = "not found"
     else:
         state = "full details" if fiche["details_fetched_at"] else "sales list only"

@@ -83,6 +83,8 @@ def test_a_day_is_told_by_groupe_with_what_is_not_met_and_why_fiches_failed(
         "\\| $x^{$ | 1 | 1 | 0 | 0 | – | – | 0 |"
     )
     assert lines[-1].startswith("| all | 3 | 3 | 2 | 2 | ")
+    groupes = [line.removeprefix("| ").lstrip("\\") for line in lines[2:-1]]
+    assert groupes == sorted(groupes)
     assert "| transcription_incomplete | 1 |" in str(report["failures"])
     assert "| 1 | 2 | 50% |" in str(report["failing_points"])
     assert check(result) == (True, "2 rows in the file, 2 audits of the day.")

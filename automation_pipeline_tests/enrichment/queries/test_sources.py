@@ -96,6 +96,7 @@ def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str)
         1,
     )
     assert known.rest_seconds(now + MINUTE) == (left - 1) * 60
+    assert known.is_resting(now + left * MINUTE - timedelta(seconds=0.5))
     assert not known.is_resting(now + left * MINUTE)
 
 

@@ -21,6 +21,7 @@ from automation_pipeline.fiches.queries.details import (
     save_outcomes,
     save_recordings,
 )
+from automation_pipeline.fiches.queries.fiches import fiche_document
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -160,6 +161,8 @@ def test_a_not_found_marker_leaves_what_was_known(database: Database) -> None:
     marker = {"details_success", "details_message", "not_found_until", "_sa_instance_state"}
     assert {name for name, result in vars(row).items() if result != before[name]} == marker
     assert told_again(database) == sections
+    with database.reading() as session:
+        assert fiche_document(session, "1")["state"] == "not found"
     assert [call.vanished_at for call in recordings(database).values()] == [None]
 
 
