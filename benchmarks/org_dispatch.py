@@ -24,8 +24,8 @@ from automation_pipeline.core.metrics import Meter
 from automation_pipeline.org_jobs.fires import fire_due_schedules
 from automation_pipeline.org_jobs.models.job_types import job_type
 from automation_pipeline.org_jobs.models.jobs import RetryPolicy
-from automation_pipeline.org_jobs.queries.dispatch import count_due
-from automation_pipeline.org_jobs.queries.fires import NewFire, write_fires
+from automation_pipeline.org_jobs.queries.fires import Fire, write_fires
+from automation_pipeline.org_jobs.queries.health import due_schedules
 from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.rules.due import PlannedFire
 from automation_pipeline.org_jobs.tables import (
@@ -89,7 +89,7 @@ def measure(options: argparse.Namespace, url: str, now: datetime) -> int:
         jobs = Counter(
             session.scalars(select(OrgJobRow.schedule_id).where(OrgJobRow.org_id.like("real-%")))
         )
-        left = count_due(session, now)
+        left = due_schedules(session, now).count
     once = len(jobs) == options.due and set(jobs.values()) == {1}
     result = "each made one job" if once else "NOT each made one job"
     print(
@@ -111,7 +111,7 @@ def dispatch(url: str, now: datetime) -> None:
         fire_due_schedules(database=database, clock=Standing(now), meter=Meter())
         print(time.perf_counter() - began)
         with database.reading() as session:
-            if not count_due(session, now):
+            if not due_schedules(session, now).count:
                 return
 
 
@@ -151,10 +151,10 @@ def row(org_id: str, server_id: int, is_due: bool) -> dict[str, object]:
 def bare_seconds(database: Database, schedule_id: str, count: int) -> float:
     """The same fires and jobs, all of one schedule, without looking at anything."""
     fires = [
-        NewFire(
+        Fire(
             org_id="bare-0",
             schedule_id=schedule_id,
-            fire=PlannedFire(DUE_AT + timedelta(minutes=n), DUE_AT + timedelta(minutes=n)),
+            planned=PlannedFire(DUE_AT + timedelta(minutes=n), DUE_AT + timedelta(minutes=n)),
             actor="bench",
             job=NewJob(
                 org_id="bare-0",

@@ -141,8 +141,9 @@ def keep_late_report(
 
 
 def _attempt(session: Session, run: JobRunRow, attempt_no: int) -> AttemptRow | None:
-    its = AttemptRow.run_id == run.id, AttemptRow.attempt_no == attempt_no
-    return session.scalar(select(AttemptRow).where(*its))
+    return session.scalar(
+        select(AttemptRow).where(AttemptRow.run_id == run.id, AttemptRow.attempt_no == attempt_no)
+    )
 
 
 def _ended_by(session: Session, attempt: AttemptRow) -> str:
@@ -150,12 +151,17 @@ def _ended_by(session: Session, attempt: AttemptRow) -> str:
     earlier = select(func.count(AttemptRow.id)).where(
         AttemptRow.run_id == attempt.run_id, AttemptRow.attempt_no < attempt.attempt_no
     )
-    ended = select(TransitionRow.actor).where(
-        TransitionRow.machine == JOB_RUN.name,
-        TransitionRow.entity_id == str(attempt.run_id),
-        TransitionRow.from_state == OrgJobsRunState.RUNNING,
+    nth = (
+        select(TransitionRow.actor)
+        .where(
+            TransitionRow.machine == JOB_RUN.name,
+            TransitionRow.entity_id == str(attempt.run_id),
+            TransitionRow.from_state == OrgJobsRunState.RUNNING,
+        )
+        .order_by(TransitionRow.id)
+        .offset(session.scalar(earlier) or 0)
+        .limit(1)
     )
-    nth = ended.order_by(TransitionRow.id).offset(session.scalar(earlier) or 0).limit(1)
     return session.scalar(nth) or ""
 
 

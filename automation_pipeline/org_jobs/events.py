@@ -2,14 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event
 from automation_pipeline.org_jobs.models.jobs import PRODUCER, attempt_key
-
-if TYPE_CHECKING:
-    from automation_pipeline.org_jobs.rules.due import PlannedFire
 
 FIRES = "schedules_fire_count_total"
 FIRE_LATENCY_MS = "schedules_fire_latency_ms"
@@ -31,50 +26,6 @@ def schedule_event(
     about = {"scheduleId": schedule_id, "orgId": org_id, **(payload or {})}
     key, aggregate = f"schedule:{schedule_id}:{name}:{change}", f"org-schedule-{schedule_id}"
     return Event(org_id, key, f"schedule.{name}", PRODUCER, aggregate, now, about)
-
-
-def schedule_fired(
-    org_id: str, schedule_id: str, fire: "PlannedFire", fire_id: int, job_id: int, now: datetime
-) -> Event:
-    payload = {
-        "fireId": str(fire_id),
-        "jobId": str(job_id),
-        "scheduledFor": iso(fire.scheduled_for),
-        "effectiveFor": iso(fire.effective_for),
-        "latencyMs": round((now - fire.effective_for).total_seconds() * 1000),
-        "trigger": fire.trigger,
-    }
-    return schedule_event(org_id, schedule_id, "fired", str(fire_id), now, payload)
-
-
-def schedule_skipped(
-    org_id: str, schedule_id: str, fire: "PlannedFire", fire_id: int, now: datetime
-) -> Event:
-    payload = {
-        "fireId": str(fire_id),
-        "scheduledFor": iso(fire.scheduled_for),
-        "reason": fire.skip,
-    }
-    return schedule_event(org_id, schedule_id, "skipped", str(fire_id), now, payload)
-
-
-def schedule_failed(  # noqa: PLR0913  what the event holds
-    org_id: str,
-    schedule_id: str,
-    fire: "PlannedFire",
-    fire_id: int,
-    now: datetime,
-    *,
-    error: str,
-    in_a_row: int,
-) -> Event:
-    payload = {
-        "fireId": str(fire_id),
-        "scheduledFor": iso(fire.scheduled_for),
-        "error": error,
-        "consecutiveFailures": in_a_row,
-    }
-    return schedule_event(org_id, schedule_id, "failed", str(fire_id), now, payload)
 
 
 def run_event(

@@ -1,5 +1,6 @@
 """Decide each due schedule once, and repeat past due times in backfills."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,8 +26,7 @@ from automation_pipeline.org_jobs.queries.dispatch import (
     record_unreadable,
 )
 from automation_pipeline.org_jobs.queries.fires import (
-    NewFire,
-    WrittenFire,
+    Fire,
     add_batch,
     get_backfill,
     jobs_made_between,
@@ -46,7 +46,6 @@ from automation_pipeline.org_jobs.rules.due import (
     INVALID_BACKFILL,
     Backfill,
     BackfillInput,
-    BackfillTime,
     FireDecision,
     PlannedFire,
     check_backfill_count,
@@ -86,79 +85,69 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
     for _ in range(MOST_ROUNDS):
         with database.transaction() as session:
             now = clock.now()
-            held = lock_due_schedules(session, now, FIRE_BATCH)
-            written = _fire(session, held.candidates, now)
-        _count(report, held.candidates, written, meter, now)
-        if held.is_all or not held.candidates:  # another process has locked the others
+            held, is_all = lock_due_schedules(session, now, FIRE_BATCH)
+            written = _fire(session, held, now)
+        report.unreadable += sum(one.fault is not None for one in held)
+        _count(report, written, meter, now)
+        if is_all or not held:  # another process has locked the others
             break
     return report
 
 
-def _fire(session: Session, held: Sequence[OrgDueCandidate], now: datetime) -> list[WrittenFire]:
+def _fire(session: Session, held: Sequence[OrgDueCandidate], now: datetime) -> list[Fire]:
     record_unreadable(session, [one for one in held if one.fault is not None], now)
     decided = [(one, decide(one.schedule, now)) for one in held if one.schedule is not None]
     types = own_types(session, {one.row.org_id for one in held}, {one.row.job_type for one in held})
     fires = [
-        _new_fire(one, fire, decision, types.get(one.row.org_id, {}))
+        _new_fire(one, planned, decision, types.get(one.row.org_id, {}))
         for one, decision in decided
-        for fire in decision.fires
+        for planned in decision.fires
     ]
     written = write_fires(session, fires, now)
-    jobs = {one.new.schedule_id: one.job_id for one in written if one.job_id is not None}
-    taking_over = [
+    jobs = {one.schedule_id: one.job_id for one in written if one.job_id is not None}
+    superseded = [
         one.row for one, decision in decided if decision.ends_others and one.row.id in jobs
     ]
-    cancel_superseded(session, taking_over, now, sparing=jobs.values())
-    by_schedule: dict[str, list[WrittenFire]] = {}
+    cancel_superseded(session, superseded, now, sparing=jobs.values())
+    by_schedule: defaultdict[str, list[Fire]] = defaultdict(list)
     for one in written:
-        by_schedule.setdefault(one.new.schedule_id, []).append(one)
+        by_schedule[one.schedule_id].append(one)
     record_decided(session, decided, by_schedule, now)
     return written
 
 
 def _new_fire(
     candidate: OrgDueCandidate,
-    fire: PlannedFire,
+    planned: PlannedFire,
     decision: FireDecision,
     own_types: Mapping[str, JobType],
-) -> NewFire:
-    row, timing = candidate.row, candidate.timing
-    assert timing is not None  # noqa: S101  a schedule that is decided has one
-    new = NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER)
-    if decision.is_cut and fire is decision.fires[0]:
-        new = replace(new, note="Earlier missed due times are not listed.")
-    if fire.skip is not None:
-        return new
+) -> Fire:
+    row, schedule = candidate.row, candidate.schedule
+    fire = Fire(org_id=row.org_id, schedule_id=row.id, planned=planned, actor=SCHEDULER)
+    if decision.is_cut and planned is decision.fires[0]:
+        fire = replace(fire, note="Earlier missed due times are not listed.")
+    if planned.skip is not None or schedule is None:
+        return fire
     try:
-        job = job_of(row, timing, fire.scheduled_for, candidate.host_id, own_types)
+        job = job_of(row, schedule.timing, planned.scheduled_for, candidate.host_id, own_types)
     except InvalidInputError as error:
-        return replace(new, fault=str(error))
-    if not timing.is_open(fire.effective_for):
+        return replace(fire, fault=str(error))
+    if not schedule.timing.is_open(planned.effective_for):
         # A window that the clock change skips has no start, so it cannot say when the job may
         # start.
         job = replace(job, start_window=None)
-    return replace(new, job=job)
+    return replace(fire, job=job)
 
 
-def _count(
-    report: FireReport,
-    held: Sequence[OrgDueCandidate],
-    written: Sequence[WrittenFire],
-    meter: Meter,
-    now: datetime,
-) -> None:
-    report.unreadable += sum(one.fault is not None for one in held)
+def _count(report: FireReport, written: Sequence[Fire], meter: Meter, now: datetime) -> None:
     for one in written:
-        reason = one.new.fire.skip or ""
+        reason = one.planned.skip or ""
         meter.count(FIRES, outcome=one.outcome.lower(), reason=reason)
         match one.outcome:
             case FireOutcome.DISPATCHED:
                 report.dispatched += 1
-                observe(
-                    meter,
-                    FIRE_LATENCY_MS,
-                    (now - one.new.fire.effective_for).total_seconds() * 1000,
-                )
+                latency = now - one.planned.effective_for
+                observe(meter, FIRE_LATENCY_MS, latency.total_seconds() * 1000)
             case FireOutcome.SKIPPED:
                 report.skipped[reason] = report.skipped.get(reason, 0) + 1
             case FireOutcome.FAILED:
@@ -192,14 +181,24 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
         wanted = [one for one in times if one.left_out is None]
         check_backfill_count(len(wanted), request.limit)
         if request.dry_run:
-            return _shown(row, request, times, len(wanted), actor, now)
+            return Backfill.model_validate(
+                {
+                    "id": None,
+                    "org_id": row.org_id,
+                    "schedule_id": row.id,
+                    "status": None,
+                    "behaviour": request.behaviour,
+                    "from_at": request.from_at,
+                    "until_at": request.until_at,
+                    "dry_run": True,
+                    "total": len(wanted),
+                    "created_by": actor,
+                    "created_at": now,
+                    "times": times,
+                }
+            )
         batch = add_batch(session, row, request, actor, now)
         write_batch(session, row, batch, wanted, job=job, now=now)
-        message = {
-            "batchId": str(batch.id),
-            "from": iso(request.from_at),
-            "until": iso(request.until_at),
-        }
         add_audit_entry(
             session,
             org_id=row.org_id,
@@ -207,7 +206,13 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
             action="backfill",
             entity="schedule",
             entity_id=row.id,
-            after={**message, "behaviour": request.behaviour, "total": batch.total},
+            after={
+                "batchId": str(batch.id),
+                "from": iso(request.from_at),
+                "until": iso(request.until_at),
+                "behaviour": request.behaviour,
+                "total": batch.total,
+            },
             now=now,
         )
         return get_backfill(session, batch.id, within)
@@ -232,32 +237,6 @@ def _read(
         else timing.window.clamp(now, timing.zone)
     )
     return timing, replace(job, not_before=opens_at)
-
-
-def _shown(
-    row: OrgScheduleRow,
-    request: BackfillInput,
-    times: Sequence[BackfillTime],
-    total: int,
-    actor: str,
-    now: datetime,
-) -> Backfill:
-    return Backfill.model_validate(
-        {
-            "id": None,
-            "org_id": row.org_id,
-            "schedule_id": row.id,
-            "status": None,
-            **{
-                name: getattr(request, name)
-                for name in ("behaviour", "from_at", "until_at", "dry_run")
-            },
-            "total": total,
-            "created_by": actor,
-            "created_at": now,
-            "times": times,
-        }
-    )
 
 
 CANCELLED = "Its backfill was cancelled."

@@ -342,8 +342,7 @@ class _Follower:
         if not runs:
             return
         with self.database.transaction() as session:
-            held = lock_followed_runs(session, runs)
-            kept = {run_id: ends[run_id] for run_id in held}
+            kept = {run_id: ends[run_id] for run_id in lock_followed_runs(session, runs)}
             ended = end_attempts(session, kept, FOLLOWER, self.clock.now())
         self._count(ended)
 

@@ -9,7 +9,7 @@ from typing import Any
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.org_jobs import fires as dispatcher
 from automation_pipeline.org_jobs.fires import fire_due_schedules
-from automation_pipeline.org_jobs.queries.dispatch import count_due
+from automation_pipeline.org_jobs.queries.health import due_schedules
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 
@@ -23,7 +23,7 @@ def look_until_nothing_is_due(url: str, now: datetime) -> int:
                 database=database, clock=StandingClock(now), meter=Meter()
             ).dispatched
             with database.reading() as session:
-                if not count_due(session, now):
+                if not due_schedules(session, now).count:
                     return dispatched
     finally:
         database.dispose()

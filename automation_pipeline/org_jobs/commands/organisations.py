@@ -608,8 +608,7 @@ def update_server_command(
     flags = compact(name=name, hostId=_id(host), isEnabled=enabled)
     if no_host:
         flags["hostId"] = None
-    changed = change_server(server_id, changed_fields(file, flags))
-    show_one(changed, print_server, as_json=as_json)
+    show_one(change_server(server_id, changed_fields(file, flags)), print_server, as_json=as_json)
 
 
 @servers_app.command("delete")

@@ -333,8 +333,7 @@ def delete(schedule_id: ScheduleId, *, yes: Yes = False, as_json: AsJson = False
     if not yes:
         confirm(f"Delete schedule {key}, {schedule(key).name}?", f"delete schedule {key}")
     remove_schedule(key)
-    document = {"id": key, "deleted": True}
-    print_result(document, f"Schedule {key} is deleted.", as_json=as_json)
+    print_result({"id": key, "deleted": True}, f"Schedule {key} is deleted.", as_json=as_json)
 
 
 @app.command()

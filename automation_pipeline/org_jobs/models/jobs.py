@@ -87,13 +87,12 @@ class RetryPolicy(JsonModel):
 
     def wait_seconds(self, failures: int, random: Random) -> float:
         """The wait before the next attempt, after that many failures."""
-        backoff = Backoff(
+        return Backoff(
             base_seconds=self.backoff_ms / 1000,
             cap_seconds=LONGEST_SECONDS,
             multiplier=2 if self.backoff_type is BackoffType.EXPONENTIAL else 1,
             jitter=JITTER if self.jitter else 0,
-        )
-        return backoff.delay(failures, random)
+        ).delay(failures, random)
 
 
 def stored_policy(document: Mapping[str, object]) -> RetryPolicy:

@@ -126,8 +126,7 @@ def _items(value: object) -> Iterable[tuple[str, object]]:
     if isinstance(value, Mapping):
         return [(str(key), inner) for key, inner in cast("Mapping[object, object]", value).items()]
     if isinstance(value, list | tuple):
-        items = enumerate(cast("list[object]", value))
-        return [(str(number), inner) for number, inner in items]
+        return [(str(number), inner) for number, inner in enumerate(cast("list[object]", value))]
     return ()
 
 

@@ -131,8 +131,12 @@ def check_unclaimed(session: Session, run_id: int) -> None:
 
 def locked_run(session: Session, run_id: int) -> JobRunRow:
     """Lock the run. A caller that may end the attempt must have locked the schedule."""
-    query = select(Run).where(Run.id == run_id).with_for_update()
-    run = session.scalar(query.execution_options(populate_existing=True))
+    run = session.scalar(
+        select(Run)
+        .where(Run.id == run_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
     if run is None:
         raise no_such_run(run_id)
     return run
@@ -151,8 +155,12 @@ def newest_run(session: Session, job_id: int, within: OrgScope) -> JobRunRow:
 
 
 def _newest_id(session: Session, job_id: int, within: OrgScope) -> int:
-    query = select(Run.id).where(Run.job_id == job_id, *where_given((Run.org_id, within.org_id)))
-    run_id = session.scalar(query.order_by(Run.id.desc()).limit(1))
+    run_id = session.scalar(
+        select(Run.id)
+        .where(Run.job_id == job_id, *where_given((Run.org_id, within.org_id)))
+        .order_by(Run.id.desc())
+        .limit(1)
+    )
     if run_id is None:
         raise no_such_job(job_id)
     return run_id
@@ -251,14 +259,17 @@ def end_attempts(
 
 def _lock_schedules_of(session: Session, run_ids: Collection[int]) -> None:
     of_runs = select(Run.schedule_id).where(among(session, Run.id, run_ids))
-    schedules = select(OrgScheduleRow.id).where(OrgScheduleRow.id.in_(of_runs))
-    session.execute(schedules.order_by(OrgScheduleRow.id).with_for_update())
+    session.execute(
+        select(OrgScheduleRow.id)
+        .where(OrgScheduleRow.id.in_(of_runs))
+        .order_by(OrgScheduleRow.id)
+        .with_for_update()
+    )
 
 
 def _locked(query: Select[tuple[JobRunRow, OrgJobRow]]) -> Select[tuple[JobRunRow, OrgJobRow]]:
     """Lock in the order of the runs' ids, as all code does."""
-    locked = query.order_by(Run.id).with_for_update(of=Run)
-    return locked.execution_options(populate_existing=True)
+    return query.order_by(Run.id).with_for_update(of=Run).execution_options(populate_existing=True)
 
 
 def _ended(
@@ -340,9 +351,13 @@ def record_outcomes(session: Session, ended: Sequence[EndedRun], now: datetime) 
     ids = {one.job.schedule_id for one in ended if one.job.schedule_id is not None}
     if not ids:
         return
-    query = select(OrgScheduleRow).where(among(session, OrgScheduleRow.id, ids))
-    locked = query.order_by(OrgScheduleRow.id).with_for_update()
-    rows = session.scalars(locked.execution_options(populate_existing=True))
+    rows = session.scalars(
+        select(OrgScheduleRow)
+        .where(among(session, OrgScheduleRow.id, ids))
+        .order_by(OrgScheduleRow.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
     schedules = {row.id: row for row in rows}
     for one in ended:
         row = schedules.get(one.job.schedule_id or "")
@@ -368,8 +383,7 @@ def record_failure(session: Session, row: OrgScheduleRow, now: datetime) -> None
         row.enabled, row.pause_reason = False, reason
         move_schedule(session, row, ScheduleState.PAUSED, actor=SCHEDULER, now=now, reason=reason)
         payload = {"consecutiveFailures": row.consecutive_failures}
-        version = str(row.version)
-        event = schedule_event(row.org_id, row.id, "auto_paused", version, now, payload)
+        event = schedule_event(row.org_id, row.id, "auto_paused", str(row.version), now, payload)
         enqueue(session, [event])
 
 
@@ -393,9 +407,14 @@ def _close_batches(session: Session, batch_ids: Collection[int], now: datetime) 
 
 def followed_runs(session: Session, after_id: int, limit: int) -> list[FollowedRun]:
     """A page of followed runs of all organisations, in the order of their ids."""
-    query = select(Run, OrgJobRow).join(OrgJobRow, OrgJobRow.id == Run.job_id)
-    page = query.where(IS_RUNNING, Run.following.is_not(None), Run.id > after_id)
-    fresh = page.order_by(Run.id).limit(limit).execution_options(populate_existing=True)
+    fresh = (
+        select(Run, OrgJobRow)
+        .join(OrgJobRow, OrgJobRow.id == Run.job_id)
+        .where(IS_RUNNING, Run.following.is_not(None), Run.id > after_id)
+        .order_by(Run.id)
+        .limit(limit)
+        .execution_options(populate_existing=True)
+    )
     return list(session.execute(fresh).tuples())
 
 
@@ -403,8 +422,13 @@ def lock_followed_runs(session: Session, followed: Sequence[JobRunRow]) -> set[i
     """Lock the runs that are still followed in the same way. The caller may end them in this transaction."""
     before = {run.id: run.following for run in followed}
     _lock_schedules_of(session, before)
-    query = select(Run).where(among(session, Run.id, before), IS_RUNNING).order_by(Run.id)
-    rows = session.scalars(query.with_for_update().execution_options(populate_existing=True))
+    rows = session.scalars(
+        select(Run)
+        .where(among(session, Run.id, before), IS_RUNNING)
+        .order_by(Run.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
     return {run.id for run in rows if run.following == before[run.id]}
 
 
@@ -462,8 +486,13 @@ def _end_of_abandoned(
 def release_unstarted(session: Session, limit: int) -> Sequence[int]:
     """Release runs that were claimed and never started. Their attempt does not count."""
     is_lost = IS_PENDING, Run.lease_until <= database_now()
-    lost = select(Run.id).where(*is_lost).order_by(Run.id).limit(limit)
-    run_ids = session.scalars(lost.with_for_update(skip_locked=True)).all()
+    run_ids = session.scalars(
+        select(Run.id)
+        .where(*is_lost)
+        .order_by(Run.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    ).all()
     if run_ids:
         session.execute(
             update(Run)

@@ -12,8 +12,7 @@ from automation_pipeline.core.events import Event
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import Planned, Timing
-from automation_pipeline.org_jobs import events
-from automation_pipeline.org_jobs.events import schedule_fired
+from automation_pipeline.org_jobs.events import schedule_event
 from automation_pipeline.org_jobs.models.job_types import job_type
 from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
@@ -31,7 +30,7 @@ from automation_pipeline.org_jobs.models.states import (
     SkipReason,
 )
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts, record_failure
-from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, write_fires
+from automation_pipeline.org_jobs.queries.fires import Fire, fire_event, write_fires
 from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.queries.queue import IS_ACTIVE
 from automation_pipeline.org_jobs.queries.schedules import (
@@ -63,37 +62,30 @@ from automation_pipeline.storage.statements import among
 # An agent that is silent for longer counts as offline.
 OFFLINE_AFTER = timedelta(minutes=3)
 SUPERSEDED = "Its schedule is due again, and the newer job takes its place."
-DISPATCHED, SCHEDULER_FAILED, SKIPPED = "dispatched", "scheduler_failed", "skipped_"
 
 
 @dataclass(frozen=True)
 class OrgDueCandidate:
     """A due schedule. Its row is detached, because all rows are written in one statement. A
-    schedule with a `fault` is no longer readable, and has no `timing`."""
+    schedule that is no longer readable has a `fault`."""
 
     row: OrgScheduleRow
-    timing: Timing | None = None
     schedule: DueOrgSchedule | None = None
     host_id: int | None = None
     fault: str | None = None
 
 
-@dataclass(frozen=True)
-class DueBatch:
-    """`is_all`: nothing else is due, except schedules that other dispatchers have locked."""
-
-    candidates: Sequence[OrgDueCandidate]
-    is_all: bool
-
-
-def lock_due_schedules(session: Session, now: datetime, limit: int) -> DueBatch:
-    """The oldest schedule of each organisation, then the next oldest of each. Schedules that
-    another dispatcher has locked are skipped."""
+def lock_due_schedules(
+    session: Session, now: datetime, limit: int
+) -> tuple[list[OrgDueCandidate], bool]:
+    """The oldest schedule of each organisation, then the next oldest of each; and whether nothing
+    else is due, except schedules that other dispatchers have locked, which are skipped."""
     key = OrgScheduleRow.next_run_at, OrgScheduleRow.id
     rank = func.row_number().over(partition_by=OrgScheduleRow.org_id, order_by=key)
     ranked = select(*key, rank.label("rank")).where(*_is_due(now)).subquery()
-    first = select(ranked.c.id).order_by(ranked.c.rank, ranked.c.next_run_at, ranked.c.id)
-    chosen = session.scalars(first.limit(limit)).all()
+    chosen = session.scalars(
+        select(ranked.c.id).order_by(ranked.c.rank, ranked.c.next_run_at, ranked.c.id).limit(limit)
+    ).all()
     query = (
         select(OrgScheduleRow, OrganisationRow, ServerRow, HostRow)
         .join(OrganisationRow, OrganisationRow.id == OrgScheduleRow.org_id)
@@ -109,11 +101,7 @@ def lock_due_schedules(session: Session, now: datetime, limit: int) -> DueBatch:
     candidates = [_candidate(*found, counts, now) for found in rows]
     for row, *_ in rows:
         session.expunge(row)
-    return DueBatch(candidates, is_all=len(chosen) < limit)
-
-
-def count_due(session: Session, now: datetime) -> int:
-    return session.scalar(select(func.count(OrgScheduleRow.id)).where(*_is_due(now))) or 0
+    return candidates, len(chosen) < limit
 
 
 def _is_due(now: datetime) -> tuple[ColumnElement[bool], ...]:
@@ -166,7 +154,7 @@ def _candidate(
             is_host_offline=row.skip_if_offline and server is not None and not is_online,
         ),
     )
-    return OrgDueCandidate(row, timing, schedule, None if host is None else host.id)
+    return OrgDueCandidate(row, schedule, None if host is None else host.id)
 
 
 _WRITTEN = (
@@ -180,15 +168,16 @@ _WRITTEN = (
 def record_decided(
     session: Session,
     decided: Sequence[tuple[OrgDueCandidate, FireDecision]],
-    written: Mapping[str, Sequence[WrittenFire]],
+    written: Mapping[str, Sequence[Fire]],
     now: datetime,
 ) -> None:
     """Write the fires of each schedule to its row, and plan its next due time."""
     happened: list[Event] = []
     for candidate, decision in decided:
         row = candidate.row
-        fires = sorted(written.get(row.id, ()), key=lambda one: one.new.fire.scheduled_for)
+        fires = sorted(written.get(row.id, ()), key=lambda one: one.planned.scheduled_for)
         for one in fires:
+            row.last_scheduled_for = one.planned.scheduled_for
             _record_fire(session, row, one, now)
         if decision.clears_skip:
             row.skip_next_run = False
@@ -212,8 +201,9 @@ def record_unreadable(
         row, state = one.row, ScheduleState.INVALID_CRON
         move_schedule(session, row, state, actor=SCHEDULER, now=now, reason=one.fault)
         payload = {"error": one.fault, "consecutiveFailures": row.consecutive_failures}
-        version = str(row.version)
-        happened.append(events.schedule_event(row.org_id, row.id, "invalid", version, now, payload))
+        happened.append(
+            schedule_event(row.org_id, row.id, "invalid", str(row.version), now, payload)
+        )
     _write(session, [one.row for one in candidates])
     enqueue(session, happened)
 
@@ -259,37 +249,27 @@ def cancel_superseded(
     )
 
 
-def _record_fire(session: Session, row: OrgScheduleRow, one: WrittenFire, now: datetime) -> None:
-    row.last_scheduled_for = one.new.fire.scheduled_for
+def _record_fire(session: Session, row: OrgScheduleRow, one: Fire, now: datetime) -> None:
     match one.outcome:
         case FireOutcome.DISPATCHED:
-            row.last_dispatch_status, row.last_job_status = DISPATCHED, None
+            row.last_dispatch_status, row.last_job_status = "dispatched", None
             row.last_run_at, row.last_run_job_id = now, one.job_id
             row.run_count += 1
         case FireOutcome.SKIPPED:
-            row.last_dispatch_status = f"{SKIPPED}{one.new.fire.skip}"
+            row.last_dispatch_status = f"skipped_{one.planned.skip}"
         case FireOutcome.FAILED:
-            row.last_dispatch_status = SCHEDULER_FAILED
+            row.last_dispatch_status = "scheduler_failed"
             record_failure(session, row, now)
 
 
-def _events(row: OrgScheduleRow, fires: Sequence[WrittenFire], now: datetime) -> Iterator[Event]:
+def _events(row: OrgScheduleRow, fires: Sequence[Fire], now: datetime) -> Iterator[Event]:
     """Missed due times have one event, for the newest, with their number."""
-    missed = [one for one in fires if one.new.fire.skip is SkipReason.MISFIRE]
+    missed = [one for one in fires if one.planned.skip is SkipReason.MISFIRE]
     for one in fires:
-        fire = one.new.fire
-        if one.job_id is not None:
-            yield events.schedule_fired(row.org_id, row.id, fire, one.fire_id, one.job_id, now)
-        elif fire.skip is None:
-            error, failures = one.error or "", row.consecutive_failures
-            yield events.schedule_failed(
-                row.org_id, row.id, fire, one.fire_id, now, error=error, in_a_row=failures
-            )
-        elif fire.skip is not SkipReason.MISFIRE:
-            yield events.schedule_skipped(row.org_id, row.id, fire, one.fire_id, now)
+        if one.planned.skip is not SkipReason.MISFIRE:
+            yield fire_event(row, one, now)
     if missed:
-        last = missed[-1]
-        event = events.schedule_skipped(row.org_id, row.id, last.new.fire, last.fire_id, now)
+        event = fire_event(row, missed[-1], now)
         yield replace(event, payload={**event.payload, "missed": len(missed)})
 
 
@@ -299,11 +279,12 @@ def find_dispatched(
     """The job that an earlier call with this key requested."""
     if client_key is None:
         return None
-    query = select(FireRow.id, OrgJobRow.id).join(
-        OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id
+    query = (
+        select(FireRow.id, OrgJobRow.id)
+        .join(OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id)
+        .where(FireRow.schedule_id == row.id, FireRow.client_key == client_key)
     )
-    its = FireRow.schedule_id == row.id, FireRow.client_key == client_key
-    found = session.execute(query.where(*its)).tuples().first()
+    found = session.execute(query).tuples().first()
     return None if found is None else Dispatched(fire_id=found[0], job_id=found[1])
 
 
@@ -318,8 +299,10 @@ def refuse_over(row: OrgScheduleRow) -> None:
 def refuse_disabled(session: Session, row: OrgScheduleRow, organisation: OrganisationRow) -> None:
     if organisation.suspended_at is not None:
         raise ConflictError(f"Organisation '{row.org_id}' is suspended: resume it first.")
-    of_server = ServerRow.id == row.server_instance_id, ServerRow.org_id == row.org_id
-    if session.scalar(select(ServerRow.is_enabled).where(*of_server)) is False:
+    is_enabled = select(ServerRow.is_enabled).where(
+        ServerRow.id == row.server_instance_id, ServerRow.org_id == row.org_id
+    )
+    if session.scalar(is_enabled) is False:
         raise ConflictError(f"Server {row.server_instance_id} is not enabled: enable it first.")
 
 
@@ -327,10 +310,11 @@ def resolve_overlap(
     session: Session, row: OrgScheduleRow, schedule: OrgSchedule, now: datetime
 ) -> None:
     """ConflictError names the job in the way, unless the policy cancels the others."""
-    query = select(JobRunRow.job_id, JobRunRow.status).join(
-        OrgJobRow, OrgJobRow.id == JobRunRow.job_id
+    its = (
+        select(JobRunRow.job_id, JobRunRow.status)
+        .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
+        .where(JobRunRow.schedule_id == row.id, OrgJobRow.batch_id.is_(None), IS_ACTIVE)
     )
-    its = query.where(JobRunRow.schedule_id == row.id, OrgJobRow.batch_id.is_(None), IS_ACTIVE)
     active = session.execute(its.order_by(JobRunRow.id)).tuples().all()
     at_work = [job_id for job_id, status in active if status == OrgJobsRunState.RUNNING]
     waiting = [job_id for job_id, status in active if status == OrgJobsRunState.PENDING]
@@ -349,34 +333,22 @@ def write_manual_run(
     now: datetime,
 ) -> Dispatched:
     """The next due time does not change."""
-    fire = PlannedFire(now, now, FireTrigger.MANUAL)
-    new = NewFire(
+    fire = Fire(
         org_id=row.org_id,
         schedule_id=row.id,
-        fire=fire,
+        planned=PlannedFire(now, now, FireTrigger.MANUAL),
         actor=actor,
         job=job,
         client_key=client_key,
     )
-    (written,) = write_fires(session, [new], now)
+    [written] = write_fires(session, [fire], now)
     if written.job_id is None:
-        raise PermanentError(written.error or "Its job could not be created.")
-    row.last_dispatch_status, row.last_job_status = DISPATCHED, None
-    row.last_run_at, row.last_run_job_id = now, written.job_id
-    row.run_count += 1
-    enqueue(
-        session, [schedule_fired(row.org_id, row.id, fire, written.fire_id, written.job_id, now)]
-    )
-    after = {"fireId": str(written.fire_id), "jobId": str(written.job_id)}
+        raise PermanentError(written.fault or "Its job could not be created.")
+    _record_fire(session, row, written, now)
+    enqueue(session, [fire_event(row, written, now)])
+    after = {"fireId": str(written.id), "jobId": str(written.job_id)}
     add_schedule_entry(session, row, "run_now", actor=actor, now=now, after=after)
-    return Dispatched(fire_id=written.fire_id, job_id=written.job_id)
-
-
-def stored_window(timing: Timing) -> dict[str, object] | None:
-    if timing.window is None:
-        return None
-    start, end = (f"{at:%H:%M}" for at in (timing.window.start, timing.window.end))
-    return {"start": start, "end": end, "timezone": timing.zone.key}
+    return Dispatched(fire_id=written.id, job_id=written.job_id)
 
 
 def job_of(
@@ -388,6 +360,10 @@ def job_of(
 ) -> NewJob:
     """InvalidInputError: the type of the job no longer exists, or its retry policy is out of
     bounds. `own_types` are those of the organisation."""
+    window = None
+    if timing.window is not None:
+        start, end = (f"{at:%H:%M}" for at in (timing.window.start, timing.window.end))
+        window = {"start": start, "end": end, "timezone": timing.zone.key}
     return NewJob(
         org_id=row.org_id,
         type=job_type(row.job_type, own_types),
@@ -399,12 +375,15 @@ def job_of(
         host_id=host_id,
         schedule_id=row.id,
         scheduled_for=scheduled_for,
-        start_window=stored_window(timing),
+        start_window=window,
         line=row.id if OverlapPolicy(row.overlap_policy).is_serial else None,
     )
 
 
 def host_of(session: Session, row: OrgScheduleRow) -> int | None:
     """The host of the schedule's server."""
-    of_server = ServerRow.id == row.server_instance_id, ServerRow.org_id == row.org_id
-    return session.scalar(select(ServerRow.host_id).where(*of_server))
+    return session.scalar(
+        select(ServerRow.host_id).where(
+            ServerRow.id == row.server_instance_id, ServerRow.org_id == row.org_id
+        )
+    )

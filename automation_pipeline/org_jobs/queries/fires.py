@@ -1,17 +1,18 @@
 """Queries of fires, one per due time with its job, and of the batches of backfills."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import AutomationError, NotFoundError
 from automation_pipeline.core.events import Event
-from automation_pipeline.org_jobs import events
+from automation_pipeline.org_jobs.events import schedule_event
 from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import (
@@ -22,7 +23,7 @@ from automation_pipeline.org_jobs.models.states import (
     OrgJobsRunState,
 )
 from automation_pipeline.org_jobs.queries.attempts import end_attempts, record_failure
-from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs
+from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, shown
 from automation_pipeline.org_jobs.rules.due import (
     BACKFILL,
     Backfill,
@@ -39,76 +40,64 @@ from automation_pipeline.org_jobs.tables import (
     OrgScheduleRow,
 )
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import among, insert_into
+from automation_pipeline.storage.statements import among, insert_into, where_given
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewFire:
-    """`job` is created when the fire is dispatched, with its `fire_id`. `fault`: why it cannot be created."""
+class Fire:
+    """A decided due time. `job` is created if it is dispatched; `fault` says why it cannot be
+    created. `id` and `job_id` are known once the fire is written."""
 
     org_id: str
     schedule_id: str
-    fire: PlannedFire
+    planned: PlannedFire
     actor: str
     job: NewJob | None = None
     fault: str | None = None
     batch_id: int | None = None
     client_key: str | None = None
     note: str | None = None
-
-
-@dataclass(frozen=True)
-class WrittenFire:
-    """`error`: why its job could not be created."""
-
-    new: NewFire
-    fire_id: int
+    id: int = 0
     job_id: int | None = None
-    error: str | None = None
 
     @property
     def outcome(self) -> FireOutcome:
-        if self.new.fire.skip is not None:
+        if self.planned.skip is not None:
             return FireOutcome.SKIPPED
-        return FireOutcome.FAILED if self.job_id is None else FireOutcome.DISPATCHED
+        return FireOutcome.DISPATCHED if self.fault is None else FireOutcome.FAILED
 
 
-def write_fires(session: Session, fires: Sequence[NewFire], now: datetime) -> list[WrittenFire]:
-    """Write the fires with their jobs. Due times that are already decided are skipped. A fire whose
-    job cannot be created does not affect the others."""
-    quiet = [one for one in fires if one.job is None]
-    written = _write(session, quiet, now)
-    dispatched = [one for one in fires if one.job is not None]
-    if not dispatched:
+def write_fires(session: Session, fires: Sequence[Fire], now: datetime) -> list[Fire]:
+    """Write the fires with their jobs, and return those that were written: due times that are
+    already decided are skipped. A fire whose job cannot be created does not affect the others."""
+    written = _write(session, [one for one in fires if one.job is None], now)
+    with_job = [one for one in fires if one.job is not None]
+    if not with_job:
         return written
     try:
-        with session.begin_nested():
-            return written + _dispatch(session, dispatched, now)
+        return written + _dispatch(session, with_job, now)
     except (DBAPIError, AutomationError):
-        return written + [done for one in dispatched for done in _dispatch_alone(session, one, now)]
+        return written + [done for one in with_job for done in _dispatch_alone(session, one, now)]
 
 
-def _dispatch_alone(session: Session, one: NewFire, now: datetime) -> list[WrittenFire]:
+def _dispatch_alone(session: Session, one: Fire, now: datetime) -> list[Fire]:
     try:
-        with session.begin_nested():
-            return _dispatch(session, [one], now)
+        return _dispatch(session, [one], now)
     except (DBAPIError, AutomationError) as error:
-        return _write(session, [one], now, fault=f"Its job could not be created: {_words(error)}")
+        origin = error.orig if isinstance(error, DBAPIError) else error
+        why = f"Its job could not be created: {' '.join(str(origin).split())[:500]}"
+        return _write(session, [replace(one, fault=why)], now)
 
 
-def _dispatch(session: Session, fires: Sequence[NewFire], now: datetime) -> list[WrittenFire]:
-    written = _write(session, fires, now)
-    jobs = [_of_fire(one) for one in written]
-    return [
-        WrittenFire(one.new, one.fire_id, job_id)
-        for one, job_id in zip(written, add_jobs(session, jobs, now), strict=True)
-    ]
+def _dispatch(session: Session, fires: Sequence[Fire], now: datetime) -> list[Fire]:
+    with session.begin_nested():
+        written = _write(session, fires, now)
+        jobs = [replace(one.job, fire_id=one.id) for one in written if one.job is not None]
+        job_ids = add_jobs(session, jobs, now)
+    return [replace(one, job_id=job_id) for one, job_id in zip(written, job_ids, strict=True)]
 
 
-def _write(
-    session: Session, fires: Sequence[NewFire], now: datetime, fault: str | None = None
-) -> list[WrittenFire]:
-    """Insert the fires and return those that were inserted: a decided due time already has its row."""
+def _write(session: Session, fires: Sequence[Fire], now: datetime) -> list[Fire]:
     if not fires:
         return []
     table = FireRow.__table__
@@ -117,62 +106,57 @@ def _write(
         .on_conflict_do_nothing()
         .returning(table.c.id, table.c.schedule_id, table.c.scheduled_for)
     )
-    added = session.execute(statement, [_columns(one, now, fault) for one in fires]).tuples()
+    added = session.execute(statement, [_columns(one, now) for one in fires]).tuples()
     ids = {(schedule_id, scheduled_for): id_ for id_, schedule_id, scheduled_for in added}
     return [
-        WrittenFire(one, ids[key], error=fault or one.fault)
+        replace(one, id=ids[key])
         for one in fires
-        if (key := (one.schedule_id, one.fire.scheduled_for)) in ids
+        if (key := (one.schedule_id, one.planned.scheduled_for)) in ids
     ]
 
 
-def _columns(one: NewFire, now: datetime, fault: str | None) -> dict[str, object]:
-    error = fault or one.fault
-    outcome = (
-        FireOutcome.SKIPPED
-        if one.fire.skip
-        else FireOutcome.FAILED
-        if error
-        else FireOutcome.DISPATCHED
-    )
+def _columns(one: Fire, now: datetime) -> dict[str, object]:
     return {
         "org_id": one.org_id,
         "schedule_id": one.schedule_id,
-        "scheduled_for": one.fire.scheduled_for,
-        "effective_for": one.fire.effective_for,
+        "scheduled_for": one.planned.scheduled_for,
+        "effective_for": one.planned.effective_for,
         "fired_at": now,
-        "trigger": one.fire.trigger,
-        "outcome": outcome,
-        "skip_reason": one.fire.skip,
+        "trigger": one.planned.trigger,
+        "outcome": one.outcome,
+        "skip_reason": one.planned.skip,
         "batch_id": one.batch_id,
         "client_key": one.client_key,
         "actor": one.actor,
-        "error": error,
+        "error": one.fault,
         "note": one.note,
     }
 
 
-def _of_fire(one: WrittenFire) -> NewJob:
-    assert one.new.job is not None  # noqa: S101  only such are dispatched
-    return replace(one.new.job, fire_id=one.fire_id)
-
-
-def _words(error: Exception) -> str:
-    origin = error.orig if isinstance(error, DBAPIError) else error
-    return " ".join(str(origin).split())[:500]
-
-
-_SHOWN = (
-    "id",
-    "org_id",
-    "schedule_id",
-    "status",
-    "behaviour",
-    "total",
-    "created_by",
-    "created_at",
-    "finished_at",
-)
+def fire_event(row: OrgScheduleRow, one: Fire, now: datetime) -> Event:
+    """`schedule.fired`, `schedule.skipped` or `schedule.failed`."""
+    planned, name = one.planned, "fired"
+    payload: dict[str, object] = {
+        "fireId": str(one.id),
+        "scheduledFor": iso(planned.scheduled_for),
+    }
+    match one.outcome:
+        case FireOutcome.DISPATCHED:
+            payload |= {
+                "jobId": str(one.job_id),
+                "effectiveFor": iso(planned.effective_for),
+                "latencyMs": round((now - planned.effective_for).total_seconds() * 1000),
+                "trigger": planned.trigger,
+            }
+        case FireOutcome.SKIPPED:
+            name, payload["reason"] = "skipped", planned.skip
+        case FireOutcome.FAILED:
+            failures = row.consecutive_failures
+            name, payload = (
+                "failed",
+                {**payload, "error": one.fault, "consecutiveFailures": failures},
+            )
+    return schedule_event(row.org_id, row.id, name, str(one.id), now, payload)
 
 
 def jobs_made_between(
@@ -220,9 +204,8 @@ def add_batch(
 
 
 def get_backfill(session: Session, batch_id: int, within: OrgScope) -> Backfill:
-    return _shown(session, [_found(session, _of(within).where(BatchRow.id == batch_id), batch_id)])[
-        0
-    ]
+    [backfill] = _shown(session, [_found(session, batch_id, within)])
+    return backfill
 
 
 def list_backfills(  # noqa: PLR0913  what narrows the list, by name
@@ -236,34 +219,42 @@ def list_backfills(  # noqa: PLR0913  what narrows the list, by name
     offset: int,
 ) -> list[Backfill]:
     """Newest first."""
-    exact = (
-        (BatchRow.org_id, org_id),
-        (BatchRow.schedule_id, schedule_id),
-        (BatchRow.status, status),
+    page = (
+        select(BatchRow)
+        .where(
+            BatchRow.type == BACKFILL,
+            *where_given(
+                (BatchRow.org_id, within.org_id),
+                (BatchRow.org_id, org_id),
+                (BatchRow.schedule_id, schedule_id),
+                (BatchRow.status, status),
+            ),
+        )
+        .order_by(BatchRow.id.desc())
+        .limit(limit)
+        .offset(offset)
     )
-    query = _of(within).where(*(column == value for column, value in exact if value is not None))
-    return _shown(
-        session,
-        session.scalars(query.order_by(BatchRow.id.desc()).limit(limit).offset(offset)).all(),
-    )
+    return _shown(session, session.scalars(page).all())
 
 
 def lock_batch(session: Session, batch_id: int, within: OrgScope) -> BatchRow:
     """Lock the schedule first, in the same order as `end_attempts`."""
-    schedule_id = _found(session, _of(within).where(BatchRow.id == batch_id), batch_id).schedule_id
+    schedule_id = _found(session, batch_id, within).schedule_id
     session.execute(
         select(OrgScheduleRow.id).where(OrgScheduleRow.id == schedule_id).with_for_update()
     )
-    return _found(session, _of(within).where(BatchRow.id == batch_id).with_for_update(), batch_id)
+    return _found(session, batch_id, within, is_locked=True)
 
 
 def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, reason: str) -> None:
     """Cancel the jobs that have not started, and ask the others to stop."""
-    active = select(JobRunRow.id, JobRunRow.status).join(
-        OrgJobRow, OrgJobRow.id == JobRunRow.job_id
+    locked = (
+        select(JobRunRow.id, JobRunRow.status)
+        .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
+        .where(OrgJobRow.batch_id == batch.id, JobRunRow.status.in_(ACTIVE_RUN_STATES))
+        .order_by(JobRunRow.id)
+        .with_for_update(of=JobRunRow)
     )
-    of_batch = active.where(OrgJobRow.batch_id == batch.id, JobRunRow.status.in_(ACTIVE_RUN_STATES))
-    locked = of_batch.order_by(JobRunRow.id).with_for_update(of=JobRunRow)
     statuses = dict(session.execute(locked).tuples().all())
     at_work = [run_id for run_id, status in statuses.items() if status == OrgJobsRunState.RUNNING]
     session.execute(
@@ -278,12 +269,16 @@ def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, rea
     )
 
 
-def _of(within: OrgScope) -> Select[tuple[BatchRow]]:
-    query = select(BatchRow).where(BatchRow.type == BACKFILL)
-    return query if within.org_id is None else query.where(BatchRow.org_id == within.org_id)
-
-
-def _found(session: Session, query: Select[tuple[BatchRow]], batch_id: int) -> BatchRow:
+def _found(
+    session: Session, batch_id: int, within: OrgScope, *, is_locked: bool = False
+) -> BatchRow:
+    query = select(BatchRow).where(
+        BatchRow.id == batch_id,
+        BatchRow.type == BACKFILL,
+        *where_given((BatchRow.org_id, within.org_id)),
+    )
+    if is_locked:
+        query = query.with_for_update()
     row = session.scalar(query.execution_options(populate_existing=True))
     if row is None:
         raise NotFoundError(f"Backfill {batch_id} not found")
@@ -291,22 +286,17 @@ def _found(session: Session, query: Select[tuple[BatchRow]], batch_id: int) -> B
 
 
 def _shown(session: Session, rows: Sequence[BatchRow]) -> list[Backfill]:
-    query = (
+    counts = (
         select(OrgJobRow.batch_id, OrgJobRow.status, func.count(OrgJobRow.id))
         .where(among(session, OrgJobRow.batch_id, [row.id for row in rows]))
         .group_by(OrgJobRow.batch_id, OrgJobRow.status)
     )
-    counts: dict[int, dict[str, int]] = defaultdict(dict)
-    for batch_id, status, count in session.execute(query).tuples():
-        counts[batch_id or 0][status] = count
-    return [_backfill(row, counts[row.id]) for row in rows]
-
-
-def _backfill(row: BatchRow, counts: Mapping[str, int]) -> Backfill:
-    known = {name: getattr(row, name) for name in _SHOWN}
-    return Backfill.model_validate(
-        {**known, "from_at": row.from_at, "until_at": row.until_at, **counts}
+    by_batch: defaultdict[int | None, dict[str, int]] = defaultdict(
+        lambda: {state.value: 0 for state in OrgJobsRunState}
     )
+    for batch_id, status, count in session.execute(counts).tuples():
+        by_batch[batch_id][status] = count
+    return [shown(Backfill, row, dry_run=False, times=(), **by_batch[row.id]) for row in rows]
 
 
 def write_batch(
@@ -320,10 +310,10 @@ def write_batch(
 ) -> None:
     """Write the fires of a batch. The schedule is locked, and `job` is the model of the jobs."""
     made = [
-        NewFire(
+        Fire(
             org_id=row.org_id,
             schedule_id=row.id,
-            fire=PlannedFire(one.scheduled_for, one.effective_for, FireTrigger.BACKFILL),
+            planned=PlannedFire(one.scheduled_for, one.effective_for, FireTrigger.BACKFILL),
             actor=batch.created_by,
             job=_job(job, batch, one, place),
             batch_id=batch.id,
@@ -339,7 +329,7 @@ def write_batch(
     for one in written:
         if one.job_id is None:
             record_failure(session, row, now)
-    enqueue(session, list(_events(row, written, now)))
+    enqueue(session, [fire_event(row, one, now) for one in written])
     session.flush()
 
 
@@ -355,22 +345,3 @@ def _job(job: NewJob, batch: BatchRow, one: BackfillTime, place: int) -> NewJob:
         waits=job.waits + ahead,
         line=None if job.line is None else f"backfill-{batch.id}",
     )
-
-
-def _events(row: OrgScheduleRow, written: Sequence[WrittenFire], now: datetime) -> Iterator[Event]:
-    for one in written:
-        if one.job_id is not None:
-            yield events.schedule_fired(
-                row.org_id, row.id, one.new.fire, one.fire_id, one.job_id, now
-            )
-        else:
-            message = one.error or ""
-            yield events.schedule_failed(
-                row.org_id,
-                row.id,
-                one.new.fire,
-                one.fire_id,
-                now,
-                error=message,
-                in_a_row=row.consecutive_failures,
-            )

@@ -78,9 +78,11 @@ _TIMING = (
 def due_alerts(session: Session, now: datetime) -> list[AlertCondition]:
     """What is wrong now, by a constant number of queries. At most one per name and subject."""
     oldest = select(func.min(OrgScheduleRow.next_run_at))
-    is_due = _IS_ACTIVE_SCHEDULE, OrgScheduleRow.next_run_at <= now
     return [
-        *late_alerts(session.scalar(oldest.where(*is_due)), now),
+        *late_alerts(
+            session.scalar(oldest.where(_IS_ACTIVE_SCHEDULE, OrgScheduleRow.next_run_at <= now)),
+            now,
+        ),
         *_unreadable(session),
         *_failures(session, now - LOOK_BACK),
         *_failed_batches(session, now - LOOK_BACK),
@@ -90,14 +92,17 @@ def due_alerts(session: Session, now: datetime) -> list[AlertCondition]:
 
 
 def _unreadable(session: Session) -> Iterator[AlertCondition]:
-    query = select(
-        OrgScheduleRow.org_id,
-        OrgScheduleRow.id,
-        OrgScheduleRow.name,
-        OrgScheduleRow.cron_expression,
-        OrgScheduleRow.updated_at,
-    )
-    rows = session.execute(query.where(_IS_UNREADABLE).order_by(OrgScheduleRow.id)).tuples()
+    rows = session.execute(
+        select(
+            OrgScheduleRow.org_id,
+            OrgScheduleRow.id,
+            OrgScheduleRow.name,
+            OrgScheduleRow.cron_expression,
+            OrgScheduleRow.updated_at,
+        )
+        .where(_IS_UNREADABLE)
+        .order_by(OrgScheduleRow.id)
+    ).tuples()
     return (unreadable_alert(*row) for row in rows)
 
 
@@ -132,10 +137,13 @@ def _failing_schedules(
 ) -> Iterator[AlertCondition]:
     is_too_many = OrgScheduleRow.auto_pause_after.between(1, OrgScheduleRow.consecutive_failures)
     is_paused = case((is_too_many, OrgScheduleRow.state == ScheduleState.PAUSED), else_=False)
-    columns = OrgScheduleRow.org_id, OrgScheduleRow.id, OrgScheduleRow.name
-    query = select(*columns, OrgScheduleRow.consecutive_failures, is_paused).where(
-        among(session, OrgScheduleRow.id, last_at), _IS_KEPT
-    )
+    query = select(
+        OrgScheduleRow.org_id,
+        OrgScheduleRow.id,
+        OrgScheduleRow.name,
+        OrgScheduleRow.consecutive_failures,
+        is_paused,
+    ).where(among(session, OrgScheduleRow.id, last_at), _IS_KEPT)
     for org, id_, name, in_a_row, paused in session.execute(query.order_by(OrgScheduleRow.id)):
         yield from failing_alerts(org, id_, name, in_a_row, bool(paused), last_at[id_])
 
@@ -143,15 +151,19 @@ def _failing_schedules(
 def _errors(session: Session, job_ids: Collection[int]) -> Mapping[int, str]:
     """Of the newest run of each that failed."""
     of_jobs = among(session, JobRunRow.job_id, job_ids), JobRunRow.error.is_not(None)
-    query = select(JobRunRow.job_id, JobRunRow.error).where(*of_jobs).order_by(JobRunRow.id)
-    rows = session.execute(query).tuples()
+    rows = session.execute(
+        select(JobRunRow.job_id, JobRunRow.error).where(*of_jobs).order_by(JobRunRow.id)
+    ).tuples()
     return {job_id: (error or "")[:LONGEST_ERROR] for job_id, error in rows}
 
 
 def _failed_batches(session: Session, since: datetime) -> Iterator[AlertCondition]:
     has_failed = BatchRow.status == BatchState.COMPLETED_WITH_FAILURES
-    query = select(BatchRow.org_id, BatchRow.id, BatchRow.schedule_id, BatchRow.finished_at)
-    recent = query.where(has_failed, BatchRow.finished_at > since).order_by(BatchRow.id)
+    recent = (
+        select(BatchRow.org_id, BatchRow.id, BatchRow.schedule_id, BatchRow.finished_at)
+        .where(has_failed, BatchRow.finished_at > since)
+        .order_by(BatchRow.id)
+    )
     for org_id, batch_id, schedule_id, finished_at in session.execute(recent).tuples():
         if finished_at is not None:
             yield batch_alert(org_id, batch_id, schedule_id, finished_at)
@@ -205,9 +217,14 @@ def _silent_schedules(session: Session, now: datetime) -> Iterator[AlertConditio
     """None that was due or changed so lately that nothing can be wrong."""
     last, changed = OrgScheduleRow.last_scheduled_for, OrgScheduleRow.updated_at
     since = case((last > changed, last), else_=changed)
-    columns = OrgScheduleRow.org_id, OrgScheduleRow.id, OrgScheduleRow.name
-    query = select(*columns, since.label("since"), OrgScheduleRow.excluded_on, *_TIMING)
-    watched = query.where(_IS_ACTIVE_SCHEDULE, since < now - LATE_AFTER)
+    watched = select(
+        OrgScheduleRow.org_id,
+        OrgScheduleRow.id,
+        OrgScheduleRow.name,
+        since.label("since"),
+        OrgScheduleRow.excluded_on,
+        *_TIMING,
+    ).where(_IS_ACTIVE_SCHEDULE, since < now - LATE_AFTER)
     for row in session.execute(watched.order_by(OrgScheduleRow.id)).mappings():
         # Without jitter the same for all schedules with the same times: they are computed once.
         seed = row["id"] if row["jitter_seconds"] else ""
@@ -232,8 +249,13 @@ def list_alerts(
 ) -> list[OrgAlert]:
     """Newest first. Those about the scheduler itself are for callers of no organisation."""
     wanted = where_given((OrgAlertRow.org_id, within.org_id), (OrgAlertRow.org_id, org_id))
-    query = select(OrgAlertRow).where(*wanted).order_by(OrgAlertRow.id.desc())
-    rows = session.scalars(query.limit(limit).offset(offset))
+    rows = session.scalars(
+        select(OrgAlertRow)
+        .where(*wanted)
+        .order_by(OrgAlertRow.id.desc())
+        .limit(limit)
+        .offset(offset)
+    )
     return [OrgAlert.model_validate(row, from_attributes=True) for row in rows]
 
 
@@ -256,8 +278,9 @@ class ActiveRuns:
 
 
 def due_schedules(session: Session, now: datetime) -> DueScheduleCounts:
-    query = select(func.count(), func.min(OrgScheduleRow.next_run_at))
-    due = query.where(_IS_ACTIVE_SCHEDULE, OrgScheduleRow.next_run_at <= now)
+    due = select(func.count(), func.min(OrgScheduleRow.next_run_at)).where(
+        _IS_ACTIVE_SCHEDULE, OrgScheduleRow.next_run_at <= now
+    )
     count, oldest = session.execute(due).tuples().one()
     age = 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds())
     return DueScheduleCounts(count, age)
@@ -273,8 +296,12 @@ def schedules_by_state(session: Session) -> Mapping[ScheduleState, int]:
 def active_runs(session: Session) -> list[ActiveRuns]:
     """Those that have any."""
     key = JobRunRow.org_id, JobRunRow.performer
-    counts = func.count().filter(IS_PENDING), func.count().filter(IS_RUNNING)
-    query = select(*key, *counts).where(IS_ACTIVE).group_by(*key).order_by(*key)
+    query = (
+        select(*key, func.count().filter(IS_PENDING), func.count().filter(IS_RUNNING))
+        .where(IS_ACTIVE)
+        .group_by(*key)
+        .order_by(*key)
+    )
     return [ActiveRuns(*row) for row in session.execute(query).tuples()]
 
 
@@ -314,8 +341,12 @@ def _fires(session: Session, since: datetime, until: datetime) -> list[DayFires]
 
 def _jobs(session: Session, since: datetime, until: datetime) -> list[DayJobs]:
     key = OrgJobRow.org_id, OrgJobRow.status, OrgJobRow.type
-    ended = OrgJobRow.finished_at >= since, OrgJobRow.finished_at < until
-    query = select(*key, func.count()).where(*ended).group_by(*key).order_by(*key)
+    query = (
+        select(*key, func.count())
+        .where(OrgJobRow.finished_at >= since, OrgJobRow.finished_at < until)
+        .group_by(*key)
+        .order_by(*key)
+    )
     return [
         DayJobs(org_id=org, status=OrgJobsRunState(status), type=type_, count=count)
         for org, status, type_, count in session.execute(query).tuples()

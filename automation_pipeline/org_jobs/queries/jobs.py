@@ -146,8 +146,14 @@ def list_jobs(
         (OrgJobRow.server_instance_id, chosen.server_instance_id),
         (OrgJobRow.batch_id, chosen.batch_id),
     )
-    page = select(OrgJobRow).where(*wanted).order_by(OrgJobRow.id.desc())
-    fresh = page.limit(limit).offset(offset).execution_options(**_FRESH)
+    fresh = (
+        select(OrgJobRow)
+        .where(*wanted)
+        .order_by(OrgJobRow.id.desc())
+        .limit(limit)
+        .offset(offset)
+        .execution_options(**_FRESH)
+    )
     return _with_runs(session, session.scalars(fresh).all())
 
 
@@ -156,7 +162,7 @@ def get_run(session: Session, run_id: int, within: OrgScope) -> OrgJobRun:
     row = session.scalar(select(JobRunRow).where(*its).execution_options(**_FRESH))
     if row is None:
         raise no_such_run(run_id)
-    return _shown(OrgJobRun, row, attempts=_attempts(session, [run_id]).get(run_id, ()))
+    return shown(OrgJobRun, row, attempts=_attempts(session, [run_id]).get(run_id, ()))
 
 
 def queues(session: Session, within: OrgScope, now: datetime) -> list[QueueCounts]:
@@ -204,9 +210,13 @@ def transitions_of(
         raise no_such_job(job_id)
     runs = select(sqlalchemy_cast(JobRunRow.id, Text)).where(JobRunRow.job_id == job_id)
     of_runs = TransitionRow.machine == JOB_RUN.name, TransitionRow.entity_id.in_(runs)
-    query = select(TransitionRow).where(*of_runs, TransitionRow.id > after_id)
-    rows = session.scalars(query.order_by(TransitionRow.id).limit(limit))
-    return [_shown(JobMove, row, run_id=int(row.entity_id)) for row in rows]
+    rows = session.scalars(
+        select(TransitionRow)
+        .where(*of_runs, TransitionRow.id > after_id)
+        .order_by(TransitionRow.id)
+        .limit(limit)
+    )
+    return [shown(JobMove, row, run_id=int(row.entity_id)) for row in rows]
 
 
 def no_such_job(job_id: int) -> NotFoundError:
@@ -217,15 +227,19 @@ def _with_runs(session: Session, jobs: Sequence[OrgJobRow]) -> list[OrgJob]:
     if not jobs:
         return []
     of_jobs = among(session, JobRunRow.job_id, [job.id for job in jobs])
-    query = select(JobRunRow).where(of_jobs).order_by(JobRunRow.job_id, JobRunRow.id)
-    runs = session.scalars(query.execution_options(**_FRESH)).all()
+    runs = session.scalars(
+        select(JobRunRow)
+        .where(of_jobs)
+        .order_by(JobRunRow.job_id, JobRunRow.id)
+        .execution_options(**_FRESH)
+    ).all()
     attempts = _attempts(session, [run.id for run in runs])
     by_job = {
-        job_id: tuple(_shown(OrgJobRun, run, attempts=attempts.get(run.id, ())) for run in its)
+        job_id: tuple(shown(OrgJobRun, run, attempts=attempts.get(run.id, ())) for run in its)
         for job_id, its in groupby(runs, key=lambda run: run.job_id)
     }
     return [
-        _shown(
+        shown(
             OrgJob, job, runs=by_job.get(job.id, ()), retry_policy=stored_policy(job.retry_policy)
         )
         for job in jobs
@@ -234,14 +248,19 @@ def _with_runs(session: Session, jobs: Sequence[OrgJobRow]) -> list[OrgJob]:
 
 def _attempts(session: Session, run_ids: Iterable[int]) -> dict[int, tuple[Attempt, ...]]:
     of_runs = among(session, AttemptRow.run_id, run_ids)
-    query = select(AttemptRow).where(of_runs).order_by(AttemptRow.run_id, AttemptRow.attempt_no)
-    rows = session.scalars(query.execution_options(**_FRESH))
+    rows = session.scalars(
+        select(AttemptRow)
+        .where(of_runs)
+        .order_by(AttemptRow.run_id, AttemptRow.attempt_no)
+        .execution_options(**_FRESH)
+    )
     return {
-        run_id: tuple(_shown(Attempt, row) for row in its)
+        run_id: tuple(shown(Attempt, row) for row in its)
         for run_id, its in groupby(rows, key=lambda row: row.run_id)
     }
 
 
-def _shown(model: type[Shown], row: MetadataTable, **given: object) -> Shown:
+def shown(model: type[Shown], row: MetadataTable, **given: object) -> Shown:
+    """The row as a model; `given` are the fields that are not columns."""
     columns = {name: getattr(row, name) for name in model.model_fields if name not in given}
     return model.model_validate(columns | given)

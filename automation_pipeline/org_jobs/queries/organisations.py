@@ -108,9 +108,16 @@ def list_hosts(
     offset: int,
 ) -> list[Host]:
     """By organisation and name; `q` is part of the name."""
-    wanted = where_given((HostRow.org_id, within.org_id), (HostRow.org_id, org_id))
-    query = select(HostRow).where(*wanted, _is_named(HostRow.name, q))
-    page = query.order_by(HostRow.org_id, HostRow.name).limit(limit).offset(offset)
+    page = (
+        select(HostRow)
+        .where(
+            *where_given((HostRow.org_id, within.org_id), (HostRow.org_id, org_id)),
+            _is_named(HostRow.name, q),
+        )
+        .order_by(HostRow.org_id, HostRow.name)
+        .limit(limit)
+        .offset(offset)
+    )
     return [Host.model_validate(row, from_attributes=True) for row in session.scalars(page)]
 
 
@@ -125,10 +132,20 @@ def list_servers(  # noqa: PLR0913  what narrows the list, by name
     offset: int,
 ) -> list[Server]:
     """By organisation and name; `q` is part of the name."""
-    orgs = (ServerRow.org_id, within.org_id), (ServerRow.org_id, org_id)
-    wanted = where_given(*orgs, (ServerRow.host_id, host_id))
-    query = select(ServerRow).where(*wanted, _is_named(ServerRow.name, q))
-    page = query.order_by(ServerRow.org_id, ServerRow.name).limit(limit).offset(offset)
+    page = (
+        select(ServerRow)
+        .where(
+            *where_given(
+                (ServerRow.org_id, within.org_id),
+                (ServerRow.org_id, org_id),
+                (ServerRow.host_id, host_id),
+            ),
+            _is_named(ServerRow.name, q),
+        )
+        .order_by(ServerRow.org_id, ServerRow.name)
+        .limit(limit)
+        .offset(offset)
+    )
     return [Server.model_validate(row, from_attributes=True) for row in session.scalars(page)]
 
 
@@ -147,8 +164,11 @@ def is_taken(session: Session, table: type[HostRow | ServerRow], org_id: str, na
 def check_host(session: Session, host_id: int | None, org_id: str) -> None:
     """InvalidInputError unless the host belongs to the organisation. It cannot be deleted until the
     transaction ends."""
-    query = select(HostRow.id).where(HostRow.id == host_id, HostRow.org_id == org_id)
-    locked = query.with_for_update(read=True, key_share=True)
+    locked = (
+        select(HostRow.id)
+        .where(HostRow.id == host_id, HostRow.org_id == org_id)
+        .with_for_update(read=True, key_share=True)
+    )
     if host_id is not None and session.scalar(locked) is None:
         fault = ("hostId", f"is not a host of organisation '{org_id}'")
         raise InvalidInputError("Invalid server", (fault,))
@@ -161,8 +181,11 @@ def host_of_server(
     the transaction ends."""
     if server_id is None:
         return None
-    query = select(ServerRow).where(ServerRow.id == server_id, ServerRow.org_id == org_id)
-    server = session.scalar(query.with_for_update(read=True, key_share=True))
+    server = session.scalar(
+        select(ServerRow)
+        .where(ServerRow.id == server_id, ServerRow.org_id == org_id)
+        .with_for_update(read=True, key_share=True)
+    )
     if server is None:
         fault = ("serverInstanceId", f"is not a server of organisation '{org_id}'")
         raise InvalidInputError(complaint, (fault,))
@@ -177,23 +200,32 @@ def uses_of_host(session: Session, host_id: int) -> tuple[int, int]:
 
 def detach_host(session: Session, host_id: int) -> None:
     """Remove the host from the runs that ended on it."""
-    cleared = update(JobRunRow).where(JobRunRow.host_id == host_id).values(host_id=None)
-    session.execute(cleared.execution_options(synchronize_session=False))
+    session.execute(
+        update(JobRunRow)
+        .where(JobRunRow.host_id == host_id)
+        .values(host_id=None)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def uses_of_server(session: Session, server_id: int) -> tuple[int, int]:
     """The number of its schedules, without deleted ones, and of its jobs."""
     of_schedules = OrgScheduleRow.server_instance_id == server_id
-    is_kept = of_schedules, OrgScheduleRow.deleted_at.is_(None)
-    return _count(session, *is_kept), _count(session, OrgJobRow.server_instance_id == server_id)
+    return _count(session, of_schedules, OrgScheduleRow.deleted_at.is_(None)), _count(
+        session, OrgJobRow.server_instance_id == server_id
+    )
 
 
 def detach_server(session: Session, server_id: int) -> None:
     """Remove the server from deleted schedules."""
     is_deleted = OrgScheduleRow.deleted_at.is_not(None)
     of_server = OrgScheduleRow.server_instance_id == server_id
-    cleared = update(OrgScheduleRow).where(of_server, is_deleted).values(server_instance_id=None)
-    session.execute(cleared.execution_options(synchronize_session=False))
+    session.execute(
+        update(OrgScheduleRow)
+        .where(of_server, is_deleted)
+        .values(server_instance_id=None)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _count(session: Session, *conditions: ColumnElement[bool]) -> int:
@@ -252,11 +284,19 @@ def names_of_types(session: Session, org_id: str) -> set[str]:
 
 def uses_of_type(session: Session, org_id: str, name: str) -> tuple[int, int]:
     """The number of schedules with the type, and of its unfinished jobs."""
-    of_schedules = OrgScheduleRow.org_id == org_id, OrgScheduleRow.job_type == name
-    of_jobs = OrgJobRow.org_id == org_id, OrgJobRow.type == name
     return (
-        _count(session, *of_schedules, OrgScheduleRow.deleted_at.is_(None)),
-        _count(session, *of_jobs, OrgJobRow.status.in_(ACTIVE_RUN_STATES)),
+        _count(
+            session,
+            OrgScheduleRow.org_id == org_id,
+            OrgScheduleRow.job_type == name,
+            OrgScheduleRow.deleted_at.is_(None),
+        ),
+        _count(
+            session,
+            OrgJobRow.org_id == org_id,
+            OrgJobRow.type == name,
+            OrgJobRow.status.in_(ACTIVE_RUN_STATES),
+        ),
     )
 
 
@@ -316,8 +356,13 @@ def audit_log(  # noqa: PLR0913  what narrows it, by name
 ) -> list[AuditEntry]:
     """Oldest first unless `newest_first`; `after_id` is the last entry of the previous page."""
     key = AuditLogRow.id
-    about = (AuditLogRow.entity, entity), (AuditLogRow.entity_id, entity_id)
-    query = select(AuditLogRow).where(*where_given((AuditLogRow.org_id, within.org_id), *about))
+    query = select(AuditLogRow).where(
+        *where_given(
+            (AuditLogRow.org_id, within.org_id),
+            (AuditLogRow.entity, entity),
+            (AuditLogRow.entity_id, entity_id),
+        )
+    )
     if after_id:
         query = query.where(key < after_id if newest_first else key > after_id)
     page = query.order_by(key.desc() if newest_first else key).limit(limit)

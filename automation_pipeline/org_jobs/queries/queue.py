@@ -114,8 +114,9 @@ def _has_open_server(now: datetime) -> ColumnElement[bool]:
     """Of runs joined with their jobs: the server is enabled, and its host is not in maintenance."""
     of_job = ServerRow.id == OrgJobRow.server_instance_id
     is_off = exists().where(of_job, ~ServerRow.is_enabled).correlate(OrgJobRow)
-    on_host = of_job, HostRow.id == ServerRow.host_id
-    is_maintained = exists().where(*on_host, lasts(HostRow.maintenance_until, now))
+    is_maintained = exists().where(
+        of_job, HostRow.id == ServerRow.host_id, lasts(HostRow.maintenance_until, now)
+    )
     return and_(~is_off, ~is_maintained.correlate(OrgJobRow))
 
 
@@ -177,8 +178,9 @@ def claim_for_host(
     if min(most, free) < 1 or is_maintained:
         return []
     on_host = ServerRow.host_id == host.id, ServerRow.org_id == host.org_id, ServerRow.is_enabled
-    its = Run.org_id == host.org_id, Run.performer == Performer.AGENT
-    claimable = _with_job().where(*its, *on_host, is_waiting(now))
+    claimable = _with_job().where(
+        Run.org_id == host.org_id, Run.performer == Performer.AGENT, *on_host, is_waiting(now)
+    )
     ids = _most_urgent(session, claimable, host, min(most, free))
     if len(ids) == free and _waits_before(session, host.org_id, ids[-1], now):
         ids = ids[:-1]
@@ -201,8 +203,11 @@ def _with_job() -> Claimable:
 def _free_capacity(session: Session, org_id: str, now: datetime) -> int:
     """The number of runs that the organisation may still start; 0 while it is closed. The
     organisation stays locked until the transaction ends."""
-    locked = select(OrganisationRow.max_running).where(OrganisationRow.id == org_id, is_open(now))
-    most = session.scalar(locked.with_for_update(key_share=True))
+    most = session.scalar(
+        select(OrganisationRow.max_running)
+        .where(OrganisationRow.id == org_id, is_open(now))
+        .with_for_update(key_share=True)
+    )
     if most is None:
         return 0
     at_work = select(func.count(Run.id)).where(Run.org_id == org_id, is_at_work())
@@ -211,8 +216,14 @@ def _free_capacity(session: Session, org_id: str, now: datetime) -> int:
 
 def _reserved_capacity(session: Session, org_id: str, now: datetime) -> int:
     """The number of recently requested workers that have not started."""
-    its = Run.org_id == org_id, OF_SERVICE, _is_requested(now), RUNS.is_free()
-    return session.scalar(select(func.count(Run.id)).where(*its)) or 0
+    return (
+        session.scalar(
+            select(func.count(Run.id)).where(
+                Run.org_id == org_id, OF_SERVICE, _is_requested(now), RUNS.is_free()
+            )
+        )
+        or 0
+    )
 
 
 def _most_urgent(
@@ -224,16 +235,20 @@ def _most_urgent(
         .group_by(Run.is_mutation)
     )
     busy = dict(session.execute(at_work).tuples().all())
-    urgency = Run.priority, Run.id
-    rank = func.row_number().over(partition_by=Run.is_mutation, order_by=urgency)
-    columns = Run.id, Run.priority, Run.is_mutation, rank.label("rank")
-    ranked = claimable.with_only_columns(*columns).subquery()
+    rank = func.row_number().over(partition_by=Run.is_mutation, order_by=(Run.priority, Run.id))
+    ranked = claimable.with_only_columns(
+        Run.id, Run.priority, Run.is_mutation, rank.label("rank")
+    ).subquery()
     allowed = case(
         (ranked.c.is_mutation, literal(MOST_MUTATIONS - busy.get(True, 0))),
         else_=literal(MOST_READS - busy.get(False, 0)),
     )
-    chosen = select(ranked.c.id).where(ranked.c.rank <= allowed)
-    return session.scalars(chosen.order_by(ranked.c.priority, ranked.c.id).limit(places)).all()
+    return session.scalars(
+        select(ranked.c.id)
+        .where(ranked.c.rank <= allowed)
+        .order_by(ranked.c.priority, ranked.c.id)
+        .limit(places)
+    ).all()
 
 
 def _waits_before(session: Session, org_id: str, run_id: int, now: datetime) -> bool:
@@ -275,16 +290,23 @@ def _claim(
     changes = {} if host_id is None else {"host_id": host_id}
     which = among(session, Run.id, open_ids)
     taken = RUNS.take(session, [which], owner, lease_seconds, **changes)
-    claimed = _with_job().where(among(session, Run.id, [one.key for one in taken]))
-    fresh = claimed.order_by(Run.priority, Run.id).execution_options(populate_existing=True)
+    fresh = (
+        _with_job()
+        .where(among(session, Run.id, [one.key for one in taken]))
+        .order_by(Run.priority, Run.id)
+        .execution_options(populate_existing=True)
+    )
     return [ClaimedRun(*row) for row in session.execute(fresh).tuples()]
 
 
 def of_host(host_id: int, org_id: str) -> ColumnElement[bool]:
     """Runs joined with their jobs whose server is on the host now."""
     servers = select(ServerRow.id).where(ServerRow.host_id == host_id, ServerRow.org_id == org_id)
-    its = Run.org_id == org_id, Run.performer == Performer.AGENT
-    return and_(*its, OrgJobRow.server_instance_id.in_(servers))
+    return and_(
+        Run.org_id == org_id,
+        Run.performer == Performer.AGENT,
+        OrgJobRow.server_instance_id.in_(servers),
+    )
 
 
 def opening_of_run(session: Session, run_id: int, at: datetime) -> datetime:
@@ -307,8 +329,11 @@ def postpone_closed(session: Session, chosen: ColumnElement[bool], now: datetime
     closed = {window: at for window, at in opens.items() if at > now}
     if not closed:
         return
-    locked = due.where(among(session, text, closed)).order_by(Run.id)
-    rows = session.execute(locked.with_for_update(of=Run, skip_locked=True)).tuples()
+    rows = session.execute(
+        due.where(among(session, text, closed))
+        .order_by(Run.id)
+        .with_for_update(of=Run, skip_locked=True)
+    ).tuples()
     postponed = [{"closed": run_id, "until": closed[window]} for run_id, window in rows]
     if postponed:
         change = update(Run).where(Run.id == bindparam("closed"))
@@ -384,8 +409,9 @@ def next_runs(session: Session, limit: int, now: datetime) -> Sequence[int]:
     place = func.row_number().over(order_by=(ranked.c.rank, ranked.c.id)).label("place")
     placed = select(ranked.c.id, place).where(ranked.c.rank <= ranked.c.max_running).subquery()
     workers = select(func.coalesce(func.sum(busy.c.workers), 0)).scalar_subquery()
-    chosen = select(placed.c.id).where(placed.c.place <= limit - workers).order_by(placed.c.place)
-    return session.scalars(chosen).all()
+    return session.scalars(
+        select(placed.c.id).where(placed.c.place <= limit - workers).order_by(placed.c.place)
+    ).all()
 
 
 def request_workers(session: Session, run_ids: Collection[int], now: datetime) -> list[int]:
@@ -469,10 +495,18 @@ def postpone(session: Session, run_id: int, request: str, until: datetime, reaso
 def move_waiting_runs(session: Session, server_id: int, host_id: int | None) -> None:
     """Move the server's runs without a holder, locked in the order of their ids."""
     of_server = select(OrgJobRow.id).where(OrgJobRow.server_instance_id == server_id)
-    waiting = select(Run.id).where(Run.job_id.in_(of_server), IS_PENDING, RUNS.is_free())
-    locked = session.scalars(waiting.order_by(Run.id).with_for_update())
-    moved = update(Run).where(among(session, Run.id, locked)).values(host_id=host_id)
-    session.execute(moved.execution_options(synchronize_session=False))
+    locked = session.scalars(
+        select(Run.id)
+        .where(Run.job_id.in_(of_server), IS_PENDING, RUNS.is_free())
+        .order_by(Run.id)
+        .with_for_update()
+    )
+    session.execute(
+        update(Run)
+        .where(among(session, Run.id, locked))
+        .values(host_id=host_id)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def lengthen_closed(session: Session, now: datetime, limit: int) -> None:
@@ -486,16 +520,18 @@ def lengthen_closed(session: Session, now: datetime, limit: int) -> None:
         (has_no_window, OrgJobRow.expires_at < plain - _EXPIRY_STEP),
         else_=OrgJobRow.expires_at < in_window - _EXPIRY_STEP,
     )
-    waiting = (
+    job_ids = session.scalars(
         select(Run.job_id)
         .join(OrgJobRow, OrgJobRow.id == Run.job_id)
         .where(IS_PENDING, RUNS.is_free(), ~is_of_open(now), is_short)
         .order_by(Run.id)
         .limit(limit)
-    )
-    job_ids = session.scalars(waiting.with_for_update(of=Run, skip_locked=True)).all()
+        .with_for_update(of=Run, skip_locked=True)
+    ).all()
     if job_ids:
-        lengthened = update(OrgJobRow).where(among(session, OrgJobRow.id, job_ids))
         session.execute(
-            lengthened.values(expires_at=until).execution_options(synchronize_session=False)
+            update(OrgJobRow)
+            .where(among(session, OrgJobRow.id, job_ids))
+            .values(expires_at=until)
+            .execution_options(synchronize_session=False)
         )

@@ -112,9 +112,10 @@ def list_schedules(
     offset: int,
 ) -> list[OrgSchedule]:
     """Newest first, without deleted ones."""
-    query = select(OrgScheduleRow).where(*_chosen(chosen or ScheduleFilter(), within))
     page = (
-        query.order_by(OrgScheduleRow.created_at.desc(), OrgScheduleRow.id)
+        select(OrgScheduleRow)
+        .where(*_chosen(chosen or ScheduleFilter(), within))
+        .order_by(OrgScheduleRow.created_at.desc(), OrgScheduleRow.id)
         .limit(limit)
         .offset(offset)
     )
@@ -427,26 +428,22 @@ def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[O
         OrgScheduleRow.deleted_at.is_(None),
     )
     of_ended = select(OrgScheduleRow.org_id).where(*its)
-    free = (
+    org_ids = session.scalars(
         select(OrganisationRow.id)
         .where(OrganisationRow.id.in_(of_ended), OrganisationRow.suspended_at.is_(None))
         .order_by(OrganisationRow.id)
         .with_for_update(read=True, skip_locked=True)
-    )
-    org_ids = session.scalars(free).all()
+    ).all()
     if not org_ids:
         return []
-    chosen = (
+    return session.scalars(
         select(OrgScheduleRow)
         .where(*its, among(session, OrgScheduleRow.org_id, org_ids))
         .order_by(OrgScheduleRow.id)
-    )
-    held = (
-        chosen.limit(limit)
+        .limit(limit)
         .with_for_update(skip_locked=True)
         .execution_options(populate_existing=True)
-    )
-    return session.scalars(held).all()
+    ).all()
 
 
 def resume_locked(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[str]:
@@ -526,11 +523,10 @@ def resume_schedules(session: Session, org_id: str, actor: str, now: datetime) -
 
 
 def _locked(session: Session, org_id: str, chosen: ColumnElement[bool]) -> Sequence[OrgScheduleRow]:
-    query = (
+    return session.scalars(
         select(OrgScheduleRow)
         .where(OrgScheduleRow.org_id == org_id, OrgScheduleRow.deleted_at.is_(None), chosen)
         .order_by(OrgScheduleRow.id)
         .with_for_update()
         .execution_options(populate_existing=True)
-    )
-    return session.scalars(query).all()
+    ).all()
