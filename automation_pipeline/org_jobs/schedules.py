@@ -39,12 +39,12 @@ from automation_pipeline.org_jobs.queries.organisations import (
     own_type,
 )
 from automation_pipeline.org_jobs.queries.schedules import (
-    activate,
     add_schedule,
     apply_state,
     as_schedule,
     cancel_waiting,
     change_state,
+    clear_pause,
     columns_of,
     get_schedule,
     lock_ended_pauses,
@@ -203,7 +203,10 @@ def resume_schedule(
         if organisation.suspended_at is not None:
             raise ConflictError(f"Organisation '{row.org_id}' is suspended: resume it first.")
         now, before = clock.now(), {"state": row.state, "pauseReason": row.pause_reason}
-        activate(session, row, _planned(row, now), actor=actor, now=now)
+        following = NextState(ScheduleState.ACTIVE, _planned(row, now))
+        clear_pause(row)
+        row.enabled = True
+        change_state(session, row, following, actor=actor, now=now)
         record_change(
             session, row, "resume", actor=actor, now=now, before=before, after={"state": row.state}
         )

@@ -77,7 +77,7 @@ def test_a_job_that_failed_for_good_is_told_once_and_the_next_after_the_cooldown
     assert (row.severity, row.status, row.raised_at) == ("warning", "pending", org_bench.now)
     assert (
         row.message
-        == f"A job has failed for good (HTTPS_CALL), the last is job {first}: The server said no."
+        == f"A job has failed after the last attempt (HTTPS_CALL); the newest is job {first}: The server said no."
     )
     org_bench.pass_minutes(5)
     failed_job(org_bench, schedule_id=schedule)
@@ -161,7 +161,7 @@ def test_jobs_at_work_on_a_silent_host_are_counted(org_bench: Bench) -> None:
     org_bench.set_run(org_bench.run_row(job_id).id, host_id=host)
     org_bench.pass_minutes(4)
     assert raised(org_bench) == [("heartbeat_missed", ORG, str(host))]
-    assert "1 jobs are at work there and 0 wait" in org_bench.alerts()[0].message
+    assert "1 of its jobs are running and 0 are waiting" in org_bench.alerts()[0].message
 
 
 @pytest.mark.parametrize("who", ["host", "organisation"])
@@ -228,7 +228,7 @@ DOWN = AlertCondition(
     name=OrgJobsAlertName.SERVER_DOWN,
     severity=AlertSeverity.CRITICAL,
     subject="7",
-    message="Host 'h1' has not been heard of for 16 min: its servers are taken for down.",
+    message="Host 'h1' has been silent for 16 min: its servers count as down.",
 )
 
 

@@ -92,28 +92,19 @@ def due_alerts(session: Session, now: datetime) -> list[AlertCondition]:
 
 
 def _unreadable(session: Session) -> Iterator[AlertCondition]:
-    rows = session.execute(
-        select(
-            OrgScheduleRow.org_id,
-            OrgScheduleRow.id,
-            OrgScheduleRow.name,
-            OrgScheduleRow.cron_expression,
-            OrgScheduleRow.updated_at,
-        )
-        .where(_IS_UNREADABLE)
-        .order_by(OrgScheduleRow.id)
-    ).tuples()
-    return (unreadable_alert(*row) for row in rows)
+    query = select(OrgScheduleRow).where(_IS_UNREADABLE).order_by(OrgScheduleRow.id)
+    for row in session.scalars(query):
+        yield unreadable_alert(row.org_id, row.id, row.name, row.cron_expression, row.updated_at)
 
 
 def _failures(session: Session, since: datetime) -> Iterator[AlertCondition]:
-    """Of schedules whose jobs failed or that could not be dispatched, then of the jobs."""
-    fires = select(FireRow.schedule_id, func.max(FireRow.fired_at)).where(
-        FireRow.fired_at > since, FireRow.outcome == FireOutcome.FAILED
+    """About schedules whose jobs failed or that could not be dispatched, then about the jobs."""
+    fires = (
+        select(FireRow.schedule_id, func.max(FireRow.fired_at))
+        .where(FireRow.fired_at > since, FireRow.outcome == FireOutcome.FAILED)
+        .group_by(FireRow.schedule_id)
     )
-    last_at: dict[str, datetime] = dict(
-        session.execute(fires.group_by(FireRow.schedule_id)).tuples().all()
-    )
+    last_at: dict[str, datetime] = dict(session.execute(fires).tuples().all())
     type_ = case((OrgJobRow.schedule_id.is_(None), OrgJobRow.type))
     failed_jobs = (
         select(OrgJobRow.org_id, OrgJobRow.schedule_id, func.max(OrgJobRow.type))
@@ -149,12 +140,13 @@ def _failing_schedules(
 
 
 def _errors(session: Session, job_ids: Collection[int]) -> Mapping[int, str]:
-    """Of the newest run of each that failed."""
-    of_jobs = among(session, JobRunRow.job_id, job_ids), JobRunRow.error.is_not(None)
-    rows = session.execute(
-        select(JobRunRow.job_id, JobRunRow.error).where(*of_jobs).order_by(JobRunRow.id)
-    ).tuples()
-    return {job_id: (error or "")[:LONGEST_ERROR] for job_id, error in rows}
+    """The error of the newest run of each job."""
+    query = (
+        select(JobRunRow.job_id, func.substr(JobRunRow.error, 1, LONGEST_ERROR))
+        .where(among(session, JobRunRow.job_id, job_ids), JobRunRow.error.is_not(None))
+        .order_by(JobRunRow.id)
+    )
+    return dict(session.execute(query).tuples().all())
 
 
 def _failed_batches(session: Session, since: datetime) -> Iterator[AlertCondition]:
@@ -198,7 +190,8 @@ def _silent_hosts(session: Session, now: datetime) -> Iterator[AlertCondition]:
 
 
 def _active_jobs(session: Session, host_ids: Collection[int]) -> Counter[tuple[int, bool]]:
-    """By host and whether it has begun. A waiting job is for the host that its server is on now."""
+    """By host, and whether they have started. A waiting job belongs to the current host of its
+    server."""
     host = case((IS_RUNNING, JobRunRow.host_id), else_=ServerRow.host_id)
     query = (
         select(host, JobRunRow.status, func.count())
@@ -214,7 +207,7 @@ def _active_jobs(session: Session, host_ids: Collection[int]) -> Counter[tuple[i
 
 
 def _silent_schedules(session: Session, now: datetime) -> Iterator[AlertCondition]:
-    """None that was due or changed so lately that nothing can be wrong."""
+    """Schedules that were due or changed recently are left out, because they cannot be overdue."""
     last, changed = OrgScheduleRow.last_scheduled_for, OrgScheduleRow.updated_at
     since = case((last > changed, last), else_=changed)
     watched = select(
@@ -226,7 +219,7 @@ def _silent_schedules(session: Session, now: datetime) -> Iterator[AlertConditio
         *_TIMING,
     ).where(_IS_ACTIVE_SCHEDULE, since < now - LATE_AFTER)
     for row in session.execute(watched.order_by(OrgScheduleRow.id)).mappings():
-        # Without jitter the same for all schedules with the same times: they are computed once.
+        # Without jitter, schedules with the same times share one computation.
         seed = row["id"] if row["jitter_seconds"] else ""
         times = {label.name: row[label.name] for label in _TIMING}
         fields = TimingFields(seed=seed, excluded_on=tuple(row["excluded_on"]), **times)
@@ -247,7 +240,7 @@ ORG_ALERTS = AlertTable(
 def list_alerts(
     session: Session, within: OrgScope, *, org_id: str | None = None, limit: int, offset: int
 ) -> list[OrgAlert]:
-    """Newest first. Those about the scheduler itself are for callers of no organisation."""
+    """Newest first. Only callers of no organisation see alerts about the scheduler."""
     wanted = where_given((OrgAlertRow.org_id, within.org_id), (OrgAlertRow.org_id, org_id))
     rows = session.scalars(
         select(OrgAlertRow)
@@ -261,7 +254,7 @@ def list_alerts(
 
 @dataclass(frozen=True)
 class DueScheduleCounts:
-    """`age_seconds` is how long the oldest has been due, 0 when none is."""
+    """`age_seconds` is how long the oldest has been due; 0 without any."""
 
     count: int
     age_seconds: float
@@ -269,7 +262,7 @@ class DueScheduleCounts:
 
 @dataclass(frozen=True)
 class ActiveRuns:
-    """Of one organisation and performer."""
+    """The runs of one organisation and performer."""
 
     org_id: str
     performer: str
@@ -294,7 +287,6 @@ def schedules_by_state(session: Session) -> Mapping[ScheduleState, int]:
 
 
 def active_runs(session: Session) -> list[ActiveRuns]:
-    """Those that have any."""
     key = JobRunRow.org_id, JobRunRow.performer
     query = (
         select(*key, func.count().filter(IS_PENDING), func.count().filter(IS_RUNNING))
@@ -306,7 +298,7 @@ def active_runs(session: Session) -> list[ActiveRuns]:
 
 
 def day_of_jobs(session: Session, since: datetime, until: datetime, now: datetime) -> Day:
-    """Fires by when they were decided, jobs by when they ended. `until` is excluded."""
+    """The fires that were decided and the jobs that ended in the period, which excludes `until`."""
     unreadable = select(OrgScheduleRow.id).where(_IS_UNREADABLE).order_by(OrgScheduleRow.id)
     return Day(
         fires=_fires(session, since, until),

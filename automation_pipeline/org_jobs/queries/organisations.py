@@ -93,7 +93,7 @@ def list_organisations(
     query = select(OrganisationRow).where(*where_given((OrganisationRow.id, within.org_id)))
     if q:
         is_id = OrganisationRow.id.icontains(q, autoescape=True)
-        query = query.where(or_(is_id, _is_named(OrganisationRow.name, q)))
+        query = query.where(or_(is_id, is_named(OrganisationRow.name, q)))
     page = query.order_by(OrganisationRow.id).limit(limit).offset(offset)
     return [Organisation.model_validate(row, from_attributes=True) for row in session.scalars(page)]
 
@@ -112,7 +112,7 @@ def list_hosts(
         select(HostRow)
         .where(
             *where_given((HostRow.org_id, within.org_id), (HostRow.org_id, org_id)),
-            _is_named(HostRow.name, q),
+            is_named(HostRow.name, q),
         )
         .order_by(HostRow.org_id, HostRow.name)
         .limit(limit)
@@ -140,7 +140,7 @@ def list_servers(  # noqa: PLR0913  what narrows the list, by name
                 (ServerRow.org_id, org_id),
                 (ServerRow.host_id, host_id),
             ),
-            _is_named(ServerRow.name, q),
+            is_named(ServerRow.name, q),
         )
         .order_by(ServerRow.org_id, ServerRow.name)
         .limit(limit)
@@ -149,10 +149,10 @@ def list_servers(  # noqa: PLR0913  what narrows the list, by name
     return [Server.model_validate(row, from_attributes=True) for row in session.scalars(page)]
 
 
-def _is_named(name: InstrumentedAttribute[str], part: str | None) -> ColumnElement[bool]:
-    """Databases ignore the case of unaccented letters only, so accented letters are tried in both cases."""
-    variants = sorted({part, part.lower(), part.upper()}) if part else [""]
-    return or_(*(name.icontains(variant, autoescape=True) for variant in variants))
+def is_named(name: InstrumentedAttribute[str], part: str | None) -> ColumnElement[bool]:
+    """Databases ignore the case of unaccented letters only: the usual spellings are tried."""
+    spellings = sorted({part, part.lower(), part.upper(), part.title()}) if part else [""]
+    return or_(*(name.icontains(spelling, autoescape=True) for spelling in spellings))
 
 
 def is_taken(session: Session, table: type[HostRow | ServerRow], org_id: str, name: str) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import cast
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Select, or_, select
+from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.clock import iso
@@ -30,7 +30,8 @@ from automation_pipeline.org_jobs.models.schedules import (
 )
 from automation_pipeline.org_jobs.models.states import SCHEDULE, OrgJobsRunState, ScheduleState
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts
-from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
+from automation_pipeline.org_jobs.queries.jobs import shown
+from automation_pipeline.org_jobs.queries.organisations import add_audit_entry, is_named
 from automation_pipeline.org_jobs.rules.schedules import NextState, next_after
 from automation_pipeline.org_jobs.tables import (
     FireRow,
@@ -41,7 +42,7 @@ from automation_pipeline.org_jobs.tables import (
 )
 from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import among
+from automation_pipeline.storage.statements import among, where_given
 
 
 def timing_of(row: OrgScheduleRow) -> Timing:
@@ -78,8 +79,6 @@ def plan(row: OrgScheduleRow, planned: Planned | None) -> None:
 
 
 SUSPENDED_WORDS = "The organisation is suspended."
-# Fields of a schedule that are not stored.
-_DERIVED = {"last_run_status"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +93,7 @@ class ScheduleFilter:
 
 
 def get_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgSchedule:
-    return as_schedule(
-        _found(
-            session,
-            select(OrgScheduleRow).where(*_is_visible_schedule(schedule_id, within)),
-            schedule_id,
-        )
-    )
+    return as_schedule(_found(session, _visible(schedule_id, within), schedule_id))
 
 
 def list_schedules(
@@ -112,9 +105,20 @@ def list_schedules(
     offset: int,
 ) -> list[OrgSchedule]:
     """Newest first, without deleted ones."""
+    chosen = chosen or ScheduleFilter()
     page = (
         select(OrgScheduleRow)
-        .where(*_chosen(chosen or ScheduleFilter(), within))
+        .where(
+            OrgScheduleRow.deleted_at.is_(None),
+            *where_given(
+                (OrgScheduleRow.org_id, within.org_id),
+                (OrgScheduleRow.org_id, chosen.org_id),
+                (OrgScheduleRow.state, chosen.state),
+                (OrgScheduleRow.job_type, chosen.job_type),
+                (OrgScheduleRow.server_instance_id, chosen.server_instance_id),
+            ),
+            is_named(OrgScheduleRow.name, chosen.q),
+        )
         .order_by(OrgScheduleRow.created_at.desc(), OrgScheduleRow.id)
         .limit(limit)
         .offset(offset)
@@ -124,9 +128,7 @@ def list_schedules(
 
 def lock_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgScheduleRow:
     """Lock the schedule, but not its organisation, until the transaction ends."""
-    query = (
-        select(OrgScheduleRow).where(*_is_visible_schedule(schedule_id, within)).with_for_update()
-    )
+    query = _visible(schedule_id, within).with_for_update()
     return _found(session, query.execution_options(populate_existing=True), schedule_id)
 
 
@@ -134,15 +136,13 @@ def lock_with_organisation(
     session: Session, schedule_id: str, within: OrgScope
 ) -> tuple[OrgScheduleRow, OrganisationRow]:
     """Lock the organisation, against being suspended or resumed, and then its schedule."""
-    of_schedule = (
-        select(OrgScheduleRow.org_id)
-        .where(*_is_visible_schedule(schedule_id, within))
-        .scalar_subquery()
-    )
+    of_schedule = _visible(schedule_id, within).with_only_columns(OrgScheduleRow.org_id)
     query = (
-        select(OrganisationRow).where(OrganisationRow.id == of_schedule).with_for_update(read=True)
+        select(OrganisationRow)
+        .where(OrganisationRow.id == of_schedule.scalar_subquery())
+        .with_for_update(read=True)
+        .execution_options(populate_existing=True)
     )
-    query = query.execution_options(populate_existing=True)
     organisation = None if text_fault(schedule_id) else session.scalar(query)
     if organisation is None:
         raise _missing(schedule_id)
@@ -200,33 +200,36 @@ def fires_of(
 ) -> list[ScheduleFire]:
     """The fires of a schedule, deleted or not, oldest first unless `newest_first`. `after_id` is the
     last fire of the previous page."""
+    known = where_given((OrgScheduleRow.org_id, within.org_id))
     _found(
-        session,
-        select(OrgScheduleRow).where(OrgScheduleRow.id == schedule_id, *_of(within)),
-        schedule_id,
+        session, select(OrgScheduleRow).where(OrgScheduleRow.id == schedule_id, *known), schedule_id
     )
-    query = select(FireRow, OrgJobRow.id, OrgJobRow.status).outerjoin(
-        OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id
+    query = (
+        select(FireRow, OrgJobRow.id, OrgJobRow.status)
+        .outerjoin(OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id)
+        .where(FireRow.schedule_id == schedule_id)
+        .order_by(FireRow.id.desc() if newest_first else FireRow.id)
+        .limit(limit)
     )
-    query = query.where(FireRow.schedule_id == schedule_id)
-    if newest_first:
-        query = query.where(FireRow.id < after_id) if after_id else query
-        query = query.order_by(FireRow.id.desc())
-    else:
-        query = query.where(FireRow.id > after_id).order_by(FireRow.id)
-    return [as_fire(*found) for found in session.execute(query.limit(limit)).tuples()]
+    if after_id:
+        query = query.where(FireRow.id < after_id if newest_first else FireRow.id > after_id)
+    return [
+        shown(ScheduleFire, fire, job_id=job_id, job_status=status)
+        for fire, job_id, status in session.execute(query).tuples()
+    ]
 
 
 def as_schedule(row: OrgScheduleRow) -> OrgSchedule:
-    stored = {name: getattr(row, name) for name in OrgSchedule.model_fields.keys() - _DERIVED}
     status = last_run_status(row.last_dispatch_status, row.last_job_status)
-    return OrgSchedule.model_validate({**stored, "last_run_status": status})
+    return shown(OrgSchedule, row, last_run_status=status)
 
 
-def as_fire(row: FireRow, job_id: int | None, job_status: str | None) -> ScheduleFire:
-    known = {"job_id": job_id, "job_status": job_status}
-    names = ScheduleFire.model_fields.keys() - known.keys()
-    return ScheduleFire.model_validate({**{name: getattr(row, name) for name in names}, **known})
+def _visible(schedule_id: str, within: OrgScope) -> Select[tuple[OrgScheduleRow]]:
+    return select(OrgScheduleRow).where(
+        OrgScheduleRow.id == schedule_id,
+        OrgScheduleRow.deleted_at.is_(None),
+        *where_given((OrgScheduleRow.org_id, within.org_id)),
+    )
 
 
 def _found(
@@ -242,33 +245,6 @@ def _missing(schedule_id: str) -> NotFoundError:
     return NotFoundError(f"Schedule {schedule_id[:100]} not found")
 
 
-def _is_visible_schedule(schedule_id: str, within: OrgScope) -> tuple[ColumnElement[bool], ...]:
-    return OrgScheduleRow.id == schedule_id, OrgScheduleRow.deleted_at.is_(None), *_of(within)
-
-
-def _of(within: OrgScope) -> tuple[ColumnElement[bool], ...]:
-    return () if within.org_id is None else (OrgScheduleRow.org_id == within.org_id,)
-
-
-def _chosen(chosen: ScheduleFilter, within: OrgScope) -> list[ColumnElement[bool]]:
-    exact = (
-        (OrgScheduleRow.org_id, chosen.org_id),
-        (OrgScheduleRow.state, chosen.state),
-        (OrgScheduleRow.job_type, chosen.job_type),
-        (OrgScheduleRow.server_instance_id, chosen.server_instance_id),
-    )
-    conditions = [OrgScheduleRow.deleted_at.is_(None), *_of(within)]
-    conditions += [column == value for column, value in exact if value is not None]
-    return [*conditions, _is_named(chosen.q)] if chosen.q else conditions
-
-
-def _is_named(text: str) -> ColumnElement[bool]:
-    """Databases ignore the case of unaccented letters only: the usual spellings are tried."""
-    ways = sorted({text, text.lower(), text.upper(), text.title()})
-    return or_(*(OrgScheduleRow.name.icontains(way, autoescape=True) for way in ways))
-
-
-SCHEDULE_ENTITY = "schedule"
 # The event of each action in the audit log.
 _EVENTS = {
     "create": "created",
@@ -323,7 +299,7 @@ def add_schedule_entry(  # noqa: PLR0913  who did what, and what changed by it
         org_id=row.org_id,
         actor=actor,
         action=action,
-        entity=SCHEDULE_ENTITY,
+        entity="schedule",
         entity_id=row.id,
         before=before,
         after=after,
@@ -342,18 +318,17 @@ def change_state(
     reason: str | None = None,
 ) -> None:
     """The row is locked. A due time that the change drops is recorded in the audit log."""
-    if _is_dropped(row, following.planned, now):
-        _record_dropped(session, row, actor, now)
-    to, planned = following.state, following.planned
-    move_schedule(session, row, to, actor=actor, now=now, planned=planned, reason=reason)
-
-
-def activate(
-    session: Session, row: OrgScheduleRow, planned: Planned, *, actor: str, now: datetime
-) -> None:
-    clear_pause(row)
-    row.enabled = True
-    change_state(session, row, NextState(ScheduleState.ACTIVE, planned), actor=actor, now=now)
+    planned, due, starts_at = following.planned, row.next_scheduled_for, row.next_run_at
+    is_dropped = planned is None or (due is not None and planned.scheduled_for > due)
+    if due is not None and starts_at is not None and due <= now and is_dropped:
+        before = {"nextRunAt": iso(starts_at), "nextScheduledFor": iso(due)}
+        why = "It was due before the schedule was changed, and is not run."
+        add_schedule_entry(
+            session, row, "drop_due", actor=actor, now=now, before=before, reason=why
+        )
+    move_schedule(
+        session, row, following.state, actor=actor, now=now, planned=planned, reason=reason
+    )
 
 
 def apply_state(
@@ -403,20 +378,6 @@ def cancel_waiting(
     return len(
         end_attempts(session, {run_id: attempt_cancelled(reason) for run_id in ids}, actor, now)
     )
-
-
-def _is_dropped(row: OrgScheduleRow, planned: Planned | None, now: datetime) -> bool:
-    """Whether a due time is dropped, including one that waits for its window."""
-    due = row.next_scheduled_for
-    return due is not None and due <= now and (planned is None or planned.scheduled_for > due)
-
-
-def _record_dropped(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -> None:
-    assert row.next_run_at is not None  # noqa: S101  set wherever what it stands for is
-    assert row.next_scheduled_for is not None  # noqa: S101  the same
-    before = {"nextRunAt": iso(row.next_run_at), "nextScheduledFor": iso(row.next_scheduled_for)}
-    why = "It was due before the schedule was changed, and is not run."
-    add_schedule_entry(session, row, "drop_due", actor=actor, now=now, before=before, reason=why)
 
 
 def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[OrgScheduleRow]:

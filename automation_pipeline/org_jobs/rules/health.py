@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -15,13 +15,12 @@ from automation_pipeline.core.scheduling.timing import TimingFields, planned_aft
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.org_jobs.models.states import DAY_CHECKS, FireOutcome, OrgJobsRunState
 
-# What happened longer ago raises no alert, also if nobody looked for a while.
+# Older events raise no alert, even if no alert was raised when they happened.
 LOOK_BACK = timedelta(hours=1)
 FAILURES_IN_A_ROW = 3
 HEARTBEAT_MISSED_AFTER = timedelta(minutes=3)
 SERVER_DOWN_AFTER = timedelta(minutes=15)
 LATE_AFTER = timedelta(seconds=300)
-SCHEDULER = "scheduler"
 MOST_NAMED = 5
 
 
@@ -49,35 +48,28 @@ _CRITICAL = frozenset(
 def late_alerts(oldest_due_at: datetime | None, now: datetime) -> Iterator[AlertCondition]:
     """About the oldest schedule that is due and was not dispatched."""
     if oldest_due_at is not None and now - oldest_due_at > LATE_AFTER:
-        late = _length(now - oldest_due_at)
-        message = f"A schedule has been due for {late} and nobody has looked at it."
-        yield _alert(None, OrgJobsAlertName.OLDEST_DUE, SCHEDULER, message)
+        message = (
+            f"A schedule has been due for {_length(now - oldest_due_at)} and was not dispatched."
+        )
+        yield _alert(None, OrgJobsAlertName.OLDEST_DUE, "scheduler", message)
 
 
 def unreadable_alert(
     org_id: str, schedule_id: str, name: str, cron: str, since: datetime
 ) -> AlertCondition:
-    message = (
-        f"Schedule {name!r} is never due any more: nothing can be made of its times ({cron!r})."
-    )
+    message = f"Schedule {name!r} is never due again: correct its cron ({cron!r}) or its time zone."
     return _alert(org_id, OrgJobsAlertName.INVALID_CRON, schedule_id, message, since)
 
 
 def failing_alerts(
     org_id: str, schedule_id: str, name: str, in_a_row: int, is_paused: bool, last_at: datetime
 ) -> Iterator[AlertCondition]:
-    """About a schedule that has failed lately. `is_paused`: because of its failures."""
+    """About a schedule that has failed recently. `is_paused`: because of its failures."""
     if in_a_row >= FAILURES_IN_A_ROW or is_paused:
         times = "once" if in_a_row == 1 else f"{in_a_row} times in a row"
-        paused = " and was paused for it" if is_paused else ""
-        yield AlertCondition(
-            org_id=org_id,
-            name=OrgJobsAlertName.SCHEDULE_FAILED,
-            severity=AlertSeverity.CRITICAL if is_paused else AlertSeverity.WARNING,
-            subject=schedule_id,
-            message=f"Schedule {name!r} has failed {times}{paused}.",
-            happened_at=last_at,
-        )
+        message = f"Schedule {name!r} has failed {times}{' and is paused' if is_paused else ''}."
+        alert = _alert(org_id, OrgJobsAlertName.SCHEDULE_FAILED, schedule_id, message, last_at)
+        yield replace(alert, severity=AlertSeverity.CRITICAL) if is_paused else alert
 
 
 def failed_jobs_alert(  # noqa: PLR0913, PLR0917  what the message says
@@ -89,10 +81,10 @@ def failed_jobs_alert(  # noqa: PLR0913, PLR0917  what the message says
     last_at: datetime,
     last_error: str | None = None,
 ) -> AlertCondition:
-    """About jobs that failed for good: of one schedule, or of one type without a schedule."""
-    jobs = "A job has failed for good" if count == 1 else f"{count} jobs have failed for good"
+    """About failed jobs that are not retried: of one schedule, or of one type without a schedule."""
+    jobs = "A job has failed" if count == 1 else f"{count} jobs have failed"
     error = f": {last_error}" if last_error else "."
-    message = f"{jobs} ({type_}), the last is job {last_id}{error}"
+    message = f"{jobs} after the last attempt ({type_}); the newest is job {last_id}{error}"
     subject = schedule_id or f"{org_id}:{type_}"
     return _alert(org_id, OrgJobsAlertName.JOB_RUN_FAILED, subject, message, last_at)
 
@@ -100,7 +92,9 @@ def failed_jobs_alert(  # noqa: PLR0913, PLR0917  what the message says
 def batch_alert(
     org_id: str, batch_id: int, schedule_id: str, finished_at: datetime
 ) -> AlertCondition:
-    message = f"Backfill {batch_id} of schedule {schedule_id} is over, and not all of its jobs have succeeded."
+    message = (
+        f"Backfill {batch_id} of schedule {schedule_id} has ended, and some of its jobs failed."
+    )
     return _alert(org_id, OrgJobsAlertName.BATCH_FAILED, str(batch_id), message, finished_at)
 
 
@@ -116,15 +110,18 @@ def host_alerts(  # noqa: PLR0913  what the decision needs, by name
     at_work: int,
     has_servers: bool,
 ) -> Iterator[AlertCondition]:
-    """`waiting` jobs have not begun, `at_work` ones have. `has_servers`: enabled ones are on it."""
+    """`waiting` jobs have not started, `at_work` jobs have. `has_servers`: enabled ones."""
     silence, subject = now - silent_since, str(host_id)
     if waiting + at_work and silence > HEARTBEAT_MISSED_AFTER:
-        jobs = f"{at_work} jobs are at work there and {waiting} wait."
-        message = f"The agent of host {name!r} has been silent for {_length(silence)}: {jobs}"
+        message = (
+            f"The agent of host {name!r} has been silent for {_length(silence)}: {at_work} of its jobs "
+            f"are running and {waiting} are waiting."
+        )
         yield _alert(org_id, OrgJobsAlertName.HEARTBEAT_MISSED, subject, message)
     if was_seen and has_servers and silence > SERVER_DOWN_AFTER:
-        received = f"has not been heard of for {_length(silence)}"
-        message = f"Host {name!r} {received}: its servers are taken for down."
+        message = (
+            f"Host {name!r} has been silent for {_length(silence)}: its servers count as down."
+        )
         down_at = silent_since + SERVER_DOWN_AFTER
         yield _alert(org_id, OrgJobsAlertName.SERVER_DOWN, subject, message, down_at)
 
@@ -132,11 +129,11 @@ def host_alerts(  # noqa: PLR0913  what the decision needs, by name
 def silent_alerts(
     org_id: str, schedule_id: str, name: str, timing: TimingFields, since: datetime, now: datetime
 ) -> Iterator[AlertCondition]:
-    """About an active schedule of which two due times passed since it last was due or changed,
-    whatever the dispatcher has planned."""
+    """About an active schedule with two due times since it last was due or changed, whatever the
+    dispatcher has planned."""
     second = _second_after(timing, since)
     if second is not None and now - second > LATE_AFTER:
-        message = f"Schedule {name!r} is active, and the last two of its due times have gone by unnoticed."
+        message = f"Schedule {name!r} is active, but its last two due times were not dispatched."
         yield _alert(org_id, OrgJobsAlertName.SILENT_SCHEDULE, schedule_id, message)
 
 
@@ -157,12 +154,12 @@ def _alert(
     )
 
 
-# Thousands of schedules share a few hundred expressions, and were due at the same time.
+# Thousands of schedules have the same few hundred expressions and were due at the same time.
 @lru_cache(maxsize=4096)
 def _second_after(fields: TimingFields, since: datetime) -> datetime | None:
     try:
         two = list(islice(planned_after(read_timing(fields), since), 2))
-    except InvalidInputError:  # the dispatcher finds out when it is due
+    except InvalidInputError:  # the dispatcher reports it when it is due
         return None
     return two[1].effective_for if len(two) > 1 else None
 
@@ -173,8 +170,8 @@ def _length(length: timedelta) -> str:
 
 
 class OrgAlert(JsonModel):
-    """`org_id` None: about the scheduler itself. `subject`: the id of the schedule, host or
-    backfill, or what fits."""
+    """Without `org_id`, it is about the scheduler. `subject` is the id of the schedule, host or
+    backfill, or another key."""
 
     id: Id
     org_id: str | None
@@ -192,8 +189,8 @@ class OrgAlert(JsonModel):
 
 @dataclass(frozen=True, kw_only=True)
 class DayFires:
-    """Due times of one organisation that went the same way. `latency_seconds` is the mean of those
-    dispatched as the cron said."""
+    """Due times of one organisation with the same outcome. `latency_seconds` is the mean of the
+    `timed` ones, which the cron dispatched."""
 
     org_id: str
     outcome: FireOutcome
@@ -205,7 +202,7 @@ class DayFires:
 
 @dataclass(frozen=True, kw_only=True)
 class DayJobs:
-    """Jobs of one organisation and type that ended alike on the day."""
+    """Jobs of one organisation and type that ended with the same status."""
 
     org_id: str
     status: OrgJobsRunState
@@ -215,7 +212,7 @@ class DayJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """`oldest_due_seconds` and `unreadable`, which are ids of schedules, are of the moment,
+    """`oldest_due_seconds` and `unreadable`, which are ids of schedules, describe the present,
     whatever the day."""
 
     fires: Sequence[DayFires] = ()
@@ -248,22 +245,21 @@ class Day:
 
 
 def judge_day(day: Day) -> tuple[DayFinding, ...]:
-    """One finding per check. A day without anything is a good day."""
+    """One finding per check. A day without due times is a good day."""
     fires, due, cron = DAY_CHECKS
     failed = day.by_outcome.get(FireOutcome.FAILED, 0)
-    no_job = f"{failed} due times came to nothing because no job could be made."
     is_late = day.oldest_due_seconds > LATE_AFTER.total_seconds()
     late = f"A schedule has been due for {day.oldest_due_seconds:.0f} s."
-    unreadable = "Every schedule can be read."
+    unreadable = "Every schedule is valid."
     if day.unreadable:
         more = len(day.unreadable) - MOST_NAMED
         named = ", ".join(day.unreadable[:MOST_NAMED])
-        unreadable = f"Never due until somebody corrects them: {named}{f', and {more} more' if more > 0 else ''}."
+        unreadable = f"Never due until they are corrected: {named}{f', and {more} more' if more > 0 else ''}."
     return (
-        DayFinding(fires, not failed, no_job, grave=True),
         DayFinding(
-            due, not is_late, late if is_late else "Whatever is due is looked at.", grave=True
+            fires, not failed, f"{failed} due times have no job because of an error.", grave=True
         ),
+        DayFinding(due, not is_late, late if is_late else "No schedule is overdue.", grave=True),
         DayFinding(cron, not day.unreadable, unreadable),
     )
 

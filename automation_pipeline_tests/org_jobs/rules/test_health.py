@@ -42,7 +42,7 @@ def test_a_schedule_that_is_due_for_long_is_about_the_scheduler(
 
 def test_lengths_are_seconds_or_minutes() -> None:
     [seconds], [minutes] = (late_alerts(NOW - length * SECOND, NOW) for length in (599, 600))
-    assert "due for 599 s and" in seconds.message
+    assert seconds.message == "A schedule has been due for 599 s and was not dispatched."
     assert "due for 10 min and" in minutes.message
 
 
@@ -53,7 +53,7 @@ def test_lengths_are_seconds_or_minutes() -> None:
         (2, False, None, ""),
         (3, False, "warning", "Schedule 'Nightly' has failed 3 times in a row."),
         (9, False, "warning", "Schedule 'Nightly' has failed 9 times in a row."),
-        (1, True, "critical", "Schedule 'Nightly' has failed once and was paused for it."),
+        (1, True, "critical", "Schedule 'Nightly' has failed once and is paused."),
     ],
 )
 def test_a_schedule_that_fails_in_a_row(
@@ -78,8 +78,13 @@ def test_what_happened_once_is_described() -> None:
         ("job_run_failed", "warning", "acme", "acme:RCON"),
         ("batch_failed", "warning", "acme", "5"),
     ]
-    assert found[1].message == "A job has failed for good (RCON), the last is job 4: No."
-    assert found[2].message == "3 jobs have failed for good (RCON), the last is job 9."
+    assert (
+        found[1].message
+        == "A job has failed after the last attempt (RCON); the newest is job 4: No."
+    )
+    assert (
+        found[2].message == "3 jobs have failed after the last attempt (RCON); the newest is job 9."
+    )
     assert {one.happened_at for one in found} == {NOW}
 
 
@@ -192,4 +197,4 @@ def test_a_day_is_judged(day: Day, failing: set[str]) -> None:
 
 def test_of_many_schedules_that_cannot_be_read_a_few_are_named() -> None:
     [*_, cron] = judge_day(Day(unreadable=[f"s{number}" for number in range(7)]))
-    assert cron.message == "Never due until somebody corrects them: s0, s1, s2, s3, s4, and 2 more."
+    assert cron.message == "Never due until they are corrected: s0, s1, s2, s3, s4, and 2 more."
