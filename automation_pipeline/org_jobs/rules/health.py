@@ -170,8 +170,8 @@ def _length(length: timedelta) -> str:
 
 
 class OrgAlert(JsonModel):
-    """Without `org_id`, it is about the scheduler. `subject` is the id of the schedule, host or
-    backfill, or another key."""
+    """`org_id` None: about the scheduler itself. `subject`: the id of the schedule, host or
+    backfill, or what fits."""
 
     id: Id
     org_id: str | None
