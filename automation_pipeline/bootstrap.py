@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from automation_pipeline.core.webhooks import WebhookSender
     from automation_pipeline.enrichment.models import SourceApi
     from automation_pipeline.enrichment.ports import Registries, RegistrySource
-    from automation_pipeline.fiches.ports import FicheSource
+    from automation_pipeline.fiches.models.fiches import FicheSource
     from automation_pipeline.org_jobs.ports import HttpsCaller, JobRunner
     from automation_pipeline.pricing.ports import PricingContext, Storefront
     from automation_pipeline.transcription.ports import SpeechProvider

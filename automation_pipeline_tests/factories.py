@@ -15,7 +15,7 @@ from automation_pipeline.automation.selection import (
 )
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.coordination import Semaphore
-from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.models.fiches import FicheSource
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.crm import FakeFicheSource

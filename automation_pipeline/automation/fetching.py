@@ -46,14 +46,14 @@ from automation_pipeline.automation.rules.fiches import (
 )
 from automation_pipeline.automation.runs import MAX_KEYS, log_fan_out, record_progress
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.fiches.details import fetch_fiches
+from automation_pipeline.fiches.mirror import fetch_fiches
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     DetailsKnown,
     FetchFailed,
     FetchOutcome,
+    FicheSource,
 )
-from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes
 

@@ -47,12 +47,10 @@ from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.events import WorkflowLogEntry
 from automation_pipeline.core.json_model import Id, JsonModel
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline.fiches.days import revalidate_days
+from automation_pipeline.fiches.mirror import revalidate_days
 from automation_pipeline.fiches.models.days import DayFailed, SalesDay
-from automation_pipeline.fiches.models.fiches import DetailsKnown
-from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.fiches.queries.days import revalidated_since
-from automation_pipeline.fiches.queries.details import known_since
+from automation_pipeline.fiches.models.fiches import DetailsKnown, FicheSource
+from automation_pipeline.fiches.queries.mirror import known_since, revalidated_since
 from automation_pipeline.fiches.rules import is_final
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes

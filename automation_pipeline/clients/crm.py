@@ -1,4 +1,4 @@
-"""The client of the CRM gateway. It implements `fiches.ports.FicheSource`."""
+"""The client of the CRM gateway. It implements `FicheSource` of `fiches.models.fiches`."""
 
 import asyncio
 from collections.abc import Callable

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from automation_pipeline.clients.registries import ConnectionOptions
     from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
     from automation_pipeline.enrichment.ports import Registries, RegistrySource, SharedLogin
-    from automation_pipeline.fiches.ports import FicheSource
+    from automation_pipeline.fiches.models.fiches import FicheSource
     from automation_pipeline.pricing.models.shop import ShopOptions
     from automation_pipeline.pricing.ports import Storefront
     from automation_pipeline.transcription.models import SpeechOptions

@@ -204,7 +204,7 @@ def audit_outcomes_checks(
     invented."""
     from automation_pipeline.audits.queries.days import audits_of_day
     from automation_pipeline.audits.rules.days import judge_audits
-    from automation_pipeline.fiches.queries.days import sales_day
+    from automation_pipeline.fiches.queries.mirror import sales_day
 
     with services.get().database.reading() as session:
         day, listed = audits_of_day(session, day_of(context)), sales_day(session, day_of(context))

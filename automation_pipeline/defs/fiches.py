@@ -32,7 +32,7 @@ def sales_list(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
     """The fiches sold on the day, as the CRM lists them now: one request."""
-    from automation_pipeline.fiches.days import revalidate_day
+    from automation_pipeline.fiches.mirror import revalidate_day
 
     system = services.get()
     with dagster_errors():
@@ -57,8 +57,8 @@ def fiche_details(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
     """The full details of the day's fiches. Only missing and outdated details are requested."""
-    from automation_pipeline.fiches.details import fetch_days
-    from automation_pipeline.fiches.queries.details import coverage_of
+    from automation_pipeline.fiches.mirror import fetch_days
+    from automation_pipeline.fiches.queries.mirror import coverage_of
 
     system, day = services.get(), day_of(context)
     with dagster_errors():
@@ -76,7 +76,7 @@ def sales_list_checks(
 ) -> Iterator[dg.AssetCheckResult]:
     """The list is not empty on a weekday, has no id twice and a usual volume, and every fiche has
     its cle."""
-    from automation_pipeline.fiches.days import check_sales_day
+    from automation_pipeline.fiches.mirror import check_sales_day
 
     for finding in check_sales_day(day_of(context), database=services.get().database):
         yield check_result("sales_list", finding)
@@ -85,7 +85,7 @@ def sales_list_checks(
 @dg.asset_check(asset=sales_list, name="no_stale_day")
 def no_stale_day(services: ServicesResource) -> dg.AssetCheckResult:
     """Every day of the last month has a list that was fetched after the day ended, or recently."""
-    from automation_pipeline.fiches.days import find_stale_days
+    from automation_pipeline.fiches.mirror import find_stale_days
 
     system = services.get()
     first = system.settings.automation_first_day
@@ -99,7 +99,7 @@ def fiche_details_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
     """Nearly every fiche of the day has its details, and few are unknown to the CRM."""
-    from automation_pipeline.fiches.details import check_details_day
+    from automation_pipeline.fiches.mirror import check_details_day
 
     for finding in check_details_day(day_of(context), database=services.get().database):
         yield check_result("fiche_details", finding)
@@ -121,7 +121,7 @@ def fetch_days(
     """Fetch the remaining days from the CRM. A retry continues where the attempt stopped. The op
     fails when no day could be read."""
     from automation_pipeline.fiches.fetch_jobs import fetch_range
-    from automation_pipeline.fiches.models.days import JobStatus
+    from automation_pipeline.fiches.models.fetch_jobs import JobStatus
     from automation_pipeline.orchestration.fetch_jobs import job_metadata
 
     system = services.get()

@@ -39,7 +39,7 @@ def daily_quality_report_checks(
 ) -> dg.AssetCheckResult:
     """The file has a row for every latest audit."""
     from automation_pipeline.automation.queries.reports import audits_on, evaluate_report
-    from automation_pipeline.fiches.queries.days import sales_day
+    from automation_pipeline.fiches.queries.mirror import sales_day
     from automation_pipeline.orchestration.report import rows_filed
 
     system, day = services.get(), day_of(context)

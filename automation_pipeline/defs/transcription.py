@@ -114,7 +114,7 @@ def transcripts_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> dg.AssetCheckResult:
     """Nearly every recording of the day has its transcript."""
-    from automation_pipeline.fiches.queries.days import sales_day
+    from automation_pipeline.fiches.queries.mirror import sales_day
     from automation_pipeline.transcription.queries.runs import transcripts_of_day
     from automation_pipeline.transcription.rules import judge_transcripts
 

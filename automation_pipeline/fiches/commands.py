@@ -25,11 +25,10 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.clock import days_between
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import wall_time, zone
-from automation_pipeline.fiches.days import revalidate_days
-from automation_pipeline.fiches.details import fetch_days
+from automation_pipeline.fiches.mirror import fetch_days, revalidate_days
 from automation_pipeline.fiches.models.days import DayCoverage, DayFailed, SalesDay
-from automation_pipeline.fiches.queries.details import coverage_of
 from automation_pipeline.fiches.queries.fiches import fiche_document
+from automation_pipeline.fiches.queries.mirror import coverage_of
 from automation_pipeline.storage.database import Session
 from automation_pipeline.transcription.queries.recordings import transcription_status
 

@@ -17,47 +17,41 @@ from automation_pipeline.core.events import WorkflowLogEntry
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.scheduling.zones import wall_time
 from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookAnswer, WebhookSender, body_of
-from automation_pipeline.fiches.days import revalidate_days
-from automation_pipeline.fiches.events import (
+from automation_pipeline.fiches.mirror import revalidate_days
+from automation_pipeline.fiches.models.days import DayFailed, Days, SalesDay, requested_days
+from automation_pipeline.fiches.models.fetch_jobs import (
     CREATED,
     DueWebhook,
+    FetchJob,
+    JobWebhook,
+    count_day,
     event_name,
+    fail_job,
     is_webhook_due,
     job_event,
+    start_job,
     webhook_body,
     webhook_headers,
 )
-from automation_pipeline.fiches.models.days import (
-    DayFailed,
-    Days,
-    FetchJob,
-    JobWebhook,
-    SalesDay,
-    count_day,
-    fail_job,
-    requested_days,
-    start_job,
-)
-from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.fiches.queries.days import revalidated_since, volumes_of
+from automation_pipeline.fiches.models.fiches import FicheSource
 from automation_pipeline.fiches.queries.fetch_jobs import (
-    RecentJob,
     add_job,
     add_webhook_delivery,
     claim_due_webhooks,
     find_recent_job,
     get_job,
     is_webhook_delivery_due,
-    lock_range,
     record_webhook_delivery,
     save_job,
 )
+from automation_pipeline.fiches.queries.mirror import revalidated_since, volumes_of
 from automation_pipeline.fiches.rules import stale_days
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waiting
 from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.statements import advisory_lock
 
 JOB = "sales_range_fetch"
 REUSE_JOB_FOR = timedelta(minutes=5)
@@ -102,25 +96,21 @@ def request_range(
         check_url(request.webhook.url, allowed_origins)
     now = clock.now()
     days = requested_days(request.start, request.end, wall_time(now, zone).date())
-    with database.reading() as session:
-        missing = stale_days(days, revalidated_since(session, days[0]), now) if days else ()
+    revalidated = database.read(revalidated_since, days[0]) if days else {}
+    missing = stale_days(days, revalidated, now)
     known = tuple(day for day in days if day not in set(missing))
     to_fetch = days if request.refresh else missing
     if not to_fetch:
         return RangeStatus(days, known, missing, None)
     with database.transaction() as session:
-        job = _recent_job(session, request, days, now) or _file_job(
-            session, request, days, to_fetch, now
-        )
+        # Concurrent requests for one range share a job.
+        caller = request.reach.caller
+        advisory_lock(session, f"progressive-fetch:{caller}:{days[0]}:{days[-1]}")
+        since, job = now - REUSE_JOB_FOR, None
+        if not request.refresh:
+            job = find_recent_job(session, days, caller, since, request.webhook)
+        job = job or _file_job(session, request, days, to_fetch, now)
     return RangeStatus(days, known, missing, job)
-
-
-def _recent_job(
-    session: Session, request: RangeRequest, days: Days, now: datetime
-) -> FetchJob | None:
-    recent = RecentJob(days[0], days[-1], request.reach.caller, now - REUSE_JOB_FOR)
-    lock_range(session, recent)
-    return None if request.refresh else find_recent_job(session, recent, request.webhook)
 
 
 def _file_job(
@@ -171,25 +161,23 @@ async def fetch_range(  # noqa: PLR0913  the collaborators and options, by name
     Raises NotFoundError if the job does not exist.
     """
 
+    def start() -> FetchJob:
+        with database.transaction() as session:
+            job = get_job(session, job_id, lock=True)
+            if not job.is_over:
+                job = start_job(job)
+                save_job(session, job, clock.now())
+        return job
+
     async def fetch_day(day: date) -> None:
         [outcome] = await revalidate_days(
             [day], database=database, source=source, clock=clock, semaphore=semaphore, force=refresh
         )
         await asyncio.to_thread(_record_day, job_id, outcome, webhook_every, database, clock)
 
-    job = await asyncio.to_thread(_start, job_id, database, clock)
+    job = await asyncio.to_thread(start)
     await asyncio.gather(*map(fetch_day, () if job.is_over else job.remaining))
-    with database.reading() as session:
-        return get_job(session, job_id)
-
-
-def _start(job_id: str, database: Database, clock: Clock) -> FetchJob:
-    with database.transaction() as session:
-        job = get_job(session, job_id, lock=True)
-        if not job.is_over:
-            job = start_job(job)
-            save_job(session, job, clock.now())
-    return job
+    return database.read(get_job, job_id)
 
 
 def _record_day(

@@ -36,11 +36,10 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Instant, JsonModel, parse
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline.fiches.days import search_day
-from automation_pipeline.fiches.details import read_fiche
-from automation_pipeline.fiches.events import day_texts
 from automation_pipeline.fiches.fetch_jobs import RangeRequest, RangeStatus, request_range
-from automation_pipeline.fiches.models.days import JobStatus, JobWebhook, parse_day
+from automation_pipeline.fiches.mirror import read_fiche, search_day
+from automation_pipeline.fiches.models.days import parse_day
+from automation_pipeline.fiches.models.fetch_jobs import JobStatus, JobWebhook, day_texts
 from automation_pipeline.fiches.models.fiches import Recording, SalesListEntry
 from automation_pipeline.fiches.queries.fetch_jobs import job_document, list_jobs, poll_document
 from automation_pipeline.fiches.queries.fiches import (

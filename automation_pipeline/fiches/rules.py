@@ -35,8 +35,14 @@ def evaluate_day(known: SalesDay | None, earlier: Sequence[int]) -> tuple[DayFin
     before."""
     if known is None:
         return never_requested(DAY_CHECKS)
+    weekend = known.day.weekday() >= SATURDAY
     return (
-        _not_empty(known),
+        DayFinding(
+            "not_empty_on_a_weekday",
+            known.fiches > 0 or weekend,
+            f"{known.fiches} fiches on a {known.day:%A}.",
+            grave=True,
+        ),
         DayFinding(
             "no_duplicate_ids",
             known.duplicates == 0,
@@ -88,12 +94,6 @@ def evaluate_staleness(stale: Sequence[date], days: Sequence[date]) -> DayFindin
         not stale,
         message if stale else f"The lists of the last {len(days)} days are fresh.",
     )
-
-
-def _not_empty(known: SalesDay) -> DayFinding:
-    weekend = known.day.weekday() >= SATURDAY
-    message = f"{known.fiches} fiches on a {known.day:%A}."
-    return DayFinding("not_empty_on_a_weekday", known.fiches > 0 or weekend, message, grave=True)
 
 
 def _in_band(known: SalesDay, earlier: Sequence[int]) -> DayFinding:

@@ -5,10 +5,10 @@ Counts of recordings are derived, never stored: stored counts drift. The columns
 fields of its model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import date, datetime
 from types import NoneType
-from typing import Annotated, Any, cast, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, false, text
@@ -29,6 +29,7 @@ from automation_pipeline.fiches.models.sections import (
     Etiquette,
     Formule,
     Gamme,
+    Information,
     Mail,
     Paiement,
     Produit,
@@ -110,55 +111,6 @@ class CallRecordingRow(Table):
     transcribed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
-class InformationRow(Table):
-    """The section `information`, whose columns queries use to select fiches."""
-
-    __tablename__ = "fiche_cache_information"
-
-    fiche_cache_id: Mapped[int] = mapped_column(
-        BigId,
-        ForeignKey("fiche_cache.id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    )
-    cle: Mapped[str | None]
-    date_insertion: Mapped[str]
-    createur: Mapped[str | None]
-    fiches_associees: Mapped[str | None]
-    nombre_acces: Mapped[int]
-    dernier_acces: Mapped[str]
-    groupe: Mapped[str] = mapped_column(index=True)
-    groupe_responsable: Mapped[str | None]
-    groupe_gestion: Mapped[str | None]
-    groupe_reclamation: Mapped[str | None]
-    agence_id: Mapped[str]
-    agence_nom: Mapped[str]
-    attribution_user_id: Mapped[str] = mapped_column(index=True)
-    attribution_user_nom: Mapped[str]
-    provenance_id: Mapped[str]
-    provenance_nom: Mapped[str]
-    provenance_numero: Mapped[str | None]
-    provenance_periode_rappel: Mapped[str | None]
-    origine_id: Mapped[str | None]
-    origine_nom: Mapped[str | None]
-    attribution_bis_user_id: Mapped[str | None]
-    attribution_bis_user_nom: Mapped[str | None]
-    refus_demarchage: Mapped[bool]
-    exception_demarchage: Mapped[bool]
-    exception_demarchage_commentaire: Mapped[str | None]
-    niveau_interet: Mapped[int | None]
-    nombre_ouverture_mails: Mapped[int]
-    derniere_ouverture_mail: Mapped[str | None]
-    nombre_visualisation_pages: Mapped[int]
-    derniere_visualisation_page: Mapped[str | None]
-    espace_prospect_url: Mapped[str | None]
-    ferme_espace_prospect: Mapped[bool]
-    desinscription_mail: Mapped[bool]
-    corbeille: Mapped[bool]
-    archive: Mapped[bool]
-    modules: Mapped[Sequence[str]] = mapped_column(TextList)
-
-
 def _section_table(name: str, *columns: sa.Column[Any]) -> sa.Table:
     """The rows of one section, by fiche and, in sections with several rows, by position."""
     fiche_cache_id = sa.Column(
@@ -181,11 +133,12 @@ _COLUMN_TYPES: Mapping[object, type[TypeEngine[Any]] | TypeEngine[Any]] = {
     int: sa.Integer,
     bool: sa.Boolean,
     dict: Json,
+    tuple: TextList,
 }
 
 
 def _columns(
-    kind: type[Section], *unwanted: str, prefix: str = "", indexed: str | None = None
+    kind: type[Section], *unwanted: str, prefix: str = "", indexed: Collection[str] = ()
 ) -> list[sa.Column[Any]]:
     """A column for each field of the section. With a prefix, the columns are those of a section that
     may be missing: all of them are nullable."""
@@ -204,18 +157,33 @@ def _columns(
                 prefix + name,
                 column_type,
                 nullable=is_nullable or bool(prefix),
-                index=name == indexed or None,
+                index=name in indexed or None,
             )
         )
     return columns
 
 
-# The section tables by their names in the document of a fiche. A fiche has at most one row in each
-# of `SINGLE_SECTIONS`.
+# Sections with one row per element.
+LIST_SECTIONS: Mapping[str, type[Section]] = {
+    "enfants": Enfant,
+    "mails": Mail,
+    "rendez_vous": RendezVous,
+    "commentaires": Commentaire,
+    "reclamations": Reclamation,
+    "autres_contrats": AutreContrat,
+    "documents": Document,
+    "alertes": Alerte,
+}
+# Sections with at most one row per fiche.
 SINGLE_SECTIONS = ("information", "prospect", "conjoint", "elements_souscription")
+# The section tables by their names in the document of a fiche.
 SECTION_TABLES: Mapping[str, sa.Table] = {
-    "information": cast("sa.Table", InformationRow.__table__),
-    "prospect": _section_table("prospects", *_columns(Prospect, indexed="prospect_id")),
+    # Queries use its columns to select fiches.
+    "information": _section_table(
+        "information",
+        *_columns(Information, "fiche_id", "etiquettes", indexed=("groupe", "attribution_user_id")),
+    ),
+    "prospect": _section_table("prospects", *_columns(Prospect, indexed=("prospect_id",))),
     "conjoint": _section_table("conjoints", *_columns(Conjoint)),
     # Flattened. A nested object with only null fields is equivalent to a missing object.
     "elements_souscription": _section_table(
@@ -229,14 +197,10 @@ SECTION_TABLES: Mapping[str, sa.Table] = {
         *(sa.Column(name, Json, nullable=False) for name in JSON_FIELDS),
     ),
     "etiquettes": _section_table("etiquettes", _position("etiquette_index"), *_columns(Etiquette)),
-    "enfants": _section_table("enfants", _position(), *_columns(Enfant)),
-    "mails": _section_table("mails", _position(), *_columns(Mail)),
-    "rendez_vous": _section_table("rendez_vous", _position(), *_columns(RendezVous)),
-    "commentaires": _section_table("commentaires", _position(), *_columns(Commentaire)),
-    "reclamations": _section_table("reclamations", _position(), *_columns(Reclamation)),
-    "autres_contrats": _section_table("autres_contrats", _position(), *_columns(AutreContrat)),
-    "documents": _section_table("documents", _position(), *_columns(Document)),
-    "alertes": _section_table("alertes", _position(), *_columns(Alerte)),
+    **{
+        name: _section_table(name, _position(), *_columns(kind))
+        for name, kind in LIST_SECTIONS.items()
+    },
     "raw_sections": _section_table(
         "raw_sections",
         sa.Column("section_key", sa.String, primary_key=True),
@@ -263,6 +227,9 @@ SECTION_TABLES: Mapping[str, sa.Table] = {
         sa.Column("detail_value", sa.String, nullable=False),
     ),
 }
+
+
+INFORMATION = SECTION_TABLES["information"]
 
 
 class SalesDayRow(Table):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from automation_pipeline.automation.fetching import FetchOptions
     from automation_pipeline.automation.selection import SelectionOptions
     from automation_pipeline.bootstrap import Services
-    from automation_pipeline.fiches.ports import FicheSource
+    from automation_pipeline.fiches.models.fiches import FicheSource
 
 
 def crm_of_run(services: "Services", run_id: int) -> "FicheSource":

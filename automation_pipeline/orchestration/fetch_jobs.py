@@ -7,7 +7,7 @@ import dagster as dg
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.fetch_jobs import fail_range
-from automation_pipeline.fiches.models.days import FetchJob
+from automation_pipeline.fiches.models.fetch_jobs import FetchJob
 from automation_pipeline.orchestration import metadata
 
 OP = "fetch_days"

@@ -15,11 +15,9 @@ from automation_pipeline.automation.queries.ledger import (
 )
 from automation_pipeline.automation.queries.schedules import schedule_of_run
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.fiches.days import check_sales_day
-from automation_pipeline.fiches.details import check_details_day
+from automation_pipeline.fiches.mirror import check_details_day, check_sales_day
 from automation_pipeline.fiches.models.days import DayFinding
-from automation_pipeline.fiches.queries.days import sales_day
-from automation_pipeline.fiches.queries.details import coverage_of
+from automation_pipeline.fiches.queries.mirror import coverage_of, sales_day
 from automation_pipeline.orchestration import audits, metadata, transcripts
 from automation_pipeline.orchestration.days import DAYS, coverage_metadata, sales_day_metadata
 from automation_pipeline.orchestration.metadata import table

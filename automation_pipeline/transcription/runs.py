@@ -18,10 +18,9 @@ from automation_pipeline.core.errors import (
     TransientError,
     sentence_of,
 )
-from automation_pipeline.fiches.details import fetch_fiche
-from automation_pipeline.fiches.models.fiches import DetailsKnown, FicheNotFound
-from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.fiches.queries.details import known_since
+from automation_pipeline.fiches.mirror import fetch_fiche
+from automation_pipeline.fiches.models.fiches import DetailsKnown, FicheNotFound, FicheSource
+from automation_pipeline.fiches.queries.mirror import known_since
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes
 from automation_pipeline.storage.outbox import enqueue

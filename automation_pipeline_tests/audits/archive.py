@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from automation_pipeline.audits.models.configs import config_document, parse_config
 from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow
-from automation_pipeline.fiches.queries.details import save_recordings
-from automation_pipeline.fiches.tables import FicheCacheRow, InformationRow
+from automation_pipeline.fiches.queries.mirror import save_recordings
+from automation_pipeline.fiches.tables import INFORMATION, FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.audits.configurations import add, document, graded
 from automation_pipeline_tests.fakes.crm import recording
@@ -95,10 +95,9 @@ class Archive:
         session.flush()
         if attributed is not None:
             groupe, user = attributed
-            session.add(
-                InformationRow(
+            session.execute(
+                INFORMATION.insert().values(
                     fiche_cache_id=row.id, groupe=groupe, attribution_user_id=user, **DETAILS
                 )
             )
-            session.flush()
         return row.id

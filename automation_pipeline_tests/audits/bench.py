@@ -22,7 +22,7 @@ from automation_pipeline.audits.queries.steps import stored_steps
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.fiches.details import fetch_fiches
+from automation_pipeline.fiches.mirror import fetch_fiches
 from automation_pipeline.fiches.models.fiches import Recording
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits

@@ -8,7 +8,7 @@ from automation_pipeline.audits.models.chat import Question, Reply
 from automation_pipeline.audits.queries.days import audits_of_day
 from automation_pipeline.audits.rules.days import DayAudits
 from automation_pipeline.fiches.models.fiches import SalesList
-from automation_pipeline.fiches.queries.days import save_sales_list
+from automation_pipeline.fiches.queries.mirror import save_sales_list
 from automation_pipeline_tests.audits.bench import SAID, Bench
 from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fakes.llm import honest, step_answer

@@ -1,4 +1,4 @@
-"""A CRM in memory: `fiches.ports.FicheSource`, run through the same contract as the real client."""
+"""A CRM in memory, run through the same contract as the real client."""
 
 from collections.abc import Iterable
 from dataclasses import replace

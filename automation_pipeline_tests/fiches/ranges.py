@@ -10,14 +10,14 @@ from sqlalchemy import delete, select
 from automation_pipeline.core.access import Reach, Scope
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline.fiches.days import revalidate_days
 from automation_pipeline.fiches.fetch_jobs import (
     RangeRequest,
     RangeStatus,
     fetch_range,
     request_range,
 )
-from automation_pipeline.fiches.models.days import FetchJob, JobWebhook
+from automation_pipeline.fiches.mirror import revalidate_days
+from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobWebhook
 from automation_pipeline.fiches.queries.fetch_jobs import get_job
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow, SalesDayRow
 from automation_pipeline.storage.claims import DatabasePermits

@@ -7,7 +7,7 @@ import pytest
 
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.fiches.days import revalidate_day, revalidate_days
+from automation_pipeline.fiches.mirror import revalidate_day, revalidate_days
 from automation_pipeline.fiches.models.days import DayFailed, SalesDay
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits

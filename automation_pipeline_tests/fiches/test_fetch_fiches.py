@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.fiches.details import fetch_fiches
+from automation_pipeline.fiches.mirror import fetch_fiches
 from automation_pipeline.fiches.models.fiches import (
     DetailsKnown,
     FetchFailed,

@@ -18,7 +18,7 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline.fiches.fetch_jobs import deliver_job_webhooks, fail_range, fetch_range
-from automation_pipeline.fiches.models.days import JobStatus, JobWebhook
+from automation_pipeline.fiches.models.fetch_jobs import JobStatus, JobWebhook
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.tables import FetchDeliveryRow
 from automation_pipeline.storage.database import Database

@@ -1,4 +1,4 @@
-"""`fiches.ports.FicheSource`, sentence by sentence, on the fake and on the CRM client against the
+"""The port `FicheSource`, sentence by sentence, on the fake and on the CRM client against the
 simulator."""
 
 import asyncio
@@ -17,7 +17,7 @@ from automation_pipeline.core.errors import (
     TransientError,
 )
 from automation_pipeline.core.retry import Backoff, Retrying
-from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.models.fiches import FicheSource
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording, summary
 from automation_pipeline_tests.outside import TOKEN, fault

@@ -23,7 +23,7 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, defer
+from sqlalchemy.orm import InstrumentedAttribute, Session, defer
 
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.requests import (
@@ -43,7 +43,7 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import begin_of, end_of
 from automation_pipeline.fiches.queries import fiches
 from automation_pipeline.fiches.queries.fiches import within
-from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow, InformationRow
+from automation_pipeline.fiches.tables import INFORMATION, CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.history import LogPage, log_lines
 from automation_pipeline.storage.statements import among, day_of
 
@@ -52,14 +52,16 @@ Condition = ColumnElement[bool]
 AuditListRow = tuple[AuditRow, str, str | None, str | None, str | None, str]
 
 _UTC = ZoneInfo("UTC")
-_details = aliased(InformationRow)
+_details = INFORMATION.alias()
 _IS_COMPLETED = AuditRow.status == AuditStatus.COMPLETED
 _IS_COMPLIANT = _IS_COMPLETED & AuditRow.is_compliant.is_(True)
 # Hundredths of a percent, so that both databases calculate with whole numbers.
 _HUNDREDTHS = func.round(AuditRow.score_percentage * 100).cast(Integer)
 _SCORE = case((_IS_COMPLETED, _HUNDREDTHS))
 _GROUPE = func.coalesce(
-    select(_details.groupe).where(_details.fiche_cache_id == FicheCacheRow.id).scalar_subquery(),
+    select(_details.c.groupe)
+    .where(_details.c.fiche_cache_id == FicheCacheRow.id)
+    .scalar_subquery(),
     FicheCacheRow.groupe,
 )
 _RECORDINGS = (

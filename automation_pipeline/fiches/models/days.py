@@ -1,34 +1,28 @@
-"""Values of sales days: the CRM's dates and times, ranges of days, sales lists, their coverage, and the
-jobs that fetch the lists of a range."""
+"""Values of sales days: the CRM's dates and times, ranges of days, sales lists, and their coverage."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from enum import StrEnum
 
 from automation_pipeline.core.clock import days_between
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, zone
-from automation_pipeline.core.state_machine import StateMachine
 
 CRM_ZONE = zone("Europe/Paris")
-FIRST_YEAR, LAST_YEAR = (
-    1900,
-    2199,
-)  # well within the years that databases and time zone conversions support
+# Well within the years that databases and time zone conversions support.
+FIRST_YEAR, LAST_YEAR = 1900, 2199
 
 _DAY_FIRST = re.compile(r"(\d\d)/(\d\d)/(\d{4})( \d\d:\d\d(?::\d\d)?)?", re.ASCII)
 _YEAR_FIRST = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?",
     re.ASCII,
 )
-_DAY_LENGTH = len("2026-02-03")
 
 
 def crm_instant(text: str) -> datetime:
     """Parse a date with a time to UTC. Without an offset the text is Paris time. Raises ValueError."""
     iso = _iso(text)
-    if len(iso) == _DAY_LENGTH:
+    if len(iso) == len("2026-02-03"):
         raise ValueError("has no time of day")
     return _instant(_parse(iso))
 
@@ -77,13 +71,15 @@ MAX_RANGE_DAYS = 366
 
 Days = tuple[date, ...]
 
-_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-
 
 def parse_day(text: str | None, complaint: str) -> date:
     """Parse YYYY-MM-DD. Raises InvalidInputError with this complaint, also for a year out of range."""
     try:
-        day = date.fromisoformat(text) if text and _ISO_DAY.fullmatch(text) else None
+        day = (
+            date.fromisoformat(text)
+            if text and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text)
+            else None
+        )
     except ValueError:
         day = None
     if day is None or not FIRST_YEAR <= day.year <= LAST_YEAR:
@@ -164,110 +160,3 @@ class DayCoverage:
     @property
     def not_found_share(self) -> float:
         return self.not_found / self.fiches if self.fiches else 0.0
-
-
-NOTHING_FETCHED = "No sales list of the range could be fetched"
-
-
-class JobStatus(StrEnum):
-    PENDING = "pending"
-    PROCESSING = "processing"
-    COMPLETE = "complete"
-    FAILED = "failed"
-
-
-FETCH_JOB = StateMachine(
-    "fetch job",
-    {
-        JobStatus.PENDING: frozenset({JobStatus.PROCESSING, JobStatus.FAILED}),
-        JobStatus.PROCESSING: frozenset({JobStatus.COMPLETE, JobStatus.FAILED}),
-        JobStatus.COMPLETE: frozenset(),
-        JobStatus.FAILED: frozenset(),
-    },
-)
-
-
-@dataclass(frozen=True)
-class JobWebhook:
-    """The webhook that a job notifies. With a secret, its requests are signed."""
-
-    url: str
-    secret: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FetchJob:
-    """Each day is fetched, remaining or failed. `fetched` includes the days whose list was known before.
-
-    `total_fiches` counts the fiches of the fetched days. It is None where the requester may not see
-    all of them.
-    """
-
-    id: str
-    start: date
-    end: date
-    status: JobStatus = JobStatus.PENDING
-    fetched: Days
-    remaining: Days
-    failed: Days = ()
-    total_fiches: int | None = 0
-    error: str | None = None
-    created_by: str
-    webhook: JobWebhook | None = None
-
-    @property
-    def processed(self) -> int:
-        return len(self.fetched) + len(self.failed)
-
-    @property
-    def total_days(self) -> int:
-        return self.processed + len(self.remaining)
-
-    @property
-    def progress(self) -> int:
-        """The percentage of days that are processed."""
-        return 100 * self.processed // self.total_days if self.total_days else 100
-
-    @property
-    def is_over(self) -> bool:
-        return self.status in FETCH_JOB.terminal
-
-
-def start_job(job: FetchJob) -> FetchJob:
-    """A job that resumes after a crash stays unchanged."""
-    if job.status is JobStatus.PROCESSING:
-        return job
-    return replace(job, status=FETCH_JOB.move(job.status, JobStatus.PROCESSING))
-
-
-def count_day(job: FetchJob, outcome: SalesDay | DayFailed) -> FetchJob:
-    """Count the day's outcome. Returns the job itself when it is over or the day is counted already, so
-    that two workers count a day once."""
-    if job.is_over or outcome.day not in job.remaining:
-        return job
-    remaining = tuple(day for day in job.remaining if day != outcome.day)
-    if isinstance(outcome, DayFailed):
-        counted = replace(job, remaining=remaining, failed=_with(job.failed, outcome.day))
-    else:
-        fiches = None if job.total_fiches is None else job.total_fiches + outcome.fiches
-        counted = replace(
-            job, remaining=remaining, fetched=_with(job.fetched, outcome.day), total_fiches=fiches
-        )
-    return counted if remaining else _ended(counted, outcome)
-
-
-def fail_job(job: FetchJob, reason: str) -> FetchJob:
-    """End the job as failed. The remaining days stay remaining."""
-    return replace(job, status=FETCH_JOB.move(job.status, JobStatus.FAILED), error=reason)
-
-
-def _ended(job: FetchJob, last: SalesDay | DayFailed) -> FetchJob:
-    """A job fails only when no list could be fetched."""
-    if job.fetched:
-        return replace(job, status=FETCH_JOB.move(job.status, JobStatus.COMPLETE))
-    why = f"{NOTHING_FETCHED}: {last.error}" if isinstance(last, DayFailed) else NOTHING_FETCHED
-    return replace(job, status=FETCH_JOB.move(job.status, JobStatus.FAILED), error=why)
-
-
-def _with(days: Days, day: date) -> Days:
-    return tuple(sorted((*days, day)))

@@ -1,10 +1,11 @@
-"""Values of fiches and their recordings as the CRM sends them, and the outcomes of fetching one."""
+"""Values of fiches and their recordings as the CRM sends them, the outcomes of fetching one, and the
+port of the CRM."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Annotated, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -35,15 +36,11 @@ _NAME = re.compile(
 MAX_REQUESTED_FICHES = 10_000
 
 
-def _unique(fiche_ids: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(fiche_ids))
-
-
 # The fiche ids of a request, without repeats.
 RequestedFicheIds: TypeAlias = Annotated[
     tuple[DigitsText, ...],
     Field(min_length=1, max_length=MAX_REQUESTED_FICHES),
-    AfterValidator(_unique),
+    AfterValidator(lambda fiche_ids: tuple(dict.fromkeys(fiche_ids))),
 ]
 
 
@@ -181,3 +178,33 @@ class SalesList:
     @property
     def duplicates(self) -> int:
         return self.listed - len(self.fiches)
+
+
+class FicheSource(Protocol):
+    """The CRM. The adapter handles retries, waits and timeouts; an error that it raises is final
+    for the call."""
+
+    @property
+    def at_once(self) -> int:
+        """The number of calls that one process may make at the same time."""
+        ...
+
+    async def details(self, fiche_id: str) -> CrmFiche:
+        """Return the whole fiche.
+
+        Raises NotFoundError if the CRM does not know the fiche, and TransientError or
+        PermanentError if it returns no usable answer.
+        """
+        ...
+
+    async def sales_list(self, day: date) -> SalesList:
+        """Return the day's sales with their recordings, each fiche once, in the CRM's order.
+
+        The list is empty only if the CRM answers that nothing was sold. Raises TransientError or
+        PermanentError if the CRM returns no usable list.
+        """
+        ...
+
+    async def check(self) -> None:
+        """Raise an AutomationError unless the CRM answers and accepts the credentials."""
+        ...

@@ -1,7 +1,7 @@
 """Queries of fetch jobs, their documents, and the deliveries of their webhooks."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime
 
 from sqlalchemy import ColumnElement, exists, func, select, true, update
@@ -11,15 +11,19 @@ from automation_pipeline.core.access import Reach
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.webhooks import Delivery, DeliveryStatus
-from automation_pipeline.fiches.events import (
+from automation_pipeline.fiches.models.days import Days
+from automation_pipeline.fiches.models.fetch_jobs import (
+    FETCH_JOB,
     DueWebhook,
+    FetchJob,
+    JobStatus,
+    JobWebhook,
     data_url,
     day_texts,
     event_name,
     job_progress_document,
     job_state_document,
 )
-from automation_pipeline.fiches.models.days import FETCH_JOB, Days, FetchJob, JobStatus, JobWebhook
 from automation_pipeline.fiches.queries.fiches import (
     Document,
     FichePage,
@@ -29,21 +33,11 @@ from automation_pipeline.fiches.queries.fiches import (
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow
 from automation_pipeline.storage.deliveries import claim_oldest, is_any_due, record_attempt
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.statements import advisory_lock, among, database_now
+from automation_pipeline.storage.statements import among, database_now
 from automation_pipeline.storage.types import JsonObject
 
 
-@dataclass(frozen=True)
-class RecentJob:
-    """Which earlier job can be reused: of the same range and caller, created after `since`."""
-
-    start: date
-    end: date
-    caller: str
-    since: datetime
-
-
-def within_jobs(reach: Reach) -> ColumnElement[bool]:
+def _within(reach: Reach) -> ColumnElement[bool]:
     """A condition on `FetchJobRow`: callers see their own jobs, callers with full reach see all."""
     return true() if reach.is_whole else FetchJobRow.created_by == reach.caller
 
@@ -51,31 +45,27 @@ def within_jobs(reach: Reach) -> ColumnElement[bool]:
 def is_job_visible(session: Session, reach: Reach, job_id: str) -> bool:
     """False also when the job does not exist."""
     return (
-        session.scalar(select(FetchJobRow.id).where(FetchJobRow.id == job_id, within_jobs(reach)))
+        session.scalar(select(FetchJobRow.id).where(FetchJobRow.id == job_id, _within(reach)))
         is not None
     )
 
 
-def lock_range(session: Session, recent: RecentJob) -> None:
-    """Serialise requests for the same range, so that concurrent ones share a job."""
-    advisory_lock(session, f"progressive-fetch:{recent.caller}:{recent.start}:{recent.end}")
-
-
 def find_recent_job(
-    session: Session, recent: RecentJob, webhook: JobWebhook | None
+    session: Session, days: Days, caller: str, since: datetime, webhook: JobWebhook | None
 ) -> FetchJob | None:
-    """The newest reusable job. A job with another webhook is not reusable: it does not notify this one."""
+    """The caller's newest job of this range since then. A job with another webhook does not count: it
+    does not notify this one."""
     newest = (
         select(FetchJobRow)
         .where(
-            FetchJobRow.start_date == recent.start,
-            FetchJobRow.end_date == recent.end,
-            FetchJobRow.created_by == recent.caller,
-            FetchJobRow.created_at > recent.since,
+            FetchJobRow.start_date == days[0],
+            FetchJobRow.end_date == days[-1],
+            FetchJobRow.created_by == caller,
+            FetchJobRow.created_at > since,
         )
         .order_by(FetchJobRow.created_at.desc(), FetchJobRow.id)
     )
-    jobs = map(job_of_row, session.scalars(newest))
+    jobs = map(_job_of, session.scalars(newest))
     return next((job for job in jobs if webhook in {None, job.webhook}), None)
 
 
@@ -108,7 +98,7 @@ def get_job(session: Session, job_id: str, *, lock: bool = False) -> FetchJob:
     row = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         raise NotFoundError(f"Job {job_id} not found")
-    return job_of_row(row)
+    return _job_of(row)
 
 
 def save_job(session: Session, job: FetchJob, now: datetime) -> None:
@@ -148,24 +138,20 @@ def _state_columns(job: FetchJob) -> dict[str, object]:
     }
 
 
-def job_of_row(row: FetchJobRow) -> FetchJob:
+def _job_of(row: FetchJobRow) -> FetchJob:
     return FetchJob(
         id=row.id,
         start=row.start_date,
         end=row.end_date,
         status=JobStatus(row.status),
-        fetched=_days(row.dates_already_fetched),
-        remaining=_days(row.dates_remaining),
-        failed=_days(row.dates_failed),
+        fetched=tuple(map(date.fromisoformat, row.dates_already_fetched)),
+        remaining=tuple(map(date.fromisoformat, row.dates_remaining)),
+        failed=tuple(map(date.fromisoformat, row.dates_failed)),
         total_fiches=row.total_fiches,
         error=row.error,
         created_by=row.created_by,
         webhook=JobWebhook(row.webhook_url, row.webhook_secret) if row.webhook_url else None,
     )
-
-
-def _days(texts: Iterable[str]) -> Days:
-    return tuple(map(date.fromisoformat, texts))
 
 
 MAX_DELIVERIES = 10
@@ -192,7 +178,7 @@ def list_jobs(
     session: Session, reach: Reach, page: FichePage, status: JobStatus | None = None
 ) -> list[Document]:
     """Newest first."""
-    query = select(FetchJobRow).where(within_jobs(reach))
+    query = select(FetchJobRow).where(_within(reach))
     if status is not None:
         query = query.where(FetchJobRow.status == status.value)
     newest = query.order_by(FetchJobRow.created_at.desc(), FetchJobRow.id)
@@ -220,7 +206,7 @@ def poll_document(session: Session, job_id: str, reach: Reach) -> Document:
 
 def _row(session: Session, job_id: str, reach: Reach) -> FetchJobRow:
     row = session.scalars(
-        select(FetchJobRow).where(FetchJobRow.id == job_id, within_jobs(reach))
+        select(FetchJobRow).where(FetchJobRow.id == job_id, _within(reach))
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"Job {job_id} not found")
@@ -231,7 +217,7 @@ def _with_visible_totals(
     session: Session, rows: Sequence[FetchJobRow], reach: Reach
 ) -> list[FetchJob]:
     """The jobs with the number of fiches in reach. Full reach uses the stored total if there is one."""
-    jobs = [job_of_row(row) for row in rows]
+    jobs = [_job_of(row) for row in rows]
     uncounted = [job for job in jobs if job.total_fiches is None or not reach.is_whole]
     counts = fiches_by_day(session, {day for job in uncounted for day in job.fetched}, reach)
     totals = {job.id: sum(counts.get(day, 0) for day in job.fetched) for job in uncounted}
@@ -240,21 +226,17 @@ def _with_visible_totals(
 
 def _documents(session: Session, rows: Sequence[FetchJobRow], reach: Reach) -> list[Document]:
     return [
-        _document(row, job)
+        {
+            "jobId": row.id,
+            **job_state_document(job),
+            "webhookUrl": row.webhook_url,
+            "createdBy": row.created_by,
+            "createdAt": iso(row.created_at),
+            "updatedAt": iso(row.updated_at),
+            "completedAt": row.completed_at and iso(row.completed_at),
+        }
         for row, job in zip(rows, _with_visible_totals(session, rows, reach), strict=True)
     ]
-
-
-def _document(row: FetchJobRow, job: FetchJob) -> Document:
-    return {
-        "jobId": row.id,
-        **job_state_document(job),
-        "webhookUrl": row.webhook_url,
-        "createdBy": row.created_by,
-        "createdAt": iso(row.created_at),
-        "updatedAt": iso(row.updated_at),
-        "completedAt": row.completed_at and iso(row.completed_at),
-    }
 
 
 def _delivery_document(row: FetchDeliveryRow) -> Document:
@@ -317,8 +299,14 @@ def claim_due_webhooks(session: Session, *, limit: int, hold_seconds: float) -> 
 
 
 def record_webhook_delivery(session: Session, due: DueWebhook, delivery: Delivery) -> None:
-    body = delivery.response_body
-    record_attempt(session, FetchDeliveryRow, due.id, due.attempt, delivery, response_body=body)
+    record_attempt(
+        session,
+        FetchDeliveryRow,
+        due.id,
+        due.attempt,
+        delivery,
+        response_body=delivery.response_body,
+    )
 
 
 def _is_first_of_job() -> ColumnElement[bool]:

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.fiches.details import fetch_fiches
+from automation_pipeline.fiches.mirror import fetch_fiches
 from automation_pipeline.fiches.routes import JobDetail, JobShown, Polled, RangeShown
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline_tests.api.conftest import Login

@@ -10,8 +10,7 @@ from fastapi.testclient import TestClient
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.fiches.days import revalidate_day
-from automation_pipeline.fiches.details import fetch_fiches
+from automation_pipeline.fiches.mirror import fetch_fiches, revalidate_day
 from automation_pipeline.fiches.routes import (
     CacheRow,
     DayShown,

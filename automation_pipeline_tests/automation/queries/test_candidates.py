@@ -10,7 +10,7 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.models.schedules import FicheCandidate
 from automation_pipeline.automation.queries.ledger import fiches_named, fiches_of_days
 from automation_pipeline.fiches.models.fiches import SalesList
-from automation_pipeline.fiches.queries.days import save_sales_list
+from automation_pipeline.fiches.queries.mirror import save_sales_list
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock

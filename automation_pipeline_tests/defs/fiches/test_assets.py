@@ -19,7 +19,7 @@ from automation_pipeline.defs.fiches import (
     sales_list_staleness,
     yesterdays_sales_list,
 )
-from automation_pipeline.fiches.queries.days import sales_day
+from automation_pipeline.fiches.queries.mirror import sales_day
 from automation_pipeline.fiches.rules import COVERAGE_CHECKS, DAY_CHECKS, STALE_CHECK
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline_tests.conftest import StandingClock

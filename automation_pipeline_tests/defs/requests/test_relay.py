@@ -10,7 +10,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.core.webhooks import mac_of
 from automation_pipeline.defs.requests import relay_outbox
 from automation_pipeline.fiches.fetch_jobs import RangeRequest, request_range
-from automation_pipeline.fiches.models.days import JobWebhook
+from automation_pipeline.fiches.models.fetch_jobs import JobWebhook
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbeat

@@ -19,7 +19,7 @@ from automation_pipeline.fiches.models.fiches import (
     FicheNotFound,
     Recording,
 )
-from automation_pipeline.fiches.queries.details import save_outcomes
+from automation_pipeline.fiches.queries.mirror import save_outcomes
 from automation_pipeline.fiches.tables import SECTION_TABLES, CallRecordingRow, FicheCacheRow
 from automation_pipeline.simulator import World
 from automation_pipeline.simulator.crm.details import details_json

@@ -13,7 +13,8 @@ from automation_pipeline.fiches.models.fiches import (
     FetchOutcome,
     FicheNotFound,
 )
-from automation_pipeline.fiches.queries.details import (
+from automation_pipeline.fiches.queries.fiches import fiche_document
+from automation_pipeline.fiches.queries.mirror import (
     DETAILS_LIVE_FOR,
     NOT_FOUND,
     NOT_FOUND_LIVES_FOR,
@@ -21,7 +22,6 @@ from automation_pipeline.fiches.queries.details import (
     save_outcomes,
     save_recordings,
 )
-from automation_pipeline.fiches.queries.fiches import fiche_document
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -10,13 +10,14 @@ from automation_pipeline.fiches.models.fiches import (
     SalesList,
     SalesListEntry,
 )
-from automation_pipeline.fiches.queries.days import (
+from automation_pipeline.fiches.queries.mirror import (
+    coverage_of,
     fiches_sold_on,
     sales_day,
+    save_outcomes,
     save_sales_list,
     volumes_of,
 )
-from automation_pipeline.fiches.queries.details import coverage_of, save_outcomes
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -8,12 +8,10 @@ import pytest
 from sqlalchemy import delete, func, select
 
 from automation_pipeline.fiches.models.fiches import FicheNotFound
-from automation_pipeline.fiches.models.sections import Information
 from automation_pipeline.fiches.tables import (
     SECTION_TABLES,
     CallRecordingRow,
     FicheCacheRow,
-    InformationRow,
 )
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline.storage.database import Database
@@ -66,11 +64,6 @@ def test_every_section_has_its_rows(database: Database) -> None:
     save(database, fetched(full()))
     assert [table for table, count in rows(database).items() if not count] == []
     assert told_again(database) == {full()["information"]["fiche_id"]: said(full())}
-
-
-def test_every_field_of_the_information_has_its_column() -> None:
-    columns = set(InformationRow.__table__.columns.keys()) - {"fiche_cache_id"}
-    assert columns == set(Information.model_fields) - {"fiche_id", "etiquettes"}
 
 
 EMPTIED: dict[str, Any] = {"prospect": None, "conjoint": None, "elements_souscription": None}

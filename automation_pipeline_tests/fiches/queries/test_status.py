@@ -9,7 +9,6 @@ from sqlalchemy import update
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.models.fiches import SalesList
-from automation_pipeline.fiches.queries.days import save_sales_list
 from automation_pipeline.fiches.queries.fiches import (
     FichePage,
     cache_row,
@@ -18,6 +17,7 @@ from automation_pipeline.fiches.queries.fiches import (
     recordings_of,
     statuses_of,
 )
+from automation_pipeline.fiches.queries.mirror import save_sales_list
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.crm import recording, summary

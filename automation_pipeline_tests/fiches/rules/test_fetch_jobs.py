@@ -11,25 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.fiches.events import (
+from automation_pipeline.fiches.models.days import DayFailed, SalesDay
+from automation_pipeline.fiches.models.fetch_jobs import (
     CREATED,
-    DueWebhook,
-    event_name,
-    is_webhook_due,
-    job_event,
-    webhook_body,
-    webhook_headers,
-)
-from automation_pipeline.fiches.models.days import (
     FETCH_JOB,
-    DayFailed,
+    DueWebhook,
     FetchJob,
     JobStatus,
     JobWebhook,
-    SalesDay,
     count_day,
+    event_name,
     fail_job,
+    is_webhook_due,
+    job_event,
     start_job,
+    webhook_body,
+    webhook_headers,
 )
 from automation_pipeline_tests.tables import every_case
 

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from automation_pipeline.fiches.models.fiches import RecordingName, recording_name
 from automation_pipeline.fiches.queries.fiches import (
-    CallTranscription,
+    UNKNOWN_TRANSCRIPTION,
     transcription_document,
-    unknown_transcription_document,
 )
 from automation_pipeline.fiches.routes import without_mail_devis, without_recordings_audio
 from automation_pipeline_tests.fakes.crm import recording
@@ -29,14 +28,14 @@ from automation_pipeline_tests.tables import every_case
 def test_the_counts_add_up(
     total: int, done: int, pending: int, percentage: int, complete: bool
 ) -> None:
-    assert transcription_document(CallTranscription(total, done)) == {
+    assert transcription_document(total, done) == {
         "total": total, "transcribed": done, "pending": pending, "percentage": percentage, "isComplete": complete,
         "lastTranscribedAt": None,
     }  # fmt: skip
 
 
 def test_of_an_unknown_fiche_nothing_is_complete() -> None:
-    result = unknown_transcription_document()
+    result = UNKNOWN_TRANSCRIPTION
     assert (result["total"], result["percentage"], result["isComplete"]) == (0, 0, False)
 
 

@@ -1,39 +1,142 @@
-"""Details of a fiche: the CRM's full record of it. Fetch, store, read and check them."""
+"""The mirror of the CRM: fetch, store, search and check the sales lists of days and the details of
+fiches."""
 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Self
 
 from automation_pipeline.core.access import Reach
 from automation_pipeline.core.background import process_concurrently
-from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.clock import Clock, days_between
+from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import (
     AutomationError,
     NotFoundError,
     PermanentError,
     TransientError,
 )
-from automation_pipeline.fiches.models.days import DayFinding
+from automation_pipeline.core.scheduling.zones import wall_time
+from automation_pipeline.fiches.models.days import CRM_ZONE, DayFailed, DayFinding, SalesDay
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     DetailsKnown,
     FetchFailed,
     FetchOutcome,
     FicheNotFound,
+    FicheSource,
+    SalesListEntry,
 )
-from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.fiches.queries.days import fiches_sold_on, sales_day
-from automation_pipeline.fiches.queries.details import (
+from automation_pipeline.fiches.queries.fiches import check_visible, fiche_document, visible_fiches
+from automation_pipeline.fiches.queries.mirror import (
     DETAILS_LIVE_FOR,
     coverage_of,
+    fiches_sold_on,
     known_since,
+    revalidated_since,
+    sales_day,
     save_outcomes,
+    save_sales_list,
+    volumes_of,
 )
-from automation_pipeline.fiches.queries.fiches import check_visible, fiche_document
-from automation_pipeline.fiches.rules import evaluate_coverage
+from automation_pipeline.fiches.rules import (
+    evaluate_coverage,
+    evaluate_day,
+    evaluate_staleness,
+    is_final,
+    same_weekdays_before,
+    stale_days,
+)
 from automation_pipeline.storage.database import Database, Session
+
+DAYS_CHECKED = 31
+
+
+async def revalidate_day(
+    day: date, *, database: Database, source: FicheSource, clock: Clock, semaphore: Semaphore
+) -> SalesDay:
+    """Fetch and store the day's list, under the semaphore that all processes share.
+
+    A list that cannot be parsed changes nothing.
+    """
+    async with semaphore.acquire():
+        sales = await source.sales_list(day)
+
+    def save() -> SalesDay:
+        with database.transaction() as session:
+            return save_sales_list(session, sales, clock.now())
+
+    return await asyncio.to_thread(save)
+
+
+async def revalidate_days(  # noqa: PLR0913  collaborators and options, by name
+    days: Sequence[date],
+    *,
+    database: Database,
+    source: FicheSource,
+    clock: Clock,
+    semaphore: Semaphore,
+    force: bool = False,
+    on_day: Callable[[SalesDay | DayFailed], None] = lambda _day: None,
+) -> list[SalesDay | DayFailed]:
+    """Return one outcome per day, in the order of the days. `on_day` receives each as it ends.
+
+    Without `force`, a final list is not fetched again: its outcome is the stored one.
+    """
+    final = {} if force else await asyncio.to_thread(_final_lists, days, database)
+
+    async def revalidate(day: date) -> SalesDay | DayFailed:
+        outcome: SalesDay | DayFailed | None = final.get(day)
+        if outcome is None:
+            try:
+                outcome = await revalidate_day(
+                    day, database=database, source=source, clock=clock, semaphore=semaphore
+                )
+            except AutomationError as error:
+                outcome = DayFailed(day, str(error))
+        on_day(outcome)
+        return outcome
+
+    return await asyncio.gather(*map(revalidate, days))
+
+
+def _final_lists(days: Sequence[date], database: Database) -> dict[date, SalesDay]:
+    known = [database.read(sales_day, day) for day in days]
+    return {
+        sales.day: sales for sales in known if sales and is_final(sales.day, sales.revalidated_at)
+    }
+
+
+async def search_day(
+    day: date, reach: Reach, *, database: Database, source: FicheSource, semaphore: Semaphore
+) -> list[SalesListEntry]:
+    """Fetch the day's list without storing it, and keep the fiches that are in reach.
+
+    The list has no groupe, so the mirrored details decide which fiches are in reach. Raises
+    TransientError or PermanentError if the CRM returns no usable list.
+    """
+    async with semaphore.acquire():
+        sales = await source.sales_list(day)
+    fiche_ids = [fiche.fiche_id for fiche in sales.fiches]
+    visible = await asyncio.to_thread(database.read, visible_fiches, reach, fiche_ids)
+    return [fiche for fiche in sales.fiches if fiche.fiche_id in visible]
+
+
+def find_stale_days(first: date, *, database: Database, clock: Clock) -> DayFinding:
+    """Check the last `DAYS_CHECKED` days before today, but none before `first`."""
+    now = clock.now()
+    today = wall_time(now, CRM_ZONE).date()
+    first = max(first, today - timedelta(days=DAYS_CHECKED))
+    days = days_between(first, today - timedelta(days=1))
+    revalidated = database.read(revalidated_since, days[0]) if days else {}
+    return evaluate_staleness(stale_days(days, revalidated, now), days)
+
+
+def check_sales_day(day: date, *, database: Database) -> tuple[DayFinding, ...]:
+    with database.reading() as session:
+        known, earlier = sales_day(session, day), volumes_of(session, same_weekdays_before(day))
+    return evaluate_day(known, earlier)
 
 
 async def fetch_details(fiche_id: str, *, source: FicheSource, clock: Clock) -> FetchOutcome:
@@ -56,8 +159,7 @@ async def fetch_fiche(
 
     Raises TransientError or PermanentError if the CRM returns no usable answer.
     """
-    with database.reading() as session:
-        known = known_since(session, [fiche_id], since, clock.now())
+    known = database.read(known_since, [fiche_id], since, clock.now())
     if known:
         return known[0]
     outcome = await fetch_details(fiche_id, source=source, clock=clock)
@@ -121,8 +223,7 @@ async def fetch_fiches(  # noqa: PLR0913  collaborators and options, by name
         on_retry(outcome, attempt + 1)
         return None
 
-    with database.reading() as session:
-        known = known_since(session, fiche_ids, since, clock.now())
+    known = database.read(known_since, fiche_ids, since, clock.now())
     if known:
         await asyncio.to_thread(settle_known)
     known_ids = {outcome.fiche_id for outcome in known}
@@ -145,8 +246,7 @@ async def fetch_days(
     """
     errors: Counter[str] = Counter()
     done = 0
-    with database.reading() as session:
-        fiche_ids = fiches_sold_on(session, days)
+    fiche_ids = database.read(fiches_sold_on, days)
 
     def settle(_session: Session, outcomes: Sequence[FetchOutcome]) -> None:
         nonlocal done
@@ -186,19 +286,18 @@ async def read_fiche(
         known = not isinstance(outcome, FicheNotFound)
     except AutomationError as error:
         failure, known = error, False
-    document = await asyncio.to_thread(_stored_document, fiche_id, reach, database)
-    if document is None or not (known or document["details_fetched_at"]):
-        raise failure
-    return document
 
-
-def _stored_document(fiche_id: str, reach: Reach, database: Database) -> dict[str, object] | None:
-    with database.reading() as session:
+    def stored(session: Session) -> dict[str, object] | None:
         check_visible(session, reach, [fiche_id])
         try:
             return fiche_document(session, fiche_id)
         except NotFoundError:
             return None
+
+    document = await asyncio.to_thread(database.read, stored)
+    if document is None or not (known or document["details_fetched_at"]):
+        raise failure
+    return document
 
 
 def check_details_day(day: date, *, database: Database) -> tuple[DayFinding, ...]:

@@ -1,0 +1,467 @@
+"""Queries of the mirror of the CRM: store sales lists, details and recordings, and find what is known."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+
+from sqlalchemy import and_, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.fiches.models.days import DayCoverage, SalesDay, crm_day
+from automation_pipeline.fiches.models.fiches import (
+    CrmFiche,
+    DetailsFetched,
+    DetailsKnown,
+    FetchOutcome,
+    FicheNotFound,
+    Recording,
+    SalesList,
+)
+from automation_pipeline.fiches.models.sections import (
+    AncienContrat,
+    Compte,
+    ElementsSouscription,
+    Paiement,
+    Produit,
+    Section,
+)
+from automation_pipeline.fiches.tables import (
+    LIST_SECTIONS,
+    SECTION_TABLES,
+    CallRecordingRow,
+    FicheCacheRow,
+    SalesDayRow,
+)
+from automation_pipeline.storage.statements import among, insert_into, upsert
+
+Row = dict[str, object]
+
+DETAILS_LIVE_FOR = timedelta(hours=240)
+NOT_FOUND_LIVES_FOR = timedelta(minutes=5)
+NOT_FOUND = "NOT_FOUND"
+
+_OVERWRITTEN = (
+    "recording_date", "recording_time", "start_time", "duration_seconds", "direction", "from_number", "to_number",
+    "answered", "vanished_at",
+)  # fmt: skip
+
+
+def save_recordings(
+    session: Session,
+    recordings: Mapping[str, Sequence[Recording]],
+    keys: Mapping[str, int] | None = None,
+) -> None:
+    """Insert or update these recordings, by fiche id. Other recordings of the fiches stay.
+
+    The CRM sometimes omits a URL that it sent before: a URL is replaced by another one, but never
+    removed. A recording that is sent again is no longer vanished. `keys` are the primary keys of the
+    fiches' rows, if the caller has them.
+    """
+    if keys is None:
+        known = among(session, FicheCacheRow.fiche_id, recordings)
+        query = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(known)
+        keys = dict(session.execute(query).tuples().all())
+    rows = [
+        {
+            "fiche_cache_id": keys[fiche_id],
+            "call_id": call.call_id,
+            "recording_url": call.url,
+            "recording_date": call.recording_date,
+            "recording_time": call.recording_time,
+            "uuid": call.uuid,
+            "start_time": call.started_at,
+            "duration_seconds": call.duration_seconds,
+            "direction": call.direction,
+            "from_number": call.from_number,
+            "to_number": call.to_number,
+            "answered": call.answered,
+            "vanished_at": None,
+        }
+        for fiche_id in sorted(recordings)
+        for call in recordings[fiche_id]
+    ]
+    if not rows:
+        return
+    insert = insert_into(session, CallRecordingRow)
+    given = insert.excluded
+    changes = {
+        **{field: given[field] for field in _OVERWRITTEN},
+        "recording_url": case(
+            (given.recording_url == "", CallRecordingRow.recording_url), else_=given.recording_url
+        ),
+        "uuid": func.coalesce(given.uuid, CallRecordingRow.uuid),
+    }
+    statement = insert.on_conflict_do_update(
+        index_elements=["fiche_cache_id", "call_id"], set_=changes
+    )
+    session.connection().execute(statement, rows)
+
+
+def _mark_vanished(
+    session: Session,
+    recordings: Mapping[str, Sequence[Recording]],
+    keys: Mapping[str, int],
+    now: datetime,
+) -> None:
+    """Mark the recordings of these fiches that the CRM no longer sends. The rows stay: transcripts and
+    tasks refer to them."""
+    call = CallRecordingRow
+    sent = {
+        (keys[fiche_id], one.call_id) for fiche_id, calls in recordings.items() for one in calls
+    }
+    present = select(call.id, call.fiche_cache_id, call.call_id).where(
+        among(session, call.fiche_cache_id, [keys[fiche_id] for fiche_id in recordings]),
+        call.vanished_at.is_(None),
+    )
+    vanished = [
+        row_id for row_id, key, call_id in session.execute(present) if (key, call_id) not in sent
+    ]
+    if vanished:
+        session.execute(
+            update(call)
+            .where(among(session, call.id, vanished))
+            .values(vanished_at=now)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def _section_rows(fiche: CrmFiche) -> dict[str, list[Row]]:
+    """The rows of one fiche, by section."""
+    rows = {name: _numbered(getattr(fiche, name)) for name in LIST_SECTIONS}
+    rows["information"] = [_fields(fiche.information, "fiche_id", "etiquettes")]
+    rows["etiquettes"] = _numbered(fiche.information.etiquettes, index="etiquette_index")
+    rows["prospect"] = [] if fiche.prospect is None else [_fields(fiche.prospect)]
+    rows["conjoint"] = [] if fiche.conjoint is None else [_fields(fiche.conjoint)]
+    whole = fiche.elements_souscription
+    rows["elements_souscription"] = [] if whole is None else [_souscription(whole)]
+    rows["raw_sections"] = [
+        {"section_key": key, "content": text} for key, text in fiche.raw_sections.items()
+    ]
+    rows["tarification"] = _numbered(fiche.tarification, "gammes")
+    gammes: list[Row] = []
+    formules: list[Row] = []
+    details: list[Row] = []
+    for row_index, tarification in enumerate(fiche.tarification, start=1):
+        gammes += _numbered(
+            tarification.gammes, "formules", index="gamme_index", row_index=row_index
+        )
+        for gamme_index, gamme in enumerate(tarification.gammes, start=1):
+            place: Row = {"row_index": row_index, "gamme_index": gamme_index}
+            formules += _numbered(gamme.formules, "details", index="formule_index", **place)
+            details += [
+                {**place, "formule_index": index, "detail_key": key, "detail_value": value}
+                for index, formule in enumerate(gamme.formules, start=1)
+                for key, value in formule.details.items()
+            ]
+    return rows | {
+        "tarification_gammes": gammes,
+        "tarification_formules": formules,
+        "tarification_formule_details": details,
+    }
+
+
+def _numbered(
+    sections: Sequence[Section], *unwanted: str, index: str = "row_index", **place: object
+) -> list[Row]:
+    return [
+        {**place, index: number, **_fields(section, *unwanted)}
+        for number, section in enumerate(sections, start=1)
+    ]
+
+
+def _fields(section: Section, *unwanted: str) -> Row:
+    # `vars` has the modelled fields only: `model_extra` has the others.
+    return {name: value for name, value in vars(section).items() if name not in unwanted}
+
+
+def _souscription(whole: ElementsSouscription) -> Row:
+    """One flat row. The columns of an object that is missing are null."""
+
+    def flat(prefix: str, kind: type[Section], section: Section | None, *unwanted: str) -> Row:
+        names = [name for name in kind.model_fields if name not in unwanted]
+        return {prefix + name: getattr(section, name, None) for name in names}
+
+    paiement = whole.paiement
+    return {
+        **_fields(whole, "ancien_contrat", "produit", "paiement"),
+        **flat("ancien_", AncienContrat, whole.ancien_contrat),
+        **flat("produit_", Produit, whole.produit),
+        **flat("paiement_", Paiement, paiement, "compte_prelevement", "compte_virement"),
+        **flat("prelevement_", Compte, paiement and paiement.compte_prelevement),
+        **flat("virement_", Compte, paiement and paiement.compte_virement),
+    }
+
+
+def _replace_sections(
+    session: Session, details: Mapping[int, CrmFiche], stored: Collection[str]
+) -> None:
+    """Replace the sections, by primary key of the fiche's row. The caller has locked these rows.
+    `stored` names the sections that have rows to delete."""
+    connection = session.connection()
+    rows = {key: _section_rows(fiche) for key, fiche in details.items()}
+    for name, table in SECTION_TABLES.items():
+        if name in stored:
+            its = among(session, table.c.fiche_cache_id, details)
+            connection.execute(delete(table).where(its))
+        new = [{"fiche_cache_id": key, **row} for key, found in rows.items() for row in found[name]]
+        if new:
+            connection.execute(insert(table), new)
+
+
+def _keys_and_stored_sections(
+    session: Session, fiche_ids: Iterable[str]
+) -> tuple[dict[str, int], set[str]]:
+    """The keys of the fiches' rows, and the names of the sections that any of the fiches has."""
+    has = [
+        exists().where(table.c.fiche_cache_id == FicheCacheRow.id)
+        for table in SECTION_TABLES.values()
+    ]
+    query = select(FicheCacheRow.fiche_id, FicheCacheRow.id, *has).where(
+        among(session, FicheCacheRow.fiche_id, fiche_ids)
+    )
+    rows = session.execute(query).all()
+    stored = {
+        name
+        for _, _, *present in rows
+        for name, is_there in zip(SECTION_TABLES, present, strict=True)
+        if is_there
+    }
+    return {fiche_id: key for fiche_id, key, *_ in rows}, stored
+
+
+_DETAIL_FIELDS = (
+    "groupe", "agence_nom", "prospect_nom", "prospect_prenom", "prospect_email", "prospect_tel", "cle", "raw_data",
+    "fetched_at", "details_fetched_at", "expires_at",
+)  # fmt: skip
+_STATE_FIELDS = ("details_success", "details_message", "not_found_until")
+
+
+def save_outcomes(session: Session, outcomes: Sequence[FetchOutcome], now: datetime) -> None:
+    """Store outcomes: details replace details, a not-found marker keeps them, others change nothing.
+
+    The number of statements does not grow with the number of fiches. The rows are locked first, in
+    the order of the fiche ids, so that two writers of the same fiches do not deadlock.
+    """
+    answered = {o.fiche_id: o for o in outcomes if isinstance(o, DetailsFetched | FicheNotFound)}
+    in_order = [answered[fiche_id] for fiche_id in sorted(answered)]
+    if not in_order:
+        return
+    _upsert_fiches(session, [_fiche_row(outcome, now) for outcome in in_order])
+    found = {o.fiche_id: o.details for o in in_order if isinstance(o, DetailsFetched)}
+    if not found:
+        return
+    keys, stored = _keys_and_stored_sections(session, found)
+    recordings = {fiche_id: details.recordings for fiche_id, details in found.items()}
+    by_key = {keys[fiche_id]: details for fiche_id, details in found.items()}
+    _replace_sections(session, by_key, stored)
+    _mark_vanished(session, recordings, keys, now)
+    save_recordings(session, recordings, keys)
+
+
+def _upsert_fiches(session: Session, rows: Sequence[dict[str, object]]) -> None:
+    """One statement for details and not-found markers keeps the order in which rows are locked."""
+    insert = insert_into(session, FicheCacheRow)
+    given = insert.excluded
+    changes = {
+        **{field: given[field] for field in _STATE_FIELDS},
+        **{
+            field: case((given.details_success, given[field]), else_=getattr(FicheCacheRow, field))
+            for field in _DETAIL_FIELDS
+        },
+        "sales_date": func.coalesce(FicheCacheRow.sales_date, given.sales_date),
+    }
+    session.connection().execute(
+        insert.on_conflict_do_update(index_elements=["fiche_id"], set_=changes), rows
+    )
+
+
+def _fiche_row(outcome: DetailsFetched | FicheNotFound, now: datetime) -> Row:
+    if isinstance(outcome, FicheNotFound):
+        until = now + NOT_FOUND_LIVES_FOR
+        return {
+            **dict.fromkeys((*_DETAIL_FIELDS, "sales_date")),
+            "fiche_id": outcome.fiche_id,
+            "details_success": False,
+            "details_message": NOT_FOUND,
+            "not_found_until": until,
+            "raw_data": {},
+            "fetched_at": now,
+            "expires_at": until,
+        }
+    information, prospect = outcome.details.information, outcome.details.prospect
+    try:
+        sales_date = crm_day(information.date_insertion).isoformat()
+    except ValueError:
+        sales_date = None
+    return {
+        "fiche_id": outcome.fiche_id,
+        "groupe": information.groupe,
+        "agence_nom": information.agence_nom,
+        "prospect_nom": prospect and prospect.nom,
+        "prospect_prenom": prospect and prospect.prenom,
+        "prospect_email": prospect and prospect.mail,
+        "prospect_tel": prospect and prospect.telephone,
+        "cle": information.cle,
+        "sales_date": sales_date,
+        "raw_data": dict(outcome.details.rest),
+        "fetched_at": now,
+        "details_fetched_at": outcome.asked_at or now,
+        "expires_at": now + DETAILS_LIVE_FOR,
+        "details_success": True,
+        "details_message": None,
+        "not_found_until": None,
+    }
+
+
+_IS_NOT_FOUND = and_(
+    FicheCacheRow.details_success.is_(False), FicheCacheRow.details_message == NOT_FOUND
+)
+_HAS_DETAILS = and_(
+    FicheCacheRow.details_success.is_(True), FicheCacheRow.details_fetched_at.is_not(None)
+)
+
+
+def known_since(
+    session: Session, fiche_ids: Sequence[str], since: datetime, now: datetime
+) -> list[DetailsKnown | FicheNotFound]:
+    """The fiches whose details or absence are known since then. Absence expires within minutes."""
+    recordings = (
+        select(func.count())
+        .where(
+            CallRecordingRow.fiche_cache_id == FicheCacheRow.id,
+            CallRecordingRow.vanished_at.is_(None),
+        )
+        .scalar_subquery()
+    )
+    marked_since = max(since + NOT_FOUND_LIVES_FOR, now)
+    known = and_(_HAS_DETAILS, FicheCacheRow.details_fetched_at >= since)
+    absent = and_(_IS_NOT_FOUND, FicheCacheRow.not_found_until >= marked_since)
+    query = select(FicheCacheRow.fiche_id, _HAS_DETAILS, recordings).where(
+        among(session, FicheCacheRow.fiche_id, fiche_ids), or_(known, absent)
+    )
+    return [
+        DetailsKnown(fiche_id, count) if details else FicheNotFound(fiche_id)
+        for fiche_id, details, count in session.execute(query).tuples()
+    ]
+
+
+def coverage_of(session: Session, day: date) -> DayCoverage:
+    fiches, with_details, not_found = (
+        session.execute(
+            select(
+                func.count(),
+                func.count().filter(_HAS_DETAILS),
+                func.count().filter(_IS_NOT_FOUND),
+            ).where(FicheCacheRow.sales_date == day.isoformat())
+        )
+        .tuples()
+        .one()
+    )
+    return DayCoverage(fiches, with_details, not_found)
+
+
+_SCALARS = (
+    "cle", "prospect_nom", "prospect_prenom", "prospect_email", "prospect_tel", "sales_date",
+)  # fmt: skip
+_DAY_FIELDS = (
+    "revalidated_at", "listed", "duplicates", "new", "changed", "missing_cle", "without_recordings",
+)  # fmt: skip
+
+
+def save_sales_list(session: Session, sales: SalesList, now: datetime) -> SalesDay:
+    """Store the list with a constant number of statements."""
+    rows: list[Row] = [
+        {
+            "fiche_id": fiche.fiche_id,
+            "cle": fiche.cle,
+            "prospect_nom": fiche.nom,
+            "prospect_prenom": fiche.prenom,
+            "prospect_email": fiche.email,
+            "prospect_tel": fiche.telephone,
+            "sales_date": sales.day.isoformat(),
+            "raw_data": {
+                "_salesListOnly": True,
+                "telephone_2": fiche.telephone_2,
+                "statut": fiche.statut,
+                "date_insertion": fiche.inserted_at and fiche.inserted_at.isoformat(),
+                "date_modification": fiche.modified_at and fiche.modified_at.isoformat(),
+            },
+            "fetched_at": now,
+            "expires_at": now + DETAILS_LIVE_FOR,
+            "last_revalidated_at": now,
+        }
+        for fiche in sorted(sales.fiches, key=lambda fiche: fiche.fiche_id)
+    ]
+    columns = [getattr(FicheCacheRow, name) for name in _SCALARS]
+    known = among(session, FicheCacheRow.fiche_id, [fiche.fiche_id for fiche in sales.fiches])
+    query = select(FicheCacheRow.fiche_id, *columns).where(known)
+    before = {row["fiche_id"]: row for row in session.execute(query).mappings()}
+    known_rows = [row for row in rows if row["fiche_id"] in before]
+    changed = [
+        any(row[name] not in {None, before[row["fiche_id"]][name]} for name in _SCALARS)
+        for row in known_rows
+    ]
+    _upsert_summaries(session, rows)
+    save_recordings(
+        session, {fiche.fiche_id: fiche.recordings for fiche in sales.fiches if fiche.recordings}
+    )
+    day = SalesDay(
+        day=sales.day,
+        revalidated_at=now,
+        listed=sales.listed,
+        duplicates=sales.duplicates,
+        new=len(rows) - len(known_rows),
+        changed=sum(changed),
+        missing_cle=sum(not fiche.cle for fiche in sales.fiches),
+        without_recordings=sum(not fiche.recordings for fiche in sales.fiches),
+    )
+    row = {**vars(day), "day": day.day.isoformat()}
+    upsert(session, SalesDayRow, [row], key=("day",), fields=_DAY_FIELDS)
+    return day
+
+
+def _upsert_summaries(session: Session, rows: Sequence[Row]) -> None:
+    """A list replaces neither a cle that it lacks, nor the raw data of details."""
+    if not rows:
+        return
+    insert = insert_into(session, FicheCacheRow)
+    given = insert.excluded
+    changes = {
+        **{
+            name: given[name]
+            for name in (*_SCALARS, "fetched_at", "expires_at", "last_revalidated_at")
+        },
+        "cle": func.coalesce(given.cle, FicheCacheRow.cle),
+        "raw_data": case(
+            (FicheCacheRow.details_fetched_at.is_(None), given.raw_data),
+            else_=FicheCacheRow.raw_data,
+        ),
+    }
+    session.connection().execute(
+        insert.on_conflict_do_update(index_elements=["fiche_id"], set_=changes), rows
+    )
+
+
+def sales_day(session: Session, day: date) -> SalesDay | None:
+    row = session.get(SalesDayRow, day.isoformat())
+    return row and SalesDay(day=day, **{field: getattr(row, field) for field in _DAY_FIELDS})
+
+
+def volumes_of(session: Session, days: Sequence[date]) -> list[int]:
+    """The number of fiches on each of the days that has a list."""
+    chosen = among(session, SalesDayRow.day, [day.isoformat() for day in days])
+    return list(session.scalars(select(SalesDayRow.listed - SalesDayRow.duplicates).where(chosen)))
+
+
+def revalidated_since(session: Session, first: date) -> dict[date, datetime]:
+    """When the list of each day from `first` on was last fetched."""
+    query = select(SalesDayRow.day, SalesDayRow.revalidated_at).where(
+        SalesDayRow.day >= first.isoformat()
+    )
+    return {date.fromisoformat(day): at for day, at in session.execute(query).tuples()}
+
+
+def fiches_sold_on(session: Session, days: Sequence[date]) -> list[str]:
+    sold = among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days])
+    return list(
+        session.scalars(select(FicheCacheRow.fiche_id).where(sold).order_by(FicheCacheRow.fiche_id))
+    )
