@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from automation_pipeline.storage.clock import database_now
 
 from automation_pipeline.core.coordination import FailoverRateLimiter, Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
@@ -13,6 +12,7 @@ from automation_pipeline.fiches.models.fiches import DetailsFetched
 from automation_pipeline.fiches.queries.mirror import save_outcomes
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken
+from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription.models import (
     TaskState,
     TranscriptionPriority,
