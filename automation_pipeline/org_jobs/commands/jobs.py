@@ -64,8 +64,8 @@ from automation_pipeline.storage.database import Session
 JOBS = "/api/org-jobs"
 NO_AGENT = (
     "The agent of its server's host has not started it: `automation org-jobs hosts list` shows "
+    "whether the agent is running"
 )
-"whether the agent is running"
 JOB_COLOURS = {
     OrgJobsRunState.SUCCESS: "green",
     OrgJobsRunState.FAILED: "red",
@@ -152,7 +152,16 @@ def wait_for_job(job_id: int, *, as_json: bool) -> None:
 def follow_job(job_id: int, *, quiet: bool) -> OrgJob:
     """Follow a job to its end, without a time limit."""
     found = job(job_id)
-    waits = LaunchWait(why=lambda: _waiting_reason(found))
+
+    def waiting_reason() -> NotStartedError | None:
+        if organisation(found.org_id).suspended_at is not None:
+            resume = f"`automation org-jobs orgs resume {found.org_id}` ends that"
+            return NotStartedError(
+                "SUSPENDED", f"Organisation {found.org_id} is suspended: {resume}"
+            )
+        return NotStartedError("NO_AGENT", NO_AGENT) if found.performer is Performer.AGENT else None
+
+    waits = LaunchWait(why=waiting_reason)
     goes_on = f"Job {job_id} continues. `automation org-jobs show {job_id}` shows its status."
     with progress_bars(goes_on, quiet=quiet) as progress:
         line = progress.add_task(status_line(found), total=None)
@@ -162,13 +171,6 @@ def follow_job(job_id: int, *, quiet: bool) -> OrgJob:
             found = job(job_id)
         progress.update(line, description=status_line(found))
     return found
-
-
-def _waiting_reason(found: OrgJob) -> NotStartedError | None:
-    if organisation(found.org_id).suspended_at is not None:
-        resume = f"`automation org-jobs orgs resume {found.org_id}` ends that"
-        return NotStartedError("SUSPENDED", f"Organisation {found.org_id} is suspended: {resume}")
-    return NotStartedError("NO_AGENT", NO_AGENT) if found.performer is Performer.AGENT else None
 
 
 def _has_started_or_waits(found: OrgJob) -> bool:
@@ -340,28 +342,28 @@ def status_line(job: OrgJob) -> str:
         parts.append(f"attempt {run.attempt_no} of {run.max_attempts}")
     if run.cancel_requested_at is not None and run.finished_at is None:
         parts.append("asked to stop")
-    how_far = progress_of(run) if run.status is OrgJobsRunState.RUNNING else None
-    if how_far:
-        parts.append(how_far)
-    return ", ".join(parts)
+    if run.status is OrgJobsRunState.RUNNING:
+        parts.append(progress_of(run) or "")
+    return ", ".join(filter(None, parts))
 
 
 def progress_of(run: OrgJobRun) -> str | None:
     """The progress that the agent reports."""
     progress = run.progress or {}
     percent, message = progress.get("percent"), progress.get("message")
-    parts = [
-        f"{percent:g} %" if isinstance(percent, float | int) else "",
-        one_line(str(message)) if message else "",
-    ]
-    return ": ".join(filter(None, parts)) or None
+    shown = [f"{percent:g} %"] if isinstance(percent, float | int) else []
+    shown += [one_line(str(message))] if message else []
+    return ": ".join(shown) or None
 
 
 def error_line(job: OrgJob) -> str | None:
     """Why its newest run failed or was cancelled."""
     run = job.runs[-1]
-    reasons = [run.error_code, run.error or run.cancel_reason]
-    return one_line(": ".join(words for words in reasons if words)) or None
+    return joined(run.error_code, run.error or run.cancel_reason) or None
+
+
+def joined(*reasons: str | None) -> str:
+    return one_line(": ".join(reason for reason in reasons if reason))
 
 
 def _state(run: OrgJobRun) -> str:
@@ -374,6 +376,9 @@ def _state(run: OrgJobRun) -> str:
 
 def print_job(job: OrgJob) -> None:
     run = job.runs[-1]
+    error = error_line(job) if job.status is OrgJobsRunState.FAILED else None
+    is_running = run.status is OrgJobsRunState.RUNNING
+    stop = f"asked for {second(run.cancel_requested_at)} by {run.cancelled_by}"
     print_facts(
         {
             "job": f"{job.id}  {job.type}",
@@ -387,15 +392,13 @@ def print_job(job: OrgJob) -> None:
             "made": f"{second(job.created_at)} by {job.created_by}",
             "expires": second(job.expires_at) if run.status is OrgJobsRunState.PENDING else None,
             "began": second(run.started_at),
-            "must end": second(run.deadline_at) if run.status is OrgJobsRunState.RUNNING else None,
-            "last report": second(run.progress_at)
-            if run.status is OrgJobsRunState.RUNNING
-            else None,
-            "stop": _stop(run),
+            "must end": second(run.deadline_at) if is_running else None,
+            "last report": second(run.progress_at) if is_running else None,
+            "stop": joined(stop, run.cancel_reason) if run.cancel_requested_at else None,
             "ended": second(run.finished_at),
             "result": json_line(run.result) if run.result else None,
             "log": run.log_ref,
-            "trouble": _error_text(job),
+            "trouble": Text(error, "red") if error else None,
         }
     )
     attempts = [(number, one) for number, a in enumerate(job.runs, 1) for one in a.attempts]
@@ -403,11 +406,10 @@ def print_job(job: OrgJob) -> None:
         screen.print()
         ATTEMPTS.print(attempts)
     if job.status not in ENDED_RUN_STATES:
-        follow, stop = (
-            f"`automation org-jobs watch {job.id}`",
-            f"`automation org-jobs cancel {job.id}`",
+        commands = (
+            "Follow it: `automation org-jobs watch {0}`; stop it: `automation org-jobs cancel {0}`."
         )
-        say(f"Follow it: {follow}; stop it: {stop}.")
+        say(commands.format(job.id))
     elif job.status is not OrgJobsRunState.SUCCESS:
         say(f"Retry it: `automation org-jobs retry {job.id}`.")
 
@@ -427,23 +429,10 @@ def _coloured(job: OrgJob) -> Text:
     return Text(status_line(job), JOB_COLOURS[job.status])
 
 
-def _stop(run: OrgJobRun) -> str | None:
-    if run.cancel_requested_at is None:
-        return None
-    why = f": {one_line(run.cancel_reason)}" if run.cancel_reason else ""
-    return f"asked for {second(run.cancel_requested_at)} by {run.cancelled_by}{why}"
-
-
-def _error_text(job: OrgJob) -> Text | None:
-    reasons = error_line(job) if job.status is OrgJobsRunState.FAILED else None
-    return Text(reasons, "red") if reasons else None
-
-
 def _why(one: Attempt) -> str:
-    words = ": ".join(filter(None, [one.error_code, one.error and one_line(one.error)]))
     again = f" (tried again {minute(one.retry_at)} UTC)" if one.retry_at else ""
     late = "; a late report exists" if one.late_report else ""
-    return f"{words}{again}{late}"
+    return f"{joined(one.error_code, one.error)}{again}{late}"
 
 
 def _queue_state(one: QueueCounts) -> Text:

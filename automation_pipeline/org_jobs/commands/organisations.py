@@ -92,7 +92,6 @@ def new_organisation(services: Services, given: Document) -> Organisation:
 
 @operation(f"GET {ORGANISATIONS}")
 def organisations(session: Session, *, limit: int, offset: int) -> Sequence[Organisation]:
-    """`automation org-jobs orgs` and `types`."""
     return list_organisations(session, ALL_ORGANISATIONS, limit=limit, offset=offset)
 
 

@@ -50,11 +50,12 @@ from automation_pipeline.org_jobs.commands.arguments import (
 )
 from automation_pipeline.org_jobs.commands.jobs import job, wait_for_job
 from automation_pipeline.org_jobs.commands.organisations import check_org
-from automation_pipeline.org_jobs.commands.records import ENTRIES, print_backfill
-from automation_pipeline.org_jobs.commands.schedule_pages import (
+from automation_pipeline.org_jobs.commands.pages import (
+    ENTRIES,
     LAST_FIRES,
     SCHEDULE_COLUMNS,
     next_due,
+    print_backfill,
     print_fires,
     print_schedule,
 )

@@ -1,4 +1,4 @@
-"""Text output of schedules and their fires."""
+"""Text output of schedules, fires, backfills and the audit log."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,14 +17,17 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import WindowPolicy
 from automation_pipeline.org_jobs.commands.arguments import wall, wall_and_utc
-from automation_pipeline.org_jobs.commands.jobs import JOB_COLOURS
+from automation_pipeline.org_jobs.commands.jobs import JOB_COLOURS, joined
 from automation_pipeline.org_jobs.models.jobs import BackoffType, RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import AuditEntry
 from automation_pipeline.org_jobs.models.schedules import OrgSchedule, ScheduleFire
 from automation_pipeline.org_jobs.models.states import (
+    BatchState,
     FireOutcome,
     MisfirePolicy,
     ScheduleState,
 )
+from automation_pipeline.org_jobs.rules.due import Backfill, BackfillTime, OrgJobsLeftOut
 
 FIRE_COLOURS = {
     FireOutcome.DISPATCHED: "green",
@@ -41,7 +44,7 @@ def print_fires(fires: Sequence[ScheduleFire], timezone: str) -> None:
             "by": lambda one: one.trigger,
             "outcome": lambda one: Text(one.outcome, FIRE_COLOURS[one.outcome]),
             "job": _job,
-            "why": _why,
+            "why": lambda one: joined(one.skip_reason, one.error, one.note),
         },
         texts={"why"},
     ).print(fires)
@@ -51,16 +54,9 @@ def _job(fire: ScheduleFire) -> Text | None:
     """The job of a fire with its status."""
     if fire.job_id is None:
         return None
-    status = fire.job_status
-    return Text(
-        f"{fire.job_id}" if status is None else f"{fire.job_id} {status}",
-        JOB_COLOURS[status] if status else "",
-    )
-
-
-def _why(fire: ScheduleFire) -> str:
-    reasons = [fire.skip_reason, fire.error, fire.note]
-    return one_line(": ".join(words for words in reasons if words))
+    if fire.job_status is None:
+        return Text(str(fire.job_id))
+    return Text(f"{fire.job_id} {fire.job_status}", JOB_COLOURS[fire.job_status])
 
 
 SCHEDULES = "automation org-jobs schedules"
@@ -148,23 +144,28 @@ SCHEDULE_COLOURS = {
 
 def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None:
     s = schedule
+    pause = one_line(s.pause_reason) if s.pause_reason else "no reason given"
+    pause += f"; it is resumed {minute(s.paused_until)} UTC" if s.paused_until else ""
+    skip = f": {one_line(s.skip_next_run_reason)}" if s.skip_next_run_reason else ""
+    last_job = f"job {s.last_run_job_id}, " if s.last_run_job_id else ""
     print_facts(
         {
             "schedule": f"{s.id}  {s.name}",
             "description": s.description and one_line(s.description),
             "organisation": s.org_id,
             "state": _state(s),
-            "paused because": _why_paused(s),
+            "paused because": pause if s.state is ScheduleState.PAUSED else None,
             "due": cadence(s),
             "window": window(s),
             "next": next_due(s),
-            "skipped": _skipped_next(s),
+            "skipped": Text(f"the next due time{skip}", "yellow") if s.skip_next_run else None,
             "does": f"{s.job_type} {json_line(s.payload) if s.payload else ''}".strip(),
             "server": s.server_instance_id,
             "priority": s.priority,
             "tries again": retries(s),
             "in trouble": failure_policies(s),
-            "last job": _last_job(s),
+            "last job": s.last_run_at
+            and f"{last_job}{minute(s.last_run_at)} UTC: {s.last_run_status}",
             "counters": _counts(s),
             "made": f"{minute(s.created_at)} UTC by {s.created_by}",
             "changed": None
@@ -195,32 +196,6 @@ def _state(s: OrgSchedule) -> Text:
     return Text(f"{s.state}{off}", SCHEDULE_COLOURS[s.state])
 
 
-def _why_paused(s: OrgSchedule) -> str | None:
-    if s.state is not ScheduleState.PAUSED:
-        return None
-    why = one_line(s.pause_reason) if s.pause_reason else "no reason given"
-    return f"{why}; it is resumed {minute(s.paused_until)} UTC" if s.paused_until else why
-
-
-def _skipped_next(s: OrgSchedule) -> Text | None:
-    if not s.skip_next_run:
-        return None
-    why = f": {one_line(s.skip_next_run_reason)}" if s.skip_next_run_reason else ""
-    return Text(f"the next due time{why}", "yellow")
-
-
-def _last_job(s: OrgSchedule) -> str | None:
-    if s.last_run_at is None:
-        return None
-    job = f"job {s.last_run_job_id}, " if s.last_run_job_id else ""
-    return f"{job}{minute(s.last_run_at)} UTC: {s.last_run_status}"
-
-
-def _next(s: OrgSchedule) -> str:
-    skipped = ", skipped" if s.skip_next_run else ""
-    return f"{minute(s.next_run_at)}{skipped}"
-
-
 def _counts(s: OrgSchedule) -> Text:
     reasons = [counted(s.run_count, "job"), f"{s.failure_count} failed"]
     if s.consecutive_failures:
@@ -236,9 +211,111 @@ SCHEDULE_COLUMNS = Columns[OrgSchedule](
         "type": lambda one: one.job_type,
         "cron": lambda one: f"{one.cron_expression} {one.timezone}",
         "state": _state,
-        "next (UTC)": _next,
+        "next (UTC)": lambda one: (
+            f"{minute(one.next_run_at)}{', skipped' if one.skip_next_run else ''}"
+        ),
         "last": lambda one: one.last_run_status,
         "runs": _counts,
     },
     texts={"name", "cron", "type", "runs"},
+)
+
+
+BACKFILL_COLOURS = {
+    BatchState.RUNNING: "cyan",
+    BatchState.COMPLETED: "green",
+    BatchState.COMPLETED_WITH_FAILURES: "red",
+    BatchState.CANCELLED: "yellow",
+}
+
+WHY = {
+    None: "",
+    OrgJobsLeftOut.DISPATCHED: "skipped: it has a job",
+    OrgJobsLeftOut.AT_WORK: "skipped: its job has not ended",
+    OrgJobsLeftOut.STILL_DUE: "skipped: its schedule is about to dispatch it",
+}
+
+
+def print_backfill(b: Backfill) -> None:
+    if b.dry_run:
+        if b.times:
+            TIMES.print(b.times)
+            screen.print()
+        jobs = counted(b.total, "job")
+        say(f"{jobs} would be created. This is a dry run: omit --dry-run to create them.")
+        return
+    print_facts(
+        {
+            "backfill": b.id,
+            "organisation": b.org_id,
+            "schedule": b.schedule_id,
+            "status": _status(b),
+            "period": f"{_period(b)} UTC, repeated: {b.behaviour}",
+            "jobs": _jobs_by_state(b),
+            "made": f"{minute(b.created_at)} UTC by {b.created_by}",
+            "ended": b.finished_at and f"{minute(b.finished_at)} UTC",
+        }
+    )
+    if b.status is BatchState.RUNNING:
+        say(f"See its jobs: `automation org-jobs list --backfill {b.id}`.")
+        say(f"Stop it: `automation org-jobs backfills cancel {b.id}`.")
+
+
+def _status(b: Backfill) -> Text:
+    return Text("") if b.status is None else Text(b.status, BACKFILL_COLOURS[b.status])
+
+
+def _period(b: Backfill) -> str:
+    return f"{minute(b.from_at)} to {minute(b.until_at)}"
+
+
+def _jobs_by_state(b: Backfill) -> str:
+    states = ("pending", "running", "success", "failed", "cancelled")
+    counts = [f"{count} {state}" for state in states if (count := getattr(b, state))]
+    return f"{b.total} = {' + '.join(counts)}" if counts else str(b.total)
+
+
+def _changes(entry: AuditEntry) -> str:
+    """The changed fields, each with its old and new value."""
+    before, after = entry.before or {}, entry.after or {}
+    changes: list[str] = []
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            values = [json_line(fields[name]) for fields in (before, after) if name in fields]
+            changes.append(f"{name}: {' -> '.join(values)}")
+    return ", ".join(changes)
+
+
+ENTRIES = Columns[AuditEntry](
+    {
+        "id": lambda one: one.id,
+        "at (UTC)": lambda one: minute(one.at),
+        "organisation": lambda one: one.org_id,
+        "who": lambda one: one.actor,
+        "did": lambda one: one.action,
+        "to": lambda one: f"{one.entity} {one.entity_id}",
+        "change": _changes,
+        "why": lambda one: one.reason,
+    },
+    texts={"who", "to", "change", "why"},
+)
+BACKFILL_COLUMNS = Columns[Backfill](
+    {
+        "id": lambda one: one.id,
+        "organisation": lambda one: one.org_id,
+        "schedule": lambda one: one.schedule_id,
+        "status": _status,
+        "period (UTC)": _period,
+        "made (UTC)": lambda one: minute(one.created_at),
+        "jobs": _jobs_by_state,
+    },
+    texts={"jobs"},
+)
+TIMES = Columns[BackfillTime](
+    {
+        "due (UTC)": lambda one: minute(one.scheduled_for),
+        "begins (UTC)": lambda one: minute(one.effective_for),
+        "": lambda one: WHY[one.left_out],
+    },
+    texts=(),
 )
