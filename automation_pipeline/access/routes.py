@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 from starlette.responses import Response
 
 from automation_pipeline.access.models import TokenInput, TokenState, excess_grants, token_document
@@ -13,7 +12,7 @@ from automation_pipeline.access.tokens import create_token, list_tokens, revoke_
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
-from automation_pipeline.api.responses import Answer, Listing, answer, refusals
+from automation_pipeline.api.responses import Answer, CamelModel, Listing, answer, refusals
 from automation_pipeline.core.json_model import Instant
 from automation_pipeline.org_jobs.queries.organisations import has_organisation
 
@@ -34,9 +33,7 @@ AGENT: Mapping[str, object] = {
 }
 
 
-class TokenShown(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-
+class TokenShown(CamelModel):
     id: str = Field(examples=["3"])
     name: str
     prefix: str = Field(description="The first characters of the token.")

@@ -142,13 +142,15 @@ class JsonBody:
         *,
         required: bool,
     ) -> None:
-        self._model, self._complaint, self._required = model, complaint, required
+        self.model, self._complaint, self._required = model, complaint, required
         self.openapi = {"requestBody": {"required": required, "content": description}}
 
     # Not async, so that FastAPI calls it in a thread.
     def __call__(self, request: Request, raw: RawBody) -> JsonModel | JsonObject:
-        given = self.read(request, raw)
-        return given if self._complaint is None else parse(self._model, given, self._complaint)
+        return self.parsed(self.read(request, raw))
+
+    def parsed(self, given: JsonObject) -> JsonModel | JsonObject:
+        return given if self._complaint is None else parse(self.model, given, self._complaint)
 
     def read(self, _request: Request, raw: bytes) -> JsonObject:
         return read_object(raw) if raw or self._required else {}

@@ -23,6 +23,11 @@ async def get_services(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
 
+async def get_database(request: Request) -> Database:
+    services = cast("Services", request.app.state.services)
+    return services.database
+
+
 async def get_caller(request: Request) -> Caller:
     return cast("Caller", request.state.caller)
 
@@ -32,6 +37,7 @@ async def get_reach(request: Request) -> Reach:
 
 
 TheServices = Annotated[Services, Depends(get_services)]
+TheDatabase = Annotated[Database, Depends(get_database)]
 TheCaller = Annotated[Caller, Depends(get_caller)]
 TheReach = Annotated[Reach, Depends(get_reach)]
 

@@ -4,12 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import Instant, JsonModel
 
 Data = TypeVar("Data")
+
+
+class CamelModel(BaseModel):
+    """Of answers whose fields are in camel case."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
 
 class Answer(BaseModel, Generic[Data]):
@@ -126,11 +133,9 @@ class WorkflowLine(BaseModel):
     created_at: Instant
 
 
-class WorkflowLines(BaseModel):
+class WorkflowLines(Answer[list[WorkflowLine]]):
     """`count` lines of `total` are here."""
 
-    success: Literal[True] = True
-    data: list[WorkflowLine]
     count: int
     total: int
     limit: int

@@ -114,6 +114,11 @@ def signed(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
     }
 
 
+def without_signature(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
+    """Only a machine token may change the owner of what exists."""
+    return {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"}
+
+
 def check_selection(given: object, reach: Reach, database: Database) -> None:
     """AuthorizationError for more than is in reach; NotFoundError for a fiche that is not. The
     parser of the request refuses what is not a selection."""

@@ -18,7 +18,14 @@ from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import CORRELATION_ID
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    Limit,
+    Offset,
+    TheCaller,
+    TheDatabase,
+    TheServices,
+)
 from automation_pipeline.api.responses import COMMON, refusals
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller
@@ -222,16 +229,14 @@ async def create(
 @requests.get(PATH)
 def list_(
     caller: TheCaller,
-    services: TheServices,
+    database: TheDatabase,
     siren: OfSiren = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> RequestsShown:
     """List the requests of the caller's tenant, newest first."""
     tenant_id = requester_of(caller).tenant_id
-    found = services.database.read(
-        list_requests, tenant_id, siren=siren, limit=limit, offset=offset
-    )
+    found = database.read(list_requests, tenant_id, siren=siren, limit=limit, offset=offset)
     return RequestsShown(requests=[*found], count=len(found), limit=limit, offset=offset)
 
 
@@ -250,13 +255,11 @@ def show(request_id: IdInPath, caller: TheCaller, services: TheServices) -> Requ
 
 @requests.get(f"{ONE}/jobs", responses=NOT_FOUND)
 def jobs(
-    request_id: IdInPath, caller: TheCaller, services: TheServices, limit: Limit = 20
+    request_id: IdInPath, caller: TheCaller, database: TheDatabase, limit: Limit = 20
 ) -> EnrichmentJobsShown:
     """List the enrichments of the request's company, newest first, with the result of each source
     and the changes."""
-    found = services.database.read(
-        jobs_of_request, request_id, requester_of(caller).tenant_id, limit
-    )
+    found = database.read(jobs_of_request, request_id, requester_of(caller).tenant_id, limit)
     return EnrichmentJobsShown(jobs=[*found], count=len(found))
 
 
@@ -301,9 +304,9 @@ def _answered(
 
 
 @companies.get("/v1/companies/{siren}", name="show", responses=NOT_FOUND)
-def show_company(siren: SirenInPath, services: TheServices) -> CompanyShown:
+def show_company(siren: SirenInPath, database: TheDatabase) -> CompanyShown:
     """Show the last snapshot of a company with the source of each field. This endpoint calls no register."""
-    company = services.database.read(find_companies, [siren]).get(siren)
+    company = database.read(find_companies, [siren]).get(siren)
     if company is None:
         raise NotFoundError(f"Nothing is known of company {siren}: POST /v1/requests asks for it.")
     return company

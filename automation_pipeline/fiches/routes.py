@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,12 +17,21 @@ from automation_pipeline.api.parameters import (
     FicheInPath,
     Offset,
     TheCaller,
+    TheDatabase,
     TheReach,
     TheServices,
     day_parameters,
 )
 from automation_pipeline.api.permissions import Entity
-from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, listed, refusals
+from automation_pipeline.api.responses import (
+    Answer,
+    CamelModel,
+    Listing,
+    answer,
+    answer_with,
+    listed,
+    refusals,
+)
 from automation_pipeline.api.scopes import audible, check_in_reach
 from automation_pipeline.audits.queries.documents import (
     fiche_status,
@@ -54,8 +62,8 @@ from automation_pipeline.transcription.queries.recordings import transcription_s
 SOME: Mapping[str, object] = {"ficheIds": ["1900417", "1900418"]}
 
 
-class _Shown(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid")
+class _Shown(CamelModel):
+    model_config = ConfigDict(extra="forbid")
 
 
 class TranscriptionPart(_Shown):
@@ -244,9 +252,7 @@ class RecordingRow(_Shown):
     transcribed_at: Instant | None
 
 
-class RecordingList(BaseModel):
-    success: Literal[True] = True
-    data: list[RecordingRow]
+class RecordingList(Answer[list[RecordingRow]]):
     count: int
 
 
@@ -398,9 +404,9 @@ def by_date_range(  # noqa: PLR0913  one parameter per query field
 
 
 @router.get(f"{PATH}/webhooks/fiches", response_model=Polled, responses=refusals(404))
-def poll(job_id: JobIdInQuery, reach: TheReach, services: TheServices) -> Response:
+def poll(job_id: JobIdInQuery, reach: TheReach, database: TheDatabase) -> Response:
     """Show the current webhook payload of a job, with the first fiches that it has fetched."""
-    polled = services.database.read(poll_document, job_id, reach)
+    polled = database.read(poll_document, job_id, reach)
     return answer_with(
         jobId=polled["jobId"],
         event=polled["event"],
@@ -412,21 +418,19 @@ def poll(job_id: JobIdInQuery, reach: TheReach, services: TheServices) -> Respon
 @router.get(f"{PATH}/jobs", response_model=Listing[JobShown])
 def jobs(
     reach: TheReach,
-    services: TheServices,
+    database: TheDatabase,
     status: JobStatus | None = None,
     limit: Annotated[int, Query(ge=1, le=100, description="The maximum number of jobs.")] = 20,
     offset: Offset = 0,
 ) -> Response:
     """List the fetch jobs that the caller has requested, newest first."""
-    return listed(
-        services.database.read(list_jobs, reach, FichePage(limit, offset), status), limit, offset
-    )
+    return listed(database.read(list_jobs, reach, FichePage(limit, offset), status), limit, offset)
 
 
 @router.get(f"{PATH}/jobs/{{job_id}}", response_model=Answer[JobDetail], responses=refusals(404))
-def job(job_id: JobId, reach: TheReach, services: TheServices) -> Response:
+def job(job_id: JobId, reach: TheReach, database: TheDatabase) -> Response:
     """Show one fetch job with the last deliveries of its webhook."""
-    return answer(services.database.read(job_document, job_id, reach))
+    return answer(database.read(job_document, job_id, reach))
 
 
 def _meta(status: RangeStatus) -> dict[str, object]:
@@ -486,12 +490,10 @@ async def search(
 def batch(
     body: Annotated[JsonObject, json_body(FicheStatusInput, some=SOME)],
     reach: TheReach,
-    services: TheServices,
+    database: TheDatabase,
 ) -> Response:
     """List the status of these fiches. Hidden and unknown fiches have an empty status."""
-    return answer(
-        services.database.read(fiche_statuses, parse_status_request(body).fiche_ids, reach)
-    )
+    return answer(database.read(fiche_statuses, parse_status_request(body).fiche_ids, reach))
 
 
 @router.get(
@@ -502,15 +504,13 @@ def batch(
 def by_date(
     request: Request,
     reach: TheReach,
-    services: TheServices,
+    database: TheDatabase,
     limit: MostFiches = 10000,
     offset: FirstFiche = 0,
 ) -> Response:
     """List the stored fiches that were sold on a day, without a call to the CRM."""
     day = parse_day(request.query_params.get("date"), WRONG_DATE)
-    fiches, total = services.database.read(
-        fiches_with_audits, [day], reach, FichePage(limit, offset)
-    )
+    fiches, total = database.read(fiches_with_audits, [day], reach, FichePage(limit, offset))
     return answer({"date": day.isoformat(), "total": total, "fiches": fiches})
 
 
@@ -545,15 +545,15 @@ async def show(
 
 
 @router.get(f"{OF_FICHE}/cache", response_model=Answer[CacheRow], responses=refusals(404))
-def cache(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
+def cache(fiche_id: FicheInPath, reach: TheReach, database: TheDatabase) -> Response:
     """Show a summary of the stored data of a fiche."""
-    return answer(services.database.read(cache_row, fiche_id, reach))
+    return answer(database.read(cache_row, fiche_id, reach))
 
 
 @router.get(f"{OF_FICHE}/status", response_model=Answer[FicheStatus], responses=refusals(404))
-def status(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
+def status(fiche_id: FicheInPath, reach: TheReach, database: TheDatabase) -> Response:
     """Show the status of one fiche."""
-    return answer(services.database.read(fiche_status, fiche_id, reach))
+    return answer(database.read(fiche_status, fiche_id, reach))
 
 
 @router.get(
@@ -562,9 +562,9 @@ def status(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Res
     responses=refusals(404),
     tags=["recordings"],
 )
-def recordings(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
+def recordings(fiche_id: FicheInPath, reach: TheReach, database: TheDatabase) -> Response:
     """List the recordings of a fiche, oldest first."""
-    rows = services.database.read(recordings_of, fiche_id, reach)
+    rows = database.read(recordings_of, fiche_id, reach)
     return answer(rows, count=len(rows))
 
 
@@ -594,10 +594,10 @@ def _check_may_refresh(fiche_id: str, caller: Caller, services: Services) -> Non
     response_model=Answer[dict[str, Any]],  # Any: JSON
     responses=refusals(404),
 )
-def mirror(fiche_id: FicheInPath, caller: TheCaller, services: TheServices) -> Response:
+def mirror(fiche_id: FicheInPath, caller: TheCaller, database: TheDatabase) -> Response:
     """Show a stored fiche, without a call to the CRM. Only callers who may read recordings see
     their addresses and transcripts."""
-    with services.database.reading() as session:
+    with database.reading() as session:
         document = fiche_document(session, fiche_id)
         transcription = transcription_status(session, fiche_id)
         if not audible(session, caller, [fiche_id]):

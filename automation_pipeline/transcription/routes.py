@@ -4,16 +4,29 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.parameters import FicheInPath, TheReach, TheServices, asked_with
-from automation_pipeline.api.responses import Answer, WorkflowLines, answer, answer_with, refusals
+from automation_pipeline.api.parameters import (
+    FicheInPath,
+    TheDatabase,
+    TheReach,
+    TheServices,
+    asked_with,
+)
+from automation_pipeline.api.responses import (
+    Answer,
+    CamelModel,
+    Done,
+    WorkflowLines,
+    answer,
+    answer_with,
+    refusals,
+)
 from automation_pipeline.core.json_model import Instant
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.fiches.queries.fiches import check_visible
@@ -34,11 +47,7 @@ from automation_pipeline.transcription.requests import (
 BATCH_EXAMPLE: Mapping[str, object] = {"fiche_ids": ["1900417", "1900418"], "priority": "high"}
 
 
-class _Camel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-
-
-class RecordingTranscription(_Camel):
+class RecordingTranscription(CamelModel):
     call_id: str
     has_transcription: bool
     transcription_id: str | None
@@ -49,7 +58,7 @@ class RecordingTranscription(_Camel):
     has_url: bool
 
 
-class TranscriptionTask(_Camel):
+class TranscriptionTask(CamelModel):
     """One recording of a run. `owner` holds the claim for another `seconds_left`;
     `again_in_seconds` is the time until the next attempt."""
 
@@ -63,7 +72,7 @@ class TranscriptionTask(_Camel):
     again_in_seconds: float | None
 
 
-class TranscriptionRun(_Camel):
+class TranscriptionRun(CamelModel):
     id: str
     state: Literal["processing", "finished", "finished with failures", "failed"]
     priority: Literal["high", "normal", "low"]
@@ -78,7 +87,7 @@ class TranscriptionRun(_Camel):
     tasks: list[TranscriptionTask]
 
 
-class FicheTranscription(_Camel):
+class FicheTranscription(CamelModel):
     fiche_id: str
     total: int
     transcribed: int
@@ -116,12 +125,10 @@ class TranscriptionQueued(BaseModel):
     run_id: str
 
 
-class TranscriptionsQueued(BaseModel):
+class TranscriptionsQueued(Done):
     """`event_ids` has the keys of the new requests; the other fiches are in progress or complete.
     `run_ids` has the current or future run per fiche."""
 
-    success: Literal[True] = True
-    message: str
     fiche_ids: list[str]
     event_ids: list[str]
     run_ids: dict[str, str]
@@ -204,13 +211,13 @@ def ask(
 @router.get(
     f"{OF_FICHE}/status", response_model=Answer[FicheTranscription], responses=refusals(404)
 )
-def status(fiche_id: FicheInPath, services: TheServices) -> Response:
+def status(fiche_id: FicheInPath, database: TheDatabase) -> Response:
     """Show which calls of a fiche have a transcript, and its last run: counts, and the worker of
     each recording."""
     return answer(
-        FicheTranscription.model_validate(
-            services.database.read(transcription_status, fiche_id)
-        ).model_dump(mode="json", by_alias=True)
+        FicheTranscription.model_validate(database.read(transcription_status, fiche_id)).model_dump(
+            mode="json", by_alias=True
+        )
     )
 
 
@@ -241,6 +248,6 @@ def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Resp
     response_model=Answer[RecordingShown],
     responses=refusals(404),
 )
-def recording(fiche_id: FicheInPath, call_id: CallInPath, services: TheServices) -> Response:
+def recording(fiche_id: FicheInPath, call_id: CallInPath, database: TheDatabase) -> Response:
     """Show one call with its transcript."""
-    return answer(services.database.read(recording_document, fiche_id, call_id))
+    return answer(database.read(recording_document, fiche_id, call_id))

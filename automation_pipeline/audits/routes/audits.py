@@ -1,11 +1,10 @@
 """HTTP endpoints of audits: list, group, show, annotate, review."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
@@ -18,12 +17,14 @@ from automation_pipeline.api.parameters import (
     Offset,
     Pagination,
     TheCaller,
+    TheDatabase,
     TheReach,
     TheServices,
     pagination,
 )
 from automation_pipeline.api.responses import (
     Answer,
+    CamelModel,
     Done,
     WorkflowLines,
     answer,
@@ -78,11 +79,7 @@ STEP_REVIEW_EXAMPLE: Mapping[str, object] = {
 POINT_REVIEW_EXAMPLE: Mapping[str, object] = {"statut": "PRESENT", "reason": "It is said at 02:10"}
 
 
-class _Camel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-
-
-class AuditShown(_Camel):
+class AuditShown(CamelModel):
     """Scores are percentages; only a completed audit has one, and is compliant or not. An
     incomplete audit lacks a judged step or a transcript: `errorMessage` names it, and `coverage`
     lists the required recordings."""
@@ -128,7 +125,7 @@ class AuditShown(_Camel):
     result_data: Json | None
 
 
-class StepSummary(_Camel):
+class StepSummary(CamelModel):
     """A step with an `error` could not be judged and has no verdict."""
 
     step_position: int
@@ -156,19 +153,15 @@ class AuditDetail(AuditShown):
     step_results: list[StepSummary]
 
 
-class AuditList(BaseModel):
-    success: Literal[True] = True
-    data: list[AuditShown]
+class AuditList(Answer[list[AuditShown]]):
     pagination: Pagination
 
 
-class AuditsOfFiche(BaseModel):
-    success: Literal[True] = True
-    data: list[AuditShown]
+class AuditsOfFiche(Answer[list[AuditShown]]):
     count: int
 
 
-class FicheBrief(_Camel):
+class FicheBrief(CamelModel):
     fiche_id: str
     groupe: str | None
     agence_nom: str | None
@@ -177,7 +170,7 @@ class FicheBrief(_Camel):
     sales_date: str | None
 
 
-class FicheSummary(_Camel):
+class FicheSummary(CamelModel):
     total_audits: int
     compliant_count: int
     average_score: float | None
@@ -190,13 +183,11 @@ class AuditedFiche(BaseModel):
     summary: FicheSummary
 
 
-class AuditedFiches(BaseModel):
-    success: Literal[True] = True
-    data: list[AuditedFiche]
+class AuditedFiches(Answer[list[AuditedFiche]]):
     pagination: Pagination
 
 
-class AuditGroup(_Camel):
+class AuditGroup(CamelModel):
     """`key` is null for audits without a value. Scores and compliance count the completed audits."""
 
     key: str | None
@@ -209,9 +200,7 @@ class AuditGroup(_Camel):
     status_counts: dict[AuditStatus, int]
 
 
-class AuditGroups(BaseModel):
-    success: Literal[True] = True
-    data: list[AuditGroup]
+class AuditGroups(Answer[list[AuditGroup]]):
     group_by: GroupBy
     count: int
     pagination: Pagination
@@ -300,18 +289,18 @@ def statuses() -> Response:
 
 @router.get(f"{PATH}/by-fiche/{{fiche_id}}", response_model=AuditsOfFiche, responses=refusals(404))
 def of_fiche(
-    fiche_id: FicheInPath, services: TheServices, *, include_details: bool = True
+    fiche_id: FicheInPath, database: TheDatabase, *, include_details: bool = True
 ) -> Response:
     """List the latest audit of a fiche per configuration, newest first, with the steps unless
     `include_details` is false."""
-    audits = services.database.read(latest_of_fiche, fiche_id, details=include_details)
+    audits = database.read(latest_of_fiche, fiche_id, details=include_details)
     return answer(audits, count=len(audits))
 
 
 @router.get(ONE, response_model=Answer[AuditDetail], responses=refusals(404))
-def show(audit_id: IdInPath, services: TheServices) -> Response:
+def show(audit_id: IdInPath, database: TheDatabase) -> Response:
     """Show one audit with all its findings. A deleted audit has a `deletedAt`."""
-    return answer(services.database.read(audit_document, audit_id))
+    return answer(database.read(audit_document, audit_id))
 
 
 @router.patch(ONE, response_model=Answer[AuditDetail], responses=refusals(404))
@@ -319,43 +308,41 @@ def update(
     audit_id: IdInPath,
     change: Annotated[AuditChange, json_body(AuditChange, INVALID_CHANGE, noted=CHANGE_EXAMPLE)],
     caller: TheCaller,
-    services: TheServices,
+    database: TheDatabase,
 ) -> Response:
     """Change the annotations of an audit; null clears a field, omitted fields stay. `deleted:
     false` restores the audit."""
-    check_links(change.model_dump(), caller, services.database, INVALID_CHANGE)
-    return answer(update_audit(audit_id, change, database=services.database))
+    check_links(change.model_dump(), caller, database, INVALID_CHANGE)
+    return answer(update_audit(audit_id, change, database=database))
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404))
-def delete(audit_id: IdInPath, services: TheServices) -> Response:
+def delete(audit_id: IdInPath, database: TheDatabase) -> Response:
     """Mark an audit as deleted. It stays stored, and the newest remaining completed audit becomes
     the latest."""
-    set_audit_deleted(audit_id, deleted=True, database=services.database)
+    set_audit_deleted(audit_id, deleted=True, database=database)
     return answer_with(message="Audit deleted")
 
 
 @router.get(f"{ONE}/logs", response_model=WorkflowLines, responses=refusals(404))
 def logs(
     audit_id: IdInPath,
-    services: TheServices,
+    database: TheDatabase,
     level: Annotated[LogLevel | None, Query(description="Only entries of this level.")] = None,
     limit: Limit = 200,
     offset: Offset = 0,
 ) -> Response:
     """List the log entries of the audit, including reruns and reviews, oldest first."""
-    lines, total = services.database.read(
-        audit_logs, audit_id, level=level, limit=limit, offset=offset
-    )
+    lines, total = database.read(audit_logs, audit_id, level=level, limit=limit, offset=offset)
     return answer(lines, count=len(lines), total=total, limit=limit, offset=offset)
 
 
 @router.get(POINT, response_model=Answer[PointShown], responses=refusals(404))
 def control_point(
-    audit_id: IdInPath, position: IdInPath, point: IdInPath, services: TheServices
+    audit_id: IdInPath, position: IdInPath, point: IdInPath, database: TheDatabase
 ) -> Response:
     """Show one control point with its evidence. Both positions count from 1."""
-    return answer(services.database.read(control_point_document, audit_id, position, point))
+    return answer(database.read(control_point_document, audit_id, position, point))
 
 
 @router.patch(f"{STEP}/review", response_model=Answer[AuditedStep], responses=refusals(404, 409))
@@ -364,7 +351,7 @@ def review_step(
     position: IdInPath,
     body: Annotated[JsonObject, json_body(StepReview, overruled=STEP_REVIEW_EXAMPLE)],
     caller: TheCaller,
-    services: TheServices,
+    database: TheDatabase,
 ) -> Response:
     """Overrule a step of a completed audit. The caller is the reviewer; a machine token may name
     another reviewer."""
@@ -372,7 +359,7 @@ def review_step(
         record_review(
             StepLocation(audit_id, position),
             _with_reviewer(body, caller),
-            database=services.database,
+            database=database,
         )
     )
 
@@ -384,7 +371,7 @@ def review_control_point(
     point: IdInPath,
     body: Annotated[JsonObject, json_body(PointReview, overruled=POINT_REVIEW_EXAMPLE)],
     caller: TheCaller,
-    services: TheServices,
+    database: TheDatabase,
 ) -> Response:
     """Overrule one control point of a completed audit. The caller is the reviewer; a machine token
     may name another reviewer."""
@@ -392,7 +379,7 @@ def review_control_point(
         record_review(
             StepLocation(audit_id, position, point),
             _with_reviewer(body, caller),
-            database=services.database,
+            database=database,
         )
     )
 

@@ -10,7 +10,14 @@ from starlette.responses import Response
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    Limit,
+    Offset,
+    TheCaller,
+    TheDatabase,
+    TheServices,
+)
 from automation_pipeline.api.responses import (
     Answer,
     Done,
@@ -20,7 +27,7 @@ from automation_pipeline.api.responses import (
     answer_with,
     refusals,
 )
-from automation_pipeline.api.scopes import signed
+from automation_pipeline.api.scopes import signed, without_signature
 from automation_pipeline.audits.configs import (
     Outcome,
     add_step,
@@ -111,7 +118,7 @@ WithStats = Annotated[bool, Query(description="Include the statistics of the aud
 
 @router.get(PATH, response_model=Listing[ConfigShown])
 def list_(
-    services: TheServices,
+    database: TheDatabase,
     *,
     include_inactive: Annotated[
         bool, Query(description="Include deactivated configurations.")
@@ -122,7 +129,7 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the configurations, newest first."""
-    found = services.database.read(
+    found = database.read(
         config_page,
         include_inactive=include_inactive,
         include_steps=include_steps,
@@ -175,12 +182,10 @@ def remove_step(step_id: IdInPath, services: TheServices) -> Response:
 
 @router.get(ONE, response_model=Answer[ConfigShown], responses=refusals(404))
 def show(
-    config_id: IdInPath, services: TheServices, *, include_stats: WithStats = False
+    config_id: IdInPath, database: TheDatabase, *, include_stats: WithStats = False
 ) -> Response:
     """Show one configuration with its steps."""
-    return answer(
-        services.database.read(config_view, config_id, include_stats=include_stats).document()
-    )
+    return answer(database.read(config_view, config_id, include_stats=include_stats).document())
 
 
 @router.put(ONE, response_model=Answer[ConfigChanged], responses=refusals(404))
@@ -192,19 +197,21 @@ def update(
 ) -> Response:
     """Change the given fields; null clears a field. Given steps replace all steps and get new ids.
     Running audits keep the version that they started with."""
-    changes = {
-        name: value for name, value in body.items() if caller.is_machine or name != "createdBy"
-    }
-    stored = update_config(config_id, changes, database=services.database, clock=services.clock)
+    stored = update_config(
+        config_id,
+        without_signature(body, caller),
+        database=services.database,
+        clock=services.clock,
+    )
     return answer(
         {"id": str(stored.id), "name": stored.config.name, "stepsCount": len(stored.step_ids)}
     )
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404, 409))
-def delete(config_id: IdInPath, services: TheServices) -> Response:
+def delete(config_id: IdInPath, database: TheDatabase) -> Response:
     """Delete a configuration without audits. Deactivate a configuration with audits instead."""
-    delete_config(config_id, database=services.database)
+    delete_config(config_id, database=database)
     return answer_with(message="Audit config deleted")
 
 
@@ -248,9 +255,9 @@ def reorder(
 
 
 @router.get(f"{ONE}/validate", response_model=Answer[Validity], responses=refusals(404))
-def validate(config_id: IdInPath, services: TheServices) -> Response:
+def validate(config_id: IdInPath, database: TheDatabase) -> Response:
     """Check a stored configuration against the rules for new ones."""
-    faults = validate_config(config_id, database=services.database)
+    faults = validate_config(config_id, database=database)
     return answer(
         {
             "valid": not faults,
@@ -260,9 +267,9 @@ def validate(config_id: IdInPath, services: TheServices) -> Response:
 
 
 @router.get(f"{ONE}/stats", response_model=Answer[ConfigStats], responses=refusals(404))
-def stats(config_id: IdInPath, services: TheServices) -> Response:
+def stats(config_id: IdInPath, database: TheDatabase) -> Response:
     """Show statistics of its audits without the deleted ones. Averages and the rate count completed audits."""
-    found = services.database.read(stats_of, [config_id])
+    found = database.read(stats_of, [config_id])
     if config_id not in found:
         raise config_not_found(config_id)
     return answer(found[config_id])
@@ -282,9 +289,7 @@ def import_(
 ) -> Response:
     """Store a configuration under its name. The same content again changes nothing; other content
     is a conflict unless `update` replaces it."""
-    given = {
-        name: value for name, value in body.items() if caller.is_machine or name != "createdBy"
-    }
+    given = without_signature(body, caller)
 
     def work() -> Response:
         imported = import_config(

@@ -1,17 +1,23 @@
 """HTTP endpoints that request audits and reruns, and show the status of requests."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import JsonObject, json_body
+from automation_pipeline.api.bodies import JsonBody, JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.parameters import IdInPath, TheCaller, TheReach, TheServices
-from automation_pipeline.api.responses import Answer, answer, answer_with, refusals
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    TheCaller,
+    TheDatabase,
+    TheReach,
+    TheServices,
+)
+from automation_pipeline.api.responses import Answer, Done, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_links
 from automation_pipeline.audits.configs import newest_active
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
@@ -31,7 +37,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, Reach
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
-from automation_pipeline.core.json_model import DigitsText, Id, Instant, JsonModel, parse
+from automation_pipeline.core.json_model import DigitsText, Id, Instant, JsonModel
 from automation_pipeline.fiches.models.fiches import RequestedFicheIds
 from automation_pipeline.fiches.queries.fiches import check_visible, visible_fiches
 from automation_pipeline.storage.database import Session
@@ -103,18 +109,17 @@ class RerunInput(JsonModel):
         return self.custom_prompt or self.custom_instructions
 
 
-RequestModel = TypeVar("RequestModel", bound=LatestAuditInput)
+class AuditBody(JsonBody):
+    """The complaint differs if a field is missing."""
 
-
-def parse_request(model: type[RequestModel], given: Mapping[str, object]) -> RequestModel:
-    """Raises InvalidInputError with one error per invalid field; the message says if one is missing."""
-    try:
-        return parse(model, given, INVALID_REQUEST)
-    except InvalidInputError as error:
-        if not any(fault == "is required" for _, fault in error.fields):
-            raise
-        noun = "parameter" if model is LatestAuditInput else "parameters"
-        raise InvalidInputError(f"Missing required {noun}", error.fields) from None
+    def parsed(self, given: JsonObject) -> JsonModel | JsonObject:
+        try:
+            return super().parsed(given)
+        except InvalidInputError as error:
+            if not any(fault == "is required" for _, fault in error.fields):
+                raise
+            noun = "parameter" if self.model is LatestAuditInput else "parameters"
+            raise InvalidInputError(f"Missing required {noun}", error.fields) from None
 
 
 class QueuedAt(BaseModel):
@@ -138,18 +143,14 @@ class LatestAuditQueued(AuditQueued):
     audit_config_name: str
 
 
-class BatchQueued(BaseModel):
-    success: Literal[True] = True
-    message: str
+class BatchQueued(Done):
     fiche_ids: list[str]
     audit_config_id: str
     batch_id: str
     event_ids: list[str]
 
 
-class StepRerunQueued(BaseModel):
-    success: Literal[True] = True
-    message: str
+class StepRerunQueued(Done):
     event_id: str
     rerun_id: str
     audit_id: str
@@ -237,8 +238,15 @@ Keys = Annotated[
 
 @router.post(PATH, response_model=AuditQueued, responses=refusals(404, 409))
 def ask(
-    body: Annotated[
-        JsonObject, json_body(AuditInput, plain=AUDIT_EXAMPLE, of_an_automation=LINKED_EXAMPLE)
+    given: Annotated[
+        AuditInput,
+        json_body(
+            AuditInput,
+            INVALID_REQUEST,
+            reader=AuditBody,
+            plain=AUDIT_EXAMPLE,
+            of_an_automation=LINKED_EXAMPLE,
+        ),
     ],
     caller: TheCaller,
     reach: TheReach,
@@ -246,7 +254,6 @@ def ask(
     once: DoneOnce,
 ) -> Response:
     """Request an audit, which may belong to an automation."""
-    given = parse_request(AuditInput, body)
     check_links(given.model_dump(), caller, services.database, INVALID_REQUEST)
     options = AuditRequestOptions(
         audit_config_id=given.audit_config_id,
@@ -256,40 +263,44 @@ def ask(
         schedule_id=given.automation_schedule_id,
         run_id=given.automation_run_id,
     )
-    _check_visible([given.fiche_id], reach, services)
+    services.database.read(check_visible, reach, [given.fiche_id])
     return once(lambda: _queue_audit(given.fiche_id, options, services))
 
 
 @router.post(f"{PATH}/run", response_model=AuditQueued, responses=refusals(404, 409))
 def run(
-    body: Annotated[JsonObject, json_body(RunAuditInput, plain=AUDIT_EXAMPLE)],
+    given: Annotated[
+        RunAuditInput,
+        json_body(RunAuditInput, INVALID_REQUEST, reader=AuditBody, plain=AUDIT_EXAMPLE),
+    ],
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
     """Request an audit of one fiche by one configuration."""
-    given = parse_request(RunAuditInput, body)
     options = AuditRequestOptions(
         audit_config_id=given.audit_config_id,
         use_rlm=given.use_rlm,
         user_id=_requested_by(given.user_id, caller),
     )
-    _check_visible([given.fiche_id], reach, services)
+    services.database.read(check_visible, reach, [given.fiche_id])
     return once(lambda: _queue_audit(given.fiche_id, options, services))
 
 
 @router.post(f"{PATH}/run-latest", response_model=LatestAuditQueued, responses=refusals(404, 409))
 def run_latest(
-    body: Annotated[JsonObject, json_body(LatestAuditInput, plain=LATEST_EXAMPLE)],
+    given: Annotated[
+        LatestAuditInput,
+        json_body(LatestAuditInput, INVALID_REQUEST, reader=AuditBody, plain=LATEST_EXAMPLE),
+    ],
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
     """Request an audit by the newest active configuration."""
-    given = parse_request(LatestAuditInput, body)
-    _check_visible([given.fiche_id], reach, services)
+    services.database.read(check_visible, reach, [given.fiche_id])
 
     def work() -> Response:
         newest = _newest_active_config(services)
@@ -318,7 +329,7 @@ def batch(
     once: DoneOnce,
 ) -> Response:
     """Request audits of many fiches as one batch. Without a configuration, the newest active one applies."""
-    _check_visible(given.fiche_ids, reach, services)
+    services.database.read(check_visible, reach, given.fiche_ids)
 
     def work() -> Response:
         options = AuditRequestOptions(
@@ -372,10 +383,6 @@ def rerun_point(
     return once(lambda: _rerun(StepLocation(audit_id, position, point), given, services))
 
 
-def _check_visible(fiche_ids: Sequence[str], reach: Reach, services: Services) -> None:
-    services.database.read(check_visible, reach, fiche_ids)
-
-
 def _requested_by(named: str | None, caller: Caller) -> str:
     """A machine token may request on behalf of a user."""
     return named if named is not None and caller.is_machine else caller.id
@@ -410,9 +417,7 @@ def _rerun(location: StepLocation, given: RerunInput, services: Services) -> Res
     requested = request_rerun(
         location, instructions=given.instructions, database=services.database, clock=services.clock
     )
-    point: dict[str, Any] = {}
-    if location.point is not None:
-        point["control_point_index"] = location.point
+    point = {} if location.point is None else {"control_point_index": location.point}
     return answer_with(
         message="Rerun queued for processing",
         event_id=requested.event_id,
@@ -433,44 +438,50 @@ def transcriptions(key: Keys, reach: TheReach, services: TheServices) -> Respons
         requested = requested_transcriptions(session, filed)
         since = min((one.created_at for one in filed), default=services.clock.now())
         found = request_outcomes(session, requested, since)
-    return _answer(
-        TranscriptionRequest(
-            key=request.key,
-            fiche_id=one.fiche_id,
-            run_id=one.run_id,
-            **_outcome(found.get(one.fiche_id)),
-        )
-        for request, one in zip(filed, requested, strict=True)
+    return answer(
+        [
+            TranscriptionRequest(
+                key=request.key,
+                fiche_id=one.fiche_id,
+                run_id=one.run_id,
+                **_outcome(found.get(one.fiche_id)),
+            )
+            for request, one in zip(filed, requested, strict=True)
+        ]
     )
 
 
 @status_router.get(f"{STATUS_PATH}/audits", response_model=Answer[list[AuditRequest]])
-def audits(key: Keys, reach: TheReach, services: TheServices) -> Response:
+def audits(key: Keys, reach: TheReach, database: TheDatabase) -> Response:
     """Show the status of requested audits. `key` is the `event_id` of the response to the request."""
-    with services.database.reading() as session:
+    with database.reading() as session:
         filed = _filed(session, key, AUDIT_JOB, reach)
         found = audit_request_outcomes(session, [one.key for one in filed])
-    return _answer(
-        AuditRequest(key=one.key, fiche_id=_fiche_id(one), **_outcome(found.get(one.key)))
-        for one in filed
+    return answer(
+        [
+            AuditRequest(key=one.key, fiche_id=_fiche_id(one), **_outcome(found.get(one.key)))
+            for one in filed
+        ]
     )
 
 
 @status_router.get(f"{STATUS_PATH}/reruns", response_model=Answer[list[RerunRequest]])
-def reruns(key: Keys, reach: TheReach, services: TheServices) -> Response:
+def reruns(key: Keys, reach: TheReach, database: TheDatabase) -> Response:
     """Show the status of requested reruns. `key` is the `rerun_id` of the response to the request."""
-    with services.database.reading() as session:
+    with database.reading() as session:
         filed = _filed(session, key, RERUN_JOB, reach)
         found = rerun_request_outcomes(session, [one.key for one in filed])
-    return _answer(
-        RerunRequest(
-            key=one.key,
-            fiche_id=_fiche_id(one),
-            begun=found[one.key].begun,
-            done=found[one.key].done,
-            refused=found[one.key].error,
-        )
-        for one in filed
+    return answer(
+        [
+            RerunRequest(
+                key=one.key,
+                fiche_id=_fiche_id(one),
+                begun=found[one.key].begun,
+                done=found[one.key].done,
+                refused=found[one.key].error,
+            )
+            for one in filed
+        ]
     )
 
 
@@ -490,7 +501,3 @@ def _outcome(found: object) -> dict[str, Any]:
     if isinstance(found, str):
         return {"standing": None, "refused": found}
     return {"standing": None if found is None else vars(found), "refused": None}
-
-
-def _answer(found: Iterable[BaseModel]) -> Response:
-    return answer([one.model_dump(mode="json") for one in found])

@@ -1,21 +1,35 @@
 """HTTP endpoints of runs, their outcomes, logs and reports."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from automation_pipeline.api.bodies import JsonObject, json_body
+from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheReach, TheServices
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    Limit,
+    Offset,
+    TheDatabase,
+    TheReach,
+    TheServices,
+)
 from automation_pipeline.api.permissions import Entity
-from automation_pipeline.api.responses import Answer, Listing, answer, answer_with, listed, refusals
+from automation_pipeline.api.responses import (
+    Answer,
+    CamelModel,
+    Done,
+    Listing,
+    answer,
+    answer_with,
+    listed,
+    refusals,
+)
 from automation_pipeline.api.scopes import check_in_reach, check_parsed_selection
 from automation_pipeline.automation.models.runs import (
     FicheOutcome,
@@ -41,12 +55,10 @@ from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.run_endings import cancel_run
 from automation_pipeline.automation.runs import request_run, retry_run
 from automation_pipeline.core.events import LogLevel
-from automation_pipeline.core.json_model import LARGEST_ID, Instant, JsonModel, parse
+from automation_pipeline.core.json_model import LARGEST_ID, Instant, JsonModel
 
 
-class LogShown(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-
+class LogShown(CamelModel):
     id: str
     timestamp: Instant
     level: Literal["debug", "info", "warning", "error"]
@@ -54,10 +66,8 @@ class LogShown(BaseModel):
     metadata: dict[str, Any]  # Any: JSON
 
 
-class ProgressShown(BaseModel):
+class ProgressShown(CamelModel):
     """The number of fiches that have reached each step."""
-
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
     selected: int
     fetched: int
@@ -73,9 +83,7 @@ class PhaseShown(BaseModel):
     seconds: float
 
 
-class NotificationShown(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-
+class NotificationShown(CamelModel):
     channel: str
     target: str
     status: str
@@ -108,9 +116,7 @@ class Triggered(BaseModel):
     event_ids: list[str]
 
 
-class Retried(BaseModel):
-    success: Literal[True] = True
-    message: str
+class Retried(Done):
     schedule_id: str
     run_id: str
     retry_of_run_id: str
@@ -125,10 +131,6 @@ class TriggerInput(JsonModel):
 
     schedule_id: KnownId
     override_fiche_selection: SelectionInput | None = None
-
-
-def parse_trigger(given: Mapping[str, object]) -> TriggerInput:
-    return parse(TriggerInput, given, "Invalid trigger automation data")
 
 
 router = APIRouter(route_class=GuardedRoute, tags=["runs"])
@@ -146,31 +148,23 @@ Statuses = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class RunLogQuery:
-    """Which lines of a log to return."""
-
-    level: LogLevel = LogLevel.DEBUG
-    after: After = 0
-    limit: Limit = 100
-    offset: Offset = 0
-
-
 @router.post("/api/automation/trigger", response_model=Triggered, responses=refusals(404, 409))
 def trigger(
-    body: Annotated[JsonObject, json_body(TriggerInput, chosen=TRIGGER_EXAMPLE)],
+    wanted: Annotated[
+        TriggerInput,
+        json_body(TriggerInput, "Invalid trigger automation data", chosen=TRIGGER_EXAMPLE),
+    ],
     reach: TheReach,
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
     """Request a run. Dagster's daemon starts it within seconds; the answer contains its id."""
-    wanted = parse_trigger(body)
     check_in_reach(Entity.SCHEDULE, str(wanted.schedule_id), reach, services.database)
-    if wanted.override_fiche_selection is not None:
-        check_parsed_selection(wanted.override_fiche_selection, reach, services.database)
+    override = wanted.override_fiche_selection
+    if override is not None:
+        check_parsed_selection(override, reach, services.database)
 
     def work() -> Response:
-        override = wanted.override_fiche_selection
         run = request_run(
             wanted.schedule_id,
             database=services.database,
@@ -191,16 +185,16 @@ def trigger(
 @router.get(PATH, response_model=Listing[Run])
 def list_(
     reach: TheReach,
-    services: TheServices,
+    database: TheDatabase,
     status: Statuses = None,
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> Response:
     """List the runs of all schedules, newest first."""
-    with services.database.reading() as session:
-        chosen = RunFilter(status=status or ())
-        runs = runs_within(session, reach, chosen, limit=limit, offset=offset)
-    return _listing(runs, limit, offset)
+    chosen = RunFilter(status=status or ())
+    return listed(
+        database.read(runs_within, reach, chosen, limit=limit, offset=offset), limit, offset
+    )
 
 
 @router.get(
@@ -211,48 +205,44 @@ def list_(
 def of_schedule(
     schedule_id: IdInPath,
     reach: TheReach,
-    services: TheServices,
+    database: TheDatabase,
     status: Statuses = None,
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> Response:
     """List the runs of one schedule, newest first."""
-    with services.database.reading() as session:
+    with database.reading() as session:
         get_schedule(session, schedule_id)
         chosen = RunFilter(schedule_id, status or ())
         runs = runs_within(session, reach, chosen, limit=limit, offset=offset)
-    return _listing(runs, limit, offset)
+    return listed(runs, limit, offset)
 
 
 @router.get(f"{PATH}/{{run_id}}", response_model=Answer[RunDetail], responses=refusals(404))
-def show(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+def show(run_id: IdInPath, reach: TheReach, database: TheDatabase) -> Response:
     """Show one run: its status, its progress, the reasons of ignored and failed fiches, and its
     first log lines."""
-    detail = services.database.read(run_detail, run_id, first_logs=FIRST_LOGS)
+    detail = database.read(run_detail, run_id, first_logs=FIRST_LOGS)
     return answer(detail if reach.is_whole else without_fiche_ids(detail))
 
 
 @router.get(f"{PATH}/{{run_id}}/logs", response_model=Listing[LogShown], responses=refusals(404))
-def logs(
+def logs(  # noqa: PLR0913  the filters of the list, by name
     run_id: IdInPath,
-    wanted: Annotated[RunLogQuery, Depends()],
     reach: TheReach,
-    services: TheServices,
+    database: TheDatabase,
+    *,
+    level: LogLevel = LogLevel.DEBUG,
+    after: After = 0,
+    limit: Limit = 100,
+    offset: Offset = 0,
 ) -> Response:
     """List the log lines of a run with at least the given level, oldest first."""
-    limit, offset = (wanted.limit, wanted.offset)
-    with services.database.reading() as session:
+    with database.reading() as session:
         get_run(session, run_id)
-        rows = logs_after(session, run_id, wanted.after, wanted.level, limit=limit, offset=offset)
-    return answer(
-        [
-            log_document(row) if reach.is_whole else without_details(log_document(row))
-            for row in rows
-        ],
-        count=len(rows),
-        limit=limit,
-        offset=offset,
-    )
+        rows = logs_after(session, run_id, after, level, limit=limit, offset=offset)
+    lines = [log_document(row) for row in rows]
+    return listed(lines if reach.is_whole else list(map(without_details, lines)), limit, offset)
 
 
 @router.get(
@@ -261,13 +251,13 @@ def logs(
 def fiches(
     run_id: IdInPath,
     reach: TheReach,
-    services: TheServices,
+    database: TheDatabase,
     status: OutcomeStatus | None = None,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Response:
     """List the outcomes of the run's fiches, in the order of selection."""
-    with services.database.reading() as session:
+    with database.reading() as session:
         get_run(session, run_id)
         found = outcomes_within(session, run_id, reach, status=status, limit=limit, offset=offset)
     return listed(found, limit, offset)
@@ -316,18 +306,14 @@ def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
     return once(work)
 
 
-def _listing(runs: list[Run], limit: int, offset: int) -> Response:
-    return listed(runs, limit, offset)
-
-
 @router.get(
     "/api/automation/runs/{run_id}/report",
     response_model=Answer[dict[str, Any]],  # Any: JSON
     responses=refusals(404),
 )
-def report(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+def report(run_id: IdInPath, reach: TheReach, database: TheDatabase) -> Response:
     """Show the report of a run, including the quotations of its audits. `automation runs report`
     writes the same data as an HTML page."""
     if not reach.is_whole:
         raise AuthorizationError("The report shows every fiche of the run: it needs the scope ALL")
-    return answer(report_document(services.database.read(run_report, run_id)))
+    return answer(report_document(database.read(run_report, run_id)))

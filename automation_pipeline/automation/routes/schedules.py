@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from datetime import date, datetime
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, BaseModel, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -19,11 +19,12 @@ from automation_pipeline.api.parameters import (
     Limit,
     Offset,
     TheCaller,
+    TheDatabase,
     TheReach,
     TheServices,
 )
 from automation_pipeline.api.responses import Answer, Done, answer, answer_with, refusals
-from automation_pipeline.api.scopes import check_selection, signed
+from automation_pipeline.api.scopes import check_selection, signed, without_signature
 from automation_pipeline.automation.models.runs import Run, RunFilter
 from automation_pipeline.automation.models.schedules import OccurrenceShown, Schedule, ScheduleInput
 from automation_pipeline.automation.queries.due import decided_occurrences
@@ -67,9 +68,7 @@ class ScheduleWithRuns(ScheduleShown):
     runs: list[Run]
 
 
-class ScheduleList(BaseModel):
-    success: Literal[True] = True
-    data: list[ScheduleShown]
+class ScheduleList(Answer[list[ScheduleShown]]):
     count: int
 
 
@@ -182,11 +181,7 @@ def update(
     return _schedule_answer(
         update_schedule(
             schedule_id,
-            {
-                name: value
-                for name, value in body.items()
-                if caller.is_machine or name != "createdBy"
-            },
+            without_signature(body, caller),
             database=services.database,
             clock=services.clock,
             webhook_origins=services.settings.webhook_allowed_origins,
@@ -196,9 +191,9 @@ def update(
 
 
 @router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404, 409))
-def delete(schedule_id: IdInPath, services: TheServices) -> Response:
+def delete(schedule_id: IdInPath, database: TheDatabase) -> Response:
     """Delete a schedule. Its runs with their outcomes, logs and audits stay readable."""
-    delete_schedule(schedule_id, database=services.database)
+    delete_schedule(schedule_id, database=database)
     return answer_with(message="Schedule deleted successfully")
 
 
@@ -248,16 +243,12 @@ def resume(schedule_id: IdInPath, services: TheServices) -> Response:
 )
 def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
     """Skip the next occurrence; a second call also skips the one after it."""
-    return once(
-        lambda: answer(
-            {
-                "id": str(schedule_id),
-                "skipped": iso(
-                    skip_next(schedule_id, database=services.database, clock=services.clock)
-                ),
-            }
-        )
-    )
+
+    def work() -> Response:
+        due_at = skip_next(schedule_id, database=services.database, clock=services.clock)
+        return answer({"id": str(schedule_id), "skipped": iso(due_at)})
+
+    return once(work)
 
 
 @router.post(
@@ -301,21 +292,17 @@ def backfill(
 async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
     """Show what a run would select and drop now, and why. The preview writes nothing; it requests
     the sales lists from the CRM."""
-    key = await run_in_threadpool(_key_of, schedule_id, services)
+    schedule = await run_in_threadpool(services.database.read, get_schedule, schedule_id)
     with asking_outside():
         shown = await preview_schedule(
             schedule_id,
             database=services.database,
-            source=services.crm_with(key),
+            source=services.crm_with(schedule.external_api_key),
             clock=services.clock,
             semaphore=services.sales_list_semaphore,
             most_recordings=services.settings.automation_max_recordings_per_fiche,
         )
     return answer(shown if reach.is_whole else shown.without_fiches())
-
-
-def _key_of(schedule_id: int, services: Services) -> SecretStr | None:
-    return services.database.read(get_schedule, schedule_id).external_api_key
 
 
 @router.get(f"{PATH}/{{schedule_id}}/next", response_model=Answer[Coming], responses=refusals(404))
@@ -326,20 +313,9 @@ def coming(
     count: Annotated[int, Query(ge=1, le=1000)] = 10,
 ) -> Response:
     """List the coming occurrences."""
-    return answer(
-        {
-            "occurrences": [
-                iso(at)
-                for at in islice(
-                    occurrences_after(
-                        services.database.read(get_schedule, schedule_id),
-                        after or services.clock.now(),
-                    ),
-                    count,
-                )
-            ]
-        }
-    )
+    schedule = services.database.read(get_schedule, schedule_id)
+    following = occurrences_after(schedule, after or services.clock.now())
+    return answer({"occurrences": [iso(at) for at in islice(following, count)]})
 
 
 @router.get(
@@ -347,14 +323,13 @@ def coming(
     response_model=Answer[list[OccurrenceShown]],
     responses=refusals(404),
 )
-def occurrences(schedule_id: IdInPath, services: TheServices, limit: Limit = 20) -> Response:
+def occurrences(schedule_id: IdInPath, database: TheDatabase, limit: Limit = 20) -> Response:
     """List the last due times with the run of each, or the reason for none."""
-    with services.database.reading() as session:
+    with database.reading() as session:
         get_schedule(session, schedule_id)
         decided = decided_occurrences(session, schedule_id, limit)
     return answer(decided)
 
 
 def _schedule_answer(schedule: Schedule, services: Services, *, status: int = 200) -> Response:
-    document: Mapping[str, object] = schedule_document(schedule, services.clock.now())
-    return answer(document, status=status)
+    return answer(schedule_document(schedule, services.clock.now()), status=status)

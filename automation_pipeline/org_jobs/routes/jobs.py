@@ -20,6 +20,7 @@ from automation_pipeline.api.parameters import (
     OneSchedule,
     OneServer,
     TheCaller,
+    TheDatabase,
     TheServices,
 )
 from automation_pipeline.api.responses import (
@@ -115,10 +116,10 @@ TypeName = Annotated[
 
 
 @router.get(TYPES, response_model=Answer[list[JobTypeCard]], responses=refusals(404))
-def types(org_id: PerhapsAnOrg, services: TheServices) -> Response:
+def types(org_id: PerhapsAnOrg, database: TheDatabase) -> Response:
     """List the job types with their performer, time limit, payload schema and required permission.
     With an organisation, the list includes the types that it defines."""
-    return answer(services.database.read(list_job_types, org_id))
+    return answer(database.read(list_job_types, org_id))
 
 
 @router.post(
@@ -177,14 +178,14 @@ def _chosen(
 @router.get(PATH, response_model=Listing[OrgJob])
 def list_(
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     chosen: Annotated[JobFilter, Depends(_chosen)],
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> Response:
     """List the jobs with their runs and attempts, newest first."""
     return listed(
-        services.database.read(list_jobs, within, chosen=chosen, limit=limit, offset=offset),
+        database.read(list_jobs, within, chosen=chosen, limit=limit, offset=offset),
         limit,
         offset,
     )
@@ -219,23 +220,21 @@ def standings(within: TheWithin, services: TheServices, org: OneOrg = None) -> R
 
 
 @router.get(ONE, response_model=Answer[OrgJob], responses=refusals(404))
-def show(org_job_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
+def show(org_job_id: IdInPath, within: TheWithin, database: TheDatabase) -> Response:
     """Show one job with its runs and their attempts."""
-    return answer(services.database.read(get_job, org_job_id, within))
+    return answer(database.read(get_job, org_job_id, within))
 
 
 @router.get(f"{ONE}/log", response_model=Following[JobMove], responses=refusals(404))
 def log(
     org_job_id: IdInPath,
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
     """List every state change of its runs, with actor, reason and time, oldest first."""
-    return following(
-        services.database.read(transitions_of, org_job_id, within, limit, after), limit
-    )
+    return following(database.read(transitions_of, org_job_id, within, limit, after), limit)
 
 
 @router.post(f"{ONE}/cancel", response_model=Answer[OrgJob], responses=refusals(404, 409))
@@ -304,13 +303,13 @@ def heartbeat(
     greeting: Annotated[
         Greeting, json_body(Greeting, "Invalid heartbeat", required=False, version=GREETING)
     ],
-    services: TheServices,
+    database: TheDatabase,
     within: TheWithin,
 ) -> Response:
     """Record a heartbeat of the host's agent. Every other call of an agent counts as a heartbeat too."""
     return answer(
         touch_heartbeat(
-            host_id, within=within, database=services.database, agent_version=greeting.agent_version
+            host_id, within=within, database=database, agent_version=greeting.agent_version
         )
     )
 
@@ -338,9 +337,9 @@ def claim(
 
 
 @agents.get(f"{AGENT_HOST}/runs", response_model=Answer[list[AgentJob]], responses=refusals(404))
-def runs(host_id: IdInPath, services: TheServices, within: TheWithin) -> Response:
+def runs(host_id: IdInPath, database: TheDatabase, within: TheWithin) -> Response:
     """List the jobs that the host's agent holds, oldest first, so that a restarted agent can continue them."""
-    return answer(list_held_jobs(host_id, within=within, database=services.database))
+    return answer(list_held_jobs(host_id, within=within, database=database))
 
 
 @agents.post(f"{AGENT_RUN}/progress", response_model=Answer[Orders], responses=refusals(404, 409))

@@ -20,7 +20,7 @@ from automation_pipeline.api.parameters import (
     OneOrg,
     OrgInPath,
     PartOfName,
-    TheServices,
+    TheDatabase,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -90,7 +90,7 @@ ONE = f"{PATH}/{{org_id}}"
 @router.get(PATH, response_model=Listing[Organisation])
 def list_(
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     *,
     q: Annotated[
         str | None, Query(max_length=200, description="A part of the id or the name.")
@@ -100,7 +100,7 @@ def list_(
 ) -> Response:
     """List the organisations by id; a token of an organisation sees only that one."""
     return listed(
-        services.database.read(list_organisations, within, q=q, limit=limit, offset=offset),
+        database.read(list_organisations, within, q=q, limit=limit, offset=offset),
         limit,
         offset,
     )
@@ -117,9 +117,9 @@ def create(
 
 
 @router.get(ONE, response_model=Answer[Organisation], responses=refusals(404))
-def show(org_id: OrgInPath, within: TheWithin, services: TheServices) -> Response:
+def show(org_id: OrgInPath, within: TheWithin, database: TheDatabase) -> Response:
     """Show one organisation: whether it is suspended, and the maximum number of its concurrent jobs."""
-    return answer(services.database.read(get_organisation, org_id, within))
+    return answer(database.read(get_organisation, org_id, within))
 
 
 @router.patch(ONE, response_model=Answer[Organisation], responses=refusals(404))
@@ -158,7 +158,7 @@ ONE_HOST = f"{HOSTS}/{{host_id}}"
 @hosts.get(HOSTS, response_model=Listing[Host], name="list_")
 def show_hosts(
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     *,
     org: OneOrg = None,
     q: PartOfName = None,
@@ -167,7 +167,7 @@ def show_hosts(
 ) -> Response:
     """List the hosts by organisation and name, each with the last call of its agent."""
     return listed(
-        services.database.read(list_hosts, within, org_id=org, q=q, limit=limit, offset=offset),
+        database.read(list_hosts, within, org_id=org, q=q, limit=limit, offset=offset),
         limit,
         offset,
     )
@@ -187,9 +187,9 @@ def add_host(
 
 
 @hosts.get(ONE_HOST, response_model=Answer[Host], responses=refusals(404), name="show")
-def show_host(host_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
+def show_host(host_id: IdInPath, within: TheWithin, database: TheDatabase) -> Response:
     """Show one host."""
-    return answer(services.database.read(get_host, host_id, within))
+    return answer(database.read(get_host, host_id, within))
 
 
 @hosts.patch(ONE_HOST, response_model=Answer[Host], responses=refusals(404, 409), name="update")
@@ -217,7 +217,7 @@ ONE_SERVER = f"{SERVERS}/{{server_id}}"
 @servers.get(SERVERS, response_model=Listing[Server], name="list_")
 def show_servers(  # noqa: PLR0913  the filters of the list, by name
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     *,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -227,7 +227,7 @@ def show_servers(  # noqa: PLR0913  the filters of the list, by name
 ) -> Response:
     """List the servers by organisation and name."""
     return listed(
-        services.database.read(
+        database.read(
             list_servers, within, org_id=org, host_id=host, q=q, limit=limit, offset=offset
         ),
         limit,
@@ -253,9 +253,9 @@ def add_server(
 
 
 @servers.get(ONE_SERVER, response_model=Answer[Server], responses=refusals(404), name="show")
-def show_server(server_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
+def show_server(server_id: IdInPath, within: TheWithin, database: TheDatabase) -> Response:
     """Show one server."""
-    return answer(services.database.read(get_server, server_id, within))
+    return answer(database.read(get_server, server_id, within))
 
 
 @servers.patch(
@@ -283,7 +283,7 @@ history = APIRouter(route_class=GuardedRoute, tags=["organisations' history"])
 @history.get("/api/org-alerts", response_model=Listing[OrgAlert])
 def alerts(
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     *,
     org: OneOrg = None,
     limit: Limit = 50,
@@ -292,7 +292,7 @@ def alerts(
     """List the alerts, newest first: with the reason and the delivery of each. Alerts about the
     scheduler itself are visible only to callers of no organisation."""
     return listed(
-        services.database.read(list_alerts, within, org_id=org, limit=limit, offset=offset),
+        database.read(list_alerts, within, org_id=org, limit=limit, offset=offset),
         limit,
         offset,
     )
@@ -301,7 +301,7 @@ def alerts(
 @history.get("/api/org-audit-log", response_model=Following[AuditEntry])
 def log(  # noqa: PLR0913  the filters of the list, by name
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     *,
     after: AfterId = 0,
     limit: Limit = 100,
@@ -322,7 +322,7 @@ def log(  # noqa: PLR0913  the filters of the list, by name
     if reached is None:
         return following([], limit)
     return following(
-        services.database.read(
+        database.read(
             audit_log,
             reached,
             entity=entity,

@@ -24,6 +24,7 @@ from automation_pipeline.api.parameters import (
     PartOfName,
     ScheduleInPath,
     TheCaller,
+    TheDatabase,
     TheServices,
 )
 from automation_pipeline.api.responses import (
@@ -149,14 +150,14 @@ def _chosen(
 @router.get(PATH, response_model=Listing[OrgSchedule])
 def list_(
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     chosen: Annotated[ScheduleFilter, Depends(_chosen)],
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
     """List the schedules, newest first."""
     return listed(
-        services.database.read(list_schedules, within, chosen=chosen, limit=limit, offset=offset),
+        database.read(list_schedules, within, chosen=chosen, limit=limit, offset=offset),
         limit,
         offset,
     )
@@ -210,9 +211,9 @@ def preview(
 
 
 @router.get(ONE, response_model=Answer[OrgSchedule], responses=refusals(404))
-def show(org_schedule_id: ScheduleInPath, within: TheWithin, services: TheServices) -> Response:
+def show(org_schedule_id: ScheduleInPath, within: TheWithin, database: TheDatabase) -> Response:
     """Show one schedule."""
-    return answer(services.database.read(get_schedule, org_schedule_id, within))
+    return answer(database.read(get_schedule, org_schedule_id, within))
 
 
 @router.patch(ONE, response_model=Answer[OrgSchedule], responses=refusals(404, 409))
@@ -379,16 +380,14 @@ def coming(
 def fires(
     org_schedule_id: ScheduleInPath,
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     after: AfterId = 0,
     limit: Limit = 50,
     newest: Newest = False,
 ) -> Response:
     """List the past due times, oldest first, each with its job or the reason why there is none."""
     return following(
-        services.database.read(
-            fires_of, org_schedule_id, within, limit, after, newest_first=newest
-        ),
+        database.read(fires_of, org_schedule_id, within, limit, after, newest_first=newest),
         limit,
     )
 
@@ -397,13 +396,13 @@ def fires(
 def log(
     org_schedule_id: ScheduleInPath,
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     after: AfterId = 0,
     limit: Limit = 100,
     newest: Newest = False,
 ) -> Response:
     """List the changes of the schedule with actor, time and reason, oldest first."""
-    with services.database.reading() as session:
+    with database.reading() as session:
         get_schedule(session, org_schedule_id, within)
         found = audit_log(
             session,
@@ -425,7 +424,7 @@ ONE_BACKFILL = f"{BACKFILLS}/{{batch_id}}"
 @backfills.get(BACKFILLS, response_model=Listing[Backfill], name="list_")
 def show_backfills(  # noqa: PLR0913  the filters of the list, by name
     within: TheWithin,
-    services: TheServices,
+    database: TheDatabase,
     *,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -437,7 +436,7 @@ def show_backfills(  # noqa: PLR0913  the filters of the list, by name
 ) -> Response:
     """List the backfills, newest first, each with the number of its jobs per status."""
     return listed(
-        services.database.read(
+        database.read(
             list_backfills,
             within,
             org_id=org,
@@ -452,9 +451,9 @@ def show_backfills(  # noqa: PLR0913  the filters of the list, by name
 
 
 @backfills.get(ONE_BACKFILL, response_model=Answer[Backfill], responses=refusals(404), name="show")
-def show_backfill(batch_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
+def show_backfill(batch_id: IdInPath, within: TheWithin, database: TheDatabase) -> Response:
     """Show one backfill. Its jobs: `/api/org-jobs?batch=`."""
-    return answer(services.database.read(get_backfill, batch_id, within))
+    return answer(database.read(get_backfill, batch_id, within))
 
 
 @backfills.post(

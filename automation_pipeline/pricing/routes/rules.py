@@ -10,7 +10,15 @@ from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import AuthorizationError, asking_outside, done_in_time
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    Limit,
+    Offset,
+    TheCaller,
+    TheContext,
+    TheDatabase,
+    TheServices,
+)
 from automation_pipeline.api.responses import (
     Answer,
     Done,
@@ -44,20 +52,43 @@ from automation_pipeline.pricing.pricing_rules import (
     versions_of,
 )
 from automation_pipeline.pricing.queries.runs import get_run
-from automation_pipeline.pricing.routes.responses import (
-    CHANGE,
+from automation_pipeline.pricing.routes.runs import (
     FORCED,
-    GUARDRAILS,
-    SALE,
     Force,
     ItsProject,
-    PolicyShown,
     Project,
     ProjectInPath,
     RunAnswer,
     shown_run,
 )
 from automation_pipeline.pricing.runs import request_rule_run
+
+SALE: Mapping[str, object] = {
+    "name": "Spring sale",
+    "selector": {"and": [{"tag": ["spring"]}, {"price": {"gte": 1000, "currency": "EUR"}}]},
+    "transform": {
+        "op": "percent",
+        "value": -10,
+        "floor": 900,
+        "ending": ".99",
+        "compareAt": "before",
+    },
+    "currency": "EUR",
+    "scheduleAt": "2027-03-20T07:00:00Z",
+    "endsAt": "2027-03-27T07:00:00Z",
+}
+CHANGE: Mapping[str, object] = {"enabled": False, "endsAt": None}
+GUARDRAILS: Mapping[str, object] = {
+    "maxPctDelta": 0.15,
+    "floor": 500,
+    "currency": "EUR",
+    "dailyChangeBudgetPct": 0.25,
+}
+
+
+class PolicyShown(Policy):
+    """A policy with all its fields."""
+
 
 _TIMES = ("scheduleAt", "endsAt")
 
@@ -83,7 +114,7 @@ ONE = f"{PATH}/{{rule_id}}"
 
 @router.get(PATH, response_model=Listing[PricingRule])
 def list_(
-    services: TheServices,
+    database: TheDatabase,
     *,
     project: Project = None,
     enabled: Annotated[
@@ -95,7 +126,7 @@ def list_(
 ) -> Response:
     """List the rules, newest first."""
     return listed(
-        services.database.read(
+        database.read(
             list_rules, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset
         ),
         limit,
@@ -106,8 +137,8 @@ def list_(
 @router.post(PATH, status_code=201, response_model=Answer[PricingRule], responses=refusals(409))
 def create(
     body: Annotated[JsonObject, json_body(RuleInput, spring_sale=SALE)],
+    context: TheContext,
     caller: TheCaller,
-    services: TheServices,
     once: DoneOnce,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
@@ -115,58 +146,44 @@ def create(
     `endsAt`. Both fields also require `pricing.runs.write`, because such a rule changes prices
     automatically."""
     check_times(caller, body)
-    return once(
-        lambda: _shown(
-            create_rule(
-                body,
-                project_id=project,
-                database=services.database,
-                clock=services.clock,
-                actor=caller.id,
-            ),
-            status=201,
-        )
-    )
+    return once(lambda: answer(create_rule(body, project_id=project, **context), status=201))
 
 
 @router.get(ONE, response_model=Answer[PricingRule], responses=refusals(404))
-def show(rule_id: IdInPath, services: TheServices) -> Response:
+def show(rule_id: IdInPath, database: TheDatabase) -> Response:
     """Show one rule."""
-    return _shown(services.database.read(get_rule, rule_id))
+    return answer(database.read(get_rule, rule_id))
 
 
 @router.patch(ONE, response_model=Answer[PricingRule], responses=refusals(404, 409))
 def update(
     rule_id: IdInPath,
     body: Annotated[JsonObject, json_body(RuleInput, partial=True, stop=CHANGE)],
+    context: TheContext,
     caller: TheCaller,
-    services: TheServices,
+    database: TheDatabase,
 ) -> Response:
     """Change the given fields. Null clears a field; selector and transform are replaced as a whole.
     A change that affects prices creates a new version and makes previews of older versions stale.
     Only callers who may change prices may set a time."""
     if not may_change_prices(caller):
-        check_times(caller, body, as_document(services.database.read(get_rule, rule_id)))
-    return _shown(
-        update_rule(
-            rule_id, body, database=services.database, clock=services.clock, actor=caller.id
-        )
-    )
+        check_times(caller, body, as_document(database.read(get_rule, rule_id)))
+    return answer(update_rule(rule_id, body, **context))
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404, 409))
-def delete(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+def delete(rule_id: IdInPath, context: TheContext) -> Response:
     """Delete a rule. Its runs and versions stay."""
-    delete_rule(rule_id, database=services.database, clock=services.clock, actor=caller.id)
+    delete_rule(rule_id, **context)
     return answer_with(message="Pricing rule deleted")
 
 
 @router.get(f"{ONE}/versions", response_model=Listing[RuleVersion], responses=refusals(404))
 def versions(
-    rule_id: IdInPath, services: TheServices, limit: Limit = 50, offset: Offset = 0
+    rule_id: IdInPath, database: TheDatabase, limit: Limit = 50, offset: Offset = 0
 ) -> Response:
     """List the versions of a rule, newest first, also of a deleted one."""
-    return listed(services.database.read(versions_of, rule_id, limit, offset), limit, offset)
+    return listed(database.read(versions_of, rule_id, limit, offset), limit, offset)
 
 
 @router.post(
@@ -177,11 +194,10 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
 
     A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: use the command line, which
     has no such limit, or request a run with `apply`, which a worker plans."""
-    context = services.pricing_context
-    work = preview_rule(rule_id, context, actor=caller.id, trigger=RuleTrigger.API)
+    work = preview_rule(rule_id, services.pricing_context, actor=caller.id, trigger=RuleTrigger.API)
     with asking_outside():
         run = done_in_time(work, services)
-    return shown_run(run, services, status=201)
+    return shown_run(run, services.database, status=201)
 
 
 @router.post(
@@ -190,7 +206,7 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
 def apply(
     rule_id: IdInPath,
     given: Annotated[Force, json_body(Force, "Invalid apply data", required=False, at_once=FORCED)],
-    caller: TheCaller,
+    context: TheContext,
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
@@ -204,22 +220,16 @@ def apply(
                 get_run,
                 request_rule_run(
                     rule_id,
-                    database=services.database,
-                    clock=services.clock,
                     shop=services.storefront.name,
-                    actor=caller.id,
                     trigger=RuleTrigger.API,
                     force=given.force,
+                    **context,
                 ),
             ),
-            services,
+            context["database"],
             status=202,
         )
     )
-
-
-def _shown(rule: PricingRule, *, status: int = 200) -> Response:
-    return answer(rule, status=status)
 
 
 policies_router = APIRouter(route_class=GuardedRoute, tags=["pricing policies"])
@@ -229,9 +239,9 @@ POLICY = "/api/pricing/policies/{project}"
 @policies_router.get(
     POLICY, name="show", response_model=Answer[PolicyShown], responses=refusals(404)
 )
-def show_policy(project: ProjectInPath, services: TheServices) -> Response:
+def show_policy(project: ProjectInPath, database: TheDatabase) -> Response:
     """Show a project's guardrails. Without guardrails, its runs need no approval."""
-    policy = services.database.read(policy_of, project)
+    policy = database.read(policy_of, project)
     if policy is None:
         raise NotFoundError(f"Project {project} has no pricing policy.")
     return answer(policy)
@@ -241,17 +251,14 @@ def show_policy(project: ProjectInPath, services: TheServices) -> Response:
 def put(
     project: ProjectInPath,
     body: Annotated[JsonObject, json_body(Policy, careful=GUARDRAILS)],
-    caller: TheCaller,
-    services: TheServices,
+    context: TheContext,
 ) -> Response:
     """Replace a project's guardrails. Without `autoApply`, a second person must approve each run."""
-    return answer(
-        put_policy(project, body, database=services.database, clock=services.clock, actor=caller.id)
-    )
+    return answer(put_policy(project, body, **context))
 
 
 @policies_router.delete(POLICY, response_model=Done, responses=refusals(404))
-def remove(project: ProjectInPath, caller: TheCaller, services: TheServices) -> Response:
+def remove(project: ProjectInPath, context: TheContext) -> Response:
     """Remove a project's guardrails."""
-    remove_policy(project, database=services.database, clock=services.clock, actor=caller.id)
+    remove_policy(project, **context)
     return answer_with(message="Pricing policy removed")

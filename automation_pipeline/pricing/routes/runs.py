@@ -1,16 +1,25 @@
-"""HTTP endpoints of pricing runs: read, act, reconcile."""
+"""HTTP endpoints of pricing runs: read, act, reconcile; and what the other pricing routes share."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.errors import asking_outside, done_in_time
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    Limit,
+    Offset,
+    TheContext,
+    TheDatabase,
+    TheServices,
+)
 from automation_pipeline.api.responses import (
     Answer,
     Following,
@@ -20,12 +29,15 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
+from automation_pipeline.automation.models.schedules import KnownId
+from automation_pipeline.core.json_model import LARGEST_ID, JsonModel
 from automation_pipeline.pricing.checks import (
     checks_of,
     next_manual_name,
     reconcile_run,
     repair_run,
 )
+from automation_pipeline.pricing.models.rules import MAX_PROJECT_LENGTH
 from automation_pipeline.pricing.models.runs import (
     LoggedMove,
     PricingRunState,
@@ -37,6 +49,7 @@ from automation_pipeline.pricing.models.runs import (
     SkippedVariant,
     TargetState,
 )
+from automation_pipeline.pricing.models.transforms import Flag
 from automation_pipeline.pricing.queries.runs import (
     get_run,
     list_runs,
@@ -44,17 +57,6 @@ from automation_pipeline.pricing.queries.runs import (
     skipped_of,
     targets_of,
     transitions_of,
-)
-from automation_pipeline.pricing.routes.responses import (
-    FORCED,
-    SOME,
-    AfterId,
-    Force,
-    Project,
-    RuleId,
-    RunAnswer,
-    TargetInput,
-    shown_run,
 )
 from automation_pipeline.pricing.rules.monitoring import ReconciliationReport, RuleCheck
 from automation_pipeline.pricing.runs import (
@@ -64,41 +66,94 @@ from automation_pipeline.pricing.runs import (
     retry_run,
     roll_back_run,
 )
+from automation_pipeline.pricing.shop import is_shop_paused
+from automation_pipeline.storage.database import Database
+
+_PATTERN = rf"^[A-Za-z0-9._-]{{1,{MAX_PROJECT_LENGTH}}}$"
+_NAME = re.compile(_PATTERN)
+
+
+def _project_name(given: object) -> object:
+    if isinstance(given, str) and not _NAME.fullmatch(given):
+        raise ValueError(
+            f"must be 1 to {MAX_PROJECT_LENGTH} of the letters A to Z, digits, dots, dashes and underscores"
+        )
+    return given
+
+
+ProjectName = Annotated[Annotated[str, Field(pattern=_PATTERN)], BeforeValidator(_project_name)]
+ProjectInPath = Annotated[ProjectName, Path(examples=["default"])]
+Project = Annotated[ProjectName | None, Query(description="Only entries of this project.")]
+ItsProject = Annotated[ProjectName, Query(description="The project.")]
+RuleId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only entries of this rule.")]
+RunId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only entries of this run.")]
+AfterId = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only entries after this id.")]
+
+
+FORCED: Mapping[str, object] = {"force": True}
+
+
+class Force(JsonModel):
+    """`force` skips the cooldown of the rule."""
+
+    force: Flag = False
+
+
+MOST_TARGETS = 10_000
+SOME: Mapping[str, object] = {"targetIds": ["118", "121"]}
+
+TargetIds = Annotated[tuple[KnownId, ...], Field(min_length=1, max_length=MOST_TARGETS)]
+
+
+class TargetInput(JsonModel):
+    """Without `targetIds`, all eligible targets. `force` includes targets that are otherwise
+    refused as not retryable or unsafe."""
+
+    target_ids: TargetIds | None = None
+    force: Flag = False
+
+
+class RunAnswer(Answer[RuleRun]):
+    """`shopPaused`: no price is written until the shop is resumed."""
+
+    shopPaused: bool  # noqa: N815  its name in JSON
+
+
+def shown_run(run: RuleRun, database: Database, *, status: int = 200) -> Response:
+    """While the shop is paused, a run waits; a request for it is not an error."""
+    return answer(run, status=status, shopPaused=database.read(is_shop_paused, run.shop))
+
 
 router = APIRouter(route_class=GuardedRoute, tags=["pricing runs"])
 PATH = "/api/pricing/runs"
 ONE = f"{PATH}/{{rule_run_id}}"
 
 
-@dataclass(frozen=True)
-class RunChoice:
-    """The filters of runs."""
-
-    project: Project = None
-    rule_id: RuleId = None
-    status: Annotated[PricingRunState | None, Query(description="Only entries in this state.")] = (
-        None
-    )
-    trigger: Annotated[RuleTrigger | None, Query(description="Only runs with this trigger.")] = None
+def _chosen(
+    project: Project = None,
+    rule_id: RuleId = None,
+    status: Annotated[
+        PricingRunState | None, Query(description="Only entries in this state.")
+    ] = None,
+    trigger: Annotated[
+        RuleTrigger | None, Query(description="Only runs with this trigger.")
+    ] = None,
+) -> RuleRunFilter:
+    return RuleRunFilter(project_id=project, rule_id=rule_id, status=status, trigger=trigger)
 
 
 @router.get(PATH, response_model=Listing[RuleRun])
 def list_(
-    services: TheServices,
-    chosen: Annotated[RunChoice, Depends()],
+    database: TheDatabase,
+    chosen: Annotated[RuleRunFilter, Depends(_chosen)],
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> Response:
     """List the runs, newest first."""
     return listed(
-        services.database.read(
+        database.read(
             list_runs,
-            RuleRunFilter(
-                project_id=chosen.project,
-                rule_id=chosen.rule_id,
-                status=chosen.status,
-                trigger=chosen.trigger,
-            ),
+            chosen,
             limit,
             offset,
         ),
@@ -108,22 +163,22 @@ def list_(
 
 
 @router.get(ONE, response_model=RunAnswer, responses=refusals(404))
-def show(rule_run_id: IdInPath, services: TheServices) -> Response:
+def show(rule_run_id: IdInPath, database: TheDatabase) -> Response:
     """Show one run, with the number of its targets in each state."""
-    return shown_run(services.database.read(get_run, rule_run_id), services)
+    return shown_run(database.read(get_run, rule_run_id), database)
 
 
 @router.get(f"{ONE}/targets", response_model=Following[RuleTarget], responses=refusals(404))
 def targets(
     rule_run_id: IdInPath,
-    services: TheServices,
+    database: TheDatabase,
     status: Annotated[TargetState | None, Query(description="Only entries in this state.")] = None,
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
     """List the targets of the run: prices before and after, and the outcome of each."""
     return following(
-        services.database.read(targets_of, rule_run_id, status=status, limit=limit, after_id=after),
+        database.read(targets_of, rule_run_id, status=status, limit=limit, after_id=after),
         limit,
     )
 
@@ -131,7 +186,7 @@ def targets(
 @router.get(f"{ONE}/skipped", response_model=Listing[SkippedVariant], responses=refusals(404))
 def skipped(
     rule_run_id: IdInPath,
-    services: TheServices,
+    database: TheDatabase,
     reason: Annotated[
         str | None, Query(max_length=100, description="Only variants with this reason.")
     ] = None,
@@ -141,34 +196,31 @@ def skipped(
     """List the selected variants that the rule skips or the guardrails block, each with the
     reason."""
     return listed(
-        services.database.read(skipped_of, rule_run_id, reason=reason, limit=limit, offset=offset),
+        database.read(skipped_of, rule_run_id, reason=reason, limit=limit, offset=offset),
         limit,
         offset,
     )
 
 
 @router.get(f"{ONE}/result", response_model=Answer[RunResult], responses=refusals(404))
-def result(rule_run_id: IdInPath, services: TheServices) -> Response:
+def result(rule_run_id: IdInPath, database: TheDatabase) -> Response:
     """Show the result of the run: the outcome of each target that was tried."""
-    return answer(services.database.read(result_of, rule_run_id))
+    return answer(database.read(result_of, rule_run_id))
 
 
 @router.get(f"{ONE}/log", response_model=Following[LoggedMove], responses=refusals(404))
 def log(
-    rule_run_id: IdInPath, services: TheServices, after: AfterId = 0, limit: Limit = 100
+    rule_run_id: IdInPath, database: TheDatabase, after: AfterId = 0, limit: Limit = 100
 ) -> Response:
     """List every state change of the run and of its targets, oldest first."""
-    return following(services.database.read(transitions_of, rule_run_id, limit, after), limit)
+    return following(database.read(transitions_of, rule_run_id, limit, after), limit)
 
 
 @router.post(f"{ONE}/approve", response_model=RunAnswer, responses=refusals(404, 409))
-def approve(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+def approve(rule_run_id: IdInPath, context: TheContext) -> Response:
     """Approve a planned run of a project that requires an approval. Neither its creator nor the
     author of its rule's version can approve it."""
-    return shown_run(
-        approve_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id),
-        services,
-    )
+    return shown_run(approve_run(rule_run_id, **context), context["database"])
 
 
 @router.post(
@@ -177,22 +229,13 @@ def approve(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> 
 def apply(
     rule_run_id: IdInPath,
     given: Annotated[Force, json_body(Force, "Invalid apply data", required=False, at_once=FORCED)],
-    caller: TheCaller,
-    services: TheServices,
+    context: TheContext,
     once: DoneOnce,
 ) -> Response:
     """Apply the previewed prices. A preview that is stale, or lacks a required approval, is a 409."""
     return once(
         lambda: shown_run(
-            queue_run(
-                rule_run_id,
-                database=services.database,
-                clock=services.clock,
-                actor=caller.id,
-                force=given.force,
-            ),
-            services,
-            status=202,
+            queue_run(rule_run_id, force=given.force, **context), context["database"], status=202
         )
     )
 
@@ -206,23 +249,15 @@ def retry(
         TargetInput,
         json_body(TargetInput, "Invalid retry data", required=False, some=SOME, forced=FORCED),
     ],
-    caller: TheCaller,
-    services: TheServices,
+    context: TheContext,
     once: DoneOnce,
 ) -> Response:
     """Retry failed targets: the given ones, or all retryable ones. `force` includes targets whose
     cause was removed."""
     return once(
         lambda: shown_run(
-            retry_run(
-                rule_run_id,
-                database=services.database,
-                clock=services.clock,
-                actor=caller.id,
-                target_ids=request.target_ids,
-                force=request.force,
-            ),
-            services,
+            retry_run(rule_run_id, target_ids=request.target_ids, force=request.force, **context),
+            context["database"],
             status=202,
         )
     )
@@ -237,8 +272,7 @@ def roll_back(
         TargetInput,
         json_body(TargetInput, "Invalid rollback data", required=False, some=SOME, forced=FORCED),
     ],
-    caller: TheCaller,
-    services: TheServices,
+    context: TheContext,
     once: DoneOnce,
 ) -> Response:
     """Roll back applied prices of the given targets, or of all. `force` overwrites prices that were
@@ -246,33 +280,25 @@ def roll_back(
     return once(
         lambda: shown_run(
             roll_back_run(
-                rule_run_id,
-                database=services.database,
-                clock=services.clock,
-                actor=caller.id,
-                target_ids=request.target_ids,
-                force=request.force,
+                rule_run_id, target_ids=request.target_ids, force=request.force, **context
             ),
-            services,
+            context["database"],
             status=202,
         )
     )
 
 
 @router.post(f"{ONE}/cancel", response_model=RunAnswer, responses=refusals(404, 409))
-def cancel(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+def cancel(rule_run_id: IdInPath, context: TheContext) -> Response:
     """Cancel a run: no further target starts, applied prices stay. Safe to repeat."""
-    return shown_run(
-        cancel_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id),
-        services,
-    )
+    return shown_run(cancel_run(rule_run_id, **context), context["database"])
 
 
 @router.get(f"{ONE}/checks", response_model=Answer[list[RuleCheck]], responses=refusals(404))
-def checks(rule_run_id: IdInPath, services: TheServices) -> Response:
+def checks(rule_run_id: IdInPath, database: TheDatabase) -> Response:
     """List the checks of the run's prices in the shop, by due time. A check without a report is not
     done yet."""
-    with services.database.reading() as session:
+    with database.reading() as session:
         get_run(session, rule_run_id)
         found = checks_of(session, rule_run_id)
     return answer(found)
@@ -298,17 +324,9 @@ def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
 @router.post(
     f"{ONE}/repair", status_code=201, response_model=RunAnswer, responses=refusals(404, 409)
 )
-def repair(
-    rule_run_id: IdInPath, caller: TheCaller, services: TheServices, once: DoneOnce
-) -> Response:
+def repair(rule_run_id: IdInPath, context: TheContext, once: DoneOnce) -> Response:
     """Plan a new run that restores the prices that the last check found changed. Apply it as any
     other run."""
     return once(
-        lambda: shown_run(
-            repair_run(
-                rule_run_id, database=services.database, clock=services.clock, actor=caller.id
-            ),
-            services,
-            status=201,
-        )
+        lambda: shown_run(repair_run(rule_run_id, **context), context["database"], status=201)
     )

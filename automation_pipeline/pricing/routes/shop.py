@@ -1,6 +1,5 @@
 """HTTP endpoints of the shop, of dead letters, and of price changes and alerts."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -10,7 +9,14 @@ from starlette.responses import Response
 from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.parameters import Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.parameters import (
+    Limit,
+    Offset,
+    TheCaller,
+    TheContext,
+    TheDatabase,
+    TheServices,
+)
 from automation_pipeline.api.responses import (
     Answer,
     Following,
@@ -32,7 +38,7 @@ from automation_pipeline.pricing.monitoring import (
     report_dead_letters,
     retry_dead_letters,
 )
-from automation_pipeline.pricing.routes.responses import (
+from automation_pipeline.pricing.routes.runs import (
     FORCED,
     SOME,
     AfterId,
@@ -141,21 +147,14 @@ def retry(
         LettersRetryInput,
         json_body(LettersRetryInput, "Invalid retry data", required=False, forced=FORCED),
     ],
-    caller: TheCaller,
-    services: TheServices,
+    context: TheContext,
     once: DoneOnce,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
     """Request a retry of all retryable failed targets of a project, run by run."""
 
     def work() -> Response:
-        retried = retry_dead_letters(
-            project,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            force=given.force,
-        )
+        retried = retry_dead_letters(project, force=given.force, **context)
         return answer(
             {
                 "runIds": [str(run_id) for run_id in retried.runs],
@@ -175,52 +174,38 @@ def acknowledge(
         AcknowledgeInput,
         json_body(AcknowledgeInput, "Invalid acknowledgement", required=False, some=SOME),
     ],
-    caller: TheCaller,
-    services: TheServices,
+    context: TheContext,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
     """Acknowledge these dead letters, or all of the project: they no longer count. Safe to repeat."""
-    return answer(
-        {
-            "acknowledged": acknowledge_dead_letters(
-                project,
-                given.target_ids,
-                database=services.database,
-                clock=services.clock,
-                actor=caller.id,
-            )
-        }
-    )
+    return answer({"acknowledged": acknowledge_dead_letters(project, given.target_ids, **context)})
 
 
 history_router = APIRouter(route_class=GuardedRoute, tags=["pricing history"])
 
 
-@dataclass(frozen=True)
-class ChangeChoice:
-    """The filters of price changes."""
-
-    project: Project = None
+def _chosen(
+    project: Project = None,
     variant: Annotated[
         str | None, Query(max_length=255, description="Only entries of this variant.")
-    ] = None
-    run_id: RunId = None
+    ] = None,
+    run_id: RunId = None,
+) -> PriceChangeFilter:
+    return PriceChangeFilter(project_id=project, variant_id=variant, run_id=run_id)
 
 
 @history_router.get("/api/pricing/price-changes", response_model=Following[PriceChange])
 def changes(
-    services: TheServices,
-    chosen: Annotated[ChangeChoice, Depends()],
+    database: TheDatabase,
+    chosen: Annotated[PriceChangeFilter, Depends(_chosen)],
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
     """List every price that runs and rollbacks have written in the shop, oldest first."""
     return following(
-        services.database.read(
+        database.read(
             price_changes,
-            PriceChangeFilter(
-                project_id=chosen.project, variant_id=chosen.variant, run_id=chosen.run_id
-            ),
+            chosen,
             limit,
             after,
         ),
@@ -230,7 +215,7 @@ def changes(
 
 @history_router.get("/api/pricing/alerts", response_model=Listing[PricingAlert])
 def alerts(
-    services: TheServices, project: Project = None, limit: Limit = 50, offset: Offset = 0
+    database: TheDatabase, project: Project = None, limit: Limit = 50, offset: Offset = 0
 ) -> Response:
     """List the alerts, newest first, with the state of their delivery."""
-    return listed(services.database.read(list_alerts, project, limit, offset), limit, offset)
+    return listed(database.read(list_alerts, project, limit, offset), limit, offset)

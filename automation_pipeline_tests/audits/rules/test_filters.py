@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.audits import AuditStatus, Niveau
 from automation_pipeline.audits.models.requests import (
+    INVALID_REQUEST,
     AuditFilter,
     AuditGrouping,
     GroupBy,
@@ -16,17 +17,21 @@ from automation_pipeline.audits.models.requests import (
 )
 from automation_pipeline.audits.routes.requests import (
     AuditBatchInput,
+    AuditBody,
     AuditInput,
     LatestAuditInput,
     RerunInput,
     RunAuditInput,
-    parse_request,
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID, parse
 from automation_pipeline_tests.tables import every_case
 
 NAMES = st.sampled_from(sorted(AuditFilter.model_fields))
+
+
+def parse_request(model: type[LatestAuditInput], given: dict[str, object]) -> Any:
+    return AuditBody(model, INVALID_REQUEST, {}, required=True).parsed(given)
 
 
 @given(st.dictionaries(NAMES, st.one_of(st.text(), st.lists(st.text(), max_size=3), st.none())))

@@ -23,8 +23,9 @@ from automation_pipeline.automation.models.schedules import (
     parse_schedule,
     parse_selection,
 )
-from automation_pipeline.automation.routes.runs import parse_trigger
+from automation_pipeline.automation.routes.runs import TriggerInput
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.scheduling.cron import occurrences
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
@@ -395,11 +396,15 @@ def test_no_two_crons_of_a_schedule_fire_together(document: dict[str, Any]) -> N
     assert len(fired) == len(set(fired))
 
 
+def trigger(given: dict[str, object]) -> TriggerInput:
+    return parse(TriggerInput, given, "Invalid trigger automation data")
+
+
 @every_case("schedule_id", [3, "3"])
 def test_a_trigger_names_its_schedule_and_perhaps_a_selection(schedule_id: object) -> None:
-    assert parse_trigger({"scheduleId": schedule_id}).schedule_id == 3
+    assert trigger({"scheduleId": schedule_id}).schedule_id == 3
     selection = {"mode": "manual", "ficheIds": ["7"]}
-    override = parse_trigger(
+    override = trigger(
         {"scheduleId": schedule_id, "overrideFicheSelection": selection}
     ).override_fiche_selection
     assert override == parse_selection(selection)
@@ -422,7 +427,7 @@ def test_an_invalid_trigger_has_its_own_message(
     body: dict[str, object], faults: dict[str, str]
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid trigger automation data$") as caught:
-        parse_trigger(body)
+        trigger(body)
     assert dict(caught.value.fields) == faults
 
 
