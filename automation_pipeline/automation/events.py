@@ -32,12 +32,9 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """The progress of a run. `days` is (processed, total) if the run works day by day."""
-
     phase: Phase
     tally: LedgerTally
     audits: int
-    days: tuple[int, int] | None = None
 
 
 def job_id(run_id: int) -> str:
@@ -70,9 +67,7 @@ def progress(run: Run, made: ProgressUpdate, at: datetime) -> Event:
     """Two calls with the same progress give the same event."""
     tally = made.tally
     done = tally.successful + tally.failed + tally.ignored
-    days = {} if made.days is None else {"days_processed": made.days[0], "days_total": made.days[1]}
     payload = {
-        **days,
         "selected_fiches": tally.selected,
         "successful": tally.successful,
         "failed": tally.failed,
@@ -82,7 +77,7 @@ def progress(run: Run, made: ProgressUpdate, at: datetime) -> Event:
         "progress_percentage": round(100 * done / tally.selected) if tally.selected else 100,
         "status": RunStatus.RUNNING,
     }
-    numbers = (tally.successful, tally.failed, tally.ignored, made.audits, *(made.days or ()))
+    numbers = (tally.successful, tally.failed, tally.ignored, made.audits)
     return _realtime_event(
         run, "progress", f"progress-{made.phase}-{'-'.join(map(str, numbers))}", at, payload
     )

@@ -332,8 +332,7 @@ def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) 
             has_progress = progress > row.progress_mark
             row.fruitless_attempts = 0 if has_progress else row.fruitless_attempts + 1
             row.progress_mark = progress
-        is_given_up = row.fruitless_attempts >= MAX_FRUITLESS_ATTEMPTS
-        if not is_given_up:
+        if row.fruitless_attempts < MAX_FRUITLESS_ATTEMPTS:
             has_started = row.status == RunStatus.RUNNING
             name = f"Attempt {row.attempt}" if has_started else "The run, before its first attempt,"
             message = f"{name} was lost: another attempt is requested"

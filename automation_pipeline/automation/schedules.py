@@ -277,8 +277,7 @@ def _file_backfill(session: Session, schedule: Schedule, day: date, now: datetim
         override=_selection_of_day(schedule.fiche_selection, day),
     )
     row.request_key = key = backfill_key(schedule.id, day)
-    request = run_request(key, schedule.id, row.id, Trigger.BACKFILL)
-    file_requests(session, [request], now)
+    file_requests(session, [run_request(key, schedule.id, row.id, Trigger.BACKFILL)], now)
     return row
 
 
@@ -340,8 +339,7 @@ def start_due_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> Due
     reconciled = reconcile_stale_runs(rules, database=database, clock=clock)
     report, replacing = _start_due(rules, database=database, clock=clock)
     for schedule in replacing:
-        runs = [run.id for run in schedule.at_work.runs]
-        replace_runs(runs, database=database, clock=clock)
+        replace_runs([run.id for run in schedule.at_work.runs], database=database, clock=clock)
     # With the other policy, the processes of cancelled runs have until the next check to stop.
     if any(one.overlap_policy is OverlapPolicy.TERMINATE_OTHER for one in replacing):
         again, _ = _start_due(rules, database=database, clock=clock)

@@ -9,8 +9,6 @@ from automation_pipeline.automation import events
 from automation_pipeline.automation.models.runs import Reason, RunAttempt
 from automation_pipeline.automation.models.schedules import (
     FicheCandidate,
-    FicheChoice,
-    Schedule,
     SelectionMode,
 )
 from automation_pipeline.automation.queries.ledger import (
@@ -36,9 +34,9 @@ from automation_pipeline.automation.rules.fiches import (
     SelectionRequest,
     SelectionResult,
     batch_size,
-    days_of,
     ignore_reason,
     named_ids,
+    selection_request,
 )
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
@@ -46,7 +44,6 @@ from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.events import WorkflowLogEntry
 from automation_pipeline.core.json_model import Id, JsonModel
-from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.fiches.mirror import revalidate_days
 from automation_pipeline.fiches.models.days import DayFailed, SalesDay
 from automation_pipeline.fiches.models.fiches import DetailsKnown, FicheSource
@@ -92,27 +89,44 @@ class _SelectionLog:
 
     def add_day(self, outcome: SalesDay | DayFailed) -> None:
         day = f"{outcome.day:%d/%m/%Y}"
-        match outcome:
-            case DayFailed():
-                self.add(f"Failed to revalidate {day}: {outcome.error}", "error")
-            case SalesDay():
-                self.add(
-                    f"Revalidated {day} ({outcome.fiches} fiches)", missingCle=outcome.missing_cle
-                )
+        if isinstance(outcome, DayFailed):
+            self.add(f"Failed to revalidate {day}: {outcome.error}", "error")
+        else:
+            message = f"Revalidated {day} ({outcome.fiches} fiches)"
+            self.add(message, missingCle=outcome.missing_cle)
+
+    def add_days(self, request: SelectionRequest, to_ask: Sequence[date]) -> None:
+        if request.is_manual:
+            self.add("Processing manual fiche selection")
+        elif not request.days:
+            self.add("No dates to query", "warning")
+        else:
+            shown = [day.isoformat() for day in request.days[:MOST_DATES_SHOWN]]
+            self.add(f"Calculated {len(request.days)} dates to query", dates=shown)
+        if to_ask:
+            message = f"Revalidating fiche cache for {len(to_ask)} date(s) before automation"
+            self.add(message, up_to_date=len(request.days) - len(to_ask))
+
+    def add_result(self, found: SelectionResult) -> None:
+        kept = found.kept
+        dropped = {str(reason): count for reason, count in found.choice.dropped.items() if count}
+        if found.request.days:
+            self.add(f"Loaded {len(found.candidates)} fiches from DB")
+            self.add(f"Final: {len(kept)} fiches to process", dropped=dropped)
+        elif found.candidates:
+            message = f"Using {len(kept)} manually selected fiches"
+            self.add(message, ids=kept[:MOST_IDS_SHOWN], dropped=dropped)
+        elif found.request.is_manual:
+            self.add("No fiches in manual selection", "warning")
 
     def write(self, session: Session, row: RunRow) -> None:
         about = ("automation", "automation_run", str(row.id), events.job_id(row.id))
+        notes: list[WorkflowLogEntry] = []
         for at, level, message, details in self._lines:
             write_log(session, row.id, at, level, message, details)
-        write_notes(
-            session,
-            *(
-                WorkflowLogEntry(
-                    *about, message, level, "select_fiches", row.dagster_run_id, details
-                )
-                for _at, level, message, details in self._lines
-            ),
-        )
+            step = ("select_fiches", row.dagster_run_id, details)
+            notes.append(WorkflowLogEntry(*about, message, level, *step))
+        write_notes(session, *notes)
 
 
 async def select_fiches(
@@ -137,10 +151,13 @@ async def select_fiches(
         row = lock_attempt(session, ticket)
         if row.selected_at is not None:
             return SelectedBatches(pending_batches(session, row.id))
-        request = _run_request(session, row)
-    log = _SelectionLog(clock)
+        # Relative days count back from the due time or the request, so that late starts and later
+        # attempts select the same days.
+        selection, at = selection_of(session, row), row.due_at or row.started_at
+        timezone = schedule_of_run(session, row.schedule_id).timezone
+    request, log = selection_request(selection, at, timezone), _SelectionLog(clock)
     days = _days_to_ask(request, database, clock.now() - options.cooldown)
-    _log_days(request, days, log)
+    log.add_days(request, days)
     outcomes = await revalidate_days(
         days,
         database=database,
@@ -156,26 +173,14 @@ async def select_fiches(
         )  # an exclusive lock: two holders of shared locks would deadlock when they write
         row = lock_attempt(session, ticket)
         if row.selected_at is None:
-            found = SelectionResult(request, _run_candidates(session, request), failures)
-            _log_result(found, log)
+            found = SelectionResult(request, _candidates(session, request), failures)
+            log.add_result(found)
             log.write(session, row)
             _store_selection(session, row, found, options, clock.now())
         return SelectedBatches(
             pending_batches(session, row.id),
             [each for each in outcomes if isinstance(each, SalesDay)],
         )
-
-
-def _run_request(session: Session, row: RunRow) -> SelectionRequest:
-    """Relative days count back from the due time or the request, so that late starts and later
-    attempts select the same days."""
-    selection = selection_of(session, row)
-    if selection.mode is SelectionMode.MANUAL:
-        return SelectionRequest(selection)
-    schedule = schedule_of_run(session, row.schedule_id)
-    return SelectionRequest(
-        selection, days_of(selection, row.due_at or row.started_at, zone(schedule.timezone))
-    )
 
 
 def _days_to_ask(
@@ -189,47 +194,16 @@ def _days_to_ask(
     return tuple(day for day in request.days if day not in known)
 
 
-def _log_days(request: SelectionRequest, to_ask: Sequence[date], log: _SelectionLog) -> None:
+def _candidates(
+    session: Session, request: SelectionRequest, sold: Sequence[str] = ()
+) -> list[FicheCandidate]:
+    """`sold`: ids of fiches that the CRM lists for the days, mirrored or not."""
     if request.is_manual:
-        log.add("Processing manual fiche selection")
-        return
-    if not request.days:
-        log.add("No dates to query", "warning")
-        return
-    shown = [day.isoformat() for day in request.days[:MOST_DATES_SHOWN]]
-    log.add(f"Calculated {len(request.days)} dates to query", dates=shown)
-    if to_ask:
-        up_to_date = len(request.days) - len(to_ask)
-        log.add(
-            f"Revalidating fiche cache for {len(to_ask)} date(s) before automation",
-            up_to_date=up_to_date,
-        )
-
-
-def _run_candidates(session: Session, request: SelectionRequest) -> list[FicheCandidate]:
-    return (
-        fiches_named(session, named_ids(request.selection))
-        if request.is_manual
-        else fiches_of_days(session, request.days)
-    )
-
-
-def _log_result(found: SelectionResult, log: _SelectionLog) -> None:
-    kept, dropped = (
-        found.kept,
-        {str(reason): count for reason, count in found.choice.dropped.items() if count},
-    )
-    if found.request.days:
-        log.add(f"Loaded {len(found.candidates)} fiches from DB")
-        log.add(f"Final: {len(kept)} fiches to process", dropped=dropped)
-    elif found.candidates:
-        log.add(
-            f"Using {len(kept)} manually selected fiches",
-            ids=kept[:MOST_IDS_SHOWN],
-            dropped=dropped,
-        )
-    elif found.request.is_manual:
-        log.add("No fiches in manual selection", "warning")
+        return fiches_named(session, named_ids(request.selection))
+    mirrored = fiches_of_days(session, request.days)
+    known = {candidate.fiche_id for candidate in mirrored}
+    missing = [fiche_id for fiche_id in dict.fromkeys(sold) if fiche_id not in known]
+    return [*mirrored, *fiches_named(session, missing)] if missing else mirrored
 
 
 def _store_selection(
@@ -305,12 +279,11 @@ async def preview_schedule(
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id)
         configs = audit_configs_of(session, schedule)
-    request = _preview_request(schedule, now)
+    request = selection_request(schedule.fiche_selection, now, schedule.timezone)
     sold, failures = await _sales(request.days, source, semaphore)
     with database.reading() as session:
-        found = SelectionResult(request, _preview_candidates(session, request, sold), failures)
+        found = SelectionResult(request, _candidates(session, request, sold), failures)
         ignored = _ignored(session, found, now, most_recordings)
-    choice = found.choice
     return SelectionPreview(
         schedule_id=schedule.id,
         mode=request.selection.mode,
@@ -318,20 +291,16 @@ async def preview_schedule(
         unread_days=tuple(UnreadDay(**failure) for failure in found.failed_days()),
         candidates=len(found.candidates),
         selected=len(found.kept),
-        counts={str(reason): count for reason, count in choice.dropped.items()},
+        counts={str(reason): count for reason, count in found.choice.dropped.items()},
         fiches=found.kept,
-        dropped=_dropped(choice),
+        dropped=tuple(
+            AutomationLeftOut(fiche_id=fiche_id, reason=reason, why=reason.words)
+            for fiche_id, reason in found.choice.reasons.items()
+        ),
         ignored=ignored,
         audit_configs=configs,
         empty_reason=found.empty_reason,
     )
-
-
-def _preview_request(schedule: Schedule, now: datetime) -> SelectionRequest:
-    selection = schedule.fiche_selection
-    if selection.mode is SelectionMode.MANUAL:
-        return SelectionRequest(selection)
-    return SelectionRequest(selection, days_of(selection, now, zone(schedule.timezone)))
 
 
 async def _sales(
@@ -350,26 +319,6 @@ async def _sales(
     answers = await asyncio.gather(*map(ask, days))
     listed = [fiche_id for answer in answers if isinstance(answer, list) for fiche_id in answer]
     return listed, [answer for answer in answers if isinstance(answer, DayFailed)]
-
-
-def _preview_candidates(
-    session: Session, request: SelectionRequest, sold: Sequence[str]
-) -> list[FicheCandidate]:
-    if request.is_manual:
-        return fiches_named(session, named_ids(request.selection))
-    mirrored = fiches_of_days(session, request.days)
-    known = {candidate.fiche_id for candidate in mirrored}
-    return [
-        *mirrored,
-        *fiches_named(session, [each for each in dict.fromkeys(sold) if each not in known]),
-    ]
-
-
-def _dropped(choice: FicheChoice) -> tuple[AutomationLeftOut, ...]:
-    return tuple(
-        AutomationLeftOut(fiche_id=fiche_id, reason=reason, why=reason.words)
-        for fiche_id, reason in choice.reasons.items()
-    )
 
 
 def _ignored(

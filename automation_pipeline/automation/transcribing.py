@@ -136,13 +136,7 @@ class BatchWork:
         *args: Arguments.args,
         **options: Arguments.kwargs,
     ) -> Result:
-        """The result of a query, which runs in a thread."""
-
-        def act() -> Result:
-            with self.context.database.reading() as session:
-                return query(session, *args, **options)
-
-        return await asyncio.to_thread(act)
+        return await asyncio.to_thread(self.context.database.read, query, *args, **options)
 
     async def write(
         self,
@@ -417,8 +411,7 @@ class _TranscriptionWork(BatchWork):
         keys = [request.run_id for request in requests]
         if attempt:
             message = f"Retrying transcriptions ({attempt}/{self.plan.retries})"
-            details = {"count": len(keys), "keys": keys[:MAX_KEYS]}
-            self.log(session, "warning", message, details)
+            self.log(session, "warning", message, {"count": len(keys), "keys": keys[:MAX_KEYS]})
             return
         log_fan_out(
             session,

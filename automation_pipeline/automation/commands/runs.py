@@ -26,7 +26,6 @@ from automation_pipeline.automation.queries.run_details import (
     RunDetails,
     RunProgress,
     find_runs,
-    log_entry,
     logs_after,
     run_details,
 )
@@ -102,8 +101,7 @@ def fiches_of(session: Session, run_id: int, *, limit: int, offset: int) -> Sequ
 def logs_of(
     session: Session, run_id: int, *, level: LogLevel, after: int, limit: int
 ) -> Sequence[LogEntry]:
-    rows = logs_after(session, run_id, after, level, limit=limit)
-    return [log_entry(row) for row in rows]
+    return logs_after(session, run_id, after, level, limit=limit)
 
 
 @operation(f"GET {PATH}/{{run_id}}/report")

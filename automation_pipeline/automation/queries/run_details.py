@@ -20,9 +20,14 @@ from automation_pipeline.automation.models.runs import (
     RunNotification,
     RunStatus,
 )
-from automation_pipeline.automation.models.schedules import FicheSelection, Schedule
+from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.automation.queries.ledger import outcomes, reasons_of_run
-from automation_pipeline.automation.queries.runs import as_run, get_run, time_by_phase
+from automation_pipeline.automation.queries.runs import (
+    as_run,
+    get_run,
+    requested_selection,
+    time_by_phase,
+)
 from automation_pipeline.automation.queries.schedules import (
     as_schedule,
     get_schedule,
@@ -115,7 +120,7 @@ def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, Run]:
     return {row.id: as_run(row) for row in rows}
 
 
-def logs_after(
+def logs_after(  # noqa: PLR0913  a level and a page
     session: Session,
     run_id: int,
     after_id: int,
@@ -123,20 +128,31 @@ def logs_after(
     *,
     limit: int | None = None,
     offset: int = 0,
-) -> Sequence[LogRow]:
-    """Log rows after the row with that id and with at least that level, oldest first."""
+    with_details: bool = True,
+) -> list[LogEntry]:
+    """The entries after the one with that id and with at least that level, oldest first."""
     levels = LOG_LEVELS[LOG_LEVELS.index(LogLevel(least)) :]
     wanted = (LogRow.run_id == run_id, LogRow.id > after_id, LogRow.level.in_(levels))
-    return session.scalars(
-        select(LogRow).where(*wanted).order_by(LogRow.id).limit(limit).offset(offset)
-    ).all()
+    query = select(LogRow).where(*wanted).order_by(LogRow.id).limit(limit).offset(offset)
+    return [
+        LogEntry(
+            id=row.id,
+            timestamp=row.timestamp,
+            level=row.level,
+            message=row.message,
+            metadata=row.details if with_details else {},
+        )
+        for row in session.scalars(query)
+    ]
 
 
-def notifications_of_run(session: Session, run_id: int) -> Sequence[NotificationRow]:
+def notifications_of_run(session: Session, run_id: int) -> list[RunNotification]:
     query = (
         select(NotificationRow).where(NotificationRow.run_id == run_id).order_by(NotificationRow.id)
     )
-    return session.scalars(query).all()
+    return [
+        RunNotification.model_validate(row, from_attributes=True) for row in session.scalars(query)
+    ]
 
 
 def runs_cancelled(session: Session, since: datetime, until: datetime) -> list[int]:
@@ -155,81 +171,59 @@ class RunDetails(Run):
 
 
 def run_details(session: Session, run_id: int) -> RunDetails:
-    """Queries for the views of runs: lists within reach, progress, reasons, logs, details."""
     return RunDetails(
         **vars(get_run(session, run_id)),
         progress=progress_of(session, run_id),
         phases=time_by_phase(session, run_id),
         reasons=reasons_of(session, run_id),
-        notifications=[_notification(row) for row in notifications_of_run(session, run_id)],
+        notifications=notifications_of_run(session, run_id),
     )
 
 
-def run_detail(session: Session, run_id: int, *, first_logs: int) -> dict[str, object]:
-    """The run as the HTTP API shows it."""
+def run_detail(
+    session: Session, run_id: int, *, first_logs: int, with_fiche_ids: bool = True
+) -> dict[str, object]:
+    """The run as the HTTP API shows it. Without fiche ids, for callers of limited reach: its
+    selection and the details of its log may name fiches outside their reach."""
     details = run_details(session, run_id)
     row = session.get_one(RunRow, run_id)
+    summary = row.result_summary or result_summary(details, outcomes(session, run_id))
+    snapshot = row.config_snapshot
+    if not with_fiche_ids:
+        summary, snapshot = {}, {name: _without_ids(part) for name, part in snapshot.items()}
+    logs = logs_after(session, run_id, 0, "debug", limit=first_logs, with_details=with_fiche_ids)
     return {
         **as_document(details),
-        "configSnapshot": row.config_snapshot,
-        "resultSummary": row.result_summary or result_summary(details, outcomes(session, run_id)),
-        "logs": [
-            log_document(one) for one in logs_after(session, run_id, 0, "debug", limit=first_logs)
-        ],
+        "configSnapshot": snapshot,
+        "resultSummary": summary,
+        "logs": [as_document(entry) for entry in logs],
     }
+
+
+def _without_ids(part: object) -> object:
+    if not isinstance(part, Mapping):
+        return part
+    selection = cast("Mapping[str, object]", part)
+    return {name: value for name, value in selection.items() if name != "ficheIds"}
 
 
 def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object]:
     """The outcomes of an active or ended run, in the format of the API."""
-    of_status = {
-        status: [one for one in fiches if one.status is status] for status in OutcomeStatus
-    }
-    return {
-        "successful": [one.fiche_id for one in of_status[OutcomeStatus.SUCCESSFUL]],
-        "failed": [
-            {"ficheId": one.fiche_id, "error": one.error} for one in of_status[OutcomeStatus.FAILED]
-        ],
-        "ignored": [
-            {
-                "ficheId": one.fiche_id,
-                "reason": one.ignore_reason,
-                **(
-                    {}
-                    if one.recordings_count is None
-                    else {"recordingsCount": one.recordings_count}
-                ),
-            }
-            for one in of_status[OutcomeStatus.IGNORED]
-        ],
-        "transcriptions": run.transcriptions_run,
-        "audits": run.audits_run,
-    }
-
-
-def log_entry(row: LogRow) -> LogEntry:
-    return LogEntry(
-        id=row.id,
-        timestamp=row.timestamp,
-        level=row.level,
-        message=row.message,
-        metadata=dict(row.details),
-    )
-
-
-def log_document(row: LogRow) -> dict[str, object]:
-    return as_document(log_entry(row))
-
-
-def _notification(row: NotificationRow) -> RunNotification:
-    return RunNotification(
-        channel=row.channel,
-        target=row.target,
-        status=row.status,
-        attempts=row.attempts,
-        status_code=row.status_code,
-        last_error=row.last_error,
-        sent_at=row.sent_at,
-    )
+    summary: dict[str, list[object]] = {"successful": [], "failed": [], "ignored": []}
+    for one in fiches:
+        match one.status:
+            case OutcomeStatus.SUCCESSFUL:
+                summary["successful"].append(one.fiche_id)
+            case OutcomeStatus.FAILED:
+                summary["failed"].append({"ficheId": one.fiche_id, "error": one.error})
+            case OutcomeStatus.IGNORED:
+                ignored = {"ficheId": one.fiche_id, "reason": one.ignore_reason}
+                if one.recordings_count is not None:
+                    ignored["recordingsCount"] = one.recordings_count
+                summary["ignored"].append(ignored)
+            case OutcomeStatus.PENDING:
+                pass
+    return {**summary, "transcriptions": run.transcriptions_run, "audits": run.audits_run}
 
 
 PAGE_SIZE = 500
@@ -306,36 +300,9 @@ def _pages(
 
 def _is_run_in_reach(session: Session, reach: Reach, row: RunRow, scheduled: ScheduleRow) -> bool:
     schedule = as_schedule(scheduled)
-    selection = _selection(row, schedule)
+    selection = requested_selection(row) or schedule.fiche_selection
     if not is_selection_visible(selection, schedule.created_by, reach):
         return False
     if reach.scope is not Scope.SELF:
         return True
     return set(selection.fiche_ids) == visible_fiches(session, reach, selection.fiche_ids)
-
-
-def _selection(row: RunRow, schedule: Schedule) -> FicheSelection:
-    result = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
-    return schedule.fiche_selection if result is None else FicheSelection.model_validate(result)
-
-
-def without_fiche_ids(detail: Mapping[str, object]) -> Mapping[str, object]:
-    """A run for callers of limited reach, without fiche ids: its selection and its log details may
-    name fiches outside their reach."""
-    logs = [
-        without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])
-    ]
-    snapshot = cast("Mapping[str, object]", detail["configSnapshot"])
-    unnamed = {name: _unnamed(result) for name, result in snapshot.items()}
-    return {**detail, "configSnapshot": unnamed, "resultSummary": {}, "logs": logs}
-
-
-def without_details(line: Mapping[str, object]) -> Mapping[str, object]:
-    return {**line, "metadata": {}}
-
-
-def _unnamed(given: object) -> object:
-    if not isinstance(given, Mapping):
-        return given
-    selection = cast("Mapping[str, object]", given)
-    return {name: value for name, value in selection.items() if name != "ficheIds"}

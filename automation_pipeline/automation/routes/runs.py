@@ -43,12 +43,9 @@ from automation_pipeline.automation.models.schedules import KnownId, SelectionIn
 from automation_pipeline.automation.queries.ledger import outcomes_within
 from automation_pipeline.automation.queries.reports import report_document, run_report
 from automation_pipeline.automation.queries.run_details import (
-    log_document,
     logs_after,
     run_detail,
     runs_within,
-    without_details,
-    without_fiche_ids,
 )
 from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
@@ -222,8 +219,8 @@ def of_schedule(
 def show(run_id: IdInPath, reach: TheReach, database: TheDatabase) -> Response:
     """Show one run: its status, its progress, the reasons of ignored and failed fiches, and its
     first log lines."""
-    detail = database.read(run_detail, run_id, first_logs=FIRST_LOGS)
-    return answer(detail if reach.is_whole else without_fiche_ids(detail))
+    detail = database.read(run_detail, run_id, first_logs=FIRST_LOGS, with_fiche_ids=reach.is_whole)
+    return answer(detail)
 
 
 @router.get(f"{PATH}/{{run_id}}/logs", response_model=Listing[LogShown], responses=refusals(404))
@@ -240,9 +237,16 @@ def logs(  # noqa: PLR0913  the filters of the list, by name
     """List the log lines of a run with at least the given level, oldest first."""
     with database.reading() as session:
         get_run(session, run_id)
-        rows = logs_after(session, run_id, after, level, limit=limit, offset=offset)
-    lines = [log_document(row) for row in rows]
-    return listed(lines if reach.is_whole else list(map(without_details, lines)), limit, offset)
+        lines = logs_after(
+            session,
+            run_id,
+            after,
+            level,
+            limit=limit,
+            offset=offset,
+            with_details=reach.is_whole,
+        )
+    return listed(lines, limit, offset)
 
 
 @router.get(

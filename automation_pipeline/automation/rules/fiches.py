@@ -20,7 +20,7 @@ from automation_pipeline.automation.models.schedules import (
     split_ids,
 )
 from automation_pipeline.core.clock import days_between
-from automation_pipeline.core.scheduling.zones import wall_time
+from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.fiches.models.days import DayFailed, crm_day
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
@@ -33,7 +33,7 @@ from automation_pipeline.fiches.models.fiches import (
 ONE_DAY = timedelta(days=1)
 
 
-def days_of(selection: FicheSelection, now: datetime, zone: ZoneInfo) -> tuple[date, ...]:
+def days_of(selection: FicheSelection, now: datetime, timezone: ZoneInfo) -> tuple[date, ...]:
     """Ascending, each once.
 
     | dateRange  | first day                                           | last day                           | days     |
@@ -48,7 +48,7 @@ def days_of(selection: FicheSelection, now: datetime, zone: ZoneInfo) -> tuple[d
     `custom` without an end date is its first day alone. Unreadable dates, an end without a start and a
     start after the end give no days.
     """
-    today = wall_time(now, zone).date()
+    today = wall_time(now, timezone).date()
     match selection.date_range:
         case DatePreset.LAST_24H:
             return days_between(today - ONE_DAY, today)
@@ -57,7 +57,9 @@ def days_of(selection: FicheSelection, now: datetime, zone: ZoneInfo) -> tuple[d
         case DatePreset.LAST_WEEK:
             return days_between(today - timedelta(weeks=1), today)
         case DatePreset.LAST_MONTH:
-            return days_between(_a_month_before(today), today)
+            last_of_month = today.replace(day=1) - ONE_DAY
+            first = last_of_month.replace(day=min(today.day, last_of_month.day))
+            return days_between(first, today)
         case DatePreset.CUSTOM:
             return _custom_days(selection, today)
         case None:
@@ -75,11 +77,6 @@ def _custom_days(selection: FicheSelection, today: date) -> tuple[date, ...]:
     ):  # validation refuses it when a schedule is saved; older rows may contain anything
         return ()
     return (first,) if last is None else days_between(first, min(last, today))
-
-
-def _a_month_before(day: date) -> date:
-    last_of_month = day.replace(day=1) - ONE_DAY
-    return last_of_month.replace(day=min(day.day, last_of_month.day))
 
 
 def named_ids(selection: FicheSelection) -> list[str]:
@@ -160,6 +157,13 @@ class SelectionRequest:
     @property
     def is_manual(self) -> bool:
         return self.selection.mode is SelectionMode.MANUAL
+
+
+def selection_request(selection: FicheSelection, at: datetime, timezone: str) -> SelectionRequest:
+    """Relative days count back from `at`."""
+    if selection.mode is SelectionMode.MANUAL:
+        return SelectionRequest(selection)
+    return SelectionRequest(selection, days_of(selection, at, zone(timezone)))
 
 
 @dataclass(frozen=True)

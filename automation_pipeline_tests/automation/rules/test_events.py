@@ -75,13 +75,6 @@ def test_progress_is_cumulative_and_equal_progress_is_one_event() -> None:
     assert events.progress(a_run(), further, AT).key != event.key
 
 
-def test_progress_names_days_where_there_are_some() -> None:
-    event = events.progress(
-        a_run(), ProgressUpdate(Phase.FETCHING, LedgerTally(0), 0, days=(2, 8)), AT
-    )
-    assert (event.payload["days_processed"], event.payload["days_total"]) == (2, 8)
-
-
 def test_an_end_has_a_realtime_and_a_domain_event() -> None:
     shown, inside = events.completed(a_run(), AT)
     more = {"ignored_fiches": 2, "transcriptions_run": 3, "audits_run": 6, "duration_ms": 1500}
