@@ -1,7 +1,7 @@
 """Stored things for tests, each with only what the test cares about said aloud."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from automation_pipeline.automation.models.runs import RunAttempt
@@ -9,7 +9,6 @@ from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.automation.runs import RunLaunch, open_run
 from automation_pipeline.automation.schedules import create_schedule
 from automation_pipeline.automation.selection import (
-    SelectedBatches,
     SelectionOptions,
     select_fiches,
 )
@@ -53,7 +52,7 @@ def selected(
     source: FicheSource | None = None,
     *,
     processes: int = 1,
-) -> SelectedBatches:
+) -> Sequence[int]:
     """The selection, made by a CRM that knows of no sales unless one is given."""
     work = select_fiches(
         ticket,

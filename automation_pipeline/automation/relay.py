@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -27,12 +27,11 @@ from automation_pipeline.core.webhooks import (
     Delivery,
     DeliveryStatus,
     WebhookAnswer,
-    attempt,
     body_of,
 )
 from automation_pipeline.fiches.tables import FetchDeliveryRow
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.deliveries import is_any_due
+from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waiting, is_any_due
 from automation_pipeline.storage.outbox import (
     ClaimedEvent,
     claim_in_order,
@@ -47,51 +46,7 @@ from automation_pipeline.storage.outbox import (
     put_back,
 )
 from automation_pipeline.storage.rate_limits import end_pause, is_paused, last_pause_seconds, pause
-from automation_pipeline.storage.statements import among, database_time
-
-
-@dataclass(frozen=True)
-class StoredNotification:
-    """A message with the number of its delivery attempts."""
-
-    id: int
-    attempts: int
-    notification: Notification
-
-
-def unsent(session: Session, ids: Sequence[int]) -> Mapping[int, StoredNotification]:
-    """The unsent messages among these ids."""
-    row = NotificationRow
-    query = select(row).where(among(session, row.id, ids), row.status == DeliveryStatus.PENDING)
-    return {found.id: _stored(found) for found in session.scalars(query)}
-
-
-def record_notification_delivery(
-    session: Session, notification_id: int, delivery: Delivery, now: datetime
-) -> None:
-    session.execute(
-        update(NotificationRow)
-        .where(
-            NotificationRow.id == notification_id, NotificationRow.status == DeliveryStatus.PENDING
-        )
-        .values(
-            status=delivery.status,
-            attempts=delivery.attempts,
-            status_code=delivery.status_code,
-            response_body=delivery.response_body,
-            last_error=delivery.error,
-            sent_at=now if delivery.status is DeliveryStatus.SENT else None,
-        )
-        .execution_options(synchronize_session=False)
-    )
-
-
-def _stored(row: NotificationRow) -> StoredNotification:
-    notification = Notification(
-        row.run_id, NotificationChannel(row.channel), row.target, row.payload
-    )
-    return StoredNotification(row.id, row.attempts, notification)
-
+from automation_pipeline.storage.statements import among, database_now
 
 EVENTS_AT_ONCE = 200
 EVENTS_MARKED_AT_ONCE = 10_000  # without a publisher
@@ -160,19 +115,15 @@ async def publish_events(  # noqa: PLR0913  the bounds of one relay
     try:
         if needs_probe or claims[0].attempt > 1:
             beat()
-            await _probe(state, publisher, ends_at)
+            # One by one at first, to find a single event that breaks the publisher.
+            for _ in range(EVENTS_PER_CALL):
+                if state.waiting and state.outage is None and time.monotonic() < ends_at:
+                    await _probe_once(state, publisher, ends_at)
         await _publish_all(state, publisher, ends_at, beat)
     finally:  # an interrupt must not lose the record of published events
         with database.transaction() as session:
             _record_results(session, worker, state)
     return len(state.out)
-
-
-async def _probe(state: _Publishing, publisher: EventPublisher, ends_at: float) -> None:
-    """Publish the first events one by one, to find a single event that breaks the publisher."""
-    for _ in range(EVENTS_PER_CALL):
-        if state.waiting and state.outage is None and time.monotonic() < ends_at:
-            await _probe_once(state, publisher, ends_at)
 
 
 async def _probe_once(state: _Publishing, publisher: EventPublisher, ends_at: float) -> None:
@@ -271,6 +222,17 @@ NOTIFICATIONS_AT_ONCE = 10
 MAX_BROKEN_DELIVERIES = 3
 
 
+@dataclass(frozen=True)
+class _DueNotification:
+    """`attempt`: one more than the attempts so far, or beyond the last one if every delivery broke
+    off. An interrupted delivery is not an attempt."""
+
+    event_id: int
+    row_id: int
+    notification: Notification
+    attempt: int
+
+
 async def deliver_notifications(
     services: DeliveryServices,
     worker: str,
@@ -281,7 +243,9 @@ async def deliver_notifications(
 ) -> int:
     """The number of messages that were waiting, of the oldest few. Delivery is at least once: if a
     process dies after sending and before recording, the message is sent again with the same key."""
-    with database.transaction() as session:
+    policy = services.delivery_policy
+
+    def claim(session: Session) -> list[_DueNotification]:
         claims = claim_waiting(
             session,
             worker,
@@ -290,64 +254,42 @@ async def deliver_notifications(
             only=NOTIFICATION_EVENT,
             caused_since=caused_since,
         )
-    if not claims:
-        return 0
-    with database.reading() as session:
-        stored = unsent(
-            session,
-            [number for claimed in claims if (number := _notification_id(claimed)) is not None],
-        )
-    ended = await asyncio.gather(
-        *(_deliver(claimed, stored, services, worker, database) for claimed in claims),
-        return_exceptions=True,
-    )
-    for broken in ended:  # raised after the others have finished: the database does not answer
-        if broken is not None:
-            raise broken
-    return len(claims)
+        claimed = {one.event.payload.get("notification_id"): one for one in claims}
+        ids = [id_ for id_ in claimed if isinstance(id_, int)]
+        unsent = among(session, NotificationRow.id, ids)
+        is_pending = NotificationRow.status == DeliveryStatus.PENDING
+        due: list[_DueNotification] = []
+        for row in session.scalars(select(NotificationRow).where(unsent, is_pending)):
+            one = claimed.pop(row.id)
+            is_broken = one.attempt > policy.attempts + MAX_BROKEN_DELIVERIES
+            attempt = policy.attempts + 1 if is_broken else row.attempts + 1
+            channel = NotificationChannel(row.channel)
+            notification = Notification(row.run_id, channel, row.target, row.payload)
+            due.append(_DueNotification(one.id, row.id, notification, attempt))
+        mark_published(session, worker, [one.id for one in claimed.values()])
+        return due
 
-
-async def _deliver(
-    claimed: ClaimedEvent,
-    stored: Mapping[int, StoredNotification],
-    services: DeliveryServices,
-    worker: str,
-    database: Database,
-) -> None:
-    message = stored.get(_notification_id(claimed) or 0)
-    try:
-        delivery = None if message is None else await _attempt(message, claimed.attempt, services)
-    except (
-        asyncio.CancelledError
-    ):  # the time budget is used up: release the claim for another relay
-        with database.transaction() as session:
-            put_back(session, worker, claimed.id, error=INTERRUPTED, delay_seconds=0)
-        raise
-    with database.transaction() as session:
-        if message is not None and delivery is not None:
-            record_notification_delivery(session, message.id, delivery, database_time(session))
-        if delivery is not None and delivery.status is DeliveryStatus.PENDING:
+    def record(session: Session, due: _DueNotification, delivery: Delivery) -> None:
+        if delivery.error != INTERRUPTED:
+            _record_delivery(session, due.row_id, delivery)
+        if delivery.status is DeliveryStatus.PENDING:
             error, pause = delivery.error or "", delivery.pause_seconds
-            put_back(session, worker, claimed.id, error=error, delay_seconds=pause)
+            put_back(session, worker, due.event_id, error=error, delay_seconds=pause)
         else:
-            mark_published(session, worker, [claimed.id])
+            mark_published(session, worker, [due.event_id])
+
+    queue = DeliveryQueue(partial(is_waiting, caused_since=caused_since), claim, record)
+    send = partial(_send, services)
+    return await deliver_waiting(queue, send, patience=policy, database=database)
 
 
-async def _attempt(
-    message: StoredNotification, claims: int, services: DeliveryServices
-) -> Delivery:
-    if claims > services.delivery_policy.attempts + MAX_BROKEN_DELIVERIES:
-        return Delivery(
-            DeliveryStatus.FAILED, message.attempts, error="Its delivery broke off every time"
-        )
-    return await attempt(_send(message, services), message.attempts + 1, services.delivery_policy)
-
-
-async def _send(message: StoredNotification, services: DeliveryServices) -> WebhookAnswer | None:
-    notification, payload = message.notification, message.notification.payload
+async def _send(
+    services: DeliveryServices, due: _DueNotification, now: datetime
+) -> WebhookAnswer | None:
+    notification, payload = due.notification, due.notification.payload
     if notification.channel is NotificationChannel.WEBHOOK:
         body = body_of(payload)
-        headers = webhook_headers(notification, body, services.secret, int(time.time()))
+        headers = webhook_headers(notification, body, services.secret, int(now.timestamp()))
         return await services.webhooks.send(notification.target, body, headers)
     if services.mail is None:
         raise PermanentError("E-mail is not configured (set SMTP_HOST, and SMTP_FROM or SMTP_USER)")
@@ -356,9 +298,21 @@ async def _send(message: StoredNotification, services: DeliveryServices) -> Webh
     return None
 
 
-def _notification_id(claimed: ClaimedEvent) -> int | None:
-    number = claimed.event.payload.get("notification_id")
-    return number if isinstance(number, int) else None
+def _record_delivery(session: Session, row_id: int, delivery: Delivery) -> None:
+    is_sent = delivery.status is DeliveryStatus.SENT
+    session.execute(
+        update(NotificationRow)
+        .where(NotificationRow.id == row_id, NotificationRow.status == DeliveryStatus.PENDING)
+        .values(
+            status=delivery.status,
+            attempts=delivery.attempts,
+            status_code=delivery.status_code,
+            response_body=delivery.response_body,
+            last_error=delivery.error,
+            sent_at=database_now() if is_sent else None,
+        )
+        .execution_options(synchronize_session=False)
+    )
 
 
 BUDGET_SECONDS = 20.0

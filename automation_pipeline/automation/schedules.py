@@ -63,7 +63,7 @@ from automation_pipeline.automation.rules.schedules import (
     schedule_load,
     stale_mark,
 )
-from automation_pipeline.automation.run_endings import RunClosing, finalise_run, replace_runs
+from automation_pipeline.automation.runs import RunClosing, finalise_run, replace_runs
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock, days_between
 from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError

@@ -67,15 +67,6 @@ class SelectionOptions:
     recordings_per_minute: int | None = None
 
 
-@dataclass(frozen=True)
-class SelectedBatches:
-    """Numbers of the batches with pending work, and the sales lists that this selection
-    revalidated."""
-
-    batches: Sequence[int]
-    revalidated: Sequence[SalesDay] = ()
-
-
 class _SelectionLog:
     """Log lines of a selection, collected in memory and stored in the transaction that stores the
     selection, so that a retry does not repeat them."""
@@ -137,9 +128,10 @@ async def select_fiches(
     clock: Clock,
     semaphore: Semaphore,
     options: SelectionOptions,
-) -> SelectedBatches:
-    """Select the fiches of a run and open its ledger. A later attempt finds the stored selection
-    and adds nothing; a run that has ended has no batches left.
+) -> Sequence[int]:
+    """Select the fiches of a run, open its ledger, and return the batches with pending work. A
+    later attempt finds the stored selection and adds nothing; a run that has ended has no batches
+    left.
 
     The CRM requests run outside the transaction that stores the selection, so an interrupted
     attempt repeats them. If the CRM does not return a day, the run logs the failure and uses the
@@ -147,10 +139,10 @@ async def select_fiches(
     """
     with database.transaction() as session:
         if has_ended(session, ticket):
-            return SelectedBatches(())
+            return ()
         row = lock_attempt(session, ticket)
         if row.selected_at is not None:
-            return SelectedBatches(pending_batches(session, row.id))
+            return pending_batches(session, row.id)
         # Relative days count back from the due time or the request, so that late starts and later
         # attempts select the same days.
         selection, at = selection_of(session, row), row.due_at or row.started_at
@@ -177,10 +169,7 @@ async def select_fiches(
             log.add_result(found)
             log.write(session, row)
             _store_selection(session, row, found, options, clock.now())
-        return SelectedBatches(
-            pending_batches(session, row.id),
-            [each for each in outcomes if isinstance(each, SalesDay)],
-        )
+        return pending_batches(session, row.id)
 
 
 def _days_to_ask(

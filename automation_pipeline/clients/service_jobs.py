@@ -101,7 +101,7 @@ class AutomationRunJob(FollowedWork["Run"]):
     def cancel(
         self, following: Mapping[str, object], actor: str, reason: str | None = None
     ) -> bool:
-        from automation_pipeline.automation.run_endings import LONGEST_REASON, cancel_run
+        from automation_pipeline.automation.runs import LONGEST_REASON, cancel_run
 
         run_id, by = self._id_in(following), f"{reason} ({actor})" if reason else f"by {actor}"
         with suppress(ConflictError, NotFoundError):  # it has ended, or the row is deleted

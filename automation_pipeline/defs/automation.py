@@ -31,7 +31,7 @@ from automation_pipeline.orchestration.ops import (
 @dg.failure_hook(required_resource_keys={"services"})
 def close_run(context: dg.HookContext) -> None:
     from automation_pipeline.automation.queries.runs import unended_run_of_dagster
-    from automation_pipeline.automation.run_endings import finalise_run
+    from automation_pipeline.automation.runs import finalise_run
 
     system = context.resources.services.get()
     with system.database.reading() as session:
@@ -108,12 +108,11 @@ def select_fiches(
             "clock": system.clock,
         }
         options = selection_options(system)
-        selected = system.run(
+        batches = system.run(
             selecting.select_fiches(
                 ticket, **common, semaphore=system.sales_list_semaphore, options=options
             )
         )
-        batches = selected.batches
     yield from _batches(ticket, batches)
 
 
@@ -195,7 +194,7 @@ def finalise_run(
     context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
 ) -> None:
     """Derive the status of the run from its rows, after checking that no row is missing."""
-    from automation_pipeline.automation import run_endings as finalising
+    from automation_pipeline.automation import runs as finalising
     from automation_pipeline.orchestration.run_summary import (
         asset_events,
         assets_of_run,

@@ -27,8 +27,13 @@ from automation_pipeline.automation.queries.runs import (
     status_of_closed_run,
     watched_runs,
 )
-from automation_pipeline.automation.run_endings import INTERRUPTED_CLOSING, RunClosing, finalise_run
-from automation_pipeline.automation.runs import LostLaunch, request_next_attempt
+from automation_pipeline.automation.runs import (
+    INTERRUPTED_CLOSING,
+    LostLaunch,
+    RunClosing,
+    finalise_run,
+    request_next_attempt,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.fiches.fetch_jobs import fail_range

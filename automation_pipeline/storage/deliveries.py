@@ -128,7 +128,7 @@ class DeliveryQueue(Generic[Due]):
 
 async def deliver_waiting(
     tray: DeliveryQueue[Due],
-    send: Callable[[Due, datetime], Awaitable[WebhookAnswer]],
+    send: Callable[[Due, datetime], Awaitable[WebhookAnswer | None]],
     *,
     patience: DeliveryPolicy,
     database: Database,

@@ -18,8 +18,7 @@ from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.automation.queries.ledger import pending_batches
 from automation_pipeline.automation.queries.run_details import logs_after
 from automation_pipeline.automation.queries.runs import RunPlan, get_run, run_plan
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run
+from automation_pipeline.automation.runs import finalise_run, open_run
 from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.automation.transcribing import BatchContext, WorkOptions, transcribe_batch
 from automation_pipeline.core.coordination import RateLimiter
@@ -119,7 +118,7 @@ class Bench(AuditBench):
         return ticket
 
     def select(self, ticket: RunAttempt) -> Sequence[int]:
-        return selected(ticket, self.database, self.clock, self.crm).batches
+        return selected(ticket, self.database, self.clock, self.crm)
 
     def fetch(self, ticket: RunAttempt) -> Counter[str]:
         ground = {

@@ -15,8 +15,7 @@ from automation_pipeline.automation.queries.runs import as_run
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.relay import RelayCounts, relay_events
 from automation_pipeline.automation.rules.fiches import failed_move
-from automation_pipeline.automation.run_endings import notify_run
-from automation_pipeline.automation.runs import open_run
+from automation_pipeline.automation.runs import notify_run, open_run
 from automation_pipeline.automation.tables import NotificationRow, RunRow, ScheduleRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.retry import Backoff

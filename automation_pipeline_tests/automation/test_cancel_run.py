@@ -13,8 +13,7 @@ from automation_pipeline.automation.queries.ledger import fiches_to_retry, outco
 from automation_pipeline.automation.queries.run_details import reasons_of
 from automation_pipeline.automation.queries.runs import StaleAttemptError, fence_attempt, get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.run_endings import cancel_run, finalise_run
-from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.runs import cancel_run, finalise_run, open_run, request_run
 from automation_pipeline.automation.tables import ScheduleRow
 from automation_pipeline.core.errors import (
     AutomationError,

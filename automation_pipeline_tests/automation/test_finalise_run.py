@@ -10,8 +10,13 @@ from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus
 from automation_pipeline.automation.queries.ledger import outcomes, record_moves
 from automation_pipeline.automation.queries.runs import StaleAttemptError, get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.run_endings import INTERRUPTED, LedgerError, finalise_run
-from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.runs import (
+    INTERRUPTED,
+    LedgerError,
+    finalise_run,
+    open_run,
+    request_run,
+)
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import TransitionRow

@@ -4,7 +4,7 @@ import pytest
 
 from automation_pipeline.automation.queries.runs import as_run
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.run_endings import notify_run
+from automation_pipeline.automation.runs import notify_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.webhooks import DeliveryStatus

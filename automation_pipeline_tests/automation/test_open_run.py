@@ -11,8 +11,7 @@ from automation_pipeline.automation.queries.ledger import record_moves
 from automation_pipeline.automation.queries.run_details import logs_after
 from automation_pipeline.automation.queries.runs import get_run, requested_selection
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.runs import finalise_run, open_run, request_run
 from automation_pipeline.automation.schedules import pause_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError

@@ -7,8 +7,7 @@ from sqlalchemy import func, select
 
 from automation_pipeline.automation.models.schedules import FicheSelection
 from automation_pipeline.automation.queries.runs import lock_run, selection_of
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import request_run
+from automation_pipeline.automation.runs import finalise_run, request_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, NotFoundError

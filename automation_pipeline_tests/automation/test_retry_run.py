@@ -11,8 +11,7 @@ from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus
 from automation_pipeline.automation.models.schedules import FicheSelection, SelectionMode
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
 from automation_pipeline.automation.queries.runs import selection_of
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run, request_run, retry_run
+from automation_pipeline.automation.runs import finalise_run, open_run, request_run, retry_run
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database

@@ -17,8 +17,7 @@ from automation_pipeline.automation.queries.schedules import (
     lock_schedule,
 )
 from automation_pipeline.automation.rules.schedules import next_due
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.runs import finalise_run, open_run, request_run
 from automation_pipeline.automation.schedules import (
     delete_schedule,
     pause_schedule,

@@ -13,14 +13,12 @@ from automation_pipeline.automation.models.runs import Run, RunAttempt
 from automation_pipeline.automation.queries.ledger import outcomes
 from automation_pipeline.automation.queries.run_details import (
     logs_after,
-    notifications_of_run,
     run_detail,
 )
 from automation_pipeline.automation.queries.runs import StaleAttemptError, get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run
-from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.automation.runs import finalise_run, open_run
+from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.storage.database import Database
@@ -90,18 +88,17 @@ def test_every_id_becomes_one_pending_row_in_the_order_given(
 def test_fiches_are_cut_into_batches(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, [str(number) for number in range(120)])
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
-    assert selected(ticket, database, clock, processes=2).batches == [0, 1, 2]
+    assert selected(ticket, database, clock, processes=2) == [0, 1, 2]
 
 
 def test_a_selection_by_date_fetches_and_uses_the_lists_of_its_days(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     ticket = opened(database, clock)
-    made = selected(ticket, database, clock, crm)
+    batches = selected(ticket, database, clock, crm)
     run, ids, log = the_run(database, ticket)
     assert sorted(crm.asked) == ["2026-05-03", "2026-05-04"]
-    assert (ids, made.batches) == (["1", "2", "3"], [0])
-    assert [(each.day, each.fiches) for each in made.revalidated] == [(YESTERDAY, 2), (TODAY, 1)]
+    assert (ids, batches) == (["1", "2", "3"], [0])
     assert (run.selected_fiches, run.error_details) == (3, None)
     assert log[:2] == [
         ("info", "Calculated 2 dates to query"),
@@ -172,10 +169,10 @@ def test_a_failed_day_is_logged_and_the_mirror_is_used(
     crm.fail_always(TODAY.isoformat(), LOST)
     crm.sell(TODAY, summary("3"), summary("4"))
     ticket = opened(database, clock)
-    made = selected(ticket, database, clock, crm)
+    batches = selected(ticket, database, clock, crm)
     run, ids, log = the_run(database, ticket)
     failures = [{"date": TODAY.isoformat(), "error": str(LOST)}]
-    assert (ids, made.revalidated, run.status) == (["1", "2", "3"], [], "running")
+    assert (ids, batches, run.status) == (["1", "2", "3"], [0], "running")
     assert run.error_details == {"revalidation_failures": failures}
     assert summary_of(database, ticket)["revalidation_failures"] == failures
     assert ("error", f"Failed to revalidate 04/05/2026: {LOST}") in log
@@ -205,8 +202,8 @@ def test_a_later_attempt_asks_nothing_and_adds_nothing(
     second = open_run(
         an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock
     )
-    again = selected(second, database, clock, crm)
-    assert (again.batches, again.revalidated, crm.asked) == ([0], (), [])
+    batches = selected(second, database, clock, crm)
+    assert (batches, crm.asked) == ([0], [])
     ids, log = the_run(database, first)[1:]
     assert (ids, log[:-1]) == before
     with database.reading() as session:
@@ -216,7 +213,7 @@ def test_a_later_attempt_asks_nothing_and_adds_nothing(
 def test_a_run_that_has_ended_has_nothing_left(database: Database, clock: StandingClock) -> None:
     ticket = an_open_run(database, clock)
     finalise_run(ticket.run_id, database=database, clock=clock, breakdown="boom")
-    assert selected(ticket, database, clock).batches == ()
+    assert selected(ticket, database, clock) == ()
 
 
 @pytest.mark.parametrize(
@@ -239,7 +236,7 @@ def test_an_empty_selection_has_no_batches_and_a_reason(
     clock: StandingClock,
 ) -> None:
     ticket = opened(database, clock, **wanted)
-    assert selected(ticket, database, clock, crm).batches == []
+    assert selected(ticket, database, clock, crm) == []
     run, ids, log = the_run(database, ticket)
     assert (run.selected_fiches, ids, summary_of(database, ticket)["empty_reason"]) == (
         0,
@@ -318,7 +315,7 @@ def test_two_workers_of_one_attempt_make_one_selection(
 ) -> None:
     ticket = opened(database, clock, dateRange="yesterday")
     source = Interrupting(lambda: selected(ticket, database, clock, crm))
-    assert selected(ticket, database, clock, source).batches == [0]
+    assert selected(ticket, database, clock, source) == [0]
     _run, ids, log = the_run(database, ticket)
     assert ids == ["1", "2"]
     assert log.count(("info", "Final: 2 fiches to process")) == 1
@@ -364,7 +361,7 @@ def test_a_schedule_changed_meanwhile_changes_nothing_of_a_selection_made(
                 config_snapshot={"overrides": {"mode": "manual", "ficheIds": ["2"]}}
             )
         )
-    assert selected(ticket, database, clock).batches == [0]
+    assert selected(ticket, database, clock) == [0]
     assert the_run(database, ticket)[1] == ["1"]
 
 
@@ -395,7 +392,10 @@ def test_days_that_could_not_be_read_are_in_the_messages_and_fail_a_run_that_rea
         run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
         failed_days = [{"date": day.isoformat(), "error": str(LOST)} for day in unread]
         with database.reading() as session:
-            webhook, mail = notifications_of_run(session, ticket.run_id)
+            of_run = NotificationRow.run_id == ticket.run_id
+            webhook, mail = session.scalars(
+                select(NotificationRow).where(of_run).order_by(NotificationRow.id)
+            )
             detail = run_detail(session, ticket.run_id, first_logs=10)
             assert get_schedule(session, schedule.id).failed_runs == (expected == "failed")
         assert (run.status, webhook.payload["status"]) == (expected, expected)

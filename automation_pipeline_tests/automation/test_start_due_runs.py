@@ -21,8 +21,7 @@ from automation_pipeline.automation.rules.schedules import (
     ScheduleLoad,
     SkippedOccurrence,
 )
-from automation_pipeline.automation.run_endings import REPLACED_WORDS, finalise_run
-from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.runs import REPLACED_WORDS, finalise_run, open_run, request_run
 from automation_pipeline.automation.schedules import pause_schedule, resume_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, OccurrenceRow, RunRow
 from automation_pipeline.storage.database import Database

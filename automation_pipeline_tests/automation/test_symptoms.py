@@ -10,8 +10,7 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.queries.ledger import untranscribed, why_without_details
 from automation_pipeline.automation.queries.run_details import RunProgress, progress_of, reasons_of
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run
+from automation_pipeline.automation.runs import finalise_run, open_run
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
 from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline.storage.database import Database

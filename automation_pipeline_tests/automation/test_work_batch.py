@@ -14,7 +14,7 @@ from automation_pipeline.automation import transcribing
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.queries.run_details import progress_of
 from automation_pipeline.automation.queries.runs import StaleAttemptError
-from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.automation.runs import cancel_run
 from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.database import Database

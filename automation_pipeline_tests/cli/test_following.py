@@ -12,8 +12,7 @@ from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
 from automation_pipeline.automation.queries.run_details import RunProgress
 from automation_pipeline.automation.queries.runs import get_run
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.runs import finalise_run, open_run, request_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import progress

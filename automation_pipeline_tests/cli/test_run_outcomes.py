@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Reason
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
 from automation_pipeline.automation.rules.fiches import failed_move, ignored_move
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run
+from automation_pipeline.automation.runs import finalise_run, open_run
 from automation_pipeline.automation.tables import (
     FicheResultRow,
     NotificationRow,

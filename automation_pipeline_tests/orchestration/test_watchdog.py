@@ -11,8 +11,7 @@ from sqlalchemy import select, update
 
 from automation_pipeline.automation.models.runs import Run, RunAttempt
 from automation_pipeline.automation.queries.runs import get_run
-from automation_pipeline.automation.run_endings import cancel_run
-from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.runs import cancel_run, open_run, request_run
 from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings

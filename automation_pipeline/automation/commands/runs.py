@@ -29,8 +29,7 @@ from automation_pipeline.automation.queries.run_details import (
     logs_after,
     run_details,
 )
-from automation_pipeline.automation.run_endings import cancel_run
-from automation_pipeline.automation.runs import manual_run_key, retry_run
+from automation_pipeline.automation.runs import cancel_run, manual_run_key, retry_run
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import progress
 from automation_pipeline.cli.groups import command_group
@@ -73,16 +72,14 @@ RunId = Annotated[
 ]
 
 
-@operation(f"GET {PATH}")
+@operation("GET /api/automation[/schedules/{schedule_id}]/runs")
 def runs(
-    session: Session, *, status: Sequence[RunStatus], limit: int, offset: int
-) -> Sequence[Run]:
-    return find_runs(session, RunFilter(None, status), limit=limit, offset=offset)
-
-
-@operation("GET /api/automation/schedules/{schedule_id}/runs")
-def runs_of_schedule(
-    session: Session, schedule_id: int, *, status: Sequence[RunStatus], limit: int, offset: int
+    session: Session,
+    schedule_id: int | None,
+    *,
+    status: Sequence[RunStatus],
+    limit: int,
+    offset: int,
 ) -> Sequence[Run]:
     return find_runs(session, RunFilter(schedule_id, status), limit=limit, offset=offset)
 
@@ -172,14 +169,10 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the runs, newest first."""
-    chosen = status or ()
-    if schedule is None:
-        found = runs(status=chosen, limit=limit, offset=offset)
-    else:
-        try:
-            found = runs_of_schedule(schedule, status=chosen, limit=limit, offset=offset)
-        except NotFoundError:  # this command treats an unknown schedule as one without runs
-            found = list[Run]()
+    try:
+        found = runs(schedule, status=status or (), limit=limit, offset=offset)
+    except NotFoundError:  # this command treats an unknown schedule as one without runs
+        found = list[Run]()
     if as_json:
         print_json({"runs": [as_document(run) for run in found]})
     else:
@@ -255,17 +248,17 @@ def retry(
     if wait:
         _watch(filed.run_id, as_json=as_json)
         return
-    document = {
-        "run_id": str(filed.run_id),
-        "retry_of_run_id": str(run_id),
-        "schedule_id": str(filed.schedule_id),
-        "status": get_run(filed.run_id).status,
-    }
-    sentence = (
+    print_result(
+        {
+            "run_id": str(filed.run_id),
+            "retry_of_run_id": str(run_id),
+            "schedule_id": str(filed.schedule_id),
+            "status": get_run(filed.run_id).status,
+        },
         f"Run {filed.run_id} is requested, for the failed fiches of run {run_id}: "
-        f"`automation runs watch {filed.run_id}` follows it."
+        f"`automation runs watch {filed.run_id}` follows it.",
+        as_json=as_json,
     )
-    print_result(document, sentence, as_json=as_json)
 
 
 def _watch(run_id: int, *, as_json: bool) -> None:
@@ -278,8 +271,7 @@ def _watch(run_id: int, *, as_json: bool) -> None:
 def _show(run: RunDetails, *, as_json: bool, **first: object) -> None:
     fiches = list(every(fiches_of, by="offset", run_id=run.id))
     if as_json:
-        outcomes = [as_document(one) for one in fiches]
-        print_json({**first, **as_document(run), "fiches": outcomes})
+        print_json({**first, **as_document(run), "fiches": [*map(as_document, fiches)]})
     else:
         print_run(run, fiches)
 

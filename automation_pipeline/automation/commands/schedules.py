@@ -222,8 +222,7 @@ def list_(
     """List the schedules, newest first."""
     found = every(schedules, by="offset", include_inactive=include_inactive)
     if as_json:
-        now = bootstrap.services().clock.now()
-        print_json({"schedules": [schedule_document(one, now) for one in found]})
+        print_json({"schedules": [_document(one) for one in found]})
     else:
         SCHEDULES.print(found)
 
@@ -258,8 +257,11 @@ def delete(
         )
         confirm(question, f"delete schedule {found.id}")
     remove_schedule(schedule_id)
-    document = {"id": str(schedule_id), "deleted": True}
-    print_result(document, f"Schedule {schedule_id} is deleted.", as_json=as_json)
+    print_result(
+        {"id": str(schedule_id), "deleted": True},
+        f"Schedule {schedule_id} is deleted.",
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -272,15 +274,15 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Start no more runs of a schedule until it is resumed. An active run continues."""
-    document = _document(stop_schedule(schedule_id, reason))
-    print_result(document, f"Schedule {schedule_id} is paused.", as_json=as_json)
+    paused = stop_schedule(schedule_id, reason)
+    print_result(_document(paused), f"Schedule {schedule_id} is paused.", as_json=as_json)
 
 
 @app.command()
 def resume(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Resume a paused schedule. Due times during the pause do not run."""
-    document = _document(restart_schedule(schedule_id))
-    print_result(document, f"Schedule {schedule_id} is active.", as_json=as_json)
+    resumed = restart_schedule(schedule_id)
+    print_result(_document(resumed), f"Schedule {schedule_id} is active.", as_json=as_json)
 
 
 @app.command("run-now")
@@ -394,8 +396,8 @@ def backfill(
 ) -> None:
     """File one run per day of a range, each day once. Repeating the command files what is
     missing."""
-    made = file_days(schedule_id, from_=first.date(), to=last.date(), dry_run=dry_run)
-    show_one(made, _print_backfill, as_json=as_json)
+    filed = file_days(schedule_id, from_=first.date(), to=last.date(), dry_run=dry_run)
+    show_one(filed, _print_backfill, as_json=as_json)
 
 
 def _document(found: Schedule) -> Document:

@@ -1,6 +1,5 @@
 """Reports: a run with its audits and their verdicts, and the quality of a day."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -218,36 +217,30 @@ def reported_audits(
         .order_by(AuditRow.audit_config_id, AuditRow.id)
     )
     rows = session.execute(query).tuples().all()
-    worst = sorted(rows, key=lambda found: (_score_order(found[0]), found[0].id))[:most_in_full]
-    steps = _steps(session, [row.id for row, *_ in worst])
+    scored = [(row.score_percentage, row.id) for row, *_ in rows]
+    # The worst score first; an audit without one has nothing to show.
+    worst = sorted(scored, key=lambda audit: (audit[0] is None, audit[0] or 0, audit[1]))
+    steps = _steps(session, [audit_id for _, audit_id in worst[:most_in_full]])
     place = {fiche_id: number for number, fiche_id in enumerate(fiche_ids)}
-    in_order = sorted(rows, key=lambda found: place[found[1]])
     return tuple(
-        _reported_audit(row, fiche_id, name, tuple(steps[row.id]))
-        for row, fiche_id, name in in_order
+        ReportedAudit(
+            audit_id=row.id,
+            fiche_id=fiche_id,
+            configuration=name,
+            status=row.status,
+            niveau=row.niveau,
+            score=_score(row),
+            critical_passed=row.critical_passed,
+            critical_total=row.critical_total,
+            error=row.error_message,
+            steps=tuple(steps[row.id]),
+        )
+        for row, fiche_id, name in sorted(rows, key=lambda found: place[found[1]])
     )
 
 
-def _score_order(row: AuditRow) -> float:
-    """The worst score first; an audit without one has nothing to show."""
-    return math.inf if row.score_percentage is None else float(row.score_percentage)
-
-
-def _reported_audit(
-    row: AuditRow, fiche_id: str, configuration: str, steps: tuple[StepVerdict, ...]
-) -> ReportedAudit:
-    return ReportedAudit(
-        audit_id=row.id,
-        fiche_id=fiche_id,
-        configuration=configuration,
-        status=row.status,
-        niveau=row.niveau,
-        score=None if row.score_percentage is None else float(row.score_percentage),
-        critical_passed=row.critical_passed,
-        critical_total=row.critical_total,
-        error=row.error_message,
-        steps=steps,
-    )
+def _score(row: AuditRow) -> float | None:
+    return None if row.score_percentage is None else float(row.score_percentage)
 
 
 def _audits_of_run(run_id: int) -> tuple[ColumnElement[bool], ...]:
@@ -255,64 +248,40 @@ def _audits_of_run(run_id: int) -> tuple[ColumnElement[bool], ...]:
 
 
 def _steps(session: Session, audit_ids: Sequence[int]) -> dict[int, list[StepVerdict]]:
-    points = _points(session, audit_ids)
-    query = select(StepResultRow).where(among(session, StepResultRow.audit_id, audit_ids))
-    steps: dict[int, list[StepVerdict]] = defaultdict(list)
-    for row in session.scalars(query.order_by(StepResultRow.audit_id, StepResultRow.step_position)):
-        verdict = StepVerdict(
-            position=row.step_position,
-            name=row.step_name,
-            is_critical=row.is_critical,
-            conforme=row.conforme,
-            score=row.score,
-            weight=row.weight,
-            commentaire=row.commentaire_global,
-            error=row.error,
-            points=tuple(points[row.audit_id, row.step_position]),
-        )
-        steps[row.audit_id].append(verdict)
-    return steps
-
-
-def _points(
-    session: Session, audit_ids: Sequence[int]
-) -> dict[tuple[int, int], list[PointVerdict]]:
-    quotations = _quotations(session, audit_ids)
-    row = ControlPointRow
-    query = (
-        select(
-            row.audit_id,
-            row.step_position,
-            row.control_point_index,
-            row.point,
-            row.statut,
-            row.commentaire,
-        )
-        .where(among(session, row.audit_id, audit_ids))
-        .order_by(row.audit_id, row.step_position, row.control_point_index)
-    )
-    points: dict[tuple[int, int], list[PointVerdict]] = defaultdict(list)
-    for audit_id, step, index, *found in session.execute(query).tuples():
-        point, statut, commentaire = found
-        points[audit_id, step].append(
-            PointVerdict(point, statut, commentaire, tuple(quotations[audit_id, step, index]))
-        )
-    return points
-
-
-def _quotations(session: Session, audit_ids: Sequence[int]) -> dict[_Place, list[Quotation]]:
-    row = CitationRow
-    place = (row.audit_id, row.step_position, row.control_point_index)
-    result = (row.texte, row.speaker, row.minutage, row.recording_date, row.recording_time)
-    query = (
-        select(*place, *result)
-        .where(among(session, row.audit_id, audit_ids))
-        .order_by(*place, row.citation_index)
-    )
+    """By audit, with their control points and quotations."""
     quotations: dict[_Place, list[Quotation]] = defaultdict(list)
-    for audit_id, step, point, *found in session.execute(query).tuples():
-        quotations[audit_id, step, point].append(Quotation(*found))
-    return quotations
+    of_audits = among(session, CitationRow.audit_id, audit_ids)
+    query = select(CitationRow).where(of_audits).order_by(CitationRow.citation_index)
+    for row in session.scalars(query):
+        quotations[row.audit_id, row.step_position, row.control_point_index].append(
+            Quotation(row.texte, row.speaker, row.minutage, row.recording_date, row.recording_time)
+        )
+    points: dict[tuple[int, int], list[PointVerdict]] = defaultdict(list)
+    of_audits = among(session, ControlPointRow.audit_id, audit_ids)
+    query = select(ControlPointRow).where(of_audits).order_by(ControlPointRow.control_point_index)
+    for row in session.scalars(query):
+        quoted = quotations[row.audit_id, row.step_position, row.control_point_index]
+        points[row.audit_id, row.step_position].append(
+            PointVerdict(row.point, row.statut, row.commentaire, tuple(quoted))
+        )
+    steps: dict[int, list[StepVerdict]] = defaultdict(list)
+    of_audits = among(session, StepResultRow.audit_id, audit_ids)
+    query = select(StepResultRow).where(of_audits).order_by(StepResultRow.step_position)
+    for row in session.scalars(query):
+        steps[row.audit_id].append(
+            StepVerdict(
+                position=row.step_position,
+                name=row.step_name,
+                is_critical=row.is_critical,
+                conforme=row.conforme,
+                score=row.score,
+                weight=row.weight,
+                commentaire=row.commentaire_global,
+                error=row.error,
+                points=tuple(points[row.audit_id, row.step_position]),
+            )
+        )
+    return steps
 
 
 MAX_FICHES = 2000
@@ -386,9 +355,11 @@ Query = TypeVar("Query", bound=Select[Any])  # any columns
 
 
 def quality_of(session: Session, day: date) -> QualityDay:
+    sold = select(FicheCacheRow.fiche_id, FicheCacheRow.groupe, _TRANSCRIBED).where(_sold(day))
+    fiches = session.execute(sold.order_by(FicheCacheRow.fiche_id)).tuples()
     return QualityDay(
         day=day,
-        fiches=_fiches_sold(session, day),
+        fiches=tuple(FicheSold(*row) for row in fiches),
         audits=_day_audits(session, day),
         failing_points=_failing_points(session, day),
         failures=_failures(session, day),
@@ -398,13 +369,6 @@ def quality_of(session: Session, day: date) -> QualityDay:
 def audits_on(session: Session, day: date) -> int:
     """The number of latest audits of the day's fiches."""
     return session.scalar(_counting(select(func.count()).select_from(AuditRow), day)) or 0
-
-
-def _fiches_sold(session: Session, day: date) -> tuple[FicheSold, ...]:
-    query = select(FicheCacheRow.fiche_id, FicheCacheRow.groupe, _TRANSCRIBED).where(_sold(day))
-    return tuple(
-        FicheSold(*row) for row in session.execute(query.order_by(FicheCacheRow.fiche_id)).tuples()
-    )
 
 
 def _day_audits(session: Session, day: date) -> tuple[DayAudit, ...]:
@@ -422,7 +386,6 @@ def _day_audit(
     day: date, row: AuditRow, fiche_id: str, groupe: str | None, configuration: str
 ) -> DayAudit:
     has_verdict = row.status == AuditStatus.COMPLETED
-    score = None if row.score_percentage is None else float(row.score_percentage)
     return DayAudit(
         sales_date=day,
         fiche_id=fiche_id,
@@ -433,7 +396,7 @@ def _day_audit(
         version=row.version,
         status=row.status,
         niveau=row.niveau,
-        score=score,
+        score=_score(row),
         is_compliant=row.is_compliant,
         critical_passed=row.critical_passed if has_verdict else None,
         critical_total=row.critical_total if has_verdict else None,

@@ -217,7 +217,7 @@ def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object
             case OutcomeStatus.FAILED:
                 summary["failed"].append({"ficheId": one.fiche_id, "error": one.error})
             case OutcomeStatus.IGNORED:
-                ignored = {"ficheId": one.fiche_id, "reason": one.ignore_reason}
+                ignored: dict[str, object] = {"ficheId": one.fiche_id, "reason": one.ignore_reason}
                 if one.recordings_count is not None:
                     ignored["recordingsCount"] = one.recordings_count
                 summary["ignored"].append(ignored)

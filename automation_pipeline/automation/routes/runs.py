@@ -49,8 +49,7 @@ from automation_pipeline.automation.queries.run_details import (
 )
 from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.run_endings import cancel_run
-from automation_pipeline.automation.runs import request_run, retry_run
+from automation_pipeline.automation.runs import cancel_run, request_run, retry_run
 from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import LARGEST_ID, Instant, JsonModel
 

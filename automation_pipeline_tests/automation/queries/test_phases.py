@@ -12,8 +12,7 @@ from automation_pipeline.automation.queries.runs import (
     enter_phase,
     time_by_phase,
 )
-from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.automation.runs import open_run
+from automation_pipeline.automation.runs import finalise_run, open_run
 from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import all_metrics

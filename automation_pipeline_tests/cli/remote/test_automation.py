@@ -6,7 +6,7 @@ import json
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import finalise_run
 from automation_pipeline.cli import operations
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline.transcription.tables import TranscriptionRunRow

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, func, select
 
-from automation_pipeline.automation.run_endings import cancel_run
-from automation_pipeline.automation.runs import request_run
+from automation_pipeline.automation.runs import cancel_run, request_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.clients.service_jobs import AutomationRunJob
 from automation_pipeline.core.errors import ConflictError, NotFoundError

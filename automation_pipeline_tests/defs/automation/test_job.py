@@ -11,7 +11,7 @@ from automation_pipeline.audits.models.chat import Question
 from automation_pipeline.automation import fetching, selection, transcribing
 from automation_pipeline.automation.models.runs import Run, RunAttempt
 from automation_pipeline.automation.queries.runs import get_run
-from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.automation.runs import cancel_run
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.automation import automation_run
