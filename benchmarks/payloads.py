@@ -22,14 +22,17 @@ from automation_pipeline.audits.rules.prompts import StepPrompt, step_question, 
 from automation_pipeline.clients.elevenlabs import TranscriptPayload
 from automation_pipeline.clients.llm import question_json
 from automation_pipeline.simulator.audio import mp3
-from automation_pipeline.simulator.crm.details import details_json
-from automation_pipeline.simulator.crm.formats import Section, french_minute, recording_json
-from automation_pipeline.simulator.llm.asked import read_asked
-from automation_pipeline.simulator.llm.completion import Completion
-from automation_pipeline.simulator.llm.reply import reply_to
+from automation_pipeline.simulator.crm.sections import (
+    Section,
+    details_json,
+    french_minute,
+    recording_json,
+)
+from automation_pipeline.simulator.llm.completions import Completion
+from automation_pipeline.simulator.llm.replies import reply_to
+from automation_pipeline.simulator.llm.requests import read_request
 from automation_pipeline.simulator.speech.conversation import conversation
-from automation_pipeline.simulator.world.values import Fiche, Recording
-from automation_pipeline.simulator.world.world import World
+from automation_pipeline.simulator.world.world import Fiche, Recording, World
 from automation_pipeline.transcription.rules import chunks_of
 
 AUDIT = Path(__file__).with_name("audit.json")
@@ -136,7 +139,7 @@ class Payloads:
         }
 
     def _judged(self, number: int, position: int) -> bytes:
-        asked = read_asked(self._prompt(number, position))
+        asked = read_request(self._prompt(number, position))
         return Completion(
             asked, reply_to(asked, seed=7, inventions=0), f"{number}{position}".ljust(64, "0")
         ).json

@@ -1,4 +1,4 @@
-"""The outside world in one process on loopback, for demo, tests and benchmarks. `serve` runs it,
+"""The external systems in one process on loopback, for demo, tests and benchmarks. `serve` runs it,
 `World` is its truth.
 
 Providers (`crm/`, `audio.py`, `speech/`, `llm/`, `pusher/`, `shop/`, `registries/`) contribute
@@ -6,10 +6,9 @@ endpoints; `gate.py` puts ledger and faults before each; `control.py` is the sur
 """
 
 from automation_pipeline.simulator.server import SimulatorStartError, serve
-from automation_pipeline.simulator.speech.conversation import conversation, phases_said
+from automation_pipeline.simulator.speech.conversation import conversation, phases_of_fiche
 from automation_pipeline.simulator.speech.transcript import CallKind, Phase, Transcript
-from automation_pipeline.simulator.world.values import Fiche, Kind, Recording
-from automation_pipeline.simulator.world.world import World
+from automation_pipeline.simulator.world.world import Fiche, Kind, Recording, World
 
 __all__ = [
     "CallKind",
@@ -21,6 +20,6 @@ __all__ = [
     "Transcript",
     "World",
     "conversation",
-    "phases_said",
+    "phases_of_fiche",
     "serve",
 ]

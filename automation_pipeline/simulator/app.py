@@ -1,7 +1,6 @@
-"""The simulator as one ASGI application: every provider's endpoints behind gates, and the control
-surface.
+"""The simulator as one ASGI application: every provider's endpoints behind gates, and the control endpoints.
 
-A new provider is one more module with `endpoints(world, ...)`, added to the list here.
+To add a provider, write a module with `endpoints(world, ...)` and list it here.
 """
 
 from starlette.applications import Starlette
@@ -14,15 +13,13 @@ from automation_pipeline.simulator import audio
 from automation_pipeline.simulator.cap import Cap
 from automation_pipeline.simulator.control import Control, States
 from automation_pipeline.simulator.crm import gateway as crm
-from automation_pipeline.simulator.fault_rules import BadRequestError
-from automation_pipeline.simulator.faults import Faults
+from automation_pipeline.simulator.faults import BadRequestError, Faults
 from automation_pipeline.simulator.gate import Conditions, Gate
 from automation_pipeline.simulator.ledger import Ledger
 from automation_pipeline.simulator.llm import openai as llm
-from automation_pipeline.simulator.llm.state import ModelState
+from automation_pipeline.simulator.llm.control import ModelState
 from automation_pipeline.simulator.pusher import channels_api as pusher
-from automation_pipeline.simulator.pusher.signature import App
-from automation_pipeline.simulator.pusher.state import Published
+from automation_pipeline.simulator.pusher.channels_api import App, Published
 from automation_pipeline.simulator.registries import inpi, rcs, search
 from automation_pipeline.simulator.registries.state import Credentials, RegistriesState
 from automation_pipeline.simulator.shop import admin_api as shop

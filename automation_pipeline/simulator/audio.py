@@ -1,12 +1,11 @@
-"""Recordings as sound: silent but genuine MPEG-1 Layer III, capped at a few seconds, each with its
-call id as title."""
+"""Audio of recordings: valid but silent MPEG-1 Layer III of a few seconds, with the call id as
+title."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.world.values import Recording
-from automation_pipeline.simulator.world.world import World
+from automation_pipeline.simulator.world.world import Recording, World
 
 MAX_SECONDS = 3
 SAMPLE_RATE = 32_000

@@ -1,4 +1,4 @@
-"""The provider's cap: so many calls in any minute, of all callers together."""
+"""A provider's cap: the calls per minute that all callers share."""
 
 import math
 import time
@@ -10,7 +10,7 @@ MAX_PER_MINUTE = 1_000_000
 
 
 class Cap:
-    """A sliding minute. Only admitted calls take a place; without a cap (0) nothing is counted, so
+    """A sliding minute. Only admitted calls count; without a cap (0) nothing is counted, so
     a cap set later starts with an empty minute, while a changed one keeps the calls already
     counted."""
 
@@ -20,12 +20,12 @@ class Cap:
         self._admitted: deque[float] = deque()
 
     def forget(self) -> None:
-        """Empties the minute; the setting stays."""
+        """Forget the calls of the last minute; the cap stays."""
         self._admitted.clear()
 
     def seconds_to_wait(self) -> int:
-        """0 takes a place; anything else is the whole seconds after which the next place is
-        free."""
+        """0 when the call is admitted, otherwise the whole seconds until the next call may be
+        admitted."""
         now = self._clock()
         while self._admitted and now - self._admitted[0] >= WINDOW_SECONDS:
             self._admitted.popleft()

@@ -1,5 +1,4 @@
-"""The control surface under /_sim: tests and benchmarks set the conditions here and read what
-happened."""
+"""The endpoints under /_sim, with which tests and benchmarks set conditions and read the calls."""
 
 import json
 import math
@@ -13,13 +12,12 @@ from starlette.routing import Route
 
 from automation_pipeline.simulator.cap import MAX_PER_MINUTE, Cap
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.fault_rules import BadRequestError, read_rules
+from automation_pipeline.simulator.faults import BadRequestError, read_rules
 from automation_pipeline.simulator.gate import Conditions
-from automation_pipeline.simulator.llm.control import ModelControl
+from automation_pipeline.simulator.llm.control import ModelControl, ModelState
 from automation_pipeline.simulator.llm.openai import COMPLETE
-from automation_pipeline.simulator.llm.state import ModelState
+from automation_pipeline.simulator.pusher.channels_api import Published
 from automation_pipeline.simulator.pusher.control import PusherControl
-from automation_pipeline.simulator.pusher.state import Published
 from automation_pipeline.simulator.registries.control import RegistriesControl
 from automation_pipeline.simulator.registries.state import RegistriesState
 from automation_pipeline.simulator.shop.control import ShopControl
@@ -30,7 +28,7 @@ MAX_LATENCY_SECONDS = 600
 
 @dataclass(frozen=True)
 class States:
-    """What the providers remember."""
+    """The state of the providers."""
 
     speech_cap: Cap
     model: ModelState

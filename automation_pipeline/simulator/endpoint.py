@@ -1,5 +1,4 @@
-"""What a provider contributes: endpoints. `gate.py` puts the ledger and the faults in front of
-each."""
+"""The endpoint of a provider. `gate.py` counts its calls and applies faults."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

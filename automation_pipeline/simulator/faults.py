@@ -1,11 +1,180 @@
-"""The fault script: which rule, if any, strikes a call. `fault_rules.py` has the rules, `gate.py`
-carries them out."""
+"""Fault rules of `/_sim/faults`: how they are read, and which calls they apply to."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from random import Random
+from typing import Any, cast
 
-from automation_pipeline.simulator.fault_rules import FaultRule
+from automation_pipeline.simulator.endpoint import Endpoint
+
+BROKEN_OFF = ("cut_short", "stalled")  # half of the declared length, then the end or nothing more
+MODEL_BODIES = (
+    "content_not_json",
+    "content_reasoned",
+    "content_wrong_enum",
+    "content_missing_field",
+    "content_cut",
+    "refusal",
+)
+THROTTLED = "throttled"
+SPECIAL_BODIES = {**dict.fromkeys(MODEL_BODIES, "a language model"), THROTTLED: "a shop"}
+BODIES = (
+    "truncated",
+    *BROKEN_OFF,
+    "not_json",
+    "wrong_types",
+    "empty",
+    "success_false",
+    *SPECIAL_BODIES,
+)
+MAX_PAD_BYTES = 1024**3
+JSON_BODIES = ("wrong_types", "success_false")
+
+
+class BadRequestError(Exception):
+    """A control request is invalid; the message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRule:
+    """`body` spoils the real answer; a `status` without `body` replaces it. The answer is then
+    padded with `pad_bytes` zeros and sent over `trickle_seconds`. A call that hangs or is dropped
+    does nothing, unless it is so `after` its work: then only the answer is lost. `first`, `every`
+    and `probability` must all agree; calls are counted as they reach the rule, and an earlier rule
+    that strikes keeps them from it."""
+
+    route: str
+    item: str | None = None
+    status: int | None = None
+    retry_after: str | float | None = None
+    latency_seconds: float = 0.0
+    hang: bool = False
+    drop: bool = False
+    after: bool = False
+    body: str | None = None
+    pad_bytes: int = 0
+    trickle_seconds: float = 0.0
+    first: int | None = None
+    every: int = 1
+    probability: float = 1.0
+
+    @property
+    def does_something(self) -> bool:
+        return bool(
+            self.status or self.retry_after is not None or self.body or self.latency_seconds
+        ) or (self.silent or self.stretched)
+
+    @property
+    def silent(self) -> bool:
+        return self.hang or self.drop
+
+    @property
+    def stretched(self) -> bool:
+        return bool(self.pad_bytes or self.trickle_seconds)
+
+
+def _number(low: float, high: float) -> Callable[[object], bool]:
+    return lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+    )
+
+
+def _whole(low: int, high: int) -> Callable[[object], bool]:
+    return lambda value: (
+        isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    )
+
+
+def _status(value: object) -> bool:
+    return _whole(200, 599)(value) and value not in {204, 304}
+
+
+def _boolean(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _header_value(value: object) -> bool:
+    return _number(0, 1e6)(value) or (
+        isinstance(value, str) and value.isascii() and value.isprintable()
+    )
+
+
+CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "route": (lambda value: isinstance(value, str), "the name of a route"),
+    "item": (lambda value: isinstance(value, str), "a text"),
+    "status": (_status, "a whole number from 200 to 599, without 204 and 304, which have no body"),
+    "retry_after": (_header_value, "a number of seconds or a printable ASCII text"),
+    "latency_seconds": (_number(0, 3600), "a number from 0 to 3600"),
+    "hang": (_boolean, "true or false"),
+    "drop": (_boolean, "true or false"),
+    "after": (_boolean, "true or false"),
+    "body": (lambda value: value in BODIES, f"one of {', '.join(BODIES)}"),
+    "pad_bytes": (_whole(0, MAX_PAD_BYTES), f"a whole number from 0 to {MAX_PAD_BYTES}"),
+    "trickle_seconds": (_number(0, 3600), "a number from 0 to 3600"),
+    "first": (_whole(1, 10**9), "a whole number from 1"),
+    "every": (_whole(1, 10**9), "a whole number from 1"),
+    "probability": (_number(0, 1), "a number from 0 to 1"),
+}
+assert set(CHECKS) == {field.name for field in fields(FaultRule)}  # noqa: S101 - a table that must be complete
+
+
+def read_rules(posted: object, endpoints: Mapping[str, Endpoint]) -> list[FaultRule]:
+    """One rule or a list of rules. If one of them is invalid, none applies."""
+    rules = cast("list[object]", posted) if isinstance(posted, list) else [posted]
+    return [_read(rule, endpoints) for rule in rules]
+
+
+def _read(posted: object, endpoints: Mapping[str, Endpoint]) -> FaultRule:
+    if not isinstance(posted, dict):
+        raise BadRequestError("A fault rule must be a JSON object.")
+    given = cast("dict[str, Any]", posted)  # Any: each value is checked just below
+    for name, value in given.items():
+        if name not in CHECKS:
+            raise BadRequestError(
+                f"A fault rule has no field {name!r}; it has {', '.join(CHECKS)}."
+            )
+        good, wanted = CHECKS[name]
+        if not good(value):
+            raise BadRequestError(f"The fault field {name!r} must be {wanted}.")
+    if given.get("route") not in endpoints:
+        raise BadRequestError(f"A fault rule needs a 'route', one of {', '.join(endpoints)}.")
+    rule = FaultRule(**given)
+    _check_whole(rule, endpoints[rule.route])
+    return rule
+
+
+def _check_whole(rule: FaultRule, endpoint: Endpoint) -> None:
+    if not rule.does_something:
+        raise BadRequestError(
+            "A fault rule needs a status, retry_after, latency_seconds, hang, drop, body, pad_bytes or trickle_seconds."
+        )
+    if rule.silent and (
+        rule.status or rule.body or rule.retry_after is not None or (rule.hang and rule.drop)
+    ):
+        raise BadRequestError(
+            "A fault rule cannot both answer and not answer: hang and drop stand alone."
+        )
+    if rule.after and not rule.silent:
+        raise BadRequestError("Only a call that hangs or is dropped can do so 'after' its work.")
+    if rule.stretched and (rule.silent or rule.body in BROKEN_OFF):
+        raise BadRequestError("A fault rule cannot both break off an answer and stretch it.")
+    if rule.pad_bytes and endpoint.speaks_json:
+        raise BadRequestError(
+            f"Zeros are for sound, and {rule.route} answers with JSON: no 'pad_bytes' there."
+        )
+    _check_body(rule, endpoint)
+
+
+def _check_body(rule: FaultRule, endpoint: Endpoint) -> None:
+    if rule.body in SPECIAL_BODIES and rule.body not in {*endpoint.spoils, *endpoint.instead}:
+        raise BadRequestError(
+            f"The body {rule.body!r} is for {SPECIAL_BODIES[rule.body]}, not for {rule.route}."
+        )
+    if rule.body in JSON_BODIES and not endpoint.speaks_json:
+        raise BadRequestError(
+            f"The body {rule.body!r} is for JSON, and {rule.route} does not answer with JSON."
+        )
 
 
 @dataclass
@@ -38,13 +207,13 @@ class Faults:
         )  # set for the calls that hang on the rules of before a clear()
 
     def add(self, rules: list[FaultRule]) -> int:
-        """How many rules there are now."""
+        """Return the number of rules."""
         for rule in rules:
             self._entries.append(_Entry(rule, len(self._entries)))
         return len(self._entries)
 
     def clear(self) -> None:
-        """No rules any more; hanging calls are let go, without an answer."""
+        """Remove all rules. Hanging calls end without an answer."""
         self._entries.clear()
         self.cleared.set()
         self.cleared = asyncio.Event()

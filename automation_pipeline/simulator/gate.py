@@ -1,26 +1,147 @@
-"""In front of every endpoint: the ledger writes the call down, the faults may strike it, then the
-provider answers."""
+"""Runs in front of every endpoint: counts the call, applies faults, and then lets the provider
+answer."""
 
 import asyncio
-from collections.abc import Coroutine
+import json
+import math
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.fault_rules import BROKEN_OFF, FaultRule
-from automation_pipeline.simulator.faults import Faults
+from automation_pipeline.simulator.faults import BROKEN_OFF, FaultRule, Faults
 from automation_pipeline.simulator.ledger import Call, Ledger
-from automation_pipeline.simulator.spoiling import replacement, spoiled
-from automation_pipeline.simulator.streaming import send_stretched
-from automation_pipeline.simulator.transport import close_connection, disconnected, is_connected
+
+ERROR_PAGE = b"<html><body><h1>The gateway is having a bad day</h1></body></html>"
+
+
+def replacement(
+    rule: FaultRule, error: Callable[[int], object], key: str = "detail"
+) -> Response | None:
+    """The answer of a rule that replaces the real one."""
+    if rule.status is None or rule.body:
+        return None
+    return JSONResponse({key: error(rule.status)}, rule.status, _headers(rule))
+
+
+def spoiled(
+    response: Response, rule: FaultRule, spoils: Mapping[str, Callable[[bytes], bytes]]
+) -> Response:
+    """The response with the rule's status, header and body. The gate breaks answers off, not
+    this."""
+    media_type = response.headers.get("content-type")
+    if spoil := spoils.get(rule.body or ""):
+        body = spoil(bytes(response.body))
+    else:
+        body, media_type = _body(bytes(response.body), media_type, rule)
+    return Response(body, rule.status or response.status_code, _headers(rule), media_type)
+
+
+def _headers(rule: FaultRule) -> dict[str, str]:
+    return {} if rule.retry_after is None else {"retry-after": str(rule.retry_after)}
+
+
+def _body(body: bytes, media_type: str | None, rule: FaultRule) -> tuple[bytes, str | None]:
+    is_json = (media_type or "").startswith("application/json")  # a stream of events is not
+    match rule.body:
+        case "truncated":
+            return body[: len(body) // 2], media_type
+        case "not_json":
+            return ERROR_PAGE, "text/html"
+        case "empty":
+            return b"", media_type
+        case "wrong_types" if is_json:
+            return json.dumps(_mistyped(json.loads(body))).encode(), media_type
+        case "success_false" if is_json:
+            failed = {**json.loads(body), "success": False, "message": "Simulated failure."}
+            return json.dumps(failed).encode(), media_type
+        case _:
+            return body, media_type
+
+
+def _mistyped(value: object) -> object:
+    """The same document with every text in a list, and every number and boolean as text."""
+    if isinstance(value, dict):
+        return {key: _mistyped(inner) for key, inner in cast("dict[str, object]", value).items()}
+    if isinstance(value, list):
+        return [_mistyped(inner) for inner in cast("list[object]", value)]
+    if isinstance(value, str):
+        return [value]
+    return value if value is None else str(value)
+
+
+CHUNK = bytes(64 * 1024)
+SECONDS_BETWEEN_PIECES = 0.1
+
+
+async def send_stretched(
+    response: Response, send: Send, *, pad_bytes: int, trickle_seconds: float
+) -> None:
+    """Send the body and then zeros, evenly over that time. The declared length includes the
+    zeros."""
+    body = bytes(response.body)
+    total = len(body) + pad_bytes
+    response.headers["content-length"] = str(total)
+    await send(
+        {
+            "type": "http.response.start",
+            "status": response.status_code,
+            "headers": response.raw_headers,
+        }
+    )
+    pieces = max(1, min(total, math.ceil(trickle_seconds / SECONDS_BETWEEN_PIECES)))
+    for number in range(pieces):
+        if trickle_seconds:
+            await asyncio.sleep(trickle_seconds / pieces)
+        await _send_between(body, total * number // pieces, total * (number + 1) // pieces, send)
+    await send({"type": "http.response.body"})
+
+
+async def _send_between(body: bytes, start: int, end: int, send: Send) -> None:
+    """The bytes from `start` to `end` of the padded body, at most a chunk at a time."""
+    while start < end:
+        upto = min(end, start + len(CHUNK))
+        piece = body[start:upto] if start < len(body) else CHUNK[: upto - start]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        start += len(piece)
+
+
+EXTENSION = "simulator.transport"
+
+
+class OpenProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, showing each request its transport."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {EXTENSION: {"transport": self.transport}}
+
+
+async def close_connection(request: Request) -> None:
+    """Send the bytes written so far, and close the connection."""
+    cast("asyncio.Transport", request.scope["extensions"][EXTENSION]["transport"]).close()
+    await disconnected(request.receive)
+
+
+def is_connected(request: Request) -> bool:
+    return not cast(
+        "asyncio.Transport", request.scope["extensions"][EXTENSION]["transport"]
+    ).is_closing()
+
+
+async def disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 @dataclass
 class Conditions:
-    """What the control surface turns and every gate obeys."""
+    """Conditions that the control endpoints set and every gate applies."""
 
     ledger: Ledger
     faults: Faults
@@ -120,7 +241,7 @@ async def _send_half(response: Response, send: Send) -> None:
 
 
 async def _first_of(*waits: Coroutine[object, object, object]) -> bool:
-    """Ends with the first that ends; whether that was the first one given."""
+    """Wait for the first to end, and return whether it was the first argument."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:

@@ -1,5 +1,4 @@
-"""The call ledger: what was asked of the simulator, how it answered, and how much of it at the same
-time."""
+"""The ledger of calls: routes, items, answers and concurrency."""
 
 import time
 from collections import Counter, deque
@@ -15,8 +14,7 @@ NO_ANSWER = "none"
 @dataclass(slots=True)
 class Call:
     """One call, from its arrival. `item` and its `number`, the calls of that item on that route
-    from 1, are known when it is named. `status` stays None without an answer: hung up on, or
-    dropped."""
+    from 1, are known when it is named. `status` stays None when the call got no answer."""
 
     arrived_at: float
     _names: Callable[[str], int]
@@ -71,7 +69,7 @@ class RouteLedger:
 
 
 class Ledger:
-    """One route ledger a route. Remembers the counts of the first MAX_ITEMS items and the last
+    """One ledger per route. Keeps the counts of the first MAX_ITEMS items and the last
     MAX_ARRIVALS arrivals of each route; totals are exact whatever the volume."""
 
     def __init__(self, routes: tuple[str, ...]) -> None:
@@ -80,8 +78,7 @@ class Ledger:
 
     @contextmanager
     def call(self, route: str, item: str | None = None) -> Generator[Call]:
-        """A call of unknown item, as when it is told by the body, is counted at once and named
-        later."""
+        """Count a call. If only its body names its item, the item is set later."""
         ledger = self.routes[route]
         call = ledger.arrive(time.monotonic() - self._started_at)
         if item is not None:
@@ -92,8 +89,8 @@ class Ledger:
             ledger.leave(call)
 
     def clear(self) -> None:
-        """Forget everything. Calls under way finish in the ledger they began in, so nothing goes
-        below zero."""
+        """Forget all calls. Calls in progress end in the previous ledger, so no count becomes
+        negative."""
         self.routes = {route: RouteLedger() for route in self.routes}
 
     def shown(

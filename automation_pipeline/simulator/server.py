@@ -12,11 +12,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from automation_pipeline.simulator.app import create_app
-from automation_pipeline.simulator.gate import Conditions
-from automation_pipeline.simulator.pusher.signature import App
+from automation_pipeline.simulator.gate import Conditions, OpenProtocol
+from automation_pipeline.simulator.pusher.channels_api import App
 from automation_pipeline.simulator.registries.state import Credentials
 from automation_pipeline.simulator.shop.catalogue import Sizes, size_fault
-from automation_pipeline.simulator.transport import OpenProtocol
 from automation_pipeline.simulator.world.world import World
 
 DEFAULT_TOKEN = "sim-token"  # noqa: S105 - opens nothing but the simulator
@@ -33,7 +32,7 @@ BACKLOG = 2048
 
 
 class SimulatorStartError(Exception):
-    """The simulator cannot start; the message is one plain sentence."""
+    """The simulator cannot start; the message is one sentence."""
 
 
 def serve(  # noqa: PLR0913 - one keyword a start option
@@ -59,7 +58,7 @@ def serve(  # noqa: PLR0913 - one keyword a start option
     inpi_password: str = DEFAULT_INPI_PASSWORD,
     entreprise_token: str = DEFAULT_ENTREPRISE_TOKEN,
 ) -> None:
-    """Serves until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which.
+    """Serve until SIGTERM or SIGINT. Port 0 chooses a free port, which the printed line names.
 
     Raises SimulatorStartError when the address cannot be taken or no shop has so many variants,
     ValueError for an impossible number of fiches.

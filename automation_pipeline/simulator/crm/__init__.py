@@ -1,2 +1,2 @@
-"""The simulated CRM gateway: its endpoints in `gateway.py`, the sections of a
-fiche in the modules next to it."""
+"""The simulated CRM gateway: its endpoints in `gateway.py`, the sections of a fiche in
+`sections.py`."""

@@ -1,5 +1,5 @@
-"""The CRM's HTTP face: the sales list by day, a fiche by id, health. Everything under /api wants
-the bearer token."""
+"""The CRM's HTTP endpoints: the sales list by day, a fiche by id, health. All paths under /api
+require the bearer token."""
 
 import hmac
 import json
@@ -9,11 +9,14 @@ from datetime import date, timedelta
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from automation_pipeline.simulator.crm.details import details_json
-from automation_pipeline.simulator.crm.formats import Section, french_minute, recording_json
+from automation_pipeline.simulator.crm.sections import (
+    Section,
+    details_json,
+    french_minute,
+    recording_json,
+)
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.world.values import Fiche, Kind
-from automation_pipeline.simulator.world.world import World
+from automation_pipeline.simulator.world.world import Fiche, Kind, World
 
 SALE_STATUS = "53"
 MAX_DAYS = 366

@@ -1,2 +1,1 @@
-"""A language model as the outside world plays it: `openai.py` is its HTTP face, `judge.py` reads
-transcripts."""
+"""A simulated language model: `openai.py` has the endpoints, `judge.py` reads transcripts."""

@@ -1,4 +1,4 @@
-"""OpenAI's HTTP face: chat completions and the list of models, with its errors."""
+"""OpenAI's HTTP endpoints: chat completions and the list of models, with OpenAI's errors."""
 
 import hashlib
 import hmac
@@ -9,12 +9,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.llm.asked import Asked, read_asked
-from automation_pipeline.simulator.llm.completion import Completion
-from automation_pipeline.simulator.llm.errors import RefusedError, simulated
-from automation_pipeline.simulator.llm.reply import CHAT, item_of, reply_to
-from automation_pipeline.simulator.llm.spoils import SPOILS
-from automation_pipeline.simulator.llm.state import MODELS, ModelState
+from automation_pipeline.simulator.llm.completions import SPOILS, Completion
+from automation_pipeline.simulator.llm.control import MODELS, ModelState
+from automation_pipeline.simulator.llm.replies import CHAT, item_of, reply_to
+from automation_pipeline.simulator.llm.requests import (
+    ChatRequest,
+    RefusedError,
+    read_request,
+    simulated,
+)
 
 CREATED = 1_765_000_000
 COMPLETE = "llm.complete"
@@ -75,7 +78,7 @@ class _Provider:
         return None
 
     def refuse(self, request: Request) -> Response | None:
-        """The key is looked at before the cap: a stranger takes no place."""
+        """Check the key before the cap: a call with a wrong key does not count."""
         if stranger := self.refuse_stranger(request):
             return stranger
         cap = self._state.cap
@@ -90,12 +93,12 @@ class _Provider:
         return _refused(error, {"retry-after": str(seconds), **limits})
 
     def item(self, request: Request) -> str:
-        asked = cast("Asked | RefusedError", request.state.asked)
+        asked = cast("ChatRequest | RefusedError", request.state.asked)
         request.state.item = CHAT if isinstance(asked, RefusedError) else item_of(asked)
         return request.state.item
 
     async def complete(self, request: Request) -> Response:
-        asked = cast("Asked | RefusedError", request.state.asked)
+        asked = cast("ChatRequest | RefusedError", request.state.asked)
         if isinstance(asked, RefusedError):
             return _refused(asked)
         if refusal := self._refusal(asked):
@@ -110,7 +113,7 @@ class _Provider:
     def given(self, request: Request, response: Response) -> None:
         self._state.answered.count(request.state.item, response.status_code, bytes(response.body))
 
-    def _refusal(self, asked: Asked) -> RefusedError | None:
+    def _refusal(self, asked: ChatRequest) -> RefusedError | None:
         if asked.model not in MODELS:
             return _no_model(asked.model)
         if asked.characters > self._state.context_characters:
@@ -124,7 +127,7 @@ class _Provider:
 
 async def _take_in(request: Request) -> None:
     try:
-        request.state.asked = read_asked(await request.body())
+        request.state.asked = read_request(await request.body())
     except RefusedError as refused:
         request.state.asked = refused
 

@@ -1,11 +1,11 @@
-"""`/_sim/pusher`: what was published, in its order, and forgetting it."""
+"""`/_sim/pusher`: lists the published events in order, and deletes them."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from automation_pipeline.simulator.fault_rules import BadRequestError
-from automation_pipeline.simulator.pusher.state import MOST_KEPT, Published
+from automation_pipeline.simulator.faults import BadRequestError
+from automation_pipeline.simulator.pusher.channels_api import MOST_KEPT, Published
 
 SHOWN = 1000
 
@@ -21,8 +21,8 @@ class PusherControl:
         ]
 
     async def show(self, request: Request) -> Response:
-        """All calls of one channel or one name, if asked for; `after` is the number of the last one
-        seen."""
+        """The events, optionally of one channel or name. `after` is the number of the last event of
+        the previous page."""
         asked = request.query_params
         after, limit = _whole(asked.get("after", "0")), _whole(asked.get("limit", str(SHOWN)))
         shown = self._published.shown(

@@ -1,24 +1,86 @@
-"""`/_sim/registries`: limits, what the registries were asked and how fast; the numbers of companies
-that are there."""
+"""`/_sim/registries`: configures the limits, and shows calls and companies."""
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from automation_pipeline.simulator.fault_rules import BadRequestError
+from automation_pipeline.simulator.faults import BadRequestError
 from automation_pipeline.simulator.ledger import Ledger
 from automation_pipeline.simulator.registries.companies import Kind
 from automation_pipeline.simulator.registries.inpi import COMPANY, LOGIN
-from automation_pipeline.simulator.registries.peaks import peak
 from automation_pipeline.simulator.registries.rcs import RCS
 from automation_pipeline.simulator.registries.search import SEARCH
-from automation_pipeline.simulator.registries.settings import changed, shown
-from automation_pipeline.simulator.registries.state import RegistriesState
+from automation_pipeline.simulator.registries.state import RegistriesState, Window
+
+
+def peak(times: Iterable[float], seconds: float) -> int:
+    """The most calls in any such window, whichever moment it begins at."""
+    ordered = sorted(times)
+    first = most = 0
+    for last, at in enumerate(ordered):
+        while ordered[first] + seconds <= at:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+MOST_CALLS, MOST_SECONDS = 1_000_000, 86_400.0
+LIMITS: Mapping[str, Callable[[RegistriesState], Window]] = {
+    "search_per_second": lambda state: state.search,
+    "inpi_per_minute": lambda state: state.inpi,
+    "inpi_per_day": lambda state: state.inpi_quota,
+    "inpi_logins_per_30_seconds": lambda state: state.inpi_logins,
+    "entreprise_per_minute": lambda state: state.entreprise,
+}
+SECONDS = ("inpi_ban_seconds", "inpi_token_seconds")
+YOUNG = "young_at_inpi"
+NAMES = (*LIMITS, *SECONDS, YOUNG)
+
+
+def shown(state: RegistriesState) -> dict[str, object]:
+    return {
+        **{name: window(state).limit for name, window in LIMITS.items()},
+        "inpi_ban_seconds": state.inpi_bans.seconds,
+        "inpi_token_seconds": state.account.token_seconds,
+        YOUNG: state.young_at_inpi,
+    }
+
+
+def changed(state: RegistriesState, given: Mapping[str, object]) -> None:
+    if not given or set(given) - set(NAMES):
+        raise BadRequestError(f"The body must be an object with some of {', '.join(NAMES)}.")
+    limits = {name: _limit(name, given[name]) for name in LIMITS if name in given}
+    seconds = {name: _seconds(name, given[name]) for name in SECONDS if name in given}
+    young = given.get(YOUNG, state.young_at_inpi)
+    if not isinstance(young, bool):
+        raise BadRequestError(f"{YOUNG!r} must be true or false.")
+    for name, limit in limits.items():
+        LIMITS[name](state).limit = limit
+    state.inpi_bans.seconds = seconds.get("inpi_ban_seconds", state.inpi_bans.seconds)
+    state.account.token_seconds = seconds.get("inpi_token_seconds", state.account.token_seconds)
+    state.young_at_inpi = young
+
+
+def _limit(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_CALLS:
+        raise BadRequestError(f"{name!r} must be a whole number from 0, for none, to {MOST_CALLS}.")
+    return value
+
+
+def _seconds(name: str, value: object) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= MOST_SECONDS
+    ):
+        raise BadRequestError(f"{name!r} must be a number of seconds from 0 to {MOST_SECONDS:.0f}.")
+    return float(value)
+
 
 SOURCES = {"search": (SEARCH,), "inpi": (LOGIN, COMPANY), "inpi.login": (LOGIN,), "rcs": (RCS,)}
 PEAKS = {

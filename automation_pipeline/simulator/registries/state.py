@@ -1,12 +1,149 @@
-"""The registries as they stand: their limits, who is signed in, and who has lost his patience with
-whom."""
+"""The state of the registries: limits, bans, accounts and tokens."""
 
+import base64
+import hmac
+import json
+import math
+import secrets
 import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
-from automation_pipeline.simulator.registries.accounts import Account
-from automation_pipeline.simulator.registries.limits import Bans, Clock, Window
-from automation_pipeline.simulator.registries.register import Register
+from automation_pipeline.simulator.registries.companies import Register
+
+Clock = Callable[[], float]
+
+
+class Window:
+    """A sliding window per client. Only admitted calls count; a `limit` of 0 means no limit."""
+
+    def __init__(self, limit: int, seconds: float, clock: Clock = time.monotonic) -> None:
+        self.limit, self.seconds = limit, seconds
+        self._clock = clock
+        self._taken: defaultdict[str, deque[float]] = defaultdict(deque[float])
+
+    def forget(self) -> None:
+        self._taken.clear()
+
+    def take(self, client: str = "") -> float:
+        """0 when the call is admitted, otherwise the seconds until the next call may be."""
+        if not self.limit:
+            self._taken.pop(client, None)
+            return 0.0
+        taken = self._current(client)
+        if len(taken) >= self.limit:
+            return taken[-self.limit] + self.seconds - self._clock()
+        taken.append(self._clock())
+        return 0.0
+
+    def left(self, client: str = "") -> int:
+        return max(0, self.limit - len(self._current(client)))
+
+    def empty_in(self, client: str = "") -> float:
+        """The seconds until the window is empty."""
+        taken = self._current(client)
+        return taken[-1] + self.seconds - self._clock() if taken else 0.0
+
+    def _current(self, client: str) -> deque[float]:
+        taken, now = self._taken[client], self._clock()
+        while taken and taken[0] + self.seconds <= now:
+            taken.popleft()
+        return taken
+
+
+class Bans:
+    """A client above the limit is banned for `seconds`. Calls during the ban do not extend it."""
+
+    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
+        self.seconds = seconds
+        self.count = 0
+        self._clock = clock
+        self._since: dict[str, float] = {}
+
+    def forget(self) -> None:
+        self.count = 0
+        self._since.clear()
+
+    def ban(self, client: str) -> None:
+        self.count += 1
+        self._since[client] = self._clock()
+
+    def is_banned(self, client: str) -> bool:
+        since = self._since.get(client)
+        return since is not None and self._clock() < since + self.seconds
+
+
+def whole(seconds: float) -> int:
+    """Rounded up, for Retry-After."""
+    return max(1, math.ceil(seconds))
+
+
+TOKEN_SECONDS = 3600.0
+WRONG_PASSWORDS = 5
+
+
+class Entry(StrEnum):
+    OPEN = "open"
+    WRONG = "wrong"
+    BLOCKED = "blocked"
+
+
+class Account:
+    """Blocked after too many wrong passwords in a row, until a reset."""
+
+    def __init__(self, username: str, password: str, clock: Clock, wall: Clock) -> None:
+        self.token_seconds = TOKEN_SECONDS
+        self.logins = 0
+        self.wrong_passwords = 0
+        self._username, self._password = username, password
+        self._clock, self._wall = clock, wall
+        self._given_at: dict[str, float] = {}
+
+    @property
+    def is_blocked(self) -> bool:
+        return self.wrong_passwords >= WRONG_PASSWORDS
+
+    def forget(self) -> None:
+        self.logins = self.wrong_passwords = 0
+        self._given_at.clear()
+
+    def expire(self) -> int:
+        """Invalidate all tokens, and return their number."""
+        expired = len(self._given_at)
+        self._given_at.clear()
+        return expired
+
+    def enter(self, username: str, password: str) -> Entry:
+        if self.is_blocked:
+            return Entry.BLOCKED
+        if username != self._username:
+            return Entry.WRONG
+        if not hmac.compare_digest(password.encode(), self._password.encode()):
+            self.wrong_passwords += 1
+            return Entry.WRONG
+        self.wrong_passwords = 0
+        return Entry.OPEN
+
+    def new_token(self) -> str:
+        self.logins += 1
+        now = int(self._wall())
+        claims = {"iat": now, "exp": now + int(self.token_seconds), "username": self._username}
+        token = ".".join(
+            (_encoded({"alg": "RS256", "typ": "JWT"}), _encoded(claims), secrets.token_urlsafe(32))
+        )
+        self._given_at[token] = self._clock()
+        return token
+
+    def accepts(self, token: str) -> bool:
+        given_at = self._given_at.get(token)
+        return given_at is not None and self._clock() < given_at + self.token_seconds
+
+
+def _encoded(part: Mapping[str, object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
 
 SEARCH_PER_SECOND, INPI_PER_MINUTE, INPI_PER_DAY, INPI_LOGINS, ENTREPRISE_PER_MINUTE = (
     7,
@@ -27,8 +164,8 @@ class Credentials:
 
 
 class RegistriesState:
-    """Limits are of a client's address, but the quota is of INPI's account and API Entreprise's
-    limit of its token."""
+    """Limits apply per client address, INPI's quota per account, and API Entreprise's limit per
+    token."""
 
     def __init__(
         self, seed: int, keys: Credentials, clock: Clock = time.monotonic, wall: Clock = time.time
@@ -46,7 +183,7 @@ class RegistriesState:
         self.young_at_inpi = False
 
     def forget(self) -> None:
-        """Calls that count, bans, tokens and wrong passwords; limits stay."""
+        """Forget calls, bans, tokens and wrong passwords; limits stay."""
         for counted in (
             self.search,
             self.inpi,

@@ -1,22 +1,152 @@
-"""Shopify's HTTP face: one address for all of GraphQL, its refusals, and which fault strikes which
-call."""
+"""The HTTP endpoint of Shopify's Admin API, with its rate limit."""
 
 import hmac
 import json
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
 from typing import cast
 from uuid import uuid4
 
+from graphql import (
+    ExecutionResult,
+    GraphQLError,
+    GraphQLSchema,
+    OperationType,
+    execute,  # pyright: ignore[reportUnknownVariableType]  its middleware is partially typed
+)
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.fault_rules import THROTTLED
-from automation_pipeline.simulator.shop.asked import READ, Asked, UnreadableError, read_asked
-from automation_pipeline.simulator.shop.documents import Documents
-from automation_pipeline.simulator.shop.executing import Answer, Till
-from automation_pipeline.simulator.shop.resolving import playable
+from automation_pipeline.simulator.faults import THROTTLED
+from automation_pipeline.simulator.shop.requests import (
+    MOST_POINTS,
+    MUTATION_POINTS,
+    READ,
+    Documents,
+    GraphqlRequest,
+    Pricing,
+    UnreadableError,
+    inputs_of,
+    read_request,
+)
+from automation_pipeline.simulator.shop.resolvers import (
+    OperationContext,
+    default,
+    executable_schema,
+)
 from automation_pipeline.simulator.shop.state import ShopState
+
+MOST_INPUTS = 250
+Answer = dict[str, object]
+
+
+@dataclass(frozen=True)
+class RequestExecutor:
+    """Executes calls and charges their points."""
+
+    shop: ShopState
+    schema: GraphQLSchema
+
+    def answer(self, asked: GraphqlRequest) -> Answer:
+        self.shop.calls[asked.kind] += 1
+        refusal = self._refusal(asked)
+        if refusal is not None:
+            return {"errors": refusal}
+        requested = self._requested(asked)
+        if not self.shop.bucket.take(requested):
+            return self._throttled(requested, self.shop.bucket.level())
+        work = OperationContext(self.shop.shelves)
+        result = self._executed(asked, work)
+        actual = _actual(asked, result, work)
+        self.shop.bucket.give_back(requested - actual)
+        answer: Answer = {"data": result.data}
+        if result.errors:
+            answer["errors"] = [_worded(error) for error in result.errors]
+        return {**answer, **self._cost(requested, actual, self.shop.bucket.level())}
+
+    def scripted(self, asked: GraphqlRequest) -> Answer:
+        """A refusal by a fault rule: it reports one point too few and charges none."""
+        requested = self._requested(asked)
+        return self._throttled(requested, max(0.0, min(self.shop.bucket.level(), requested - 1)))
+
+    def _refusal(self, asked: GraphqlRequest) -> Sequence[Mapping[str, object]] | None:
+        """The errors of a call that is not executed."""
+        if asked.document.errors:
+            return [error.formatted for error in asked.document.errors]
+        if asked.operation is None:
+            return [{"message": "No operation named " + repr(asked.operation_name)}]
+        for name, length in inputs_of(asked):
+            if length > MOST_INPUTS:
+                message = f"The input array size of {length} is greater than the maximum allowed of {MOST_INPUTS}."
+                return [
+                    {
+                        "message": message,
+                        "path": [name],
+                        "extensions": {"code": "MAX_INPUT_SIZE_EXCEEDED"},
+                    }
+                ]
+        cost = self._requested(asked)
+        if cost > MOST_POINTS and asked.operation.operation is OperationType.QUERY:
+            message = f"Query cost is {cost}, which exceeds the single query max cost limit ({MOST_POINTS})."
+            extensions = {"code": "MAX_COST_EXCEEDED", "cost": cost, "maxCost": MOST_POINTS}
+            return [{"message": message, "extensions": extensions}]
+        return None
+
+    def _requested(self, asked: GraphqlRequest) -> int:
+        if asked.operation is None:
+            return 0
+        return Pricing(self.schema, asked.document.fragments, asked.variables).points(
+            asked.operation
+        )
+
+    def _executed(self, asked: GraphqlRequest, work: OperationContext) -> ExecutionResult:
+        assert asked.document.node  # noqa: S101 - it has an operation
+        result = execute(
+            self.schema,
+            asked.document.node,
+            context_value=work,
+            variable_values=dict(asked.variables),
+            operation_name=asked.operation_name,
+            field_resolver=default,
+            is_awaitable=lambda _: (
+                False
+            ),  # every look at a value costs time, and nothing here waits
+        )
+        return cast("ExecutionResult", result)
+
+    def _throttled(self, requested: int, available: float) -> Answer:
+        error = {"message": "Throttled", "extensions": {"code": "THROTTLED"}}
+        return {"errors": [error], **self._cost(requested, None, available)}
+
+    def _cost(self, requested: int, actual: int | None, available: float) -> Answer:
+        bucket = self.shop.bucket
+        status = {
+            "maximumAvailable": bucket.maximum,
+            "currentlyAvailable": floor(available),
+            "restoreRate": bucket.restore_rate,
+        }
+        cost = {
+            "requestedQueryCost": requested,
+            "actualQueryCost": actual,
+            "throttleStatus": status,
+        }
+        return {"extensions": {"cost": cost}}
+
+
+def _actual(asked: GraphqlRequest, result: ExecutionResult, work: OperationContext) -> int:
+    """0 for variables that do not fit the document: such an answer has no `data`."""
+    if asked.operation and asked.operation.operation is OperationType.MUTATION:
+        return MUTATION_POINTS * len(result.data or ())
+    return work.points
+
+
+def _worded(error: GraphQLError) -> Mapping[str, object]:
+    document = dict(error.formatted)
+    return document if error.path else {**document, "extensions": {"code": "INVALID_VARIABLE"}}
+
 
 GRAPHQL = "shop.graphql"
 STRANGER = "[API] Invalid API key or access token (unrecognized login or wrong password)"
@@ -53,10 +183,10 @@ def endpoints(token: str, shop: ShopState) -> list[Endpoint]:
 
 class _Provider:
     def __init__(self, token: str, shop: ShopState) -> None:
-        schema = playable()
+        schema = executable_schema()
         self._token = token
         self._documents = Documents(schema)
-        self._till = Till(shop, schema)
+        self._till = RequestExecutor(shop, schema)
 
     def refuse(self, request: Request) -> Response | None:
         if not _VERSION.fullmatch(request.path_params["version"]):
@@ -68,12 +198,12 @@ class _Provider:
 
     async def take_in(self, request: Request) -> None:
         try:
-            request.state.asked = read_asked(await request.body(), self._documents)
+            request.state.asked = read_request(await request.body(), self._documents)
         except UnreadableError as error:
             request.state.asked = error
 
     async def answer(self, request: Request) -> Response:
-        asked = cast("Asked | UnreadableError", request.state.asked)
+        asked = cast("GraphqlRequest | UnreadableError", request.state.asked)
         return (
             _refused(asked)
             if isinstance(asked, UnreadableError)
@@ -81,7 +211,7 @@ class _Provider:
         )
 
     async def throttled(self, request: Request) -> Response:
-        asked = cast("Asked | UnreadableError", request.state.asked)
+        asked = cast("GraphqlRequest | UnreadableError", request.state.asked)
         return (
             _refused(asked)
             if isinstance(asked, UnreadableError)
@@ -90,7 +220,7 @@ class _Provider:
 
 
 def _item(request: Request) -> str:
-    asked = cast("Asked | UnreadableError", request.state.asked)
+    asked = cast("GraphqlRequest | UnreadableError", request.state.asked)
     return READ if isinstance(asked, UnreadableError) else asked.item
 
 

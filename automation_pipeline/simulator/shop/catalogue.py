@@ -1,17 +1,134 @@
-"""The shop's products as a pure function of seed and place: the same seed and the same sizes are
-the same catalogue.
+"""Products and prices of the shop, drawn from a seed, with ids, currencies and later changes."""
 
-A product's id is FIRST_ID and its place, a variant's that of its product and its own place in four
-digits.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass
+import base64
+import binascii
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from random import Random
 
-from automation_pipeline.simulator.shop.amounts import in_places, places_of
-from automation_pipeline.simulator.shop.words import COLOURS, GOODS, MAKERS, SEASONS, SIZES
+# Name, type and tags.
+GOODS = (
+    ("Pull col rond en laine mérinos", "Pulls", ("femme", "hiver", "laine")),
+    ("Chemise en lin lavé", "Chemises", ("homme", "été", "lin")),
+    ("Marinière rayée", "T-shirts", ("mixte", "coton", "iconique")),
+    ("Jean droit taille haute", "Pantalons", ("femme", "denim")),
+    ("Robe midi fleurie", "Robes", ("femme", "été")),
+    ("Trench imperméable", "Manteaux", ("mixte", "pluie")),
+    ("Baskets en cuir", "Chaussures", ("mixte", "cuir")),
+    ("Espadrilles tressées", "Chaussures", ("été", "fait-main")),
+    ("Sac cabas en toile", "Sacs", ("accessoire", "coton")),
+    ("Écharpe en alpaga", "Accessoires", ("hiver", "accessoire")),
+    ("Bougie parfumée figuier", "Maison", ("maison", "cadeau")),
+    ("Coffret de savons de Marseille", "Beauté", ("beauté", "cadeau")),
+    ("Huile d'olive vierge extra", "Épicerie", ("épicerie", "bio")),
+    ("Couteau pliant en olivier", "Cuisine", ("cuisine", "fait-main")),
+    ("Cocotte en fonte émaillée", "Cuisine", ("cuisine", "maison")),
+    ("Plaid en coton gaufré", "Maison", ("maison", "coton")),
+)
+MAKERS = (
+    "Maison Lavigne",
+    "Atelier Kerouan",
+    "Les Filles du Port",
+    "Bastide & Fils",
+    "Côte Sauvage",
+    "Petit Jour",
+)
+COLOURS = (
+    "bleu nuit",
+    "écru",
+    "terracotta",
+    "vert sauge",
+    "moutarde",
+    "noir",
+    "bordeaux",
+    "rose poudré",
+)
+SIZES = ("XS", "S", "M", "L", "XL", "XXL", "Unique", "Grand modèle")
+SEASONS = ("nouveauté", "soldes", "permanent", "fin-de-série")
+
+
+PLACES = 2
+# Currencies whose number of decimal places is not two.
+_PLACES = {"JPY": 0, "KRW": 0, "CLP": 0, "VND": 0, "XOF": 0, "KWD": 3, "BHD": 3, "TND": 3}
+MOST = Decimal(10) ** 8
+_AMOUNT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
+_CURRENCY = re.compile(r"[A-Z]{3}")
+
+
+def places_of(currency: str) -> int:
+    return _PLACES.get(currency, PLACES)
+
+
+def is_currency(text: object) -> bool:
+    return isinstance(text, str) and _CURRENCY.fullmatch(text) is not None
+
+
+def amount_of(value: object) -> Decimal | None:
+    """The amount in a text or a number, or None."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    text = str(value)
+    return Decimal(text) if _AMOUNT.fullmatch(text) else None
+
+
+def in_places(amount: Decimal, places: int) -> Decimal:
+    """Rounded to that number of decimal places, half to even."""
+    return amount.quantize(Decimal(1).scaleb(-places))
+
+
+def fits(amount: Decimal, places: int) -> bool:
+    return in_places(amount, places) == amount
+
+
+def amount_text(amount: Decimal | None) -> str | None:
+    return None if amount is None else f"{amount:f}"
+
+
+PRODUCT, VARIANT = "Product", "ProductVariant"
+_GID = re.compile(r"gid://shopify/([A-Za-z]{1,60})/([0-9]{1,18})(\?.*)?")
+
+
+class NoGidError(ValueError):
+    """The text is not a global id."""
+
+
+def gid(kind: str, number: int) -> str:
+    return f"gid://shopify/{kind}/{number}"
+
+
+def parts_of(text: str) -> tuple[str, int]:
+    """The kind and the number."""
+    found = _GID.fullmatch(text)
+    if found is None:
+        raise NoGidError(f"Invalid global id '{text[:100]}'")
+    return found[1], int(found[2])
+
+
+def number_of(text: str, kind: str) -> int | None:
+    """None for an id of another kind."""
+    is_of, number = parts_of(text)
+    return number if is_of == kind else None
+
+
+def cursor(number: int) -> str:
+    return base64.urlsafe_b64encode(f"after:{number}".encode()).decode()
+
+
+def number_behind(cursor: str) -> int | None:
+    try:
+        word, _, number = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+    except (ValueError, binascii.Error):
+        return None
+    return (
+        int(number)
+        if word == "after" and number.isascii() and number.isdecimal() and len(number) < 20
+        else None
+    )
+
 
 FIRST_ID = 7_000_000
 IDS_PER_PRODUCT = 10_000
@@ -48,7 +165,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much the shop sells, and in what money."""
+    """The size of the catalogue, and its currency."""
 
     products: int = 40
     variants_per_product: int = 3
@@ -56,7 +173,7 @@ class Sizes:
 
 
 def size_fault(products: int, variants_per_product: int) -> str | None:
-    """Why no shop has as many; None when one may."""
+    """The reason why a size is invalid, or None."""
     if not 0 <= products <= MOST_PRODUCTS:
         return f"A simulated shop has from 0 to {MOST_PRODUCTS} products, not {products}."
     if not 1 <= variants_per_product <= MOST_VARIANTS_PER_PRODUCT:
@@ -66,7 +183,7 @@ def size_fault(products: int, variants_per_product: int) -> str | None:
     return None
 
 
-def drawn(seed: int, sizes: Sizes) -> Iterator[Variant]:
+def variants_of_seed(seed: int, sizes: Sizes) -> Iterator[Variant]:
     """All variants by their ids."""
     for place in range(1, sizes.products + 1):
         yield from _variants(Random(f"{seed}/shop/{place}"), place, sizes)
@@ -109,10 +226,75 @@ def _product(rng: Random, place: int) -> Product:
 
 
 def _cents(rng: Random) -> int:
-    """Small prices are more frequent than great ones."""
+    """Low prices are more frequent than high ones."""
     whole = int(LOWEST_CENTS * (HIGHEST_CENTS / LOWEST_CENTS) ** rng.random()) // 100
     return min(HIGHEST_CENTS, max(LOWEST_CENTS, whole * 100 + rng.choice(ENDINGS)))
 
 
 def _money(cents: int, currency: str) -> Decimal:
     return in_places(Decimal(cents).scaleb(-2), places_of(currency))
+
+
+@dataclass(frozen=True)
+class PastPrice:
+    """A price that a variant had. `by` is who set it: "catalogue", "api" or "hand"."""
+
+    price: Decimal
+    compare_at: Decimal | None
+    by: str
+
+
+class Catalogue:
+    """`written` counts, by variant, what the API wrote."""
+
+    def __init__(self, seed: int, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.variants: dict[int, Variant] = {}
+        self.products: dict[int, Product] = {}
+        self.written: Counter[int] = Counter()
+        self._ids: list[int] = []
+        self._by_product: dict[int, list[int]] = {}
+        self._history: dict[int, list[PastPrice]] = {}
+        for variant in variants_of_seed(seed, sizes):
+            self.variants[variant.id] = variant
+            self.products[variant.product.id] = variant.product
+            self._by_product.setdefault(variant.product.id, []).append(variant.id)
+            self._ids.append(variant.id)
+
+    def ids(self) -> Sequence[int]:
+        return self._ids
+
+    def ids_of(self, product_id: int) -> Sequence[int]:
+        return self._by_product.get(product_id, ())
+
+    def price(
+        self, variant_id: int, price: Decimal, compare_at: Decimal | None, by: str
+    ) -> Variant:
+        before = self.variants[variant_id]
+        if variant_id not in self._history:
+            self._history[variant_id] = [PastPrice(before.price, before.compare_at, "catalogue")]
+        self._history[variant_id].append(PastPrice(price, compare_at, by))
+        if by == "api":
+            self.written[variant_id] += 1
+        self.variants[variant_id] = replace(before, price=price, compare_at=compare_at)
+        return self.variants[variant_id]
+
+    def remove(self, variant_id: int) -> None:
+        """Its product stays, even with no variant left, and so does its history."""
+        self._history[variant_id] = list(self.history(variant_id))
+        variant = self.variants.pop(variant_id)
+        self._ids.remove(variant_id)
+        self._by_product[variant.product.id].remove(variant_id)
+
+    def history(self, variant_id: int) -> Sequence[PastPrice]:
+        """All its prices, oldest first; empty for an unknown variant."""
+        if variant_id in self._history:
+            return self._history[variant_id]
+        variant = self.variants.get(variant_id)
+        return [PastPrice(variant.price, variant.compare_at, "catalogue")] if variant else []
+
+
+def page(ids: Sequence[int], after: int, first: int) -> tuple[Sequence[int], bool]:
+    """The ids behind `after`, and whether there are more."""
+    start = bisect_right(ids, after)
+    return ids[start : start + first], start + first < len(ids)

@@ -1,5 +1,5 @@
-"""`/_sim/shop`: how the shop is set up and what was done to it; and a person who changes prices
-there by hand."""
+"""`/_sim/shop`: configures the shop, shows its calls and prices, and changes prices like a
+merchant."""
 
 import json
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from automation_pipeline.simulator.fault_rules import BadRequestError
-from automation_pipeline.simulator.shop.amounts import (
+from automation_pipeline.simulator.faults import BadRequestError
+from automation_pipeline.simulator.shop.catalogue import (
     amount_of,
+    amount_text,
     fits,
     in_places,
     is_currency,
     places_of,
-    said,
+    size_fault,
 )
-from automation_pipeline.simulator.shop.asked import KINDS
-from automation_pipeline.simulator.shop.catalogue import size_fault
+from automation_pipeline.simulator.shop.requests import KINDS
 from automation_pipeline.simulator.shop.state import ShopState
 
 MOST_POINTS = 10**9
@@ -131,7 +131,11 @@ class ShopControl:
             "is_there": variant_id in shelves.variants,
             "writes": shelves.written[variant_id],
             "history": [
-                {"price": said(then.price), "compareAtPrice": said(then.compare_at), "by": then.by}
+                {
+                    "price": amount_text(then.price),
+                    "compareAtPrice": amount_text(then.compare_at),
+                    "by": then.by,
+                }
                 for then in history
             ],
         }

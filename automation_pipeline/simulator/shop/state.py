@@ -1,20 +1,71 @@
-"""The shop as it stands: its catalogue, its bucket, and how often it was asked for what."""
+"""The state of the shop: catalogue, bucket of points, and counted calls."""
 
+import time
 from collections import Counter
+from collections.abc import Callable
 
-from automation_pipeline.simulator.shop.bucket import Bucket
-from automation_pipeline.simulator.shop.catalogue import Sizes
-from automation_pipeline.simulator.shop.shelves import Shelves
+from automation_pipeline.simulator.shop.catalogue import Catalogue, Sizes
+
+MAXIMUM, RESTORE_RATE = 2000.0, 100.0
+
+
+class Bucket:
+    """`lowest` is the lowest level so far, `spent` the points charged and not returned, `throttled`
+    how many calls it refused."""
+
+    def __init__(
+        self,
+        maximum: float = MAXIMUM,
+        restore_rate: float = RESTORE_RATE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.maximum, self.restore_rate = maximum, restore_rate
+        self._clock = clock
+        self.forget()
+
+    def forget(self) -> None:
+        """Fill the bucket and reset its counters; maximum and rate stay."""
+        self._level = self.lowest = self.maximum
+        self._settled_at = self._clock()
+        self.spent, self.throttled = 0.0, 0
+
+    def set_maximum(self, maximum: float) -> None:
+        """Set the maximum and fill the bucket; the counters stay."""
+        self.level()
+        self.maximum = self._level = self.lowest = maximum
+
+    def set_restore_rate(self, restore_rate: float) -> None:
+        self.level()
+        self.restore_rate = restore_rate
+
+    def level(self) -> float:
+        now = self._clock()
+        self._level = min(self.maximum, self._level + (now - self._settled_at) * self.restore_rate)
+        self._settled_at = now
+        return self._level
+
+    def take(self, points: float) -> bool:
+        """False if there are too few points; then none is charged."""
+        if self.level() < points:
+            self.throttled += 1
+            return False
+        self._level -= points
+        self.spent += points
+        self.lowest = min(self.lowest, self._level)
+        return True
+
+    def give_back(self, points: float) -> None:
+        self._level = min(self.maximum, self.level() + points)
+        self.spent -= points
 
 
 class ShopState:
-    """`calls` counts what the shop itself was asked, throttled calls included; faults keep calls
-    from it."""
+    """`calls` counts the calls that reached the shop, including throttled ones."""
 
     def __init__(self, seed: int, sizes: Sizes, bucket: Bucket | None = None) -> None:
         self._seed = seed
         self.bucket = bucket or Bucket()
-        self.shelves = Shelves(seed, sizes)
+        self.shelves = Catalogue(seed, sizes)
         self.calls: Counter[str] = Counter()
 
     @property
@@ -22,12 +73,12 @@ class ShopState:
         return self.shelves.sizes
 
     def resize(self, sizes: Sizes) -> None:
-        """Another catalogue begins anew; the same one keeps its prices."""
+        """A different size creates a new catalogue; the same size keeps its prices."""
         if sizes != self.sizes:
-            self.shelves = Shelves(self._seed, sizes)
+            self.shelves = Catalogue(self._seed, sizes)
 
     def forget(self) -> None:
-        """Writes, edits, counts and spent points; sizes, maximum and rate stay."""
-        self.shelves = Shelves(self._seed, self.sizes)
+        """Forget writes, edits, counts and spent points; sizes, maximum and rate stay."""
+        self.shelves = Catalogue(self._seed, self.sizes)
         self.bucket.forget()
         self.calls.clear()

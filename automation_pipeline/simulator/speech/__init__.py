@@ -1,2 +1,2 @@
-"""Speech-to-text as the outside world plays it: `elevenlabs.py` answers, `conversation.py` knows
-what is said."""
+"""Simulated speech-to-text: `elevenlabs.py` has the endpoint, `conversation.py` the words of a
+call."""

@@ -1,9 +1,11 @@
-"""ElevenLabs' HTTP face: audio in a form, a transcript back. The call is recognised by the ID3
-title of its audio."""
+"""ElevenLabs' HTTP endpoint: audio in a form, a transcript in the answer."""
 
 import hashlib
 import hmac
 import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from starlette.requests import Request
@@ -14,14 +16,66 @@ from automation_pipeline.simulator.cap import Cap
 from automation_pipeline.simulator.endpoint import Endpoint
 from automation_pipeline.simulator.speech.conversation import conversation, generic_conversation
 from automation_pipeline.simulator.speech.multipart import MalformedBodyError, Part, read_form
-from automation_pipeline.simulator.speech.parameters import (
-    Parameters,
-    RefusedError,
-    provider_error,
-    read_parameters,
-)
 from automation_pipeline.simulator.speech.transcript import Transcript, Word
 from automation_pipeline.simulator.world.world import World
+
+MODEL = "scribe_v1"
+GRANULARITIES = ("none", "word", "character")
+FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class RefusedError(Exception):
+    """An answer other than 200, with the `detail` of its body."""
+
+    def __init__(self, status: int, detail: object) -> None:
+        super().__init__(status, detail)
+        self.status, self.detail = status, detail
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    with_words: bool
+    diarize: bool
+
+
+def read_parameters(form: Mapping[str, Part]) -> Parameters:
+    """Raises RefusedError: 422 for a missing or mistyped field, 400 for a wrong model or an empty
+    file."""
+    fields = {name: part.text for name, part in form.items() if not part.is_file}
+    sent = {name for name, part in form.items() if part.is_file == (name == "file")}
+    if missing := [name for name in ("model_id", "file") if name not in sent]:
+        raise RefusedError(422, [_problem(name, "missing", "Field required") for name in missing])
+    if fields["model_id"] != MODEL:
+        message = (
+            f"'{fields['model_id'][:100]}' is not a valid model_id. Only '{MODEL}' is supported."
+        )
+        raise RefusedError(400, provider_error("invalid_model_id", message))
+    language = fields.get("language_code", "fra")
+    if not re.fullmatch("[a-z]{2,3}", language):
+        raise RefusedError(422, [_problem("language_code", "value_error", "Not an ISO 639 code")])
+    granularity, diarize = (
+        fields.get("timestamps_granularity", "word"),
+        fields.get("diarize", "false").lower(),
+    )
+    if granularity not in GRANULARITIES:
+        wanted = f"Input should be one of {', '.join(GRANULARITIES)}"
+        raise RefusedError(422, [_problem("timestamps_granularity", "literal_error", wanted)])
+    if diarize not in FLAGS:
+        raise RefusedError(
+            422, [_problem("diarize", "bool_parsing", "Input should be a valid boolean")]
+        )
+    if not form["file"].size:
+        raise RefusedError(400, provider_error("invalid_content", "The uploaded file is empty."))
+    return Parameters(with_words=granularity != "none", diarize=FLAGS[diarize])
+
+
+def provider_error(status: str, message: str) -> dict[str, str]:
+    return {"status": status, "message": message}
+
+
+def _problem(name: str, kind: str, message: str) -> dict[str, object]:
+    return {"type": kind, "loc": ["body", name], "msg": message}
+
 
 NO_FILE = "no file"
 
@@ -49,7 +103,7 @@ class _Provider:
         self._cap = cap
 
     def refuse(self, request: Request) -> Response | None:
-        """The key is looked at before the cap: a stranger takes no place."""
+        """Check the key before the cap: a call with a wrong key does not count."""
         given = request.headers.get("xi-api-key", "")
         if not hmac.compare_digest(given.encode("latin-1"), self._api_key):
             message = (
@@ -88,7 +142,7 @@ class _Provider:
         return Response(body, media_type="application/json")
 
     def _item_of(self, file: Part) -> str:
-        """The call id, or a hash for what is no call of this world."""
+        """The call id, or a hash for unknown audio."""
         title = title_of(file.head)
         return title if title and self._world.recording(title) else file.digest[:16]
 
@@ -107,7 +161,7 @@ async def _take_in(request: Request) -> None:
 
 
 def _form(request: Request) -> dict[str, Part]:
-    """Raises MalformedBodyError when that is what came in."""
+    """Raises MalformedBodyError."""
     form = cast("dict[str, Part] | MalformedBodyError", request.state.form)
     if isinstance(form, MalformedBodyError):
         raise form
@@ -115,7 +169,7 @@ def _form(request: Request) -> dict[str, Part]:
 
 
 def _simulated_error(status: int) -> object:
-    """A faulted answer, named as the provider names its own of that status."""
+    """The error body of a simulated fault, with the code that the provider uses for the status."""
     named = {401: "invalid_api_key", 429: "too_many_concurrent_requests", 503: "system_busy"}
     return provider_error(named.get(status, f"error_{status}"), f"Simulated answer {status}.")
 

@@ -20,7 +20,7 @@ _PARAMETER = re.compile(r';\s*([\w*]+)=(?:"((?:\\.|[^"\\])*)"|([^\s;]*))')
 
 
 class MalformedBodyError(Exception):
-    """The body is not the multipart form it should be; the message is one plain sentence."""
+    """The body is not a valid multipart form; the message is one sentence."""
 
 
 class _Digest(Protocol):

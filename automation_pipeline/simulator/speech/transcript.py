@@ -1,5 +1,4 @@
-"""The values of a transcript. `conversation.py` decides what is said, `timing.py` when,
-`elevenlabs.py` renders it."""
+"""The values of a transcript. `conversation.py` creates them, `elevenlabs.py` renders them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +15,7 @@ class CallKind(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a call may contain, in the order it is said. Its keywords are said in no other phase."""
+    """Phases of a call, in order. The keywords of a phase occur in no other phase."""
 
     PRESENTATION = "presentation"  # the agent's name, the company, ORIAS
     RECORDING_NOTICE = "recording_notice"
@@ -38,7 +37,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one speaker says without a break; tokens in brackets are audio events."""
+    """Words of one speaker without a break; tokens in brackets are audio events."""
 
     speaker: str
     text: str
@@ -58,7 +57,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """`phases` are those said whole; a call that ends early lacks the later ones."""
+    """`phases` are the complete ones; a call that ends early lacks the later ones."""
 
     kind: CallKind
     phases: tuple[Phase, ...]

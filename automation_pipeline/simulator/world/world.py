@@ -1,19 +1,180 @@
-"""The simulated world: any day's fiches as a pure function of (seed, day, place in the day),
-nothing stored.
+"""The fiches of any day, drawn from a seed. All simulated providers share them."""
 
-A fiche id is `(days since 2000-01-01) * 100_000 + index`, so an id alone leads back to its fiche:
-953000003 is the fourth fiche of 2026-02-03. A call id is the fiche id followed by two digits, the
-call's number.
-"""
-
+import unicodedata
+import uuid
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
 from random import Random
 from zoneinfo import ZoneInfo
 
-from automation_pipeline.simulator.world.people import GROUPES, agents, draw_prospect
-from automation_pipeline.simulator.world.recordings import draw_recordings
-from automation_pipeline.simulator.world.values import Fiche, Kind, Recording
+
+class Kind(StrEnum):
+    """Special cases of fiches, so that a test can find one."""
+
+    ORDINARY = "ordinary"
+    MISSING = "missing"  # in the sales list, 404 in details
+    MANY_RECORDINGS = "many_recordings"  # twelve or more
+    NO_GROUPE = "no_groupe"
+    NO_RECORDINGS = "no_recordings"
+    NO_CLE = "no_cle"  # null in the sales list; the details, which refresh it, have one
+    NO_URL = "no_url"  # the first recording's URL is null
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A seller; the same for every seed."""
+
+    id: str
+    nom: str
+    groupe: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    civilite: int
+    civilite_text: str
+    nom: str
+    prenom: str
+    telephone: str
+    telephone_2: str | None
+    email: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    call_id: str
+    started_at: datetime
+    duration_seconds: int
+    direction: str
+    from_number: str
+    to_number: str
+    answered: bool
+    file_name: str
+    has_url: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fiche:
+    """One sale. `groupe` is empty where the CRM has none, although the agent belongs to one."""
+
+    id: str
+    sold_on: date
+    kind: Kind
+    cle: str
+    prospect: Prospect
+    inserted_at: datetime
+    modified_at: datetime | None
+    groupe: str
+    agent: Agent
+    recordings: tuple[Recording, ...]
+
+    @property
+    def listed_cle(self) -> str | None:
+        """The `cle` in the sales list."""
+        return None if self.kind is Kind.NO_CLE else self.cle
+
+
+GROUPES = ("TEAM R1", "TEAM R2", "TEAM NORD", "TEAM SUD", "TEAM OUEST")
+AGENTS_PER_GROUPE = 6
+
+PRENOMS = (
+    (2, "Odile"), (1, "Étienne"), (2, "Solène"), (1, "Gaspard"), (2, "Maëlys"), (1, "Théophile"), (2, "Ginette"),
+    (1, "Armand"), (2, "Clémence"), (1, "Lucien"), (2, "Yvonne"), (1, "Bastien"), (2, "Hélène"), (1, "Firmin"),
+    (2, "Colette"), (1, "Anselme"), (2, "Josiane"), (1, "Raoul"), (2, "Bérénice"), (1, "Octave"),
+)  # fmt: skip
+NOMS = (
+    "VERDELOT", "MARCHENOIR", "BOISJOLI", "TREMBLIN", "HAUTECLAIRE", "PERRIGNON", "LAVANDOU", "CASTELMONT", "DUBREZE",
+    "FONTARCE", "GRANDPREAU", "JOLIVAUX", "KERMADEC", "LORMEAU", "MIRANDOL", "NOUAILLE", "ORVEAUX", "PUYLAURENT",
+    "QUERVAL", "ROCHEBELLE", "SAINTIGNY", "TOURNEBISE", "VALMORIN", "BRESSUAIRE",
+)  # fmt: skip
+CIVILITES = {1: "Monsieur", 2: "Madame"}
+
+
+def agents() -> tuple[tuple[Agent, ...], ...]:
+    """The sellers of each groupe, in the order of GROUPES."""
+    return tuple(
+        tuple(_agent(team, seat, groupe) for seat in range(AGENTS_PER_GROUPE))
+        for team, groupe in enumerate(GROUPES)
+    )
+
+
+def draw_prospect(rng: Random) -> Prospect:
+    civilite, prenom = rng.choice(PRENOMS)
+    nom = rng.choice(NOMS)
+    return Prospect(
+        civilite=civilite,
+        civilite_text=CIVILITES[civilite],
+        nom=nom,
+        prenom=prenom,
+        telephone=mobile_number(rng),
+        telephone_2=f"019900{rng.randrange(10_000):04d}" if rng.random() < 0.25 else None,
+        email=mail_address(prenom, nom),
+    )
+
+
+def mobile_number(rng: Random) -> str:
+    return f"063998{rng.randrange(10_000):04d}"
+
+
+def mail_address(prenom: str, nom: str) -> str:
+    plain = unicodedata.normalize("NFKD", f"{prenom}.{nom}").encode("ascii", "ignore").decode()
+    return f"{plain.lower()}@exemple.test"
+
+
+def _agent(team: int, seat: int, groupe: str) -> Agent:
+    number = (team + 1) * 100 + seat
+    prenom = PRENOMS[(team * 7 + seat * 3) % len(PRENOMS)][1]
+    nom = NOMS[(team * 5 + seat) % len(NOMS)]
+    return Agent(id=str(number), nom=f"{prenom} {nom}", groupe=groupe, line=f"019900{number:04d}")
+
+
+USUAL_COUNTS = (1, 1, 1, 1, 2, 2, 2, 3, 3, 5)
+
+
+def draw_recordings(
+    rng: Random, kind: Kind, *, fiche_id: str, since: datetime, lines: tuple[str, str]
+) -> tuple[Recording, ...]:
+    """The calls between `lines` (agent, prospect), one after the other from `since`, which is local
+    time."""
+    recordings: list[Recording] = []
+    local = since
+    for number in range(_count(rng, kind)):
+        local += timedelta(seconds=rng.randrange(60, 1200), milliseconds=rng.randrange(1000))
+        outward = rng.random() < 0.8
+        caller, called = lines if outward else lines[::-1]
+        answered = rng.random() < 0.95
+        recordings.append(
+            Recording(
+                call_id=f"{fiche_id}{number:02d}",
+                started_at=local.astimezone(UTC),
+                duration_seconds=rng.randrange(40, 1500) if answered else rng.randrange(1, 30),
+                direction="out" if outward else "in",
+                from_number=_international(caller),
+                to_number=_international(called),
+                answered=answered,
+                file_name=_file_name(rng, local, _international(caller), _international(called)),
+                has_url=not (kind is Kind.NO_URL and number == 0),
+            )
+        )
+    return tuple(recordings)
+
+
+def _count(rng: Random, kind: Kind) -> int:
+    if kind is Kind.NO_RECORDINGS:
+        return 0
+    return rng.randrange(12, 19) if kind is Kind.MANY_RECORDINGS else rng.choice(USUAL_COUNTS)
+
+
+def _file_name(rng: Random, local: datetime, caller: str, called: str) -> str:
+    name = uuid.UUID(int=rng.getrandbits(128), version=4)
+    return f"{name}-{local:%d-%m-%y-%Hh%M}-{caller}-{called}.mp3"
+
+
+def _international(number: str) -> str:
+    return f"33{number[1:]}"
+
 
 PARIS = ZoneInfo("Europe/Paris")
 FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2099, 12, 31)
@@ -58,7 +219,7 @@ class World:
         return tuple(self._draw(day, index, count) for index in range(count))
 
     def fiche(self, fiche_id: str) -> Fiche | None:
-        """The fiche of this id, the one missing from details included."""
+        """The fiche of this id, also one that the details do not have."""
         if not (
             fiche_id.isascii() and fiche_id.isdecimal() and len(fiche_id) <= 10
         ) or fiche_id.startswith("0"):
@@ -107,8 +268,8 @@ class World:
         )
 
     def _kind(self, day: date, index: int, count: int) -> Kind:
-        """Deals each place of the day one slot, in an order of the day's own; the slot says the
-        kind."""
+        """Assign each position of the day a slot, which decides the kind, in an order that depends
+        on the day."""
         if count < len(SPECIAL_KINDS):
             return Kind.ORDINARY
         stride = next(

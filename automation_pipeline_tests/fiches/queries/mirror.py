@@ -22,8 +22,7 @@ from automation_pipeline.fiches.models.fiches import (
 from automation_pipeline.fiches.queries.mirror import save_outcomes
 from automation_pipeline.fiches.tables import SECTION_TABLES, CallRecordingRow, FicheCacheRow
 from automation_pipeline.simulator import World
-from automation_pipeline.simulator.crm.details import details_json
-from automation_pipeline.simulator.crm.formats import recording_json
+from automation_pipeline.simulator.crm.sections import details_json, recording_json
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.crm import fiche
 

@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.simulator.world.values import Fiche, Kind
-from automation_pipeline.simulator.world.world import World
+from automation_pipeline.simulator.world.world import Fiche, Kind, World
 from automation_pipeline_tests.tables import every_case
 
 WORLD = World(seed=11, fiches_per_day=24, vary=False)

@@ -7,7 +7,7 @@ import httpx
 from openai import OpenAI
 from pydantic import BaseModel, ConfigDict
 
-from automation_pipeline.simulator import Phase, World, phases_said
+from automation_pipeline.simulator import Phase, World, phases_of_fiche
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.simulator.llm.audit_prompts import prompt, step
 
@@ -16,7 +16,7 @@ MODEL = "gpt-5.2"
 FICHE = next(
     fiche
     for fiche in World(7, 24, vary=False).day(date(2026, 2, 3))
-    if {Phase.WITHDRAWAL_RIGHT, Phase.PRICE} <= phases_said(fiche)
+    if {Phase.WITHDRAWAL_RIGHT, Phase.PRICE} <= phases_of_fiche(fiche)
 )
 WITHDRAWAL = step(
     "Droit de rétractation",

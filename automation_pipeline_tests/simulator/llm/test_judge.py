@@ -8,11 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from automation_pipeline.simulator import Fiche, Kind, Phase, World, phases_said
-from automation_pipeline.simulator.llm.judge import Judgement, judged
-from automation_pipeline.simulator.llm.messages import Message
-from automation_pipeline.simulator.llm.prompt import AuditPrompt, read_prompt
-from automation_pipeline.simulator.llm.words import normalised
+from automation_pipeline.simulator import Fiche, Kind, Phase, World, phases_of_fiche
+from automation_pipeline.simulator.llm.judge import (
+    AuditPrompt,
+    Judgement,
+    judge_points,
+    normalised,
+    read_prompt,
+)
+from automation_pipeline.simulator.llm.requests import Message
 from automation_pipeline_tests.simulator.llm.audit_prompts import (
     chunks,
     prompt,
@@ -41,7 +45,7 @@ def fiches() -> list[Fiche]:
 
 @cache
 def said() -> dict[str, Collection[Phase]]:
-    return {fiche.id: phases_said(fiche) for fiche in fiches()}
+    return {fiche.id: phases_of_fiche(fiche) for fiche in fiches()}
 
 
 def read(text: str) -> AuditPrompt:
@@ -52,7 +56,7 @@ def read(text: str) -> AuditPrompt:
 
 def judge(fiche: Fiche, described: str, *, inventions: float = 0.0) -> Judgement:
     asked = read(prompt(fiche, described))
-    return judged(asked, asked.chunks, inventions=inventions, seed=f"7/{fiche.id}")
+    return judge_points(asked, asked.chunks, inventions=inventions, seed=f"7/{fiche.id}")
 
 
 def statuts(result: Sequence[str], points: Sequence[str], keywords: Sequence[str]) -> list[str]:
@@ -64,7 +68,9 @@ def statuts(result: Sequence[str], points: Sequence[str], keywords: Sequence[str
         + step("Essai", points, keywords)
     )
     asked = read(text)
-    return [point.statut for point in judged(asked, asked.chunks, inventions=0, seed="x").points]
+    return [
+        point.statut for point in judge_points(asked, asked.chunks, inventions=0, seed="x").points
+    ]
 
 
 @every_case(
@@ -131,7 +137,7 @@ def test_the_same_seed_invents_the_same_and_another_seed_elsewhere() -> None:
     def invented(seed: str) -> list[bool]:
         asked = [read(prompt(fiche, WITHDRAWAL)) for fiche in fiches()]
         judgements = [
-            judged(one, one.chunks, inventions=0.3, seed=f"{seed}/{place}")
+            judge_points(one, one.chunks, inventions=0.3, seed=f"{seed}/{place}")
             for place, one in enumerate(asked)
         ]
         return [

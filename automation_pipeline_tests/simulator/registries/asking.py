@@ -11,14 +11,12 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from automation_pipeline.simulator.fault_rules import BadRequestError
-from automation_pipeline.simulator.faults import Faults
-from automation_pipeline.simulator.gate import Conditions, Gate
+from automation_pipeline.simulator.faults import BadRequestError, Faults
+from automation_pipeline.simulator.gate import EXTENSION, Conditions, Gate
 from automation_pipeline.simulator.ledger import Ledger
 from automation_pipeline.simulator.registries import inpi, rcs, search
 from automation_pipeline.simulator.registries.control import RegistriesControl
 from automation_pipeline.simulator.registries.state import Credentials, RegistriesState
-from automation_pipeline.simulator.transport import EXTENSION
 from automation_pipeline_tests.outside import (
     ENTREPRISE_TOKEN,
     INPI_PASSWORD,

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from automation_pipeline.simulator.registries.accounts import Account, Entry
+from automation_pipeline.simulator.registries.state import Account, Entry
 from automation_pipeline_tests.simulator.registries.asking import StandingClock
 
 

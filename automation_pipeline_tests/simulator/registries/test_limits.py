@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.simulator.registries.limits import Bans, Window, whole
-from automation_pipeline.simulator.registries.peaks import peak
+from automation_pipeline.simulator.registries.control import peak
+from automation_pipeline.simulator.registries.state import Bans, Window, whole
 from automation_pipeline_tests.simulator.registries.asking import StandingClock
 from automation_pipeline_tests.tables import every_case
 

@@ -2,10 +2,16 @@
 
 from random import Random
 
-from automation_pipeline.simulator.registries.companies import Kind
-from automation_pipeline.simulator.registries.naming import draw_names, draw_officers, draw_person
-from automation_pipeline.simulator.registries.numbers import is_siren
-from automation_pipeline.simulator.registries.words import SA, SAS, TRADER_FORM
+from automation_pipeline.simulator.registries.companies import (
+    SA,
+    SAS,
+    TRADER_FORM,
+    Kind,
+    draw_names,
+    draw_officers,
+    draw_person,
+    is_siren,
+)
 
 
 def test_names_are_in_capitals_without_accents() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.simulator.registries.numbers import (
+from automation_pipeline.simulator.registries.companies import (
     checked,
     is_siren,
     is_siret,

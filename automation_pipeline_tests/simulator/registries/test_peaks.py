@@ -1,6 +1,6 @@
 """How much at most in any window."""
 
-from automation_pipeline.simulator.registries.peaks import peak
+from automation_pipeline.simulator.registries.control import peak
 from automation_pipeline_tests.tables import every_case
 
 

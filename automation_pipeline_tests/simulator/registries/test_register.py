@@ -1,9 +1,14 @@
 """The companies: the same for the same seed, and of every kind that a test wants."""
 
-from automation_pipeline.simulator.registries.companies import PEOPLE, Kind
-from automation_pipeline.simulator.registries.numbers import is_siren, is_siret
-from automation_pipeline.simulator.registries.pinned import PINNED
-from automation_pipeline.simulator.registries.register import DRAWN_KINDS, Register
+from automation_pipeline.simulator.registries.companies import (
+    DRAWN_KINDS,
+    PEOPLE,
+    PINNED,
+    Kind,
+    Register,
+    is_siren,
+    is_siret,
+)
 from automation_pipeline_tests.tables import every_case
 
 REGISTER = Register(7)

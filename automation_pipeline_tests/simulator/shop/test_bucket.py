@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.simulator.shop.bucket import Bucket
+from automation_pipeline.simulator.shop.state import Bucket
 
 SLACK = 1e-6
 

@@ -2,22 +2,29 @@
 
 from decimal import Decimal
 
-from automation_pipeline.simulator.shop.catalogue import MOST_VARIANTS, Sizes, drawn, size_fault
+from automation_pipeline.simulator.shop.catalogue import (
+    MOST_VARIANTS,
+    Sizes,
+    size_fault,
+    variants_of_seed,
+)
 from automation_pipeline_tests.tables import every_case
 
 
 def test_the_same_seed_and_sizes_are_the_same_catalogue_and_another_seed_is_another() -> None:
     sizes = Sizes(40, 3)
-    assert list(drawn(7, sizes)) == list(drawn(7, sizes))
-    assert [one.price for one in drawn(7, sizes)] != [one.price for one in drawn(8, sizes)]
+    assert list(variants_of_seed(7, sizes)) == list(variants_of_seed(7, sizes))
+    assert [one.price for one in variants_of_seed(7, sizes)] != [
+        one.price for one in variants_of_seed(8, sizes)
+    ]
 
 
 def test_more_products_leave_the_first_ones_as_they_are() -> None:
-    assert list(drawn(7, Sizes(90, 3)))[:120] == list(drawn(7, Sizes(40, 3)))
+    assert list(variants_of_seed(7, Sizes(90, 3)))[:120] == list(variants_of_seed(7, Sizes(40, 3)))
 
 
 def test_it_looks_like_a_shop() -> None:
-    variants = list(drawn(7, Sizes(400, 3)))
+    variants = list(variants_of_seed(7, Sizes(400, 3)))
     assert [one.sku for one in variants] == [f"SKU-{place}" for place in range(1, 1201)]
     assert {one.product.status for one in variants} == {"ACTIVE", "DRAFT", "ARCHIVED"}
     usual = [one.price for one in variants if Decimal("1.99") <= one.price <= Decimal("299.99")]
@@ -30,7 +37,7 @@ def test_it_looks_like_a_shop() -> None:
 
 @every_case(("currency", "places"), [("EUR", 2), ("JPY", 0), ("KWD", 3)])
 def test_amounts_have_the_places_of_their_currency(currency: str, places: int) -> None:
-    for one in drawn(7, Sizes(40, 3, currency)):
+    for one in variants_of_seed(7, Sizes(40, 3, currency)):
         for amount in (one.price, one.compare_at, one.unit_cost):
             assert amount is None or amount.as_tuple().exponent == -places
 

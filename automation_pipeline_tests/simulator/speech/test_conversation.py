@@ -16,12 +16,11 @@ from automation_pipeline.simulator import (
     Transcript,
     World,
     conversation,
-    phases_said,
+    phases_of_fiche,
 )
-from automation_pipeline.simulator.crm.details import details_json
-from automation_pipeline.simulator.speech.conversation import generic_conversation
+from automation_pipeline.simulator.crm.sections import details_json
+from automation_pipeline.simulator.speech.conversation import QUESTIONS, generic_conversation
 from automation_pipeline.simulator.speech.phrases import PHRASES
-from automation_pipeline.simulator.speech.questions import QUESTIONS
 from automation_pipeline_tests.tables import every_case
 
 # What an audit would look for, and the one phase that says it.
@@ -82,7 +81,7 @@ def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
     ]
     other = World(8, 120, vary=False).fiche(fiches()[3].id)
     assert other
-    assert phases_said(other) != phases_said(fiches()[3])
+    assert phases_of_fiche(other) != phases_of_fiche(fiches()[3])
 
 
 @every_case(
@@ -108,7 +107,7 @@ def test_most_fiches_have_one_sale_and_every_kind_of_mishap_occurs() -> None:
     )
     assert set(sales.values()) == {1}
     assert len(sales) > 0.75 * len([fiche for fiche in fiches() if fiche.recordings])
-    assert len({phases_said(fiche) for fiche in fiches()}) > 50
+    assert len({phases_of_fiche(fiche) for fiche in fiches()}) > 50
 
 
 def test_an_empty_transcript_has_neither_text_nor_words() -> None:

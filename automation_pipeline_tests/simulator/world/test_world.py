@@ -8,9 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from automation_pipeline.simulator.world.people import AGENTS_PER_GROUPE, GROUPES
-from automation_pipeline.simulator.world.values import Fiche, Kind
-from automation_pipeline.simulator.world.world import World
+from automation_pipeline.simulator.world.world import AGENTS_PER_GROUPE, GROUPES, Fiche, Kind, World
 from automation_pipeline_tests.tables import every_case
 
 TUESDAY = date(2026, 2, 3)
