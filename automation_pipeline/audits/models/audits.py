@@ -3,12 +3,16 @@
 The French words are those of the reports."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from math import isfinite
+from typing import Annotated
 
-from automation_pipeline.audits.models.chat import Usage
+from pydantic import BeforeValidator, Field, StrictBool
+from pydantic_core import PydanticCustomError
+
+from automation_pipeline.audits.models.chat import NonNegative, Seconds, Text, Usage, Whole
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep
 from automation_pipeline.core.retry import Backoff
 
@@ -344,46 +348,56 @@ class Niveau(StrEnum):
     REJET = "REJET"
 
 
+def _grade(given: object) -> object:
+    """A step that is judged has a grade."""
+    if given == Niveau.PENDING or given not in list(Niveau):
+        *others, last = (repr(niveau.value) for niveau in Niveau if niveau is not Niveau.PENDING)
+        expected = f"{', '.join(others)} or {last}"
+        raise PydanticCustomError("enum", "must be {expected}", {"expected": expected})
+    return given
+
+
 @dataclass(frozen=True, kw_only=True)
 class Citation:
     """A quotation and its position; both indexes count from 0. Gating fills in the recording's facts."""
 
-    texte: str
-    minutage: str
-    minutage_secondes: float
-    speaker: str
-    recording_index: int
-    chunk_index: int
-    recording_date: str = UNKNOWN
-    recording_time: str = UNKNOWN
-    recording_url: str = UNKNOWN
-    call_id: str | None = None
+    texte: Text
+    minutage: Text
+    minutage_secondes: Seconds
+    speaker: Text
+    recording_index: Whole
+    chunk_index: Whole
+    recording_date: Text = UNKNOWN
+    recording_time: Text = UNKNOWN
+    recording_url: Text = UNKNOWN
+    call_id: Annotated[str | None, BeforeValidator(lambda _: None)] = None  # never the model's
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControlPoint:
-    point: str
+    point: Text
     statut: Statut
-    commentaire: str = ""
-    citations: tuple[Citation, ...] = ()
-    minutages: tuple[str, ...] = ()
-    erreur_transcription_notee: bool = False
-    variation_phonetique_utilisee: str | None = None
+    commentaire: Text
+    citations: tuple[Citation, ...]
+    minutages: tuple[Text, ...]
+    erreur_transcription_notee: StrictBool
+    variation_phonetique_utilisee: Text | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepFinding:
-    """The model's `score` may exceed the step's weight."""
+    """The verdict on a step. The model's answer is parsed into it, so that the fields without a default are
+    those that an answer must have. The model's `score` may exceed the step's weight."""
 
-    traite: bool
+    traite: StrictBool
     conforme: Conforme
-    score: int
-    niveau_conformite: Niveau
-    points: tuple[ControlPoint, ...]
-    commentaire_global: str = ""
-    minutages: tuple[str, ...] = ()
-    mots_cles_trouves: tuple[str, ...] = ()
-    erreurs_transcription_tolerees: int = 0
+    minutages: tuple[Text, ...]
+    score: NonNegative
+    points: Annotated[tuple[ControlPoint, ...], Field(validation_alias="points_controle")]
+    mots_cles_trouves: tuple[Text, ...]
+    commentaire_global: Text
+    niveau_conformite: Annotated[Niveau, BeforeValidator(_grade)]
+    erreurs_transcription_tolerees: NonNegative
 
     @property
     def citations(self) -> int:
@@ -460,11 +474,3 @@ class MissingStep(_StepOfAudit):
     """A stored step that could not be judged."""
 
     error: str
-
-
-@dataclass(frozen=True)
-class StepHistory:
-    """The reviews and the reruns of a step, as documents."""
-
-    human_review: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
-    rerun_history: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])

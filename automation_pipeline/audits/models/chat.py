@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Protocol, TypeVar, cast
+from functools import lru_cache
+from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -14,6 +15,7 @@ from pydantic import (
     Field,
     StrictFloat,
     StrictInt,
+    TypeAdapter,
     ValidationError,
 )
 
@@ -147,6 +149,7 @@ _MESSAGES = {
     "string_type": "doit être un texte",
     "tuple_type": "doit être une liste",
     "model_type": "doit être un objet",
+    "dataclass_type": "doit être un objet",
     "int_type": "doit être un nombre entier",
     "float_type": "doit être un nombre",
     "finite_number": "doit être un nombre fini",
@@ -196,16 +199,17 @@ class ModelOutput(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-OutputModel = TypeVar("OutputModel", bound=ModelOutput)
+Output = TypeVar("Output")
+_parser = lru_cache(TypeAdapter[Any])
 
 
-def parse_model_output(model: type[OutputModel], text: str) -> OutputModel:
+def parse_model_output(output: type[Output], text: str) -> Output:
     """Find the object in the model's text, whatever surrounds it. Of several valid objects, the last one
     counts, because a model corrects its drafts. Raises ModelOutputError."""
     problem = ""
     for given in reversed(_objects(text)):
         try:
-            return model.model_validate(given)
+            return cast("Output", _parser(output).validate_python(given))
         except ValidationError as error:
             problem = problem or _complaints(error)
     raise ModelOutputError(problem or _NO_JSON)

@@ -19,7 +19,6 @@ from automation_pipeline.audits.models.audits import (
     Rerun,
     Statut,
     StepFinding,
-    StepHistory,
     StepLocation,
     StepResult,
     StoredStep,
@@ -378,9 +377,11 @@ def has_rerun(session: Session, rerun_id: str) -> bool:
 
 def step_histories(
     session: Session, audit_ids: Sequence[int]
-) -> Mapping[tuple[int, int], StepHistory]:
-    """By audit and position. The history of any other step is empty."""
-    histories: dict[tuple[int, int], StepHistory] = defaultdict(StepHistory)
+) -> Mapping[tuple[int, int], Mapping[str, list[Document]]]:
+    """The reviews and reruns by audit and position. The history of any other step is empty."""
+    histories: dict[tuple[int, int], dict[str, list[Document]]] = defaultdict(
+        lambda: {"human_review": [], "rerun_history": []}
+    )
     reviews = select(HumanReviewRow).where(among(session, HumanReviewRow.audit_id, audit_ids))
     for row in session.scalars(reviews.order_by(HumanReviewRow.id)):
         names = _STEP_FIELDS if row.control_point_index is None else _POINT_FIELDS
@@ -393,7 +394,7 @@ def step_histories(
             "previous": {name: getattr(row, f"previous_{name}") for name in names},
             "override": {name: getattr(row, f"override_{name}") for name in names},
         }
-        histories[row.audit_id, row.step_position].human_review.append(review)
+        histories[row.audit_id, row.step_position]["human_review"].append(review)
     reruns = select(RerunEventRow).where(among(session, RerunEventRow.audit_id, audit_ids))
     for row in session.scalars(reruns.order_by(RerunEventRow.id)):
         rerun = {
@@ -407,7 +408,7 @@ def step_histories(
             "previous": dict(row.previous),
             "next": dict(row.next),
         }
-        histories[row.audit_id, row.step_position].rerun_history.append(rerun)
+        histories[row.audit_id, row.step_position]["rerun_history"].append(rerun)
     return histories
 
 

@@ -6,13 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Literal, get_args
-
-from pydantic import StrictBool
 
 from automation_pipeline.audits.models.audits import (
-    UNKNOWN,
-    Citation,
     Conforme,
     ControlPoint,
     Niveau,
@@ -21,17 +16,11 @@ from automation_pipeline.audits.models.audits import (
 )
 from automation_pipeline.audits.models.chat import (
     AnswerSchema,
-    ModelOutput,
-    NonNegative,
-    Seconds,
-    Text,
-    Whole,
     parse_model_output,
 )
 from automation_pipeline.audits.rules.tools import normalise
 
 JsonSchema = Mapping[str, object]
-_Graded = Literal["EXCELLENT", "BON", "ACCEPTABLE", "INSUFFISANT", "REJET"]
 
 
 def _object(properties: JsonSchema) -> JsonSchema:
@@ -104,7 +93,9 @@ ANSWER_SCHEMA = AnswerSchema(
             "points_controle": _list_of(_POINT),
             "mots_cles_trouves": _list_of({"type": "string"}),
             "commentaire_global": _text("Bilan de l'étape"),
-            "niveau_conformite": _one_of(*get_args(_Graded)),
+            "niveau_conformite": _one_of(
+                *(niveau.value for niveau in Niveau if niveau is not Niveau.PENDING)
+            ),
             "erreurs_transcription_tolerees": _integer(
                 "Nombre d'erreurs de transcription tolérées, au moins 0"
             ),
@@ -113,61 +104,9 @@ ANSWER_SCHEMA = AnswerSchema(
 )
 
 
-class _Citation(ModelOutput):
-    texte: Text
-    minutage: Text
-    minutage_secondes: Seconds
-    speaker: Text
-    recording_index: Whole
-    chunk_index: Whole
-    # Gating replaces these, so an answer may leave them out.
-    recording_date: Text = UNKNOWN
-    recording_time: Text = UNKNOWN
-    recording_url: Text = UNKNOWN
-
-
-class _Point(ModelOutput):
-    point: Text
-    statut: Statut
-    commentaire: Text
-    citations: tuple[_Citation, ...]
-    minutages: tuple[Text, ...]
-    erreur_transcription_notee: StrictBool
-    variation_phonetique_utilisee: Text | None
-
-    def found(self) -> ControlPoint:
-        citations = tuple(Citation(**citation.model_dump()) for citation in self.citations)
-        return ControlPoint(**self.model_dump(exclude={"citations"}), citations=citations)
-
-
-class _Answer(ModelOutput):
-    traite: StrictBool
-    conforme: Conforme
-    minutages: tuple[Text, ...]
-    score: NonNegative
-    points_controle: tuple[_Point, ...]
-    mots_cles_trouves: tuple[Text, ...]
-    commentaire_global: Text
-    niveau_conformite: _Graded
-    erreurs_transcription_tolerees: NonNegative
-
-    def found(self) -> StepFinding:
-        return StepFinding(
-            traite=self.traite,
-            conforme=self.conforme,
-            score=self.score,
-            niveau_conformite=Niveau(self.niveau_conformite),
-            points=tuple(point.found() for point in self.points_controle),
-            commentaire_global=self.commentaire_global,
-            minutages=self.minutages,
-            mots_cles_trouves=self.mots_cles_trouves,
-            erreurs_transcription_tolerees=self.erreurs_transcription_tolerees,
-        )
-
-
 def parse_answer(content: str) -> StepFinding:
     """Raises ModelOutputError when the answer breaks the schema."""
-    return parse_model_output(_Answer, content).found()
+    return parse_model_output(StepFinding, content)
 
 
 _NEGATIONS = {
@@ -232,7 +171,15 @@ def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
         equal, left = _equal(configured, found, left, key)
         found |= equal
     found |= _alike({slot: text for slot, text in enumerate(configured) if slot not in found}, left)
-    unanswered = ControlPoint(point="", statut=Statut.ABSENT, commentaire=NOT_DEALT_WITH)
+    unanswered = ControlPoint(
+        point="",
+        statut=Statut.ABSENT,
+        commentaire=NOT_DEALT_WITH,
+        citations=(),
+        minutages=(),
+        erreur_transcription_notee=False,
+        variation_phonetique_utilisee=None,
+    )
     points = tuple(
         replace(found.get(slot, unanswered), point=text) for slot, text in enumerate(configured)
     )

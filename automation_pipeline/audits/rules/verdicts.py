@@ -25,7 +25,6 @@ from automation_pipeline.audits.models.audits import (
     Niveau,
     Statut,
     StepFinding,
-    StepHistory,
     StoredStep,
     Timeline,
     TimelineChunk,
@@ -440,7 +439,7 @@ def usage_document(usage: Usage) -> Document:
     }
 
 
-def step_document(step: StoredStep | MissingStep, history: StepHistory) -> dict[str, object]:
+def step_document(step: StoredStep | MissingStep, history: Document) -> dict[str, object]:
     """A stored step as it is in the result document. `error` says why it could not be judged."""
     finding = step.finding if isinstance(step, StoredStep) else None
     return {
@@ -455,8 +454,7 @@ def step_document(step: StoredStep | MissingStep, history: StepHistory) -> dict[
             "weight": step.weight,
         },
         "usage": usage_document(step.usage),
-        "human_review": history.human_review,
-        "rerun_history": history.rerun_history,
+        **history,
     }
 
 

@@ -2,6 +2,7 @@
 hold."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -30,15 +31,23 @@ def citation(texte: str, at: tuple[int, int] = (0, 0), minutage: str = "00:12") 
     )
 
 
+def control_point(statut: Statut, text: str = "Un point", **other: Any) -> ControlPoint:
+    """A control point without a comment and evidence."""
+    plain: dict[str, Any] = {
+        "commentaire": "",
+        "citations": (),
+        "minutages": (),
+        "erreur_transcription_notee": False,
+        "variation_phonetique_utilisee": None,
+    }
+    return ControlPoint(point=text, statut=statut, **plain | other)
+
+
 def point(
     statut: Statut, *citations: Citation, text: str = "Un point", commentaire: str = "Vu."
 ) -> ControlPoint:
-    return ControlPoint(
-        point=text,
-        statut=statut,
-        commentaire=commentaire,
-        citations=citations,
-        minutages=("09:59",),
+    return control_point(
+        statut, text, commentaire=commentaire, citations=citations, minutages=("09:59",)
     )
 
 
@@ -57,6 +66,7 @@ def finding(
         commentaire_global="Bien.",
         minutages=("09:58",),
         mots_cles_trouves=("enregistré",),
+        erreurs_transcription_tolerees=0,
     )
 
 
@@ -79,8 +89,7 @@ def recording(index: int, *chunks: str) -> TimelineRecording:
 
 def points_of(statuts: Sequence[Statut]) -> tuple[ControlPoint, ...]:
     return tuple(
-        ControlPoint(point=f"Point {number}", statut=statut)
-        for number, statut in enumerate(statuts, 1)
+        control_point(statut, f"Point {number}") for number, statut in enumerate(statuts, 1)
     )
 
 

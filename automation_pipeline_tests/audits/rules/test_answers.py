@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from automation_pipeline.audits.models.audits import (
     Citation,
     Conforme,
-    ControlPoint,
     GatingOptions,
     Niveau,
     Statut,
@@ -25,7 +24,12 @@ from automation_pipeline.audits.models.chat import ModelOutputError
 from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA, parse_answer, reconcile
 from automation_pipeline.audits.rules.tools import MAX_TERMS, search_terms
 from automation_pipeline.audits.rules.verdicts import gate
-from automation_pipeline_tests.audits.rules.strategies import finding, findings, texts
+from automation_pipeline_tests.audits.rules.strategies import (
+    control_point,
+    finding,
+    findings,
+    texts,
+)
 from automation_pipeline_tests.tables import every_case
 
 CITATION = {
@@ -83,9 +87,9 @@ FOUND = StepFinding(
     score=9,
     niveau_conformite=Niveau.BON,
     points=(
-        ControlPoint(
-            point="Enregistrement annoncé",
-            statut=Statut.PRESENT,
+        control_point(
+            Statut.PRESENT,
+            "Enregistrement annoncé",
             commentaire="Dit d'emblée.",
             citations=(Citation(**CITATION),),
             minutages=("00:12",),
@@ -94,6 +98,7 @@ FOUND = StepFinding(
     commentaire_global="Bien.",
     minutages=("00:12",),
     mots_cles_trouves=("enregistré",),
+    erreurs_transcription_tolerees=0,
 )
 
 
@@ -344,7 +349,7 @@ LONG = (
 
 def answers(*returned: tuple[str, Statut]) -> StepFinding:
     return finding(*(
-        ControlPoint(point=text, statut=statut, commentaire=f"réponse {number}")
+        control_point(statut, text, commentaire=f"réponse {number}")
         for number, (text, statut) in enumerate(returned)
     ))  # fmt: skip
 
@@ -517,9 +522,9 @@ def test_a_duplicate_does_not_stand_in_for_a_point_like_it() -> None:
 
 
 def test_an_answer_keeps_all_but_its_text() -> None:
-    before = ControlPoint(
-        point=f"1. {NAME}",
-        statut=H,
+    before = control_point(
+        H,
+        f"1. {NAME}",
         commentaire="À moitié.",
         minutages=("00:12",),
         erreur_transcription_notee=True,
@@ -527,9 +532,9 @@ def test_an_answer_keeps_all_but_its_text() -> None:
     )
     after = reconcile(finding(before, score=7), (NAME,))
     assert after.finding.points == (
-        ControlPoint(
-            point=NAME,
-            statut=H,
+        control_point(
+            H,
+            NAME,
             commentaire="À moitié.",
             minutages=("00:12",),
             erreur_transcription_notee=True,
@@ -541,8 +546,8 @@ def test_an_answer_keeps_all_but_its_text() -> None:
 
 def test_a_point_without_an_answer_was_not_dealt_with() -> None:
     result = reconcile(answers((NAME, P), ("Autre chose", P)), (NAME, RECORDED))
-    assert result.finding.points[1] == ControlPoint(
-        point=RECORDED, statut=A, commentaire="Non traité par le modèle."
+    assert result.finding.points[1] == control_point(
+        A, RECORDED, commentaire="Non traité par le modèle."
     )
     assert (result.missing, result.unknown) == (1, 1)
 

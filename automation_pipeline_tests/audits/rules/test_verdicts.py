@@ -59,13 +59,7 @@ def step(
         is_critical=critical,
         weight=weight,
         usage=Usage(),
-        finding=StepFinding(
-            traite=traite,
-            conforme=conforme,
-            score=score,
-            niveau_conformite=Niveau.BON,
-            points=(),
-        ),
+        finding=replace(finding(score=score, conforme=conforme, niveau=Niveau.BON), traite=traite),
         stats=GatingStats(0),
     )
 
