@@ -98,8 +98,9 @@ async def audit_fiche(
     if found.summary.is_final:
         return found.summary
     audit_id, options = found.summary.audit_id, judge.options
-    owner = judge.semaphore.owner
-    async with judge.claims.hold(audit_key(audit_id), owner, options.lease_seconds) as claim:
+    async with judge.claims.hold(
+        audit_key(audit_id), judge.semaphore.owner, options.lease_seconds
+    ) as claim:
         found, snapshot = await database.write_in_bulk(_claim, (audit_id, claim.token))
         if found.summary.is_final:
             return found.summary
@@ -189,8 +190,9 @@ def _start(
         write_notes(session, audit_note(found.summary, message))
     for request, is_known in requests:
         if not is_known and request.tracking_id in started:
-            reason = fiche_not_found(request.fiche_id)
-            fail_audit(session, request.tracking_id, reason, "fiche_not_found")
+            fail_audit(
+                session, request.tracking_id, fiche_not_found(request.fiche_id), "fiche_not_found"
+            )
             audit_id = started[request.tracking_id].summary.audit_id
             started[request.tracking_id] = get_audit(session, audit_id)
     return [errors.get(each.tracking_id) or started[each.tracking_id] for each, _ in requests]
@@ -208,8 +210,7 @@ def _claim(
 ) -> list[tuple[AuditRecord, TranscriptSnapshot] | AutomationError]:
     """Claim the audits under the tokens, and read the present transcripts."""
     audits = claim_audits(session, dict(claims))
-    fiche_ids = {found.summary.fiche_id for found in audits.values()}
-    snapshots = transcript_snapshots(session, fiche_ids)
+    snapshots = transcript_snapshots(session, {found.summary.fiche_id for found in audits.values()})
     results: list[tuple[AuditRecord, TranscriptSnapshot] | AutomationError] = []
     for audit_id, token in claims:
         found = audits[audit_id]
@@ -342,8 +343,10 @@ def _end_incomplete(
     audit = replace(found.summary, status=AuditStatus.INCOMPLETE, error=reason)
     columns = incomplete_columns(found, audit, steps, coverage, now)
     enqueue(session, [events.incomplete(audit, coverage, now)])
-    tokens = {"total_tokens": tokens_of(steps)}
-    write_notes(session, audit_note(audit, f"END: {reason}", level="error", data=tokens))
+    write_notes(
+        session,
+        audit_note(audit, f"END: {reason}", level="error", data={"total_tokens": tokens_of(steps)}),
+    )
     return audit, columns
 
 
@@ -355,13 +358,16 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
         audit, now = found.summary, database_time(session)
         if not lock_running_audits(session, [audit.audit_id], now):
             return
-        values = {
-            "status": AuditStatus.FAILED,
-            "error_message": error,
-            "completed_at": now,
-            "duration_ms": found.duration_ms(now),
-        }
-        update_audit_row(session, audit.audit_id, values)
+        update_audit_row(
+            session,
+            audit.audit_id,
+            {
+                "status": AuditStatus.FAILED,
+                "error_message": error,
+                "completed_at": now,
+                "duration_ms": found.duration_ms(now),
+            },
+        )
         enqueue(session, [events.failed(audit, error, stage, now)])
         write_notes(session, audit_note(audit, f"END: failed at {stage}: {error}", level="error"))
     _end_batch_item(session, tracking_id, error)
@@ -374,8 +380,11 @@ def _end_batch_items(session: Session, audits: Sequence[AuditSummary]) -> None:
     waited_for = audits_in_batches(session, [audit.tracking_id for audit in audits])
     for audit in audits:
         if audit.tracking_id in waited_for:
-            is_complete = audit.status is AuditStatus.COMPLETED
-            _end_batch_item(session, audit.tracking_id, None if is_complete else audit.error)
+            _end_batch_item(
+                session,
+                audit.tracking_id,
+                None if audit.status is AuditStatus.COMPLETED else audit.error,
+            )
 
 
 def _end_batch_item(session: Session, tracking_id: str, error: str | None) -> None:
@@ -467,16 +476,20 @@ async def audit_day(
         raise failed[0].error
     with database.reading() as session:
         day = audits_of_day(session, work.day)
-    causes = Counter(
-        without_fiche_id(sentence_of(attempt.error), attempt.fiche_id) for attempt in failed
+    return replace(
+        day,
+        failures=Counter(day.failures)
+        + Counter(
+            without_fiche_id(sentence_of(attempt.error), attempt.fiche_id) for attempt in failed
+        ),
     )
-    return replace(day, failures=Counter(day.failures) + causes)
 
 
 def _missing_requests(work: DayAuditRequest, database: Database) -> Sequence[FicheAuditRequest]:
     with database.reading() as session:
-        config_ids = [stored.id for stored in automatic_configs(session)]
-        missing = missing_audits(session, work.day, config_ids)
+        missing = missing_audits(
+            session, work.day, [stored.id for stored in automatic_configs(session)]
+        )
     return [
         FicheAuditRequest(
             tracking_id=f"day-{work.day.isoformat()}-audit-{fiche_id}-{config_id}-{work.attempt}",

@@ -131,9 +131,13 @@ def automatic_configs(session: Session) -> list[StoredConfig]:
 
 
 def newest_active(session: Session) -> StoredConfig | None:
-    newest_first = (AuditConfigRow.created_at.desc(), AuditConfigRow.id.desc())
-    active = select(AuditConfigRow.id).where(AuditConfigRow.is_active).order_by(*newest_first)
-    found = _read(session, AuditConfigRow.id == active.limit(1).scalar_subquery())
+    newest = (
+        select(AuditConfigRow.id)
+        .where(AuditConfigRow.is_active)
+        .order_by(AuditConfigRow.created_at.desc(), AuditConfigRow.id.desc())
+        .limit(1)
+    )
+    found = _read(session, AuditConfigRow.id == newest.scalar_subquery())
     return found[0] if found else None
 
 
@@ -168,9 +172,7 @@ def config_view(session: Session, config_id: int, *, include_stats: bool = False
 def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigStats]:
     """Unknown configurations are omitted."""
     audit, completed = AuditRow.id, AuditRow.status == "completed"
-    every = aliased(AuditRow)
-    of_all = select(func.count()).where(every.audit_config_id == AuditConfigRow.id)
-    is_of_config = AuditRow.audit_config_id == AuditConfigRow.id
+    of_all = select(func.count()).where(aliased(AuditRow).audit_config_id == AuditConfigRow.id)
     query = (
         select(
             AuditConfigRow.id,
@@ -183,7 +185,10 @@ def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigSta
             func.max(AuditRow.created_at),
             func.count(audit).filter(completed, AuditRow.is_compliant.is_(True)),
         )
-        .outerjoin(AuditRow, is_of_config & AuditRow.deleted_at.is_(None))
+        .outerjoin(
+            AuditRow,
+            (AuditRow.audit_config_id == AuditConfigRow.id) & AuditRow.deleted_at.is_(None),
+        )
         .where(among(session, AuditConfigRow.id, config_ids))
         .group_by(AuditConfigRow.id)
     )
@@ -220,8 +225,7 @@ def lock_config(session: Session, config_id: int) -> StoredConfig:
 
 def lock_config_of_step(session: Session, step_id: int) -> StoredConfig:
     """Raises NotFoundError for an unknown step."""
-    config_id = select(AuditStepRow.audit_config_id).where(AuditStepRow.id == step_id)
-    found = session.scalar(config_id)
+    found = session.scalar(select(AuditStepRow.audit_config_id).where(AuditStepRow.id == step_id))
     if found is None:
         raise step_not_found(step_id)
     stored = lock_config(session, found)
@@ -243,31 +247,41 @@ def write_config(
     config: AuditConfig,
     step_ids: Sequence[int | None],
     now: datetime,
-) -> None:
+) -> StoredConfig:
     """Replace the stored configuration, which the caller has locked. Steps with an id in `step_ids` keep it,
     steps without one are new, and other stored steps are deleted."""
-    is_it, is_of_it = AuditConfigRow.id == stored.id, AuditStepRow.audit_config_id == stored.id
-    row = update(AuditConfigRow).where(is_it).values(**_config_columns(config), updated_at=now)
-    session.execute(row.execution_options(synchronize_session=False))
+    session.execute(
+        update(AuditConfigRow)
+        .where(AuditConfigRow.id == stored.id)
+        .values(**_config_columns(config), updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
     if (config.steps, tuple(step_ids)) == (stored.config.steps, stored.step_ids):
-        return
+        return get_config(session, stored.id)
     steps = list(zip(step_ids, config.steps, strict=True))
     kept = [{"id": step_id, **_columns(step)} for step_id, step in steps if step_id is not None]
-    removed = set(stored.step_ids) - set(step_ids)
-    session.execute(delete(AuditStepRow).where(AuditStepRow.id.in_(removed)))
+    session.execute(
+        delete(AuditStepRow).where(AuditStepRow.id.in_(set(stored.step_ids) - set(step_ids)))
+    )
     if kept:
         # Positions are unique at any moment, so kept steps first move behind all others.
-        behind = AuditStepRow.position + len(stored.step_ids)
-        moved = update(AuditStepRow).where(is_of_it).values(position=behind)
-        session.execute(moved.execution_options(synchronize_session=False))
+        session.execute(
+            update(AuditStepRow)
+            .where(AuditStepRow.audit_config_id == stored.id)
+            .values(position=AuditStepRow.position + len(stored.step_ids))
+            .execution_options(synchronize_session=False)
+        )
         session.execute(update(AuditStepRow), kept)
     _add_steps(session, stored.id, [step for step_id, step in steps if step_id is None])
+    return get_config(session, stored.id)
 
 
 def _add_steps(session: Session, config_id: int, steps: Sequence[AuditStep]) -> None:
     if steps:
-        rows = [{"audit_config_id": config_id, **_columns(step)} for step in steps]
-        session.execute(insert(AuditStepRow), rows)
+        session.execute(
+            insert(AuditStepRow),
+            [{"audit_config_id": config_id, **_columns(step)} for step in steps],
+        )
 
 
 def _config_columns(config: AuditConfig) -> dict[str, Any]:
@@ -275,22 +289,28 @@ def _config_columns(config: AuditConfig) -> dict[str, Any]:
 
 
 def _columns(step: AuditStep) -> dict[str, Any]:
-    lists = {"control_points": list(step.control_points), "keywords": list(step.keywords)}
-    return {**vars(step), **lists}
+    return {
+        **vars(step),
+        "control_points": list(step.control_points),
+        "keywords": list(step.keywords),
+    }
 
 
 def delete_config_row(session: Session, config_id: int) -> None:
     """Raises ConflictError for a configuration in use. Only the foreign keys can decide this, because an audit
     may start at the same time."""
-    deleting = delete(AuditConfigRow).where(AuditConfigRow.id == config_id)
     try:
         with session.begin_nested():
-            deleted = session.scalar(deleting.returning(AuditConfigRow.id))
+            deleted = session.scalar(
+                delete(AuditConfigRow)
+                .where(AuditConfigRow.id == config_id)
+                .returning(AuditConfigRow.id)
+            )
     except IntegrityError:
-        users = [
+        users = (
             _users(session, AuditRow.audit_config_id == config_id, "audit", "audits"),
             _users(session, AuditBatchRow.audit_config_id == config_id, "batch", "batches"),
-        ]
+        )
         used_by = " and ".join(filter(None, users)) or "something else"
         raise ConflictError(
             f"Audit config with ID '{config_id}' is used by {used_by} and cannot be deleted; "
@@ -365,21 +385,7 @@ def update_config(
             return stored
         has_new_steps = config.steps != stored.config.steps
         step_ids = [None] * len(config.steps) if has_new_steps else stored.step_ids
-        write_config(session, stored, config, step_ids, clock.now())
-        return get_config(session, config_id)
-
-
-def set_config_active(
-    config_id: int, *, active: bool, database: Database, clock: Clock
-) -> StoredConfig:
-    """Activate or deactivate a configuration. Its audits stay."""
-    with database.transaction() as session:
-        stored = lock_config(session, config_id)
-        if stored.config.is_active == active:
-            return stored
-        config = replace(stored.config, is_active=active)
-        write_config(session, stored, config, stored.step_ids, clock.now())
-        return get_config(session, config_id)
+        return write_config(session, stored, config, step_ids, clock.now())
 
 
 def validate_config(config_id: int, *, database: Database) -> tuple[tuple[str, str], ...]:
@@ -400,10 +406,8 @@ def add_step(
     """Add a step. Raises InvalidInputError with one error per invalid field, and the free positions."""
     with database.transaction() as session:
         stored = lock_config(session, config_id)
-        steps = renumbered((*stored.config.steps, new_step(stored.config, given)))
-        config, step_ids = replace(stored.config, steps=steps), (*stored.step_ids, None)
-        write_config(session, stored, config, step_ids, clock.now())
-        stored = get_config(session, config_id)
+        steps = {**stored.steps, None: new_step(stored.config, given)}
+        stored = _write_steps(session, stored, steps, clock.now())
         return stored.step(stored.step_ids[-1])
 
 
@@ -418,11 +422,10 @@ def update_step(
         step = changed_step(stored.config, before.step, given)
         if step == before.step:
             return before
-        steps = {one: stored.step(one).step for one in stored.step_ids} | {step_id: step}
-        step_ids = sorted(steps, key=lambda one: steps[one].position)
-        config = replace(stored.config, steps=renumbered(steps[one] for one in step_ids))
-        write_config(session, stored, config, step_ids, clock.now())
-        return get_config(session, stored.id).step(step_id)
+        steps = sorted(
+            {**stored.steps, step_id: step}.items(), key=lambda numbered: numbered[1].position
+        )
+        return _write_steps(session, stored, dict(steps), clock.now()).step(step_id)
 
 
 def reorder_steps(
@@ -435,20 +438,25 @@ def reorder_steps(
         check_order(stored.step_ids, step_ids)
         if tuple(step_ids) == stored.step_ids:
             return stored
-        steps = renumbered(stored.step(step_id).step for step_id in step_ids)
-        config = replace(stored.config, steps=steps)
-        write_config(session, stored, config, step_ids, clock.now())
-        return get_config(session, config_id)
+        steps = {step_id: stored.steps[step_id] for step_id in step_ids}
+        return _write_steps(session, stored, steps, clock.now())
 
 
 def delete_step(step_id: int, *, database: Database, clock: Clock) -> None:
     """Delete a step. Raises ConflictError if it is the only one."""
     with database.transaction() as session:
         stored = lock_config_of_step(session, step_id)
-        left = [one for one in stored.step_ids if one != step_id]
-        if not left:
+        if len(stored.steps) == 1:
             raise ConflictError(
                 f"Step {step_id} is the only one of audit config {stored.id}, which needs one"
             )
-        steps = renumbered(stored.step(one).step for one in left)
-        write_config(session, stored, replace(stored.config, steps=steps), left, clock.now())
+        steps = {one: step for one, step in stored.steps.items() if one != step_id}
+        _write_steps(session, stored, steps, clock.now())
+
+
+def _write_steps(
+    session: Session, stored: StoredConfig, steps: Mapping[Any, AuditStep], now: datetime
+) -> StoredConfig:
+    """Store the steps by id, in this order. A new step has the id None."""
+    config = replace(stored.config, steps=renumbered(steps.values()))
+    return write_config(session, stored, config, list(steps), now)

@@ -33,29 +33,36 @@ def _audit_event(
         "fiche_id": audit.fiche_id,
         "event_id": event_id,
     }
-    correlation_id = audit.tracking_id
     return Event(
-        TENANT, event_id, f"audit.{name}", PRODUCER, correlation_id, at, {**about, **payload}
+        TENANT, event_id, f"audit.{name}", PRODUCER, audit.tracking_id, at, {**about, **payload}
     )
 
 
 def started(audit: AuditSummary, config: AuditConfig, at: datetime) -> Sequence[Event]:
-    start = {
-        "audit_config_id": str(audit.audit_config_id),
-        "audit_config_name": config.name,
-        "total_steps": len(config.steps),
-        "started_at": iso(at),
-        "status": "started",
-    }
-    loaded = {
-        "config_id": str(audit.audit_config_id),
-        "config_name": config.name,
-        "steps_count": len(config.steps),
-        "status": "loaded",
-    }
     return [
-        _audit_event(audit, "started", at, start),
-        _audit_event(audit, "config_loaded", at, loaded),
+        _audit_event(
+            audit,
+            "started",
+            at,
+            {
+                "audit_config_id": str(audit.audit_config_id),
+                "audit_config_name": config.name,
+                "total_steps": len(config.steps),
+                "started_at": iso(at),
+                "status": "started",
+            },
+        ),
+        _audit_event(
+            audit,
+            "config_loaded",
+            at,
+            {
+                "config_id": str(audit.audit_config_id),
+                "config_name": config.name,
+                "steps_count": len(config.steps),
+                "status": "loaded",
+            },
+        ),
     ]
 
 
@@ -69,25 +76,34 @@ def analysis_started(
         "needs_transcription": not coverage.is_whole,
         "status": "checked",
     }
-    analysis = {"total_steps": audit.steps, "model": model, "status": "analyzing"}
     return [
         _audit_event(audit, "transcription_check", at, check),
         _audit_event(audit, "timeline_generated", at, {**timeline, "status": "generated"}),
-        _audit_event(audit, "analysis_started", at, analysis),
+        _audit_event(
+            audit,
+            "analysis_started",
+            at,
+            {"total_steps": audit.steps, "model": model, "status": "analyzing"},
+        ),
         progress(audit, "timeline", at),
     ]
 
 
 def step_started(audit: AuditSummary, step: AuditStep, at: datetime) -> Event:
-    payload = {
-        "step_position": step.position,
-        "step_name": step.name,
-        "total_steps": audit.steps,
-        "step_weight": step.weight,
-        "is_critical": step.is_critical,
-        "status": "processing",
-    }
-    return _audit_event(audit, "step_started", at, payload, f":{step.position}")
+    return _audit_event(
+        audit,
+        "step_started",
+        at,
+        {
+            "step_position": step.position,
+            "step_name": step.name,
+            "total_steps": audit.steps,
+            "step_weight": step.weight,
+            "is_critical": step.is_critical,
+            "status": "processing",
+        },
+        f":{step.position}",
+    )
 
 
 def step_ended(audit: AuditSummary, result: StepResult | UnjudgedStep, at: datetime) -> Event:
@@ -95,30 +111,45 @@ def step_ended(audit: AuditSummary, result: StepResult | UnjudgedStep, at: datet
     step, key = result.step, f":{result.step.position}"
     about = {"step_position": step.position, "step_name": step.name}
     if isinstance(result, UnjudgedStep):
-        failure = {**about, "error": result.error, "status": "failed"}
-        return _audit_event(audit, "step_failed", at, failure, f"{key}:{_milliseconds(at)}")
-    completion = {
-        **about,
-        "score": min(result.finding.score, step.weight),
-        "max_score": step.weight,
-        "conforme": result.finding.conforme == "CONFORME",
-        "total_citations": result.finding.citations,
-        "tokens_used": result.usage.total_tokens,
-        "status": "completed",
-    }
-    return _audit_event(audit, "step_completed", at, completion, key)
+        return _audit_event(
+            audit,
+            "step_failed",
+            at,
+            {**about, "error": result.error, "status": "failed"},
+            f"{key}:{_milliseconds(at)}",
+        )
+    return _audit_event(
+        audit,
+        "step_completed",
+        at,
+        {
+            **about,
+            "score": min(result.finding.score, step.weight),
+            "max_score": step.weight,
+            "conforme": result.finding.conforme == "CONFORME",
+            "total_citations": result.finding.citations,
+            "tokens_used": result.usage.total_tokens,
+            "status": "completed",
+        },
+        key,
+    )
 
 
 def progress(audit: AuditSummary, phase: str, at: datetime) -> Event:
-    payload = {
-        "completed_steps": audit.done,
-        "total_steps": audit.steps,
-        "failed_steps": audit.failed,
-        "current_phase": phase,
-        "progress_percentage": round(100 * audit.done / audit.steps) if audit.steps else 100,
-        "status": "in_progress",
-    }
-    return _audit_event(audit, "progress", at, payload, f":{phase}:{audit.done}")
+    return _audit_event(
+        audit,
+        "progress",
+        at,
+        {
+            "completed_steps": audit.done,
+            "total_steps": audit.steps,
+            "failed_steps": audit.failed,
+            "current_phase": phase,
+            "progress_percentage": round(100 * audit.done / audit.steps) if audit.steps else 100,
+            "status": "in_progress",
+        },
+        f":{phase}:{audit.done}",
+    )
 
 
 def completed(
@@ -131,44 +162,57 @@ def completed(
         "is_compliant": compliance.is_compliant,
         "critical_issues": f"{compliance.critical_passed}/{compliance.critical_total}",
     }
-    result = {
-        **verdict,
-        "successful_steps": compliance.successful_steps,
-        "failed_steps": compliance.failed_steps,
-        "total_tokens": tokens,
-        "duration_seconds": round(duration_ms / 1000, 3),
-        "completed_at": iso(at),
-        "status": "completed",
-    }
     return [
         _audit_event(audit, "compliance_calculated", at, {**verdict, "status": "calculated"}),
-        _audit_event(audit, "completed", at, result),
+        _audit_event(
+            audit,
+            "completed",
+            at,
+            {
+                **verdict,
+                "successful_steps": compliance.successful_steps,
+                "failed_steps": compliance.failed_steps,
+                "total_tokens": tokens,
+                "duration_seconds": round(duration_ms / 1000, 3),
+                "completed_at": iso(at),
+                "status": "completed",
+            },
+        ),
     ]
 
 
 def incomplete(audit: AuditSummary, coverage: TranscriptCoverage, at: datetime) -> Event:
     """An attempt ended without a grade. Several attempts may."""
-    payload = {
-        "error": audit.error,
-        "recordings": coverage.document,
-        "completed_steps": audit.done,
-        "failed_steps": audit.failed,
-        "total_steps": audit.steps,
-        "ended_at": iso(at),
-        "status": "incomplete",
-    }
-    return _audit_event(audit, "incomplete", at, payload, f":{_milliseconds(at)}")
+    return _audit_event(
+        audit,
+        "incomplete",
+        at,
+        {
+            "error": audit.error,
+            "recordings": coverage.document,
+            "completed_steps": audit.done,
+            "failed_steps": audit.failed,
+            "total_steps": audit.steps,
+            "ended_at": iso(at),
+            "status": "incomplete",
+        },
+        f":{_milliseconds(at)}",
+    )
 
 
 def failed(audit: AuditSummary, error: str, stage: str, at: datetime) -> Event:
-    payload = {
-        "error": error,
-        "failed_phase": stage,
-        "failed_at": iso(at),
-        "partial_results": {"completed_steps": audit.done, "total_steps": audit.steps},
-        "status": "failed",
-    }
-    return _audit_event(audit, "failed", at, payload)
+    return _audit_event(
+        audit,
+        "failed",
+        at,
+        {
+            "error": error,
+            "failed_phase": stage,
+            "failed_at": iso(at),
+            "partial_results": {"completed_steps": audit.done, "total_steps": audit.steps},
+            "status": "failed",
+        },
+    )
 
 
 def _milliseconds(at: datetime) -> int:
@@ -188,28 +232,33 @@ def _rerun_event(
     }
     if location.point is not None:
         about |= {"rerun_scope": "control_point", "control_point_index": location.point}
-    correlation_id = audit.tracking_id
     return Event(
-        TENANT, event_id, f"audit.{name}", PRODUCER, correlation_id, at, {**about, **payload}
+        TENANT, event_id, f"audit.{name}", PRODUCER, audit.tracking_id, at, {**about, **payload}
     )
 
 
 def rerun_started(audit: AuditSummary, rerun: Rerun, at: datetime) -> Event:
-    start = {"started_at": iso(at), "status": "rerunning"}
-    return _rerun_event(audit, rerun, "step_started", at, start)
+    return _rerun_event(
+        audit, rerun, "step_started", at, {"started_at": iso(at), "status": "rerunning"}
+    )
 
 
 def rerun_completed(
     audit: AuditSummary, rerun: Rerun, before: Document, after: Document, at: datetime
 ) -> Event:
-    payload = {
-        "original": before,
-        "rerun": after,
-        "comparison": {"changed": [name for name in before if before[name] != after[name]]},
-        "completed_at": iso(at),
-        "status": "rerun_completed",
-    }
-    return _rerun_event(audit, rerun, "step_completed", at, payload)
+    return _rerun_event(
+        audit,
+        rerun,
+        "step_completed",
+        at,
+        {
+            "original": before,
+            "rerun": after,
+            "comparison": {"changed": [name for name in before if before[name] != after[name]]},
+            "completed_at": iso(at),
+            "status": "rerun_completed",
+        },
+    )
 
 
 def rerun_failed(audit: AuditSummary, rerun: Rerun, error: str, at: datetime) -> Event:

@@ -168,8 +168,9 @@ class _Conversation:
 
         async def attempt() -> Reply:
             async with self.judge.semaphore.acquire():
-                rate = rate_per_minute(self.judge.options.per_minute)
-                await wait_for_rate(self.judge.limiter, RATE_LIMIT, rate)
+                await wait_for_rate(
+                    self.judge.limiter, RATE_LIMIT, rate_per_minute(self.judge.options.per_minute)
+                )
                 return await self.judge.model.ask(question)
 
         options = self.judge.options
@@ -185,11 +186,14 @@ async def begin_analysis(
 ) -> AuditRecord:
     """Record that the analysis starts. Calls that do not fit into a prompt are read with tools. Judged
     steps stay judged unless the transcripts have changed."""
-    tasks = (
-        StepPrompt(config=found.config, step=step, timeline=snapshot.timeline)
-        for step in found.config.steps
+    mode = choose_transcript_mode(
+        found.transcript_mode,
+        (
+            StepPrompt(config=found.config, step=step, timeline=snapshot.timeline)
+            for step in found.config.steps
+        ),
+        judge.options,
     )
-    mode = choose_transcript_mode(found.transcript_mode, tasks, judge.options)
     analysis = _Analysis(replace(found, transcript_mode=mode), snapshot, judge.model.name)
     return await database.write_in_bulk(_record_analyses, analysis)
 
@@ -225,8 +229,16 @@ def _record_analysis(
         "coverage": coverage.document,
         "result_data": running_document(found),
     }
-    timeline = {"recordings_count": recordings, "total_chunks": chunks}
-    enqueue(session, events.analysis_started(audit, coverage, timeline, analysis.model, now))
+    enqueue(
+        session,
+        events.analysis_started(
+            audit,
+            coverage,
+            {"recordings_count": recordings, "total_chunks": chunks},
+            analysis.model,
+            now,
+        ),
+    )
     message = (
         f"ANALYSE: {coverage.sentence}, {chunks} chunks, transcript by {mode}, "
         f"{steps_sentence(audit.done, audit.steps)} before"
@@ -271,14 +283,16 @@ async def judge_steps(
 
     async def analyse(step: AuditStep) -> StepResult | UnjudgedStep:
         await database.write(partial(emit_started, step))
-        task = StepPrompt(
-            config=found.config,
-            step=step,
-            timeline=snapshot.timeline,
-            mode=found.transcript_mode,
-            product=snapshot.product,
+        result = await analyse_step(
+            StepPrompt(
+                config=found.config,
+                step=step,
+                timeline=snapshot.timeline,
+                mode=found.transcript_mode,
+                product=snapshot.product,
+            ),
+            judge=judge,
         )
-        result = await analyse_step(task, judge=judge)
         return replace(result, usage=result.usage + spent.get(step.position, Usage()))
 
     def write(results: Sequence[StepResult | UnjudgedStep]) -> None:
@@ -288,8 +302,12 @@ async def judge_steps(
         so_far = replace(so_far, done=done, failed=so_far.failed + failed)
         database.write_in_bulk_soon(_store_results, _JudgedSteps(so_far, token, results))
 
-    todo = [step for step in found.config.steps if step.position not in judged]
-    await process_concurrently(todo, analyse, write, width=judge.options.steps_at_once)
+    await process_concurrently(
+        [step for step in found.config.steps if step.position not in judged],
+        analyse,
+        write,
+        width=judge.options.steps_at_once,
+    )
 
 
 @dataclass(frozen=True)
@@ -315,10 +333,16 @@ def _store_results(session: Session, judged: Sequence[_JudgedSteps]) -> list[Tra
             for result in each.results
             if isinstance(result, UnjudgedStep)
         ]
-        notes = [audit_note(each.audit, message, level="error") for message in messages]
-        write_notes(session, *notes)
-        ended = [events.step_ended(each.audit, result, now) for result in each.results]
-        enqueue(session, [*ended, events.progress(each.audit, "analysis", now)])
+        write_notes(
+            session, *[audit_note(each.audit, message, level="error") for message in messages]
+        )
+        enqueue(
+            session,
+            [
+                *[events.step_ended(each.audit, result, now) for result in each.results],
+                events.progress(each.audit, "analysis", now),
+            ],
+        )
     return [_lost(each.audit) if each not in kept else None for each in judged]
 
 

@@ -144,8 +144,9 @@ def add_batch(
     now: datetime,
 ) -> None:
     batch = {"id": batch_id, "audit_config_id": audit_config_id, "started_at": now}
-    counts = {"total": len(audits), "succeeded": 0, "failed": 0}
-    session.execute(insert(AuditBatchRow), [{**batch, **counts}])
+    session.execute(
+        insert(AuditBatchRow), [{**batch, "total": len(audits), "succeeded": 0, "failed": 0}]
+    )
     items = [{**vars(audit), "batch_id": batch_id, "state": "pending"} for audit in audits]
     if items:
         session.execute(insert(AuditBatchItemRow), items)
@@ -241,8 +242,9 @@ class RerunStatus:
 def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[str, RerunStatus]:
     """By rerun id; an unknown rerun has not started."""
     refused, started = refusals(session, rerun_ids), taken(session, rerun_ids)
-    ended = select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids))
-    done = set(session.scalars(ended))
+    done = set(
+        session.scalars(select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids)))
+    )
     return {
         key: RerunStatus(key in started or key in done, key in done, refused.get(key))
         for key in rerun_ids
@@ -251,10 +253,13 @@ def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[s
 
 def audits_in_batches(session: Session, tracking_ids: Sequence[str]) -> list[str]:
     """The audits that a batch waits for. Few audits belong to one."""
-    query = select(AuditBatchItemRow.tracking_id).where(
-        among(session, AuditBatchItemRow.tracking_id, tracking_ids), _IS_PENDING
+    return list(
+        session.scalars(
+            select(AuditBatchItemRow.tracking_id).where(
+                among(session, AuditBatchItemRow.tracking_id, tracking_ids), _IS_PENDING
+            )
+        )
     )
-    return list(session.scalars(query))
 
 
 def end_item(
@@ -274,24 +279,27 @@ def end_item(
     succeeded = AuditBatchRow.succeeded + int(error is None)
     failed = AuditBatchRow.failed + int(error is not None)
     is_last = AuditBatchRow.completed_at.is_(None) & (succeeded + failed >= AuditBatchRow.total)
-    completed_at = case((is_last, now), else_=AuditBatchRow.completed_at)
     session.execute(
         update(AuditBatchRow)
         .where(AuditBatchRow.id == batch_id)
-        .values(succeeded=succeeded, failed=failed, completed_at=completed_at)
+        .values(
+            succeeded=succeeded,
+            failed=failed,
+            completed_at=case((is_last, now), else_=AuditBatchRow.completed_at),
+        )
         .execution_options(synchronize_session=False)
     )
     return batch_summary(session, batch_id)
 
 
 def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
-    found = select(AuditBatchRow).where(AuditBatchRow.id == batch_id)
-    row = session.scalars(found.execution_options(populate_existing=True)).one_or_none()
+    row = session.scalars(
+        select(AuditBatchRow)
+        .where(AuditBatchRow.id == batch_id)
+        .execution_options(populate_existing=True)
+    ).one_or_none()
     if row is None:
         raise NotFoundError(f"Batch {batch_id} not found")
-    failed = select(AuditBatchItemRow.fiche_id, func.coalesce(AuditBatchItemRow.error, "")).where(
-        AuditBatchItemRow.batch_id == batch_id, AuditBatchItemRow.state == "failed"
-    )
     return AuditBatchSummary(
         row.id,
         row.audit_config_id,
@@ -300,37 +308,55 @@ def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
         row.failed,
         row.started_at,
         row.completed_at,
-        list(session.execute(failed.order_by(AuditBatchItemRow.fiche_id)).tuples()),
+        list(
+            session.execute(
+                select(AuditBatchItemRow.fiche_id, func.coalesce(AuditBatchItemRow.error, ""))
+                .where(AuditBatchItemRow.batch_id == batch_id, AuditBatchItemRow.state == "failed")
+                .order_by(AuditBatchItemRow.fiche_id)
+            ).tuples()
+        ),
     )
 
 
 def fiches_of_batch(session: Session, batch_id: str) -> list[str]:
     """Empty for an unknown batch."""
-    items = select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)
-    return list(session.scalars(items))
+    return list(
+        session.scalars(
+            select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)
+        )
+    )
 
 
 def pending_items(session: Session, *, limit: int) -> list[str]:
     """Tracking ids of audits for which batches wait, oldest first."""
-    waiting = select(AuditBatchItemRow.tracking_id).where(_IS_PENDING)
-    return list(session.scalars(waiting.order_by(AuditBatchItemRow.id).limit(limit)))
+    return list(
+        session.scalars(
+            select(AuditBatchItemRow.tracking_id)
+            .where(_IS_PENDING)
+            .order_by(AuditBatchItemRow.id)
+            .limit(limit)
+        )
+    )
 
 
 def items_never_started(session: Session, asked_before_seconds: float, *, limit: int) -> list[str]:
     """Tracking ids of audits for which batches wait, oldest first, without a row although a Dagster
     run took their request that long ago."""
-    waiting = (
-        select(AuditBatchItemRow.tracking_id)
-        .join(RunRequestRow, RunRequestRow.request_key == AuditBatchItemRow.tracking_id)
-        .outerjoin(AuditRow, AuditRow.tracking_id == AuditBatchItemRow.tracking_id)
-        .where(
-            _IS_PENDING,
-            RunRequestRow.state == "taken",
-            RunRequestRow.created_at <= database_now(-asked_before_seconds),
-            AuditRow.id.is_(None),
+    return list(
+        session.scalars(
+            select(AuditBatchItemRow.tracking_id)
+            .join(RunRequestRow, RunRequestRow.request_key == AuditBatchItemRow.tracking_id)
+            .outerjoin(AuditRow, AuditRow.tracking_id == AuditBatchItemRow.tracking_id)
+            .where(
+                _IS_PENDING,
+                RunRequestRow.state == "taken",
+                RunRequestRow.created_at <= database_now(-asked_before_seconds),
+                AuditRow.id.is_(None),
+            )
+            .order_by(AuditBatchItemRow.id)
+            .limit(limit)
         )
     )
-    return list(session.scalars(waiting.order_by(AuditBatchItemRow.id).limit(limit)))
 
 
 def is_awaited_by_batch() -> ColumnElement[bool]:

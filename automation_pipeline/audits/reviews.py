@@ -101,8 +101,9 @@ class PointReview(_Review):
 def apply_step_review(finding: StepFinding, weight: int, change: StepReview) -> StepFinding:
     """Raises InvalidInputError for a score above the step's weight."""
     if change.score is not None and change.score > weight:
-        complaint = f"must not be above the weight of the step, {weight}"
-        raise InvalidInputError(INVALID_REVIEW, (("score", complaint),))
+        raise InvalidInputError(
+            INVALID_REVIEW, (("score", f"must not be above the weight of the step, {weight}"),)
+        )
     return replace(
         finding,
         conforme=change.conforme,
@@ -201,8 +202,10 @@ def update_audit(audit_id: int, change: AuditChange, *, database: Database) -> D
         if values:
             update_audit_row(session, audit_id, values)
         if change.model_fields_set:
-            message = f"UPDATE: {', '.join(sorted(change.model_fields_set))}"
-            write_notes(session, audit_note(found.summary, message))
+            write_notes(
+                session,
+                audit_note(found.summary, f"UPDATE: {', '.join(sorted(change.model_fields_set))}"),
+            )
         return audit_document(session, audit_id)
 
 
@@ -210,8 +213,13 @@ def set_audit_deleted(audit_id: int, *, deleted: bool, database: Database) -> No
     """Mark the audit as deleted, or restore it."""
     with database.transaction() as session:
         set_deleted(session, audit_id, database_time(session) if deleted else None)
-        message = "DELETE: the audit is deleted" if deleted else "RESTORE: the audit is not deleted"
-        write_notes(session, audit_note(get_audit(session, audit_id).summary, message))
+        write_notes(
+            session,
+            audit_note(
+                get_audit(session, audit_id).summary,
+                "DELETE: the audit is deleted" if deleted else "RESTORE: the audit is not deleted",
+            ),
+        )
 
 
 def record_review(
@@ -259,8 +267,11 @@ async def run_rerun(rerun: Rerun, *, database: Database, judge: Judge) -> Docume
     other, so that each sees the finding of the previous one.
     """
     rerun = replace(rerun, instructions=validate_instructions(rerun.instructions))
-    name = f"rerun-{rerun.place.audit_id}-{rerun.place.position}"
-    async with judge.claims.hold(name, judge.semaphore.owner, judge.options.lease_seconds):
+    async with judge.claims.hold(
+        f"rerun-{rerun.place.audit_id}-{rerun.place.position}",
+        judge.semaphore.owner,
+        judge.options.lease_seconds,
+    ):
         task = await asyncio.to_thread(_start_rerun, rerun, database, judge)
         if task is not None:
             result = await analyse_step(task, judge=judge)
@@ -311,8 +322,14 @@ def _end_rerun(rerun: Rerun, result: StepResult | UnjudgedStep, database: Databa
             save_finding(session, location.audit_id, stored, stored.finding, usage)
         if isinstance(result, UnjudgedStep) and not has_ended:
             enqueue(session, [rerun_failed(audit, rerun, result.error, now)])
-            message = f"RERUN of {_target_name(location)} failed: {result.error}"
-            write_notes(session, audit_note(audit, message, level="error"))
+            write_notes(
+                session,
+                audit_note(
+                    audit,
+                    f"RERUN of {_target_name(location)} failed: {result.error}",
+                    level="error",
+                ),
+            )
         write_summary(session, location.audit_id, now)
 
 
@@ -323,14 +340,14 @@ def _store_rerun(
     index, now = rerun.place.point, database_time(session)
     before, point = stored.finding, None
     if index is None:
-        score = clamp_score(result.finding.score, stored.weight)
-        after = replace(result.finding, score=score)
+        after = replace(result.finding, score=clamp_score(result.finding.score, stored.weight))
         save_steps(session, [(audit.audit_id, replace(result, finding=after))], now)
     else:
         point, [found] = before.points[index - 1].point, result.finding.points
         after = replace_control_point(before, stored.weight, index, found)
-        stats = stored.stats + result.stats
-        save_finding(session, audit.audit_id, stored, after, result.usage, stats)
+        save_finding(
+            session, audit.audit_id, stored, after, result.usage, stored.stats + result.stats
+        )
     verdicts = (verdict_summary(before, index), verdict_summary(after, index))
     tokens = result.usage.total_tokens - stored.usage.total_tokens
     add_rerun(session, rerun, verdicts, point, tokens, now)

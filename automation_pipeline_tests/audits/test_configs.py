@@ -19,7 +19,6 @@ from automation_pipeline.audits.configs import (
     get_config,
     import_config,
     reorder_steps,
-    set_config_active,
     update_config,
     update_step,
     validate_config,
@@ -403,7 +402,7 @@ def test_a_configuration_in_use_is_taken_out_of_use_and_back(
     before = read(database, config_id)
     clock.pass_time(timedelta(minutes=1))
     for active in (False, True):
-        result = set_config_active(config_id, active=active, database=database, clock=clock)
+        result = update_config(config_id, {"isActive": active}, database=database, clock=clock)
         config = replace(before.config, is_active=active)
         assert (
             result
@@ -416,7 +415,7 @@ def test_what_does_not_exist_is_not_found_when_it_is_activated(
     database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(NotFoundError):
-        set_config_active(7, active=True, database=database, clock=clock)
+        update_config(7, {"isActive": True}, database=database, clock=clock)
 
 
 def test_fields_change_and_steps_keep_their_ids(database: Database, clock: StandingClock) -> None:

@@ -252,7 +252,7 @@ def test_nothing_is_lost_when_several_people_review_one_step_at_once(
     ] * 4
     assert (step.finding.score, point_bench.row().niveau) == (8, "EXCELLENT")
     with point_bench.database.reading() as session:
-        reviews = step_histories(session, [audit_id])[audit_id, 1].human_review
+        reviews = step_histories(session, [audit_id])[audit_id, 1]["human_review"]
     assert len(reviews) == 20
     for index in range(1, 5):
         of_point = [review for review in reviews if review["control_point_index"] == index]

@@ -139,17 +139,19 @@ def list_of_audits(
     limit: int,
 ) -> AuditPage:
     """Lists are separated by commas; an empty text selects every value."""
-    chosen = AuditFilter.model_validate(
-        {
-            "fiche_ids": fiche_ids,
-            "audit_config_ids": audit_config_ids,
-            "status": status,
-            "latest_only": latest_only,
-            "include_deleted": include_deleted,
-            "limit": limit,
-        }
+    audits, total = list_audits(
+        session,
+        AuditFilter.model_validate(
+            {
+                "fiche_ids": fiche_ids,
+                "audit_config_ids": audit_config_ids,
+                "status": status,
+                "latest_only": latest_only,
+                "include_deleted": include_deleted,
+                "limit": limit,
+            }
+        ),
     )
-    audits, total = list_audits(session, chosen)
     return AuditPage(audits, Total(total))
 
 
@@ -426,9 +428,10 @@ def review(
         raise InvalidInputError(
             "--conforme, --score and --dealt-with apply to a whole step: omit --point."
         )
-    given = of_step | of_point | compact(reviewer=reviewer, reason=reason)
     with _with_audit_id(audit_id):
-        review_finding(audit_id, step, point, given)
+        review_finding(
+            audit_id, step, point, of_step | of_point | compact(reviewer=reviewer, reason=reason)
+        )
     _print_step(audit_id, step, {}, as_json=as_json)
 
 
@@ -467,8 +470,10 @@ def rerun(
 def _follow_rerun(rerun_id: str, audit_id: int, *, quiet: bool) -> str | None:
     """None if the new finding is stored, else the reason why the rerun failed."""
     waits = LaunchWait([rerun_id])
-    goes_on = f"The rerun continues. `automation audits show {audit_id} --steps` shows its result."
-    with progress_bars(goes_on, quiet=quiet) as progress:
+    with progress_bars(
+        f"The rerun continues. `automation audits show {audit_id} --steps` shows its result.",
+        quiet=quiet,
+    ) as progress:
         bar = progress.add_task("rerun: waiting for Dagster", total=1)
         while True:
             found = next(
@@ -489,8 +494,9 @@ def delete(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Delete an audit. `automation audits restore` restores it."""
     with _with_audit_id(audit_id):
         hide_audit(audit_id)
-    document = {"id": str(audit_id), "deleted": True}
-    print_result(document, f"Audit {audit_id} is deleted.", as_json=as_json)
+    print_result(
+        {"id": str(audit_id), "deleted": True}, f"Audit {audit_id} is deleted.", as_json=as_json
+    )
 
 
 @app.command()
@@ -498,8 +504,9 @@ def restore(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Restore a deleted audit."""
     with _with_audit_id(audit_id):
         unhide_audit(audit_id)
-    document = {"id": str(audit_id), "deleted": False}
-    print_result(document, f"Audit {audit_id} is restored.", as_json=as_json)
+    print_result(
+        {"id": str(audit_id), "deleted": False}, f"Audit {audit_id} is restored.", as_json=as_json
+    )
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from automation_pipeline.audits.configs import (
     delete_config,
     import_config,
     reorder_steps,
-    set_config_active,
+    update_config,
 )
 from automation_pipeline.audits.models.configs import ConfigShown, ConfigStepShown, config_faults
 from automation_pipeline.bootstrap import Services
@@ -96,8 +96,8 @@ def store_config(services: Services, given: Document, *, update: bool) -> Docume
 
 @operation(f"PUT {PATH}/{{config_id}}")
 def set_active(services: Services, config_id: int, *, is_active: bool) -> Document:
-    stored = set_config_active(
-        config_id, active=is_active, database=services.database, clock=services.clock
+    stored = update_config(
+        config_id, {"isActive": is_active}, database=services.database, clock=services.clock
     )
     return {"name": stored.config.name}
 
@@ -223,8 +223,11 @@ def deactivate(config_id: ConfigId, *, as_json: AsJson = False) -> None:
 def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
     """Delete a configuration without audits. Deactivate a configuration with audits instead."""
     remove_config(config_id)
-    document = {"id": str(config_id), "deleted": True}
-    print_result(document, f"Audit config {config_id} is deleted.", as_json=as_json)
+    print_result(
+        {"id": str(config_id), "deleted": True},
+        f"Audit config {config_id} is deleted.",
+        as_json=as_json,
+    )
 
 
 @app.command()

@@ -37,8 +37,7 @@ def show(document: Part, *, steps: bool) -> None:
 
 
 def steps_of(document: Part) -> Sequence[Part]:
-    results = _part(_part(_part(document, "resultData"), "audit"), "results")
-    return _list(results, "steps")
+    return _list(_part(_part(_part(document, "resultData"), "audit"), "results"), "steps")
 
 
 def position_of(step: Part) -> object:
@@ -49,8 +48,10 @@ def without_steps(document: Part) -> Part:
     result = _part(document, "resultData")
     audit = _part(result, "audit")
     results = {name: one for name, one in _part(audit, "results").items() if name != "steps"}
-    rest = {name: value for name, value in document.items() if name != "stepResults"}
-    return {**rest, "resultData": {**result, "audit": {**audit, "results": results}}}
+    return {
+        **{name: value for name, value in document.items() if name != "stepResults"},
+        "resultData": {**result, "audit": {**audit, "results": results}},
+    }
 
 
 def _outcome(document: Part) -> Text:
@@ -127,10 +128,11 @@ def _print_points(step: Part) -> None:
     say("")
     screen.print(Text(step_line(step), "bold"))
     for number, point in enumerate(_list(step, "points_controle"), start=1):
-        line = Text.assemble(
-            f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}"
+        screen.print(
+            Text.assemble(
+                f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}"
+            )
         )
-        screen.print(line)
         if point["commentaire"]:
             say(f"     {one_line(str(point['commentaire']))}")
         for citation in _list(point, "citations"):
@@ -189,8 +191,10 @@ def _critical(document: Part) -> str:
 
 
 def _aside(document: Part) -> str:
+    if document["deletedAt"]:
+        return " (deleted)"
     is_old = document["status"] == "completed" and not document["isLatest"]
-    return " (deleted)" if document["deletedAt"] else " (old)" if is_old else ""
+    return " (old)" if is_old else ""
 
 
 def _short(text: object) -> str:

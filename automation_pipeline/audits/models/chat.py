@@ -264,8 +264,9 @@ def _complaints(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_input=False)
     complaints: list[str] = []
     for problem in problems[:_MOST_COMPLAINTS]:
-        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])
-        where = "".join(parts).removeprefix(".")
+        where = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]
+        ).removeprefix(".")
         why = _MESSAGES.get(problem["type"], "n'est pas valide").format(**problem.get("ctx", {}))
         complaints.append(f"{where} {why}".replace("' or '", "' ou '"))
     more = len(problems) - len(complaints)

@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, ValidationError
 from pydantic.alias_generators import to_camel
@@ -91,11 +91,16 @@ class StoredConfig:
     created_at: datetime
     updated_at: datetime
 
+    @property
+    def steps(self) -> Mapping[int, AuditStep]:
+        """By id."""
+        return dict(zip(self.step_ids, self.config.steps, strict=True))
+
     def step(self, step_id: int) -> ConfigStep:
         """Raises NotFoundError for a step of another configuration."""
         if step_id not in self.step_ids:
             raise step_not_found(step_id)
-        return ConfigStep(step_id, self.id, self.config.steps[self.step_ids.index(step_id)])
+        return ConfigStep(step_id, self.id, self.steps[step_id])
 
 
 def config_not_found(config_id: int) -> NotFoundError:
@@ -106,25 +111,10 @@ def step_not_found(step_id: int) -> NotFoundError:
     return NotFoundError(f"Audit step with ID '{step_id}' not found")
 
 
-_Sized = TypeVar("_Sized", bound=Sized)
-
-
-def _not_empty(value: _Sized) -> _Sized:
+def _not_empty(value: object) -> object:
     if not value:
         raise ValueError("must not be empty")
     return value
-
-
-def _blank_is_none(text: str | None) -> str | None:
-    return text or None
-
-
-def _none_is_empty(given: object) -> object:
-    return () if given is None else given
-
-
-def _distinct_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word for word in words if word))
 
 
 def _unique_points(points: tuple[str, ...]) -> tuple[str, ...]:
@@ -144,7 +134,7 @@ def _at_most(longest: int) -> AfterValidator:
 
 
 _NotEmpty = AfterValidator(_not_empty)
-_BlankIsNone = AfterValidator(_blank_is_none)
+_BlankIsNone = AfterValidator(lambda text: text or None)
 
 Name = Annotated[str, _at_most(200), _NotEmpty]
 Prompt = Annotated[str, _at_most(20_000), _NotEmpty]
@@ -161,8 +151,8 @@ Points = Annotated[
 Keywords = Annotated[
     tuple[Annotated[str, _at_most(200)], ...],
     Field(max_length=200),
-    AfterValidator(_distinct_words),
-    BeforeValidator(_none_is_empty),
+    AfterValidator(lambda words: tuple(dict.fromkeys(word for word in words if word))),
+    BeforeValidator(lambda given: () if given is None else given),
 ]
 
 
@@ -234,18 +224,19 @@ def parse_config(given: Mapping[str, object], complaint: str = INVALID_CONFIG) -
         faults = (*field_errors(error), *faults)
     else:
         if not faults:
-            ordered = sorted(document.steps, key=lambda step: step.position)
             fields: dict[str, Any] = vars(document) | {
-                "steps": tuple(AuditStep(**vars(step)) for step in ordered)
+                "steps": tuple(
+                    AuditStep(**vars(step))
+                    for step in sorted(document.steps, key=lambda step: step.position)
+                )
             }
             return AuditConfig(**fields)
         complaint = MUST_BE_UNIQUE if faults[0][1].startswith(MUST_BE_UNIQUE) else complaint
-    named = ((*field.partition("."), why) for field, why in faults)
     raise InvalidInputError(
         complaint,
         tuple(
             (f"{steps_name if first == 'steps' else first}{dot}{rest}", why)
-            for first, dot, rest, why in named
+            for first, dot, rest, why in ((*field.partition("."), why) for field, why in faults)
         ),
     )
 
@@ -294,21 +285,31 @@ def config_faults(given: Mapping[str, object]) -> tuple[FieldError, ...]:
 
 def config_document(config: AuditConfig) -> dict[str, object]:
     """The document that `parse_config` turns into an equal configuration."""
-    values = {to_camel(name): value for name, value in vars(config).items()}
-    return {**values, "steps": [step_document(step) for step in config.steps]}
+    return {
+        **{to_camel(name): value for name, value in vars(config).items()},
+        "steps": [step_document(step) for step in config.steps],
+    }
 
 
 def step_document(step: AuditStep) -> dict[str, object]:
     values = {to_camel(name): value for name, value in vars(step).items()}
-    lists = {"controlPoints": list(step.control_points), "keywords": list(step.keywords)}
-    return {**values, **lists, "severityLevel": step.severity_level.value}
+    return {
+        **values,
+        "controlPoints": list(step.control_points),
+        "keywords": list(step.keywords),
+        "severityLevel": step.severity_level.value,
+    }
 
 
 def fingerprint(config: AuditConfig) -> str:
     """Equal for configurations that judge in the same way, active or not."""
-    judging = {name: config_document(config)[name] for name in ("name", "systemPrompt", "steps")}
-    canonical = json.dumps(judging, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(
+            {name: config_document(config)[name] for name in ("name", "systemPrompt", "steps")},
+            sort_keys=True,
+            separators=(",", ":"),
+        ).encode()
+    ).hexdigest()
 
 
 def changed_config(stored: AuditConfig, given: Mapping[str, object]) -> AuditConfig:
@@ -357,10 +358,11 @@ def require_free_position(position: int, taken: Collection[int]) -> None:
 
 def check_order(step_ids: Sequence[int], given: Sequence[int]) -> None:
     """Raise InvalidInputError unless each step is named once."""
-    unknown = dict.fromkeys(step for step in given if step not in step_ids)
     faults = {
         "missing": [step for step in step_ids if step not in given],
-        "not steps of this configuration": unknown,
+        "not steps of this configuration": dict.fromkeys(
+            step for step in given if step not in step_ids
+        ),
         "given more than once": [step for step, times in Counter(given).items() if times > 1],
     }
     fields = tuple(("stepIds", f"{why}: {_joined(ids)}") for why, ids in faults.items() if ids)
@@ -421,17 +423,19 @@ class ConfigShown(JsonModel):
 
     def document(self) -> dict[str, object]:
         """The document without the parts that the request did not include."""
-        left_out = {name for name in ("steps", "stats") if getattr(self, name) is None}
-        return {name: value for name, value in as_document(self).items() if name not in left_out}
+        return {
+            name: value
+            for name, value in as_document(self).items()
+            if name not in {"steps", "stats"} or value is not None
+        }
 
 
 def config_shown(
     stored: StoredConfig, *, steps: bool = False, stats: ConfigStats | None = None
 ) -> ConfigShown:
     config = stored.config
-    values = {name: value for name, value in vars(config).items() if name != "steps"}
     return ConfigShown(
-        **values,
+        **{name: value for name, value in vars(config).items() if name != "steps"},
         id=stored.id,
         created_at=stored.created_at,
         updated_at=stored.updated_at,

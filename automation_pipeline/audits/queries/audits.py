@@ -53,8 +53,12 @@ MAX_CACHED_CONFIGS = 100
 def _steps_counted(
     column: InstrumentedAttribute[int] | InstrumentedAttribute[str | None],
 ) -> ScalarSelect[int]:
-    of_audit = StepResultRow.audit_id == AuditRow.id
-    return select(func.count(column)).where(of_audit).correlate(AuditRow).scalar_subquery()
+    return (
+        select(func.count(column))
+        .where(StepResultRow.audit_id == AuditRow.id)
+        .correlate(AuditRow)
+        .scalar_subquery()
+    )
 
 
 _SUMMARIES = select(
@@ -116,8 +120,12 @@ def summaries_by_tracking_id(
     session: Session, tracking_ids: Sequence[str]
 ) -> dict[str, AuditSummary]:
     """The audits that have started."""
-    started = _SUMMARIES.where(among(session, AuditRow.tracking_id, tracking_ids))
-    return {row.tracking_id: _summary(row) for row in session.execute(started)}
+    return {
+        row.tracking_id: _summary(row)
+        for row in session.execute(
+            _SUMMARIES.where(among(session, AuditRow.tracking_id, tracking_ids))
+        )
+    }
 
 
 def _summary(row: Row[Any]) -> AuditSummary:  # any columns, with those of _SUMMARIES
@@ -141,8 +149,10 @@ def find_audit(session: Session, tracking_id: str) -> AuditRecord | None:
 
 
 def audits_by_tracking_id(session: Session, tracking_ids: Sequence[str]) -> dict[str, AuditRecord]:
-    found = _records(session, among(session, AuditRow.tracking_id, tracking_ids))
-    return {record.summary.tracking_id: record for record in found}
+    return {
+        record.summary.tracking_id: record
+        for record in _records(session, among(session, AuditRow.tracking_id, tracking_ids))
+    }
 
 
 def get_audit(session: Session, audit_id: int) -> AuditRecord:
@@ -153,8 +163,10 @@ def get_audit(session: Session, audit_id: int) -> AuditRecord:
 
 
 def audits_by_id(session: Session, audit_ids: Sequence[int]) -> dict[int, AuditRecord]:
-    found = _records(session, among(session, AuditRow.id, audit_ids))
-    return {record.summary.audit_id: record for record in found}
+    return {
+        record.summary.audit_id: record
+        for record in _records(session, among(session, AuditRow.id, audit_ids))
+    }
 
 
 def _records(session: Session, which: ColumnElement[bool]) -> list[AuditRecord]:
@@ -190,8 +202,11 @@ def _config(session: Session, key: str) -> AuditConfig:
     if key not in _CONFIGS:
         if len(_CONFIGS) >= MAX_CACHED_CONFIGS:
             _CONFIGS.clear()
-        document = select(ConfigSnapshotRow.document).where(ConfigSnapshotRow.fingerprint == key)
-        _CONFIGS[key] = parse_config(session.scalars(document).one())
+        _CONFIGS[key] = parse_config(
+            session.scalars(
+                select(ConfigSnapshotRow.document).where(ConfigSnapshotRow.fingerprint == key)
+            ).one()
+        )
     return _CONFIGS[key]
 
 
@@ -209,13 +224,13 @@ def start_audits(
 ) -> dict[str, AuditRecord]:
     """Start audits, or find those that the requests have started, by tracking id. A fiche that is not
     mirrored has none. While no audit by the configuration is completed, the newest is the latest."""
-    wanted = [request.fiche_id for request, _ in has_started]
     fiches = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(
-        among(session, FicheCacheRow.fiche_id, wanted)
+        among(session, FicheCacheRow.fiche_id, [request.fiche_id for request, _ in has_started])
     )
     # The locks on the fiches make concurrent requests with one tracking id start one audit.
-    locked = session.execute(fiches.order_by(FicheCacheRow.fiche_id).with_for_update())
-    keys = dict(locked.tuples().all())
+    keys = dict(
+        session.execute(fiches.order_by(FicheCacheRow.fiche_id).with_for_update()).tuples().all()
+    )
     started = audits_by_tracking_id(session, [request.tracking_id for request, _ in has_started])
     new = [
         _new_row(session, request, config, keys[request.fiche_id], now)
@@ -236,16 +251,18 @@ def _add_versions(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     is_one = and_(
         among(session, fiche, [key for key, _ in pairs]), tuple_(fiche, config).in_(pairs)
     )
-    newest = select(fiche, config, func.max(AuditRow.version)).where(is_one)
     versions = {
         (key, of_config): last
-        for key, of_config, last in session.execute(newest.group_by(fiche, config)).tuples()
+        for key, of_config, last in session.execute(
+            select(fiche, config, func.max(AuditRow.version)).where(is_one).group_by(fiche, config)
+        ).tuples()
     }
     completed = set[tuple[int, int]]()
     if versions:
         _unmark_latest(session, is_one, AuditRow.status != AuditStatus.COMPLETED)
-        latest = session.execute(select(fiche, config).where(is_one, AuditRow.is_latest))
-        completed = set(latest.tuples())
+        completed = set(
+            session.execute(select(fiche, config).where(is_one, AuditRow.is_latest)).tuples()
+        )
     added = [
         {**row, "version": versions.get(pair, 0) + 1, "is_latest": pair not in completed}
         for row, pair in zip(rows, pairs, strict=True)
@@ -288,8 +305,12 @@ def _new_row(
 
 def _store_snapshot(session: Session, config: AuditConfig) -> str:
     key = fingerprint(config)
-    row = {"fingerprint": key, "document": config_document(config)}
-    upsert(session, ConfigSnapshotRow, [row], key=("fingerprint",))
+    upsert(
+        session,
+        ConfigSnapshotRow,
+        [{"fingerprint": key, "document": config_document(config)}],
+        key=("fingerprint",),
+    )
     return key
 
 
@@ -324,10 +345,10 @@ def claim_audits(session: Session, tokens: Mapping[int, int]) -> dict[int, Audit
     """Fence off the previous workers; an incomplete audit runs again. An audit whose fence is not the
     token afterwards has a later worker; one that is completed or failed stays as it is."""
     now = database_time(session)
-    claims = [
-        {"audit": audit, "token": token, "at": now} for audit, token in sorted(tokens.items())
-    ]
-    session.connection().execute(_CLAIM, claims)
+    session.connection().execute(
+        _CLAIM,
+        [{"audit": audit, "token": token, "at": now} for audit, token in sorted(tokens.items())],
+    )
     return audits_by_id(session, list(tokens))
 
 
@@ -343,14 +364,15 @@ def lock_running_audits(
     which = [AuditRow.id.in_(sorted(audit_ids)), AuditRow.status == AuditStatus.RUNNING]
     if tokens is not None:
         which.append(tuple_(AuditRow.id, AuditRow.fence).in_(list(tokens.items())))
-    locked = session.scalars(
-        update(AuditRow)
-        .where(*which)
-        .values(touched_at=now)
-        .returning(AuditRow.id)
-        .execution_options(synchronize_session=False)
+    return set(
+        session.scalars(
+            update(AuditRow)
+            .where(*which)
+            .values(touched_at=now)
+            .returning(AuditRow.id)
+            .execution_options(synchronize_session=False)
+        )
     )
-    return set(locked)
 
 
 def get_changeable_audit(session: Session, audit_id: int) -> AuditRecord:
@@ -377,11 +399,17 @@ def stale_audits(
     session: Session, silent_for_seconds: float, *, limit: int
 ) -> list[tuple[int, str]]:
     """Running audits (id, tracking id) that have stored nothing for that long."""
-    query = select(AuditRow.id, AuditRow.tracking_id).where(
-        AuditRow.status == AuditStatus.RUNNING,
-        AuditRow.touched_at <= database_now(-silent_for_seconds),
+    return list(
+        session.execute(
+            select(AuditRow.id, AuditRow.tracking_id)
+            .where(
+                AuditRow.status == AuditStatus.RUNNING,
+                AuditRow.touched_at <= database_now(-silent_for_seconds),
+            )
+            .order_by(AuditRow.touched_at)
+            .limit(limit)
+        ).tuples()
     )
-    return list(session.execute(query.order_by(AuditRow.touched_at).limit(limit)).tuples())
 
 
 def update_audit_row(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
@@ -413,8 +441,13 @@ def promote(session: Session, audit_id: int) -> None:
 
 def _lock_fiche(session: Session, audit_id: int) -> tuple[int, int]:
     """Return the fiche's row, which is locked, and the configuration of the audit."""
-    owners = select(AuditRow.fiche_cache_id, AuditRow.audit_config_id)
-    found = session.execute(owners.where(AuditRow.id == audit_id)).tuples().one_or_none()
+    found = (
+        session.execute(
+            select(AuditRow.fiche_cache_id, AuditRow.audit_config_id).where(AuditRow.id == audit_id)
+        )
+        .tuples()
+        .one_or_none()
+    )
     if found is None:
         raise NotFoundError("Audit not found")
     session.execute(select(FicheCacheRow.id).where(FicheCacheRow.id == found[0]).with_for_update())
@@ -424,10 +457,16 @@ def _lock_fiche(session: Session, audit_id: int) -> tuple[int, int]:
 def _choose_latest(session: Session, fiche: int, config: int) -> None:
     """The latest is the newest completed audit or, without one, the newest; never a deleted one."""
     is_same = (AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config)
-    is_completed = case((AuditRow.status == AuditStatus.COMPLETED, 1), else_=0)
-    best_first = (is_completed.desc(), AuditRow.version.desc())
-    kept = select(AuditRow.id).where(*is_same, AuditRow.deleted_at.is_(None))
-    latest = session.scalar(kept.order_by(*best_first).limit(1))
+    best_first = (
+        case((AuditRow.status == AuditStatus.COMPLETED, 1), else_=0).desc(),
+        AuditRow.version.desc(),
+    )
+    latest = session.scalar(
+        select(AuditRow.id)
+        .where(*is_same, AuditRow.deleted_at.is_(None))
+        .order_by(*best_first)
+        .limit(1)
+    )
     if latest is not None:
         _unmark_latest(session, *is_same, AuditRow.id != latest)
         update_audit_row(session, latest, {"is_latest": True})
@@ -443,12 +482,23 @@ def _unmark_latest(session: Session, *which: ColumnElement[bool]) -> None:
 
 
 def unfinished_audits(session: Session) -> int:
-    unfinished = AuditRow.status.in_((AuditStatus.PENDING, AuditStatus.RUNNING))
-    return session.scalar(select(func.count()).where(unfinished)) or 0
+    return (
+        session.scalar(
+            select(func.count()).where(
+                AuditRow.status.in_((AuditStatus.PENDING, AuditStatus.RUNNING))
+            )
+        )
+        or 0
+    )
 
 
 def is_audit_visible(session: Session, reach: Reach, audit_id: int) -> bool:
     """False for a hidden and for an unknown audit."""
-    of_fiche = select(AuditRow.id).join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
-    visible = of_fiche.where(AuditRow.id == audit_id, within(session, reach))
-    return session.scalar(visible) is not None
+    return (
+        session.scalar(
+            select(AuditRow.id)
+            .join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
+            .where(AuditRow.id == audit_id, within(session, reach))
+        )
+        is not None
+    )

@@ -47,16 +47,18 @@ def _of_day(query: Query, day: date) -> Query:
 
 def missing_audits(session: Session, day: date, config_ids: Sequence[int]) -> list[tuple[str, int]]:
     """Fiche and configuration of the audits that can be judged and whose latest version is not completed."""
-    done = exists().where(
-        AuditRow.fiche_cache_id == FicheCacheRow.id,
-        AuditRow.audit_config_id == AuditConfigRow.id,
-        AuditRow.is_latest,
-        _COMPLETED,
-    )
     query = (
         select(FicheCacheRow.fiche_id, AuditConfigRow.id)
         .join(AuditConfigRow, AuditConfigRow.id.in_(config_ids))
-        .where(*_with_transcript(day), ~done)
+        .where(
+            *_with_transcript(day),
+            ~exists().where(
+                AuditRow.fiche_cache_id == FicheCacheRow.id,
+                AuditRow.audit_config_id == AuditConfigRow.id,
+                AuditRow.is_latest,
+                _COMPLETED,
+            ),
+        )
         # By configuration first, so that audits of one fiche seldom run at the same time and wait
         # for each other.
         .order_by(AuditConfigRow.id, FicheCacheRow.fiche_id)
@@ -78,17 +80,26 @@ def audits_of_day(session: Session, day: date) -> DayAudits:
     # Incomplete audits count too: they have no grade because a step has no answer.
     attempted = _of_day(select(func.count(), func.count(StepResultRow.error)), day)
     attempted = attempted.join(StepResultRow, StepResultRow.audit_id == AuditRow.id)
-    ended = attempted.where(AuditRow.status.in_(ENDED))
-    steps, steps_failed = session.execute(ended).tuples().one()
-    by_niveau = _of_day(select(AuditRow.niveau, func.count()), day).where(_COMPLETED)
-    counts = dict(session.execute(by_niveau.group_by(AuditRow.niveau)).tuples().all())
+    steps, steps_failed = (
+        session.execute(attempted.where(AuditRow.status.in_(ENDED))).tuples().one()
+    )
+    counts = dict(
+        session.execute(
+            _of_day(select(AuditRow.niveau, func.count()), day)
+            .where(_COMPLETED)
+            .group_by(AuditRow.niveau)
+        )
+        .tuples()
+        .all()
+    )
     without_grade = AuditRow.status.in_((AuditStatus.FAILED, AuditStatus.INCOMPLETE))
-    failures = _of_day(select(AuditRow.error_message, FicheCacheRow.fiche_id), day)
-    failed = session.execute(failures.where(without_grade)).tuples()
-    fiches = select(func.count(FicheCacheRow.id)).where(*_with_transcript(day))
+    failed = session.execute(
+        _of_day(select(AuditRow.error_message, FicheCacheRow.fiche_id), day).where(without_grade)
+    ).tuples()
     return DayAudits(
         configs=session.scalar(select(func.count(AuditConfigRow.id)).where(_AUTOMATIC)) or 0,
-        fiches=session.scalar(fiches) or 0,
+        fiches=session.scalar(select(func.count(FicheCacheRow.id)).where(*_with_transcript(day)))
+        or 0,
         audited=audited,
         by_niveau={niveau: counts[niveau] for niveau in Niveau if niveau in counts},
         mean_score=None if score is None else round(float(score), 2),

@@ -119,9 +119,8 @@ def _conditions(session: Session, chosen: AuditFilter, scope: ListingScope) -> l
         (AuditRow.automation_run_id, chosen.automation_run_ids),
     )
     failed_steps = func.coalesce(AuditRow.failed_steps, 0)
-    is_noncompliant = and_(_IS_COMPLETED, AuditRow.is_compliant.is_(False))
     flags = (
-        (chosen.is_compliant, _IS_COMPLIANT, is_noncompliant),
+        (chosen.is_compliant, _IS_COMPLIANT, and_(_IS_COMPLETED, AuditRow.is_compliant.is_(False))),
         (chosen.has_recordings, _RECORDINGS > 0, _RECORDINGS == 0),
         (chosen.has_failed_steps, failed_steps > 0, failed_steps == 0),
     )
@@ -132,12 +131,22 @@ def _conditions(session: Session, chosen: AuditFilter, scope: ListingScope) -> l
         last_name.concat(" ").concat(first_name),
     )
     agence = FicheCacheRow.agence_nom
-    anywhere = (FicheCacheRow.fiche_id, AuditRow.tracking_id, _GROUPE, agence, AuditConfigRow.name)
     searches = (
         (chosen.groupe_query, (_GROUPE,)),
         (chosen.agence_query, (agence,)),
         (chosen.prospect_query, names),
-        (chosen.q, (*anywhere, AuditRow.notes, *names)),
+        (
+            chosen.q,
+            (
+                FicheCacheRow.fiche_id,
+                AuditRow.tracking_id,
+                _GROUPE,
+                agence,
+                AuditConfigRow.name,
+                AuditRow.notes,
+                *names,
+            ),
+        ),
     )
     found = [within(session, scope.reach), *_bounds(chosen, scope.zone)]
     found += [among(session, column, values) for column, values in texts if values]
@@ -152,11 +161,14 @@ def _conditions(session: Session, chosen: AuditFilter, scope: ListingScope) -> l
 
 
 def _bounds(chosen: AuditFilter, zone: ZoneInfo) -> Iterator[Condition]:
-    revalidated = (chosen.last_revalidated_from, chosen.last_revalidated_to)
     moments = (
         (AuditRow.created_at, chosen.date_from, chosen.date_to),
         (FicheCacheRow.fetched_at, chosen.fetched_at_from, chosen.fetched_at_to),
-        (FicheCacheRow.last_revalidated_at, *revalidated),
+        (
+            FicheCacheRow.last_revalidated_at,
+            chosen.last_revalidated_from,
+            chosen.last_revalidated_to,
+        ),
     )
     for column, first, last in moments:
         if first is not None:
@@ -194,10 +206,18 @@ def _contains(text: str, columns: Sequence[SQLColumnExpression[Any]]) -> Conditi
 
 def _audits(*conditions: Condition) -> Select[Any]:
     """The columns that `_audit_document` reads."""
-    names = (FicheCacheRow.prospect_prenom, FicheCacheRow.prospect_nom)
-    columns = (FicheCacheRow.fiche_id, _GROUPE, *names, AuditConfigRow.name)
-    query = _joined(AuditRow, *columns).where(*conditions)
-    return query.execution_options(populate_existing=True)
+    return (
+        _joined(
+            AuditRow,
+            FicheCacheRow.fiche_id,
+            _GROUPE,
+            FicheCacheRow.prospect_prenom,
+            FicheCacheRow.prospect_nom,
+            AuditConfigRow.name,
+        )
+        .where(*conditions)
+        .execution_options(populate_existing=True)
+    )
 
 
 def _audit_document(found: AuditListRow) -> Document:
@@ -234,8 +254,9 @@ def list_audits(
 ) -> tuple[list[Document], int]:
     """A page of audits without steps, and the number of audits on all pages."""
     wanted = _conditions(session, chosen, scope)
-    page = _audits(*wanted).order_by(*_audit_order(chosen))
-    rows = session.execute(page.limit(chosen.limit).offset(chosen.offset)).tuples()
+    rows = session.execute(
+        _audits(*wanted).order_by(*_audit_order(chosen)).limit(chosen.limit).offset(chosen.offset)
+    ).tuples()
     total = session.scalar(_joined(func.count()).where(*wanted)) or 0
     return [_audit_document(row) for row in rows], total
 
@@ -382,8 +403,8 @@ def audit_document(session: Session, audit_id: int, *, details: bool = True) -> 
 def latest_of_fiche(session: Session, fiche_id: str, *, details: bool = True) -> list[Document]:
     """The latest audit of the fiche by each configuration, newest first."""
     latest = _audits(FicheCacheRow.fiche_id == fiche_id, AuditRow.is_latest.is_(True))
-    newest_first = (AuditRow.created_at.desc(), AuditRow.id.desc())
-    return _documents(session, latest.order_by(*newest_first), details=details)
+    newest_first = latest.order_by(AuditRow.created_at.desc(), AuditRow.id.desc())
+    return _documents(session, newest_first, details=details)
 
 
 def _documents(session: Session, audits: Select[Any], *, details: bool) -> list[Document]:
@@ -397,10 +418,12 @@ def _documents(session: Session, audits: Select[Any], *, details: bool) -> list[
     for audit_id, document in zip(ids, documents, strict=True):
         result = _part(document["resultData"])
         audit = _part(result.get("audit"))
-        found = [
-            step_document(step, histories[audit_id, step.position]) for step in steps[audit_id]
-        ]
-        results = {**_part(audit.get("results")), "steps": found}
+        results = {
+            **_part(audit.get("results")),
+            "steps": [
+                step_document(step, histories[audit_id, step.position]) for step in steps[audit_id]
+            ],
+        }
         document["resultData"] = {**result, "audit": {**audit, "results": results}}
         document["stepResults"] = [step_summary(step) for step in steps[audit_id]]
     return documents
@@ -411,8 +434,10 @@ def _part(value: object) -> Mapping[str, object]:
 
 
 def audit_step_document(session: Session, location: StepLocation) -> Document:
-    history = step_histories(session, [location.audit_id])[location.audit_id, location.position]
-    return step_document(get_step(session, location), history)
+    return step_document(
+        get_step(session, location),
+        step_histories(session, [location.audit_id])[location.audit_id, location.position],
+    )
 
 
 def control_point_document(session: Session, audit_id: int, position: int, index: int) -> Document:
@@ -435,9 +460,16 @@ def audit_logs(
     if tracking_id is None:
         raise NotFoundError("Audit not found")
     # Entries from before the audit had a row are traced by its tracking id.
-    traces = (str(audit_id), tracking_id)
-    page = LogPage(workflow="audit", trace_ids=traces, level=level, limit=limit, offset=offset)
-    return log_lines(session, page)
+    return log_lines(
+        session,
+        LogPage(
+            workflow="audit",
+            trace_ids=(str(audit_id), tracking_id),
+            level=level,
+            limit=limit,
+            offset=offset,
+        ),
+    )
 
 
 def fiche_status(session: Session, fiche_id: str, reach: Reach) -> Document:
@@ -451,8 +483,9 @@ def fiche_status(session: Session, fiche_id: str, reach: Reach) -> Document:
 def fiche_statuses(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dict[str, Document]:
     """By fiche id; hidden and unknown fiches have the empty status."""
     known = fiches.statuses_of(session, fiche_ids, reach)
-    with_data = [fiche_id for fiche_id, status in known.items() if status["hasData"]]
-    audits = _audits_of_fiches(session, with_data)
+    audits = _audits_of_fiches(
+        session, [fiche_id for fiche_id, status in known.items() if status["hasData"]]
+    )
     return {
         fiche_id: {**status, "audit": _summarise(audits[fiche_id])}
         for fiche_id, status in known.items()

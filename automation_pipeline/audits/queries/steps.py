@@ -63,14 +63,17 @@ def save_steps(
             tuple_(StepResultRow.audit_id, StepResultRow.step_position).in_(keys),
         )
     )
-    rows = [_step_row(audit_id, result, now) for audit_id, result in results]
-    insert_rows(session, StepResultRow, rows)
-    points = {
-        (audit_id, result.step.position): result.finding.points
-        for audit_id, result in results
-        if isinstance(result, StepResult)
-    }
-    _add_points(session, points)
+    insert_rows(
+        session, StepResultRow, [_step_row(audit_id, result, now) for audit_id, result in results]
+    )
+    _add_points(
+        session,
+        {
+            (audit_id, result.step.position): result.finding.points
+            for audit_id, result in results
+            if isinstance(result, StepResult)
+        },
+    )
 
 
 def _step_row(audit_id: int, result: StepResult | UnjudgedStep, now: datetime) -> Document:
@@ -149,7 +152,6 @@ def save_finding(
     analysis stays, except for the usage and, if given, the `stats`."""
     is_it = and_(StepResultRow.audit_id == audit_id, StepResultRow.step_position == step.position)
     analysis = session.scalars(select(StepResultRow.raw_result).where(is_it)).one()
-    gating = {} if stats is None else {"gating": asdict(stats)}
     session.execute(
         update(StepResultRow)
         .where(is_it)
@@ -157,7 +159,11 @@ def save_finding(
             **verdict_columns(finding),
             total_citations=finding.citations,
             total_tokens=usage.total_tokens,
-            raw_result={**analysis, "usage": usage_document(usage), **gating},
+            raw_result={
+                **analysis,
+                "usage": usage_document(usage),
+                **({} if stats is None else {"gating": asdict(stats)}),
+            },
         )
         .execution_options(synchronize_session=False)
     )
@@ -179,16 +185,21 @@ def copy_judged_steps(session: Session, audit_id: int, from_audit_id: int) -> in
     judged, _ = attempted_steps(session, from_audit_id)
     of_copy = {"usage": usage_document(Usage()), "judged_in_audit": str(from_audit_id)}
     for table in (StepResultRow, ControlPointRow, CitationRow):
-        is_judged = and_(
-            table.audit_id == from_audit_id, among(session, table.step_position, judged)
-        )
-        rows = session.execute(select(table.__table__).where(is_judged)).mappings()
-        copies = [{**row, "audit_id": audit_id} for row in rows]
+        copies = [
+            {**row, "audit_id": audit_id}
+            for row in session.execute(
+                select(table.__table__).where(
+                    table.audit_id == from_audit_id, among(session, table.step_position, judged)
+                )
+            ).mappings()
+        ]
         for copy in copies:
             del copy["id"]
             if table is StepResultRow:
-                analysis = cast("Document", copy["raw_result"])
-                copy |= {"total_tokens": 0, "raw_result": {**analysis, **of_copy}}
+                copy |= {
+                    "total_tokens": 0,
+                    "raw_result": {**cast("Document", copy["raw_result"]), **of_copy},
+                }
         if copies:
             session.execute(insert(table), copies)
     return len(judged)
@@ -197,10 +208,11 @@ def copy_judged_steps(session: Session, audit_id: int, from_audit_id: int) -> in
 def attempted_steps(session: Session, audit_id: int) -> tuple[set[int], dict[int, Usage]]:
     """The positions of the judged steps, and the usage of the steps that could not be judged."""
     judged, spent = set[int](), dict[int, Usage]()
-    attempted = select(
-        StepResultRow.step_position, StepResultRow.error, StepResultRow.raw_result
-    ).where(StepResultRow.audit_id == audit_id)
-    for row in session.execute(attempted):
+    for row in session.execute(
+        select(StepResultRow.step_position, StepResultRow.error, StepResultRow.raw_result).where(
+            StepResultRow.audit_id == audit_id
+        )
+    ):
         if row.error is None:
             judged.add(row.step_position)
         else:
@@ -219,8 +231,11 @@ def _in_order(
     audit_ids: Sequence[int],
     order: str,
 ) -> Sequence[Row[Any]]:  # the columns of the table
-    query = select(table.__table__).where(among(session, table.audit_id, audit_ids))
-    return session.execute(query.order_by(getattr(table, order))).all()
+    return session.execute(
+        select(table.__table__)
+        .where(among(session, table.audit_id, audit_ids))
+        .order_by(getattr(table, order))
+    ).all()
 
 
 def all_steps(
@@ -234,16 +249,19 @@ def all_steps(
         )
     points: dict[tuple[int, int], list[ControlPoint]] = defaultdict(list)
     for row in _in_order(session, ControlPointRow, audit_ids, "control_point_index"):
-        point = ControlPoint(
-            point=row.point,
-            statut=Statut(row.statut),
-            commentaire=row.commentaire,
-            citations=tuple(citations[row.audit_id, row.step_position, row.control_point_index]),
-            minutages=tuple(row.minutages),
-            erreur_transcription_notee=row.erreur_transcription_notee,
-            variation_phonetique_utilisee=row.variation_phonetique_utilisee,
+        points[row.audit_id, row.step_position].append(
+            ControlPoint(
+                point=row.point,
+                statut=Statut(row.statut),
+                commentaire=row.commentaire,
+                citations=tuple(
+                    citations[row.audit_id, row.step_position, row.control_point_index]
+                ),
+                minutages=tuple(row.minutages),
+                erreur_transcription_notee=row.erreur_transcription_notee,
+                variation_phonetique_utilisee=row.variation_phonetique_utilisee,
+            )
         )
-        points[row.audit_id, row.step_position].append(point)
     steps: dict[int, list[StoredStep | MissingStep]] = defaultdict(list)
     for row in _in_order(session, StepResultRow, audit_ids, "step_position"):
         steps[row.audit_id].append(_step(row, tuple(points[row.audit_id, row.step_position])))
@@ -272,8 +290,11 @@ def _step(row: Row[Any], points: tuple[ControlPoint, ...]) -> StoredStep | Missi
         mots_cles_trouves=tuple(row.mots_cles_trouves),
         erreurs_transcription_tolerees=row.erreurs_transcription_tolerees,
     )
-    stats = GatingStats(**cast("dict[str, Any]", row.raw_result["gating"]))
-    return StoredStep(**facts, finding=finding, stats=stats)
+    return StoredStep(
+        **facts,
+        finding=finding,
+        stats=GatingStats(**cast("dict[str, Any]", row.raw_result["gating"])),
+    )
 
 
 def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
@@ -371,8 +392,10 @@ def add_rerun(
 
 def has_rerun(session: Session, rerun_id: str) -> bool:
     """Whether the rerun has been carried out."""
-    done = select(RerunEventRow.id).where(RerunEventRow.rerun_id == rerun_id)
-    return session.scalar(done) is not None
+    return (
+        session.scalar(select(RerunEventRow.id).where(RerunEventRow.rerun_id == rerun_id))
+        is not None
+    )
 
 
 def step_histories(
@@ -385,30 +408,32 @@ def step_histories(
     reviews = select(HumanReviewRow).where(among(session, HumanReviewRow.audit_id, audit_ids))
     for row in session.scalars(reviews.order_by(HumanReviewRow.id)):
         names = _STEP_FIELDS if row.control_point_index is None else _POINT_FIELDS
-        review = {
-            "at": iso(row.reviewed_at),
-            "by": row.reviewer,
-            "reason": row.reason,
-            "kind": row.kind,
-            **_point_of(row),
-            "previous": {name: getattr(row, f"previous_{name}") for name in names},
-            "override": {name: getattr(row, f"override_{name}") for name in names},
-        }
-        histories[row.audit_id, row.step_position]["human_review"].append(review)
+        histories[row.audit_id, row.step_position]["human_review"].append(
+            {
+                "at": iso(row.reviewed_at),
+                "by": row.reviewer,
+                "reason": row.reason,
+                "kind": row.kind,
+                **_point_of(row),
+                "previous": {name: getattr(row, f"previous_{name}") for name in names},
+                "override": {name: getattr(row, f"override_{name}") for name in names},
+            }
+        )
     reruns = select(RerunEventRow).where(among(session, RerunEventRow.audit_id, audit_ids))
     for row in session.scalars(reruns.order_by(RerunEventRow.id)):
-        rerun = {
-            "at": iso(row.occurred_at),
-            "kind": row.kind,
-            "rerun_id": row.rerun_id,
-            "event_id": row.event_id,
-            "step_position": row.step_position,
-            **_point_of(row),
-            "custom_prompt": row.custom_prompt,
-            "previous": dict(row.previous),
-            "next": dict(row.next),
-        }
-        histories[row.audit_id, row.step_position]["rerun_history"].append(rerun)
+        histories[row.audit_id, row.step_position]["rerun_history"].append(
+            {
+                "at": iso(row.occurred_at),
+                "kind": row.kind,
+                "rerun_id": row.rerun_id,
+                "event_id": row.event_id,
+                "step_position": row.step_position,
+                **_point_of(row),
+                "custom_prompt": row.custom_prompt,
+                "previous": dict(row.previous),
+                "next": dict(row.next),
+            }
+        )
     return histories
 
 

@@ -67,8 +67,11 @@ def transcript_snapshots(
         calls[row.fiche_id].append(cast("CallRecordingRow", row))
     usable = [row.id for rows in calls.values() for row in rows if _is_usable(row)]
     chunks: dict[int, list[TimelineChunk]] = {recording_id: [] for recording_id in usable}
-    of_recordings = select(ChunkRow.__table__).where(among(session, ChunkRow.recording_id, usable))
-    for row in session.execute(of_recordings.order_by(ChunkRow.chunk_index)):
+    for row in session.execute(
+        select(ChunkRow.__table__)
+        .where(among(session, ChunkRow.recording_id, usable))
+        .order_by(ChunkRow.chunk_index)
+    ):
         chunks[row.recording_id].append(
             TimelineChunk(
                 index=row.chunk_index,
@@ -113,9 +116,6 @@ def _snapshot(
             for index, row in enumerate(row for row in calls if chunks.get(row.id))
         )
     )
-    result = [
-        (call.call_id, [part.full_text for part in call.chunks]) for call in timeline.recordings
-    ]
     return TranscriptSnapshot(
         timeline,
         coverage_of(
@@ -125,7 +125,14 @@ def _snapshot(
             ]
         ),
         product=product,
-        fingerprint=hashlib.sha256(json.dumps(result).encode()).hexdigest(),
+        fingerprint=hashlib.sha256(
+            json.dumps(
+                [
+                    (call.call_id, [part.full_text for part in call.chunks])
+                    for call in timeline.recordings
+                ]
+            ).encode()
+        ).hexdigest(),
     )
 
 
@@ -145,7 +152,9 @@ def _product_text(row: Row[Any]) -> str | None:  # the columns of _PRODUCTS
 
 def last_transcription_error(session: Session, fiche_id: str) -> str | None:
     """Why the transcription of the fiche's last failed recording failed."""
-    given_up = select(TranscriptionTaskRow.error).where(
-        TranscriptionTaskRow.fiche_id == fiche_id, TranscriptionTaskRow.error.is_not(None)
+    return session.scalar(
+        select(TranscriptionTaskRow.error)
+        .where(TranscriptionTaskRow.fiche_id == fiche_id, TranscriptionTaskRow.error.is_not(None))
+        .order_by(TranscriptionTaskRow.id.desc())
+        .limit(1)
     )
-    return session.scalar(given_up.order_by(TranscriptionTaskRow.id.desc()).limit(1))

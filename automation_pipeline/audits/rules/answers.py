@@ -180,11 +180,14 @@ def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
         erreur_transcription_notee=False,
         variation_phonetique_utilisee=None,
     )
-    points = tuple(
-        replace(found.get(slot, unanswered), point=text) for slot, text in enumerate(configured)
-    )
     return Reconciled(
-        replace(finding, points=points),
+        replace(
+            finding,
+            points=tuple(
+                replace(found.get(slot, unanswered), point=text)
+                for slot, text in enumerate(configured)
+            ),
+        ),
         len(configured) - len(found),
         len(finding.points) - len(found),
     )

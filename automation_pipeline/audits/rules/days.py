@@ -103,8 +103,13 @@ def _every_fiche_audited(check: str, day: DayAudits) -> DayFinding:
     if not day.configs:
         return DayFinding(check, passed=False, message=NOT_CONFIGURED)
     by = f"{day.configs} automatic configuration" + ("s" if day.configs > 1 else "")
-    message = f"{day.audited} of {day.wanted} audits are there: {day.fiches} fiches with a transcript by {by}."
-    return DayFinding(check, day.coverage >= MIN_AUDITED, message)
+    return DayFinding(
+        check,
+        day.coverage >= MIN_AUDITED,
+        (
+            f"{day.audited} of {day.wanted} audits are there: {day.fiches} fiches with a transcript by {by}."
+        ),
+    )
 
 
 def _share(part: int, whole: int) -> float:

@@ -115,8 +115,9 @@ NO_PRODUCT = (
 
 def answer_rules(mode: TranscriptMode) -> str:
     """The rules of the answer. How to give the indexes depends on where the model reads them."""
-    indexes = _PRINTED_INDEXES if mode is TranscriptMode.PROMPT else _GIVEN_INDEXES
-    return _ANSWER_RULES.replace("{indexes}", indexes)
+    return _ANSWER_RULES.replace(
+        "{indexes}", _PRINTED_INDEXES if mode is TranscriptMode.PROMPT else _GIVEN_INDEXES
+    )
 
 
 EXCERPT_NOTICE = "Extrait : seuls les passages qui semblent utiles à cette étape sont donnés."
@@ -141,8 +142,9 @@ def one_line(text: str) -> str:
 
 def escape_markers(text: str) -> str:
     """The text without blank lines and without lines that look like the prompt's own markers."""
-    lines = (line for line in text.splitlines() if line.strip())
-    return "\n".join(f" {line}" if _MARKER.match(line) else line for line in lines)
+    return "\n".join(
+        f" {line}" if _MARKER.match(line) else line for line in text.splitlines() if line.strip()
+    )
 
 
 def _recording_text(recording: TimelineRecording, chosen: frozenset[tuple[int, int]] | None) -> str:
@@ -164,12 +166,13 @@ def _recording_text(recording: TimelineRecording, chosen: frozenset[tuple[int, i
         "Segments": str(len(recording.chunks)),
     }
     described = " | ".join(f"{name} : {one_line(fact)}" for name, fact in facts.items())
-    segments = [
-        f"[Segment {chunk.index + 1}] {chunk.start:.1f} s - {chunk.end:.1f} s | Locuteurs : "
-        f"{one_line(', '.join(chunk.speakers))}\n{escape_markers(chunk.full_text)}"
-        for chunk in chunks
-    ]
-    joined = "\n\n".join(segments)
+    joined = "\n\n".join(
+        [
+            f"[Segment {chunk.index + 1}] {chunk.start:.1f} s - {chunk.end:.1f} s | Locuteurs : "
+            f"{one_line(', '.join(chunk.speakers))}\n{escape_markers(chunk.full_text)}"
+            for chunk in chunks
+        ]
+    )
     return f"--- Enregistrement {recording.index + 1} ---\n{described}\n{joined}"
 
 
@@ -213,12 +216,18 @@ def step_question(task: StepPrompt, excerpts: ExcerptOptions) -> Question:
 def repair_question(question: Question, reply_content: str, problem: str) -> Question:
     """The question followed by the invalid answer and its problem; tools are off."""
     wrong = reply_content[:MAX_INVALID_ANSWER] or "(réponse vide)"
-    payload = (
-        f"Ta réponse ne peut pas être lue. {problem} Redonne la réponse entière, corrigée, sous la forme d'un seul "
-        "objet JSON conforme au schéma, sans autre texte."
-    )
     return without_tools(
-        _followed_by(question, Message(Role.ASSISTANT, wrong), Message(Role.USER, payload))
+        _followed_by(
+            question,
+            Message(Role.ASSISTANT, wrong),
+            Message(
+                Role.USER,
+                (
+                    f"Ta réponse ne peut pas être lue. {problem} Redonne la réponse entière, corrigée, sous la forme "
+                    "d'un seul objet JSON conforme au schéma, sans autre texte."
+                ),
+            ),
+        )
     )
 
 
@@ -227,8 +236,14 @@ def tool_round(
 ) -> Question:
     """The question followed by the model's tool calls and their results; the model may call more."""
     asked = Message(Role.ASSISTANT, reply.content, tool_calls=tuple(call for call, _ in results))
-    payload = (Message(Role.TOOL, result, tool_call_id=call.id) for call, result in results)
-    return replace(_followed_by(question, asked, *payload), tool_choice=ToolChoice.AUTO)
+    return replace(
+        _followed_by(
+            question,
+            asked,
+            *(Message(Role.TOOL, result, tool_call_id=call.id) for call, result in results),
+        ),
+        tool_choice=ToolChoice.AUTO,
+    )
 
 
 def without_tools(question: Question) -> Question:
@@ -273,16 +288,21 @@ def _step_block(task: StepPrompt) -> str:
         f"{number}. {one_line(point)}" for number, point in enumerate(step.control_points, start=1)
     )
     flags = f"Critique : {_yes_or_no(step.is_critical)} | Vérification produit : {_yes_or_no(step.verify_product_info)}"
-    lines = (
-        f"=== ÉTAPE {step.position}/{len(task.config.steps)} : {one_line(step.name)} ===",
-        f"Gravité : {step.severity_level} | Poids : {step.weight} | {flags}",
-        *(f"{name} : {one_line(text)}" for name, text in facts.items() if text and text.strip()),
-        "Points de contrôle :",
-        *points,
-        f"Mots-clés : {', '.join(map(one_line, step.keywords)) or 'aucun'}",
-        "=== FIN DE L'ÉTAPE ===",
+    return "\n".join(
+        (
+            f"=== ÉTAPE {step.position}/{len(task.config.steps)} : {one_line(step.name)} ===",
+            f"Gravité : {step.severity_level} | Poids : {step.weight} | {flags}",
+            *(
+                f"{name} : {one_line(text)}"
+                for name, text in facts.items()
+                if text and text.strip()
+            ),
+            "Points de contrôle :",
+            *points,
+            f"Mots-clés : {', '.join(map(one_line, step.keywords)) or 'aucun'}",
+            "=== FIN DE L'ÉTAPE ===",
+        )
     )
-    return "\n".join(lines)
 
 
 def _yes_or_no(flag: bool) -> str:

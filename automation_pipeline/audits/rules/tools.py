@@ -34,8 +34,9 @@ _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 def normalise(text: str) -> str:
     """The words alone: lower case, no accents, single spaces."""
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", text.lower()))
-    return _BETWEEN_WORDS.sub(" ", plain).strip()
+    return _BETWEEN_WORDS.sub(
+        " ", _ACCENTS.sub("", unicodedata.normalize("NFD", text.lower()))
+    ).strip()
 
 
 MAX_TERMS = 40
@@ -77,8 +78,9 @@ def ranked_chunks(timeline: Timeline, terms: tuple[str, ...]) -> list[RankedChun
 def excerpt(timeline: Timeline, step: AuditStep, max_chunks: int) -> frozenset[tuple[int, int]]:
     """The indexes (recording, chunk) of the best chunks and their neighbours. Without a match, the first
     chunks of each recording."""
-    terms = search_terms((step.name, *step.keywords, *step.control_points), SHORTEST_TERM)
-    best = ranked_chunks(timeline, terms)[:max_chunks]
+    best = ranked_chunks(
+        timeline, search_terms((step.name, *step.keywords, *step.control_points), SHORTEST_TERM)
+    )[:max_chunks]
     if not best:
         return frozenset(
             (recording.index, chunk.index)
@@ -105,8 +107,7 @@ def preview(text: str, terms: Sequence[str]) -> str:
         if any(term in plain for term in terms):
             found = word.start()
             break
-    latest = max(0, len(text) - MAX_PREVIEW)
-    start = min(max(0, found - _BEFORE), latest)
+    start = min(max(0, found - _BEFORE), max(0, len(text) - MAX_PREVIEW))
     return text[start : start + MAX_PREVIEW]
 
 

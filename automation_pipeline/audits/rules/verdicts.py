@@ -183,11 +183,16 @@ def gate(
     gating the result again changes nothing. If gating is disabled, citations only get the facts of
     their recordings."""
     if not options.enabled:
-        known = tuple(
-            replace(point, citations=_with_recordings(point.citations, timeline))
-            for point in finding.points
+        return GatedFinding(
+            replace(
+                finding,
+                points=tuple(
+                    replace(point, citations=_with_recordings(point.citations, timeline))
+                    for point in finding.points
+                ),
+            ),
+            GatingStats(finding.citations),
         )
-        return GatedFinding(replace(finding, points=known), GatingStats(finding.citations))
     points = tuple(_gate_point(point, timeline, options) for point in finding.points)
     lowered = _lower_to_proof(
         replace(finding, points=points, minutages=minutages_of(points)), weight
@@ -232,15 +237,19 @@ def _gate_point(point: ControlPoint, timeline: Timeline, options: GatingOptions)
         if was_said(cited.texte, (cited.recording_index, cited.chunk_index), timeline, shortest)
     ]
     if not valid:
-        comment = _with_note(point.commentaire, UNPROVEN)
-        return replace(point, statut=Statut.ABSENT, commentaire=comment, citations=(), minutages=())
+        return replace(
+            point,
+            statut=Statut.ABSENT,
+            commentaire=_with_note(point.commentaire, UNPROVEN),
+            citations=(),
+            minutages=(),
+        )
     kept = replace(point, citations=_with_recordings(valid, timeline))
     return replace(kept, minutages=minutages_of((kept,)))
 
 
 def _with_recordings(citations: Sequence[Citation], timeline: Timeline) -> tuple[Citation, ...]:
     """Replace what the model says about the recordings, which it may have invented."""
-    known = [(citation, timeline.recording(citation.recording_index)) for citation in citations]
     return tuple(
         replace(
             citation,
@@ -249,7 +258,8 @@ def _with_recordings(citations: Sequence[Citation], timeline: Timeline) -> tuple
             recording_url=(recording and recording.url) or UNKNOWN,
             call_id=recording.call_id if recording else None,
         )
-        for citation, recording in known
+        for citation in citations
+        for recording in [timeline.recording(citation.recording_index)]
     )
 
 

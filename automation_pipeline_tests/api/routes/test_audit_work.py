@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from automation_pipeline.audits.configs import set_config_active
+from automation_pipeline.audits.configs import update_config
 from automation_pipeline.audits.requests import batch_summary
 from automation_pipeline.audits.routes.requests import (
     AuditQueued,
@@ -96,7 +96,7 @@ def test_the_newest_active_configuration_judges(
     result = post(client, "/run-latest", {"fiche_id": "1900417"})
     LatestAuditQueued.model_validate(result)
     assert (result["audit_config_id"], result["audit_config_name"]) == ("1", "Sales")
-    set_config_active(1, active=False, database=filed.database, clock=clock)
+    update_config(1, {"isActive": False}, database=filed.database, clock=clock)
     assert (
         post(client, "/run-latest", {"fiche_id": "1"}, 404)["error"]
         == "No active audit configuration found"

@@ -63,13 +63,13 @@ def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None
         assert step_histories(session, [7]) == {}
         assert (has_rerun(session, made), has_rerun(session, "another")) == (True, False)
     assert set(trails) == {1, 2}
-    assert (trails[1].rerun_history, trails[2].human_review) == ([], [])
+    assert (trails[1]["rerun_history"], trails[2]["human_review"]) == ([], [])
     place = {"control_point_index": 2, "point": "Name"}
     who = {"at": AT, "by": None, "reason": None, "kind": "control_point"}
-    assert trails[1].human_review == [
+    assert trails[1]["human_review"] == [
         {**who, **place, "previous": result[0], "override": result[1]}
     ]
-    assert trails[2].rerun_history == [
+    assert trails[2]["rerun_history"] == [
         {"at": AT, "kind": "step_rerun", "rerun_id": made, "event_id": "e", "step_position": 2, "custom_prompt": None,
          "previous": OLD, "next": NEW},
         {"at": AT, "kind": "control_point_rerun", "rerun_id": "by hand", "event_id": None, "step_position": 2,

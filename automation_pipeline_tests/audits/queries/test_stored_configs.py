@@ -15,8 +15,8 @@ from automation_pipeline.audits.configs import (
     config_page,
     config_view,
     reorder_steps,
-    set_config_active,
     stats_of,
+    update_config,
 )
 from automation_pipeline.audits.models.configs import (
     AuditConfig,
@@ -183,7 +183,7 @@ def test_setting_what_is_set_already_is_no_change(database: Database) -> None:
     messages: list[tuple[bool, bool]] = []
     for active in (True, False, False, True):
         clock = StandingClock(LATER)
-        set_config_active(config_id, active=active, database=database, clock=clock)
+        update_config(config_id, {"isActive": active}, database=database, clock=clock)
         stored = read(database, config_id)
         messages.append((stored.config.is_active, stored.updated_at == LATER))
     assert messages == [(True, False), (False, True), (False, True), (True, True)]
