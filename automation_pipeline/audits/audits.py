@@ -4,10 +4,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import TypeAlias
 
 from automation_pipeline.audits import events
-from automation_pipeline.audits.configs import automatic_configs, check_config, get_config
+from automation_pipeline.audits.configs import automatic_configs, get_config, known_ids
+from automation_pipeline.audits.days import (
+    DayAudits,
+    audits_of_day,
+    missing_audits,
+    without_fiche_id,
+)
 from automation_pipeline.audits.events import audit_note
 from automation_pipeline.audits.judging import Judge, audit_key, begin_analysis, judge_steps
 from automation_pipeline.audits.models.audits import (
@@ -20,7 +27,7 @@ from automation_pipeline.audits.models.audits import (
     TranscriptCoverage,
     TranscriptSnapshot,
 )
-from automation_pipeline.audits.models.configs import AuditConfig, StoredConfig
+from automation_pipeline.audits.models.configs import AuditConfig, config_not_found
 from automation_pipeline.audits.queries.audits import (
     audits_by_id,
     audits_by_tracking_id,
@@ -34,7 +41,6 @@ from automation_pipeline.audits.queries.audits import (
     update_audit_row,
     update_audit_rows,
 )
-from automation_pipeline.audits.queries.days import audits_of_day, missing_audits
 from automation_pipeline.audits.queries.steps import all_steps
 from automation_pipeline.audits.queries.transcripts import (
     get_transcript_snapshot,
@@ -42,7 +48,6 @@ from automation_pipeline.audits.queries.transcripts import (
     transcript_snapshots,
 )
 from automation_pipeline.audits.requests import audits_in_batches, end_item, pending_items
-from automation_pipeline.audits.rules.days import DayAudits, without_fiche_id
 from automation_pipeline.audits.rules.verdicts import (
     fiche_not_found,
     incomplete_columns,
@@ -115,54 +120,39 @@ async def _open_audit(
 ) -> AuditRecord:
     """Return the request's audit, started if it is new. It fails if the CRM does not know the fiche."""
     now = clock.now()
-    wanted = _OpenRequest(request, now - FRESH_FOR, now)
-    existing = await database.write_in_bulk(_start_if_fresh, wanted)
+    existing = await database.write_in_bulk(_start_if_fresh, (request, now))
     if existing is not None:
         return existing
     outcome = await fetch_fiche(
-        request.fiche_id, since=wanted.since, database=database, source=source, clock=clock
+        request.fiche_id, since=now - FRESH_FOR, database=database, source=source, clock=clock
     )
     is_known = not isinstance(outcome, FicheNotFound)
     return await database.write_in_bulk(_start, (request, is_known))
 
 
-@dataclass(frozen=True)
-class _OpenRequest:
-    """A request whose fiche is not fetched if it is known since that instant."""
-
-    request: FicheAuditRequest
-    since: datetime
-    now: datetime
-
-
 def _start_if_fresh(
-    session: Session, wanted: Sequence[_OpenRequest]
+    session: Session, wanted: Sequence[tuple[FicheAuditRequest, datetime]]
 ) -> list[AuditRecord | AutomationError | None]:
     """Start the audits, or return the existing ones. None if the CRM has to confirm the fiche first."""
-    found = audits_by_tracking_id(session, [each.request.tracking_id for each in wanted])
+    found = audits_by_tracking_id(session, [request.tracking_id for request, _ in wanted])
     results: dict[str, AuditRecord | AutomationError] = dict(found)
-    new = [each for each in wanted if each.request.tracking_id not in found]
+    new = [request for request, _ in wanted if request.tracking_id not in found]
     if new:
-        since, now = max(each.since for each in new), max(each.now for each in new)
-        outcomes = known_since(session, [each.request.fiche_id for each in new], since, now)
+        now = max(now for _, now in wanted)
+        outcomes = known_since(session, [each.fiche_id for each in new], now - FRESH_FOR, now)
         known = {each.fiche_id: not isinstance(each, FicheNotFound) for each in outcomes}
-        requests = [each.request for each in new]
-        fresh = [(each, known[each.fiche_id]) for each in requests if each.fiche_id in known]
+        fresh = [(each, known[each.fiche_id]) for each in new if each.fiche_id in known]
         started = _start(session, fresh)
         results |= dict(zip([each.tracking_id for each, _ in fresh], started, strict=True))
-        for each in requests:
-            if each.fiche_id not in known:
-                error = _config_error(session, each)  # before the call to the CRM
-                results |= {} if error is None else {each.tracking_id: error}
-    return [results.get(each.request.tracking_id) for each in wanted]
-
-
-def _config_error(session: Session, request: FicheAuditRequest) -> NotFoundError | None:
-    try:
-        check_config(session, request.audit_config_id)
-    except NotFoundError as error:
-        return error
-    return None
+    unconfirmed = [each for each in new if each.tracking_id not in results]
+    if unconfirmed:  # an unknown configuration is an error before the call to the CRM
+        configs = known_ids(session, {each.audit_config_id for each in unconfirmed})
+        results |= {
+            each.tracking_id: config_not_found(each.audit_config_id)
+            for each in unconfirmed
+            if each.audit_config_id not in configs
+        }
+    return [results.get(request.tracking_id) for request, _ in wanted]
 
 
 def _start(
@@ -172,8 +162,12 @@ def _start(
     now, errors = database_time(session), dict[str, AutomationError]()
     wanted: list[tuple[FicheAuditRequest, AuditConfig]] = []
     for request, _ in requests:
+        config_id = request.audit_config_id
         try:
-            wanted.append((request, _config(session, request.audit_config_id)))
+            stored = once_per_group(
+                session, (get_config, config_id), partial(get_config, config_id=config_id)
+            )
+            wanted.append((request, stored.config))
         except NotFoundError as error:
             errors[request.tracking_id] = error
     started = start_audits(session, wanted, now) if wanted else {}
@@ -189,20 +183,11 @@ def _start(
         )
         write_notes(session, audit_note(found.summary, message))
     for request, is_known in requests:
-        if not is_known and request.tracking_id in started:
-            fail_audit(
-                session, request.tracking_id, fiche_not_found(request.fiche_id), "fiche_not_found"
-            )
-            audit_id = started[request.tracking_id].summary.audit_id
-            started[request.tracking_id] = get_audit(session, audit_id)
+        key = request.tracking_id
+        if not is_known and key in started:
+            fail_audit(session, key, fiche_not_found(request.fiche_id), "fiche_not_found")
+            started[key] = get_audit(session, started[key].summary.audit_id)
     return [errors.get(each.tracking_id) or started[each.tracking_id] for each, _ in requests]
-
-
-def _config(session: Session, config_id: int) -> AuditConfig:
-    stored: StoredConfig = once_per_group(
-        session, (get_config, config_id), lambda session: get_config(session, config_id)
-    )
-    return stored.config
 
 
 def _claim(
@@ -431,14 +416,6 @@ class DayAuditRequest:
     dagster_run_id: str | None = None
 
 
-@dataclass(frozen=True)
-class _FailedAttempt:
-    """An audit that ended with an error."""
-
-    fiche_id: str
-    error: AutomationError
-
-
 async def audit_day(
     work: DayAuditRequest,
     *,
@@ -453,11 +430,11 @@ async def audit_day(
     The error of one audit does not affect the others. If every audit fails, the first error is
     raised.
     """
-    ended: list[AuditSummary | _FailedAttempt] = []
+    ended: list[tuple[str, AutomationError | None]] = []
 
-    async def audit(request: FicheAuditRequest) -> AuditSummary | _FailedAttempt:
+    async def audit(request: FicheAuditRequest) -> tuple[str, AutomationError | None]:
         try:
-            return await audit_fiche(
+            await audit_fiche(
                 request,
                 database=database,
                 source=source,
@@ -466,23 +443,19 @@ async def audit_day(
                 clock=clock,
             )
         except AutomationError as error:
-            return _FailedAttempt(request.fiche_id, error)
+            return request.fiche_id, error
+        return request.fiche_id, None
 
     await process_concurrently(
         _missing_requests(work, database), audit, ended.extend, width=work.width
     )
-    failed = [result for result in ended if isinstance(result, _FailedAttempt)]
+    failed = [(fiche_id, error) for fiche_id, error in ended if error is not None]
     if failed and len(failed) == len(ended):
-        raise failed[0].error
+        raise failed[0][1]
     with database.reading() as session:
         day = audits_of_day(session, work.day)
-    return replace(
-        day,
-        failures=Counter(day.failures)
-        + Counter(
-            without_fiche_id(sentence_of(attempt.error), attempt.fiche_id) for attempt in failed
-        ),
-    )
+    causes = Counter(without_fiche_id(sentence_of(error), fiche_id) for fiche_id, error in failed)
+    return replace(day, failures=Counter(day.failures) + causes)
 
 
 def _missing_requests(work: DayAuditRequest, database: Database) -> Sequence[FicheAuditRequest]:

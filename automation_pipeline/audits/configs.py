@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     ColumnExpressionArgument,
-    bindparam,
     delete,
     func,
     insert,
@@ -56,7 +55,6 @@ _WITH_STEPS = (
     .order_by(AuditConfigRow.id, AuditStepRow.position)
     .execution_options(populate_existing=True)
 )
-_KNOWN = select(AuditConfigRow.id).where(AuditConfigRow.id == bindparam("config"))
 
 
 def _read(session: Session, *conditions: ColumnExpressionArgument[bool]) -> list[StoredConfig]:
@@ -106,12 +104,6 @@ def get_config(session: Session, config_id: int) -> StoredConfig:
     if not found:
         raise config_not_found(config_id)
     return found[0]
-
-
-def check_config(session: Session, config_id: int) -> None:
-    """Raise NotFoundError for an unknown configuration."""
-    if session.execute(_KNOWN, {"config": config_id}).first() is None:
-        raise config_not_found(config_id)
 
 
 def known_ids(session: Session, ids: Iterable[int]) -> set[int]:

@@ -202,8 +202,7 @@ def audit_outcomes_checks(
 ) -> Iterator[dg.AssetCheckResult]:
     """Nearly every fiche is audited, nearly every step is judged, and few quotations are
     invented."""
-    from automation_pipeline.audits.queries.days import audits_of_day
-    from automation_pipeline.audits.rules.days import judge_audits
+    from automation_pipeline.audits.days import audits_of_day, judge_audits
     from automation_pipeline.fiches.queries.mirror import sales_day
 
     with services.get().database.reading() as session:

@@ -6,8 +6,8 @@ from typing import Any, cast
 import dagster as dg
 
 from automation_pipeline.audits.audits import fail_audit
+from automation_pipeline.audits.days import NOT_CONFIGURED, DayAudits
 from automation_pipeline.audits.models.audits import AuditSummary
-from automation_pipeline.audits.rules.days import NOT_CONFIGURED, DayAudits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.metadata import table

@@ -5,8 +5,7 @@ from datetime import date
 
 import dagster as dg
 
-from automation_pipeline.audits.queries.days import audits_of_day
-from automation_pipeline.audits.rules.days import judge_audits
+from automation_pipeline.audits.days import audits_of_day, judge_audits
 from automation_pipeline.automation.models.runs import Run, RunStatus
 from automation_pipeline.automation.queries.ledger import (
     days_covered,

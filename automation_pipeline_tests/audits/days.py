@@ -4,9 +4,8 @@ import asyncio
 from datetime import date
 
 from automation_pipeline.audits.audits import DayAuditRequest, audit_day
+from automation_pipeline.audits.days import DayAudits, audits_of_day
 from automation_pipeline.audits.models.chat import Question, Reply
-from automation_pipeline.audits.queries.days import audits_of_day
-from automation_pipeline.audits.rules.days import DayAudits
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.queries.mirror import save_sales_list
 from automation_pipeline_tests.audits.bench import SAID, Bench

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from automation_pipeline.audits.rules.days import DayAudits, FailingPoint
+from automation_pipeline.audits.days import DayAudits, FailingPoint
 from automation_pipeline.orchestration.audits import day_metadata
 
 EMPTY: dict[str, Any] = {"configs": 1, "fiches": 0, "by_niveau": {}, "failures": {}}

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
+from automation_pipeline.audits.days import FailingPoint
 from automation_pipeline.audits.models.audits import AuditStatus, Statut
-from automation_pipeline.audits.rules.days import FailingPoint
 from automation_pipeline.audits.tables import (
     AuditConfigRow,
     AuditRow,

@@ -6,9 +6,8 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.audits.configs import import_config
+from automation_pipeline.audits.days import FailingPoint, missing_audits
 from automation_pipeline.audits.queries.audits import set_deleted
-from automation_pipeline.audits.queries.days import missing_audits
-from automation_pipeline.audits.rules.days import FailingPoint
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.fiches.tables import CallRecordingRow

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.rules.days import (
+from automation_pipeline.audits.days import (
     AUDIT_CHECKS,
     DayAudits,
     FailingPoint,

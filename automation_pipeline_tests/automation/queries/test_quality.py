@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from automation_pipeline.audits.days import FailingPoint
 from automation_pipeline.audits.queries.audits import set_deleted
-from automation_pipeline.audits.rules.days import FailingPoint
 from automation_pipeline.automation.queries.reports import (
     DayAudit,
     FicheSold,

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from automation_pipeline.audits.configs import import_config
-from automation_pipeline.audits.rules.days import AUDIT_CHECKS
+from automation_pipeline.audits.days import AUDIT_CHECKS
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import audit_outcomes, audit_outcomes_checks
