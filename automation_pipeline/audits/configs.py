@@ -107,7 +107,6 @@ def get_config(session: Session, config_id: int) -> StoredConfig:
 
 
 def known_ids(session: Session, ids: Iterable[int]) -> set[int]:
-    """The ids that are configurations, active or not."""
     return set(session.scalars(select(AuditConfigRow.id).where(AuditConfigRow.id.in_(set(ids)))))
 
 
@@ -155,7 +154,6 @@ def config_page(
 
 
 def config_view(session: Session, config_id: int, *, include_stats: bool = False) -> ConfigShown:
-    """The configuration with its steps."""
     stored = get_config(session, config_id)
     stats = stats_of(session, [config_id])[config_id] if include_stats else None
     return config_shown(stored, steps=True, stats=stats)
@@ -216,7 +214,6 @@ def lock_config(session: Session, config_id: int) -> StoredConfig:
 
 
 def lock_config_of_step(session: Session, step_id: int) -> StoredConfig:
-    """Raises NotFoundError for an unknown step."""
     found = session.scalar(select(AuditStepRow.audit_config_id).where(AuditStepRow.id == step_id))
     if found is None:
         raise step_not_found(step_id)
@@ -318,7 +315,6 @@ def _users(session: Session, condition: ColumnElement[bool], one: str, many: str
 
 
 def create_config(given: Mapping[str, object], *, database: Database, clock: Clock) -> StoredConfig:
-    """Create a configuration. Raises InvalidInputError with one error per invalid field."""
     config = parse_config(given)
     with database.transaction() as session:
         return get_config(session, add_config(session, config, clock.now()))
@@ -387,7 +383,6 @@ def validate_config(config_id: int, *, database: Database) -> tuple[tuple[str, s
 
 
 def delete_config(config_id: int, *, database: Database) -> None:
-    """Delete a configuration. Raises ConflictError if audits or batches refer to it."""
     with database.transaction() as session:
         delete_config_row(session, config_id)
 

@@ -1,6 +1,6 @@
 """The model judges steps: tool rounds, repairs of invalid answers, gating, and storage of the results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -87,7 +87,6 @@ class Judge:
 
 
 def audit_key(audit_id: int) -> str:
-    """The key of the claim on an audit."""
     return f"audit-{audit_id}"
 
 
@@ -159,7 +158,6 @@ class _Conversation:
         return question, await self._ask(question)
 
     async def _ask(self, question: Question) -> Reply:
-        """Ask the model, with retries."""
         longest = self.judge.options.max_prompt_characters
         if question.characters > longest:
             raise PermanentError(
@@ -200,28 +198,26 @@ async def begin_analysis(
 
 @dataclass(frozen=True)
 class _Analysis:
-    """An audit whose analysis starts, by the model of this name."""
-
     found: AuditRecord
     snapshot: TranscriptSnapshot
     model: str
 
 
 def _record_analyses(session: Session, analyses: Sequence[_Analysis]) -> list[AuditRecord]:
-    changes: dict[int, dict[str, object]] = {}
-    started = [_record_analysis(session, analysis, changes) for analysis in analyses]
-    update_audit_rows(session, changes)
-    return started
+    started = [_record_analysis(session, analysis) for analysis in analyses]
+    update_audit_rows(session, {found.summary.audit_id: columns for found, columns in started})
+    return [found for found, _ in started]
 
 
 def _record_analysis(
-    session: Session, analysis: _Analysis, changes: dict[int, dict[str, object]]
-) -> AuditRecord:
+    session: Session, analysis: _Analysis
+) -> tuple[AuditRecord, Mapping[str, object]]:
+    """The audit, and the columns to write."""
     found, snapshot = analysis.found, analysis.snapshot
     audit, now = _with_judged_steps(session, found, snapshot.fingerprint), database_time(session)
     coverage, mode = snapshot.coverage, found.transcript_mode
     recordings, chunks = len(snapshot.timeline.recordings), snapshot.timeline.chunk_count
-    changes[audit.audit_id] = {
+    columns = {
         "transcript_mode": mode,
         "recordings_count": recordings,
         "timeline_chunks": chunks,
@@ -244,7 +240,7 @@ def _record_analysis(
         f"{steps_sentence(audit.done, audit.steps)} before"
     )
     write_notes(session, audit_note(audit, message))
-    return replace(found, summary=audit)
+    return replace(found, summary=audit), columns
 
 
 def _with_judged_steps(session: Session, found: AuditRecord, fingerprint: str) -> AuditSummary:
@@ -343,8 +339,11 @@ def _store_results(session: Session, judged: Sequence[_JudgedSteps]) -> list[Tra
                 events.progress(each.audit, "analysis", now),
             ],
         )
-    return [_lost(each.audit) if each not in kept else None for each in judged]
-
-
-def _lost(audit: AuditSummary) -> TransientError:
-    return TransientError(f"Audit {audit.audit_id} has passed on to another worker, or has ended.")
+    return [
+        None
+        if each in kept
+        else TransientError(
+            f"Audit {each.audit.audit_id} has passed on to another worker, or has ended."
+        )
+        for each in judged
+    ]

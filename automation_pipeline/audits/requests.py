@@ -173,8 +173,6 @@ def check_automation_links(session: Session, links: dict[str, int | None], compl
 
 @dataclass(frozen=True)
 class RequestedRerun:
-    """A filed rerun. `rerun_id` is also the key of the run request."""
-
     rerun_id: str
     event_id: str
 
@@ -232,11 +230,11 @@ def audit_request_outcomes(
 
 @dataclass(frozen=True)
 class RerunStatus:
-    """With an `error`, the request was refused."""
+    """`refused` says why the request was refused."""
 
     begun: bool
     done: bool
-    error: str | None = None
+    refused: str | None = None
 
 
 def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[str, RerunStatus]:
@@ -252,7 +250,6 @@ def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[s
 
 
 def audits_in_batches(session: Session, tracking_ids: Sequence[str]) -> list[str]:
-    """The audits that a batch waits for. Few audits belong to one."""
     return list(
         session.scalars(
             select(AuditBatchItemRow.tracking_id).where(
@@ -319,7 +316,6 @@ def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
 
 
 def fiches_of_batch(session: Session, batch_id: str) -> list[str]:
-    """Empty for an unknown batch."""
     return list(
         session.scalars(
             select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)

@@ -210,7 +210,6 @@ def update_audit(audit_id: int, change: AuditChange, *, database: Database) -> D
 
 
 def set_audit_deleted(audit_id: int, *, deleted: bool, database: Database) -> None:
-    """Mark the audit as deleted, or restore it."""
     with database.transaction() as session:
         set_deleted(session, audit_id, database_time(session) if deleted else None)
         write_notes(

@@ -19,6 +19,8 @@ from automation_pipeline.audits.models.requests import AuditFilter
 from automation_pipeline.audits.queries.documents import audit_document, list_audits
 from automation_pipeline.audits.requests import (
     AuditRequestOptions,
+    RequestedRerun,
+    RerunStatus,
     audit_request_outcomes,
     request_audits,
     request_rerun,
@@ -167,38 +169,21 @@ def review_finding(
     record_review(StepLocation(audit_id, step, point), given, database=services.database)
 
 
-@dataclass(frozen=True)
-class FiledRerun:
-    rerun_id: str
-    event_id: str
-
-
 @operation(f"POST {STEP}/rerun")
 def file_rerun(
     services: Services, audit_id: int, step: int, point: int | None, custom_prompt: str | None
-) -> FiledRerun:
-    filed = request_rerun(
+) -> RequestedRerun:
+    return request_rerun(
         StepLocation(audit_id, step, point),
         instructions=custom_prompt,
         database=services.database,
         clock=services.clock,
     )
-    return FiledRerun(filed.rerun_id, filed.event_id)
-
-
-@dataclass(frozen=True)
-class RerunOutcome:
-    """`refused`: why the rerun failed."""
-
-    begun: bool
-    done: bool
-    refused: str | None
 
 
 @operation("GET /api/requests/reruns")
-def reruns(session: Session, key: str) -> Sequence[RerunOutcome]:
-    found = rerun_request_outcomes(session, [key])[key]
-    return [RerunOutcome(found.begun, found.done, found.error)]
+def reruns(session: Session, key: str) -> Sequence[RerunStatus]:
+    return [rerun_request_outcomes(session, [key])[key]]
 
 
 @operation(f"DELETE {PATH}/{{audit_id}}")
@@ -256,15 +241,16 @@ def audit(
     if wait:
         with waiting(list(fiches), timeout=timeout, here=here) as waits:
             ended = follow_requests(
-                fiches, audit_requests, _bar, goes_on=GOES_ON, quiet=as_json, waits=waits
+                fiches,
+                audit_requests,
+                lambda audit: (audit.status, audit.done, audit.steps, audit.is_over),
+                goes_on=GOES_ON,
+                quiet=as_json,
+                waits=waits,
             )
     _print_requested(fiches, batch_id, ended, as_json=as_json)
     if not all(one.standing and one.standing.status is AuditStatus.COMPLETED for one in ended):
         raise typer.Exit(1)
-
-
-def _bar(audit: AuditSummary) -> tuple[str, int, int, bool]:
-    return audit.status, audit.done, audit.steps, audit.is_over
 
 
 def _print_requested(
@@ -476,9 +462,7 @@ def _follow_rerun(rerun_id: str, audit_id: int, *, quiet: bool) -> str | None:
     ) as progress:
         bar = progress.add_task("rerun: waiting for Dagster", total=1)
         while True:
-            found = next(
-                iter(reruns(rerun_id)), RerunOutcome(begun=False, done=False, refused=None)
-            )
+            found = next(iter(reruns(rerun_id)), RerunStatus(begun=False, done=False))
             if found.done:
                 progress.update(bar, description="rerun: done", completed=1)
                 return None

@@ -54,12 +54,6 @@ def without_steps(document: Part) -> Part:
     }
 
 
-def _outcome(document: Part) -> Text:
-    """The verdict, or the status of an audit without one, and the reason if the audit is not counted."""
-    word = document["niveau"] if document["status"] == "completed" else document["status"]
-    return coloured(f"{word}{_aside(document)}")
-
-
 def coloured(word: object) -> Text:
     return Text(str(word), COLOURS.get(str(word).partition(" ")[0], ""))
 
@@ -93,7 +87,12 @@ def _print_verdict(document: Part) -> None:
             "steps": f"{document['successfulSteps']} judged, {document['failedSteps']} not"
             if is_over
             else None,
-            "calls": _calls(document),
+            "calls": None
+            if document["recordingsCount"] is None
+            else (
+                f"{document['recordingsCount']} recordings, {document['timelineChunks']} chunks, "
+                f"transcript by {document['transcriptMode']}"
+            ),
             "transcripts": _transcripts(document),
             "tokens": document["totalTokens"],
             "started": document["startedAt"],
@@ -104,15 +103,7 @@ def _print_verdict(document: Part) -> None:
     )
 
 
-def _calls(document: Part) -> str | None:
-    recordings, chunks = document["recordingsCount"], document["timelineChunks"]
-    if recordings is None:
-        return None
-    return f"{recordings} recordings, {chunks} chunks, transcript by {document['transcriptMode']}"
-
-
 def _transcripts(document: Part) -> str | None:
-    """The recordings that the verdict is based on."""
     coverage = _part(document, "coverage")
     if not coverage:
         return None
@@ -164,12 +155,9 @@ def _change(trail: Part, then: str) -> str:
     where = (
         f"control point {trail['control_point_index']}, " if "control_point_index" in trail else ""
     )
-    return one_line(f"{where}{', '.join(changes) or 'as it was'}{_reason(trail)}")
-
-
-def _reason(trail: Part) -> str:
-    given = trail.get("reason") or trail.get("custom_prompt")
-    return f" ({given})" if given else ""
+    reason = trail.get("reason") or trail.get("custom_prompt")
+    why = f" ({reason})" if reason else ""
+    return one_line(f"{where}{', '.join(changes) or 'as it was'}{why}")
 
 
 def _step_verdict(step: Part) -> str:
@@ -197,8 +185,8 @@ def _aside(document: Part) -> str:
     return " (old)" if is_old else ""
 
 
-def _short(text: object) -> str:
-    line = one_line(str(text))
+def _comment(step: Part) -> str:
+    line = one_line(str(step["error"] or step["commentaire_global"]))
     return line if len(line) <= LONGEST_COMMENT else f"{line[: LONGEST_COMMENT - 1].rstrip()}…"
 
 
@@ -215,7 +203,10 @@ AUDITS = Columns[Part](
         "id": lambda one: one["id"],
         "fiche": lambda one: one["ficheId"],
         "configuration": lambda one: one["auditConfigName"],
-        "verdict": _outcome,
+        # Without a verdict, the status; and the reason if the audit does not count.
+        "verdict": lambda one: coloured(
+            f"{one['niveau'] if one['status'] == 'completed' else one['status']}{_aside(one)}"
+        ),
         "score": _percentage,
         "critical": _critical,
         "started (UTC)": lambda one: str(one["createdAt"])[:16].replace("T", " "),
@@ -230,6 +221,6 @@ STEPS = Columns[Part](
         ),
         "verdict": lambda one: coloured(_step_verdict(one)),
         "score": _points,
-        "comment": lambda one: _short(one["error"] or one["commentaire_global"]),
+        "comment": _comment,
     }
 )

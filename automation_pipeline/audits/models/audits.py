@@ -77,7 +77,6 @@ class AuditSummary:
 
     @property
     def is_over(self) -> bool:
-        """No attempt is running."""
         return self.status in ENDED
 
     @property
@@ -165,8 +164,6 @@ class Rerun:
 
 @dataclass(frozen=True)
 class CallRecording:
-    """A recording of the fiche that the CRM still knows."""
-
     call_id: str
     has_audio: bool
     has_transcript: bool
@@ -286,8 +283,6 @@ def minutage(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class GatingOptions:
-    """Which quotations count as evidence."""
-
     enabled: bool = True
     min_quote_characters: int = 12
 
@@ -321,8 +316,6 @@ UNKNOWN = "N/A"
 
 
 class Statut(StrEnum):
-    """The verdict on a control point."""
-
     PRESENT = "PRESENT"
     ABSENT = "ABSENT"
     PARTIEL = "PARTIEL"
@@ -330,8 +323,6 @@ class Statut(StrEnum):
 
 
 class Conforme(StrEnum):
-    """The verdict on a step."""
-
     CONFORME = "CONFORME"
     PARTIEL = "PARTIEL"
     NON_CONFORME = "NON_CONFORME"
@@ -446,8 +437,6 @@ class StepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class UnjudgedStep:
-    """A step without a usable answer. `usage` is what the attempts cost."""
-
     step: AuditStep
     error: str
     usage: Usage

@@ -74,7 +74,6 @@ class Question:
 
     @property
     def characters(self) -> int:
-        """The size of the prompt."""
         return sum(
             len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
             for message in self.messages

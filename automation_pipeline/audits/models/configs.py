@@ -74,8 +74,6 @@ class AuditConfig:
 
 @dataclass(frozen=True)
 class ConfigStep:
-    """A stored step."""
-
     id: int
     config_id: int
     step: AuditStep
@@ -83,8 +81,6 @@ class ConfigStep:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredConfig:
-    """`step_ids` are in the order of the steps."""
-
     id: int
     config: AuditConfig
     step_ids: tuple[int, ...]
@@ -93,7 +89,6 @@ class StoredConfig:
 
     @property
     def steps(self) -> Mapping[int, AuditStep]:
-        """By id."""
         return dict(zip(self.step_ids, self.config.steps, strict=True))
 
     def step(self, step_id: int) -> ConfigStep:
@@ -275,7 +270,6 @@ def _joined(numbers: Iterable[int]) -> str:
 
 
 def config_faults(given: Mapping[str, object]) -> tuple[FieldError, ...]:
-    """The errors of the document by field; none if it is valid."""
     try:
         parse_config(given)
     except InvalidInputError as error:
@@ -357,7 +351,6 @@ def require_free_position(position: int, taken: Collection[int]) -> None:
 
 
 def check_order(step_ids: Sequence[int], given: Sequence[int]) -> None:
-    """Raise InvalidInputError unless each step is named once."""
     faults = {
         "missing": [step for step in step_ids if step not in given],
         "not steps of this configuration": dict.fromkeys(
@@ -371,7 +364,6 @@ def check_order(step_ids: Sequence[int], given: Sequence[int]) -> None:
 
 
 def renumbered(steps: Iterable[AuditStep]) -> tuple[AuditStep, ...]:
-    """The steps in this order, at the positions 1 to n."""
     return tuple(replace(step, position=number) for number, step in enumerate(steps, start=1))
 
 

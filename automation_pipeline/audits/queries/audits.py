@@ -211,7 +211,6 @@ def _config(session: Session, key: str) -> AuditConfig:
 
 
 def fiche_of_audit(session: Session, audit_id: int) -> str | None:
-    """The id of the audited fiche, also of a deleted audit."""
     return session.scalar(
         select(FicheCacheRow.fiche_id)
         .join(AuditRow, AuditRow.fiche_cache_id == FicheCacheRow.id)
@@ -391,7 +390,6 @@ def get_changeable_audit(session: Session, audit_id: int) -> AuditRecord:
 
 
 def lock_audit(session: Session, audit_id: int) -> None:
-    """Lock the audit's row in any status until the transaction ends."""
     session.execute(select(AuditRow.id).where(AuditRow.id == audit_id).with_for_update())
 
 

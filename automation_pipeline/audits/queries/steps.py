@@ -298,7 +298,6 @@ def _step(row: Row[Any], points: tuple[ControlPoint, ...]) -> StoredStep | Missi
 
 
 def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
-    """The judged steps of the audit, by position."""
     return [s for s in all_steps(session, [audit_id])[audit_id] if isinstance(s, StoredStep)]
 
 
@@ -335,7 +334,6 @@ def add_review(
     reason: str | None,
     now: datetime,
 ) -> None:
-    """Record a review with the findings before and after it."""
     (before, after), index = findings, location.point
     names, changed, point = _STEP_FIELDS, (before, after), None
     if index is not None:
@@ -391,7 +389,6 @@ def add_rerun(
 
 
 def has_rerun(session: Session, rerun_id: str) -> bool:
-    """Whether the rerun has been carried out."""
     return (
         session.scalar(select(RerunEventRow.id).where(RerunEventRow.rerun_id == rerun_id))
         is not None

@@ -65,7 +65,12 @@ def transcript_snapshots(
     calls: dict[str, list[CallRecordingRow]] = {fiche_id: [] for fiche_id in fiche_ids}
     for row in session.execute(_CALLS.where(of_fiches)):
         calls[row.fiche_id].append(cast("CallRecordingRow", row))
-    usable = [row.id for rows in calls.values() for row in rows if _is_usable(row)]
+    usable = [
+        row.id
+        for rows in calls.values()
+        for row in rows
+        if row.has_transcription and row.recording_url.strip()
+    ]
     chunks: dict[int, list[TimelineChunk]] = {recording_id: [] for recording_id in usable}
     for row in session.execute(
         select(ChunkRow.__table__)
@@ -89,10 +94,6 @@ def transcript_snapshots(
         fiche_id: _snapshot(rows, chunks, products.get(fiche_id))
         for fiche_id, rows in calls.items()
     }
-
-
-def _is_usable(row: CallRecordingRow) -> bool:
-    return row.has_transcription and bool(row.recording_url.strip())
 
 
 def _snapshot(

@@ -478,7 +478,7 @@ def reruns(key: Keys, reach: TheReach, database: TheDatabase) -> Response:
                 fiche_id=_fiche_id(one),
                 begun=found[one.key].begun,
                 done=found[one.key].done,
-                refused=found[one.key].error,
+                refused=found[one.key].refused,
             )
             for one in filed
         ]

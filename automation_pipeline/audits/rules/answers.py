@@ -226,7 +226,6 @@ def _equal(
 
 
 def _alike(slots: Mapping[int, str], left: Sequence[ControlPoint]) -> dict[int, ControlPoint]:
-    """Match similar texts, best pairs first."""
     asked = {slot: _unnumbered(text) for slot, text in slots.items()}
     answered = [_unnumbered(point.point) for point in left]
     likeness = {

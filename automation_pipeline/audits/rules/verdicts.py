@@ -397,7 +397,6 @@ def incomplete_columns(
 
 
 def running_document(found: AuditRecord) -> Document:
-    """The result while the audit runs."""
     schedule_id, run_id = found.automation_schedule_id, found.automation_run_id
     known = {
         "audit_id": found.summary.tracking_id,
@@ -469,7 +468,6 @@ def step_document(step: StoredStep | MissingStep, history: Document) -> dict[str
 
 
 def step_summary(step: StoredStep | MissingStep) -> dict[str, object]:
-    """The step without control points, citations and history."""
     finding = step.finding if isinstance(step, StoredStep) else None
     row = {
         "step_position": step.position,
