@@ -316,6 +316,8 @@ UNKNOWN = "N/A"
 
 
 class Statut(StrEnum):
+    """The verdict on a control point."""
+
     PRESENT = "PRESENT"
     ABSENT = "ABSENT"
     PARTIEL = "PARTIEL"
@@ -323,6 +325,8 @@ class Statut(StrEnum):
 
 
 class Conforme(StrEnum):
+    """The verdict on a step."""
+
     CONFORME = "CONFORME"
     PARTIEL = "PARTIEL"
     NON_CONFORME = "NON_CONFORME"
