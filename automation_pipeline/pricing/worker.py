@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -39,6 +39,7 @@ from automation_pipeline.pricing.models.shop import (
     Prices,
     PriceWrite,
     ShopRestingError,
+    Written,
     classify_failure,
     price_text,
 )
@@ -95,8 +96,14 @@ from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import database_time
 
+# How often the worker looks whether its work is still requested, and whether a target is due.
+LOOK_AGAIN_SECONDS = 1.0
 # An older price is read again before it is overwritten.
 LONGEST_READ_SECONDS = 15.0
+# A run needs a few actions; more would be an endless loop.
+MAX_ACTIONS = 10
+# The wait for another run of the same rule.
+NEXT_TURN = timedelta(seconds=60)
 
 
 class ChunkOwner(Protocol):
@@ -140,36 +147,32 @@ class _Chunk:
         if not left:
             return
         shop, ids = self._context.shop, [str(one.variant_id) for one in left]
-        result = await self._call(
-            CallKind.READ,
-            lambda: shop.prices(ids),
-            shop.costs.reading(len(ids)),
-            left,
-            self._begins_reading,
+        read = await self._call(
+            CallKind.READ, lambda: shop.prices(ids), shop.costs.reading(len(ids)), left
         )
-        if result is None:
+        if read is None:
             return
-        if result.failure is not None:
-            await self._fail(left, replace(result.failure, outcome_unknown=False))
-            return
-        to_write = await self._decide(left, result.value or {})
+        to_write = await self._decide(left, read.value or {})
         products = [list(group) for _, group in groupby(to_write, lambda one: one[0].product_id)]
         full, waiting = self._context.storefront.options.calls_at_once, iter(products)
         async with together() as group:
-            for place in range(min(full, len(products))):
-                group.create_task(self._write_some(waiting, place, full))
+            for number in range(min(full, len(products))):
+                group.create_task(self._write_some(waiting, number, full))
 
     async def _decide(
         self, targets: Sequence[WorkTarget], prices: Prices
     ) -> list[tuple[WorkTarget, Price]]:
         """Return the targets that must be written, with their current prices."""
-        variants = [str(one.variant_id) for one in targets]
-        used = await asyncio.to_thread(used_budgets, self._terms.policy, variants, self._context)
+        used = await asyncio.to_thread(
+            used_budgets,
+            self._terms.policy,
+            [str(one.variant_id) for one in targets],
+            self._context,
+        )
         to_write, outcomes = list[tuple[WorkTarget, Price]](), list[TargetOutcome]()
         for target in targets:
-            variant_id = str(target.variant_id)
-            seen = prices.get(variant_id)
-            spent = used.get(variant_id, Decimal(0))
+            seen = prices.get(str(target.variant_id))
+            spent = used.get(str(target.variant_id), Decimal(0))
             outcome = decide_before_write(target, seen, spent, self._terms)
             if outcome is not None:
                 outcomes.append(outcome)
@@ -179,7 +182,7 @@ class _Chunk:
         return to_write
 
     async def _write_some(
-        self, products: Iterator[list[tuple[WorkTarget, Price]]], place: int, full: int
+        self, products: Iterator[list[tuple[WorkTarget, Price]]], number: int, full: int
     ) -> None:
         """While the shop refuses calls, the tasks above the reduced concurrency end."""
         for product in products:
@@ -187,7 +190,7 @@ class _Chunk:
                 await self._write(product)
             else:
                 await self._requeue([target for target, _ in product])
-            if place >= concurrency(self._throttles, full):
+            if number >= concurrency(self._throttles, full):
                 return
 
     async def _write(self, product: Sequence[tuple[WorkTarget, Price]]) -> None:
@@ -201,47 +204,31 @@ class _Chunk:
             lambda: shop.write(targets[0].product_id, writes),
             shop.costs.write,
             targets,
-            self._may_write,
         )
-        if result is None:
-            return
-        if result.failure is not None:
-            await self._fail(targets, result.failure)
-            return
-        written, request_id = result.value or {}, result.request_id
-        milliseconds = round((time.monotonic() - began) * 1000)
-        await self._save(
-            [
-                self._outcome(
-                    target, seen, written.get(str(target.variant_id)), request_id, milliseconds
-                )
-                for target, seen in product
-            ]
-        )
+        if result is not None:
+            milliseconds = round((time.monotonic() - began) * 1000)
+            await self._save(
+                [self._outcome(target, seen, result, milliseconds) for target, seen in product]
+            )
 
     def _outcome(
-        self,
-        target: WorkTarget,
-        seen: Price,
-        written: Price | CallFailure | None,
-        request_id: str | None,
-        milliseconds: int,
+        self, target: WorkTarget, seen: Price, result: CallResult[Written], milliseconds: int
     ) -> TargetOutcome:
+        written = (result.value or {}).get(str(target.variant_id))
         if isinstance(written, CallFailure):
             return decide_after_failed_call(target, written, self._context.random)
         if written is None:
             answer = "nothing about the variant"
         elif written.stands_as(target.after, with_compare_at=target.writes_compare_at):
-            return AppliedResult(target, seen, request_id=request_id, duration_ms=milliseconds)
+            return AppliedResult(
+                target, seen, request_id=result.request_id, duration_ms=milliseconds
+            )
         else:
             answer = price_text(written.unit_amount, written.currency)
-        lost, reason = (
-            FailureSignal(lost=True),
-            f"The shop's answer to the write contains {answer}.",
+        failure = classify_failure(
+            FailureSignal(lost=True), f"The shop's answer to the write contains {answer}."
         )
-        return decide_after_failed_call(
-            target, classify_failure(lost, reason), self._context.random
-        )
+        return decide_after_failed_call(target, failure, self._context.random)
 
     async def _call(
         self,
@@ -249,40 +236,43 @@ class _Chunk:
         call: Callable[[], Awaitable[CallResult[Value]]],
         cost: float,
         targets: Sequence[WorkTarget],
-        is_wanted: Callable[[], Awaitable[bool]],
     ) -> CallResult[Value] | None:
-        """None: the call was not made, and the targets are requeued."""
+        """None: there is no answer, and the targets have their outcomes."""
+        is_wanted = self._may_read if kind is CallKind.READ else self._may_write
         try:
             result = await call_shop(call, cost, self._context, kind=kind, is_wanted=is_wanted)
         except CallWithdrawnError:
-            await self._save([requeue_unchanged(target) for target in targets])
+            await self._requeue(targets)
             return None
         except ShopRestingError as rest:
             self.halt = self.halt or ApplyHalt(resting_seconds=rest.retry_after_seconds or 0.0)
             await self._requeue(targets)
             return None
+        failure = result.failure
         if kind is CallKind.WRITE:
             self._throttles = self._throttles + 1 if result.is_throttled else 0
-        return result
-
-    async def _fail(self, targets: Sequence[WorkTarget], failure: CallFailure) -> None:
-        """Targets that fail together get the same due time, so that they stay one call."""
+        elif failure is not None:
+            failure = replace(failure, outcome_unknown=False)
+        if failure is None:
+            return result
         if failure.is_critical:
             self.halt = ApplyHalt(critical=failure)
+        # Targets that fail together get the same due time, so that they stay one call.
         seed = self._context.random.getrandbits(64)
         await self._save([decide_after_failed_call(one, failure, Random(seed)) for one in targets])
+        return None
 
-    async def _requeue(self, targets: Sequence[WorkTarget]) -> None:
-        seconds = self.halt.resting_seconds if self.halt else 0.0
-        await self._save([requeue_unchanged(target, seconds) for target in targets])
-
-    async def _begins_reading(self) -> bool:
+    async def _may_read(self) -> bool:
         self._read_at = time.monotonic()
         return True
 
     async def _may_write(self) -> bool:
         self._is_over = self._is_over or not await asyncio.to_thread(self._owner.keep)
         return not self._is_over and time.monotonic() - self._read_at <= LONGEST_READ_SECONDS
+
+    async def _requeue(self, targets: Sequence[WorkTarget]) -> None:
+        seconds = self.halt.resting_seconds if self.halt else 0.0
+        await self._save([requeue_unchanged(target, seconds) for target in targets])
 
     async def _save(self, outcomes: Sequence[TargetOutcome]) -> None:
         """Outcomes that arrive during a save are saved together afterwards."""
@@ -291,11 +281,6 @@ class _Chunk:
             lot, self._unsaved = self._unsaved, []
             if lot:
                 await asyncio.to_thread(self._owner.save, lot)
-
-
-# How often the worker checks whether its work is still requested, and whether a waiting target is
-# due.
-LOOK_AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -352,12 +337,17 @@ class TargetWork:
             waited = 0.0
             terms = await asyncio.to_thread(self.terms)
             halt = await apply_chunk(step, terms, self, self._context)
-            if halt is None:
-                continue
-            if halt.critical is None:
+            if halt is not None and halt.critical is None:
                 await asyncio.to_thread(self.leave, halt.resting_seconds)
                 return False
-            await asyncio.to_thread(self.give_up, halt.critical)
+            if halt is not None and halt.critical is not None:
+                await asyncio.to_thread(self.give_up, halt.critical)
+
+    @contextmanager
+    def _locked(self) -> Generator[tuple[Session, RuleRunRow, datetime]]:
+        """A transaction on the claimed run, and the database's time."""
+        with self._context.database.transaction() as session:
+            yield session, claimed_run(session, self._claim), database_time(session)
 
     def terms(self) -> ApplyTerms:
         """The run's version of the rule, and the current guardrails."""
@@ -370,15 +360,14 @@ class TargetWork:
         """Extend the claim; return whether the claimed targets must still be written."""
         with self._context.database.transaction() as session:
             run = extend_claim(session, self._claim, self._options.lease_seconds)
-            return self._is_wanted(run) and not is_shop_paused(session, run.shop)
+            return self._is_requested(run) and not is_shop_paused(session, run.shop)
 
-    def _is_wanted(self, run: RuleRunRow) -> bool:
+    def _is_requested(self, run: RuleRunRow) -> bool:
         return run.cancel_requested_at is None
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
         """Claim due targets. Without any target the run has ended, and the claim is released."""
-        with self._context.database.transaction() as session:
-            run, now = claimed_run(session, self._claim), database_time(session)
+        with self._locked() as (session, run, now):
             if run.cancel_requested_at is not None:
                 give_up_rest(session, run.id, CANCELLED, run.cancelled_by or WORKER, now)
             elif is_shop_paused(session, run.shop):
@@ -387,8 +376,8 @@ class TargetWork:
             record_attempts(session, run, claimed, now)
             late = overdue_targets(claimed, now)
             save_outcomes(session, run, late, now)
-            gone = {one.target.id for one in late}
-            in_time = [target for target in claimed if target.id not in gone]
+            late_ids = {one.target.id for one in late}
+            in_time = [target for target in claimed if target.id not in late_ids]
             if in_time:
                 return in_time
             if end_run(session, run, now, reconciles=self._options.reconciles):
@@ -402,20 +391,17 @@ class TargetWork:
         if retries:
             meter = self._context.storefront.meter
             meter.count("rules_target_retries_total", retries, kind="automatic")
-        with self._context.database.transaction() as session:
-            run = claimed_run(session, self._claim)
-            save_outcomes(session, run, outcomes, database_time(session))
+        with self._locked() as (session, run, now):
+            save_outcomes(session, run, outcomes, now)
 
     def give_up(self, failure: CallFailure) -> None:
         """The shop would refuse every call."""
-        with self._context.database.transaction() as session:
-            run = claimed_run(session, self._claim)
-            give_up_rest(session, run.id, failure, WORKER, database_time(session))
+        with self._locked() as (session, run, now):
+            give_up_rest(session, run.id, failure, WORKER, now)
 
     def leave(self, seconds: float | None) -> None:
         """Release the claim, and store when another worker continues."""
-        with self._context.database.transaction() as session:
-            run, now = claimed_run(session, self._claim), database_time(session)
+        with self._locked() as (session, run, now):
             run.resume_at = None if seconds is None else now + timedelta(seconds=seconds)
             session.flush()
             reset_start_times(session, run.id)
@@ -435,19 +421,17 @@ class Rollback(TargetWork):
 
     def terms(self) -> ApplyTerms:
         """The guardrails do not apply, because the former price was in the shop before."""
-        with self._context.database.transaction() as session:
-            run = claimed_run(session, self._claim)
+        with self._locked() as (_, run, _now):
             self._rollbacks = run.rollbacks
             on_drift = OnDrift.OVERWRITE if run.rollback_force else OnDrift.REFUSE
             return ApplyTerms(on_drift, None, takes_back=True)
 
-    def _is_wanted(self, run: RuleRunRow) -> bool:
+    def _is_requested(self, run: RuleRunRow) -> bool:
         """The rollback continues until there is another request."""
         return run.wish == RunAction.ROLLBACK and run.rollbacks == self._rollbacks
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
-        with self._context.database.transaction() as session:
-            run, now = claimed_run(session, self._claim), database_time(session)
+        with self._locked() as (session, run, now):
             if is_shop_paused(session, run.shop):
                 return WaitForTargets(None)
             claimed = claim_applied(session, run.id, now)
@@ -461,38 +445,39 @@ class Rollback(TargetWork):
             return []
 
     def save(self, outcomes: Sequence[TargetOutcome]) -> None:
-        with self._context.database.transaction() as session:
-            run = claimed_run(session, self._claim)
-            save_rollback_outcomes(session, run, outcomes, database_time(session))
+        with self._locked() as (session, run, now):
+            save_rollback_outcomes(session, run, outcomes, now)
         count = sum(isinstance(one, AppliedResult) for one in outcomes)
         if count:
             meter = self._context.storefront.meter
             meter.count("rules_rollback_count_total", count, project=run.project_id)
 
     def give_up(self, failure: CallFailure) -> None:
-        with self._context.database.transaction() as session:
-            abandon_rollback(session, claimed_run(session, self._claim).id, failure)
+        with self._locked() as (session, run, _now):
+            abandon_rollback(session, run.id, failure)
 
 
 def observe_durations(meter: Meter, run: RuleRun) -> None:
     """Once per run, at the end of its first cycle."""
-    if run.retry_cycle:
-        return
-    for histogram, milliseconds in ((APPLY_MS, run.apply_ms), (QUEUE_MS, run.queue_ms)):
-        if milliseconds is not None:
-            observe(meter, histogram, milliseconds)
-
-
-# A run needs a few actions; more would be an endless loop.
-MAX_ACTIONS = 10
-# The wait for another run of the same rule.
-NEXT_TURN = timedelta(seconds=60)
+    if run.retry_cycle == 0:
+        for histogram, milliseconds in ((APPLY_MS, run.apply_ms), (QUEUE_MS, run.queue_ms)):
+            if milliseconds is not None:
+                observe(meter, histogram, milliseconds)
 
 
 class _Action(StrEnum):
     PLAN = "plan"
     APPLY = "apply"
     ROLL_BACK = "roll back"
+
+
+def _action_for(run: RuleRunRow) -> _Action | None:
+    if run.status == PricingRunState.PREVIEW:
+        is_requested = run.wish == RunAction.APPLY and run.cancel_requested_at is None
+        return _Action.PLAN if is_requested else None
+    if run.status in ACTIVE_RUN_STATES or run.wish == RunAction.RETRY:
+        return _Action.APPLY
+    return _Action.ROLL_BACK if run.wish == RunAction.ROLLBACK else None
 
 
 async def work_run(run_id: int, context: PricingContext, owner: str) -> RuleRun:
@@ -584,28 +569,34 @@ class _RunWorker:
         with self._database.transaction() as session:
             run = claimed_run(session, claim)
             reason = blocking_reason(session, run.rule_id)
-            if reason is not None:
-                _postpone(session, run, reason)
-                return False
             actor = run.wished_by or run.created_by
-        beating = asyncio.create_task(self._beat(claim))
-        try:
-            await plan_run(self._run_id, self._context)
-        finally:
-            beating.cancel()
-        database, clock = self._database, self._context.clock
-        try:
-            queue_run(
-                self._run_id, database=database, clock=clock, actor=actor, asks_for_worker=False
-            )
-        except RuleBusyError as busy:
-            with database.transaction() as session:
-                _postpone(session, claimed_run(session, claim), sentence_of(busy))
-            return False
-        except (ConflictError, InvalidInputError) as refusal:
-            self._record_refusal(claim, refusal)
-            return False
-        return True
+        if reason is None:
+            beating = asyncio.create_task(self._beat(claim))
+            try:
+                await plan_run(self._run_id, self._context)
+            finally:
+                beating.cancel()
+            try:
+                queue_run(
+                    self._run_id,
+                    database=self._database,
+                    clock=self._context.clock,
+                    actor=actor,
+                    asks_for_worker=False,
+                )
+            except RuleBusyError as busy:
+                reason = sentence_of(busy)
+            except (ConflictError, InvalidInputError) as refusal:
+                self._record_refusal(claim, refusal)
+                return False
+            else:
+                return True
+        with self._database.transaction() as session:
+            run = claimed_run(session, claim)
+            # A cancelled run does not wait.
+            if run.wish == RunAction.APPLY:
+                run.resume_at, run.error_message = database_time(session) + NEXT_TURN, reason
+        return False
 
     async def _beat(self, claim: RunClaim) -> None:
         """Reading a catalogue may take longer than a claim lasts."""
@@ -628,18 +619,3 @@ class _RunWorker:
             if isinstance(refusal, PromotionOverError) and is_scheduled and run.scheduled_for:
                 missed = schedule_missed(run.rule_id, run.project_id, run.scheduled_for, now)
                 enqueue(session, [missed])
-
-
-def _postpone(session: Session, run: RuleRunRow, reason: str) -> None:
-    """Postpone the run unless it was cancelled."""
-    if run.wish == RunAction.APPLY:
-        run.resume_at, run.error_message = database_time(session) + NEXT_TURN, reason
-
-
-def _action_for(run: RuleRunRow) -> _Action | None:
-    if run.status == PricingRunState.PREVIEW:
-        is_wanted = run.wish == RunAction.APPLY and run.cancel_requested_at is None
-        return _Action.PLAN if is_wanted else None
-    if run.status in ACTIVE_RUN_STATES or run.wish == RunAction.RETRY:
-        return _Action.APPLY
-    return _Action.ROLL_BACK if run.wish == RunAction.ROLLBACK else None
