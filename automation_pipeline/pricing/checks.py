@@ -138,8 +138,7 @@ def checks_of(session: Session, run_id: int) -> list[RuleCheck]:
         .order_by(Check.due_at, Check.id)
         .execution_options(populate_existing=True)
     )
-    rows = session.scalars(query)
-    return [RuleCheck.model_validate(row, from_attributes=True) for row in rows]
+    return [RuleCheck.model_validate(row, from_attributes=True) for row in session.scalars(query)]
 
 
 def next_manual_name(session: Session, run_id: int) -> str:
@@ -219,8 +218,9 @@ def save_findings(
         run_id: [target for target in targets if target.id in live]
         for run_id, targets in checked.items()
     }
-    variants = [target.variant_id for targets in left.values() for target in targets]
-    in_flux = variants_in_flux(session, shop, variants)
+    in_flux = variants_in_flux(
+        session, shop, [target.variant_id for targets in left.values() for target in targets]
+    )
     known = {**prices, **dict.fromkeys(in_flux, "its price was being changed at the same time")}
     reports = [
         reconciliation_report(run_id, [(one, known[one.variant_id]) for one in targets], now)
@@ -372,8 +372,9 @@ async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
             return by_run
 
     checked = await asyncio.to_thread(read_runs)
-    prices = await _read(checked, context)
-    return await asyncio.to_thread(_save, day, checked, prices, shop, context)
+    return await asyncio.to_thread(
+        _save, day, checked, await _read(checked, context), shop, context
+    )
 
 
 async def _read(checked: _ByRun, context: PricingContext) -> PricesByVariant:
@@ -405,8 +406,9 @@ def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> 
             raise ConflictError(
                 f"No price of run {run_id} was read from the shop yet: reconcile the run first."
             )
-        mismatches = {int(one.target_id): one for one in repairable_mismatches(check.report)}
-        wrong = still_to_repair(session, run, mismatches)
+        wrong = still_to_repair(
+            session, run, {int(one.target_id): one for one in repairable_mismatches(check.report)}
+        )
         if not wrong:
             raise ConflictError(
                 f"Run {run_id} needs no repair: its last check, {check.name}, found no wrong price that can "

@@ -215,10 +215,9 @@ def health_of_projects(session: Session, now: datetime) -> dict[str, ProjectHeal
 
 
 def _alert_conditions(session: Session, now: datetime) -> list[AlertCondition]:
-    healths = health_of_projects(session, now)
     return [
         condition
-        for project, health in healths.items()
+        for project, health in health_of_projects(session, now).items()
         for condition in evaluate_alerts(project, health)
     ]
 
@@ -331,10 +330,10 @@ def runs_that_ended(session: Session, since: datetime, until: datetime) -> DayRu
         among(session, Target.rule_run_id, ids), *_is_dead_letter(until)
     )
     kept = [run.id for run in runs if run.status is not PricingRunState.ROLLED_BACK]
-    newest = last_checks(among(session, RuleCheckRow.rule_run_id, kept))
     mismatched = session.scalars(
         select(RuleCheckRow.rule_run_id).where(
-            RuleCheckRow.id.in_(newest), RuleCheckRow.worst == MismatchSeverity.CRITICAL
+            RuleCheckRow.id.in_(last_checks(among(session, RuleCheckRow.rule_run_id, kept))),
+            RuleCheckRow.worst == MismatchSeverity.CRITICAL,
         )
     )
     faults = [broken_invariants(run.id, run.status, run.targets) for run in runs]

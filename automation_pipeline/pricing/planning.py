@@ -72,12 +72,11 @@ def _skipped_columns(skipped: ExcludedVariant) -> dict[str, object]:
 
 
 def _variant_columns(variant: Variant) -> dict[str, object]:
-    titles = filter(None, (variant.title, variant.variant_title))
     return {
         "product_id": variant.product_id,
         "variant_id": variant.variant_id,
         "sku_id": variant.sku,
-        "title": " · ".join(titles) or None,
+        "title": " · ".join(filter(None, (variant.title, variant.variant_title))) or None,
     }
 
 
@@ -108,8 +107,9 @@ class Draft(AbstractContextManager["Draft"]):
         for plan in plans:
             self.tally.count(plan)
             if isinstance(plan, PlannedTarget):
-                offsets = self._targets.setdefault(plan.variant.product_id, [])
-                offsets.append(self._write(_target_columns(plan)))
+                self._targets.setdefault(plan.variant.product_id, []).append(
+                    self._write(_target_columns(plan))
+                )
             elif plan.is_listed:
                 self._skipped.append(self._write(_skipped_columns(plan)))
 
@@ -149,8 +149,9 @@ def _save_plan(
 ) -> None:
     of_run = {"rule_run_id": run.id}
     of_shop = {"tenant_id": run.tenant_id, "project_id": run.project_id, "shop": run.shop}
-    targets = ({**of_run, **of_shop, **columns} for columns in draft.targets())
-    _insert(session, RuleTargetRow, targets)
+    _insert(
+        session, RuleTargetRow, ({**of_run, **of_shop, **columns} for columns in draft.targets())
+    )
     _insert(session, SkippedVariantRow, ({**of_run, **columns} for columns in draft.skipped()))
     tally = draft.tally
     run.matched, run.total_targets = tally.matched, tally.targets
@@ -259,8 +260,9 @@ def _record_planning_failure(
         run.error_message = sentence_of(error)
         if run.wish is not None:
             retry_after = error.retry_after_seconds if isinstance(error, TransientError) else None
-            pause = timedelta(seconds=max(PLAN_AGAIN_SECONDS, retry_after or 0.0))
-            run.resume_at = database_time(session) + pause
+            run.resume_at = database_time(session) + timedelta(
+                seconds=max(PLAN_AGAIN_SECONDS, retry_after or 0.0)
+            )
 
 
 def _save_run_plan(run_id: int, rule: RuleInput, draft: Draft, context: PricingContext) -> None:
@@ -284,8 +286,9 @@ async def preview_rule(
         shop = context.storefront.name
         with context.database.transaction() as session:
             now = context.clock.now()
-            new = NewRun(rule=rule, shop=shop, trigger=trigger, actor=actor)
-            run_id = add_run(session, new, now)
+            run_id = add_run(
+                session, NewRun(rule=rule, shop=shop, trigger=trigger, actor=actor), now
+            )
             _save_plan(session, locked_run(session, run_id), rule.as_input, draft, now)
             return get_run(session, run_id)
 

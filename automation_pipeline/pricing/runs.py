@@ -292,8 +292,9 @@ def roll_back_run(
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
         _check_idle(run)
-        query = _targets_in(run_id, TargetState.APPLIED)
-        applied = [id_ for id_, _ in session.execute(query).tuples()]
+        applied = [
+            id_ for id_, _ in session.execute(_targets_in(run_id, TargetState.APPLIED)).tuples()
+        ]
         chosen = targets_to_roll_back(PricingRunState(run.status), applied, target_ids)
         if not chosen:
             raise ConflictError(f"Run {run_id} has no applied price to roll back.")

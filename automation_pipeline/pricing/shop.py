@@ -185,10 +185,9 @@ def _save_bucket(row: ShopRow, kept: LeakyBucket) -> None:
 
 
 def _circuit(row: ShopRow) -> Circuit:
-    streaks = {CallKind(kind): Streak(**streak) for kind, streak in row.streaks.items()}
     return Circuit(
         CircuitState(row.circuit),
-        streaks,
+        {CallKind(kind): Streak(**streak) for kind, streak in row.streaks.items()},
         row.until,
         CallKind(row.opened_by) if row.opened_by else None,
     )

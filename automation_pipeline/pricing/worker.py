@@ -172,8 +172,9 @@ class _Chunk:
         to_write, outcomes = list[tuple[WorkTarget, Price]](), list[TargetOutcome]()
         for target in targets:
             seen = prices.get(str(target.variant_id))
-            spent = used.get(str(target.variant_id), Decimal(0))
-            outcome = decide_before_write(target, seen, spent, self._terms)
+            outcome = decide_before_write(
+                target, seen, used.get(str(target.variant_id), Decimal(0)), self._terms
+            )
             if outcome is not None:
                 outcomes.append(outcome)
             elif seen is not None:
@@ -335,8 +336,7 @@ class TargetWork:
             if not step:
                 return True
             waited = 0.0
-            terms = await asyncio.to_thread(self.terms)
-            halt = await apply_chunk(step, terms, self, self._context)
+            halt = await apply_chunk(step, await asyncio.to_thread(self.terms), self, self._context)
             if halt is not None and halt.critical is None:
                 await asyncio.to_thread(self.leave, halt.resting_seconds)
                 return False
@@ -389,8 +389,9 @@ class TargetWork:
     def save(self, outcomes: Sequence[TargetOutcome]) -> None:
         retries = sum(isinstance(one, RequeuedResult) and bool(one.failure) for one in outcomes)
         if retries:
-            meter = self._context.storefront.meter
-            meter.count("rules_target_retries_total", retries, kind="automatic")
+            self._context.storefront.meter.count(
+                "rules_target_retries_total", retries, kind="automatic"
+            )
         with self._locked() as (session, run, now):
             save_outcomes(session, run, outcomes, now)
 
@@ -558,8 +559,9 @@ class _RunWorker:
                 requeue_abandoned(session, run.id, now)
                 return True
             if run.wish == RunAction.RETRY:
-                count = begin_retry(session, run, now)
-                meter.count("rules_target_retries_total", count, kind="manual")
+                meter.count(
+                    "rules_target_retries_total", begin_retry(session, run, now), kind="manual"
+                )
             else:
                 begin_applying(session, run, now)
             meter.count("rules_apply_count_total", project=run.project_id, trigger=run.trigger)
@@ -617,5 +619,6 @@ class _RunWorker:
             run.wish, run.error_message, run.updated_at = None, sentence_of(refusal), now
             is_scheduled = run.trigger == RuleTrigger.SCHEDULE
             if isinstance(refusal, PromotionOverError) and is_scheduled and run.scheduled_for:
-                missed = schedule_missed(run.rule_id, run.project_id, run.scheduled_for, now)
-                enqueue(session, [missed])
+                enqueue(
+                    session, [schedule_missed(run.rule_id, run.project_id, run.scheduled_for, now)]
+                )

@@ -108,8 +108,9 @@ def rule_runs(
     limit: int,
     offset: int,
 ) -> Sequence[RuleRun]:
-    chosen = RuleRunFilter(project_id=project, rule_id=rule_id, status=status)
-    return list_runs(session, chosen, limit, offset)
+    return list_runs(
+        session, RuleRunFilter(project_id=project, rule_id=rule_id, status=status), limit, offset
+    )
 
 
 @operation(f"GET {ONE}")
@@ -361,8 +362,7 @@ def cancel(run_id: RunId, *, as_json: AsJson = False) -> None:
 
     For example: automation pricing runs cancel 7"""
     run = cancel_stored_run(run_id)
-    sentence = f"Run {run_id} is cancelled. {outcome(run)}"
-    print_result(as_document(run), sentence, as_json=as_json)
+    print_result(as_document(run), f"Run {run_id} is cancelled. {outcome(run)}", as_json=as_json)
 
 
 @runs_app.command()
@@ -426,9 +426,11 @@ def _print_requested(
     if wait:
         _follow(run.id, succeeded, as_json=as_json)
         return
-    document = {"run_id": str(run.id), "status": run.status, "run": as_document(run)}
-    sentence = f"{what}: `automation pricing runs watch {run.id}` follows it."
-    print_result(document, sentence, as_json=as_json)
+    print_result(
+        {"run_id": str(run.id), "status": run.status, "run": as_document(run)},
+        f"{what}: `automation pricing runs watch {run.id}` follows it.",
+        as_json=as_json,
+    )
 
 
 def _follow(run_id: int, succeeded: Callable[[Followed], bool], *, as_json: bool) -> None:
@@ -437,8 +439,9 @@ def _follow(run_id: int, succeeded: Callable[[Followed], bool], *, as_json: bool
     if as_json:
         print_json({"run_id": str(run_id), "status": run.status, "run": as_document(run)})
     else:
-        step = next_step(run, guardrails(run.project_id))
-        for sentence in filter(None, [outcome(run), run.error_message, step]):
+        for sentence in filter(
+            None, [outcome(run), run.error_message, next_step(run, guardrails(run.project_id))]
+        ):
             say(sentence)
     if not succeeded(followed):
         raise typer.Exit(1)
@@ -450,8 +453,9 @@ def follow_run(run_id: int, *, quiet: bool) -> Followed:
     run, taken_back = first, _is_rollback(first)
     waits = LaunchWait(why=_waiting_reason)
     goes_on = f"Run {run_id} continues. `automation pricing runs show {run_id}` shows its status."
-    time_left = TimeRemainingColumn(elapsed_when_finished=True)
-    with progress_bars(goes_on, quiet=quiet, time_column=time_left) as progress:
+    with progress_bars(
+        goes_on, quiet=quiet, time_column=TimeRemainingColumn(elapsed_when_finished=True)
+    ) as progress:
         bar = progress.add_task(first.status, total=None)
         while True:
             label, done, total = run_bar(run)

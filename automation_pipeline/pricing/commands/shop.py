@@ -70,8 +70,7 @@ def pause_writes(services: Services, reason: str | None) -> ShopShown:
 
 @operation(f"POST {SHOP}/resume")
 def resume_writes(services: Services) -> ShopShown:
-    name = services.storefront.name
-    return resume_shop(name, database=services.database, clock=services.clock)
+    return resume_shop(services.storefront.name, database=services.database, clock=services.clock)
 
 
 @operation("GET /api/pricing/alerts")
@@ -107,8 +106,7 @@ class RetriedLetters:
 
 @operation(f"POST {LETTERS}/retry", query=["project"])
 def retry_letters(services: Services, project: str, *, force: bool) -> RetriedLetters:
-    retried = retry_dead_letters(project, force=force, **acting(services))
-    return RetriedLetters(retried.runs)
+    return RetriedLetters(retry_dead_letters(project, force=force, **acting(services)).runs)
 
 
 @dataclass(frozen=True)

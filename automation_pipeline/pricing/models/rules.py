@@ -90,8 +90,7 @@ class PriceBand(_Sparse):
 
     @checked(mode="after")
     def _check_bounds(self) -> Self:
-        bounds = (self.gt, self.gte, self.lt, self.lte, self.eq)
-        if all(bound is None for bound in bounds):
+        if all(bound is None for bound in (self.gt, self.gte, self.lt, self.lte, self.eq)):
             raise ValueError("must have at least one of gt, gte, lt, lte and eq")
         return self
 

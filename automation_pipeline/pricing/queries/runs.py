@@ -258,8 +258,9 @@ def add_runs(session: Session, runs: Sequence[NewRun], now: datetime) -> dict[in
         index_elements=["rule_id", "scheduled_for"]
     )
     table = Run.__table__
-    added = session.execute(statement.returning(table.c.rule_id, table.c.id), rows)
-    return dict(iter(added.tuples()))
+    return dict(
+        iter(session.execute(statement.returning(table.c.rule_id, table.c.id), rows).tuples())
+    )
 
 
 def file_run_requests(session: Session, run_ids: Collection[int], now: datetime) -> dict[int, str]:
@@ -299,8 +300,9 @@ def move_run(
     frm, rule_id = PricingRunState(run.status), run.rule_id
     run.status = RULE_RUN.move(frm, to)
     run.updated_at = now
-    move = Transition(RULE_RUN.name, str(run.id), frm, to, actor, now, reason)
-    record_transitions(session, [move])
+    record_transitions(
+        session, [Transition(RULE_RUN.name, str(run.id), frm, to, actor, now, reason)]
+    )
     try:
         session.flush()
     except IntegrityError:
@@ -596,8 +598,9 @@ def list_runs(session: Session, chosen: RuleRunFilter, limit: int, offset: int) 
         for name, value in vars(chosen).items()
         if value is not None
     ]
-    query = select_runs(*which).order_by(RuleRunRow.id.desc())
-    return read_runs(session, query.limit(limit).offset(offset))
+    return read_runs(
+        session, select_runs(*which).order_by(RuleRunRow.id.desc()).limit(limit).offset(offset)
+    )
 
 
 def targets_of(

@@ -126,11 +126,10 @@ def _write(
 ) -> None:
     if not changes:
         return
-    columns = next(iter(changes.values()))
     statement = (
         update(_TABLE)
         .where(_TABLE.c.id == bindparam("of_id"), _TABLE.c.status == bindparam("in_state"))
-        .values({name: bindparam(name) for name in columns})
+        .values({name: bindparam(name) for name in next(iter(changes.values()))})
     )
     rows = [{"of_id": id_, "in_state": state, **change} for id_, change in changes.items()]
     if session.connection().execute(statement, rows).rowcount != len(rows):

@@ -191,8 +191,9 @@ def reserve_points(bucket: LeakyBucket, cost: float, now: datetime) -> tuple[Lea
 def refund_points(bucket: LeakyBucket, cost: float, now: datetime) -> LeakyBucket:
     """Refund the points of a reserved call that is not made."""
     filled = _filled(bucket, now)
-    pending = max(filled.pending - cost, 0.0)
-    return replace(filled, available=filled.available + cost, pending=pending)
+    return replace(
+        filled, available=filled.available + cost, pending=max(filled.pending - cost, 0.0)
+    )
 
 
 def sync_bucket(

@@ -203,8 +203,9 @@ def decide_retry(
         wait = rate_limit_wait(retry_after, progress.rate_limit_waits, random)
         waits, seconds = progress.rate_limit_waits + 1, progress.rate_limit_seconds + wait
         if waits <= MAX_RATE_LIMIT_WAITS and seconds <= MAX_RATE_LIMIT_SECONDS:
-            waited = replace(progress, rate_limit_waits=waits, rate_limit_seconds=seconds)
-            return RetryTarget(wait, waited)
+            return RetryTarget(
+                wait, replace(progress, rate_limit_waits=waits, rate_limit_seconds=seconds)
+            )
     if progress.attempts >= MAX_RETRIES:
         return None
     attempts = progress.attempts + 1
@@ -309,8 +310,9 @@ def decide_before_write(
     """None: the price must be written. `seen` is the price in the shop now, `used` the part of the
     variant's daily budget that is spent."""
     if seen is None:
-        reason = "The variant, or its price, is not in the shop any more."
-        return _failed(target, FailureKind.NOT_FOUND, reason)
+        return _failed(
+            target, FailureKind.NOT_FOUND, "The variant, or its price, is not in the shop any more."
+        )
     action = drift_action(
         seen,
         target.before,
@@ -321,8 +323,9 @@ def decide_before_write(
     if action is DriftAction.DONE:
         return AppliedResult(target, target.before, was_found=True)
     if target.final_failure is not None:
-        known = replace(target, outcome_unknown=False)
-        return FailedResult(known, target.final_failure, target.progress, seen)
+        return FailedResult(
+            replace(target, outcome_unknown=False), target.final_failure, target.progress, seen
+        )
     if action is DriftAction.REFUSE:
         return _drifted(target, seen, terms)
     return None if terms.policy is None else _blocked(target, seen, used, terms.policy)
@@ -333,8 +336,9 @@ def _drifted(target: WorkTarget, seen: Price, terms: ApplyTerms) -> FailedResult
     expected = price_text(target.before.unit_amount, target.before.currency)
     actual = price_text(seen.unit_amount, seen.currency)
     message = f"{PRICE_DRIFT}: the shop has {actual}, not {expected} as {how}."
-    failure = classify_failure(FailureSignal(code=PRICE_DRIFT), message)
-    return FailedResult(target, failure, target.progress, seen)
+    return FailedResult(
+        target, classify_failure(FailureSignal(code=PRICE_DRIFT), message), target.progress, seen
+    )
 
 
 def _blocked(target: WorkTarget, seen: Price, used: Decimal, policy: Policy) -> FailedResult | None:
