@@ -12,8 +12,8 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.events import mismatch_key
-from automation_pipeline.pricing.models.rules import TENANT, RuleReference
+from automation_pipeline.pricing.events import mismatch_key, pricing_event
+from automation_pipeline.pricing.models.rules import RuleReference
 from automation_pipeline.pricing.models.runs import (
     FIRST_TARGET_STATE,
     LIVE_RUN_STATES,
@@ -30,7 +30,6 @@ from automation_pipeline.pricing.queries.runs import (
     add_run,
     get_run,
     locked_run,
-    run_aggregate,
 )
 from automation_pipeline.pricing.rules.monitoring import (
     MANUAL_PREFIX,
@@ -65,62 +64,9 @@ def last_checks(*which: ColumnElement[bool]) -> Select[tuple[int]]:
     has_none_left = and_(Check.total_checked == 0, Check.unverified == 0)
     is_conclusive = and_(Check.checked_at.is_not(None), or_(Check.total_checked > 0, has_none_left))
     newest_first = Check.checked_at.desc(), Check.id.desc()
-    place = func.row_number().over(partition_by=Check.rule_run_id, order_by=newest_first)
-    placed = select(Check.id, place.label("place")).where(is_conclusive, *which).subquery()
-    return select(placed.c.id).where(placed.c.place == 1)
-
-
-def file_due_checks(session: Session, now: datetime) -> Sequence[str]:
-    """The keys of the requests. An old request of a check that is not done is repeated under another key."""
-    is_silent = or_(Check.requested_at.is_(None), Check.requested_at <= now - REQUEST_AGAIN_AFTER)
-    due = (
-        select(Check)
-        .where(Check.checked_at.is_(None), Check.due_at <= now, is_silent)
-        .order_by(Check.due_at, Check.id)
-        .limit(MAX_CHECKS)
-        .with_for_update(skip_locked=True)
-    )
-    requests: list[NewRunRequest] = []
-    for row in session.scalars(due):
-        # A run that ended again has a new due time.
-        key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}"
-        if row.requested_at is not None:
-            key += f"-{round(now.timestamp())}"
-        config = {"run_id": row.rule_run_id, "check": row.name}
-        tags = {"pricing/run_id": str(row.rule_run_id), "pricing/check": row.name}
-        requests.append(NewRunRequest(key, CHECK_JOB, config, tags))
-        row.requested_at = now
-    file_requests(session, requests, now)
-    return [request.key for request in requests]
-
-
-def save_reports(
-    session: Session, name: str, reports: Sequence[ReconciliationReport], now: datetime
-) -> None:
-    """The reports of one check of many runs."""
-    rows = [
-        {
-            "rule_run_id": int(report.run_id),
-            "name": name,
-            "due_at": now,
-            "checked_at": now,
-            "total_checked": report.total_checked,
-            "mismatches": report.mismatches,
-            "unverified": len(report.unverified),
-            "worst": worst_severity(report),
-            "report": as_document(report),
-        }
-        for report in reports
-    ]
-    fields = ("checked_at", "total_checked", "mismatches", "unverified", "worst", "report")
-    upsert(session, Check, rows, key=("rule_run_id", "name"), fields=fields)
-
-
-def done_report(session: Session, run_id: int, name: str) -> ReconciliationReport | None:
-    """None: the check is not done yet."""
-    which = Check.rule_run_id == run_id, Check.name == name, Check.checked_at.is_not(None)
-    document = session.scalar(select(Check.report).where(*which))
-    return None if document is None else ReconciliationReport.model_validate(document)
+    rank = func.row_number().over(partition_by=Check.rule_run_id, order_by=newest_first)
+    ranked = select(Check.id, rank.label("rank")).where(is_conclusive, *which).subquery()
+    return select(ranked.c.id).where(ranked.c.rank == 1)
 
 
 def latest_conclusive_check(session: Session, run_id: int) -> RuleCheck | None:
@@ -147,7 +93,44 @@ def next_manual_name(session: Session, run_id: int) -> str:
     return f"{MANUAL_PREFIX}{(session.scalar(query) or 0) + 1}"
 
 
-def live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]:
+def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
+    """The keys of the requests. An old request of a check that is not done is repeated under
+    another key. Safe to run concurrently with itself."""
+    now = clock.now()
+    is_silent = or_(Check.requested_at.is_(None), Check.requested_at <= now - REQUEST_AGAIN_AFTER)
+    due = (
+        select(Check)
+        .where(Check.checked_at.is_(None), Check.due_at <= now, is_silent)
+        .order_by(Check.due_at, Check.id)
+        .limit(MAX_CHECKS)
+        .with_for_update(skip_locked=True)
+    )
+    requests: list[NewRunRequest] = []
+    with database.transaction() as session:
+        for row in session.scalars(due):
+            # A run that ended again has a new due time.
+            key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}"
+            if row.requested_at is not None:
+                key += f"-{round(now.timestamp())}"
+            config = {"run_id": row.rule_run_id, "check": row.name}
+            tags = {"pricing/run_id": str(row.rule_run_id), "pricing/check": row.name}
+            requests.append(NewRunRequest(key, CHECK_JOB, config, tags))
+            row.requested_at = now
+        file_requests(session, requests, now)
+    return [request.key for request in requests]
+
+
+def done_report(session: Session, run_id: int, name: str) -> ReconciliationReport | None:
+    """None: the check is not done yet."""
+    document = session.scalar(
+        select(Check.report).where(
+            Check.rule_run_id == run_id, Check.name == name, Check.checked_at.is_not(None)
+        )
+    )
+    return None if document is None else ReconciliationReport.model_validate(document)
+
+
+def _live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]:
     """The applied targets of these runs that no later run has replaced."""
     later = aliased(Target)
     is_same = and_(
@@ -172,7 +155,7 @@ def live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]
     ]
 
 
-def variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) -> set[str]:
+def _variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) -> set[str]:
     """Variants that a run is writing, has written with an unknown outcome, or is about to roll back."""
     is_unknown = and_(Target.outcome_unknown, Target.status.in_(sorted(OPEN_TARGET_STATES)))
     is_marked = and_(Target.is_wished, Target.status == TargetState.APPLIED)
@@ -184,88 +167,178 @@ def variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) 
     return {variant_id for variant_id in session.scalars(query) if variant_id is not None}
 
 
-def runs_to_check(session: Session, shop: str, day: str, now: datetime) -> list[int]:
-    """The runs of the daily pass that were not checked on this day."""
+async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> ReconciliationReport:
+    """A completed check is not repeated. ShopRestingError: no price could be read, and the check
+    stays due. ConflictError: no price of the run is applied."""
+    validate_check_name(name)
+
+    def read_run() -> tuple[ReconciliationReport | None, str, list[LiveTarget]]:
+        with context.database.reading() as session:
+            done, run = done_report(session, run_id, name), get_run(session, run_id)
+            if done is None and run.status in {PricingRunState.PREVIEW, PricingRunState.QUEUED}:
+                raise ConflictError(
+                    f"Run {run.id} is {run.status}: it has no applied price to check."
+                )
+            return done, run.shop, [] if done else _live_targets(session, [run_id])
+
+    done, shop, targets = await asyncio.to_thread(read_run)
+    if done is not None:
+        return done
+    if shop == context.storefront.name:
+        prices = await _read({run_id: targets}, context)
+    else:
+        reason = f"it was applied in another shop, {shop}"
+        prices = dict.fromkeys((one.variant_id for one in targets), reason)
+    [report] = await asyncio.to_thread(_save, name, {run_id: targets}, prices, shop, context)
+    return report
+
+
+async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
+    """One report per run and day; a repetition on the same day adds the missing reports.
+    ShopRestingError: no price could be read, and nothing is stored. If reconciliation is disabled,
+    this does nothing."""
+    options, shop, now = context.storefront.options, context.storefront.name, context.clock.now()
+    if not options.reconciles:
+        return []
+    day = now.astimezone(ZoneInfo(options.time_zone)).date().isoformat()
     is_done = exists().where(
         Check.rule_run_id == RuleRunRow.id, Check.name == day, Check.checked_at.is_not(None)
     )
-    query = select(RuleRunRow.id, RuleRunRow.finished_at).where(
-        RuleRunRow.shop == shop,
-        RuleRunRow.status.in_(sorted(LIVE_RUN_STATES)),
-        RuleRunRow.finished_at >= now - WATCHED_FOR,
-        ~is_done,
+    ended = (
+        select(RuleRunRow.id, RuleRunRow.finished_at)
+        .where(RuleRunRow.shop == shop, RuleRunRow.status.in_(sorted(LIVE_RUN_STATES)), ~is_done)
+        .where(RuleRunRow.finished_at >= now - WATCHED_FOR)
+        .order_by(RuleRunRow.id)
     )
-    ended = session.execute(query.order_by(RuleRunRow.id)).tuples()
-    return [run_id for run_id, at in ended if at is not None and in_daily_pass(at, now)]
+
+    def read_runs() -> Mapping[int, Sequence[LiveTarget]]:
+        with context.database.reading() as session:
+            by_run: dict[int, list[LiveTarget]] = {
+                run_id: []
+                for run_id, at in session.execute(ended).tuples()
+                if at is not None and in_daily_pass(at, now)
+            }
+            for target in _live_targets(session, by_run):
+                by_run[target.run_id].append(target)
+            return by_run
+
+    checked = await asyncio.to_thread(read_runs)
+    prices = await _read(checked, context)
+    return await asyncio.to_thread(_save, day, checked, prices, shop, context)
 
 
-# By variant, its price in the shop, or the reason why that could not be read.
-PricesByVariant = Mapping[str, Price | str]
+async def _read(
+    checked: Mapping[int, Sequence[LiveTarget]], context: PricingContext
+) -> dict[str, Price | str]:
+    variants = [one.variant_id for targets in checked.values() for one in targets]
+    if not variants:
+        return {}
+    async with context.storefront.open() as shop:
+        return await read_prices(variants, ApplyContext.of(context, shop))
 
 
-def save_findings(
-    session: Session,
+def _save(
     name: str,
     checked: Mapping[int, Sequence[LiveTarget]],
-    prices: PricesByVariant,
+    prices: Mapping[str, Price | str],
     shop: str,
-    now: datetime,
+    context: PricingContext,
 ) -> list[ReconciliationReport]:
-    """`checked` are the targets whose prices were read, by run. Targets that were rolled back or
-    replaced since are skipped."""
-    live = {target.id for target in live_targets(session, checked)}
-    left = {
-        run_id: [target for target in targets if target.id in live]
-        for run_id, targets in checked.items()
-    }
-    in_flux = variants_in_flux(
-        session, shop, [target.variant_id for targets in left.values() for target in targets]
-    )
-    known = {**prices, **dict.fromkeys(in_flux, "its price was being changed at the same time")}
-    reports = [
-        reconciliation_report(run_id, [(one, known[one.variant_id]) for one in targets], now)
-        for run_id, targets in left.items()
+    """`checked` are the targets whose prices were read, by run; `prices` has the price or the reason
+    why it could not be read, by variant. Targets that were rolled back or replaced since are
+    skipped."""
+    now = context.clock.now()
+    with context.database.transaction() as session:
+        live = {target.id for target in _live_targets(session, checked)}
+        left = {
+            run_id: [target for target in targets if target.id in live]
+            for run_id, targets in checked.items()
+        }
+        variants = [target.variant_id for targets in left.values() for target in targets]
+        in_flux = _variants_in_flux(session, shop, variants)
+        known = {**prices, **dict.fromkeys(in_flux, "its price was being changed at the same time")}
+        reports = [
+            reconciliation_report(run_id, [(one, known[one.variant_id]) for one in targets], now)
+            for run_id, targets in left.items()
+        ]
+        save_reports(session, name, reports, now)
+        found = [(report.run_id, one) for report in reports for one in report.details]
+        enqueue(session, [_mismatch_event(run_id, one, name, now) for run_id, one in found])
+        return reports
+
+
+def save_reports(
+    session: Session, name: str, reports: Sequence[ReconciliationReport], now: datetime
+) -> None:
+    """The reports of one check of many runs."""
+    rows = [
+        {
+            "rule_run_id": int(report.run_id),
+            "name": name,
+            "due_at": now,
+            "checked_at": now,
+            "total_checked": report.total_checked,
+            "mismatches": report.mismatches,
+            "unverified": len(report.unverified),
+            "worst": worst_severity(report),
+            "report": as_document(report),
+        }
+        for report in reports
     ]
-    save_reports(session, name, reports, now)
-    enqueue(
-        session,
-        [
-            _mismatch_event(report.run_id, one, name, now)
-            for report in reports
-            for one in report.details
-        ],
-    )
-    return reports
+    fields = ("checked_at", "total_checked", "mismatches", "unverified", "worst", "report")
+    upsert(session, Check, rows, key=("rule_run_id", "name"), fields=fields)
 
 
 def _mismatch_event(run_id: str, one: Mismatch, check: str, now: datetime) -> Event:
-    payload: dict[str, object] = {
-        "targetId": one.target_id,
-        "runId": run_id,
-        "expected": one.expected_price,
-        "actual": one.actual_price,
-        "currency": one.currency,
-        "actualCurrency": one.actual_currency,
-        "difference": one.difference,
-        "severity": one.severity,
-    }
-    key, name = mismatch_key(run_id, one.target_id, check), "automation.reconciliation.mismatch"
-    return Event(TENANT, key, name, "pricing", run_aggregate(int(run_id)), now, payload)
+    return pricing_event(
+        "automation.reconciliation.mismatch",
+        mismatch_key(run_id, one.target_id, check),
+        f"rule-run-{run_id}",
+        now,
+        {
+            "targetId": one.target_id,
+            "runId": run_id,
+            "expected": one.expected_price,
+            "actual": one.actual_price,
+            "currency": one.currency,
+            "actualCurrency": one.actual_currency,
+            "difference": one.difference,
+            "severity": one.severity,
+        },
+    )
 
 
-def still_to_repair(
-    session: Session, run: RuleRunRow, mismatches: Mapping[int, Mismatch]
-) -> list[tuple[RuleTargetRow, Mismatch]]:
-    """The mismatches whose targets are live and that no run is changing now."""
-    live = {target.id: target.variant_id for target in live_targets(session, [run.id])}
-    wrong = {id_: live[id_] for id_ in mismatches if id_ in live}
-    in_flux = variants_in_flux(session, run.shop, list(wrong.values()))
-    wanted = [id_ for id_, variant_id in wrong.items() if variant_id not in in_flux]
-    query = select(Target).where(among(session, Target.id, wanted)).order_by(Target.id)
-    return [(row, mismatches[row.id]) for row in session.scalars(query)]
+def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
+    """Create a preview that restores the applied prices. It is approved and queued like any other.
+    ConflictError: there is nothing to restore."""
+    with database.transaction() as session:
+        run = locked_run(session, run_id)
+        if run.promotion_ended_at is not None:
+            raise ConflictError(
+                f"The promotion of run {run_id} is over: its prices are no longer restored."
+            )
+        check = latest_conclusive_check(session, run_id)
+        if check is None or check.report is None:
+            raise ConflictError(
+                f"No price of run {run_id} was read from the shop yet: reconcile the run first."
+            )
+        mismatches = {int(one.target_id): one for one in repairable_mismatches(check.report)}
+        live = {target.id: target.variant_id for target in _live_targets(session, [run_id])}
+        wrong = {id_: live[id_] for id_ in mismatches if id_ in live}
+        in_flux = _variants_in_flux(session, run.shop, list(wrong.values()))
+        ids = [id_ for id_, variant_id in wrong.items() if variant_id not in in_flux]
+        if not ids:
+            raise ConflictError(
+                f"Run {run_id} needs no repair: its last check, {check.name}, found no wrong price that can "
+                "be restored."
+            )
+        query = select(Target).where(among(session, Target.id, ids)).order_by(Target.id)
+        found = [(row, mismatches[row.id]) for row in session.scalars(query)]
+        repair_id = _add_repair(session, run, check.name, found, actor, clock.now())
+        return get_run(session, repair_id)
 
 
-def add_repair(
+def _add_repair(
     session: Session,
     run: RuleRunRow,
     check: str,
@@ -275,9 +348,8 @@ def add_repair(
 ) -> int:
     """Add a run of the original rule version, which decides about drift. Compare-at prices were not
     read and stay unchanged."""
-    rule = RuleReference(run.rule_id, run.project_id, run.rule_version, run.rule_version_hash)
     new = NewRun(
-        rule=rule,
+        rule=RuleReference(run.rule_id, run.project_id, run.rule_version, run.rule_version_hash),
         shop=run.shop,
         trigger=RuleTrigger.REPAIR,
         actor=actor,
@@ -315,103 +387,3 @@ def add_repair(
     repair.previewed_at = repair.updated_at = now
     session.flush()
     return repair.id
-
-
-_ByRun = Mapping[int, Sequence[LiveTarget]]
-
-
-def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
-    """The keys of the requests. Safe to run concurrently with itself."""
-    with database.transaction() as session:
-        return file_due_checks(session, clock.now())
-
-
-async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> ReconciliationReport:
-    """A completed check is not repeated. ShopRestingError: no price could be read, and the check
-    stays due. ConflictError: no price of the run is applied."""
-    validate_check_name(name)
-
-    def read_run() -> tuple[ReconciliationReport | None, str, list[LiveTarget]]:
-        with context.database.reading() as session:
-            done = done_report(session, run_id, name)
-            run = get_run(session, run_id)
-            if done is None and run.status in {PricingRunState.PREVIEW, PricingRunState.QUEUED}:
-                raise ConflictError(
-                    f"Run {run.id} is {run.status}: it has no applied price to check."
-                )
-            return done, run.shop, [] if done else live_targets(session, [run_id])
-
-    done, shop, targets = await asyncio.to_thread(read_run)
-    if done is not None:
-        return done
-    checked = {run_id: targets}
-    if shop == context.storefront.name:
-        prices = await _read(checked, context)
-    else:
-        reason = f"it was applied in another shop, {shop}"
-        prices = {one.variant_id: reason for one in targets}
-    (report,) = await asyncio.to_thread(_save, name, checked, prices, shop, context)
-    return report
-
-
-async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
-    """One report per run and day; a repetition on the same day adds the missing reports.
-    ShopRestingError: no price could be read, and nothing is stored. If reconciliation is disabled,
-    this does nothing."""
-    options, shop, now = context.storefront.options, context.storefront.name, context.clock.now()
-    if not options.reconciles:
-        return []
-    day = now.astimezone(ZoneInfo(options.time_zone)).date().isoformat()
-
-    def read_runs() -> _ByRun:
-        with context.database.reading() as session:
-            runs = runs_to_check(session, shop, day, now)
-            by_run: dict[int, list[LiveTarget]] = {run_id: [] for run_id in runs}
-            for target in live_targets(session, runs):
-                by_run[target.run_id].append(target)
-            return by_run
-
-    checked = await asyncio.to_thread(read_runs)
-    return await asyncio.to_thread(
-        _save, day, checked, await _read(checked, context), shop, context
-    )
-
-
-async def _read(checked: _ByRun, context: PricingContext) -> PricesByVariant:
-    variants = [one.variant_id for targets in checked.values() for one in targets]
-    if not variants:
-        return {}
-    async with context.storefront.open() as shop:
-        return await read_prices(variants, ApplyContext.of(context, shop))
-
-
-def _save(
-    name: str, checked: _ByRun, prices: PricesByVariant, shop: str, context: PricingContext
-) -> list[ReconciliationReport]:
-    with context.database.transaction() as session:
-        return save_findings(session, name, checked, prices, shop, context.clock.now())
-
-
-def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """Create a preview that restores the applied prices. It is approved and queued like any other.
-    ConflictError: there is nothing to restore."""
-    with database.transaction() as session:
-        run = locked_run(session, run_id)
-        if run.promotion_ended_at is not None:
-            raise ConflictError(
-                f"The promotion of run {run_id} is over: its prices are no longer restored."
-            )
-        check = latest_conclusive_check(session, run_id)
-        if check is None or check.report is None:
-            raise ConflictError(
-                f"No price of run {run_id} was read from the shop yet: reconcile the run first."
-            )
-        wrong = still_to_repair(
-            session, run, {int(one.target_id): one for one in repairable_mismatches(check.report)}
-        )
-        if not wrong:
-            raise ConflictError(
-                f"Run {run_id} needs no repair: its last check, {check.name}, found no wrong price that can "
-                "be restored."
-            )
-        return get_run(session, add_repair(session, run, check.name, wrong, actor, clock.now()))

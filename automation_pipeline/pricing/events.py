@@ -1,4 +1,4 @@
-"""Keys and payloads of pricing's domain events."""
+"""Pricing's domain events: their names, keys and payloads."""
 
 from datetime import datetime
 
@@ -32,95 +32,121 @@ def request_key(run_id: str, cycle: int) -> str:
 
 
 def schedule_key(rule_id: str, due_at: datetime) -> str:
-    return f"rule-schedule-{rule_id}-{round(due_at.timestamp() * 1000)}"
+    return f"rule-schedule-{rule_id}-{_milliseconds(due_at)}"
 
 
 def promotion_end_key(run_id: str, ends_at: datetime) -> str:
-    return f"rule-run-{run_id}-end-{round(ends_at.timestamp() * 1000)}"
+    return f"rule-run-{run_id}-end-{_milliseconds(ends_at)}"
 
 
 def circuit_key(shop: str, opened_until: datetime) -> str:
-    return f"circuit:{shop}:{round(opened_until.timestamp() * 1000)}"
+    return f"circuit:{shop}:{_milliseconds(opened_until)}"
 
 
-def _event(name: str, key: str, aggregate: str, at: datetime, payload: dict[str, object]) -> Event:
-    return Event(TENANT, key, name, "pricing", aggregate, at, payload)
+def _milliseconds(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def pricing_event(
+    name: str, key: str, subject: str, at: datetime, payload: dict[str, object]
+) -> Event:
+    """`subject` is a rule, a run, a project, a policy or a shop with its id."""
+    return Event(TENANT, key, name, "pricing", subject, at, payload)
 
 
 def rule_created(rule: PricingRule) -> Event:
-    payload: dict[str, object] = {
-        "ruleId": str(rule.id),
-        "projectId": rule.project_id,
-        "name": rule.name,
-        "version": rule.version,
-        "createdBy": rule.created_by,
-    }
-    aggregate = f"rule-{rule.id}"
-    return _event("rule.created", f"{aggregate}:created", aggregate, rule.created_at, payload)
+    subject = f"rule-{rule.id}"
+    return pricing_event(
+        "rule.created",
+        f"{subject}:created",
+        subject,
+        rule.created_at,
+        {
+            "ruleId": str(rule.id),
+            "projectId": rule.project_id,
+            "name": rule.name,
+            "version": rule.version,
+            "createdBy": rule.created_by,
+        },
+    )
 
 
 def rule_deleted(rule: PricingRule, actor: str, now: datetime) -> Event:
-    payload: dict[str, object] = {
-        "ruleId": str(rule.id),
-        "projectId": rule.project_id,
-        "deletedBy": actor,
-    }
-    aggregate = f"rule-{rule.id}"
-    return _event("rule.deleted", f"{aggregate}:deleted", aggregate, now, payload)
+    subject = f"rule-{rule.id}"
+    return pricing_event(
+        "rule.deleted",
+        f"{subject}:deleted",
+        subject,
+        now,
+        {"ruleId": str(rule.id), "projectId": rule.project_id, "deletedBy": actor},
+    )
 
 
 def policy_changed(
     project_id: str, policy: Policy, actor: str, now: datetime, change: str
 ) -> Event:
     """`change` is unique, so that an equal policy that is stored again is an event too."""
-    payload: dict[str, object] = {
-        "projectId": project_id,
-        "changedBy": actor,
-        "policy": as_document(policy),
-    }
-    aggregate = f"policy-{project_id}"
-    return _event("policy.changed", f"{aggregate}:changed:{change}", aggregate, now, payload)
+    subject = f"policy-{project_id}"
+    return pricing_event(
+        "policy.changed",
+        f"{subject}:changed:{change}",
+        subject,
+        now,
+        {"projectId": project_id, "changedBy": actor, "policy": as_document(policy)},
+    )
 
 
 def policy_removed(project_id: str, actor: str, now: datetime) -> Event:
-    payload: dict[str, object] = {"projectId": project_id, "removedBy": actor}
-    aggregate = f"policy-{project_id}"
-    key = f"{aggregate}:removed:{round(now.timestamp() * 1000)}"
-    return _event("policy.removed", key, aggregate, now, payload)
+    subject = f"policy-{project_id}"
+    return pricing_event(
+        "policy.removed",
+        f"{subject}:removed:{_milliseconds(now)}",
+        subject,
+        now,
+        {"projectId": project_id, "removedBy": actor},
+    )
 
 
 def run_scheduled(
     rule_id: int, project_id: str, run_id: int, schedule_at: datetime, now: datetime
 ) -> Event:
-    payload: dict[str, object] = {
-        "ruleId": str(rule_id),
-        "projectId": project_id,
-        "runId": str(run_id),
-        "scheduledFor": iso(schedule_at),
-    }
-    key = schedule_key(str(rule_id), schedule_at)
-    return _event("rule.scheduled.queued", key, f"rule-run-{run_id}", now, payload)
+    return pricing_event(
+        "rule.scheduled.queued",
+        schedule_key(str(rule_id), schedule_at),
+        f"rule-run-{run_id}",
+        now,
+        {
+            "ruleId": str(rule_id),
+            "projectId": project_id,
+            "runId": str(run_id),
+            "scheduledFor": iso(schedule_at),
+        },
+    )
 
 
 def schedule_missed(rule_id: int, project_id: str, schedule_at: datetime, now: datetime) -> Event:
     """The promotion ended before its rule started."""
-    payload: dict[str, object] = {
-        "ruleId": str(rule_id),
-        "projectId": project_id,
-        "scheduledFor": iso(schedule_at),
-    }
-    key = f"{schedule_key(str(rule_id), schedule_at)}:missed"
-    return _event("rule.scheduled.missed", key, f"rule-{rule_id}", now, payload)
+    return pricing_event(
+        "rule.scheduled.missed",
+        f"{schedule_key(str(rule_id), schedule_at)}:missed",
+        f"rule-{rule_id}",
+        now,
+        {"ruleId": str(rule_id), "projectId": project_id, "scheduledFor": iso(schedule_at)},
+    )
 
 
 def promotion_ended(
     rule_id: int, project_id: str, run_id: int, ends_at: datetime, now: datetime
 ) -> Event:
-    payload: dict[str, object] = {
-        "ruleId": str(rule_id),
-        "projectId": project_id,
-        "runId": str(run_id),
-        "endsAt": iso(ends_at),
-    }
-    key = promotion_end_key(str(run_id), ends_at)
-    return _event("rule.promotion.ended", key, f"rule-run-{run_id}", now, payload)
+    return pricing_event(
+        "rule.promotion.ended",
+        promotion_end_key(str(run_id), ends_at),
+        f"rule-run-{run_id}",
+        now,
+        {
+            "ruleId": str(rule_id),
+            "projectId": project_id,
+            "runId": str(run_id),
+            "endsAt": iso(ends_at),
+        },
+    )

@@ -1,24 +1,23 @@
 """Calls of the shop at its pace: the catalogue and prices; pause and resume."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 
 from automation_pipeline.core.background import together
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
-from automation_pipeline.core.events import Event
-from automation_pipeline.pricing.events import circuit_key
-from automation_pipeline.pricing.models.rules import TENANT, Policy
+from automation_pipeline.pricing.events import circuit_key, pricing_event
+from automation_pipeline.pricing.models.rules import Policy
 from automation_pipeline.pricing.models.shop import (
     BucketShown,
-    BucketStatus,
     CallFailure,
     CallResult,
     CallWithdrawnError,
@@ -28,7 +27,6 @@ from automation_pipeline.pricing.models.shop import (
     FailureKind,
     FailureSignal,
     Price,
-    Prices,
     ShopRestingError,
     ShopShown,
     classify_failure,
@@ -60,17 +58,99 @@ from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import database_time, insert_into
 
 MAX_REFUSALS = 100
+MAX_REASON_LENGTH = 1000
+# A probe of another process may close the circuit before its pause is over.
+LOOK_AGAIN_SECONDS = 1.0
+
+Value = TypeVar("Value")
+
+
+async def call_shop(
+    call: Callable[[], Awaitable[CallResult[Value]]],
+    cost: float,
+    context: PricingContext,
+    *,
+    kind: CallKind = CallKind.READ,
+    is_wanted: Callable[[], Awaitable[bool]] | None = None,
+) -> CallResult[Value]:
+    """Make the call when the rate limit allows it. All calls of all processes pass here, so that
+    together they keep the shop's rate limit. `is_wanted` is evaluated just before the call;
+    CallWithdrawnError: it returned False. ShopRestingError: the shop must not be called for longer
+    than a worker waits."""
+    turn = await _wait_for_turn(cost, context)
+    try:
+        if is_wanted is not None and not await is_wanted():
+            raise CallWithdrawnError("The call is no longer needed.")
+    except BaseException:  # a call that is not made costs nothing, for any reason
+        await _transact(context, lambda session, shop: refund_call(session, shop, cost, turn.probe))
+        raise
+    result: CallResult[Value] | None = None
+    seconds = context.storefront.options.call_seconds
+    try:
+        try:
+            async with asyncio.timeout(seconds):
+                result = await call()
+        except TimeoutError:
+            reason = f"The shop did not answer within {seconds:g} s."
+            result = CallResult(failure=classify_failure(FailureSignal(lost=True), reason))
+        return result
+    finally:
+        if result is not None and result.is_throttled:
+            context.storefront.meter.count("rules_429_count_total", shop=context.storefront.name)
+        await _transact(
+            context,
+            lambda session, shop: _record_call(session, shop, result, kind, cost, turn.at),
+        )
+
+
+async def _wait_for_turn(cost: float, context: PricingContext) -> "CallTurn":
+    reserving = asyncio.create_task(
+        _transact(
+            context, lambda session, shop: reserve_call(session, shop, cost, is_reserved=False)
+        )
+    )
+    try:
+        turn = await asyncio.shield(reserving)
+        while turn.seconds > 0:
+            if not turn.is_resting:
+                await asyncio.sleep(turn.seconds)
+            elif turn.seconds > context.storefront.options.longest_pause_seconds:
+                raise ShopRestingError(
+                    f"{context.storefront.name} must not be called now.",
+                    retry_after_seconds=turn.seconds,
+                )
+            else:
+                await asyncio.sleep(min(turn.seconds, LOOK_AGAIN_SECONDS))
+            turn = await _transact(
+                context, lambda session, shop: reserve_call(session, shop, cost, is_reserved=True)
+            )
+    except BaseException:  # cancellation does not stop the thread that reserves
+        await asyncio.wait({reserving})
+        if not reserving.cancelled() and reserving.exception() is None:
+            await _transact(context, lambda session, shop: refund_call(session, shop, cost))
+        raise
+    return turn
+
+
+async def _transact(context: PricingContext, change: Callable[[Session, str], Value]) -> Value:
+    """Run a transaction about the shop in a thread."""
+
+    def transact() -> Value:
+        with context.database.transaction() as session:
+            return change(session, context.storefront.name)
+
+    return await asyncio.to_thread(transact)
 
 
 @dataclass(frozen=True)
 class CallTurn:
-    """The call may start that many seconds after `at`; 0: now. `is_resting`: the shop must not be called."""
+    """The call may start that many seconds after `at`; 0: now. `is_resting`: the shop must not be
+    called. `probe` is the circuit if this call is to find out whether the shop has recovered."""
 
     at: datetime
     seconds: float
-    is_resting: bool
-    circuit: Circuit
-    is_probe: bool = False
+    is_resting: bool = False
+    probe: Circuit | None = None
 
 
 def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool) -> CallTurn:
@@ -82,79 +162,65 @@ def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool)
         _save_bucket(row, left)
     permission = request_permit(_circuit(row), now)
     if isinstance(permission, NotBefore):
-        rest = (permission.at - now).total_seconds()
-        return CallTurn(now, max(wait, rest), is_resting=True, circuit=_circuit(row))
-    if wait <= 0:
-        _save_circuit(row, permission.circuit)
-    is_probe = permission.is_probe and wait <= 0
-    return CallTurn(now, wait, is_resting=False, circuit=permission.circuit, is_probe=is_probe)
+        return CallTurn(now, max(wait, (permission.at - now).total_seconds()), is_resting=True)
+    if wait > 0:
+        return CallTurn(now, wait)
+    _save_circuit(row, permission.circuit)
+    return CallTurn(now, 0.0, probe=permission.circuit if permission.is_probe else None)
 
 
-def refund_call(session: Session, shop: str, cost: float, turn: CallTurn | None = None) -> None:
-    """Refund the points of a call that is not made. With its `turn`, the next call takes over its probe."""
+def refund_call(session: Session, shop: str, cost: float, probe: Circuit | None = None) -> None:
+    """Refund the points of a call that is not made. The next call takes over its probe."""
     row, now = _locked_row(session, shop), database_time(session)
     _save_bucket(row, refund_points(_bucket(row), cost, now))
-    if turn is not None and turn.is_probe:
-        _save_circuit(row, without_probe(_circuit(row), turn.circuit, now))
+    if probe is not None:
+        _save_circuit(row, without_probe(_circuit(row), probe, now))
 
 
-@dataclass(frozen=True)
-class CallRecord:
-    """`answer` is None for a cancelled call; `since` is its start. A call that was not sent has no cost."""
-
-    answer: CallOutcome | None
-    kind: CallKind
-    cost: float
-    since: datetime
-    bucket: BucketStatus | None = None
-    retry_after_seconds: float | None = None
-    was_sent: bool = True
-
-
-def record_call(session: Session, shop: str, call: CallRecord) -> tuple[Circuit, Circuit]:
-    """Record the call, and return the circuit before and after the answer."""
+def _record_call(
+    session: Session,
+    shop: str,
+    result: CallResult[Any] | None,
+    kind: CallKind,
+    cost: float,
+    since: datetime,
+) -> None:
+    """Record the answer. A cancelled call, without a result, is no evidence about the shop; a call
+    that was not sent has no cost."""
     row, now = _locked_row(session, shop), database_time(session)
     before, bucket = _circuit(row), _bucket(row)
-    if call.was_sent:
-        bucket = sync_bucket(bucket, call.cost, call.bucket, since=call.since, now=now)
+    failure = result.failure if result else None
+    if failure and failure.kind is FailureKind.NETWORK and not failure.outcome_unknown:
+        _save_bucket(row, refund_points(bucket, cost, now))
     else:
-        bucket = refund_points(bucket, call.cost, now)
-    _save_bucket(row, bucket)
-    if call.answer is None:
-        return before, before
-    seconds = call.retry_after_seconds
-    retry_after = None if seconds is None else timedelta(seconds=seconds)
-    after = after_answer(before, call.kind, call.answer, now, retry_after)
-    _save_circuit(row, after)
-    if call.answer is CallOutcome.THROTTLED:
+        status = result.bucket if result else None
+        _save_bucket(row, sync_bucket(bucket, cost, status, since=since, now=now))
+    if result is None:
+        return
+    retry_after = None
+    answer = CallOutcome.FAILED if failure and failure.retryable else CallOutcome.WELL
+    if failure and result.is_throttled:
+        answer = CallOutcome.THROTTLED
         row.refusals = [*row.refusals, now.timestamp()][-MAX_REFUSALS:]
-    return before, after
-
-
-def shop_status(session: Session, shop: str) -> ShopShown:
-    """A shop that was never called has no bucket."""
-    row = session.get(ShopRow, shop)
-    return ShopShown(shop=shop) if row is None else _status(row)
-
-
-def set_pause(session: Session, shop: str, *, by: str | None, reason: str | None) -> ShopShown:
-    """Without `by`, end the pause."""
-    row = _locked_row(session, shop)
-    row.paused_at = None if by is None else row.paused_at or database_time(session)
-    row.paused_by, row.pause_reason = by, reason
-    return _status(row)
-
-
-def close_circuit(session: Session, shop: str) -> None:
-    _save_circuit(_locked_row(session, shop), Circuit())
-
-
-def is_shop_paused(session: Session, shop: str) -> bool:
-    return session.scalar(select(ShopRow.paused_at).where(ShopRow.shop == shop)) is not None
+        if failure.retry_after_seconds is not None:
+            retry_after = timedelta(seconds=failure.retry_after_seconds)
+    after = after_answer(before, kind, answer, now, retry_after)
+    _save_circuit(row, after)
+    if has_opened(before, after):
+        until = after.until or now
+        payload: dict[str, object] = {
+            "shop": shop,
+            "until": iso(until),
+            "throttles": after.throttles,
+            "failures": after.failures,
+        }
+        key, name = circuit_key(shop, until), "automation.circuit.opened"
+        enqueue(session, [pricing_event(name, key, f"shop-{shop}", now, payload)])
 
 
 def _locked_row(session: Session, shop: str) -> ShopRow:
-    found = session.scalar(select(ShopRow).where(ShopRow.shop == shop).with_for_update())
+    query = select(ShopRow).where(ShopRow.shop == shop).with_for_update()
+    found = session.scalar(query)
     if found is not None:
         return found
     new = default_bucket(database_time(session))
@@ -170,7 +236,7 @@ def _locked_row(session: Session, shop: str) -> ShopRow:
         refusals=[],
     )
     session.execute(insert.on_conflict_do_nothing(index_elements=["shop"]))
-    return session.scalars(select(ShopRow).where(ShopRow.shop == shop).with_for_update()).one()
+    return session.scalars(query).one()
 
 
 def _bucket(row: ShopRow) -> LeakyBucket:
@@ -198,11 +264,16 @@ def _save_circuit(row: ShopRow, kept: Circuit) -> None:
     row.streaks = {kind: asdict(streak) for kind, streak in kept.streaks.items()}
 
 
+def shop_status(session: Session, shop: str) -> ShopShown:
+    """A shop that was never called has no bucket."""
+    row = session.get(ShopRow, shop)
+    return ShopShown(shop=shop) if row is None else _status(row)
+
+
 def _status(row: ShopRow) -> ShopShown:
-    circuit = _circuit(row)
     return ShopShown(
         shop=row.shop,
-        circuit=CircuitShown.model_validate(circuit, from_attributes=True),
+        circuit=CircuitShown.model_validate(_circuit(row), from_attributes=True),
         bucket=BucketShown.model_validate(row, from_attributes=True),
         paused_at=row.paused_at,
         paused_by=row.paused_by,
@@ -211,128 +282,34 @@ def _status(row: ShopRow) -> ShopShown:
     )
 
 
-# A probe of another process may close the circuit before its pause is over.
-LOOK_AGAIN_SECONDS = 1.0
-
-Value = TypeVar("Value")
+def is_shop_paused(session: Session, shop: str) -> bool:
+    return session.scalar(select(ShopRow.paused_at).where(ShopRow.shop == shop)) is not None
 
 
-async def call_shop(
-    call: Callable[[], Awaitable[CallResult[Value]]],
-    cost: float,
-    context: PricingContext,
-    *,
-    kind: CallKind = CallKind.READ,
-    is_wanted: Callable[[], Awaitable[bool]] | None = None,
-) -> CallResult[Value]:
-    """Make the call when the rate limit allows it. All calls of all processes pass here, so that
-    together they keep the shop's rate limit. `is_wanted` is evaluated just before the call;
-    CallWithdrawnError: it returned False. ShopRestingError: the shop must not be called for longer
-    than a worker waits."""
-    turn = await _wait_for_turn(cost, context)
-    wanted = False
-    try:
-        wanted = is_wanted is None or await is_wanted()
-    finally:
-        if not wanted:
-            await _transact(context, lambda session, shop: refund_call(session, shop, cost, turn))
-    if not wanted:
-        raise CallWithdrawnError("The call is no longer needed.")
-    result: CallResult[Value] | None = None
-    seconds = context.storefront.options.call_seconds
-    try:
-        try:
-            async with asyncio.timeout(seconds):
-                result = await call()
-        except TimeoutError:
-            reason = f"The shop did not answer within {seconds:g} s."
-            result = CallResult(failure=classify_failure(FailureSignal(lost=True), reason))
-        return result
-    finally:
-        await _record(_call_record(result, kind, cost, turn.at), context)
+def pause_shop(
+    shop: str, *, database: Database, actor: str, reason: str | None = None
+) -> ShopShown:
+    """Workers stop before their next writes. A repeated pause keeps the first start and takes the
+    newest reason."""
+    if reason is not None and len(reason) > MAX_REASON_LENGTH:
+        fault = f"must have at most {MAX_REASON_LENGTH} characters"
+        raise InvalidInputError("Invalid pause data", (("reason", fault),))
+    with database.transaction() as session:
+        row = _locked_row(session, shop)
+        row.paused_at = row.paused_at or database_time(session)
+        row.paused_by, row.pause_reason = actor, reason
+        return _status(row)
 
 
-async def _wait_for_turn(cost: float, context: PricingContext) -> CallTurn:
-    def reserve(session: Session, shop: str) -> CallTurn:
-        return reserve_call(session, shop, cost, is_reserved=False)
-
-    reserving = asyncio.create_task(_transact(context, reserve))
-    goes = False
-    try:
-        turn = await asyncio.shield(reserving)
-        while turn.seconds > 0:
-            if not turn.is_resting:
-                await asyncio.sleep(turn.seconds)
-            elif turn.seconds > context.storefront.options.longest_pause_seconds:
-                raise ShopRestingError(
-                    f"{context.storefront.name} must not be called now.",
-                    retry_after_seconds=turn.seconds,
-                )
-            else:
-                await asyncio.sleep(min(turn.seconds, LOOK_AGAIN_SECONDS))
-            turn = await _transact(
-                context, lambda session, shop: reserve_call(session, shop, cost, is_reserved=True)
-            )
-        goes = True
-        return turn
-    finally:
-        if not goes:
-            # Cancellation does not stop the thread that reserves: wait for its result.
-            await asyncio.wait({reserving})
-            if not reserving.cancelled() and reserving.exception() is None:
-                await _transact(context, lambda session, shop: refund_call(session, shop, cost))
-
-
-async def _record(call: CallRecord, context: PricingContext) -> None:
-    if call.answer is CallOutcome.THROTTLED:
-        context.storefront.meter.count("rules_429_count_total", shop=context.storefront.name)
-
-    def record(session: Session, shop: str) -> None:
-        before, after = record_call(session, shop, call)
-        if has_opened(before, after):
-            enqueue(session, [_circuit_opened(shop, after, database_time(session))])
-
-    await _transact(context, record)
-
-
-async def _transact(context: PricingContext, change: Callable[[Session, str], Value]) -> Value:
-    """Run a transaction about the shop in a thread."""
-
-    def transact() -> Value:
-        with context.database.transaction() as session:
-            return change(session, context.storefront.name)
-
-    return await asyncio.to_thread(transact)
-
-
-def _call_record(
-    result: CallResult[Value] | None, kind: CallKind, cost: float, since: datetime
-) -> CallRecord:
-    """A cancelled call is no evidence about the shop."""
-    if result is None:
-        return CallRecord(None, kind, cost, since)
-    failure = result.failure
-    if failure is None:
-        return CallRecord(CallOutcome.WELL, kind, cost, since, result.bucket)
-    was_sent = failure.kind is not FailureKind.NETWORK or failure.outcome_unknown
-    if result.is_throttled:
-        retry_after = failure.retry_after_seconds
-        throttled = CallOutcome.THROTTLED
-        return CallRecord(throttled, kind, cost, since, result.bucket, retry_after)
-    answer = CallOutcome.FAILED if failure.retryable else CallOutcome.WELL
-    return CallRecord(answer, kind, cost, since, result.bucket, was_sent=was_sent)
-
-
-def _circuit_opened(shop: str, circuit: Circuit, now: datetime) -> Event:
-    until = circuit.until or now
-    payload: dict[str, object] = {
-        "shop": shop,
-        "until": iso(until),
-        "throttles": circuit.throttles,
-        "failures": circuit.failures,
-    }
-    key, name = circuit_key(shop, until), "automation.circuit.opened"
-    return Event(TENANT, key, name, "pricing", f"shop-{shop}", now, payload)
+def resume_shop(shop: str, *, database: Database, clock: Clock) -> ShopShown:
+    """Resume the runs of the shop. An open circuit is closed."""
+    with database.transaction() as session:
+        row = _locked_row(session, shop)
+        _save_circuit(row, Circuit())
+        row.paused_at = row.paused_by = row.pause_reason = None
+        session.flush()
+        file_run_requests(session, runs_without_worker(session, shop=shop), clock.now())
+        return _status(row)
 
 
 async def _call_with_retries(
@@ -357,13 +334,12 @@ async def _call_with_retries(
 
 async def read_catalogue(context: PricingContext) -> AsyncGenerator[CataloguePage]:
     """The pages in the shop's order. TransientError or PermanentError: a page cannot be read."""
-    random, seen = Random(), set[str]()
+    random, seen = Random(), set[str | None]()
     name, after = context.storefront.name, None
     async with context.storefront.open() as shop:
-        while True:
-            cursor = after
+        while after not in seen:
             result = await _call_with_retries(
-                lambda cursor=cursor: shop.page(cursor), shop.costs.page, context, random
+                partial(shop.page, after), shop.costs.page, context, random
             )
             failure, page = result.failure, result.value
             if failure is not None and failure.retryable:
@@ -371,55 +347,47 @@ async def read_catalogue(context: PricingContext) -> AsyncGenerator[CataloguePag
                     failure.message, retry_after_seconds=failure.retry_after_seconds
                 )
             if page is None:
-                reason = failure.message if failure else f"{name} answered nothing."
-                raise PermanentError(reason)
-            if page.after in seen:
-                raise PermanentError(f"{name} returns the same page of its catalogue repeatedly.")
+                raise PermanentError(failure.message if failure else f"{name} answered nothing.")
             yield page
+            seen.add(after)
             after = page.after
             if after is None:
                 return
-            seen.add(after)
+    raise PermanentError(f"{name} returns the same page of its catalogue repeatedly.")
 
 
 async def read_prices(variant_ids: Sequence[str], context: ApplyContext) -> dict[str, Price | str]:
     """By variant, its price, or the reason why it could not be read. ShopRestingError: the shop
     must not be called for longer than a worker waits, and no price is known."""
-    reader = _PriceReader(context)
+    shop, missing = context.shop, "the variant, or its price, is no longer in the shop"
     distinct, size = list(dict.fromkeys(variant_ids)), MAX_PRICES_PER_READ
     lots = iter([distinct[start : start + size] for start in range(0, len(distinct), size)])
-    async with together() as group:
-        for _ in range(context.storefront.options.calls_at_once):
-            group.create_task(reader.read(lots))
-    return reader.found
+    found: dict[str, Price | str] = {}
+    critical: CallFailure | None = None
 
-
-class _PriceReader:
-    def __init__(self, context: ApplyContext) -> None:
-        self._context = context
-        self._critical: CallFailure | None = None
-        self.found: dict[str, Price | str] = {}
-
-    async def read(self, lots: Iterator[Sequence[str]]) -> None:
-        """After a critical failure no more batches are read."""
-        shop, missing = self._context.shop, "the variant, or its price, is no longer in the shop"
+    async def read_lots() -> None:
+        """After a critical failure no more lots are read."""
+        nonlocal critical
         for lot in lots:
-            failure = self._critical
-            prices: Prices = {}
+            failure, prices = critical, None
             if failure is None:
                 result = await _call_with_retries(
-                    lambda lot=lot: shop.prices(lot),
+                    partial(shop.prices, lot),
                     shop.costs.reading(len(lot)),
-                    self._context,
-                    self._context.random,
+                    context,
+                    context.random,
                 )
-                failure, prices = result.failure, result.value or {}
+                failure, prices = result.failure, result.value
             if failure is None:
-                self.found |= {one: prices.get(one, missing) for one in lot}
+                found.update({one: (prices or {}).get(one, missing) for one in lot})
             else:
-                self.found |= dict.fromkeys(lot, failure.message)
-                if failure.is_critical:
-                    self._critical = failure
+                found.update(dict.fromkeys(lot, failure.message))
+                critical = failure if failure.is_critical else critical
+
+    async with together() as group:
+        for _ in range(context.storefront.options.calls_at_once):
+            group.create_task(read_lots())
+    return found
 
 
 def used_budgets(
@@ -437,28 +405,3 @@ def used_budgets(
         since = start_of_day(now or database_time(session), storefront.options.time_zone)
         changes = changes_since(session, storefront.name, variant_ids, since)
     return {variant_id: used_budget(pairs) for variant_id, pairs in changes.items()}
-
-
-MAX_REASON_LENGTH = 1000
-
-
-def pause_shop(
-    shop: str, *, database: Database, actor: str, reason: str | None = None
-) -> ShopShown:
-    """Workers stop before their next writes. A repeated pause keeps the first start and takes the
-    newest reason."""
-    if reason is not None and len(reason) > MAX_REASON_LENGTH:
-        fault = f"must have at most {MAX_REASON_LENGTH} characters"
-        raise InvalidInputError("Invalid pause data", (("reason", fault),))
-    with database.transaction() as session:
-        return set_pause(session, shop, by=actor, reason=reason)
-
-
-def resume_shop(shop: str, *, database: Database, clock: Clock) -> ShopShown:
-    """Resume the runs of the shop. An open circuit is closed."""
-    with database.transaction() as session:
-        close_circuit(session, shop)
-        resumed = set_pause(session, shop, by=None, reason=None)
-        session.flush()
-        file_run_requests(session, runs_without_worker(session, shop=shop), clock.now())
-        return resumed
