@@ -270,7 +270,6 @@ def _save(
 def save_reports(
     session: Session, name: str, reports: Sequence[ReconciliationReport], now: datetime
 ) -> None:
-    """The reports of one check of many runs."""
     rows = [
         {
             "rule_run_id": int(report.run_id),

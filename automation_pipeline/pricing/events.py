@@ -27,7 +27,6 @@ def run_event_key(run_id: str, event: str, cycle: int) -> str:
 
 
 def request_key(run_id: str, cycle: int) -> str:
-    """The key of the request for a worker."""
     return f"rule-run-{run_id}-{cycle}"
 
 

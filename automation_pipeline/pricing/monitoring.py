@@ -1,7 +1,7 @@
 """Dead letters, alerts, metrics, written prices, and the runs of a day."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Text, case, cast, exists, func, or_, select, update
@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, sentence_of
-from automation_pipeline.core.events import Event
 from automation_pipeline.pricing.checks import last_checks
+from automation_pipeline.pricing.events import pricing_event
 from automation_pipeline.pricing.models.rules import TENANT
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
@@ -89,26 +89,22 @@ def dead_letters(
         .order_by(Target.last_attempt, Target.id)
         .limit(limit)
     )
-    letters: list[DeadLetter] = []
-    for row in session.scalars(query):
-        assert row.last_attempt is not None  # noqa: S101  the condition says so
-        letters.append(
-            DeadLetter(
-                target_id=str(row.id),
-                run_id=str(row.rule_run_id),
-                product_id=row.product_id,
-                variant_id=row.variant_id,
-                failed_at=row.last_attempt,
-                error_type=FailureKind(row.error_type or FailureKind.UNKNOWN),
-                error=row.error_message or "",
-                retryable=bool(row.error_retryable),
-            )
+    return [
+        DeadLetter(
+            target_id=str(row.id),
+            run_id=str(row.rule_run_id),
+            product_id=row.product_id,
+            variant_id=row.variant_id,
+            failed_at=row.last_attempt or now,
+            error_type=FailureKind(row.error_type or FailureKind.UNKNOWN),
+            error=row.error_message or "",
+            retryable=bool(row.error_retryable),
         )
-    return letters
+        for row in session.scalars(query)
+    ]
 
 
 def dead_letter_tallies(session: Session, project_id: str, now: datetime) -> list[DeadLetterTally]:
-    """All dead letters of the project, by kind."""
     retryable, stale = Target.error_retryable.is_(True), Target.last_attempt < now - STALE_AFTER
     query = (
         select(Target.error_type, func.count(), _count_if(retryable), _count_if(stale))
@@ -121,79 +117,39 @@ def dead_letter_tallies(session: Session, project_id: str, now: datetime) -> lis
     ]
 
 
-def dead_letters_by_run(
-    session: Session, project_id: str, *, retryable_only: bool, now: datetime
-) -> dict[int, list[int]]:
-    """The targets of each run, the oldest run first."""
-    query = select(Target.rule_run_id, Target.id).where(*_is_dead_letter(now, project_id))
-    if retryable_only:
-        query = query.where(Target.error_retryable.is_(True))
-    by_run: dict[int, list[int]] = {}
-    for run_id, target_id in session.execute(
-        query.order_by(Target.rule_run_id, Target.id)
-    ).tuples():
-        by_run.setdefault(run_id, []).append(target_id)
-    return by_run
-
-
-def mark_acknowledged(
-    session: Session, project_id: str, target_ids: Collection[int] | None, actor: str, now: datetime
-) -> Sequence[int]:
-    """The dead letters among the given targets of the project, or all of its dead letters."""
-    chosen = [] if target_ids is None else [among(session, Target.id, target_ids)]
-    return session.scalars(
-        update(Target)
-        .where(*_is_dead_letter(now, project_id), *chosen)
-        .values(acknowledged_at=now, acknowledged_by=actor)
-        .returning(Target.id)
-        .execution_options(synchronize_session=False)
-    ).all()
-
-
-def acknowledged_among(
-    session: Session, project_id: str, target_ids: Collection[int]
-) -> Sequence[int]:
-    query = select(Target.id).where(
-        Target.project_id == project_id,
-        Target.status == TargetState.FAILED,
-        Target.acknowledged_at.is_not(None),
-        among(session, Target.id, target_ids),
-    )
-    return session.scalars(query).all()
-
-
 def price_changes(
     session: Session, chosen: PriceChangeFilter, limit: int, after_id: int = 0
 ) -> list[PriceChange]:
     """`after_id` is the last id of the previous page."""
     row = PriceChangeRow
-    query = select(row).where(row.tenant_id == TENANT, row.id > after_id)
-    if chosen.project_id is not None:
-        query = query.where(row.project_id == chosen.project_id)
-    if chosen.variant_id is not None:
-        query = query.where(row.variant_id == chosen.variant_id)
-    if chosen.run_id is not None:
-        query = query.where(row.rule_run_id == chosen.run_id)
-    if chosen.since is not None:
-        query = query.where(row.applied_at >= chosen.since)
-    rows = session.scalars(query.order_by(row.id).limit(limit))
-    return [PriceChange.model_validate(one, from_attributes=True) for one in rows]
+    filters = (
+        (row.project_id, chosen.project_id),
+        (row.variant_id, chosen.variant_id),
+        (row.rule_run_id, chosen.run_id),
+    )
+    query = (
+        select(row)
+        .where(row.tenant_id == TENANT, row.id > after_id)
+        .where(*(column == value for column, value in filters if value is not None))
+        .order_by(row.id)
+        .limit(limit)
+    )
+    return [PriceChange.model_validate(one, from_attributes=True) for one in session.scalars(query)]
 
 
 def list_alerts(
     session: Session, project_id: str | None, limit: int, offset: int
 ) -> list[PricingAlert]:
-    """Newest first; without a project those of all projects."""
     query = select(PricingAlertRow).where(PricingAlertRow.tenant_id == TENANT)
     if project_id is not None:
         query = query.where(PricingAlertRow.project_id == project_id)
-    query = query.order_by(PricingAlertRow.id.desc())
-    rows = session.scalars(query.limit(limit).offset(offset))
-    return [PricingAlert.model_validate(row, from_attributes=True) for row in rows]
+    query = query.order_by(PricingAlertRow.id.desc()).limit(limit).offset(offset)
+    return [
+        PricingAlert.model_validate(row, from_attributes=True) for row in session.scalars(query)
+    ]
 
 
 def health_of_projects(session: Session, now: datetime) -> dict[str, ProjectHealth]:
-    """Projects without anything to report are omitted."""
     tried = _tried_targets(session, now)
     letters = (
         select(Target.project_id, func.count())
@@ -363,12 +319,24 @@ def retry_dead_letters(
     """`force` also retries targets that need a fixed cause. A run that cannot be retried now is skipped."""
     report = report_dead_letters(project_id, database=database, clock=clock)
     now = clock.now()
-    payload = report.model_dump(mode="json", by_alias=True, exclude={"entries"})
-    key, aggregate = f"dlq:{project_id}:{round(now.timestamp() * 1000)}", f"project-{project_id}"
-    event = Event(TENANT, key, "automation.dlq.report", "pricing", aggregate, now, payload)
+    event = pricing_event(
+        "automation.dlq.report",
+        f"dlq:{project_id}:{round(now.timestamp() * 1000)}",
+        f"project-{project_id}",
+        now,
+        report.model_dump(mode="json", by_alias=True, exclude={"entries"}),
+    )
+    which = [] if force else [Target.error_retryable.is_(True)]
+    letters = (
+        select(Target.rule_run_id, Target.id)
+        .where(*_is_dead_letter(now, project_id), *which)
+        .order_by(Target.rule_run_id, Target.id)
+    )
+    by_run: dict[int, list[int]] = {}
     with database.transaction() as session:
         enqueue(session, [event])
-        by_run = dead_letters_by_run(session, project_id, retryable_only=not force, now=now)
+        for run_id, target_id in session.execute(letters).tuples():
+            by_run.setdefault(run_id, []).append(target_id)
     retried: list[int] = []
     skipped: dict[int, str] = {}
     for run_id, targets in by_run.items():
@@ -394,10 +362,24 @@ def acknowledge_dead_letters(
     """Acknowledge all dead letters of the project, or the given ones, and return how many are new.
     InvalidInputError, without any change, if a given target is not a dead letter of the project.
     Safe to repeat."""
+    now = clock.now()
     with database.transaction() as session:
-        marked = mark_acknowledged(session, project_id, target_ids, actor, clock.now())
+        chosen = [] if target_ids is None else [among(session, Target.id, target_ids)]
+        marked = session.scalars(
+            update(Target)
+            .where(*_is_dead_letter(now, project_id), *chosen)
+            .values(acknowledged_at=now, acknowledged_by=actor)
+            .returning(Target.id)
+            .execution_options(synchronize_session=False)
+        ).all()
         unknown = set(target_ids or ()) - set(marked)
-        unknown -= set(acknowledged_among(session, project_id, unknown))
+        query = select(Target.id).where(
+            Target.project_id == project_id,
+            Target.status == TargetState.FAILED,
+            Target.acknowledged_at.is_not(None),
+            among(session, Target.id, unknown),
+        )
+        unknown -= set(session.scalars(query))
         if unknown:
             reason = f"is not a dead letter of project {project_id}"
             faults = tuple(("targetIds", f"{target_id} {reason}") for target_id in sorted(unknown))

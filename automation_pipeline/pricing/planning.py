@@ -114,7 +114,6 @@ class Draft(AbstractContextManager["Draft"]):
                 self._skipped.append(self._write(_skipped_columns(plan)))
 
     def targets(self) -> Iterator[Columns]:
-        """The targets, grouped by product."""
         return self._read(chain.from_iterable(self._targets.values()))
 
     def skipped(self) -> Iterator[Columns]:
@@ -164,7 +163,6 @@ def _save_plan(
 
 
 def _conflicts(session: Session, run: RuleRunRow) -> list[int]:
-    """Other active runs that change some of the same variants."""
     other, mine = aliased(RuleTargetRow), aliased(RuleTargetRow)
     is_shared = (
         select(other.id)

@@ -64,8 +64,6 @@ class Storefront:
 
 @dataclass(frozen=True)
 class PricingContext:
-    """The dependencies of planning, applying and checking."""
-
     storefront: Storefront
     database: Database
     clock: Clock
@@ -73,8 +71,6 @@ class PricingContext:
 
 @dataclass(frozen=True)
 class ApplyContext(PricingContext):
-    """The context with an open client of the shop."""
-
     shop: Shop
     random: Random = field(default_factory=Random)
 

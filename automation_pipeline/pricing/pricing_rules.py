@@ -67,12 +67,6 @@ def save_rule(
     return _add_version(session, row, actor, now)
 
 
-def mark_deleted(session: Session, rule_id: int, now: datetime) -> None:
-    row = _rule_row(session, rule_id)
-    row.enabled, row.deleted_at, row.updated_at = False, now, now
-    session.flush()
-
-
 def get_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> PricingRule:
     return as_rule(_rule_row(session, rule_id, deleted_too=deleted_too))
 
@@ -120,7 +114,6 @@ def versions_of(session: Session, rule_id: int, limit: int, offset: int) -> list
 
 
 def rule_at(session: Session, rule_id: int, version: int) -> RuleInput:
-    """The rule at the start of that version."""
     its = RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
     document = session.scalar(select(RuleVersionRow.document).where(*its))
     if document is None:
@@ -177,31 +170,6 @@ def policy_of(session: Session, project_id: str) -> Policy | None:
     return None if row is None else parse_policy(row.document)
 
 
-def save_policy(
-    session: Session, project_id: str, policy: Policy, *, actor: str, now: datetime
-) -> None:
-    row = {
-        "tenant_id": TENANT,
-        "project_id": project_id,
-        "document": as_document(policy),
-        "updated_by": actor,
-        "updated_at": now,
-    }
-    key, fields = ("tenant_id", "project_id"), ("document", "updated_by", "updated_at")
-    upsert(session, PricingPolicyRow, [row], key=key, fields=fields)
-
-
-def delete_policy(session: Session, project_id: str) -> bool:
-    """Return whether the policy existed."""
-    removed = session.scalars(
-        delete(PricingPolicyRow)
-        .where(PricingPolicyRow.tenant_id == TENANT, PricingPolicyRow.project_id == project_id)
-        .returning(PricingPolicyRow.project_id)
-        .execution_options(synchronize_session=False)
-    )
-    return removed.one_or_none() is not None
-
-
 def create_rule(
     given: Mapping[str, object], *, project_id: str, database: Database, clock: Clock, actor: str
 ) -> PricingRule:
@@ -236,15 +204,15 @@ def update_rule(
 def delete_rule(rule_id: int, *, database: Database, clock: Clock, actor: str) -> None:
     """ConflictError while a run of the rule is queued or being applied."""
     with database.transaction() as session:
-        rule, now = lock_rule(session, rule_id), clock.now()
+        row, now = _rule_row(session, rule_id, locked=True), clock.now()
         run_id = active_run_of(session, rule_id)
         if run_id is not None:
             raise ConflictError(
                 f"Pricing rule {rule_id} cannot be deleted while run {run_id} has not ended: wait for its "
                 "end, or cancel it."
             )
-        mark_deleted(session, rule_id, now)
-        enqueue(session, [events.rule_deleted(rule, actor, now)])
+        enqueue(session, [events.rule_deleted(as_rule(row), actor, now)])
+        row.enabled, row.deleted_at, row.updated_at = False, now, now
 
 
 def put_policy(
@@ -252,17 +220,30 @@ def put_policy(
 ) -> Policy:
     """Store the policy. Unless it has `autoApply`, the project's runs now need an approval."""
     check_project(project_id, INVALID_POLICY)
-    policy = parse_policy(given)
+    policy, now = parse_policy(given), clock.now()
+    row = {
+        "tenant_id": TENANT,
+        "project_id": project_id,
+        "document": as_document(policy),
+        "updated_by": actor,
+        "updated_at": now,
+    }
+    key, fields = ("tenant_id", "project_id"), ("document", "updated_by", "updated_at")
     with database.transaction() as session:
-        now = clock.now()
-        save_policy(session, project_id, policy, actor=actor, now=now)
+        upsert(session, PricingPolicyRow, [row], key=key, fields=fields)
         enqueue(session, [events.policy_changed(project_id, policy, actor, now, uuid4().hex)])
     return policy
 
 
 def remove_policy(project_id: str, *, database: Database, clock: Clock, actor: str) -> None:
     """Without guardrails, the project's runs need no approval."""
+    deleting = (
+        delete(PricingPolicyRow)
+        .where(PricingPolicyRow.tenant_id == TENANT, PricingPolicyRow.project_id == project_id)
+        .returning(PricingPolicyRow.project_id)
+        .execution_options(synchronize_session=False)
+    )
     with database.transaction() as session:
-        if not delete_policy(session, project_id):
+        if session.scalars(deleting).one_or_none() is None:
             raise NotFoundError(f"Project {project_id} has no pricing policy.")
         enqueue(session, [events.policy_removed(project_id, actor, clock.now())])

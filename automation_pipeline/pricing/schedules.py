@@ -187,7 +187,6 @@ def start_due_rules(*, database: Database, clock: Clock, shop: str) -> DuePriceR
 def _start_rules(
     session: Session, rules: Sequence[PlannedRule], shop: str, now: datetime
 ) -> dict[int, int]:
-    """The runs by rule."""
     runs = [
         NewRun(
             rule=rule,
@@ -213,7 +212,6 @@ def _start_rules(
 
 
 def _end_promotions(session: Session, rules: Sequence[PlannedRule], now: datetime) -> list[int]:
-    """The runs that are to be rolled back."""
     by_id = {rule.id: rule for rule in rules}
     close_repairs(session, list(by_id), now)
     runs = [(run_id, by_id[rule_id]) for run_id, rule_id in lock_live_runs(session, list(by_id))]

@@ -133,8 +133,6 @@ async def _wait_for_turn(cost: float, context: PricingContext) -> "CallTurn":
 
 
 async def _transact(context: PricingContext, change: Callable[[Session, str], Value]) -> Value:
-    """Run a transaction about the shop in a thread."""
-
     def transact() -> Value:
         with context.database.transaction() as session:
             return change(session, context.storefront.name)
@@ -318,7 +316,6 @@ async def _call_with_retries(
     context: PricingContext,
     random: Random,
 ) -> CallResult[Value]:
-    """Make a read, retried for as long as a worker waits. The last failure is the result."""
     progress, waited = AttemptProgress(), 0.0
     while True:
         result = await call_shop(call, cost, context)
@@ -366,7 +363,6 @@ async def read_prices(variant_ids: Sequence[str], context: ApplyContext) -> dict
     critical: CallFailure | None = None
 
     async def read_lots() -> None:
-        """After a critical failure no more lots are read."""
         nonlocal critical
         for lot in lots:
             failure, prices = critical, None

@@ -107,8 +107,6 @@ NEXT_TURN = timedelta(seconds=60)
 
 
 class ChunkOwner(Protocol):
-    """The worker of the targets."""
-
     def keep(self) -> bool:
         """Extend the claim; return whether the targets must still be written."""
         ...
@@ -345,12 +343,10 @@ class TargetWork:
 
     @contextmanager
     def _locked(self) -> Generator[tuple[Session, RuleRunRow, datetime]]:
-        """A transaction on the claimed run, and the database's time."""
         with self._context.database.transaction() as session:
             yield session, claimed_run(session, self._claim), database_time(session)
 
     def terms(self) -> ApplyTerms:
-        """The run's version of the rule, and the current guardrails."""
         with self._context.database.reading() as session:
             run = session.get_one(RuleRunRow, self._claim.run_id)
             rule = rule_at(session, run.rule_id, run.rule_version)
@@ -396,7 +392,6 @@ class TargetWork:
             save_outcomes(session, run, outcomes, now)
 
     def give_up(self, failure: CallFailure) -> None:
-        """The shop would refuse every call."""
         with self._locked() as (session, run, now):
             give_up_rest(session, run.id, failure, WORKER, now)
 

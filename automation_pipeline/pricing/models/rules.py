@@ -194,7 +194,6 @@ def _one_value(field: VariantField, value: object) -> bool | int | str:
 
 
 def size_fault(given: object) -> str | None:
-    """Why an unparsed selector is too deep or too large."""
     level, parts = [given], 0
     for _ in range(MAX_DEPTH):
         parts += len(level)
@@ -363,8 +362,6 @@ class PricingRule(RuleInput):
 
 @dataclass(frozen=True)
 class RuleReference:
-    """The version of a rule that a run applies."""
-
     id: int
     project_id: str
     version: int
@@ -383,7 +380,6 @@ class RuleVersion(JsonModel):
 
 
 def input_document(rule: RuleInput) -> dict[str, object]:
-    """The fields that people write."""
     written = as_document(rule)
     names = {field.alias or name for name, field in RuleInput.model_fields.items()}
     return {name: value for name, value in written.items() if name in names}

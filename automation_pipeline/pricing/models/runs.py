@@ -172,7 +172,6 @@ class TargetCounts(JsonModel):
 
     @property
     def not_cancelled(self) -> int:
-        """The failed targets that were tried."""
         return self.failed - self.cancelled
 
     @property
@@ -279,8 +278,6 @@ BLOCKED = "blocked"
 
 @dataclass(frozen=True, kw_only=True)
 class RuleRunFilter:
-    """A field that is None selects every run."""
-
     project_id: str | None = None
     rule_id: int | None = None
     status: PricingRunState | None = None
@@ -336,8 +333,6 @@ APPLY_MS, QUEUE_MS = "rules_apply_duration_ms", "rules_queue_ms"
 
 @dataclass(frozen=True)
 class RetriedRuns:
-    """The retried runs, and the reason for each run that is not retried."""
-
     runs: tuple[int, ...]
     skipped: Mapping[int, str]
 
@@ -367,9 +362,6 @@ class PriceChange(JsonModel):
 
 @dataclass(frozen=True, kw_only=True)
 class PriceChangeFilter:
-    """A field that is None selects every change."""
-
     project_id: str | None = None
     variant_id: str | None = None
     run_id: int | None = None
-    since: datetime | None = None

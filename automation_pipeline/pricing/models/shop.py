@@ -95,7 +95,6 @@ class PriceDocument(JsonModel):
 
 
 def price_of(document: Mapping[str, Any]) -> Price:
-    """Of a document that is `vars(price)`."""
     return Price(**document)
 
 

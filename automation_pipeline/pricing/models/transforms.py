@@ -58,7 +58,6 @@ def _number(given: object) -> Decimal:
 
 
 def _decimal(given: object) -> Decimal | None:
-    """A float counts as the decimal that it is written as."""
     if isinstance(given, bool) or not isinstance(given, int | float | Decimal | str):
         return None
     if isinstance(given, str) and not _DIGITS.fullmatch(given):
@@ -313,7 +312,6 @@ class Transform(JsonModel):
 
 
 def names_amounts(transform: Transform) -> bool:
-    """Whether the transform contains amounts, which need a currency."""
     if (
         transform.op in IN_MINOR_UNITS
         or transform.floor is not None

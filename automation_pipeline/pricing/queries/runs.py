@@ -130,7 +130,6 @@ def extend_claim(session: Session, claim: RunClaim, seconds: float) -> RuleRunRo
 
 
 def release_claim(session: Session, claim: RunClaim) -> None:
-    """A lost claim stays unchanged."""
     RUN_CLAIMS.release(session, [(claim.run_id, claim.token)])
 
 
@@ -434,7 +433,6 @@ def _results(counts: TargetCounts) -> dict[str, object]:
 
 
 def plan_checks(session: Session, run_id: int, finished_at: datetime) -> None:
-    """The early checks. A run that ends again, after a retry, is checked again."""
     rows = [
         {
             "rule_run_id": run_id,
@@ -552,7 +550,6 @@ _OF_ROW = RuleRun.model_fields.keys() - _COMPUTED
 
 
 def select_runs(*which: ColumnElement[bool]) -> Select[tuple[RuleRunRow, str]]:
-    """For `read_runs`."""
     return (
         select(RuleRunRow, RuleRow.name)
         .join(RuleRow, RuleRow.id == RuleRunRow.rule_id)
@@ -586,13 +583,11 @@ def get_run(session: Session, run_id: int) -> RuleRun:
 
 
 def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, RuleRun]:
-    """Unknown ids are omitted."""
     query = select_runs(among(session, RuleRunRow.id, run_ids))
     return {run.id: run for run in read_runs(session, query)}
 
 
 def list_runs(session: Session, chosen: RuleRunFilter, limit: int, offset: int) -> list[RuleRun]:
-    """Newest first."""
     which = [
         getattr(RuleRunRow, name) == value
         for name, value in vars(chosen).items()

@@ -496,7 +496,6 @@ def _save_price_changes(
     written: Sequence[AppliedResult],
     now: datetime,
 ) -> None:
-    """Existing keys are skipped."""
     rows = [
         {
             "event_key": key,

@@ -166,7 +166,6 @@ class Limits:
 
 
 def limits_of(transform: Transform, before: int, cost: int | None) -> Limits:
-    """Bounds are rounded inwards to whole units. A change from zero has no percentage."""
     share = transform.max_change_percent
     change = None if share is None or before == 0 else before * share / _HUNDRED
     percent = transform.margin_over_cost_percent
@@ -183,7 +182,6 @@ def limits_of(transform: Transform, before: int, cost: int | None) -> Limits:
 
 
 def within(limits: Limits, amount: int) -> tuple[int, list[str]]:
-    """The amount inside all limits, and the limits that moved it, in order."""
     moved: list[str] = []
     for name, bound, is_lower in (
         ("maxChange", limits.lowest_change, True),
@@ -240,7 +238,6 @@ def _skip_reason(rule: RuleInput, variant: Variant) -> Skip | None:
 
 
 def _trace(transform: Transform, variant: Variant, before: Price) -> PriceTrace | Skip:
-    """Each step from the price before to the price after."""
     lattice = _lattice(transform, before.currency)
     if lattice is None:
         return Skip.NO_SUCH_ENDING
@@ -390,8 +387,6 @@ _SHARE = Decimal("0.000001")
 
 @dataclass(frozen=True)
 class PlannedTarget:
-    """A planned price change with its derivation."""
-
     before: Price
     after: Price
     outcome: PriceOutcome
@@ -419,7 +414,6 @@ class ExcludedVariant:
 def plan_target(
     outcome: PriceOutcome, policy: Policy | None, used: Decimal
 ) -> PlannedTarget | ExcludedVariant:
-    """`used` is the used part of the variant's daily budget."""
     before, after = outcome.before, outcome.after
     if before is None or after is None:
         return ExcludedVariant(outcome.variant, outcome.skipped or Skip.NO_PRICE)

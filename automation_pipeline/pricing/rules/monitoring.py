@@ -94,8 +94,6 @@ class ReconciliationReport(JsonModel):
 
 @dataclass(frozen=True)
 class LiveTarget:
-    """An applied target whose price no later run has replaced."""
-
     id: int
     run_id: int
     variant_id: str
@@ -404,7 +402,6 @@ def evaluate_day(day: DayRuns) -> tuple[DayFinding, ...]:
 
 
 def _first_of(texts: Sequence[str]) -> str:
-    """The first few, and the number of the others."""
     more = len(texts) - MAX_NAMED
     named = ", ".join(text.rstrip(".") for text in texts[:MAX_NAMED])
     return f"{named}, and {more} more" if more > 0 else named

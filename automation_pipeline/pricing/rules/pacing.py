@@ -31,8 +31,6 @@ class CallKind(StrEnum):
 
 @dataclass(frozen=True)
 class Streak:
-    """The number of consecutive refusals and failures of calls of one kind."""
-
     throttles: int = 0
     failures: int = 0
 
@@ -189,7 +187,6 @@ def reserve_points(bucket: LeakyBucket, cost: float, now: datetime) -> tuple[Lea
 
 
 def refund_points(bucket: LeakyBucket, cost: float, now: datetime) -> LeakyBucket:
-    """Refund the points of a reserved call that is not made."""
     filled = _filled(bucket, now)
     return replace(
         filled, available=filled.available + cost, pending=max(filled.pending - cost, 0.0)

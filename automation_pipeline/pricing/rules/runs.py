@@ -224,7 +224,6 @@ def rate_limit_wait(retry_after: float | None, waits: int, random: Random) -> fl
 
 
 def throttle_seconds(requested: float, available: float, restore_rate: float) -> float | None:
-    """Until a bucket of points contains what a query costs; None without a restore rate."""
     if restore_rate <= 0:
         return None
     return max((requested - available) / restore_rate, MINIMUM_WAIT_SECONDS)
@@ -293,8 +292,6 @@ class RequeuedResult:
 
 @dataclass(frozen=True)
 class FailedResult:
-    """A dead letter."""
-
     target: WorkTarget
     failure: CallFailure
     progress: AttemptProgress
@@ -407,7 +404,6 @@ def overdue_targets(
 
 
 def start_of_day(now: datetime, zone: str) -> datetime:
-    """The start of the current day in the zone."""
     its_zone = ZoneInfo(zone)
     midnight = wall_time(now, its_zone).replace(hour=0, minute=0, second=0, microsecond=0)
     return instant_of(midnight, its_zone, FIRST_PASS).astimezone(UTC)
@@ -418,7 +414,6 @@ _INTERRUPTED = frozenset({FailureKind.TIMEOUT, FailureKind.CANCELLED})
 
 
 def worth_retrying(kind: FailureKind, *, retryable: bool) -> bool:
-    """Whether a manual retry may succeed without a fix of the cause."""
     return retryable or kind in _INTERRUPTED
 
 
@@ -457,7 +452,6 @@ def targets_to_retry(
 def targets_to_roll_back(
     run: PricingRunState, applied: Collection[int], chosen: Iterable[int] | None = None
 ) -> list[int]:
-    """The applied targets of the run, or the chosen ones of them."""
     if not RULE_RUN.can_move(run, PricingRunState.ROLLED_BACK):
         to, reason = PricingRunState.ROLLED_BACK, f"A run that is {run} cannot be rolled back."
         raise IllegalMoveError(RULE_RUN.name, run, to, reason)

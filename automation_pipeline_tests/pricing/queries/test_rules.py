@@ -8,20 +8,21 @@ from hypothesis import HealthCheck, given, settings
 from sqlalchemy import event, insert, select
 
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.json_model import as_document
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing.models.rules import parse_policy, parse_rule
+from automation_pipeline.pricing.models.rules import Policy, parse_policy, parse_rule
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.pricing_rules import (
     add_rule,
-    delete_policy,
     delete_rule,
     get_rule,
     list_rules,
     lock_rule,
     policy_of,
+    put_policy,
+    remove_policy,
     rule_at,
-    save_policy,
     save_rule,
     versions_of,
 )
@@ -173,27 +174,22 @@ TIGHT = parse_policy(
 LOOSE = parse_policy({})
 
 
-def test_a_policy_is_stored_for_its_project_only(database: Database, clock: StandingClock) -> None:
-    with database.transaction() as session:
-        save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
-        assert policy_of(session, "eu") == TIGHT
-        assert policy_of(session, "default") is None
+def test_a_policy_is_stored_replaced_and_removed_for_its_project_only(
+    database: Database, clock: StandingClock
+) -> None:
+    acts = {"database": database, "clock": clock, "actor": "user:1"}
 
+    def policies() -> list[Policy | None]:
+        with database.reading() as session:
+            return [policy_of(session, project) for project in ("eu", "default")]
 
-def test_a_new_policy_replaces_the_old_one(database: Database, clock: StandingClock) -> None:
-    with database.transaction() as session:
-        save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
-        assert policy_of(session, "eu") == TIGHT
-        save_policy(session, "eu", LOOSE, actor="user:2", now=clock.now())
-        assert policy_of(session, "eu") == LOOSE
-
-
-def test_a_policy_is_removed_once(database: Database, clock: StandingClock) -> None:
-    with database.transaction() as session:
-        save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
-        assert delete_policy(session, "eu") is True
-        assert delete_policy(session, "eu") is False
-        assert policy_of(session, "eu") is None
+    for policy in (TIGHT, LOOSE):
+        put_policy("eu", as_document(policy), **acts)
+        assert policies() == [policy, None]
+    remove_policy("eu", **acts)
+    assert policies() == [None, None]
+    with pytest.raises(NotFoundError, match="Project eu has no pricing policy"):
+        remove_policy("eu", **acts)
 
 
 HOUR = timedelta(hours=1)
