@@ -1,8 +1,8 @@
 """Arguments, prices, previews and runs as text and tables."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from decimal import Decimal
 from typing import Annotated, cast
 
@@ -27,7 +27,6 @@ from automation_pipeline.pricing.models.runs import (
     RuleRun,
     RuleTarget,
     SkippedVariant,
-    TargetState,
 )
 from automation_pipeline.pricing.models.shop import PriceDocument, price_text
 from automation_pipeline.pricing.models.transforms import Skip, Warn
@@ -97,7 +96,10 @@ def change(before: int, after: int, currency: str) -> Text:
     difference = after - before
     words = f"{'+' if difference > 0 else ''}{price_text(difference, currency)}"
     share = percent(before, after)
-    return Text(words if share is None else f"{share}  {words}", _colour(difference))
+    colour = ""
+    if difference:
+        colour = "red" if difference < 0 else "green"
+    return Text(words if share is None else f"{share}  {words}", colour)
 
 
 def percent(before: int, after: int) -> str | None:
@@ -105,27 +107,18 @@ def percent(before: int, after: int) -> str | None:
     if before == 0:
         return None
     share = Decimal(after - before) * 100 / before
-    text = f"{share:+.1f} %"
     if share and not round(share, 1):
         return f"{'-' if share < 0 else '+'}<0.1 %"
-    return text
+    return f"{share:+.1f} %"
 
 
 def compare_at_change(before: PriceDocument, after: PriceDocument, *, is_written: bool) -> str:
     """The change of the struck-through price; empty if it does not change."""
     if not is_written:
         return ""
-    was, becomes = (
-        amount(before.compare_at, before.currency),
-        amount(after.compare_at, after.currency),
-    )
+    was = amount(before.compare_at, before.currency)
+    becomes = amount(after.compare_at, after.currency)
     return f"{becomes} (as it was)" if was == becomes else f"{was} -> {becomes}"
-
-
-def _colour(difference: int) -> str:
-    if difference == 0:
-        return ""
-    return "red" if difference < 0 else "green"
 
 
 Facts = Mapping[str, object]
@@ -152,43 +145,23 @@ def print_policy(project_id: str, policy: Policy | None) -> None:
 
 
 def check_words(check: Facts, currency: str) -> str:
-    """Why a guardrail blocked a price."""
-    name = str(check.get("name"))
-    words = _WORDS.get(name)
-    if words is None or not words[1] <= check.keys():
-        return name
-    return words[0](check, currency)
-
-
-def _delta(check: Facts, _currency: str) -> str:
-    return f"changes by {_percent(check['deltaPct'])}, more than {_percent(check['limit'])}"
-
-
-def _budget(check: Facts, _currency: str) -> str:
-    left, limit = _percent(check["remaining"]), _percent(check["limit"])
-    return f"changes by {_percent(check['deltaPct'])}, and {left} of {limit} are left today"
-
-
-def _floor(check: Facts, currency: str) -> str:
-    return f"below the floor of {_money(check['floor'], currency)}"
-
-
-def _ceiling(check: Facts, currency: str) -> str:
-    return f"above the ceiling of {_money(check['ceiling'], currency)}"
-
-
-def _currency(check: Facts, currency: str) -> str:
-    return f"the floor and ceiling are in {check['policyCurrency']}, the price is in {currency}"
-
-
-# By the name of the check: its text, and the facts that the text needs.
-_WORDS: Mapping[str, tuple[Callable[[Facts, str], str], frozenset[str]]] = {
-    "maxPctDelta": (_delta, frozenset({"deltaPct", "limit"})),
-    "dailyBudget": (_budget, frozenset({"deltaPct", "remaining", "limit"})),
-    "floor": (_floor, frozenset({"floor"})),
-    "ceiling": (_ceiling, frozenset({"ceiling"})),
-    "currency": (_currency, frozenset({"policyCurrency"})),
-}
+    """Why a guardrail blocked a price; only its name where a fact is missing."""
+    with suppress(KeyError):
+        match check.get("name"):
+            case "maxPctDelta":
+                return f"changes by {_percent(check['deltaPct'])}, more than {_percent(check['limit'])}"
+            case "dailyBudget":
+                left, limit = _percent(check["remaining"]), _percent(check["limit"])
+                return f"changes by {_percent(check['deltaPct'])}, and {left} of {limit} are left today"
+            case "floor":
+                return f"below the floor of {_money(check['floor'], currency)}"
+            case "ceiling":
+                return f"above the ceiling of {_money(check['ceiling'], currency)}"
+            case "currency":
+                return f"the floor and ceiling are in {check['policyCurrency']}, the price is in {currency}"
+            case _:
+                pass
+    return str(check.get("name"))
 
 
 def _money(units: object, currency: str) -> str:
@@ -256,12 +229,6 @@ def skipped_by_reason(run: RuleRun) -> Mapping[str, int]:
     return dict(sorted(counted.items(), key=lambda entry: -entry[1]))
 
 
-def _limits(target: RuleTarget) -> Iterable[str]:
-    """The limits of the rule that moved the price, each once."""
-    constraints = cast("Mapping[str, Sequence[str]]", (target.trace or {}).get("constraints") or {})
-    return dict.fromkeys(limit.partition(":")[0] for limit in constraints.get("applied", ()))
-
-
 COMMAND = "automation pricing runs"
 
 
@@ -280,6 +247,12 @@ def next_step(run: RuleRun, policy: Policy | None) -> str | None:
         rest = "the rest" if run.rollback_state is RollbackState.PARTIAL else "it"
         steps += [f"Take {rest} back: `{COMMAND} rollback {run.id}`."]
     return " ".join(steps) or None
+
+
+def say_next_step(run: RuleRun, policy: Policy | None) -> None:
+    step = next_step(run, policy)
+    if step:
+        say(step)
 
 
 def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
@@ -301,25 +274,22 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
     return f"Apply it, {until}: {apply}."
 
 
-RUN_COLOURS = {
+# Of runs and of targets.
+STATE_COLOURS: Mapping[str, str] = {
     PricingRunState.APPLIED: "green",
     PricingRunState.PARTIAL: "yellow",
     PricingRunState.FAILED: "red",
     PricingRunState.APPLYING: "cyan",
     PricingRunState.QUEUED: "cyan",
 }
-TARGET_COLOURS = {
-    TargetState.APPLIED: "green",
-    TargetState.FAILED: "red",
-    TargetState.APPLYING: "cyan",
-    TargetState.QUEUED: "cyan",
-}
 
 
 def print_run(run: RuleRun, policy: Policy | None) -> None:
+    parent = f", created from run {run.parent_run_id}" if run.parent_run_id is not None else ""
+    trouble: Sequence[str] = [words for words in (run.error_type, run.error_message) if words]
     print_facts(
         {
-            "run": f"{run.id} of rule {run.rule_id}, {run.rule_name}, version {run.rule_version}{_parent(run)}",
+            "run": f"{run.id} of rule {run.rule_id}, {run.rule_name}, version {run.rule_version}{parent}",
             "project": run.project_id,
             "shop": run.shop,
             "status": _status(run),
@@ -341,12 +311,10 @@ def print_run(run: RuleRun, policy: Policy | None) -> None:
             "rollback": None
             if run.rollback_state is RollbackState.NONE
             else run.rollback_state.lower(),
-            "trouble": _error(run),
+            "trouble": Text(one_line(": ".join(trouble)), "red") if trouble else None,
         }
     )
-    step = next_step(run, policy)
-    if step:
-        say(step)
+    say_next_step(run, policy)
 
 
 def print_log(moves: Iterable[LoggedMove]) -> None:
@@ -378,16 +346,7 @@ def outcome(run: RuleRun) -> str:
 
 def _status(run: RuleRun) -> Text:
     request = f", {run.wish} is asked for" if run.wish else ""
-    return Text(f"{run.status}{request}", RUN_COLOURS.get(run.status, ""))
-
-
-def _parent(run: RuleRun) -> str:
-    return "" if run.parent_run_id is None else f", created from run {run.parent_run_id}"
-
-
-def _error(run: RuleRun) -> Text | None:
-    text: Sequence[str] = [words for words in (run.error_type, run.error_message) if words]
-    return Text(one_line(": ".join(text)), "red") if text else None
+    return Text(f"{run.status}{request}", STATE_COLOURS.get(run.status, ""))
 
 
 def _why(target: RuleTarget) -> str:
@@ -407,11 +366,6 @@ def _change(target: RuleTarget) -> Text:
     return change(before.unit_amount, after.unit_amount, before.currency)
 
 
-def _because(variant: SkippedVariant) -> Text:
-    failing = [check_words(check, variant.currency) for check in variant.checks] or [variant.why]
-    return Text("; ".join(failing), "yellow")
-
-
 PLANNED = Columns[RuleTarget](
     {
         "target": lambda one: one.id,
@@ -423,7 +377,13 @@ PLANNED = Columns[RuleTarget](
         "compare-at": lambda one: compare_at_change(
             one.before, one.after, is_written=one.writes_compare_at
         ),
-        "limited by": lambda one: ", ".join(_limits(one)),
+        # Each limit of the rule that moved the price, once.
+        "limited by": lambda one: ", ".join(
+            dict.fromkeys(
+                limit.partition(":")[0]
+                for limit in ((one.trace or {}).get("constraints") or {}).get("applied", ())
+            )
+        ),
         "warnings": lambda one: Text(
             ", ".join(_IN_SHORT.get(warning, warning) for warning in one.warnings), "yellow"
         ),
@@ -438,7 +398,7 @@ TARGETS = Columns[RuleTarget](
         "before": lambda one: price(one.before),
         "after": lambda one: price(one.after),
         "change": _change,
-        "status": lambda one: Text(one.status, TARGET_COLOURS.get(one.status, "")),
+        "status": lambda one: Text(one.status, STATE_COLOURS.get(one.status, "")),
         "tries": lambda one: one.attempts or "",
         "why": _why,
     },
@@ -450,7 +410,10 @@ BLOCKED = Columns[SkippedVariant](
         "sku": lambda one: one.sku_id,
         "price": lambda one: amount(one.current_amount, one.currency),
         "proposed": lambda one: amount(one.proposed_amount, one.currency),
-        "because": _because,
+        "because": lambda one: Text(
+            "; ".join([check_words(check, one.currency) for check in one.checks] or [one.why]),
+            "yellow",
+        ),
     },
     texts={"variant", "sku", "because"},
 )

@@ -31,11 +31,11 @@ from automation_pipeline.pricing.commands.rendering import (
     OfProject,
     Project,
     RuleId,
-    next_step,
     print_account,
     print_blocked,
     print_policy,
     print_targets,
+    say_next_step,
     shop_status_line,
 )
 from automation_pipeline.pricing.models.rules import (
@@ -303,9 +303,7 @@ def preview(
     print_account(run)
     if not rule(rule_id).enabled:
         say("The rule is disabled: it can be applied once it is enabled.")
-    step = next_step(run, guardrails(run.project_id))
-    if step:
-        say(step)
+    say_next_step(run, guardrails(run.project_id))
 
 
 @policy_app.command("show")
@@ -347,6 +345,8 @@ def _show_policy(project: str, found: Policy | None, *, as_json: bool) -> None:
 
 def print_rule(rule: PricingRule) -> None:
     written = input_document(rule)
+    transform = cast("Mapping[str, object]", written["transform"])
+    used = {name: value for name, value in transform.items() if _is_used(name, value)}
     print_facts(
         {
             "rule": f"{rule.id}  {rule.name}",
@@ -354,7 +354,7 @@ def print_rule(rule: PricingRule) -> None:
             "project": rule.project_id,
             "state": f"{_state(rule)}, version {rule.version}",
             "picks": json_line(written["selector"]),
-            "does": json_line(_used_fields(written["transform"])),
+            "does": json_line(used),
             "currency": rule.currency or "any; each variant's own",
             "starts": rule.schedule_at and f"{minute(rule.schedule_at)} UTC",
             "ends": rule.ends_at and f"{minute(rule.ends_at)} UTC: its prices are rolled back then",
@@ -391,16 +391,11 @@ def _transform(rule: Mapping[str, object]) -> str:
     return f"{op.replace('_', ' ')} {value} %"
 
 
-def _used_fields(transform: object) -> Mapping[str, object]:
-    """Without unused fields. A compare-at price of null clears it."""
-    given = cast("Mapping[str, object]", transform)
-    return {name: value for name, value in given.items() if not _is_unused(name, value)}
-
-
-def _is_unused(name: str, value: object) -> bool:
+def _is_used(name: str, value: object) -> bool:
+    """A compare-at price of null clears it."""
     if value is None:
-        return name != "compareAt"
-    return value is False or value in {UNTOUCHED, "none"}
+        return name == "compareAt"
+    return value is not False and value not in {UNTOUCHED, "none"}
 
 
 RULE_COLUMNS = Columns[PricingRule](

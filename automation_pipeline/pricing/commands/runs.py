@@ -42,6 +42,7 @@ from automation_pipeline.pricing.commands.rendering import (
     percent,
     print_log,
     print_run,
+    say_next_step,
     shop_status_line,
 )
 from automation_pipeline.pricing.commands.rules import app as rules_app
@@ -289,7 +290,12 @@ def approve(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Approve a preview. The approver must not be its creator.
 
     For example: automation pricing runs approve 7"""
-    show_one(approve_stored_run(run_id), _print_approval, as_json=as_json)
+    run = approve_stored_run(run_id)
+    if as_json:
+        print_json(as_document(run))
+    else:
+        say(f"Run {run.id} is approved by {run.approved_by}.")
+        say_next_step(run, guardrails(run.project_id))
 
 
 @runs_app.command()
@@ -371,7 +377,12 @@ def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
     after a rollback.
 
     For example: automation pricing runs watch 7"""
-    _follow(run_id, _ended_well, as_json=as_json)
+
+    def ended_well(followed: Followed) -> bool:
+        is_back = followed.run.status is PricingRunState.ROLLED_BACK
+        return is_back or (_was_applied(followed) and not followed.was_taken_back)
+
+    _follow(run_id, ended_well, as_json=as_json)
 
 
 @runs_app.command()
@@ -399,20 +410,8 @@ def reconcile(
         raise typer.Exit(1)
 
 
-def _print_approval(run: RuleRun) -> None:
-    say(f"Run {run.id} is approved by {run.approved_by}.")
-    step = next_step(run, guardrails(run.project_id))
-    if step:
-        say(step)
-
-
 def _was_applied(followed: Followed) -> bool:
     return followed.run.status is PricingRunState.APPLIED
-
-
-def _ended_well(followed: Followed) -> bool:
-    is_back = followed.run.status is PricingRunState.ROLLED_BACK
-    return is_back or (_was_applied(followed) and not followed.was_taken_back)
 
 
 def _print_requested(
@@ -450,7 +449,7 @@ def _follow(run_id: int, succeeded: Callable[[Followed], bool], *, as_json: bool
 def follow_run(run_id: int, *, quiet: bool) -> Followed:
     """Follow a run until no worker has it and none is requested, without a time limit."""
     first = rule_run(run_id)
-    run, taken_back = first, _is_rollback(first)
+    run, taken_back = first, first.wish is RunAction.ROLLBACK
     waits = LaunchWait(why=_waiting_reason)
     goes_on = f"Run {run_id} continues. `automation pricing runs show {run_id}` shows its status."
     with progress_bars(
@@ -469,7 +468,7 @@ def follow_run(run_id: int, *, quiet: bool) -> Followed:
             )
             waits.pause(has_started=has_begun or run.resume_at is not None)
             run = rule_run(run_id)
-            taken_back = taken_back or _is_rollback(run)
+            taken_back = taken_back or run.wish is RunAction.ROLLBACK
 
 
 def is_over(run: RuleRun) -> bool:
@@ -481,7 +480,7 @@ def run_bar(run: RuleRun) -> tuple[str, int, int | None]:
     counts = run.targets
     if run.status is PricingRunState.PREVIEW and run.previewed_at is None:
         return ("reading the catalogue" if run.wish else "not planned"), 0, None
-    if _is_rollback(run) or run.status is PricingRunState.ROLLED_BACK:
+    if run.wish is RunAction.ROLLBACK or run.status is PricingRunState.ROLLED_BACK:
         total = counts.applied + counts.rolled_back
         return f"taking back: {counts.applied} applied{_pause(run)}", counts.rolled_back, total
     words = f"{run.status.lower()}: {counts.applied} applied, {counts.failed} failed{_pause(run)}"
@@ -494,10 +493,6 @@ def _pause(run: RuleRun) -> str:
         if run.resume_at is None or is_over(run)
         else f", continues at {run.resume_at:%H:%M:%S} UTC"
     )
-
-
-def _is_rollback(run: RuleRun) -> bool:
-    return run.wish is RunAction.ROLLBACK
 
 
 def _waiting_reason() -> NotStartedError | None:
@@ -528,19 +523,17 @@ def _print_report(report: ReconciliationReport, planned: RuleRun | None) -> None
         )
 
 
-def _difference(one: Mismatch) -> str | None:
-    if one.difference is None:
-        return "another currency"
-    return percent(one.expected_price, one.actual_price)
-
-
 MISMATCHES = Columns[Mismatch](
     {
         "target": lambda one: one.target_id,
         "sku": lambda one: one.sku_id,
         "expected": lambda one: amount(one.expected_price, one.currency),
         "in the shop": lambda one: amount(one.actual_price, one.actual_currency),
-        "difference": _difference,
+        "difference": lambda one: (
+            "another currency"
+            if one.difference is None
+            else percent(one.expected_price, one.actual_price)
+        ),
         "weight": lambda one: Text(one.severity, SEVERITY_COLOURS.get(one.severity, "")),
     },
     texts={"sku", "difference"},

@@ -207,21 +207,20 @@ def dlq(
         )
     if retry:
         run_ids = retry_letters(project, force=force).run_ids
+        sentence = (
+            f"Retried in run {', '.join(map(str, run_ids))}: `automation pricing runs watch {run_ids[0]}` "
+            "follows it."
+            if run_ids
+            else "No dead letter can be retried now: remove the cause, then use --retry --force."
+        )
         document = {"project": project, "run_ids": [str(run_id) for run_id in run_ids]}
-        print_result(document, _retried(run_ids), as_json=as_json)
+        print_result(document, sentence, as_json=as_json)
     elif acknowledge:
         count = acknowledge_letters(project, target or None).acknowledged
         sentence = f"{counted(count, 'dead letter')} of {project} acknowledged."
         print_result({"project": project, "acknowledged": count}, sentence, as_json=as_json)
     else:
         show_one(dead_letters(project), _print_report, as_json=as_json)
-
-
-def _retried(run_ids: Sequence[int]) -> str:
-    if not run_ids:
-        return "No dead letter can be retried now: remove the cause, then use --retry --force."
-    runs = ", ".join(map(str, run_ids))
-    return f"Retried in run {runs}: `automation pricing runs watch {run_ids[0]}` follows it."
 
 
 def _print_report(report: DeadLetterReport) -> None:
@@ -240,10 +239,16 @@ def _print_report(report: DeadLetterReport) -> None:
 
 
 def print_shop(shop: ShopShown) -> None:
+    prices = "are written"
+    if shop.paused_at is not None:
+        why = f": {shop.pause_reason}" if shop.pause_reason else ""
+        prices = (
+            f"are not written since {minute(shop.paused_at)} UTC, paused by {shop.paused_by}{why}"
+        )
     print_facts(
         {
             "shop": shop.shop,
-            "prices": "are written" if shop.paused_at is None else _paused(shop),
+            "prices": prices,
             "calls": _circuit(shop),
             "points": _bucket(shop),
             "refused": f"{len(shop.refusals)} calls because of its rate limit, last at {minute(shop.refusals[-1])} UTC"
@@ -251,11 +256,6 @@ def print_shop(shop: ShopShown) -> None:
             else None,
         }
     )
-
-
-def _paused(shop: ShopShown) -> str:
-    why = f": {shop.pause_reason}" if shop.pause_reason else ""
-    return f"are not written since {minute(shop.paused_at)} UTC, paused by {shop.paused_by}{why}"
 
 
 def _circuit(shop: ShopShown) -> str:
