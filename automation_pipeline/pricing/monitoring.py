@@ -16,10 +16,7 @@ from automation_pipeline.pricing.models.rules import TENANT
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     RULE_RUN,
-    PriceChange,
-    PriceChangeFilter,
     PricingRunState,
-    RetriedRuns,
     TargetState,
 )
 from automation_pipeline.pricing.models.shop import CircuitState, FailureKind
@@ -34,8 +31,11 @@ from automation_pipeline.pricing.rules.monitoring import (
     DeadLetterReport,
     DeadLetterTally,
     MismatchSeverity,
+    PriceChange,
+    PriceChangeFilter,
     PricingAlert,
     ProjectHealth,
+    RetriedRuns,
     broken_invariants,
     dead_letter_report,
     evaluate_alerts,

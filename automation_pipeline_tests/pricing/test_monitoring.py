@@ -28,7 +28,6 @@ from automation_pipeline.core.webhooks import (
     mac_of_moment,
 )
 from automation_pipeline.pricing import monitoring as module
-from automation_pipeline.pricing.models.runs import RetriedRuns
 from automation_pipeline.pricing.models.shop import FailureKind
 from automation_pipeline.pricing.monitoring import (
     PRICING_ALERTS,
@@ -38,7 +37,11 @@ from automation_pipeline.pricing.monitoring import (
     report_dead_letters,
     retry_dead_letters,
 )
-from automation_pipeline.pricing.rules.monitoring import DeadLetterReport, PricingAlertName
+from automation_pipeline.pricing.rules.monitoring import (
+    DeadLetterReport,
+    PricingAlertName,
+    RetriedRuns,
+)
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.pricing.tables import PricingAlertRow
 from automation_pipeline.storage.alerts import (
@@ -227,7 +230,7 @@ def backlog(project: str) -> AlertCondition:
         name=PricingAlertName.DEAD_LETTERS,
         severity=AlertSeverity.CRITICAL,
         subject=project,
-        message="101 failed price changes wait for somebody.",
+        message="101 failed price changes wait for an operator.",
     )
 
 
@@ -282,7 +285,7 @@ def test_an_alert_is_delivered_once_and_signed(database: Database, clock: Standi
             "id": str(row.id),
             "name": "dlq_size",
             "severity": "critical",
-            "message": "101 failed price changes wait for somebody.",
+            "message": "101 failed price changes wait for an operator.",
             "project": "p0",
             "raisedAt": "2026-05-04T10:00:00.000Z",
         },

@@ -37,7 +37,6 @@ from automation_pipeline.pricing.commands.rendering import (
     change,
 )
 from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
-from automation_pipeline.pricing.models.runs import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.models.shop import CircuitState, ShopShown
 from automation_pipeline.pricing.monitoring import (
     acknowledge_dead_letters,
@@ -46,7 +45,13 @@ from automation_pipeline.pricing.monitoring import (
     report_dead_letters,
     retry_dead_letters,
 )
-from automation_pipeline.pricing.rules.monitoring import DeadLetter, DeadLetterReport, PricingAlert
+from automation_pipeline.pricing.rules.monitoring import (
+    DeadLetter,
+    DeadLetterReport,
+    PriceChange,
+    PriceChangeFilter,
+    PricingAlert,
+)
 from automation_pipeline.pricing.shop import pause_shop, resume_shop, shop_status
 from automation_pipeline.storage.database import Session
 

@@ -1,11 +1,11 @@
 """Runs of pricing rules: states, targets, results, price changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import AliasChoices, Field
 
@@ -329,39 +329,3 @@ def _milliseconds(start: datetime | None, end: datetime | None) -> int | None:
 
 
 APPLY_MS, QUEUE_MS = "rules_apply_duration_ms", "rules_queue_ms"
-
-
-@dataclass(frozen=True)
-class RetriedRuns:
-    runs: tuple[int, ...]
-    skipped: Mapping[int, str]
-
-
-class PriceChange(JsonModel):
-    """Amounts are in minor units. `was_found`: the shop already had the price, from a call whose
-    answer was lost."""
-
-    id: Id
-    project_id: str
-    shop: str
-    kind: Literal["apply", "rollback"]
-    source: str
-    rule_run_id: Id
-    target_id: Id
-    product_id: str
-    variant_id: str
-    sku_id: str | None
-    currency: str
-    from_amount: int
-    to_amount: int
-    compare_at_old: int | None
-    compare_at_new: int | None
-    was_found: bool
-    applied_at: Instant
-
-
-@dataclass(frozen=True, kw_only=True)
-class PriceChangeFilter:
-    project_id: str | None = None
-    variant_id: str | None = None
-    run_id: int | None = None

@@ -28,7 +28,6 @@ from automation_pipeline.api.responses import (
 )
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
-from automation_pipeline.pricing.models.runs import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.models.shop import ShopShown
 from automation_pipeline.pricing.models.transforms import Flag
 from automation_pipeline.pricing.monitoring import (
@@ -47,7 +46,12 @@ from automation_pipeline.pricing.routes.runs import (
     RunId,
     TargetIds,
 )
-from automation_pipeline.pricing.rules.monitoring import DeadLetterReport, PricingAlert
+from automation_pipeline.pricing.rules.monitoring import (
+    DeadLetterReport,
+    PriceChange,
+    PriceChangeFilter,
+    PricingAlert,
+)
 from automation_pipeline.pricing.shop import pause_shop, resume_shop, shop_status
 
 

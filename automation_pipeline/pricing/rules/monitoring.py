@@ -1,4 +1,4 @@
-"""Checks of applied prices, dead letters, alerts and the runs of a day: values and decisions."""
+"""Written prices, dead letters, checks of applied prices, alerts, and the runs of a day: values and decisions."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Literal
 
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity, AlertStatus
 from automation_pipeline.core.errors import InvalidInputError
@@ -20,6 +21,42 @@ from automation_pipeline.pricing.models.runs import (
     success_rate,
 )
 from automation_pipeline.pricing.models.shop import FailureKind, Price
+
+
+@dataclass(frozen=True)
+class RetriedRuns:
+    runs: tuple[int, ...]
+    skipped: Mapping[int, str]
+
+
+class PriceChange(JsonModel):
+    """Amounts are in minor units. `was_found`: the shop already had the price, from a call whose
+    answer was lost."""
+
+    id: Id
+    project_id: str
+    shop: str
+    kind: Literal["apply", "rollback"]
+    source: str
+    rule_run_id: Id
+    target_id: Id
+    product_id: str
+    variant_id: str
+    sku_id: str | None
+    currency: str
+    from_amount: int
+    to_amount: int
+    compare_at_old: int | None
+    compare_at_new: int | None
+    was_found: bool
+    applied_at: Instant
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceChangeFilter:
+    project_id: str | None = None
+    variant_id: str | None = None
+    run_id: int | None = None
 
 
 class DeadLetter(JsonModel):
@@ -328,7 +365,7 @@ def evaluate_alerts(project_id: str, health: ProjectHealth) -> list[AlertConditi
         add(PricingAlertName.SUCCESS_RATE, message, critical=rate < _CRITICAL_SUCCESS)
     letters = health.dead_letters
     if letters > _BACKLOG:
-        message = f"{letters} failed price changes wait for somebody."
+        message = f"{letters} failed price changes wait for an operator."
         add(PricingAlertName.DEAD_LETTERS, message, critical=letters > _CRITICAL_BACKLOG)
     if health.rate_limits > _MOST_RATE_LIMITS:
         message = (
@@ -389,7 +426,7 @@ def evaluate_day(day: DayRuns) -> tuple[DayFinding, ...]:
         DayFinding(
             letters,
             day.dead_letters <= MAX_DEAD_LETTERS,
-            f"{day.dead_letters} failed price changes wait for somebody.",
+            f"{day.dead_letters} failed price changes wait for an operator.",
         ),
         DayFinding(mismatch, not day.mismatched, mismatched if runs else matched, grave=True),
         DayFinding(

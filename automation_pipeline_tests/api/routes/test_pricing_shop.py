@@ -173,7 +173,7 @@ def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> No
             name=PricingAlertName.DEAD_LETTERS,
             severity=AlertSeverity.WARNING,
             subject=project,
-            message="51 failed price changes wait for somebody.",
+            message="51 failed price changes wait for an operator.",
         )
         for project in ("default", "shoes")
     ]

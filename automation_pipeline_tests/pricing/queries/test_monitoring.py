@@ -12,7 +12,6 @@ from automation_pipeline.pricing.checks import (
     next_manual_name,
     save_reports,
 )
-from automation_pipeline.pricing.models.runs import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.monitoring import (
     health_of_projects,
     price_changes,
@@ -21,6 +20,8 @@ from automation_pipeline.pricing.monitoring import (
 from automation_pipeline.pricing.queries.runs import plan_checks
 from automation_pipeline.pricing.rules.monitoring import (
     DayRuns,
+    PriceChange,
+    PriceChangeFilter,
     ProjectHealth,
     ReconciliationReport,
     Unverified,

@@ -328,7 +328,7 @@ def test_the_findings_name_the_numbers_and_the_first_of_many() -> None:
     named = "run 1, run 2, run 3, run 4, run 5, and 3 more."
     assert [finding.message for finding in evaluate_day(day)] == [
         "16 of 24 price changes succeeded.",
-        "3 failed price changes wait for somebody.",
+        "3 failed price changes wait for an operator.",
         f"Prices in the shop are critically different from what was applied: {named}",
         "Run 1 was queued late, Run 2 too",
     ]
