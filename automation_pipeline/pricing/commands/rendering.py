@@ -229,6 +229,12 @@ def skipped_by_reason(run: RuleRun) -> Mapping[str, int]:
     return dict(sorted(counted.items(), key=lambda entry: -entry[1]))
 
 
+def _limits(target: RuleTarget) -> Iterable[str]:
+    """The limits of the rule that moved the price, each once."""
+    constraints = cast("Mapping[str, Sequence[str]]", (target.trace or {}).get("constraints") or {})
+    return dict.fromkeys(limit.partition(":")[0] for limit in constraints.get("applied", ()))
+
+
 COMMAND = "automation pricing runs"
 
 
@@ -377,13 +383,7 @@ PLANNED = Columns[RuleTarget](
         "compare-at": lambda one: compare_at_change(
             one.before, one.after, is_written=one.writes_compare_at
         ),
-        # Each limit of the rule that moved the price, once.
-        "limited by": lambda one: ", ".join(
-            dict.fromkeys(
-                limit.partition(":")[0]
-                for limit in ((one.trace or {}).get("constraints") or {}).get("applied", ())
-            )
-        ),
+        "limited by": lambda one: ", ".join(_limits(one)),
         "warnings": lambda one: Text(
             ", ".join(_IN_SHORT.get(warning, warning) for warning in one.warnings), "yellow"
         ),

@@ -283,7 +283,7 @@ def find(
         return price_changes(session, PriceChangeFilter(**chosen), limit, after_id)
 
 
-def test_changes_are_found_by_run_variant_project_and_time(bench: Bench) -> None:
+def test_changes_are_found_by_run_variant_and_project(bench: Bench) -> None:
     first = bench.work(bench.queued(bench.rule(project_id="toys")))
     second = bench.work(bench.queued(bench.rule(selector={"sku": "SKU-1-1"})))
     roll_back_run(second.id, database=bench.database, clock=bench.clock, actor="user:1")
@@ -298,8 +298,7 @@ def test_changes_are_found_by_run_variant_project_and_time(bench: Bench) -> None
     assert len(find(bench, run_id=first.id)) == 3
     assert {one.rule_run_id for one in find(bench, project_id="toys")} == {first.id}
     [last] = find(bench)[-1:]
-    assert len(find(bench, since=last.applied_at - timedelta(days=1))) == 5
-    assert find(bench, since=last.applied_at + timedelta(days=1)) == []
+    assert len(find(bench)) == 5
     assert last.source == f"rule:{second.rule_id}"
 
 
