@@ -81,12 +81,11 @@ if TYPE_CHECKING:
     from automation_pipeline.automation.rules.schedules import DuePolicy
     from automation_pipeline.core.launching import DagsterProbe
     from automation_pipeline.core.webhooks import WebhookSender
-    from automation_pipeline.enrichment.models import SourceApi
-    from automation_pipeline.enrichment.ports import Registries, RegistrySource
+    from automation_pipeline.enrichment.models import Registries, RegistrySource, SourceApi
     from automation_pipeline.fiches.models.fiches import FicheSource
     from automation_pipeline.org_jobs.ports import HttpsCaller, JobRunner
     from automation_pipeline.pricing.ports import PricingContext, Storefront
-    from automation_pipeline.transcription.ports import SpeechProvider
+    from automation_pipeline.transcription.models import SpeechProvider
 
 
 class Services:
@@ -155,7 +154,7 @@ class Services:
     def speech(self) -> "SpeechProvider":
         """Speech-to-text under the rate limit that all processes share."""
         from automation_pipeline.clients.factories import open_speech, speech_options  # noqa: PLC0415  httpx only where it is used
-        from automation_pipeline.transcription.ports import SpeechProvider  # noqa: PLC0415  the same
+        from automation_pipeline.transcription.models import SpeechProvider  # noqa: PLC0415  the same
 
         speech = open_speech(self.settings, self.clock.now, self.meter)
         return SpeechProvider(speech, self._shared_limiter, speech_options(self.settings))
@@ -189,8 +188,7 @@ class Services:
     def registries(self) -> "Registries":
         """The configured registries. PermanentError: a configuration is incomplete."""
         from automation_pipeline.clients.factories import open_registries  # noqa: PLC0415  only where it is used
-        from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  the same
-        from automation_pipeline.enrichment.ports import SharedLogin  # noqa: PLC0415  the same
+        from automation_pipeline.enrichment.models import SharedLogin, SourceApi  # noqa: PLC0415  the same
         from automation_pipeline.enrichment.sources import DatabaseLoginTokens  # noqa: PLC0415  the same
 
         login = SharedLogin(

@@ -30,7 +30,7 @@ from automation_pipeline.enrichment.models import (
     RATE_LIMITED,
     REQUESTS,
 )
-from automation_pipeline.enrichment.queries.maintenance import enrichments_by_status, stale_backlog
+from automation_pipeline.enrichment.queries.requests import enrichments_by_status, stale_backlog
 from automation_pipeline.enrichment.sources import source_statuses
 from automation_pipeline.org_jobs.events import (
     ENDED_RUNS,

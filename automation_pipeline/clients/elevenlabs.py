@@ -1,4 +1,4 @@
-"""The client of ElevenLabs' speech-to-text. It implements `transcription.ports.SpeechToText`."""
+"""The client of ElevenLabs' speech-to-text. It implements `transcription.models.SpeechToText`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
@@ -37,8 +37,7 @@ from automation_pipeline.clients.http import (
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import is_transient_status, retry_after_seconds
-from automation_pipeline.transcription.models import SPACING, Transcript, Word
-from automation_pipeline.transcription.ports import ProviderAccessError
+from automation_pipeline.transcription.models import SPACING, ProviderAccessError, Transcript, Word
 
 
 def _words(entries: Iterable[object]) -> Iterator[Word]:

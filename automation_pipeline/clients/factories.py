@@ -27,13 +27,17 @@ if TYPE_CHECKING:
         RealtimeClient,
     )
     from automation_pipeline.clients.registries import ConnectionOptions
-    from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
-    from automation_pipeline.enrichment.ports import Registries, RegistrySource, SharedLogin
+    from automation_pipeline.enrichment.models import (
+        EnrichmentOptions,
+        Registries,
+        RegistrySource,
+        SharedLogin,
+        SourceApi,
+    )
     from automation_pipeline.fiches.models.fiches import FicheSource
     from automation_pipeline.pricing.models.shop import ShopOptions
     from automation_pipeline.pricing.ports import Storefront
-    from automation_pipeline.transcription.models import SpeechOptions
-    from automation_pipeline.transcription.ports import SpeechToText
+    from automation_pipeline.transcription.models import SpeechOptions, SpeechToText
 
 
 # Jitter: calls that failed at the same time retry at different times.
@@ -205,8 +209,7 @@ def open_registries(
     login: "SharedLogin",
 ) -> "Registries":
     """Raises PermanentError if a registry is only partly configured."""
-    from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  only where it is used
-    from automation_pipeline.enrichment.ports import Registries  # noqa: PLC0415  the same
+    from automation_pipeline.enrichment.models import Registries, SourceApi  # noqa: PLC0415  only where it is used
 
     opened = {api: open_source(api, settings, now, meter, limiter, login) for api in SourceApi}
     sources = {api: source for api, source in opened.items() if source is not None}
@@ -223,8 +226,7 @@ def open_source(
 ) -> "RegistrySource | None":
     """None if the registry is not configured. Raises PermanentError if it is only partly configured.
     Without a shared `login` it has its own."""
-    from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  only where it is used
-    from automation_pipeline.enrichment.ports import RegistrySource  # noqa: PLC0415  the same
+    from automation_pipeline.enrichment.models import RegistrySource, SourceApi  # noqa: PLC0415  only where it is used
 
     values = _configured_values(api, settings)
     if values is None:

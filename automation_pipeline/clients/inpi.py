@@ -1,5 +1,5 @@
 """The client of INPI's national register of companies, with its login. It implements
-`enrichment.ports.Registry`."""
+`enrichment.models.Registry`."""
 
 import asyncio
 import os
@@ -27,10 +27,10 @@ from automation_pipeline.core.coordination import Claim, Rate, RateLimiter
 from automation_pipeline.enrichment.models import (
     CompanyFields,
     ErrorCode,
+    SharedLogin,
     SourceError,
     SourceRecord,
 )
-from automation_pipeline.enrichment.ports import SharedLogin
 from automation_pipeline.enrichment.rules import normalisation as normal
 
 INPI = RegistryInfo(

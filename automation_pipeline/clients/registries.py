@@ -1,5 +1,5 @@
 """The clients of the registers of companies: Recherche d'entreprises and API Entreprise, and what
-`clients.inpi` shares with them. They implement `enrichment.ports.Registry`."""
+`clients.inpi` shares with them. They implement `enrichment.models.Registry`."""
 
 import asyncio
 import json

@@ -50,8 +50,7 @@ from automation_pipeline.storage.database import Database
 
 if TYPE_CHECKING:
     from automation_pipeline.automation.models.runs import Run
-    from automation_pipeline.enrichment.ports import Registries
-    from automation_pipeline.enrichment.queries.requests import RequestStatus
+    from automation_pipeline.enrichment.models import Registries, RequestShown
     from automation_pipeline.pricing.models.runs import RuleRun
 
 REFUSED = "The stored payload is refused"
@@ -239,7 +238,7 @@ class PricingRuleJob(FollowedWork["RuleRun"]):
         }
 
 
-class CompanyEnrichmentJob(FollowedWork["RequestStatus"]):
+class CompanyEnrichmentJob(FollowedWork["RequestShown"]):
     """Enriches a company. SUCCESS and PARTIAL are a success. An enrichment cannot be cancelled, because
     other requests may wait for it."""
 
@@ -252,8 +251,7 @@ class CompanyEnrichmentJob(FollowedWork["RequestStatus"]):
         self._registries = registries
 
     def start(self, context: JobContext) -> Mapping[str, object]:
-        from automation_pipeline.enrichment.models import check_configured
-        from automation_pipeline.enrichment.queries.requests import Requester
+        from automation_pipeline.enrichment.models import Requester, check_configured
         from automation_pipeline.enrichment.requests import request_enrichment
 
         payload = parse(CompanyEnrichmentPayload, context.payload, REFUSED)
@@ -285,23 +283,25 @@ class CompanyEnrichmentJob(FollowedWork["RequestStatus"]):
     ) -> bool:
         return True
 
-    def _find(self, ids: Collection[int]) -> Mapping[int, "RequestStatus"]:
+    def _find(self, ids: Collection[int]) -> Mapping[int, "RequestShown"]:
         from automation_pipeline.enrichment.queries.requests import request_statuses
 
         with self._database.reading() as session:
-            return {one.request_id: one for one in request_statuses(session, sorted(ids))}
+            return {one.request.id: one for one in request_statuses(session, sorted(ids))}
 
-    def _end(self, id_: int, work: "RequestStatus | None") -> AttemptEnd | None:
+    def _end(self, id_: int, work: "RequestShown | None") -> AttemptEnd | None:
         from automation_pipeline.enrichment.models import EnrichmentStatus
 
         if work is None:
             return attempt_failed(f"Request {id_} for a company is gone.", NOT_FOUND)
-        if work.is_running:
+        if work.enrichment_running:
             return None
-        result = {self.key: str(id_), "siren": work.siren, "status": work.status}
-        if work.status in {EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL}:
+        request = work.request
+        siren, status = request.company_siren, request.enrichment_status
+        result = {self.key: str(id_), "siren": siren, "status": status}
+        if status in {EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL}:
             return attempt_succeeded(result)
-        error = f"Company {work.siren} is {work.status}: {work.error or 'nobody was asked'}"
+        error = f"Company {siren} is {status}: {request.enrichment_error or 'nobody was asked'}"
         return attempt_failed(error, FAILED, result)
 
 

@@ -72,7 +72,7 @@ def company_enrichment() -> None:
 @dg.asset(group_name="enrichment", retry_policy=CRASH_RETRIES)
 def companies(services: ServicesResource) -> dg.MaterializeResult:
     """The stored companies with their current enrichment status."""
-    from automation_pipeline.enrichment.queries.maintenance import coverage_of
+    from automation_pipeline.enrichment.queries.requests import coverage_of
     from automation_pipeline.enrichment.sources import source_statuses
     from automation_pipeline.orchestration.enrichment import companies_page
 
@@ -97,9 +97,9 @@ CHECKS = {
 def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult]:
     """Few companies have failed, each with a reason, and no company counts as SUCCESS past its
     freshness."""
-    from automation_pipeline.enrichment.queries.maintenance import coverage_of
+    from automation_pipeline.enrichment.queries.requests import coverage_of
     from automation_pipeline.enrichment.rules.evaluation import evaluate_coverage
-    from automation_pipeline.orchestration.enrichment import check_result
+    from automation_pipeline.orchestration.days import check_result
 
     system = services.get()
     freshness = system.registries.options.freshness
@@ -117,8 +117,8 @@ def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult
     "workers for lost and postponed jobs.",
 )
 def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.enrichment.jobs import sweep_enrichments as sweep
     from automation_pipeline.enrichment.models import NOT_CONFIGURED, is_configured
+    from automation_pipeline.enrichment.sweep import sweep_enrichments as sweep
 
     system = services.get()
     if not is_configured(system.registries.sources):

@@ -1,1 +1,0 @@
-"""Company data from the French registries: requests, jobs per SIREN, sources, snapshots."""

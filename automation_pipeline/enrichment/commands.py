@@ -49,17 +49,11 @@ from automation_pipeline.enrichment.models import (
     check_configured,
     parse_request,
 )
-from automation_pipeline.enrichment.queries.requests import (
-    RequestStatus,
-    get_request,
-    request_statuses,
-)
+from automation_pipeline.enrichment.queries.requests import get_request, request_statuses
 from automation_pipeline.enrichment.requests import refresh_company, request_enrichment
 from automation_pipeline.storage.database import Session
 
-_ID_COLUMNS = ("siren", "siret")
 _SEPARATORS = re.compile(r"[\s.\u00a0\u202f-]")
-_LENGTH_OF_SIREN = 9
 AT_ONCE = 8
 PATH = "/v1/requests"
 CONTINUES = "The enrichment continues. Repeat the command without --force to see the known data."
@@ -116,25 +110,11 @@ def request_shown(session: Session, request_id: int) -> RequestShown:
     return get_request(session, request_id, DEFAULT_TENANT)
 
 
-def statuses_of(request_ids: Sequence[int]) -> Sequence[RequestStatus]:
+def statuses_of(request_ids: Sequence[int]) -> Sequence[RequestShown]:
     """Locally this takes a few queries for all requests, through the API one call per request."""
     if remote_api() is None:
-        with bootstrap.services().database.reading() as session:
-            return request_statuses(session, request_ids)
-    shown = map(request_shown, request_ids)
-    return [
-        RequestStatus(
-            request_id=one.request.id,
-            siren=one.request.company_siren,
-            siret=one.request.siret,
-            status=one.request.enrichment_status,
-            error=one.request.enrichment_error,
-            is_running=one.enrichment_running,
-            company=one.company,
-            warnings=one.request.warnings,
-        )
-        for one in shown
-    ]
+        return bootstrap.services().database.read(request_statuses, request_ids)
+    return [request_shown(request_id) for request_id in request_ids]
 
 
 def _requester() -> Requester:
@@ -160,33 +140,32 @@ class Lookup:
     number_warnings: tuple[str, ...] = ()
     fault: str | None = None
     asked: RequestedCompany | None = None
-    known: RequestStatus | None = None
+    known: RequestShown | None = None
 
     @property
     def is_running(self) -> bool:
-        return self.known is not None and self.known.is_running
+        return self.known is not None and self.known.enrichment_running
 
     @property
     def is_good(self) -> bool:
-        return not self.is_running and self.known is not None and self.known.status in GOOD_STATUSES
+        return not self.is_running and self.status in GOOD_STATUSES
 
     @property
     def status(self) -> str | None:
         """None if the number was only checked."""
         if self.fault is not None:
             return "INVALID"
-        return self.known and self.known.status
+        return self.known and self.known.request.enrichment_status
 
     @property
     def error(self) -> str | None:
-        return self.fault or (self.known.error if self.known else None)
+        return self.fault or (self.known.request.enrichment_error if self.known else None)
 
     @property
     def warnings(self) -> Sequence[str]:
         """Warnings about the given number and about the establishment in the register."""
-        return list(
-            dict.fromkeys([*self.number_warnings, *(self.known.warnings if self.known else ())])
-        )
+        known = self.known.request.warnings if self.known else ()
+        return list(dict.fromkeys([*self.number_warnings, *known]))
 
     @property
     def company_document(self) -> dict[str, object] | None:
@@ -237,7 +216,7 @@ def _checked(numbers: Mapping[str, str], *, strict: bool) -> Lookup:
 
 def _number(number: str) -> dict[str, str]:
     """A number with more digits than a SIREN counts as a SIRET."""
-    is_siren = len(_SEPARATORS.sub("", number)) <= _LENGTH_OF_SIREN
+    is_siren = len(_SEPARATORS.sub("", number)) <= len("552032534")
     return {"siren" if is_siren else "siret": number.strip()}
 
 
@@ -246,7 +225,7 @@ def _numbers_of_file(file: Path) -> Iterator[dict[str, str]]:
     rows = _parsed(file)
     first: list[str] = next(rows, list[str]())
     names = [name.strip().lower() for name in first]
-    places = {name: names.index(name) for name in _ID_COLUMNS if name in names}
+    places = {name: names.index(name) for name in ("siren", "siret") if name in names}
     if not places and first and any(character.isdigit() for character in first[0]):
         yield from _of_column([first], 0)
     if not places:
@@ -261,7 +240,8 @@ def _numbers_of_file(file: Path) -> Iterator[dict[str, str]]:
 
 def _parsed(file: Path) -> Iterator[list[str]]:
     lines = read_text(file).splitlines()
-    rows = csv.reader(lines, delimiter=_delimiter(lines))
+    delimiter = max(",;\t", key=lines[0].count if lines else None)
+    rows = csv.reader(lines, delimiter=delimiter)
     try:
         yield from rows
     except csv.Error as error:
@@ -272,11 +252,6 @@ def _parsed(file: Path) -> Iterator[list[str]]:
 
 def _of_column(rows: Iterable[Sequence[str]], place: int) -> Iterator[dict[str, str]]:
     return (_number(row[place]) for row in rows if len(row) > place and row[place].strip())
-
-
-def _delimiter(lines: Sequence[str]) -> str:
-    head = lines[0] if lines else ""
-    return max(",;\t", key=head.count)
 
 
 def request_companies(wanted: Sequence[Lookup], *, force: bool, quiet: bool) -> list[Lookup]:
@@ -337,7 +312,7 @@ def with_statuses(lookups: Sequence[Lookup]) -> list[Lookup]:
         for one in lookups
         if one.asked and (one.is_running or one.known is None)
     ]
-    found = {one.request_id: one for one in statuses_of(open_ids)}
+    found = {one.request.id: one for one in statuses_of(open_ids)}
     return [
         replace(one, known=found.get(one.asked.request.id, one.known)) if one.asked else one
         for one in lookups
@@ -348,9 +323,9 @@ def work_on(lookups: Sequence[Lookup], on_end: Callable[[], object]) -> None:
     """Work on each open job once; several requests may wait for one job."""
     services, owner = bootstrap.services(), f"cli:{socket.gethostname()}:{os.getpid()}"
     job_ids = dict.fromkeys(
-        one.known.open_job_id
+        one.known.job_id
         for one in lookups
-        if one.known and one.is_running and one.known.open_job_id is not None
+        if one.known and one.is_running and one.known.job_id is not None
     )
 
     async def work(job_id: int) -> None:

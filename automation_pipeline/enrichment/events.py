@@ -13,20 +13,13 @@ SOURCE_FETCHED, COMPLETED = "CompanyEnrichmentSourceFetched", "CompanyEnrichment
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentFacts:
-    """The log fields of a request and of the job that it waits for, if any."""
+    """What events and log lines say about a job, or about a request that needs none."""
 
     job_id: int | None
     siren: str
     tenant_id: str
     correlation_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobFacts(EnrichmentFacts):
-    """The facts of a job for events and log lines, with its tenant."""
-
-    job_id: int  # pyright: ignore[reportIncompatibleVariableOverride]  it is frozen
-    attempt: int
+    attempt: int = 0
 
 
 def enrichment_requested(  # noqa: PLR0913  the fields of the contract
@@ -50,17 +43,16 @@ def enrichment_requested(  # noqa: PLR0913  the fields of the contract
     return Event(tenant_id, key, REQUESTED, PRODUCER, correlation_id, now, payload)
 
 
-def enrichment_started(job: JobFacts, now: datetime) -> Event:
+def enrichment_started(job: EnrichmentFacts, now: datetime) -> Event:
     return _job_event(job, STARTED, str(job.attempt), now, {"attempt": job.attempt})
 
 
-def source_fetched(job: JobFacts, outcome: SourceOutcome, now: datetime) -> Event:
-    error = outcome.error
+def source_fetched(job: EnrichmentFacts, outcome: SourceOutcome, now: datetime) -> Event:
     payload: dict[str, object] = {
         "source_api": outcome.source,
         "status": outcome.status,
-        "http_status": error.http_status if error else 200,
-        "error_code": error.error_code if error else None,
+        "http_status": outcome.http_status,
+        "error_code": outcome.error_code,
         "duration_ms": outcome.duration_ms,
         "attempts": outcome.attempts,
     }
@@ -68,7 +60,7 @@ def source_fetched(job: JobFacts, outcome: SourceOutcome, now: datetime) -> Even
 
 
 def enrichment_completed(
-    job: JobFacts, request_id: int | None, evaluation: Evaluation, now: datetime
+    job: EnrichmentFacts, request_id: int | None, evaluation: Evaluation, now: datetime
 ) -> Event:
     """One event per waiting request, for its tenant; one without a request if none waits."""
     request = None if request_id is None else str(request_id)
@@ -85,7 +77,7 @@ def enrichment_completed(
 
 
 def _job_event(
-    job: JobFacts, name: str, change: str, now: datetime, payload: dict[str, object]
+    job: EnrichmentFacts, name: str, change: str, now: datetime, payload: dict[str, object]
 ) -> Event:
     key = f"enrichment:{job.job_id}:{name}:{change}"
     payload = {"job_id": str(job.job_id), "company_siren": job.siren, **payload}
@@ -100,18 +92,16 @@ def log_fields(
     outcome: SourceOutcome | None = None,
 ) -> dict[str, object]:
     """Always has all fields of the contract. No field contains the response of a source."""
-    error = outcome.error if outcome else None
-    status = (error.http_status if error else 200) if outcome else None
     return {
         "correlation_id": facts.correlation_id,
         "tenant_id": facts.tenant_id,
         "request_id": None if request_id is None else str(request_id),
         "job_id": None if facts.job_id is None else str(facts.job_id),
         "company_siren": facts.siren,
-        "source_api": outcome.source if outcome else None,
+        "source_api": outcome and outcome.source,
         "event_type": event_type,
-        "http_status": status,
-        "error_code": error.error_code if error else None,
-        "error_message": error.message if error else None,
-        "duration_ms": outcome.duration_ms if outcome else None,
+        "http_status": outcome and outcome.http_status,
+        "error_code": outcome and outcome.error_code,
+        "error_message": outcome.error.message if outcome and outcome.error else None,
+        "duration_ms": outcome and outcome.duration_ms,
     }

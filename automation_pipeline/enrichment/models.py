@@ -1,17 +1,19 @@
 """Values of company enrichment: the contract's codes, identifiers, records of sources, requests and
-their views."""
+their views, and the ports of the registers."""
 
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Protocol, cast
 
 from pydantic import ConfigDict, Field, field_validator
 
+from automation_pipeline.core.coordination import Claims, Rate, RateLimiter
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.state_machine import StateMachine
 
@@ -144,7 +146,7 @@ def parse_identifiers(
 ) -> Identifiers:
     """Raises IdentifierError if nothing is given, a format is wrong, the two belong to different
     companies, or (with `strict`) a check digit is wrong."""
-    siren, siret = _digits(siren_raw), _digits(siret_raw)
+    siren, siret = (_SEPARATORS.sub("", raw or "") or None for raw in (siren_raw, siret_raw))
     if siren is None and siret is None:
         raise IdentifierError(
             ErrorCode.MISSING_COMPANY_IDENTIFIER, "siren", "a SIREN or a SIRET is required"
@@ -185,10 +187,6 @@ def is_siret_valid(siret: str) -> bool:
 
 def vat_number(siren: str) -> str:
     return f"FR{(12 + 3 * (int(siren) % 97)) % 97:02d}{siren}"
-
-
-def _digits(raw: str | None) -> str | None:
-    return (_SEPARATORS.sub("", raw) or None) if raw is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,9 +258,17 @@ class SourceOutcome:
         return CallStatus.FAILED if self.record is None else CallStatus.SUCCESS
 
     @property
+    def http_status(self) -> int | None:
+        return 200 if self.error is None else self.error.http_status
+
+    @property
+    def error_code(self) -> ErrorCode | None:
+        return None if self.error is None else self.error.error_code
+
+    @property
     def is_unknown(self) -> bool:
         """The source does not know the company."""
-        return self.error is not None and self.error.error_code is ErrorCode.NOT_FOUND
+        return self.error_code is ErrorCode.NOT_FOUND
 
     @property
     def was_called(self) -> bool:
@@ -502,6 +508,61 @@ class EnrichmentOptions:
     cooldown: timedelta = timedelta(minutes=15)
     max_attempts: int = 3
     optional_not_found_counts: bool = True
+
+
+class Registry(Protocol):
+    """A source. `fetch` makes one call, and a login if necessary, without retries: the caller
+    applies the rate limit, the quota and the circuit breaker, and retries. Errors of the source are
+    values. No text contains a secret."""
+
+    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError: ...
+
+    async def check(self) -> None:
+        """Raises an error that says what is wrong if the source does not answer."""
+        ...
+
+
+class SharedTokens(Protocol):
+    """The token of the last login at a source, shared by all processes. No log, error or event contains it."""
+
+    def current(self) -> str | None:
+        """Return the token, or None without a valid one."""
+        ...
+
+    def keep(self, token: str, until: datetime) -> None: ...
+
+    def forget(self, token: str) -> None:
+        """Forget a token that the source refused. A newer token of another process stays."""
+        ...
+
+
+@dataclass(frozen=True)
+class SharedLogin:
+    """The shared token of a login, and the claims that let one process at a time log in."""
+
+    tokens: SharedTokens
+    claims: Claims
+
+
+@dataclass(frozen=True)
+class RegistrySource:
+    """A configured source, with the rate and the daily quota of all processes together."""
+
+    api: SourceApi
+    registry: Registry
+    rate: Rate
+    calls_a_day: int | None = None
+
+
+@dataclass(frozen=True)
+class Registries:
+    """The configured sources, in the order of their calls, and what all processes share."""
+
+    sources: Mapping[SourceApi, RegistrySource]
+    limiter: RateLimiter
+    claims: Claims
+    options: EnrichmentOptions
+    meter: Meter
 
 
 CALLS = "enrichment_source_calls_total"

@@ -50,8 +50,6 @@ from automation_pipeline.storage.outbox import enqueue
 
 _log = log(__name__)
 _ANSWERING = GOOD_STATUSES | {EnrichmentStatus.FAILED}
-MANUAL_REASON, STALE_REASON = "MANUAL", "Its time is over."
-ESTABLISHMENT = "An establishment is looked up."
 
 
 def request_enrichment(
@@ -71,17 +69,17 @@ def request_enrichment(
         now = clock.now()
         row = locked_enrichment(session, wanted.identifiers.siren, now)
         known = known_request(session, requester)
-        if known is not None:
-            if known.company_siren != row.siren:
-                raise ConflictError(
-                    f"The idempotency key of request {known.id} was for company {known.company_siren}."
-                )
-            return repeated_answer(session, known)
-        request = add_request(session, wanted, requester, now)
-        trigger = EnrichmentTrigger.REQUEST_CREATED
-        return _enrich(
-            session, row, request, trigger, requester, options=options, now=now, force=force
-        )
+        if known is None:
+            request = add_request(session, wanted, requester, now)
+            trigger = EnrichmentTrigger.REQUEST_CREATED
+            return _enrich(
+                session, row, request, trigger, requester, options=options, now=now, force=force
+            )
+        if known.company_siren != row.siren:
+            raise ConflictError(
+                f"The idempotency key of request {known.id} was for company {known.company_siren}."
+            )
+        return repeated_answer(session, known)
 
 
 def open_request(
@@ -114,8 +112,7 @@ def open_request(
                 request = request_of(session, request_id, requester.tenant_id)
                 trigger = EnrichmentTrigger.REQUEST_OPENED
                 _enrich(session, row, request, trigger, requester, options=options, now=now)
-    with database.reading() as session:
-        return get_request(session, request_id, requester.tenant_id)
+    return database.read(get_request, request_id, requester.tenant_id)
 
 
 def refresh_company(
@@ -158,7 +155,7 @@ def _enrich(  # noqa: PLR0913  who requests what, and how
 ) -> EnrichmentAnswer:
     """Answers from the snapshot, attaches the request to the open job of the locked SIREN, or adds
     one."""
-    event = events.enrichment_requested(
+    requested = events.enrichment_requested(
         request.id,
         request.company_siren,
         request.siret,
@@ -167,7 +164,7 @@ def _enrich(  # noqa: PLR0913  who requests what, and how
         correlation_id=requester.correlation_id,
         now=now,
     )
-    enqueue(session, [event])
+    enqueue(session, [requested])
     job, asked = open_job(session, row.siren), Asked.ATTACHED
     if job is None and not force and is_answered(session, row, options, now, request.siret):
         asked = Asked.CACHE_HIT
@@ -175,7 +172,7 @@ def _enrich(  # noqa: PLR0913  who requests what, and how
             known = establishment_warnings(session, request.siret, now - options.freshness)
             add_warnings(request, [not_looked_up(request.siret)] if known is None else known)
     elif job is None:
-        asked, reason = Asked.ENQUEUED, MANUAL_REASON if force else ESTABLISHMENT
+        asked, reason = Asked.ENQUEUED, "MANUAL" if force else "An establishment is looked up."
         _mark_stale(session, row, requester.actor, now, options, reason)
         identifiers = Identifiers(row.siren, request.siret)
         [job] = add_jobs(session, [identifiers], trigger, requester, now)
@@ -222,13 +219,12 @@ def is_answered(
 
 def repeated_answer(session: Session, request: CompanyRequestRow) -> EnrichmentAnswer:
     """The current answer of an earlier request."""
-    query = (
+    job_id = session.scalar(
         select(EnrichmentJobRow.id)
         .join(AttachmentRow, AttachmentRow.job_id == EnrichmentJobRow.id)
         .where(AttachmentRow.request_id == request.id, EnrichmentJobRow.state.in_(OPEN))
         .limit(1)
     )
-    job_id = session.scalar(query)
     return EnrichmentAnswer(
         request_id=request.id,
         siren=request.company_siren,
@@ -253,6 +249,6 @@ def _mark_stale(
         return
     is_old = not is_fresh(company.updated_at, now, options.freshness)
     if is_old or row.status == EnrichmentStatus.SUCCESS:
-        reason = STALE_REASON if is_old else reason
+        reason = "Its time is over." if is_old else reason
         move_enrichment(session, row, EnrichmentStatus.STALE, actor, now, reason)
         copy_status_to_requests(session, row, now)

@@ -3,6 +3,7 @@ processes share."""
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from random import Random
@@ -16,13 +17,14 @@ from automation_pipeline.enrichment.models import (
     RATE_LIMITED,
     REQUIRED_SOURCES,
     ErrorCode,
+    Registries,
+    RegistrySource,
     SourceApi,
     SourceError,
     SourceOutcome,
     SourceRecord,
     SourceStatus,
 )
-from automation_pipeline.enrichment.ports import Registries, RegistrySource
 from automation_pipeline.enrichment.rules.evaluation import (
     is_call_repeatable,
     is_down,
@@ -62,7 +64,7 @@ class _Caller:
         random: Random,
     ) -> None:
         self._source, self._registries, self._database = source, registries, database
-        self._clock, self._random = clock, random
+        self._now, self._random = clock.now, random
         self._quota_day = clock.now().date()
 
     async def call(self, siren: str, siret: str | None) -> SourceOutcome:
@@ -94,16 +96,16 @@ class _Caller:
                 return outcome(error=error)
             result = await self._fetch(siren, siret)
             if isinstance(result, SourceError) and result.is_ours:
-                await asyncio.to_thread(self._return_call)
+                await self._write(return_call, self._quota_day)
                 return outcome(error=last or result)
             calls += 1
             if isinstance(result, SourceRecord):
-                await asyncio.to_thread(self._record_answer)
+                await self._write(record_answer)
                 return outcome(replace(result, warnings=(*result.warnings, *warnings)))
             last = result
             is_unknown = last.error_code is ErrorCode.NOT_FOUND
             if siret and is_unknown and self._source.api in REQUIRED_SOURCES:
-                await asyncio.to_thread(self._record_answer)
+                await self._write(record_answer)
                 warnings, siret = (f"The register does not know the establishment {siret}.",), None
                 continue
             longest = options.longest_retry_after_seconds
@@ -122,11 +124,16 @@ class _Caller:
         changed it. A rate-limit slot during a rest is lost: otherwise all waiting callers would
         call at once."""
         while True:
-            rest = await asyncio.to_thread(self._rest)
-            if isinstance(rest, SourceError):
-                return rest
-            if rest > 0:
-                await asyncio.sleep(rest)
+            statuses, now = (
+                await asyncio.to_thread(self._database.read, source_statuses),
+                self._now(),
+            )
+            status = statuses[self._source.api]
+            refusal = self._refusal(status, now)
+            if refusal is not None:
+                return refusal
+            if status.is_resting(now):
+                await asyncio.sleep(status.rest_seconds(now))
                 continue
             wait = await asyncio.to_thread(
                 self._registries.limiter.reserve,
@@ -137,12 +144,12 @@ class _Caller:
             if wait is None:
                 return _postponed(
                     f"The next free turn is more than {MAX_WAIT_SECONDS:.0f} s away.",
-                    self._clock.now() + timedelta(seconds=MAX_WAIT_SECONDS),
+                    self._now() + timedelta(seconds=MAX_WAIT_SECONDS),
                 )
             await asyncio.sleep(wait)
-            refusal = await asyncio.to_thread(self._take_call)
-            if refusal is not False:
-                return refusal
+            taken = await asyncio.to_thread(self._take_call)
+            if taken is not False:
+                return taken
 
     async def _fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
         seconds = self._registries.options.call_seconds
@@ -153,15 +160,9 @@ class _Caller:
             message = f"It did not answer within {seconds:g} s."
             return SourceError(error_code=ErrorCode.TIMEOUT, message=message, retryable=True)
 
-    def _rest(self) -> SourceError | float:
-        """The remaining seconds of a rest that is short enough to wait for."""
-        with self._database.reading() as session:
-            status, now = source_statuses(session)[self._source.api], self._clock.now()
-        return self._refusal(status, now) or status.rest_seconds(now)
-
     def _take_call(self) -> SourceError | Literal[False] | None:
         """None: the call may start. False: a short rest has started since the last read."""
-        now = self._clock.now()
+        now = self._now()
         with self._database.transaction() as session:
             status = source_statuses(session)[self._source.api]
             refusal = self._refusal(status, now)
@@ -184,17 +185,16 @@ class _Caller:
         reason = f"It rests until {status.open_until:%H:%M} UTC: {status.open_reason}"
         return _postponed(reason, status.open_until)
 
-    def _return_call(self) -> None:
-        with self._database.transaction() as session:
-            return_call(session, self._source.api, self._quota_day, self._clock.now())
+    async def _write(self, query: Callable[..., object], *arguments: object) -> None:
+        def write() -> None:
+            with self._database.transaction() as session:
+                query(session, self._source.api, *arguments, self._now())
 
-    def _record_answer(self) -> None:
-        with self._database.transaction() as session:
-            record_answer(session, self._source.api, self._clock.now())
+        await asyncio.to_thread(write)
 
     def _record_error(self, error: SourceError, *, goes_on: bool) -> datetime | None:
         """Return when any caller may call the source again after a 429."""
-        api, now, failures = self._source.api, self._clock.now(), 0
+        api, now, failures = self._source.api, self._now(), 0
         with self._database.transaction() as session:
             if is_down(error):
                 failures = record_failure(session, api, now, is_silent=is_silent(error))
@@ -217,18 +217,14 @@ def _postponed(message: str, until: datetime | None) -> SourceError:
 
 def source_statuses(session: Session) -> dict[SourceApi, SourceStatus]:
     """Return the status of every source, including sources that were never called."""
-    known = {
-        row.source_api: SourceStatus(
-            SourceApi(row.source_api),
-            row.open_until,
-            row.open_reason,
-            row.failures,
-            row.quota_on,
-            row.quota_used,
-        )
-        for row in session.scalars(select(SourceStatusRow))
-    }
-    return {source: known.get(source, SourceStatus(source)) for source in SourceApi}
+    row = SourceStatusRow
+    query = select(
+        row.source_api, row.open_until, row.open_reason, row.failures, row.quota_on, row.quota_used
+    )
+    statuses = {source: SourceStatus(source) for source in SourceApi}
+    for source, *state in session.execute(query):
+        statuses[SourceApi(source)] = SourceStatus(SourceApi(source), *state)
+    return statuses
 
 
 def take_call(session: Session, source: SourceApi, calls_a_day: int | None, now: datetime) -> bool:

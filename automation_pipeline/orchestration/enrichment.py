@@ -20,7 +20,7 @@ from automation_pipeline.enrichment.models import (
 )
 from automation_pipeline.enrichment.queries.jobs import first_request_key
 from automation_pipeline.enrichment.requests import request_enrichment
-from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage, CoverageFinding
+from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.metadata import table
@@ -77,16 +77,6 @@ def companies_page(
         "ages": metadata.markdown(table(("age", "companies"), coverage.ages.items())),
         "sources": metadata.markdown(table(heads, rows)),
     }
-
-
-def check_result(asset: str, finding: CoverageFinding) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        asset_key=asset,
-        check_name=finding.check,
-        passed=finding.passed,
-        severity=dg.AssetCheckSeverity.ERROR if finding.grave else dg.AssetCheckSeverity.WARN,
-        description=finding.says,
-    )
 
 
 def job_to_work(

@@ -1,1 +1,0 @@
-"""Transcription turns the recordings of a fiche into text, and into chunks that audits cite."""

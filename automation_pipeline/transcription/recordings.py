@@ -25,14 +25,15 @@ from automation_pipeline.transcription import events
 from automation_pipeline.transcription.events import fiche_note
 from automation_pipeline.transcription.models import (
     Chunk,
+    ProviderAccessError,
     SpeechOptions,
+    SpeechProvider,
     TaskState,
     Transcript,
     TranscriptionStatus,
     TranscriptionSummary,
     is_transcribed,
 )
-from automation_pipeline.transcription.ports import ProviderAccessError, SpeechProvider
 from automation_pipeline.transcription.queries.runs import (
     TASKS,
     RecordingClaim,

@@ -30,6 +30,7 @@ from automation_pipeline.transcription.events import fiche_note
 from automation_pipeline.transcription.models import (
     NO_URL,
     DayTranscripts,
+    SpeechProvider,
     TaskState,
     TranscriptionPlan,
     TranscriptionPriority,
@@ -37,7 +38,6 @@ from automation_pipeline.transcription.models import (
     TranscriptionStatus,
     TranscriptionSummary,
 )
-from automation_pipeline.transcription.ports import SpeechProvider
 from automation_pipeline.transcription.queries.runs import (
     Run,
     active_runs,

@@ -25,9 +25,12 @@ from automation_pipeline.core.coordination import RateLimiter
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.fiches.models.fiches import Recording
 from automation_pipeline.storage.history import WorkflowLogRow
-from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionRunRequest
+from automation_pipeline.transcription.models import (
+    SpeechProvider,
+    TranscriptionPriority,
+    TranscriptionRunRequest,
+)
 from automation_pipeline.transcription.models import TranscriptionSummary as TranscriptionStanding
-from automation_pipeline.transcription.ports import SpeechProvider
 from automation_pipeline.transcription.runs import (
     begin_transcriptions,
     transcribe_fiches,

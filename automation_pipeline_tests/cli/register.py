@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.enrichment.models import SourceApi
-from automation_pipeline.enrichment.ports import Registries
+from automation_pipeline.enrichment.models import Registries, SourceApi
 from automation_pipeline_tests.fakes.registries import NEVER_WAITS, FakeRegistry, record, registries
 
 DANONE, LVMH, NOBODY = "552032534", "732829320", "356000000"

@@ -23,8 +23,7 @@ from automation_pipeline.clients.factories import (
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
-from automation_pipeline.enrichment.ports import Registries
+from automation_pipeline.enrichment.models import EnrichmentOptions, Registries, SourceApi
 from automation_pipeline.orchestration.batch_context import batch_context, fetch_options
 from automation_pipeline.pricing.models.shop import ShopOptions
 from automation_pipeline.pricing.ports import Storefront

@@ -16,8 +16,7 @@ from automation_pipeline.clients import inpi as subject
 from automation_pipeline.clients.inpi import LOGIN_CLAIM, Account, InpiRegister
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.enrichment.models import SourceApi, SourceError, SourceRecord
-from automation_pipeline.enrichment.ports import SharedLogin
+from automation_pipeline.enrichment.models import SharedLogin, SourceApi, SourceError, SourceRecord
 from automation_pipeline.enrichment.sources import DatabaseLoginTokens
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database

@@ -13,23 +13,24 @@ from automation_pipeline.core.coordination import Claims, Rate, RateLimiter
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment import jobs as worker
-from automation_pipeline.enrichment.jobs import SweepReport, sweep_enrichments
 from automation_pipeline.enrichment.models import (
     ENRICHMENT,
     EnrichmentAnswer,
     EnrichmentJobShown,
     EnrichmentOptions,
+    Registries,
+    RegistrySource,
     Requester,
     RequestShown,
     SourceApi,
     claim_key,
 )
-from automation_pipeline.enrichment.ports import Registries, RegistrySource
 from automation_pipeline.enrichment.requests import (
     open_request,
     refresh_company,
     request_enrichment,
 )
+from automation_pipeline.enrichment.sweep import SweepReport, sweep_enrichments
 from automation_pipeline.enrichment.tables import (
     AttachmentRow,
     CompanyRequestRow,

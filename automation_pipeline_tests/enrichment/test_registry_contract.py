@@ -1,4 +1,4 @@
-"""`enrichment.ports.Registry`, sentence by sentence, on the fake and on the three clients against
+"""`enrichment.models.Registry`, sentence by sentence, on the fake and on the three clients against
 the simulator."""
 
 import asyncio

@@ -13,12 +13,12 @@ import pytest
 from automation_pipeline.enrichment import sources as module
 from automation_pipeline.enrichment.models import (
     RATE_LIMITED,
+    Registries,
     SourceApi,
     SourceError,
     SourceOutcome,
     SourceStatus,
 )
-from automation_pipeline.enrichment.ports import Registries
 from automation_pipeline.enrichment.sources import call_source, set_rest, source_statuses
 from automation_pipeline.storage import rate_limits
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter

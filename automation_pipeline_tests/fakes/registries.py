@@ -1,4 +1,4 @@
-"""Company registries in memory: `enrichment.ports.Registry`, run through the same contract as the
+"""Company registries in memory: `enrichment.models.Registry`, run through the same contract as the
 real clients."""
 
 from collections.abc import Awaitable, Callable
@@ -13,11 +13,12 @@ from automation_pipeline.enrichment.models import (
     CompanyFields,
     EnrichmentOptions,
     ErrorCode,
+    Registries,
+    RegistrySource,
     SourceApi,
     SourceError,
     SourceRecord,
 )
-from automation_pipeline.enrichment.ports import Registries, RegistrySource
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 

@@ -1,4 +1,4 @@
-"""A speech-to-text in memory: `transcription.ports.SpeechToText`, run through the same contract as
+"""A speech-to-text in memory: `transcription.models.SpeechToText`, run through the same contract as
 the real client."""
 
 import asyncio

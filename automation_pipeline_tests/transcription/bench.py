@@ -16,13 +16,13 @@ from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline.transcription.models import (
     SpeechOptions,
+    SpeechProvider,
     TaskState,
     Transcript,
     TranscriptionPriority,
     TranscriptionRunRequest,
     TranscriptionSummary,
 )
-from automation_pipeline.transcription.ports import SpeechProvider
 from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.recordings import transcribe_waiting
 from automation_pipeline.transcription.runs import begin_transcription

@@ -13,11 +13,11 @@ from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription import recordings
 from automation_pipeline.transcription.models import (
+    SpeechProvider,
     TaskState,
     TranscriptionPriority,
     TranscriptionStatus,
 )
-from automation_pipeline.transcription.ports import SpeechProvider
 from automation_pipeline.transcription.queries.runs import (
     TASKS,
     RecordingClaim,

@@ -1,4 +1,4 @@
-"""`transcription.ports.SpeechToText`, sentence by sentence, on the fake and on the real client
+"""`transcription.models.SpeechToText`, sentence by sentence, on the fake and on the real client
 against a server."""
 
 import asyncio
@@ -11,8 +11,7 @@ import pytest
 
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-from automation_pipeline.transcription.models import Transcript
-from automation_pipeline.transcription.ports import SpeechToText
+from automation_pipeline.transcription.models import SpeechToText, Transcript
 from automation_pipeline_tests.clients.studio import (
     AUDIO,
     HEARD,

@@ -10,11 +10,11 @@ from automation_pipeline.core.errors import AutomationError, InfrastructureError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription import runs as subject
 from automation_pipeline.transcription.models import (
+    SpeechProvider,
     TranscriptionPriority,
     TranscriptionRunRequest,
     TranscriptionSummary,
 )
-from automation_pipeline.transcription.ports import SpeechProvider
 from automation_pipeline.transcription.runs import begin_transcription
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.transcription.bench import Bench, call

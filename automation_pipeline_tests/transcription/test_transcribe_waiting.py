@@ -12,11 +12,12 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription.models import (
+    AccessBreaker,
+    ProviderAccessError,
     TaskState,
     TranscriptionPriority,
     TranscriptionStatus,
 )
-from automation_pipeline.transcription.ports import AccessBreaker, ProviderAccessError
 from automation_pipeline.transcription.queries.runs import claim_next, finish_tasks
 from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline.transcription.tables import (

@@ -13,7 +13,7 @@ from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.logs import CORRELATION_TAG
 from automation_pipeline.enrichment import events
-from automation_pipeline.enrichment.events import JobFacts
+from automation_pipeline.enrichment.events import EnrichmentFacts
 from automation_pipeline.enrichment.models import (
     DOCUMENT_TYPES,
     FIELDS,
@@ -49,7 +49,6 @@ from automation_pipeline.enrichment.rules.evaluation import (
     changed_fields,
     document_checksum,
     due_at,
-    evaluate_abandoned_job,
     evaluate_job,
     has_core_identity,
     is_retried_soon,
@@ -82,21 +81,14 @@ class LostJobError(Exception):
 @dataclass(frozen=True, kw_only=True)
 class StartedJob:
     """A job under a claim. `called` are the sources that need no call. If `facts.attempt` exceeds
-    the limit, the caller abandons the job."""
+    the limit, the caller finishes the job at once."""
 
-    facts: JobFacts
+    id: int
+    facts: EnrichmentFacts
     siret: str | None
     token: int
     called: frozenset[SourceApi]
     put_offs: int = 0
-
-
-@dataclass(frozen=True)
-class KnownCompany:
-    """The snapshot before the job, and the fields that users have locked."""
-
-    snapshot: Snapshot | None
-    locked: frozenset[str]
 
 
 def add_jobs(
@@ -108,11 +100,23 @@ def add_jobs(
     *,
     priority: int = 5,
 ) -> list[EnrichmentJobRow]:
-    """Add jobs with run requests for locked SIRENs without an open job."""
-    keys = _job_keys(session, [one.siren for one in wanted], trigger, now)
+    """Add jobs with run requests for locked SIRENs without an open job. Their keys are numbered from
+    the second job of a day."""
+    midnight = _midnight(now)
+    earlier_jobs = (
+        select(EnrichmentJobRow.company_siren, func.count())
+        .where(
+            among(session, EnrichmentJobRow.company_siren, [one.siren for one in wanted]),
+            EnrichmentJobRow.trigger == trigger,
+            EnrichmentJobRow.created_at >= midnight,
+        )
+        .group_by(EnrichmentJobRow.company_siren)
+    )
+    earlier = dict(session.execute(earlier_jobs).tuples().all())
     rows = [
         EnrichmentJobRow(
-            key=keys[one.siren],
+            key=f"{one.siren}:{trigger}:{midnight.date()}"
+            + (f":{earlier[one.siren] + 1}" if one.siren in earlier else ""),
             company_siren=one.siren,
             company_siret=one.siret,
             trigger=trigger,
@@ -129,6 +133,10 @@ def add_jobs(
     session.flush()
     request_workers(session, rows, now)
     return rows
+
+
+def _midnight(now: datetime) -> datetime:
+    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def request_workers(session: Session, jobs: Sequence[EnrichmentJobRow], now: datetime) -> None:
@@ -148,31 +156,6 @@ def request_workers(session: Session, jobs: Sequence[EnrichmentJobRow], now: dat
         }
         requests.append(NewRunRequest(key, JOB, {"job_id": job.id}, tags))
     file_requests(session, requests, now)
-
-
-def _job_keys(
-    session: Session, sirens: Sequence[str], trigger: EnrichmentTrigger, now: datetime
-) -> Mapping[str, str]:
-    """{siren}:{trigger}:{date}, numbered from the second job of a day."""
-    query = (
-        select(EnrichmentJobRow.company_siren, func.count())
-        .where(
-            among(session, EnrichmentJobRow.company_siren, sirens),
-            EnrichmentJobRow.trigger == trigger,
-            EnrichmentJobRow.created_at >= _midnight(now),
-        )
-        .group_by(EnrichmentJobRow.company_siren)
-    )
-    earlier = dict(session.execute(query).tuples().all())
-    day = _midnight(now).date()
-    return {
-        siren: f"{siren}:{trigger}:{day}" + (f":{earlier[siren] + 1}" if siren in earlier else "")
-        for siren in sirens
-    }
-
-
-def _midnight(now: datetime) -> datetime:
-    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def first_request_key(session: Session, job_id: int) -> str:
@@ -240,6 +223,7 @@ def start_job(
     # If the required source does not know the company, no other source is called.
     is_unknown = any(outcomes[one].is_unknown for one in REQUIRED_SOURCES if one in outcomes)
     return StartedJob(
+        id=job_id,
         facts=facts,
         siret=job.company_siret,
         token=claim.token,
@@ -252,7 +236,7 @@ def record_heartbeat(session: Session, started: StartedJob, now: datetime) -> No
     session.execute(
         update(EnrichmentJobRow)
         .where(
-            EnrichmentJobRow.id == started.facts.job_id,
+            EnrichmentJobRow.id == started.id,
             EnrichmentJobRow.lock_token == started.token,
             EnrichmentJobRow.state == JobState.RUNNING,
         )
@@ -275,14 +259,14 @@ def save_outcome(
     session: Session, started: StartedJob, outcome: SourceOutcome, now: datetime
 ) -> None:
     """Raises LostJobError."""
-    job, error, record = _claimed_job(session, started), outcome.error, outcome.record
+    error, record = outcome.error, outcome.record
     row: dict[str, object] = {
-        "job_id": job.id,
+        "job_id": _claimed_job(session, started).id,
         "fetched_at": now,
         "source_api": outcome.source,
         "status": outcome.status,
-        "http_status": error.http_status if error else 200,
-        "error_code": error.error_code if error else None,
+        "http_status": outcome.http_status,
+        "error_code": outcome.error_code,
         "error_message": error.message if error else None,
         "is_retryable": bool(error and error.retryable),
         "attempts": outcome.attempts,
@@ -306,8 +290,8 @@ def postpone_job(
     job = _claimed_job(session, started)
     has_snapshot = session.get(CompanyRow, row.siren) is not None
     status = EnrichmentStatus.STALE if has_snapshot else EnrichmentStatus.PENDING
-    message = outcome.error.message if outcome.error else ""
-    reason = f"{outcome.source} asks to wait until {until:%H:%M} UTC. {message}"
+    reason = f"{outcome.source} asks to wait until {until:%H:%M} UTC. "
+    reason += outcome.error.message if outcome.error else ""
     move_enrichment(session, row, status, WORKER, now, reason)
     row.running_job_id = None
     job.state, job.attempt, job.not_before = JobState.PENDING, job.attempt - 1, until
@@ -326,10 +310,10 @@ def outcomes_of(session: Session, job_id: int) -> dict[SourceApi, SourceOutcome]
 
 def other_establishments(session: Session, started: StartedJob) -> frozenset[str]:
     """The SIRETs of waiting requests except that of the job. Empty if the company was not found."""
-    outcomes = outcomes_of(session, started.facts.job_id)
+    outcomes = outcomes_of(session, started.id)
     if any(one not in outcomes or outcomes[one].record is None for one in REQUIRED_SOURCES):
         return frozenset()
-    attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == started.facts.job_id)
+    attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == started.id)
     sirets = session.scalars(
         select(CompanyRequestRow.siret).where(CompanyRequestRow.id.in_(attached))
     )
@@ -351,8 +335,8 @@ def fields_from(stored: Mapping[str, object]) -> CompanyFields:
     return CompanyFields(**fields)
 
 
-def _facts(job: EnrichmentJobRow) -> JobFacts:
-    return JobFacts(
+def _facts(job: EnrichmentJobRow) -> EnrichmentFacts:
+    return EnrichmentFacts(
         job_id=job.id,
         siren=job.company_siren,
         attempt=job.attempt,
@@ -367,16 +351,14 @@ def _locked_job(session: Session, job_id: int) -> EnrichmentJobRow:
 
 
 def _claimed_job(session: Session, started: StartedJob) -> EnrichmentJobRow:
-    job = _locked_job(session, started.facts.job_id)
+    job = _locked_job(session, started.id)
     if job.lock_token != started.token or job.state != JobState.RUNNING:
         raise LostJobError
     return job
 
 
 def _outcome(row: EnrichmentJobSourceRow) -> SourceOutcome:
-    outcome = SourceOutcome(
-        source=SourceApi(row.source_api), duration_ms=row.duration_ms, attempts=row.attempts
-    )
+    record, error = None, None
     if row.status == CallStatus.SUCCESS:
         record = SourceRecord(
             siren="",
@@ -385,14 +367,20 @@ def _outcome(row: EnrichmentJobSourceRow) -> SourceOutcome:
             is_masked=row.is_masked,
             warnings=tuple(row.warnings),
         )
-        return replace(outcome, record=record)
-    error = SourceError(
-        error_code=ErrorCode(row.error_code or ErrorCode.INTERNAL_ERROR),
-        http_status=row.http_status,
-        message=row.error_message or "",
-        retryable=row.is_retryable,
+    else:
+        error = SourceError(
+            error_code=ErrorCode(row.error_code or ErrorCode.INTERNAL_ERROR),
+            http_status=row.http_status,
+            message=row.error_message or "",
+            retryable=row.is_retryable,
+        )
+    return SourceOutcome(
+        source=SourceApi(row.source_api),
+        duration_ms=row.duration_ms,
+        attempts=row.attempts,
+        record=record,
+        error=error,
     )
-    return replace(outcome, error=error)
 
 
 def finish_job(
@@ -402,65 +390,55 @@ def finish_job(
     now: datetime,
     establishments: Mapping[str, Sequence[str]] | None = None,
 ) -> Evaluation:
-    """`establishments`: the warnings for SIRETs other than that of the job. Raises LostJobError, and
-    then nothing is written."""
+    """End the job. If it lost its workers too often, its calls count, but there is no new snapshot.
+
+    `establishments`: the warnings for SIRETs other than that of the job. Raises LostJobError, and
+    then nothing is written.
+    """
     row = locked_enrichment(session, started.facts.siren, now)
     job = _claimed_job(session, started)
-    outcomes, known = outcomes_of(session, job.id), known_of(session, row.siren)
+    is_abandoned = job.attempt > options.max_attempts
+    outcomes = outcomes_of(session, job.id)
     records = _records(outcomes)
     identifiers = Identifiers(row.siren, job.company_siret)
-    failed = {source for source, outcome in outcomes.items() if outcome.has_failed}
-    after = merge_records(known.snapshot, records, identifiers, known.locked, failed)
     found = merge_records(None, records, identifiers)
     evaluation = evaluate_job(
         tuple(outcomes.values()),
         core_identity_present=has_core_identity(found),
         optional_not_found_counts=options.optional_not_found_counts,
+        is_abandoned=is_abandoned,
     )
     if evaluation.status in GOOD_STATUSES:
-        job.changes = changed_fields(known.snapshot, after) or None
+        before, locked = known_of(session, row.siren)
+        failed = {source for source, outcome in outcomes.items() if outcome.has_failed}
+        after = merge_records(before, records, identifiers, locked, failed)
+        job.changes = changed_fields(before, after) or None
         new_sources = {
             field: source
             for field, source in found.sources.items()
-            if after.sources.get(field) is source and field not in known.locked
+            if after.sources.get(field) is source and field not in locked
         }
         _save_snapshot(session, after, new_sources, now)
     _save_documents(session, row.siren, outcomes, now)
-    own = [warning for record in records.values() for warning in record.warnings]
-    warnings = {**(establishments or {}), job.company_siret or "": own}
-    _warn_requests(session, job, warnings, evaluation)
+    if not is_abandoned:
+        own = [warning for record in records.values() for warning in record.warnings]
+        warnings = {**(establishments or {}), job.company_siret or "": own}
+        _warn_requests(session, job, warnings, evaluation)
     _end_job(session, row, job, evaluation, options, now)
     return evaluation
 
 
-def abandon_job(
-    session: Session, started: StartedJob, options: EnrichmentOptions, now: datetime
-) -> Evaluation:
-    """End a job that lost its workers too often. Raises LostJobError."""
-    row = locked_enrichment(session, started.facts.siren, now)
-    job = _claimed_job(session, started)
-    outcomes = outcomes_of(session, job.id)
-    found = merge_records(None, _records(outcomes), Identifiers(row.siren, job.company_siret))
-    evaluation = evaluate_abandoned_job(
-        tuple(outcomes.values()),
-        core_identity_present=has_core_identity(found),
-        optional_not_found_counts=options.optional_not_found_counts,
-    )
-    _save_documents(session, row.siren, outcomes, now)
-    _end_job(session, row, job, evaluation, options, now)
-    return evaluation
-
-
-def known_of(session: Session, siren: str) -> KnownCompany:
+def known_of(session: Session, siren: str) -> tuple[Snapshot | None, frozenset[str]]:
+    """The snapshot of a company, and the fields that users have locked."""
     company = session.get(CompanyRow, siren)
     query = select(FieldSourceRow).where(FieldSourceRow.company_siren == siren)
     rows = session.scalars(query).all()
     locked = frozenset(row.field for row in rows if row.locked_by_user is not None)
     if company is None:
-        return KnownCompany(None, locked)
+        return None, locked
     sources = {row.field: SourceApi(row.source_api) for row in rows if row.source_api is not None}
     values = CompanyFields(**{field: getattr(company, field) for field in FIELDS})
-    return KnownCompany(Snapshot(siren, values, sources, company.is_masked), locked)
+    return Snapshot(siren, values, sources, company.is_masked), locked
 
 
 def _records(outcomes: Mapping[SourceApi, SourceOutcome]) -> dict[SourceApi, SourceRecord]:
@@ -528,8 +506,8 @@ def _save_documents(
             "source_api": source,
             "last_retrieved_at": now,
             "last_status": one.status,
-            "last_http_status": one.error.http_status if one.error else 200,
-            "last_error": one.error.error_code if one.error else None,
+            "last_http_status": one.http_status,
+            "last_error": one.error_code,
         }
         for source, one in outcomes.items()
     ]
@@ -561,7 +539,7 @@ def _end_job(
     facts = _facts(job)
     query = select(AttachmentRow).where(AttachmentRow.job_id == job.id).order_by(AttachmentRow.id)
     # One event per waiting request, for its tenant; without a request, one for the job.
-    waiting: list[tuple[int | None, JobFacts]] = [
+    waiting: list[tuple[int | None, EnrichmentFacts]] = [
         (one.request_id, replace(facts, tenant_id=one.tenant_id, correlation_id=one.correlation_id))
         for one in session.scalars(query)
     ]

@@ -1,11 +1,10 @@
-"""Queries of requests, of the enrichment row of a SIREN, and of companies."""
+"""Queries of requests, of the enrichment row of a SIREN, and of companies and their coverage."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
-from sqlalchemy import select, update
+from sqlalchemy import case, exists, func, select, update
 from sqlalchemy.orm import Session, defer
 
 from automation_pipeline.core.errors import NotFoundError
@@ -25,6 +24,7 @@ from automation_pipeline.enrichment.models import (
     WantedCompany,
     vat_number,
 )
+from automation_pipeline.enrichment.rules.evaluation import AGES, GRACE, OLDER, CompanyCoverage
 from automation_pipeline.enrichment.tables import (
     AttachmentRow,
     CompanyDocumentRow,
@@ -40,23 +40,9 @@ from automation_pipeline.storage.statements import among, insert_into
 
 OPEN = (JobState.PENDING, JobState.RUNNING)
 MAX_DOCUMENTS = 50
-_CALL_ORDER = [source.value for source in SourceApi]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RequestStatus:
-    """The current status of a request. `is_running`: its SIREN has an open job, whose id is
-    `open_job_id` if this process can work on it. `company` is the last good snapshot."""
-
-    request_id: int
-    siren: str
-    siret: str | None
-    status: EnrichmentStatus
-    error: str | None
-    is_running: bool
-    company: CompanyShown | None
-    open_job_id: int | None = None
-    warnings: tuple[str, ...] = ()
+HAS_OPEN_JOB = exists().where(
+    EnrichmentJobRow.company_siren == EnrichmentRow.siren, EnrichmentJobRow.state.in_(OPEN)
+)
 
 
 def add_request(
@@ -195,8 +181,8 @@ def open_job(session: Session, siren: str) -> EnrichmentJobRow | None:
 
 def get_request(session: Session, request_id: int, tenant_id: str) -> RequestShown:
     """Raises NotFoundError also for a request of another tenant."""
-    row = request_of(session, request_id, tenant_id)
-    siren, job = row.company_siren, open_job(session, row.company_siren)
+    siren = request_of(session, request_id, tenant_id).company_siren
+    [shown] = request_statuses(session, [request_id])
     documents = (
         select(CompanyDocumentRow)
         .where(CompanyDocumentRow.company_siren == siren)
@@ -204,22 +190,20 @@ def get_request(session: Session, request_id: int, tenant_id: str) -> RequestSho
         .order_by(CompanyDocumentRow.id.desc())
         .limit(MAX_DOCUMENTS)
     )
-    retrievals = session.scalars(
-        select(RetrievalRow).where(RetrievalRow.company_siren == siren)
-    ).all()
-    return RequestShown(
-        request=_shown(row),
-        company=find_companies(session, [siren]).get(siren),
-        documents=tuple(
-            DocumentShown.model_validate(one, from_attributes=True)
-            for one in session.scalars(documents)
-        ),
-        source_retrievals=tuple(
-            RetrievalShown.model_validate(one, from_attributes=True)
-            for one in sorted(retrievals, key=lambda row: _CALL_ORDER.index(row.source_api))
-        ),
-        enrichment_running=job is not None,
-        job_id=None if job is None else job.id,
+    retrievals = select(RetrievalRow).where(RetrievalRow.company_siren == siren)
+    in_order = sorted(
+        session.scalars(retrievals), key=lambda row: [*SourceApi].index(SourceApi(row.source_api))
+    )
+    return shown.model_copy(
+        update={
+            "documents": tuple(
+                DocumentShown.model_validate(one, from_attributes=True)
+                for one in session.scalars(documents)
+            ),
+            "source_retrievals": tuple(
+                RetrievalShown.model_validate(one, from_attributes=True) for one in in_order
+            ),
+        }
     )
 
 
@@ -231,11 +215,12 @@ def list_requests(
     if siren is not None:
         query = query.where(CompanyRequestRow.company_siren == siren)
     rows = session.scalars(query.order_by(CompanyRequestRow.id.desc()).limit(limit).offset(offset))
-    return [_shown(row) for row in rows]
+    return [CompanyRequestShown.model_validate(row, from_attributes=True) for row in rows]
 
 
-def request_statuses(session: Session, request_ids: Sequence[int]) -> Sequence[RequestStatus]:
-    """Takes four queries for any number of requests."""
+def request_statuses(session: Session, request_ids: Sequence[int]) -> list[RequestShown]:
+    """The requests with their companies, without documents and retrievals. Takes four queries for any
+    number of requests."""
     query = select(CompanyRequestRow).where(among(session, CompanyRequestRow.id, request_ids))
     rows = session.scalars(query.order_by(CompanyRequestRow.id)).all()
     sirens = [row.company_siren for row in rows]
@@ -245,16 +230,13 @@ def request_statuses(session: Session, request_ids: Sequence[int]) -> Sequence[R
     )
     open_jobs = dict(session.execute(running).tuples().all())
     return [
-        RequestStatus(
-            request_id=row.id,
-            siren=row.company_siren,
-            siret=row.siret,
-            status=EnrichmentStatus(row.enrichment_status),
-            error=row.enrichment_error,
-            is_running=row.company_siren in open_jobs,
+        RequestShown(
+            request=CompanyRequestShown.model_validate(row, from_attributes=True),
             company=companies.get(row.company_siren),
-            open_job_id=open_jobs.get(row.company_siren),
-            warnings=warnings_of(row),
+            documents=(),
+            source_retrievals=(),
+            enrichment_running=row.company_siren in open_jobs,
+            job_id=open_jobs.get(row.company_siren),
         )
         for row in rows
     ]
@@ -281,5 +263,46 @@ def find_companies(session: Session, sirens: Sequence[str]) -> dict[str, Company
     }
 
 
-def _shown(row: CompanyRequestRow) -> CompanyRequestShown:
-    return CompanyRequestShown.model_validate(row, from_attributes=True)
+def enrichments_by_status(session: Session) -> Mapping[EnrichmentStatus, int]:
+    """Includes the statuses without companies."""
+    query = select(EnrichmentRow.status, func.count()).group_by(EnrichmentRow.status)
+    counts = dict(session.execute(query).tuples().all())
+    return {status: counts.get(status, 0) for status in EnrichmentStatus}
+
+
+def stale_backlog(session: Session) -> int:
+    """The number of stale companies without an open job."""
+    query = select(func.count()).select_from(EnrichmentRow)
+    stale = EnrichmentRow.status == EnrichmentStatus.STALE
+    return session.scalars(query.where(stale, ~HAS_OPEN_JOB)).one()
+
+
+def coverage_of(session: Session, now: datetime, freshness: timedelta) -> CompanyCoverage:
+    """Count the companies for the coverage checks."""
+    age = case(
+        *((CompanyRow.updated_at > now - length, name) for name, length in AGES.items()),
+        else_=OLDER,
+    ).label("age")
+    masked = func.sum(case((CompanyRow.is_masked, 1), else_=0))
+    found = session.execute(select(age, func.count(), masked).group_by(age)).tuples().all()
+    counts = {name: count for name, count, _ in found}
+    unexplained = select(func.count()).where(
+        EnrichmentRow.status == EnrichmentStatus.FAILED,
+        func.coalesce(EnrichmentRow.enrichment_error, "") == "",
+    )
+    overdue = (
+        select(func.count())
+        .select_from(EnrichmentRow)
+        .join(CompanyRow, CompanyRow.siren == EnrichmentRow.siren)
+        .where(
+            EnrichmentRow.status == EnrichmentStatus.SUCCESS,
+            CompanyRow.updated_at <= now - freshness - GRACE,
+        )
+    )
+    return CompanyCoverage(
+        statuses=enrichments_by_status(session),
+        ages={name: counts.get(name, 0) for name in (*AGES, OLDER)},
+        masked=sum(int(number or 0) for _, _, number in found),
+        unexplained=session.scalars(unexplained).one(),
+        overdue=session.scalars(overdue).one(),
+    )

@@ -11,7 +11,6 @@ from typing import Any, cast
 from automation_pipeline.enrichment.models import (
     FIELDS,
     REQUIRED_SOURCES,
-    CallStatus,
     CompanyFields,
     EnrichmentStatus,
     ErrorCode,
@@ -22,13 +21,13 @@ from automation_pipeline.enrichment.models import (
     SourceOutcome,
     SourceRecord,
 )
+from automation_pipeline.fiches.models.days import DayFinding
 
 MAX_ERROR_LENGTH = 2000
-UNKNOWN = "-"
 
 
 def error_item(source: str, http_status: int | None, code: ErrorCode) -> str:
-    return f"{source}:{UNKNOWN if http_status is None else http_status}:{code}"
+    return f"{source}:{'-' if http_status is None else http_status}:{code}"
 
 
 def error_text(items: Iterable[str]) -> str:
@@ -42,7 +41,7 @@ def error_text(items: Iterable[str]) -> str:
     return text
 
 
-LOST_WORKER = error_item(UNKNOWN, None, ErrorCode.INTERNAL_ERROR)
+LOST_WORKER = error_item("-", None, ErrorCode.INTERNAL_ERROR)
 _NAMELESS = SourceError(
     error_code=ErrorCode.NOT_FOUND,
     http_status=200,
@@ -77,73 +76,47 @@ def evaluate_job(
     *,
     core_identity_present: bool,
     optional_not_found_counts: bool = True,
+    is_abandoned: bool = False,
 ) -> Evaluation:
     """`outcomes` are in the order of the calls; only sources that were called count. A required
-    source that answers without the company's name did not find the company, or hides it."""
-    outcomes = [_without_identity(one) if not core_identity_present else one for one in outcomes]
-    counted = [
-        (one.source, one.error)
-        for one in outcomes
-        if one.error is not None and (optional_not_found_counts or not _is_not_applicable(one))
-    ]
+    source that answers without the company's name did not find the company, or hides it.
+
+    An abandoned job has lost its workers too often: the calls count, but there is no new snapshot, and
+    its error does not name required sources that were not called.
+    """
+    failures: list[tuple[SourceApi, SourceError]] = []
+    for one in outcomes:
+        error = one.error
+        if one.record and one.source in REQUIRED_SOURCES and not core_identity_present:
+            error = _MASKED if one.record.is_masked else _NAMELESS
+        is_not_applicable = one.is_unknown and one.source not in REQUIRED_SOURCES
+        if error and (optional_not_found_counts or not is_not_applicable):
+            failures.append((one.source, error))
     called = {one.source for one in outcomes}
     missing = [source for source in REQUIRED_SOURCES if source not in called]
-    required = sum(source in REQUIRED_SOURCES for source, _ in counted) + len(missing)
-    optional = len(counted) + len(missing) - required
-    if required or not core_identity_present:
+    required = sum(source in REQUIRED_SOURCES for source, _ in failures) + len(missing)
+    optional = len(failures) + len(missing) - required
+    items = [error_item(source, error.http_status, error.error_code) for source, error in failures]
+    if is_abandoned:
+        items.append(LOST_WORKER)
+    else:
+        items += [error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE) for source in missing]
+    if required or is_abandoned or not core_identity_present:
         status = EnrichmentStatus.FAILED
     else:
         status = EnrichmentStatus.PARTIAL if optional else EnrichmentStatus.SUCCESS
-    items = [error_item(source, error.http_status, error.error_code) for source, error in counted]
-    items += [error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE) for source in missing]
     return Evaluation(
         status=status,
-        success=sum(one.status is CallStatus.SUCCESS for one in outcomes),
+        success=sum(
+            one.record is not None and (core_identity_present or one.source not in REQUIRED_SOURCES)
+            for one in outcomes
+        ),
         required_failed=required,
         optional_failed=optional,
-        core_identity_present=core_identity_present,
+        core_identity_present=core_identity_present and not is_abandoned,
         error=error_text(items) or None,
-        is_worth_retrying=any(error.retryable for _, error in counted),
+        is_worth_retrying=is_abandoned or any(error.retryable for _, error in failures),
     )
-
-
-def evaluate_abandoned_job(
-    outcomes: Sequence[SourceOutcome],
-    *,
-    core_identity_present: bool,
-    optional_not_found_counts: bool = True,
-) -> Evaluation:
-    """A job that lost its workers too often: the calls count, but there is no new snapshot. Its error
-    does not name required sources that were not called."""
-    evaluation = evaluate_job(
-        outcomes,
-        core_identity_present=core_identity_present,
-        optional_not_found_counts=optional_not_found_counts,
-    )
-    called = {one.source for one in outcomes}
-    missing = {
-        error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE)
-        for source in REQUIRED_SOURCES
-        if source not in called
-    }
-    items = [one for one in (evaluation.error or "").split("|") if one and one not in missing]
-    return replace(
-        evaluation,
-        status=EnrichmentStatus.FAILED,
-        core_identity_present=False,
-        error=error_text([*items, LOST_WORKER]),
-        is_worth_retrying=True,
-    )
-
-
-def _without_identity(outcome: SourceOutcome) -> SourceOutcome:
-    if outcome.source not in REQUIRED_SOURCES or outcome.record is None:
-        return outcome
-    return replace(outcome, record=None, error=_MASKED if outcome.record.is_masked else _NAMELESS)
-
-
-def _is_not_applicable(outcome: SourceOutcome) -> bool:
-    return outcome.is_unknown and outcome.source not in REQUIRED_SOURCES
 
 
 RETRY_AFTER = (timedelta(hours=6), timedelta(hours=24), timedelta(hours=72))
@@ -157,8 +130,7 @@ def is_fresh(updated_at: datetime | None, now: datetime, freshness: timedelta) -
 def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
     """When the sweep refreshes a snapshot: up to a tenth after its freshness ends. The delay
     depends on the SIREN only, so companies fetched in one night are not all refreshed in one night."""
-    share = (int(siren) % 1000) / 999
-    return freshness * (1 + _FRESHNESS_SPREAD * share)
+    return freshness * (1 + _FRESHNESS_SPREAD * (int(siren) % 1000) / 999)
 
 
 def due_at(
@@ -171,8 +143,8 @@ def due_at(
 
 
 def is_retried_soon(evaluation: Evaluation, retries: int) -> bool:
-    is_success = evaluation.status is EnrichmentStatus.SUCCESS
-    return not is_success and evaluation.is_worth_retrying and retries < len(RETRY_AFTER)
+    may_improve = evaluation.status is not EnrichmentStatus.SUCCESS and evaluation.is_worth_retrying
+    return may_improve and retries < len(RETRY_AFTER)
 
 
 def cooldown_until(
@@ -250,14 +222,12 @@ def postponed_until(outcome: SourceOutcome, put_offs: int) -> datetime | None:
 VOLATILE = frozenset({"score", "date_mise_a_jour", "meta", "links"})
 
 
-def canonical_document(document: Mapping[str, object]) -> str:
-    return json.dumps(
+def document_checksum(document: Mapping[str, object]) -> str:
+    """The same for documents that differ only in volatile values or in the order of their keys."""
+    lasting = json.dumps(
         _without_volatile(document), ensure_ascii=False, sort_keys=True, separators=(",", ":")
     )
-
-
-def document_checksum(document: Mapping[str, object]) -> str:
-    return hashlib.sha256(canonical_document(document).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(lasting.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _without_volatile(value: object) -> object:
@@ -269,11 +239,10 @@ def _without_volatile(value: object) -> object:
     return value
 
 
-_SEARCH, _INPI, _RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
-_AS_CALLED = tuple(SourceApi)
+_SEARCH, _INPI, _RCS = SourceApi
 
 PRIORITY: Mapping[str, tuple[SourceApi, ...]] = MappingProxyType(
-    dict.fromkeys(FIELDS, _AS_CALLED)
+    dict.fromkeys(FIELDS, tuple(SourceApi))
     | dict.fromkeys(("legal_form", "creation_date"), (_INPI, _SEARCH, _RCS))
     | {"country_code": (_INPI, _SEARCH)}
     | dict.fromkeys(("siret", "naf_label", "headcount_range"), (_SEARCH,))
@@ -290,45 +259,34 @@ def merge_records(
 ) -> Snapshot:
     """Fields that no record gives keep their value. So do fields that a user has locked, and fields
     from a source with a higher priority that failed now."""
+    before = before or Snapshot(identifiers.siren, CompanyFields())
     result: dict[str, Any] = {}  # Any: a field is a text or a day
-    sources = dict(before.sources) if before else {}
+    sources = dict(before.sources)
     for name in FIELDS:
-        first = None if name in locked else _first(name, records)
-        if first is not None and not _is_better(name, before, first[0], failed):
-            sources[name], result[name] = first
-    values = replace(before.values if before else CompanyFields(), **result)
-    is_masked = (
-        any(record.is_masked for record in records.values())
-        if records
-        else bool(before and before.is_masked)
-    )
-    return Snapshot(identifiers.siren, values, sources, is_masked)
-
-
-def _first(name: str, records: Mapping[SourceApi, SourceRecord]) -> tuple[SourceApi, object] | None:
-    """The value from the source with the highest priority that gives one."""
-    for source in PRIORITY[name]:
-        value = getattr(records[source].fields, name) if source in records else None
-        if value is not None:
-            return source, value
-    return None
-
-
-def _is_better(
-    name: str, before: Snapshot | None, source: SourceApi, failed: Collection[SourceApi]
-) -> bool:
-    """Whether the known value comes from a source with a higher priority that failed now."""
-    known = before.sources.get(name) if before else None
-    if before is None or known not in failed or getattr(before.values, name) is None:
-        return False
-    order = PRIORITY[name]
-    return known in order and order.index(known) < order.index(source)
+        if name in locked:
+            continue
+        is_known = getattr(before.values, name) is not None
+        for source in PRIORITY[name]:
+            if is_known and source in failed and source is before.sources.get(name):
+                break
+            value = getattr(records[source].fields, name) if source in records else None
+            if value is not None:
+                sources[name], result[name] = source, value
+                break
+    found = records.values()
+    is_masked = any(record.is_masked for record in found) if found else before.is_masked
+    return Snapshot(identifiers.siren, replace(before.values, **result), sources, is_masked)
 
 
 def changed_fields(before: Snapshot | None, after: Snapshot) -> dict[str, dict[str, str | None]]:
     old = before.values if before else CompanyFields()
+
+    def shown(fields: CompanyFields, name: str) -> str | None:
+        value = getattr(fields, name)
+        return None if value is None else str(value)
+
     return {
-        name: {"before": _shown(getattr(old, name)), "after": _shown(getattr(after.values, name))}
+        name: {"before": shown(old, name), "after": shown(after.values, name)}
         for name in FIELDS
         if getattr(old, name) != getattr(after.values, name)
     }
@@ -343,10 +301,6 @@ def value_hash(value: object) -> str:
     return hashlib.sha256(str(value).encode()).hexdigest()
 
 
-def _shown(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
 MAX_FAILED_SHARE = 0.1
 MIN_COMPANIES = 20
 # Within that time the sweep finds expired snapshots.
@@ -357,17 +311,6 @@ AGES: Mapping[str, timedelta] = {
     "up to 30 days": timedelta(days=30),
 }
 OLDER = "older"
-COVERAGE, FRESHNESS = "coverage", "freshness"
-
-
-@dataclass(frozen=True)
-class CoverageFinding:
-    """The result of a check. `grave`: an invariant does not hold."""
-
-    check: str
-    passed: bool
-    says: str
-    grave: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,18 +337,18 @@ class CompanyCoverage:
         return self.statuses.get(EnrichmentStatus.FAILED, 0)
 
 
-def evaluate_coverage(coverage: CompanyCoverage) -> Iterator[CoverageFinding]:
+def evaluate_coverage(coverage: CompanyCoverage) -> Iterator[DayFinding]:
     share = coverage.failed / coverage.enriched if coverage.enriched else 0.0
     is_high = share > MAX_FAILED_SHARE and coverage.enriched >= MIN_COMPANIES
     text = f"{coverage.failed} of {coverage.enriched} enrichments have failed ({share:.0%})"
     if coverage.unexplained:
         text = f"{coverage.unexplained} have failed without an error; {text}"
     passed = not is_high and not coverage.unexplained
-    yield CoverageFinding(COVERAGE, passed, f"{text}.", grave=bool(coverage.unexplained))
+    yield DayFinding("coverage", passed, f"{text}.", grave=bool(coverage.unexplained))
     text = "Nothing is SUCCESS for too long."
     if coverage.overdue:
         text = (
             f"{coverage.overdue} companies are SUCCESS and older than that lasts: "
             "does the sensor sweep_enrichments run?"
         )
-    yield CoverageFinding(FRESHNESS, not coverage.overdue, text)
+    yield DayFinding("freshness", not coverage.overdue, text)

@@ -8,10 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from automation_pipeline.api.metrics import exposition, gauges, histograms
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.metrics import observe
-from automation_pipeline.enrichment.jobs import sweep_enrichments, work_enrichment
+from automation_pipeline.enrichment.jobs import work_enrichment
 from automation_pipeline.enrichment.models import LATENCY_MS, RATE_LIMITED, Requester, SourceApi
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.enrichment.sources import set_rest
+from automation_pipeline.enrichment.sweep import sweep_enrichments
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.conftest import StandingClock

@@ -19,8 +19,7 @@ from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import filed_requests
-from automation_pipeline.transcription.models import TranscriptionPriority
-from automation_pipeline.transcription.ports import SpeechProvider
+from automation_pipeline.transcription.models import SpeechProvider, TranscriptionPriority
 from automation_pipeline.transcription.requests import (
     RequestedTranscription,
     request_outcomes,

@@ -22,7 +22,6 @@ from automation_pipeline.enrichment.models import (
 from automation_pipeline.enrichment.queries.jobs import (
     LostJobError,
     StartedJob,
-    abandon_job,
     add_jobs,
     attach,
     fields_from,
@@ -159,7 +158,6 @@ def test_whoever_has_the_lower_token_writes_nothing(bench: Bench) -> None:
     for write in (
         lambda session: save_outcome(session, late, SAID, now),
         lambda session: finish_job(session, late, bench.options, now),
-        lambda session: abandon_job(session, late, bench.options, now),
     ):
         with pytest.raises(LostJobError), bench.database.transaction() as session:
             write(session)
@@ -260,17 +258,19 @@ def test_nothing_of_an_end_that_is_not_kept_can_be_seen(bench: Bench) -> None:
 
 def test_what_is_known_says_where_each_field_comes_from(bench: Bench) -> None:
     with bench.database.reading() as session:
-        assert known_of(session, SIREN).snapshot is None
+        assert known_of(session, SIREN) == (None, frozenset())
     bench.enriched()
     bench.set(FieldSourceRow, locked_by_user="user:7")
     with bench.database.reading() as session:
-        known = known_of(session, SIREN)
-    assert known.snapshot is not None
-    assert known.snapshot.values.legal_name == "DANONE"
-    assert {
-        known.snapshot.sources[field] for field in ("legal_name", "legal_form", "rcs_city")
-    } == {SEARCH, INPI, RCS}
-    assert known.locked == set(known.snapshot.sources)
+        snapshot, locked = known_of(session, SIREN)
+    assert snapshot is not None
+    assert snapshot.values.legal_name == "DANONE"
+    assert {snapshot.sources[field] for field in ("legal_name", "legal_form", "rcs_city")} == {
+        SEARCH,
+        INPI,
+        RCS,
+    }
+    assert locked == set(snapshot.sources)
 
 
 def test_a_company_that_may_not_be_shown_whole_is_marked(bench: Bench) -> None:

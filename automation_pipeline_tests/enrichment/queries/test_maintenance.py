@@ -1,7 +1,7 @@
 """Queries of the sweep."""
 
 from automation_pipeline.core.logs import CORRELATION_TAG, correlated
-from automation_pipeline.enrichment.queries.maintenance import (
+from automation_pipeline.enrichment.sweep import (
     count_open_jobs,
     mark_stale,
     refresh_due,

@@ -196,12 +196,12 @@ def test_every_request_is_told_by_as_many_queries_however_many_there_are(
         with database.reading() as session:
             expected = request_statuses(session, ids)
         counts.append(sum("SELECT" in one for one in statements))
-    assert [one.request_id for one in expected] == asked
-    assert [(one.siren, one.is_running, one.company) for one in expected] == [
-        (siren, True, None) for siren in SIRENS
-    ]
+    assert [one.request.id for one in expected] == asked
+    assert [
+        (one.request.company_siren, one.enrichment_running, one.company) for one in expected
+    ] == [(siren, True, None) for siren in SIRENS]
     assert counts[0] == counts[1]
-    assert [one.open_job_id for one in expected] == [1, 2, 3, 1]
+    assert [one.job_id for one in expected] == [1, 2, 3, 1]
 
 
 def test_nothing_is_told_of_requests_that_are_not_there(database: Database) -> None:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from automation_pipeline.core.events import Event
 from automation_pipeline.enrichment.events import (
     EnrichmentFacts,
-    JobFacts,
     enrichment_completed,
     enrichment_requested,
     enrichment_started,
@@ -26,7 +25,7 @@ from automation_pipeline.enrichment.rules.evaluation import Evaluation
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
-JOB = JobFacts(job_id=7, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")
+JOB = EnrichmentFacts(job_id=7, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")
 RECORD = SourceRecord(
     siren="552032534", fields=CompanyFields(legal_name="DANONE"), document={"officers": ["Secret"]}
 )
@@ -120,8 +119,12 @@ def test_an_end_tells_the_counts_of_the_contract() -> None:
 
 
 def test_the_same_is_told_once_and_everything_else_by_itself() -> None:
-    other = JobFacts(job_id=8, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")
-    third = JobFacts(job_id=7, siren="552032534", attempt=3, tenant_id="t1", correlation_id="c1")
+    other = EnrichmentFacts(
+        job_id=8, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1"
+    )
+    third = EnrichmentFacts(
+        job_id=7, siren="552032534", attempt=3, tenant_id="t1", correlation_id="c1"
+    )
     keys = [
         *(event.key for event in TOLD),
         *(
@@ -152,7 +155,9 @@ THIRTEEN = {
 NEVER_NULL = {"correlation_id", "tenant_id", "company_siren", "event_type"}
 OF_THE_LOG = {"timestamp", "level"}
 
-LOGGED_JOB = JobFacts(job_id=7, siren="552032534", attempt=1, tenant_id="t1", correlation_id="c1")
+LOGGED_JOB = EnrichmentFacts(
+    job_id=7, siren="552032534", attempt=1, tenant_id="t1", correlation_id="c1"
+)
 SECRET_RECORD = SourceRecord(
     siren="552032534",
     fields=CompanyFields(legal_name="Secret"),

@@ -24,18 +24,17 @@ from automation_pipeline.enrichment.rules.evaluation import (
     LOST_WORKER,
     MAX_ERROR_LENGTH,
     CompanyCoverage,
-    CoverageFinding,
     Evaluation,
     cooldown_until,
     due_at,
     error_item,
     error_text,
-    evaluate_abandoned_job,
     evaluate_coverage,
     evaluate_job,
     is_fresh,
     spread_freshness,
 )
+from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline_tests.tables import every_case
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
@@ -175,7 +174,7 @@ def test_the_invariants_hold_whatever_the_sources_do(
 def test_a_job_that_nobody_could_end_counts_what_was_heard(
     outcomes: list[SourceOutcome], error: str, counted: tuple[int, ...]
 ) -> None:
-    one = evaluate_abandoned_job(outcomes, core_identity_present=True)
+    one = evaluate_job(outcomes, core_identity_present=True, is_abandoned=True)
     assert (one.status, one.error, counts(one), one.core_identity_present) == (
         FAILED,
         error,
@@ -278,7 +277,7 @@ def test_whoever_asks_first_need_not_wait() -> None:
     assert cooldown_until(EnrichmentStatus.SUCCESS, None, NOW, MINUTES) is None
 
 
-def judged(**about: object) -> dict[str, CoverageFinding]:
+def judged(**about: object) -> dict[str, DayFinding]:
     return {one.check: one for one in evaluate_coverage(CompanyCoverage(**about))}  # type: ignore[arg-type]
 
 
@@ -294,7 +293,7 @@ def test_more_than_a_tenth_of_many_may_not_fail(success: int, failed: int, passe
 def test_a_failure_without_an_error_is_grave() -> None:
     coverage = judged(statuses={S.SUCCESS: 99, S.FAILED: 1}, unexplained=1)["coverage"]
     assert (coverage.passed, coverage.grave) == (False, True)
-    assert coverage.says.startswith("1 have failed without an error")
+    assert coverage.message.startswith("1 have failed without an error")
 
 
 @every_case("overdue", [0, 1])

@@ -1,45 +1,99 @@
-"""Queries of the sweep and of metrics."""
+"""The sweep: request workers for lost jobs, mark expired companies as stale and refresh due ones."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import and_, case, exists, false, func, or_, select, update
+from sqlalchemy import and_, exists, false, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.logs import correlation_id
 from automation_pipeline.enrichment.models import (
     DEFAULT_TENANT,
     ENRICHMENT,
     GOOD_STATUSES,
+    LOST_LEASES,
+    REQUIRED_SOURCES,
     EnrichmentStatus,
     EnrichmentTrigger,
     Identifiers,
     JobState,
+    Registries,
     Requester,
+    SourceApi,
+    SourceStatus,
 )
 from automation_pipeline.enrichment.queries.jobs import add_jobs, request_workers
-from automation_pipeline.enrichment.queries.requests import OPEN
-from automation_pipeline.enrichment.rules.evaluation import AGES, GRACE, OLDER, CompanyCoverage
+from automation_pipeline.enrichment.queries.requests import HAS_OPEN_JOB, OPEN
+from automation_pipeline.enrichment.sources import source_statuses
 from automation_pipeline.enrichment.tables import (
     CompanyRequestRow,
     CompanyRow,
     EnrichmentJobRow,
     EnrichmentRow,
 )
+from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import among
 
 SWEEP = "sweep"
-SWEEP_PRIORITY = 1
+# The share of the daily quotas that the sweep leaves to requests.
+RESERVED_SHARE = 0.2
 # A worker that has not started by then is lost.
 NOT_STARTED_SECONDS = 300.0
-STALE_REASON, DUE_REASON = "Its time is over.", "It is due."
 _REFRESHED = (*GOOD_STATUSES, EnrichmentStatus.STALE, EnrichmentStatus.FAILED)
-_HAS_OPEN_JOB = exists().where(
-    EnrichmentJobRow.company_siren == EnrichmentRow.siren, EnrichmentJobRow.state.in_(OPEN)
-)
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    stale: int = 0
+    refreshed: int = 0
+    asked_again: int = 0
+
+    def __str__(self) -> str:
+        again = f"{self.asked_again} workers were asked for again"
+        return f"{self.stale} grew stale; {self.refreshed} are refreshed; {again}."
+
+
+def sweep_enrichments(
+    *, registries: Registries, database: Database, clock: Clock, limit: int = 50
+) -> SweepReport:
+    """Request workers for lost jobs, mark stale companies and refresh due ones: at most `limit` of
+    each, and no more refreshes than the remaining daily quotas of the sources allow."""
+    options, now = registries.options, clock.now()
+    with database.transaction() as session:
+        again = request_lost_jobs(session, now, options.lock_seconds, limit)
+    lost = again.count(JobState.RUNNING)
+    if lost:
+        registries.meter.count(LOST_LEASES, lost)
+    with database.transaction() as session:
+        stale = mark_stale(session, now, options.freshness, limit)
+    statuses, open_jobs = database.read(source_statuses), database.read(count_open_jobs)
+    left = _refresh_limit(registries, statuses, open_jobs, now, limit)
+    with database.transaction() as session:
+        refreshed = refresh_due(session, now, left) if left else 0
+    return SweepReport(stale, refreshed, len(again))
+
+
+def _refresh_limit(
+    registries: Registries,
+    statuses: Mapping[SourceApi, SourceStatus],
+    open_jobs: int,
+    now: datetime,
+    limit: int,
+) -> int:
+    """Zero while a required source rests. Each open job is about to call each source once."""
+    if any(statuses[api].is_resting(now) for api in REQUIRED_SOURCES):
+        return 0
+    left = [limit]
+    for api, source in registries.sources.items():
+        if source.calls_a_day is not None:
+            quota = int(source.calls_a_day * (1 - RESERVED_SHARE))
+            left.append(quota - statuses[api].used_on(now.date()) - open_jobs)
+    return max(min(left), 0)
 
 
 def mark_stale(session: Session, now: datetime, freshness: timedelta, limit: int) -> int:
@@ -53,7 +107,7 @@ def mark_stale(session: Session, now: datetime, freshness: timedelta, limit: int
         .with_for_update(of=EnrichmentRow, skip_locked=True)
     )
     rows = session.scalars(query).all()
-    _mark_stale(session, rows, STALE_REASON, now)
+    _mark_stale(session, rows, "Its time is over.", now)
     return len(rows)
 
 
@@ -63,7 +117,7 @@ def refresh_due(session: Session, now: datetime, limit: int) -> int:
     night."""
     query = (
         select(EnrichmentRow)
-        .where(EnrichmentRow.status.in_(_REFRESHED), EnrichmentRow.due_at <= now, ~_HAS_OPEN_JOB)
+        .where(EnrichmentRow.status.in_(_REFRESHED), EnrichmentRow.due_at <= now, ~HAS_OPEN_JOB)
         .order_by(EnrichmentRow.due_at, EnrichmentRow.siren)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -77,7 +131,7 @@ def refresh_due(session: Session, now: datetime, limit: int) -> int:
     with_job = set(session.scalars(reopened))
     rows = [row for row in locked if row.siren not in with_job]
     fresh = [row for row in rows if row.status == EnrichmentStatus.SUCCESS]
-    _mark_stale(session, fresh, DUE_REASON, now)
+    _mark_stale(session, fresh, "It is due.", now)
     add_jobs(
         session,
         [Identifiers(row.siren) for row in rows],
@@ -86,7 +140,7 @@ def refresh_due(session: Session, now: datetime, limit: int) -> int:
             tenant_id=DEFAULT_TENANT, correlation_id=correlation_id() or uuid4().hex, actor=SWEEP
         ),
         now,
-        priority=SWEEP_PRIORITY,
+        priority=1,
     )
     return len(rows)
 
@@ -148,51 +202,5 @@ def request_lost_jobs(
 
 
 def count_open_jobs(session: Session) -> int:
-    """Each open job calls every source about once."""
     query = select(func.count()).select_from(EnrichmentJobRow)
     return session.scalars(query.where(EnrichmentJobRow.state.in_(OPEN))).one()
-
-
-def enrichments_by_status(session: Session) -> Mapping[EnrichmentStatus, int]:
-    """Includes the statuses without companies."""
-    query = select(EnrichmentRow.status, func.count()).group_by(EnrichmentRow.status)
-    counts = dict(session.execute(query).tuples().all())
-    return {status: counts.get(status, 0) for status in EnrichmentStatus}
-
-
-def stale_backlog(session: Session) -> int:
-    """The number of stale companies without an open job."""
-    query = select(func.count()).select_from(EnrichmentRow)
-    stale = EnrichmentRow.status == EnrichmentStatus.STALE
-    return session.scalars(query.where(stale, ~_HAS_OPEN_JOB)).one()
-
-
-def coverage_of(session: Session, now: datetime, freshness: timedelta) -> CompanyCoverage:
-    """Count the companies for the coverage checks."""
-    age = case(
-        *((CompanyRow.updated_at > now - length, name) for name, length in AGES.items()),
-        else_=OLDER,
-    ).label("age")
-    masked = func.sum(case((CompanyRow.is_masked, 1), else_=0))
-    found = session.execute(select(age, func.count(), masked).group_by(age)).tuples().all()
-    counts = {name: count for name, count, _ in found}
-    unexplained = select(func.count()).where(
-        EnrichmentRow.status == EnrichmentStatus.FAILED,
-        func.coalesce(EnrichmentRow.enrichment_error, "") == "",
-    )
-    overdue = (
-        select(func.count())
-        .select_from(EnrichmentRow)
-        .join(CompanyRow, CompanyRow.siren == EnrichmentRow.siren)
-        .where(
-            EnrichmentRow.status == EnrichmentStatus.SUCCESS,
-            CompanyRow.updated_at <= now - freshness - GRACE,
-        )
-    )
-    return CompanyCoverage(
-        statuses=enrichments_by_status(session),
-        ages={name: counts.get(name, 0) for name in (*AGES, OLDER)},
-        masked=sum(int(number or 0) for _, _, number in found),
-        unexplained=session.scalars(unexplained).one(),
-        overdue=session.scalars(overdue).one(),
-    )
