@@ -119,30 +119,20 @@ class AudioDownloader:
             hint = "" if ORIGINS_SETTING in str(error) else f" (see {ORIGINS_SETTING})"
             raise AudioRefusedError(f"Audio download failed: {error}{hint}.") from None
         except NameNotFoundError:
-            raise AudioUnavailableError(
-                "Audio download failed: its host could not be found."
-            ) from None
+            raise _unavailable("its host could not be found") from None
         except (httpx.InvalidURL, UnicodeError):
             raise AudioRefusedError("Audio download failed: its address cannot be read.") from None
         except TimeoutError:
-            wait = f"{self._limits.total_seconds:g}"
-            raise AudioUnavailableError(
-                f"Audio download failed: it was not complete after {wait} s."
-            ) from None
+            seconds = f"{self._limits.total_seconds:g}"
+            raise _unavailable(f"it was not complete after {seconds} s") from None
         except httpx.TimeoutException:
-            raise AudioUnavailableError(
-                "Audio download failed: its host did not answer in time."
-            ) from None
+            raise _unavailable("its host did not answer in time") from None
         except httpx.HTTPError as error:
             kind = type(error).__name__
-            raise AudioUnavailableError(
-                f"Audio download failed: its host could not be reached ({kind})."
-            ) from None
+            raise _unavailable(f"its host could not be reached ({kind})") from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise AudioUnavailableError(
-                f"Audio download failed: it could not be kept ({reason})."
-            ) from None
+            raise _unavailable(f"it could not be kept ({reason})") from None
 
     async def _follow(self, url: httpx.URL, file: FileIO) -> None:
         # httpx itself would read the whole body of a redirect and follow it to any scheme.
@@ -170,7 +160,9 @@ class AudioDownloader:
             async for piece in body_pieces(answer, self._limits.max_megabytes * MEGABYTE):
                 size += len(piece)
                 head = head if len(head) >= HEAD_BYTES else head + piece[:HEAD_BYTES]
-                _write(piece, file)
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[file.write(rest) :]
         except BodyTooLargeError:
             message = f"Audio download failed: it is bigger than {self._limits.max_megabytes} MB."
             raise AudioRefusedError(message) from None
@@ -194,6 +186,10 @@ class AudioDownloader:
         return AudioRefusedError(message)
 
 
+def _unavailable(reason: str) -> AudioUnavailableError:
+    return AudioUnavailableError(f"Audio download failed: {reason}.")
+
+
 def is_audio(head: bytes, content_type: str) -> bool:
     """The first bytes count more than the content type, which many hosts set wrongly. Unknown bytes
     are accepted unless they are text or the content type names another kind."""
@@ -207,9 +203,3 @@ def is_audio(head: bytes, content_type: str) -> bool:
         return False
     family = content_type.partition("/")[0]
     return family in {"audio", "video", ""} or content_type in _ANY_BYTES
-
-
-def _write(piece: bytes, file: FileIO) -> None:
-    rest = memoryview(piece)
-    while rest:
-        rest = rest[file.write(rest) :]

@@ -74,9 +74,10 @@ class AutomationApi:
         headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" and repeatable else {}
         if correlation_id():
             headers["X-Request-Id"] = str(correlation_id())
-        request = self._http.build_request(
-            method, path, params=_params(query), json=body, headers=headers
-        )
+        # A list becomes a repeated parameter.
+        given = (query or {}).items()
+        params = {name: _param(value) for name, value in given if value is not None}
+        request = self._http.build_request(method, path, params=params, json=body, headers=headers)
         try:
             status, answer = self._send(request, repeatable=repeatable)
         except BodyRefusedError as error:
@@ -96,10 +97,8 @@ class AutomationApi:
         try:
             with closing(self._http.send(request, stream=True)) as response:
                 return response.status_code, read_body_now(response, MAX_BYTES)
-        except BodyRefusedError:
-            raise
-        except _LOST_ANSWER:
-            if not repeatable:
+        except _LOST_ANSWER as error:
+            if not repeatable or isinstance(error, BodyRefusedError):
                 raise
         return self._send(request, repeatable=False)
 
@@ -127,12 +126,13 @@ class AutomationApi:
         if status in {401, 403}:
             return ApiAccessError(f"The API at {self._origin} refuses our token: {plain}.")
         if status in {400, 413, 422}:
-            return InvalidInputError(sentence, _fields(answer))
-        known = {
-            404: NotFoundError,
-            409: ConflictError,
-            502: UpstreamError,
-        }.get(status)
+            details = cast("Sequence[Mapping[str, str]]", answer.get("details") or ())
+            fields = (
+                (one.get("field", ""), one.get("message") or one.get("reason", ""))
+                for one in details
+            )
+            return InvalidInputError(sentence, tuple(fields))
+        known = {404: NotFoundError, 409: ConflictError, 502: UpstreamError}.get(status)
         if known is not None:
             return known(sentence)
         if answer.get("code") == "CONFIGURATION_ERROR":
@@ -142,21 +142,9 @@ class AutomationApi:
         return TransientError(f"{sentence}{request}")
 
 
-def _params(query: Document | None) -> Mapping[str, str | list[str]]:
-    """A list becomes a repeated parameter; None is omitted."""
-    return {name: _param(value) for name, value in (query or {}).items() if value is not None}
-
-
 def _param(value: object) -> str | list[str]:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return [str(one) for one in cast("Sequence[object]", value)]
     return str(value)
-
-
-def _fields(answer: Document) -> tuple[tuple[str, str], ...]:
-    details = cast("Sequence[Mapping[str, str]]", answer.get("details") or ())
-    return tuple(
-        (one.get("field", ""), one.get("message") or one.get("reason", "")) for one in details
-    )

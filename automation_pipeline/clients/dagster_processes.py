@@ -64,7 +64,10 @@ class LocalWorker:
         if self._process.poll() is None:
             return
         if self._has_ended:
-            raise PermanentError(f"The work here ended without a result: {self._reason()}")
+            self._log.seek(0)
+            lines = [line.strip() for line in self._log.read()[-4000:].splitlines() if line.strip()]
+            reason = lines[-1] if lines else f"exit code {self._process.returncode}"
+            raise PermanentError(f"The work here ended without a result: {reason}")
         self._has_ended = True
 
     def close(self) -> None:
@@ -80,8 +83,3 @@ class LocalWorker:
     def wait(self) -> None:
         """Waits for the end of the process, which includes its notifications."""
         self._process.wait()
-
-    def _reason(self) -> str:
-        self._log.seek(0)
-        lines = [line.strip() for line in self._log.read()[-4000:].splitlines() if line.strip()]
-        return lines[-1] if lines else f"exit code {self._process.returncode}"

@@ -1,7 +1,7 @@
 """The client of ElevenLabs' speech-to-text. It implements `transcription.models.SpeechToText`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
@@ -113,7 +113,10 @@ def plain_transcript(body: bytes) -> Transcript | None:
         word for word in answer.words or () if word.kind != SPACING and word.text and word.kind
     ]
     transcription_id = answer.transcription_id.strip()
-    if not transcription_id or not _has_stripped_speakers(words):
+    speakers = {word.speaker for word in words} - {None}
+    if not transcription_id or any(
+        not name or name != name.strip() for name in speakers if name is not None
+    ):
         return None
     return Transcript(
         transcription_id=transcription_id,
@@ -121,12 +124,6 @@ def plain_transcript(body: bytes) -> Transcript | None:
         language_code=(answer.language_code or "").strip() or None,
         language_probability=answer.language_probability,
         words=tuple(words),
-    )
-
-
-def _has_stripped_speakers(words: Sequence[Word]) -> bool:
-    return all(
-        name is None or (name and name == name.strip()) for name in {word.speaker for word in words}
     )
 
 

@@ -4,16 +4,16 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from pusher import Pusher  # pyright: ignore[reportMissingTypeStubs]  no stubs: `PusherLibrary` declares what is used
+from pusher import Pusher  # pyright: ignore[reportMissingTypeStubs]  no stubs
 from pusher.requests import RequestsBackend  # pyright: ignore[reportMissingTypeStubs]  the same
 
 from automation_pipeline.automation.ports import ChannelMember, PublishResult
+from automation_pipeline.clients.http import count_call
 from automation_pipeline.core.background import in_thread
 from automation_pipeline.core.errors import (
     AutomationError,
@@ -68,14 +68,10 @@ def _json(value: object) -> str:
 MAX_ENTRIES = 10
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     channel: str
     name: str
     data: str
-
-    def document(self) -> dict[str, str]:
-        return {"channel": self.channel, "name": self.name, "data": self.data}
 
 
 Entries: TypeAlias = tuple[Entry, ...]
@@ -133,81 +129,31 @@ class PusherAnswer:
     retry_after: str | None
 
 
-class PusherLibrary(Protocol):
-    """The part of `pusher.Pusher` that the client uses. Network failures are OSErrors."""
-
-    def trigger_batch(
-        self, batch: Sequence[Mapping[str, str]], already_encoded: bool
-    ) -> PusherAnswer: ...
-    def channels_info(self) -> PusherAnswer: ...
-    def authenticate(
-        self, channel: str, socket_id: str, custom_data: object
-    ) -> Mapping[str, str]: ...
-
-
-def open_library(app: PusherApp) -> PusherLibrary:
-    """Raises ValueError if the application's id is not a number."""
-    construct = cast(
-        "Callable[..., PusherLibrary]", Pusher
-    )  # its stubless `timeout` has the wrong type
-    return construct(
-        app.app_id,
-        app.key,
-        app.secret,
-        ssl=app.encrypted,
-        host=app.host,
-        port=app.port,
-        timeout=app.seconds,
-        cluster=app.cluster,
-        backend=_Backend,
-        allow_redirects=False,
-        stream=True,
-    )
-
-
-class _Request(Protocol):
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class _Response(Protocol):
-    status_code: int
-    headers: Mapping[str, str]
-
-    def iter_content(self, chunk_size: int) -> Iterator[bytes]: ...
-
-
 class _Backend(RequestsBackend):
     """Returns every status. The library's own backend raises exceptions with the status in their
     text."""
 
-    def send_request(self, request: _Request) -> PusherAnswer:
-        seconds = cast("float", self.client.timeout)
-        send = cast("Callable[..., AbstractContextManager[_Response]]", self.session.request)
-        options = cast("dict[str, object]", self.options)
-        with send(
+    def send_request(self, request: Any) -> PusherAnswer:  # noqa: ANN401  of a library without stubs
+        library: Any = self
+        with library.session.request(
             request.method,
             request.url,
             headers=request.headers,
             data=request.body,
-            timeout=seconds,
-            **options,
+            timeout=library.client.timeout,
+            **library.options,
         ) as response:
+            text = b""
+            # A body that is read to its end leaves the connection reusable.
+            for piece in response.iter_content(4096):
+                text += piece
+                if len(text) > MAX_BYTES:
+                    break
             return PusherAnswer(
-                response.status_code, _beginning(response), response.headers.get("Retry-After")
+                response.status_code,
+                text.decode(errors="replace"),
+                response.headers.get("Retry-After"),
             )
-
-
-def _beginning(response: _Response) -> str:
-    """At most MAX_BYTES. A body that was read to its end leaves the connection reusable."""
-    text = b""
-    for piece in response.iter_content(4096):
-        text += piece
-        if len(text) > MAX_BYTES:
-            break
-    return text.decode(errors="replace")
 
 
 MAX_CHARACTERS = 200
@@ -267,7 +213,19 @@ class PusherChannels:
         dry_run: bool = False,
     ) -> None:
         try:
-            self._library = open_library(app)
+            self._library: Any = cast("Any", Pusher)(
+                app.app_id,
+                app.key,
+                app.secret,
+                ssl=app.encrypted,
+                host=app.host,
+                port=app.port,
+                timeout=app.seconds,
+                cluster=app.cluster,
+                backend=_Backend,
+                allow_redirects=False,
+                stream=True,
+            )
         except ValueError:
             raise PermanentError("PUSHER_APP_ID must be a number") from None
         self._seconds = app.seconds
@@ -342,19 +300,13 @@ class PusherChannels:
         return PublishResult(len(batch))
 
     async def _send(self, entries: Sequence[Entry]) -> AutomationError | None:
-        if self._dry_run:
-            for entry in entries:
-                size = len(entry.data.encode())
-                log.info(
-                    "PUSHER_DRY_RUN: %s to %s (%d bytes) stays here",
-                    entry.name,
-                    entry.channel,
-                    size,
-                )
+        for channel, name, data in entries if self._dry_run else ():
+            size = len(data.encode())
+            log.info("PUSHER_DRY_RUN: %s to %s (%d bytes) stays here", name, channel, size)
         if not entries or self._dry_run:
             return None
         # Encoded here: the library measures the Python string instead of its bytes.
-        documents = [entry.document() for entry in entries]
+        documents = [entry._asdict() for entry in entries]
         return await self._call(lambda: self._library.trigger_batch(documents, True))
 
     async def _call(self, call: Callable[[], PusherAnswer]) -> AutomationError | None:
@@ -371,7 +323,4 @@ class PusherChannels:
             status = type(error).__name__
             return PusherUnavailableError(f"Pusher could not be reached ({status})")
         finally:
-            self._meter.count("provider_calls_total", provider="pusher", status=status)
-            self._meter.count(
-                "provider_call_seconds_total", time.perf_counter() - started, provider="pusher"
-            )
+            count_call(self._meter, "pusher", status, time.perf_counter() - started)

@@ -40,13 +40,12 @@ from automation_pipeline.org_jobs.models.payloads import (
     with_secrets,
 )
 from automation_pipeline.org_jobs.ports import (
-    HttpsAnswer,
     HttpsCaller,
     HttpsRequest,
     JobContext,
     JobRunner,
 )
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Database, Session
 
 if TYPE_CHECKING:
     from automation_pipeline.automation.models.runs import Run
@@ -69,7 +68,8 @@ class FollowedWork(ABC, Generic[Work]):
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
         ids = {number: self._id_in(following) for number, following in followed.items()}
-        found = self._find(set(ids.values()))
+        with self._database.reading() as session:
+            found = self._find(session, set(ids.values()))
         ends = {number: self._end(id_, found.get(id_)) for number, id_ in ids.items()}
         return {number: end for number, end in ends.items() if end is not None}
 
@@ -77,7 +77,7 @@ class FollowedWork(ABC, Generic[Work]):
         return int(str(following[self.key]))
 
     @abstractmethod
-    def _find(self, ids: Collection[int]) -> Mapping[int, Work]: ...
+    def _find(self, session: Session, ids: Collection[int]) -> Mapping[int, Work]: ...
 
     @abstractmethod
     def _end(self, id_: int, work: Work | None) -> AttemptEnd | None:
@@ -109,11 +109,10 @@ class AutomationRunJob(FollowedWork["Run"]):
             )
         return False
 
-    def _find(self, ids: Collection[int]) -> Mapping[int, "Run"]:
+    def _find(self, session: Session, ids: Collection[int]) -> Mapping[int, "Run"]:
         from automation_pipeline.automation.queries.run_details import runs_by_id
 
-        with self._database.reading() as session:
-            return runs_by_id(session, ids)
+        return runs_by_id(session, ids)
 
     def _end(self, id_: int, work: "Run | None") -> AttemptEnd | None:
         from automation_pipeline.automation.models.runs import RunStatus
@@ -182,17 +181,17 @@ class PricingRuleJob(FollowedWork["RuleRun"]):
         try:
             cancel_run(run_id, database=self._database, clock=self._clock, actor=actor)
         except ConflictError:
-            run = self._find({run_id}).get(run_id)
+            with self._database.reading() as session:
+                run = self._find(session, {run_id}).get(run_id)
             return run is not None and run.status is PricingRunState.PREVIEW and run.wish is None
         except NotFoundError:
             return False
         return False
 
-    def _find(self, ids: Collection[int]) -> Mapping[int, "RuleRun"]:
+    def _find(self, session: Session, ids: Collection[int]) -> Mapping[int, "RuleRun"]:
         from automation_pipeline.pricing.queries.runs import runs_by_id
 
-        with self._database.reading() as session:
-            return runs_by_id(session, set(ids))
+        return runs_by_id(session, set(ids))
 
     def _end(self, id_: int, work: "RuleRun | None") -> AttemptEnd | None:
         from automation_pipeline.pricing.models.runs import ENDED_RUN_STATES, PricingRunState
@@ -222,8 +221,7 @@ class PricingRuleJob(FollowedWork["RuleRun"]):
             return None
         if self._clock.now() - run.previewed_at <= PREVIEW_LIFETIME:
             return None
-        reason = run.error_message or "nobody queued it."
-        error = f"Rule run {run.id} stayed a preview: {reason}"
+        error = f"Rule run {run.id} stayed a preview: {run.error_message or 'nobody queued it.'}"
         return attempt_failed(error, CONFLICT, self._result(run))
 
     def _result(self, run: "RuleRun") -> dict[str, object]:
@@ -283,11 +281,10 @@ class CompanyEnrichmentJob(FollowedWork["RequestShown"]):
     ) -> bool:
         return True
 
-    def _find(self, ids: Collection[int]) -> Mapping[int, "RequestShown"]:
+    def _find(self, session: Session, ids: Collection[int]) -> Mapping[int, "RequestShown"]:
         from automation_pipeline.enrichment.queries.requests import request_statuses
 
-        with self._database.reading() as session:
-            return {one.request.id: one for one in request_statuses(session, sorted(ids))}
+        return {one.request.id: one for one in request_statuses(session, sorted(ids))}
 
     def _end(self, id_: int, work: "RequestShown | None") -> AttemptEnd | None:
         from automation_pipeline.enrichment.models import EnrichmentStatus
@@ -321,7 +318,12 @@ class HttpsCallJob:
         payload = parse(HttpsCallPayload, context.payload, REFUSED)
         request = self._request(payload, context)
         answer = await self._open_caller().call(request)
-        return _end_of_call(payload, origin_of(request.url), answer)
+        result = {"status": answer.status, "text": answer.text}
+        if payload.is_good(answer.status):
+            return attempt_succeeded(result)
+        is_final = 300 <= answer.status < 500 and answer.status not in TRANSIENT_STATUSES
+        error = f"{origin_of(request.url)} answered {answer.status}."
+        return attempt_failed(error, VALIDATION if is_final else FAILED, result)
 
     def _request(self, payload: HttpsCallPayload, context: JobContext) -> HttpsRequest:
         secrets = secrets_of(context.payload, context.org_id, self._environment)
@@ -344,15 +346,6 @@ class HttpsCallJob:
             timeout_seconds=payload.timeout_seconds,
             secrets=tuple(secrets.values()),
         )
-
-
-def _end_of_call(payload: HttpsCallPayload, origin: str, answer: HttpsAnswer) -> AttemptEnd:
-    result = {"status": answer.status, "text": answer.text}
-    if payload.is_good(answer.status):
-        return attempt_succeeded(result)
-    is_final = 300 <= answer.status < 500 and answer.status not in TRANSIENT_STATUSES
-    error = f"{origin} answered {answer.status}."
-    return attempt_failed(error, VALIDATION if is_final else FAILED, result)
 
 
 def service_job_runners(

@@ -74,17 +74,26 @@ class _Sender:
         No error is chained: httpx's errors contain the address, whose path may be a secret."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         try:
-            async with self._client(timeout_seconds) as http:
+            http = HttpClient(
+                self._observation,
+                headers={"User-Agent": "automation-pipeline", "Accept": "*/*"},
+                timeout=httpx.Timeout(
+                    timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS)
+                ),
+                transport=GuardedTransport(self._guard, verify=self._verify),
+                # A proxy of the environment would resolve names without the guard.
+                trust_env=False,
+            )
+            async with http:
                 request = http.build_request(method, url, content=body, headers=headers)
                 for redirects in range(MAX_REDIRECTS + 1):
                     async with asyncio.timeout_at(deadline):
                         response = await http.send(request, stream=True)
                     try:
                         redirect = response.next_request
-                        is_last = redirects == MAX_REDIRECTS
                         if (
                             redirect is None
-                            or is_last
+                            or redirects == MAX_REDIRECTS
                             or not may_follow(response.status_code, request, redirect)
                         ):
                             yield response, deadline
@@ -98,16 +107,6 @@ class _Sender:
         except httpx.HTTPError as error:
             message = f"{origin_of(url)} could not be reached ({type(error).__name__})."
             raise ReceiverUnavailableError(message) from None
-
-    def _client(self, timeout_seconds: float) -> HttpClient:
-        return HttpClient(
-            self._observation,
-            headers={"User-Agent": "automation-pipeline", "Accept": "*/*"},
-            timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS)),
-            transport=GuardedTransport(self._guard, verify=self._verify),
-            # A proxy of the environment would resolve names without the guard.
-            trust_env=False,
-        )
 
 
 async def _storable_beginning(

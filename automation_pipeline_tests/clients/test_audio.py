@@ -224,14 +224,17 @@ def test_a_disk_that_is_full_is_told_and_is_transient(
     assert str(met) == "Audio download failed: it could not be kept (No space left on device)."
 
 
-def test_what_a_short_write_leaves_over_is_written_too(tmp_path: Path) -> None:
-    class Hasty(io.FileIO):
+def test_what_a_short_write_leaves_over_is_written_too(
+    studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ShortWrites(io.FileIO):
         def write(self, rest: Any) -> int:
             return super().write(bytes(rest)[:7])
 
-    with Hasty(tmp_path / "kept", "w") as file:
-        audio._write(SOUND, file)
-    assert (tmp_path / "kept").read_bytes() == SOUND
+    file = tmp_path / "recording"
+    monkeypatch.setattr(audio, "TemporaryFile", lambda **_: ShortWrites(file, "w+"))
+    studio.transcript()
+    assert file.read_bytes() == SOUND
 
 
 def test_the_biggest_audio_that_is_taken_arrives_whole(studio: Studio) -> None:
