@@ -45,7 +45,6 @@ JITTER = 0.2
 
 
 def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "FicheSource":
-    """Raises PermanentError if a setting is missing."""
     if settings.fiche_api_base_url is None:
         raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
     from automation_pipeline.clients.crm import CrmClient  # noqa: PLC0415  httpx only where it is used
@@ -91,7 +90,6 @@ def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -
 
 
 def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "Storefront":
-    """Raises PermanentError if a setting is missing."""
     address, token = settings.shop_api_base_url, _text(settings.shop_api_token)
     if address is None:
         raise PermanentError(

@@ -268,8 +268,6 @@ class SlotTransport(httpx.AsyncBaseTransport):
 
 
 class _SlotBody(httpx.AsyncByteStream):
-    """Releases the slot when the body is closed."""
-
     def __init__(self, body: httpx.AsyncByteStream, slot: Slot, transport: SlotTransport) -> None:
         self._body, self._slot, self._transport = body, slot, transport
         self._is_complete = self._is_closed = False
@@ -507,7 +505,6 @@ class PerLoop(Generic[Value]):
         return self._values[loop]
 
     def pop(self) -> Value | None:
-        """Removes and returns the value of the running loop."""
         return self._values.pop(asyncio.get_running_loop(), None)
 
 
@@ -600,6 +597,5 @@ def _first_text(value: JsonValue, names: Iterable[str]) -> str | None:
 
 
 def first_fault(error: ValidationError, whole: str = "its top level") -> str:
-    """The path of the first wrong value."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(map(str, first["loc"])) or whole

@@ -82,7 +82,6 @@ class InpiRegister(RegistryClient):
         self._locks = PerLoop(asyncio.Lock)
 
     async def _record(self, siren: str, siret: str | None) -> SourceRecord:
-        """Renews an expired token once."""
         _ = siret  # INPI has companies only
         path = f"/api/companies/{quote(siren, safe='')}"
         token = self._token or await self._token_instead_of(None)

@@ -181,7 +181,6 @@ _ACCOUNT_ERRORS = {
 
 
 def publish_error(answer: PusherAnswer, now: Callable[[], datetime]) -> AutomationError | None:
-    """None if Pusher accepted the event."""
     if answer.status in {200, 202}:
         return None
     if answer.status in _ACCOUNT_ERRORS:

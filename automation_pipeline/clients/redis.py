@@ -109,8 +109,6 @@ _RELEASE = "return redis.call('ZREM', KEYS[1], ARGV[1])"
 
 
 class RedisPermits:
-    """`client` comes from `connect`."""
-
     def __init__(self, client: redis.Redis) -> None:
         self._acquire = RedisScript(client, _ACQUIRE)
         self._extend = RedisScript(client, _EXTEND)
@@ -155,8 +153,6 @@ return string.format('%.17g', math.max(0, wait))
 
 
 class RedisRateLimiter:
-    """`client` comes from `connect`."""
-
     def __init__(self, client: redis.Redis) -> None:
         self._reserve = RedisScript(client, _RESERVE)
 

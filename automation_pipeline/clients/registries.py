@@ -77,7 +77,6 @@ class AnswerObject:
         return normal.text(self.value(name))
 
     def at(self, *names: str) -> "AnswerObject":
-        """The object under these names, each inside the other."""
         section = self
         for name in names:
             section = section.required(name) if section.has(name) else section._inner(name, {})
@@ -199,8 +198,6 @@ def check_error(error: SourceError) -> AutomationError:
 
 
 class ConnectionOptions(TypedDict):
-    """The options of `RegistryClient`, for the clients that add some."""
-
     now: Callable[[], datetime]
     timeout_seconds: NotRequired[float]
     meter: NotRequired[Meter | None]
@@ -286,7 +283,6 @@ class RegistryClient(ABC):
         return RegistryAnswer(answer.status, answer.body, wait)
 
     def refusal(self, answer: RegistryAnswer, hint: str = "") -> RegistryCallError:
-        """The error for a status other than 200."""
         status, info = answer.status, self.info
         if status in _BY_STATUS:
             code, problem = _BY_STATUS[status]
@@ -328,7 +324,6 @@ class CompanySearch(RegistryClient):
     info = SEARCH
 
     async def _record(self, siren: str, siret: str | None) -> SourceRecord:
-        """With a SIRET, looks up that establishment."""
         params = {
             "q": siret or siren,
             "page": "1",

@@ -44,8 +44,6 @@ class AlertCondition:
 
 @dataclass(frozen=True)
 class LastRaised:
-    """The newest alert with the same name and subject."""
-
     severity: AlertSeverity
     at: datetime
 

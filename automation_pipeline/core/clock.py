@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 class Clock(Protocol):
     def now(self) -> datetime:
         """The present instant, aware and in UTC."""
-        ...
 
 
 class SystemClock:

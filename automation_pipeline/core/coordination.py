@@ -25,8 +25,6 @@ class Claim:
 
 @dataclass(frozen=True)
 class ClaimHolder:
-    """The current holder of a key, for operators."""
-
     owner: str
     token: int
     seconds_left: float
@@ -35,22 +33,17 @@ class ClaimHolder:
 class Claims(Protocol):
     def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
         """None while the key is held, also by this owner. The claim expires after the TTL."""
-        ...
 
     def extend(self, claim: Claim, ttl_seconds: float) -> bool:
         """For another TTL from now. False when the claim has expired or passed on: stop working."""
-        ...
 
     def release(self, claim: Claim) -> bool:
         """False when the claim had expired or passed on."""
-        ...
 
     def holder(self, key: str) -> ClaimHolder | None: ...
 
 
 class Permit(Protocol):
-    """One permit of a semaphore, for a TTL."""
-
     async def extend(self, ttl_seconds: float) -> None: ...
 
     async def release(self) -> None: ...
@@ -60,7 +53,6 @@ class Permits(Protocol):
     async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> Permit | None:
         """None while `limit` permits of this name are held. Costs one statement, however high the
         limit is."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -89,25 +81,20 @@ class RateLimiter(Protocol):
     ) -> float | None:
         """Seconds to wait before one start, now reserved. None, and nothing reserved, if that is
         too long."""
-        ...
 
 
 @runtime_checkable
 class AwaitedRateLimiter(Protocol):
-    """A rate limiter that tasks call without a thread."""
-
     async def reserve_soon(self, key: str, rate: Rate) -> float | None: ...
 
 
 async def reserve(limiter: RateLimiter, key: str, rate: Rate) -> float | None:
-    """Reserve the next start and return the wait for it, however long it is."""
     if isinstance(limiter, AwaitedRateLimiter):
         return await limiter.reserve_soon(key, rate)
     return await asyncio.to_thread(limiter.reserve, key, rate)
 
 
 async def wait_for_rate(limiter: RateLimiter, key: str, rate: Rate) -> None:
-    """Reserve the next start and wait for it."""
     await asyncio.sleep(await reserve(limiter, key, rate) or 0.0)
 
 
@@ -126,8 +113,6 @@ _log = log(__name__)
 
 @dataclass(frozen=True)
 class _HeldPermit:
-    """`acquired_at` is by the loop's clock."""
-
     permit: Permit
     acquired_at: float
 

@@ -78,8 +78,6 @@ class RealtimeChannel:
 
 
 class ChannelRefusal(StrEnum):
-    """Why a browser cannot join a channel of this name."""
-
     MALFORMED = "malformed"
     NOT_ALLOWED = "not allowed"
 
@@ -134,7 +132,6 @@ def _id(payload: Mapping[str, object], field: str) -> str:
 
 
 def channel_id(text: str) -> str:
-    """The id as it appears in the name of a channel."""
     return _UNUSABLE.sub("_", text)[:LONGEST_ID]
 
 

@@ -45,7 +45,6 @@ class JsonModel(BaseModel):
 
 
 def as_document(model: JsonModel) -> dict[str, object]:
-    """In the form of the JSON documents."""
     return model.model_dump(mode="json", by_alias=True)
 
 
@@ -58,7 +57,6 @@ def text_fault(text: str) -> str | None:
 
 
 def is_deeper(document: object, most: int) -> bool:
-    """Whether it is nested more than `most` levels deep."""
     level = [document]
     for _ in range(most + 1):
         deeper: list[object] = []
@@ -246,7 +244,6 @@ def begin_of(moment: datetime | date, zone: ZoneInfo) -> datetime:
 
 
 def end_of(moment: datetime | date, zone: ZoneInfo) -> datetime:
-    """The first instant after it."""
     try:
         if isinstance(moment, datetime):
             return begin_of(moment, zone) + _SHOWN

@@ -50,8 +50,6 @@ class LaunchFacts:
 
 
 class NotStartedError(PermanentError):
-    """Requested work does not start; `code` says what is missing."""
-
     def __init__(
         self, code: str, message: str, details: Mapping[str, object] | None = None
     ) -> None:
@@ -61,13 +59,10 @@ class NotStartedError(PermanentError):
 
 
 class DagsterProbe(Protocol):
-    """Examines Dagster in the background."""
-
     def begin(self) -> None: ...
 
     def facts(self) -> DagsterFacts | None:
         """None until something is known."""
-        ...
 
 
 def launch_obstacle(facts: LaunchFacts) -> NotStartedError | None:

@@ -149,7 +149,6 @@ def hide(text: str) -> str:
 
 
 def holds_token(text: str) -> bool:
-    """A token that its shape gives away."""
     return any(beginning in text for beginning in _BEGINNINGS) and _TOKEN.search(text) is not None
 
 
@@ -195,7 +194,6 @@ def _is_iban(text: str) -> bool:
 
 
 def _is_card(text: str) -> bool:
-    """By Luhn's checksum."""
     digits = [int(sign) for sign in reversed(text) if sign.isdecimal()]
     doubled = (2 * digit - 9 * (digit > 4) for digit in digits[1::2])
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
@@ -343,7 +341,6 @@ def _is_hidden(name: str, value: object) -> bool:
 
 
 def _counts(value: object, depth: int = 0) -> bool:
-    """A number, or a small document of numbers."""
     if isinstance(value, Mapping):
         entries = cast("Mapping[object, object]", value)
         return (

@@ -46,7 +46,6 @@ BUCKETS = (*(str(float(bound)) for bound in BOUNDS_MS), _BEYOND)
 
 
 def bucket_of(milliseconds: float) -> str:
-    """The upper bound of the smallest bucket that contains it."""
     return next((str(float(bound)) for bound in BOUNDS_MS if milliseconds <= bound), _BEYOND)
 
 

@@ -19,7 +19,6 @@ TRANSIENT_STATUSES = frozenset({408, 425, 429})
 
 
 def is_transient_status(status: int) -> bool:
-    """Whether another attempt may get another HTTP status."""
     return status in TRANSIENT_STATUSES or status >= 500
 
 

@@ -48,7 +48,6 @@ UNUSED: Mapping[str, str] = {
 
 
 def unused_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those that are set, with the reason why they have no effect."""
     return {name: reason for name, reason in UNUSED.items() if environment.get(name)}
 
 

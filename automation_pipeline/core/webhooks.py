@@ -119,7 +119,6 @@ class WebhookSender(Protocol):
         TransientError: no answer this time. PermanentError: the address, or a redirect of it, must
         not be called. No text contains more of the address than its origin.
         """
-        ...
 
 
 def body_of(payload: Mapping[str, object]) -> bytes:
@@ -128,7 +127,6 @@ def body_of(payload: Mapping[str, object]) -> bytes:
 
 
 def mac_of(secret: str, signed: bytes) -> str:
-    """HMAC-SHA256 as hexadecimal digits."""
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 

@@ -44,8 +44,6 @@ HOLD_SECONDS = 120.0
 
 
 class AlertColumns(DeliveryColumns, Protocol):
-    """The columns that every table of alerts has."""
-
     name: Mapped[str]
     severity: Mapped[str]
     message: Mapped[str]
@@ -57,8 +55,6 @@ Row = TypeVar("Row", bound=AlertColumns)
 
 @dataclass(frozen=True, kw_only=True)
 class AlertTable(Generic[Row]):
-    """The alerts of one package."""
-
     row: type[Row]
     event: str
     cooldowns: Mapping[AlertSeverity, timedelta]
@@ -103,7 +99,6 @@ def raise_alerts(
 def last_raised(
     session: Session, alerts: AlertTable[Row], subjects: Collection[str]
 ) -> Mapping[tuple[str, str], LastRaised]:
-    """By name and subject."""
     row: type[AlertColumns] = alerts.row
     newest = (
         select(func.max(row.id))

@@ -112,7 +112,6 @@ def _advance(working: sqlite3.Connection, used: Mapping[str, int]) -> int:
 
 
 def is_filled(database: Database) -> bool:
-    """Whether a restore would overwrite something."""
     file = _file_of(database)
     if not file.is_file():
         return False

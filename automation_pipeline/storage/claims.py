@@ -96,7 +96,6 @@ class RowClaims(Generic[Row, Key]):
     def by(
         self, owner: str | ColumnElement[str], seconds: float | ColumnElement[float]
     ) -> dict[str, object]:
-        """The values of a row that is claimed now."""
         values = {self.owner: owner, self.token: self.token + 1, self.until: database_now(seconds)}
         return {column.key: value for column, value in values.items()}
 
@@ -236,8 +235,6 @@ def require(session: Session, claim: Claim) -> None:
 
 @dataclass(frozen=True)
 class LeaseRequest:
-    """Asks for any one of the keys."""
-
     keys: tuple[str, ...]
     owner: str
     ttl_seconds: float
@@ -285,7 +282,6 @@ class DatabaseClaims:
         return self._database.write_in_bulk_soon(take_for_each, request)
 
     async def take_any(self, keys: Sequence[str], owner: str, ttl_seconds: float) -> Claim | None:
-        """One of the keys, in one statement."""
         request = LeaseRequest(tuple(keys), owner, ttl_seconds)
         return await self._database.write_in_bulk(take_for_each, request)
 

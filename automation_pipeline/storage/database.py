@@ -244,7 +244,6 @@ class Database:
         return await self._write(run_each, act, anyway)
 
     def write_soon(self, act: Callable[[Session], Result]) -> Result:
-        """`write` for a thread, which waits for it."""
         return self.write_in_bulk_soon(run_each, act)
 
     async def write_in_bulk(
@@ -266,7 +265,6 @@ class Database:
         operation: Callable[[Session, Sequence[Item]], Sequence[Result | AutomationError]],
         item: Item,
     ) -> Result:
-        """`write_in_bulk` for a thread, which waits for it."""
         if self._mine.whole is None:
             return self._writer.submit(operation, item).result()
         with self.transaction() as session:
@@ -328,7 +326,6 @@ class Database:
         *arguments: Parameters.args,
         **named: Parameters.kwargs,
     ) -> Result:
-        """The result of one query."""
         with self.reading() as session:
             return query(session, *arguments, **named)
 

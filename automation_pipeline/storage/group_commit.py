@@ -140,7 +140,6 @@ class GroupWriter:
         return group
 
     def _write_group(self, writes: Sequence[_Write]) -> list[Any]:
-        """One result or error per write."""
         if len(writes) > 1:
             with suppress(Exception):  # each is repeated alone, to find out whose error it is
                 return self._commit(writes)

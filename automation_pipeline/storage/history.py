@@ -64,7 +64,6 @@ class LogPage:
 
 
 def log_lines(session: Session, page: LogPage) -> tuple[list[Document], int]:
-    """The lines, and how many there are without `limit` and `offset`."""
     chosen = list(_conditions(page))
     rows = session.scalars(
         select(WorkflowLogRow)

@@ -133,7 +133,6 @@ def heartbeat_of(database: Database, name: str) -> Callable[[], None]:
 
 
 def seconds_since_heartbeat(session: Session, name: str) -> float | None:
-    """None if there never was one."""
     beat_at = session.scalar(
         select(ProcessHeartbeatRow.beat_at).where(ProcessHeartbeatRow.name == name)
     )
@@ -195,7 +194,6 @@ def delete_step_heartbeats(session: Session, dagster_run_id: str) -> None:
 
 
 def step_heartbeats(session: Session, dagster_run_id: str | None = None) -> list[StepHeartbeat]:
-    """Of the steps of one run, or of all."""
     query = select(
         StepHeartbeatRow.dagster_run_id,
         StepHeartbeatRow.step_key,

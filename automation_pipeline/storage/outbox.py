@@ -265,7 +265,6 @@ def _let_go(
 
 
 def claimed_event(row: OutboxRow) -> ClaimedEvent:
-    """Of a claim that counts as an attempt."""
     return ClaimedEvent(row.id, row.attempts, event_in(row))
 
 
@@ -397,7 +396,6 @@ class Bookmark:
     id: int = 0
 
     def __str__(self) -> str:
-        """In the form of `Last-Event-ID`."""
         return f"{self.since}-{self.until}-{self.id}"
 
     @classmethod
@@ -450,7 +448,6 @@ def events_after(
 
 
 def newest_bookmark(session: Session) -> Bookmark:
-    """The position after all present events."""
     if is_postgres(session):
         settled = _settled(session)
         return Bookmark(settled, settled)
@@ -505,7 +502,6 @@ class OutboxStatus:
 
 
 def outbox_status(session: Session) -> OutboxStatus:
-    """One query over the unpublished events."""
     row = OutboxRow
     waits = row.available_at < NEVER
     counts = (

@@ -132,7 +132,6 @@ def request_again(session: Session, key: str, lost_launch: int) -> bool:
 
 
 def refusals(session: Session, keys: Sequence[str]) -> dict[str, str]:
-    """The reasons of those that were refused."""
     refused = select(RunRequestRow.request_key, RunRequestRow.reason).where(
         RunRequestRow.request_key.in_(keys), RunRequestRow.state == "refused"
     )
@@ -213,7 +212,6 @@ def waiting_requests(session: Session) -> int:
 
 
 def taken(session: Session, keys: Sequence[str]) -> set[str]:
-    """Those that a run works on or has worked on."""
     query = select(RunRequestRow.request_key).where(RunRequestRow.state == "taken")
     return set(session.scalars(query.where(RunRequestRow.request_key.in_(keys))))
 

@@ -77,12 +77,10 @@ def among(
 def where_given(
     *wanted: tuple[InstrumentedAttribute[Any], object],
 ) -> list[ColumnElement[bool]]:
-    """`column = value` for every pair whose value is not None."""
     return [column == value for column, value in wanted if value is not None]
 
 
 def insert_rows(session: Session, table: type[Table], rows: Sequence[Mapping[str, object]]) -> None:
-    """Insert the rows by one statement. All have the same columns."""
     if rows:
         session.connection().execute(insert(table), [dict(row) for row in rows])
 
@@ -191,8 +189,6 @@ def _database_time(session: Session) -> datetime:
 
 
 class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
-    """The database's present in seconds since 1970."""
-
     type = Float(53)
     inherit_cache = True
 
@@ -201,14 +197,11 @@ _EPOCH = select(database_epoch())
 
 
 class epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
-    """An instant in seconds since 1970, for arithmetic."""
-
     type = Float(53)
     inherit_cache = True
 
 
 def now_sql(plus_seconds: str, *, postgres: bool) -> str:
-    """The SQL of `database_now`, for statements that are written as text."""
     if postgres:
         return f"(clock_timestamp() + make_interval(secs => {plus_seconds}))"
     # Six decimals, as the values that SQLAlchemy writes: instants are compared as text on SQLite.
@@ -216,7 +209,6 @@ def now_sql(plus_seconds: str, *, postgres: bool) -> str:
 
 
 def epoch_sql(*, postgres: bool) -> str:
-    """The SQL of `database_epoch`."""
     if postgres:
         return "extract(epoch from clock_timestamp())::double precision"
     # SQLite's clock has milliseconds; a day as a float differs by some 20 microseconds.

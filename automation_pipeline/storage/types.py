@@ -21,8 +21,6 @@ NAMING = {
 
 
 class Table(DeclarativeBase):
-    """Base of the mapped tables."""
-
     metadata = sa.MetaData(naming_convention=NAMING)
 
     @classmethod

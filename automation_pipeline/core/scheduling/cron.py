@@ -52,7 +52,6 @@ class OverlapPolicy(StrEnum):
 
     @property
     def is_serial(self) -> bool:
-        """Whether the work of a schedule runs one after the other."""
         return self is not OverlapPolicy.ALLOW_ALL
 
     @property
@@ -198,7 +197,6 @@ def occurrences_of(crons: Iterable[Cron], zone: ZoneInfo, after: datetime) -> It
 
 
 def latest_occurrence(cron: Cron, zone: ZoneInfo, until: datetime) -> datetime:
-    """The last occurrence at or before `until`."""
     wall = wall_time(until.replace(second=0, microsecond=0), zone)
     # In the second pass of an overlap, the first pass has wall times that still lie ahead.
     start = wall + max(overlap(wall, zone), timedelta(0)) + timedelta(minutes=1)

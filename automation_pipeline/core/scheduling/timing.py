@@ -156,8 +156,6 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class TimingFields:
-    """What a schedule says about when it is due, as it is stored."""
-
     seed: str
     cron_expression: str
     timezone: str
@@ -194,7 +192,6 @@ def parse_cron(text: str) -> Cron:
 
 
 def is_never_due(timing: Timing) -> bool:
-    """Whether the window drops every occurrence."""
     window = timing.window
     if window is None or timing.window_policy is WindowPolicy.CLAMP:
         return False

@@ -83,7 +83,6 @@ def offsets_between(
 
 
 def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    """The first whole second after `before` at which the clocks are changed."""
     start, changed = before.replace(microsecond=0), _offset(after, zone)
 
     def is_changed(seconds: int) -> bool:
