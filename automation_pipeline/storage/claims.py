@@ -215,24 +215,6 @@ def _taking(*, postgres: bool, some: bool) -> TextClause:
     )
 
 
-def extend(session: Session, claims: Sequence[Claim], ttl_seconds: float) -> list[Claim]:
-    """Those that are still held, now for another TTL. Who finds its claim missing stops working."""
-    kept = _KEYS.extend(session, [(claim.key, claim.token) for claim in claims], ttl_seconds)
-    return [claim for claim in claims if (claim.key, claim.token) in kept]
-
-
-def release(session: Session, claims: Sequence[Claim]) -> list[Claim]:
-    """Those that were still held. Each key is free at once, and its next token is higher."""
-    released = _KEYS.release(session, [(claim.key, claim.token) for claim in claims])
-    return [claim for claim in claims if (claim.key, claim.token) in released]
-
-
-def require(session: Session, claim: Claim) -> None:
-    """LostClaimError unless the claim is held. Nobody else can take it before the transaction
-    ends."""
-    _KEYS.require(session, claim.key, claim.token)
-
-
 @dataclass(frozen=True)
 class LeaseRequest:
     keys: tuple[str, ...]

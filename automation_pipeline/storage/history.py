@@ -37,10 +37,10 @@ class WorkflowLogRow(Table):
 
 def write_notes(session: Session, *notes: WorkflowLogEntry) -> None:
     if notes:
-        write_before_commit(session, _write_log_entries, notes)
+        write_before_commit(session, _insert_notes, notes)
 
 
-def _write_log_entries(session: Session, notes: Sequence[WorkflowLogEntry]) -> None:
+def _insert_notes(session: Session, notes: Sequence[WorkflowLogEntry]) -> None:
     now = database_time(session)
     rows = [{**vars(note), "data": masked_document(note.data), "created_at": now} for note in notes]
     insert_rows(session, WorkflowLogRow, rows)

@@ -2,7 +2,7 @@
 in order."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -11,6 +11,7 @@ from sqlalchemy import (
     ColumnElement,
     Index,
     ScalarSelect,
+    Select,
     Subquery,
     Text,
     UniqueConstraint,
@@ -108,7 +109,9 @@ def _add(session: Session, events: Sequence[Event]) -> None:
             "correlation_id": event.correlation_id,
             "occurred_at": event.occurred_at,
             "payload": event.payload,
-            "fiche_id": _fiche_id(event),
+            "fiche_id": fiche_id
+            if isinstance(fiche_id := event.payload.get("fiche_id"), str)
+            else None,
             "available_at": now,
             "attempts": 0,
         }
@@ -131,11 +134,6 @@ def _add(session: Session, events: Sequence[Event]) -> None:
     upsert(session, OutboxRow, rows, key=("tenant_id", "event_key"))
 
 
-def _fiche_id(event: Event) -> str | None:
-    fiche_id = event.payload.get("fiche_id")
-    return fiche_id if isinstance(fiche_id, str) else None
-
-
 def claim_waiting(
     session: Session,
     worker: str,
@@ -148,32 +146,32 @@ def claim_waiting(
     """The oldest first, reserved until the hold ends. Two workers never get the same row. `only` is
     the name of the wanted events, `caused_since` restricts them to aggregates with newer events.
     Where the order matters, use `claim_in_order`."""
-    named: list[ColumnElement[bool]] = [OutboxRow.event_name == only] if only else []
-    named += of_aggregates_since(caused_since)
+    named = [OutboxRow.event_name == only] if only else []
     oldest = (
         select(OutboxRow.id)
-        .where(*_claimable(), *named)
+        .where(*_claimable(), *named, *of_aggregates_since(caused_since))
         .order_by(OutboxRow.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
-        .cte(
-            "oldest"
-            # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other
-            # rows
-        )
     )
+    rows = _claim(session, oldest, worker, hold_seconds, attempts=OutboxRow.attempts + 1)
+    return [ClaimedEvent(row.id, row.attempts, event_in(row)) for row in rows]
+
+
+def _claim(
+    session: Session, oldest: Select[tuple[int]], worker: str, hold_seconds: float, **values: object
+) -> list[OutboxRow]:
+    # A common table expression runs once. PostgreSQL may repeat a subquery, which with SKIP LOCKED
+    # finds other rows each time.
+    chosen = oldest.cte("oldest")
     claimed = session.scalars(
         update(OutboxRow)
-        .where(OutboxRow.id.in_(select(oldest.c.id)))
-        .values(
-            claimed_by=worker,
-            claimed_until=database_now(hold_seconds),
-            attempts=OutboxRow.attempts + 1,
-        )
+        .where(OutboxRow.id.in_(select(chosen.c.id)))
+        .values(claimed_by=worker, claimed_until=database_now(hold_seconds), **values)
         .returning(OutboxRow)
         .execution_options(synchronize_session=False)
     )
-    return [claimed_event(row) for row in sorted(claimed, key=lambda row: row.id)]
+    return sorted(claimed, key=lambda row: row.id)
 
 
 def is_waiting(session: Session, caused_since: datetime | None = None) -> bool:
@@ -223,49 +221,45 @@ def mark_waiting_published(
 
 
 def mark_published(session: Session, worker: str, ids: Sequence[int]) -> None:
-    session.execute(
-        update(OutboxRow)
-        .where(OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker)
-        .values(published_at=database_now(), claimed_by=None, claimed_until=None, last_error=None)
-        .execution_options(synchronize_session=False)
-    )
+    _change(session, worker, ids, published_at=database_now(), last_error=None, **_UNCLAIMED)
 
 
 def put_back(
     session: Session, worker: str, event_id: int, *, error: str, delay_seconds: float
 ) -> None:
-    put_all_back(session, worker, [event_id], error=error, delay_seconds=delay_seconds)
-
-
-def put_all_back(
-    session: Session, worker: str, ids: Sequence[int], *, error: str, delay_seconds: float
-) -> None:
-    _let_go(session, worker, ids, error, database_now(delay_seconds))
+    later = database_now(delay_seconds)
+    _change(session, worker, [event_id], available_at=later, last_error=error, **_UNCLAIMED)
 
 
 def park(session: Session, worker: str, event_id: int, *, error: str) -> None:
     """It is not claimed again. It stays unpublished, so that an operator can find it and put it
     back."""
-    _let_go(session, worker, [event_id], error, NEVER)
+    _change(session, worker, [event_id], available_at=NEVER, last_error=error, **_UNCLAIMED)
 
 
-def _let_go(
-    session: Session,
-    worker: str,
-    ids: Sequence[int],
-    error: str,
-    available_at: datetime | database_now,
-) -> None:
-    session.execute(
-        update(OutboxRow)
-        .where(OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker)
-        .values(available_at=available_at, claimed_by=None, claimed_until=None, last_error=error)
-        .execution_options(synchronize_session=False)
-    )
+def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
+    """They were tried without success. Counted before they are put back or parked, so that a worker
+    that dies uses no attempt."""
+    _change(session, worker, ids, attempts=OutboxRow.attempts + 1)
 
 
-def claimed_event(row: OutboxRow) -> ClaimedEvent:
-    return ClaimedEvent(row.id, row.attempts, event_in(row))
+def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str | None) -> None:
+    """They were not tried, or the failure was not theirs. Call `lock_publishing` first."""
+    _change(session, worker, ids, last_error=error, **_UNCLAIMED)
+
+
+_UNCLAIMED: Mapping[str, None] = {"claimed_by": None, "claimed_until": None}
+
+
+def _change(session: Session, worker: str, ids: Sequence[int], **values: object) -> None:
+    """Change those that the worker still holds."""
+    if ids:
+        session.execute(
+            update(OutboxRow)
+            .where(OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker)
+            .values(**values)
+            .execution_options(synchronize_session=False)
+        )
 
 
 def event_in(row: OutboxRow) -> Event:
@@ -315,19 +309,9 @@ def claim_in_order(
         )
         .order_by(OutboxRow.id)
         .limit(limit)
-        .cte("oldest")
     )
-    claimed = session.scalars(
-        update(OutboxRow)
-        .where(OutboxRow.id.in_(select(oldest.c.id)))
-        .values(claimed_by=worker, claimed_until=database_now(hold_seconds))
-        .returning(OutboxRow)
-        .execution_options(synchronize_session=False)
-    )
-    return [
-        ClaimedEvent(row.id, row.attempts + 1, event_in(row))
-        for row in sorted(claimed, key=lambda row: row.id)
-    ]
+    rows = _claim(session, oldest, worker, hold_seconds)
+    return [ClaimedEvent(row.id, row.attempts + 1, event_in(row)) for row in rows]
 
 
 def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
@@ -345,33 +329,6 @@ def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
         .group_by(stuck.c.correlation_id)
         .subquery()
     )
-
-
-def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
-    """They were tried without success. Counted before they are put back or parked, so that a worker
-    that dies uses no attempt."""
-    claimed = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
-    tried = {"attempts": OutboxRow.attempts + 1}
-    if ids:
-        session.execute(
-            update(OutboxRow)
-            .where(*claimed)
-            .values(tried)
-            .execution_options(synchronize_session=False)
-        )
-
-
-def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str | None) -> None:
-    """They were not tried, or the failure was not theirs. Call `lock_publishing` first."""
-    claimed = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
-    untried = {"claimed_by": None, "claimed_until": None, "last_error": error}
-    if ids:
-        session.execute(
-            update(OutboxRow)
-            .where(*claimed)
-            .values(untried)
-            .execution_options(synchronize_session=False)
-        )
 
 
 def lock_publishing(session: Session) -> None:

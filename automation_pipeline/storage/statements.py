@@ -113,7 +113,13 @@ def upsert(
     if where is None and _can_be_text(table, rows[0]):
         statement = _upsert_text(table, tuple(rows[0]), tuple(key), tuple(fields))
     else:
-        statement = _upsert(session, table, key, fields, where)
+        insertion = insert_into(session, table)
+        statement = insertion.on_conflict_do_nothing(index_elements=list(key))
+        if fields:
+            changes = {field: insertion.excluded[field] for field in fields}
+            statement = insertion.on_conflict_do_update(
+                index_elements=list(key), set_=changes, where=where
+            )
     session.connection().execute(statement, [dict(row) for row in in_order])
 
 
@@ -137,20 +143,6 @@ def _upsert_text(
     )
     types = table.__table__.columns
     return statement.bindparams(*(bindparam(name, type_=types[name].type) for name in columns))
-
-
-def _upsert(
-    session: Session,
-    table: type[Table],
-    key: Sequence[str],
-    fields: Sequence[str],
-    where: ColumnElement[bool] | None,
-) -> Insert:
-    statement = insert_into(session, table)
-    if not fields:
-        return statement.on_conflict_do_nothing(index_elements=list(key))
-    changes = {field: statement.excluded[field] for field in fields}
-    return statement.on_conflict_do_update(index_elements=list(key), set_=changes, where=where)
 
 
 def rounds(items: Iterable[Item], key: Callable[[Item], object]) -> Iterator[list[Item]]:
@@ -179,83 +171,18 @@ class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's 
         super().__init__(plus_seconds)
 
 
-def database_time(session: Session) -> datetime:
-    """The database's present as a value. Writes of one group share one instant."""
-    return once_per_group(session, _database_time, _database_time)
-
-
-def _database_time(session: Session) -> datetime:
-    return datetime.fromtimestamp(session.scalars(_EPOCH).one(), UTC)
-
-
 class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
+    """The database's present in seconds since 1970."""
+
     type = Float(53)
     inherit_cache = True
-
-
-_EPOCH = select(database_epoch())
 
 
 class epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
+    """An instant in seconds since 1970, for arithmetic."""
+
     type = Float(53)
     inherit_cache = True
-
-
-def now_sql(plus_seconds: str, *, postgres: bool) -> str:
-    if postgres:
-        return f"(clock_timestamp() + make_interval(secs => {plus_seconds}))"
-    # Six decimals, as the values that SQLAlchemy writes: instants are compared as text on SQLite.
-    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now', ({plus_seconds}) || ' seconds') || '000')"
-
-
-def epoch_sql(*, postgres: bool) -> str:
-    if postgres:
-        return "extract(epoch from clock_timestamp())::double precision"
-    # SQLite's clock has milliseconds; a day as a float differs by some 20 microseconds.
-    return "round((julianday('now') - 2440587.5) * 86400.0, 3)"
-
-
-@compiles(database_now, "postgresql")
-def _now_on_postgres(element: database_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return now_sql(compiler.process(element.clauses, **kw), postgres=True)
-
-
-@compiles(database_now, "sqlite")
-def _now_on_sqlite(element: database_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return now_sql(compiler.process(element.clauses, **kw), postgres=False)
-
-
-@compiles(database_epoch, "postgresql")
-def _epoch_on_postgres(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return epoch_sql(postgres=True)
-
-
-@compiles(database_epoch, "sqlite")
-def _epoch_on_sqlite(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return epoch_sql(postgres=False)
-
-
-@compiles(epoch, "postgresql")
-def _of_on_postgres(element: epoch, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return f"extract(epoch from {compiler.process(element.clauses, **kw)})::double precision"
-
-
-@compiles(epoch, "sqlite")
-def _of_on_sqlite(element: epoch, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return f"((julianday({compiler.process(element.clauses, **kw)}) - 2440587.5) * 86400.0)"
-
-
-def day_of(
-    instant: ColumnElement[datetime], span: tuple[datetime, datetime], zone: ZoneInfo
-) -> ColumnElement[str]:
-    """`YYYY-MM-DD`. `span` holds the earliest and the latest of the instants."""
-    (_, at_first), *later = offsets_between(*span, zone)
-    if not later:
-        return local_day(instant, at_first)
-    return local_day(
-        instant,
-        case(*((instant >= since, offset) for since, offset in reversed(later)), else_=at_first),
-    )
 
 
 class local_day(GenericFunction[str]):  # noqa: N801  an SQL function's name
@@ -270,15 +197,64 @@ class local_day(GenericFunction[str]):  # noqa: N801  an SQL function's name
         super().__init__(instant, offset_seconds)
 
 
-@compiles(local_day, "postgresql")
-def _on_postgres(element: local_day, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    instant, offset = (compiler.process(clause, **kw) for clause in element.clauses)
-    return (
-        f"to_char(({instant} AT TIME ZONE 'UTC') + make_interval(secs => {offset}), 'YYYY-MM-DD')"
-    )
+# With the arguments of the function in place of the numbers. On SQLite instants have six decimals,
+# as SQLAlchemy writes them, because they are compared as text; its clock has milliseconds, and a day
+# as a float differs by some 20 microseconds.
+_SQL: Mapping[str, Mapping[str, str]] = {
+    "database_now": {
+        "postgresql": "(clock_timestamp() + make_interval(secs => {0}))",
+        "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now', ({0}) || ' seconds') || '000')",
+    },
+    "database_epoch": {
+        "postgresql": "extract(epoch from clock_timestamp())::double precision",
+        "sqlite": "round((julianday('now') - 2440587.5) * 86400.0, 3)",
+    },
+    "epoch": {
+        "postgresql": "extract(epoch from {0})::double precision",
+        "sqlite": "((julianday({0}) - 2440587.5) * 86400.0)",
+    },
+    "local_day": {
+        "postgresql": "to_char(({0} AT TIME ZONE 'UTC') + make_interval(secs => {1}), 'YYYY-MM-DD')",
+        "sqlite": "strftime('%Y-%m-%d', {0}, ({1}) || ' seconds')",
+    },
+}
 
 
-@compiles(local_day, "sqlite")
-def _on_sqlite(element: local_day, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    instant, offset = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"strftime('%Y-%m-%d', {instant}, ({offset}) || ' seconds')"
+@compiles(database_now)
+@compiles(database_epoch)
+@compiles(epoch)
+@compiles(local_day)
+def _compile(element: GenericFunction[Any], compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
+    arguments = (compiler.process(clause, **kw) for clause in element.clauses)
+    return _SQL[element.name][compiler.dialect.name].format(*arguments)
+
+
+def now_sql(plus_seconds: str, *, postgres: bool) -> str:
+    return _SQL["database_now"]["postgresql" if postgres else "sqlite"].format(plus_seconds)
+
+
+def epoch_sql(*, postgres: bool) -> str:
+    return _SQL["database_epoch"]["postgresql" if postgres else "sqlite"]
+
+
+def database_time(session: Session) -> datetime:
+    """The database's present as a value. Writes of one group share one instant."""
+    return once_per_group(session, database_epoch, _database_time)
+
+
+def _database_time(session: Session) -> datetime:
+    return datetime.fromtimestamp(session.scalars(_EPOCH).one(), UTC)
+
+
+_EPOCH = select(database_epoch())
+
+
+def day_of(
+    instant: ColumnElement[datetime], span: tuple[datetime, datetime], zone: ZoneInfo
+) -> ColumnElement[str]:
+    """`YYYY-MM-DD`. `span` holds the earliest and the latest of the instants."""
+    (_, at_first), *later = offsets_between(*span, zone)
+    if not later:
+        return local_day(instant, at_first)
+    offsets = ((instant >= since, offset) for since, offset in reversed(later))
+    return local_day(instant, case(*offsets, else_=at_first))

@@ -19,9 +19,7 @@ from automation_pipeline.storage.claims import (
     DatabasePermits,
     LeaseRow,
     LostClaimError,
-    extend,
-    release,
-    require,
+    extend_each,
     take,
 )
 from automation_pipeline.storage.database import Database
@@ -116,14 +114,12 @@ def test_many_are_taken_extended_and_released_by_one_statement_each(database: Da
         seen.clear()
         mine = take(session, ["a", "b", "c", "c"], "anna", LONG)
         assert [claim.key for claim in mine] == ["a", "c"]
-        assert extend(session, [*mine, Claim("b", "anna", 1)], 2 * LONG) == mine
-        assert release(session, mine[:1]) == mine[:1]
-        assert extend(session, mine, LONG) == mine[1:]
-        assert len([one for one in seen if "leases" in one]) == 4
-        require(session, mine[1])
-        require(session, held[0])
-        with pytest.raises(LostClaimError, match="The claim on a was lost"):
-            require(session, mine[0])
+        others = Claim("b", "anna", 1)
+        assert extend_each(session, [(one, LONG) for one in [*mine, others]]) == [True, True, False]
+        assert extend_each(session, [(mine[0], 0.0)]) == [True]
+        assert extend_each(session, [(one, LONG) for one in mine]) == [False, True]
+        assert extend_each(session, [(held[0], LONG)]) == [True]
+        assert len([one for one in seen if "leases" in one]) == 5
 
 
 def test_any_of_many_costs_one_statement_whether_one_is_free_or_none(database: Database) -> None:
@@ -312,7 +308,9 @@ class ClaimsMachine(RuleBasedStateMachine):
             *self.stale[-3:],
         ]
         with self.database.transaction() as session:
-            kept = release(session, asked) if is_release else extend(session, asked, LONG)
+            seconds = 0.0 if is_release else LONG
+            found = extend_each(session, [(claim, seconds) for claim in asked])
+            kept = [claim for claim, is_kept in zip(asked, found, strict=True) if is_kept]
         assert kept == [claim for claim in asked if self.holders.get(claim.key) == claim]
         for claim in kept if is_release else []:
             self._forget(claim.key)

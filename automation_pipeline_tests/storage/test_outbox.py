@@ -33,7 +33,6 @@ from automation_pipeline.storage.outbox import (
     mark_published,
     newest_bookmark,
     park,
-    put_all_back,
     put_back,
 )
 from automation_pipeline.storage.statements import database_time
@@ -359,14 +358,6 @@ def test_there_is_something_waiting_until_it_is_claimed(database: Database) -> N
         with database.reading() as session:
             seen.append(is_waiting(session))
     assert seen == [False, True, False]
-
-
-def test_several_are_put_back_at_once(database: Database) -> None:
-    fill_parking(database, "a", "b")
-    ids = claim_parking(database)
-    with database.transaction() as session:
-        put_all_back(session, "anna", ids, error="away", delay_seconds=0.0)
-    assert claim_parking(database) == ids
 
 
 def test_a_parked_event_is_never_claimed(database: Database) -> None:
