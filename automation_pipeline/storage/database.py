@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -55,31 +55,32 @@ class Pace:
     def statement_seconds(self) -> float:
         return self.seconds * 2 / 3
 
-    def pool(self) -> dict[str, Any]:  # Any: options of create_engine
-        return {
-            "pool_size": self.threads,
-            "max_overflow": _SPARE,
-            "pool_timeout": self.lock_seconds,
-        }
-
 
 def engine_of(url: URL, pace: Pace | None = None) -> Engine:
     """Its errors and log lines contain no data."""
-    return (
-        _sqlite_engine(url, pace)
-        if url.get_backend_name() == "sqlite"
-        else _postgres_engine(url, pace)
-    )
-
-
-def _postgres_engine(url: URL, pace: Pace | None) -> Engine:
-    pool = {"pool_size": 5, "max_overflow": 10} if pace is None else pace.pool()
-    connecting = {"connect_timeout": 10}
+    is_file = _names_file(url)
+    pool: dict[str, Any] = {}  # options of create_engine
+    if pace is not None and (is_file or url.get_backend_name() == "postgresql"):
+        pool = {
+            "pool_size": pace.threads,
+            "max_overflow": _SPARE,
+            "pool_timeout": pace.lock_seconds,
+        }
+    if url.get_backend_name() == "postgresql":
+        connecting = {"connect_timeout": 10}
+        engine = create_engine(
+            url, pool_pre_ping=True, hide_parameters=True, connect_args=connecting, **pool
+        )
+        if pace is not None:
+            event.listen(engine, "connect", _limits(pace))
+        return engine
     engine = create_engine(
-        url, pool_pre_ping=True, hide_parameters=True, connect_args=connecting, **pool
+        url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool
     )
-    if pace is not None:
-        event.listen(engine, "connect", _limits(pace))
+    if is_file:
+        event.listen(engine, "do_connect", _connect_to_file)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
@@ -94,34 +95,8 @@ def _limits(pace: Pace) -> Callable[[DBAPIConnection, object], None]:
     return limit
 
 
-def _sqlite_engine(url: URL, pace: Pace | None) -> Engine:
-    is_file = _names_file(url)
-    pool = pace.pool() if pace is not None and is_file else {}
-    engine = create_engine(
-        url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool
-    )
-    if is_file:
-        event.listen(engine, "do_connect", _connect_to_file)
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
 def _names_file(url: URL) -> bool:
     return url.get_backend_name() == "sqlite" and bool(url.database) and url.database != ":memory:"
-
-
-def create_file(url: URL) -> bool:
-    """Creates the SQLite file that the URL names, empty, with its folders; True when it was not
-    there."""
-    if not _names_file(url):
-        return False
-    file = Path(str(url.database)).absolute()
-    try:
-        make_private_folder(file.parent)
-        return make_private_file(file)
-    except OSError as error:
-        raise PermanentError(f"The database {file} cannot be created: {error.strerror}.") from None
 
 
 def _connect_to_file(
@@ -129,24 +104,18 @@ def _connect_to_file(
 ) -> DBAPIConnection:
     """SQLite itself would create a file that is missing."""
     file = Path(arguments[0])
-    if _is_missing(file):
-        raise DatabaseMissingError(file)
+    with suppress(OSError):  # in a folder that this user cannot open: SQLite says so
+        if not file.exists():
+            raise DatabaseMissingError(file)
     return dialect.connect(f"{file.as_uri()}?mode=rw", **{**options, "uri": True})
-
-
-def _is_missing(file: Path) -> bool:
-    try:
-        return not file.exists()
-    except OSError:  # in a folder that this user cannot open: SQLite says so
-        return False
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # the driver would begin transactions late and by itself
     connection.execute(f"PRAGMA busy_timeout={SQLITE_BUSY_SECONDS * 1000}")
     _use_write_ahead_log(connection)
-    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -211,22 +180,38 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = parse_url(url)
         self.dialect = self.url.get_backend_name()
-        self.engine = engine_of(self.url)
+        self._use(engine_of(self.url))
         self._mine = _OfThread()
         self._turn = threading.RLock()  # a transaction that has not started may contain another
         self._writer = GroupWriter(self.transaction)
-        self._readers = self.engine.execution_options(**_reading_options(self.dialect))
+
+    def _use(self, engine: Engine) -> None:
+        options: dict[str, object] = {
+            "isolation_level": "REPEATABLE READ",
+            "postgresql_readonly": True,
+        }
+        if self.dialect == "sqlite":
+            options = {"sqlite_begin": "BEGIN DEFERRED"}
+        self.engine, self._readers = engine, engine.execution_options(**options)
 
     def create_file(self) -> bool:
         """The file of an SQLite database, unless it is there. Nothing else creates it. True when it
         was not there."""
-        return create_file(self.url)
+        if not _names_file(self.url):
+            return False
+        file = Path(str(self.url.database)).absolute()
+        try:
+            make_private_folder(file.parent)
+            return make_private_file(file)
+        except OSError as error:
+            raise PermanentError(
+                f"The database {file} cannot be created: {error.strerror}."
+            ) from None
 
     def serve(self, pace: Pace) -> None:
         """Use the limits of a server from now on, before anything else uses the database."""
         self.dispose()
-        self.engine = engine_of(self.url, pace)
-        self._readers = self.engine.execution_options(**_reading_options(self.dialect))
+        self._use(engine_of(self.url, pace))
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
@@ -242,9 +227,6 @@ class Database:
         """Run a short transaction, committed together with those of other tasks. `act` may be called
         again. `anyway`: also if the task is cancelled before its turn."""
         return await self._write(run_each, act, anyway)
-
-    def write_soon(self, act: Callable[[Session], Result]) -> Result:
-        return self.write_in_bulk_soon(run_each, act)
 
     async def write_in_bulk(
         self,
@@ -369,12 +351,6 @@ def parse_url(url: str) -> URL:
     )
 
 
-def _reading_options(dialect: str) -> dict[str, object]:
-    if dialect == "sqlite":
-        return {"sqlite_begin": "BEGIN DEFERRED"}
-    return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-
-
 @contextmanager
 def _impatient(connection: Connection) -> Generator[None]:
     """SQLite's own patience belongs to the connection, and is given back with it."""
@@ -395,8 +371,7 @@ def in_plain_words() -> Generator[None]:
     try:
         yield
     except DatabaseError as error:
-        understood = _understood(error)
-        if understood is None:
+        if (understood := _understood(error)) is None:
             raise
         raise understood from error
     except PoolTimeoutError as error:
@@ -425,7 +400,9 @@ def _understood(error: DatabaseError) -> AutomationError | None:
     queries name mapped columns only, and the suite runs them on the newest schema. The driver's
     words are kept in case it is a bug.
     """
-    reason, code = _first_line(error), _code(error)
+    lines = str(error.orig).strip().splitlines()
+    reason = lines[0].rstrip(".") if lines else type(error.orig).__name__
+    code = _code(error)
     if isinstance(code, int) and code in _SQLITE_REFUSALS:
         return PermanentError(f"{_SQLITE_REFUSALS[code]} ({reason}).")
     if code in _FULL:
@@ -453,8 +430,3 @@ def _code(error: DatabaseError) -> int | str | None:
         )  # what the driver says by itself has none
         return None if code is None else code & 0xFF
     return getattr(error.orig, "sqlstate", None)
-
-
-def _first_line(error: DatabaseError) -> str:
-    lines = str(error.orig).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error.orig).__name__

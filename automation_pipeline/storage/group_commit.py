@@ -127,8 +127,8 @@ class GroupWriter:
 
     def _write_all(self) -> None:
         while group := self._next_group():
-            wanted = [write for write in group if write.is_wanted()]
-            _answer(wanted, self._write_group(wanted))
+            if wanted := [write for write in group if write.is_wanted()]:
+                _answer(wanted, self._write_group(wanted))
             if len(group) > 1:
                 # Tasks that were answered write again in a moment: a short wait makes larger groups.
                 self._never.wait(LINGER_SECONDS)
@@ -140,35 +140,30 @@ class GroupWriter:
         return group
 
     def _write_group(self, writes: Sequence[_Write]) -> list[Any]:
-        if len(writes) > 1:
-            with suppress(Exception):  # each is repeated alone, to find out whose error it is
-                return self._commit(writes)
-        return [self._write_alone(write) for write in writes]
-
-    def _write_alone(self, write: _Write) -> Any:  # noqa: ANN401  its result
+        """One result or error per write. If a group fails, each write is repeated alone, to find out
+        whose error it is."""
         try:
-            [result] = self._commit([write])
-        except BaseException as error:  # noqa: BLE001  the caller gets it, whatever it is
-            return error
-        return result
+            return self._commit(writes)
+        except BaseException as error:
+            if len(writes) == 1:
+                return [error]
+            if not isinstance(error, Exception):
+                raise
+        return [result for write in writes for result in self._write_group([write])]
 
     def _commit(self, writes: Sequence[_Write]) -> list[Any]:
         group, results = Group(), dict[int, Any]()
         with self._transaction() as session:
             session.info[GROUP] = group
-            for operation, numbers in _by_operation(writes).items():
+            by_operation: dict[Operation, list[int]] = {}
+            for number, write in enumerate(writes):
+                by_operation.setdefault(write.operation, []).append(number)
+            for operation, numbers in by_operation.items():
                 found = operation(session, [writes[number].item for number in numbers])
                 results.update(zip(numbers, found, strict=True))
             for write, rows in group.last.items():
                 write(session, rows)
         return [results[number] for number in range(len(writes))]
-
-
-def _by_operation(writes: Sequence[_Write]) -> dict[Operation, list[int]]:
-    numbers: dict[Operation, list[int]] = {}
-    for number, write in enumerate(writes):
-        numbers.setdefault(write.operation, []).append(number)
-    return numbers
 
 
 def _answer(writes: Sequence[_Write], results: Sequence[object]) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import event, select
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import Event, WorkflowLogEntry
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.group_commit import run_each
 from automation_pipeline.storage.history import WorkflowLogRow, write_notes
 from automation_pipeline.storage.monitoring import ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
@@ -231,6 +232,8 @@ def test_a_group_calls_its_loop_once(database: Database, monkeypatch: pytest.Mon
         return really(loop, *given, **named)
 
     monkeypatch.setattr(asyncio.SelectorEventLoop, "call_soon_threadsafe", counted)
+    # Methods of uvloop's loop cannot be replaced.
+    monkeypatch.setattr(asyncio.events, "new_event_loop", asyncio.SelectorEventLoop)
     written_together(database, [partial(beat, str(n)) for n in range(40)])
     assert len(calls) == 2  # the first, that held the others up, and all of them
 
@@ -247,14 +250,14 @@ def test_a_loop_that_is_closed_before_it_hears_takes_nothing_from_others(
 
     asyncio.run(leave_behind())
     turnstile.open()
-    database.write_soon(partial(beat, "later"))
+    database.write_in_bulk_soon(run_each, partial(beat, "later"))
     assert names(database) == {"left behind", "later"}
 
 
 def test_inside_as_one_it_is_part_of_the_whole(database: Database) -> None:
     def write() -> None:
         with database.as_one():
-            database.write_soon(partial(beat, "in vain"))
+            database.write_in_bulk_soon(run_each, partial(beat, "in vain"))
             raise OnPurposeError
 
     with pytest.raises(OnPurposeError):
@@ -265,7 +268,7 @@ def test_inside_as_one_it_is_part_of_the_whole(database: Database) -> None:
 def test_threads_and_transactions_of_their_own_wait_for_each_other(database: Database) -> None:
     def many(name: str) -> None:
         for n in range(20):
-            database.write_soon(partial(beat, f"{name}{n}"))
+            database.write_in_bulk_soon(run_each, partial(beat, f"{name}{n}"))
             with database.transaction() as session:
                 record_heartbeat(session, f"{name}{n} alone")
 
@@ -278,9 +281,9 @@ def test_threads_and_transactions_of_their_own_wait_for_each_other(database: Dat
 
 
 def test_it_can_be_used_again_after_it_was_disposed_of(database: Database) -> None:
-    database.write_soon(partial(beat, "one"))
+    database.write_in_bulk_soon(run_each, partial(beat, "one"))
     database.dispose()
-    database.write_soon(partial(beat, "two"))
+    database.write_in_bulk_soon(run_each, partial(beat, "two"))
     assert names(database) == {"one", "two"}
 
 
