@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 class Clock(Protocol):
     def now(self) -> datetime:
         """The present instant, aware and in UTC."""
+        ...
 
 
 class SystemClock:

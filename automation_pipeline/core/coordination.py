@@ -36,9 +36,11 @@ class Claims(Protocol):
 
     def extend(self, claim: Claim, ttl_seconds: float) -> bool:
         """For another TTL from now. False when the claim has expired or passed on: stop working."""
+        ...
 
     def release(self, claim: Claim) -> bool:
         """False when the claim had expired or passed on."""
+        ...
 
     def holder(self, key: str) -> ClaimHolder | None: ...
 

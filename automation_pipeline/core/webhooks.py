@@ -119,6 +119,7 @@ class WebhookSender(Protocol):
         TransientError: no answer this time. PermanentError: the address, or a redirect of it, must
         not be called. No text contains more of the address than its origin.
         """
+        ...
 
 
 def body_of(payload: Mapping[str, object]) -> bytes:

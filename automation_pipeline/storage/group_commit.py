@@ -144,7 +144,7 @@ class GroupWriter:
         whose error it is."""
         try:
             return self._commit(writes)
-        except BaseException as error:
+        except BaseException as error:  # a single write gets its error, whatever it is
             if len(writes) == 1:
                 return [error]
             if not isinstance(error, Exception):

@@ -294,7 +294,6 @@ def test_what_it_waits_for_ends_before_an_answer_must_be_there() -> None:
         pace = Pace(threads=3, seconds=seconds)
         assert 0 < pace.lock_seconds < pace.statement_seconds < seconds
         assert pace.lock_seconds + pace.statement_seconds <= seconds + 1e-9
-        assert pace.pool()["pool_size"] == 3
 
 
 def test_more_at_once_than_connections_is_one_sentence(database: Database) -> None:
