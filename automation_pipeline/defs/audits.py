@@ -1,13 +1,20 @@
-"""Audits: the jobs, the asset and the sweep."""
+"""Audits: the jobs, the assets of a day's audits and quality report, and the sweep."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.defs.transcription import transcripts
-from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
+from automation_pipeline.orchestration.automation_runs import transcript_reader
+from automation_pipeline.orchestration.days import (
+    DAYS,
+    audits_metadata,
+    check_result,
+    check_specs,
+    day_of,
+)
 from automation_pipeline.orchestration.job_registry import take_request
 from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
@@ -17,10 +24,8 @@ from automation_pipeline.orchestration.ops import (
     error_message_of,
     every,
     job_tags,
+    owner_of,
 )
-
-if TYPE_CHECKING:
-    from automation_pipeline.audits.models.audits import FicheAuditRequest
 
 
 class AuditFicheConfig(StrictConfig):
@@ -55,20 +60,28 @@ def audit(
     """Judge the fiche's calls step by step. A retry continues with the steps that have no result.
     The op succeeds when the audit has a result, whatever its grade."""
     from automation_pipeline.audits.audits import audit_fiche as run_audit
-    from automation_pipeline.audits.models.audits import AuditStatus
-    from automation_pipeline.orchestration.audits import audit_metadata
-    from automation_pipeline.orchestration.batch_context import transcript_reader
-    from automation_pipeline.orchestration.heartbeat import worker_name
+    from automation_pipeline.audits.models.audits import AuditStatus, FicheAuditRequest
+    from automation_pipeline.orchestration.fiche_jobs import audit_metadata, tracking_id_of
 
     system = services.get()
-    request = _request_of(config, context.run)
+    request = FicheAuditRequest(
+        tracking_id=tracking_id_of(context.run),
+        fiche_id=config.fiche_id,
+        audit_config_id=config.audit_config_id,
+        use_rlm=config.use_rlm,
+        trigger_source=config.trigger_source,
+        user_id=config.user_id,
+        schedule_id=config.automation_schedule_id,
+        run_id=config.automation_run_id,
+        dagster_run_id=context.run_id,
+    )
     with dagster_errors():
         take_request(context, system)
         work = run_audit(
             request,
             database=system.database,
             source=system.crm,
-            ensure_transcribed=transcript_reader(system, f"{worker_name()}/{context.run_id}"),
+            ensure_transcribed=transcript_reader(system, owner_of(context.run)),
             judge=system.judge,
             clock=system.clock,
         )
@@ -78,27 +91,10 @@ def audit(
     context.add_output_metadata(audit_metadata(ended))
 
 
-def _request_of(config: AuditFicheConfig, run: dg.DagsterRun) -> "FicheAuditRequest":
-    from automation_pipeline.audits.models.audits import FicheAuditRequest
-    from automation_pipeline.orchestration.audits import tracking_id_of
-
-    return FicheAuditRequest(
-        tracking_id=tracking_id_of(run),
-        fiche_id=config.fiche_id,
-        audit_config_id=config.audit_config_id,
-        use_rlm=config.use_rlm,
-        trigger_source=config.trigger_source,
-        user_id=config.user_id,
-        schedule_id=config.automation_schedule_id,
-        run_id=config.automation_run_id,
-        dagster_run_id=run.run_id,
-    )
-
-
 @dg.failure_hook(required_resource_keys={"services"})
 def close_audit(context: dg.HookContext) -> None:
     """Close the audit as soon as its step fails permanently, even if no daemon runs."""
-    from automation_pipeline.orchestration.audits import fail_audit_of
+    from automation_pipeline.orchestration.fiche_jobs import fail_audit_of
 
     run = context.instance.get_run_by_id(context.run_id)
     if run is not None:
@@ -137,7 +133,7 @@ def rerun(
     model."""
     from automation_pipeline.audits.models.audits import Rerun, StepLocation, rerun_id
     from automation_pipeline.audits.reviews import run_rerun
-    from automation_pipeline.orchestration.audits import step_metadata
+    from automation_pipeline.orchestration.fiche_jobs import step_metadata
 
     system, run = services.get(), context.run
     location = StepLocation(config.audit_id, config.step_position, config.control_point_index)
@@ -171,9 +167,6 @@ def audit_outcomes(
     """The results of the automatic configurations for the day's calls. Only missing and failed
     audits run."""
     from automation_pipeline.audits.audits import DayAuditRequest, audit_day
-    from automation_pipeline.orchestration.audits import day_metadata
-    from automation_pipeline.orchestration.batch_context import transcript_reader
-    from automation_pipeline.orchestration.heartbeat import worker_name
 
     system, run = services.get(), context.run
     request = DayAuditRequest(
@@ -183,17 +176,16 @@ def audit_outcomes(
         dagster_run_id=run.run_id,
     )
     with dagster_errors():
-        listen = transcript_reader(system, f"{worker_name()}/{context.run.run_id}")
         auditing = audit_day(
             request,
             database=system.database,
             source=system.crm,
-            ensure_transcribed=listen,
+            ensure_transcribed=transcript_reader(system, owner_of(run)),
             judge=system.judge,
             clock=system.clock,
         )
         day = system.run(auditing)
-    return dg.MaterializeResult(metadata=day_metadata(day))
+    return dg.MaterializeResult(metadata=audits_metadata(day))
 
 
 @dg.multi_asset_check(specs=check_specs(audit_outcomes))
@@ -209,6 +201,48 @@ def audit_outcomes_checks(
         day, listed = audits_of_day(session, day_of(context)), sales_day(session, day_of(context))
     for finding in judge_audits(day, asked=listed is not None):
         yield check_result("audit_outcomes", finding)
+
+
+@dg.asset(
+    partitions_def=DAYS,
+    group_name="quality",
+    kinds={"pandas"},
+    deps=[audit_outcomes],
+    retry_policy=CRASH_RETRIES,
+)
+def daily_quality_report(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
+    """Scores by groupe, frequently failed control points, causes of failed fiches, and a file of
+    the latest audits."""
+    from automation_pipeline.automation.queries.reports import quality_of
+    from automation_pipeline.orchestration.report import write_report
+
+    system = services.get()
+    with dagster_errors():
+        with system.database.reading() as session:
+            quality = quality_of(session, day_of(context))
+        return dg.MaterializeResult(
+            metadata=write_report(quality, Path(system.settings.automation_reports_dir))
+        )
+
+
+@dg.multi_asset_check(specs=check_specs(daily_quality_report))
+def daily_quality_report_checks(
+    context: dg.AssetCheckExecutionContext, services: ServicesResource
+) -> dg.AssetCheckResult:
+    """The file has a row for every latest audit."""
+    from automation_pipeline.automation.queries.reports import audits_on, evaluate_report
+    from automation_pipeline.fiches.queries.mirror import sales_day
+    from automation_pipeline.orchestration.report import rows_filed
+
+    system, day = services.get(), day_of(context)
+    with system.database.reading() as session:
+        audits, listed = audits_on(session, day), sales_day(session, day)
+    rows = rows_filed(day, Path(system.settings.automation_reports_dir))
+    return check_result(
+        "daily_quality_report", evaluate_report(rows, audits, asked=listed is not None)
+    )
 
 
 @dg.sensor(

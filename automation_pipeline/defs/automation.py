@@ -8,9 +8,13 @@ from pydantic import Field
 from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunAttempt
 from automation_pipeline.orchestration.automation_runs import (
     STATUS_TAG,
+    batch_context,
     batch_key,
+    crm_of_run,
+    fetch_options,
     opening_tags,
     parse_launch,
+    selection_options,
     step_of_attempt,
 )
 from automation_pipeline.orchestration.job_registry import (
@@ -25,6 +29,8 @@ from automation_pipeline.orchestration.ops import (
     error_message_of,
     every,
     job_tags,
+    owner_of,
+    worker_name,
 )
 
 
@@ -74,7 +80,6 @@ def open_run(
 ) -> RunAttempt:
     """Start an attempt at the run and fence off earlier attempts."""
     from automation_pipeline.automation import runs
-    from automation_pipeline.orchestration.heartbeat import worker_name
 
     system = services.get()
     with dagster_errors():
@@ -98,7 +103,6 @@ def select_fiches(
     """Resolve the selection, write one pending row per fiche, and return the batches with pending
     work."""
     from automation_pipeline.automation import selection as selecting
-    from automation_pipeline.orchestration.batch_context import crm_of_run, selection_options
 
     system, batches = services.get(), ()
     with step_of_attempt(context, ticket, system):
@@ -121,7 +125,6 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
     """Fetch the details of a batch's fiches concurrently and apply the filters; the rows change
     during the step."""
     from automation_pipeline.automation import fetching
-    from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_options
 
     system, (ticket, batch) = services.get(), work
     with step_of_attempt(context, ticket, system):
@@ -156,12 +159,10 @@ def transcribe_batch(
     """Transcribe the calls of a batch's fiches. A failed transcription is an outcome of the fiche,
     not a failure of the step."""
     from automation_pipeline.automation import transcribing
-    from automation_pipeline.orchestration.batch_context import batch_context
-    from automation_pipeline.orchestration.heartbeat import worker_name
 
     system, (ticket, batch) = services.get(), work
     with step_of_attempt(context, ticket, system):
-        work_context = batch_context(system, f"{worker_name()}/{context.run_id}", ticket.run_id)
+        work_context = batch_context(system, owner_of(context.run), ticket.run_id)
         ended = system.run(transcribing.transcribe_batch(ticket, batch, context=work_context))
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 
@@ -174,12 +175,10 @@ def transcribe_batch(
 def audit_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Audit the fiches of a batch that are transcribed, or need no transcription."""
     from automation_pipeline.automation import auditing
-    from automation_pipeline.orchestration.batch_context import batch_context
-    from automation_pipeline.orchestration.heartbeat import worker_name
 
     system, (ticket, batch) = services.get(), work
     with step_of_attempt(context, ticket, system):
-        work_context = batch_context(system, f"{worker_name()}/{context.run_id}", ticket.run_id)
+        work_context = batch_context(system, owner_of(context.run), ticket.run_id)
         ended = system.run(auditing.audit_batch(ticket, batch, context=work_context))
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 

@@ -6,6 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.orchestration.days import check_result
 from automation_pipeline.orchestration.job_registry import take_request
 from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
@@ -40,7 +41,7 @@ def work_company_enrichment(
     FAILED."""
     from automation_pipeline.enrichment.models import EnrichmentStatus
     from automation_pipeline.orchestration.enrichment import (
-        job_page,
+        job_metadata,
         job_to_work,
         work_job,
     )
@@ -53,7 +54,7 @@ def work_company_enrichment(
             context.log.info("The stored company is fresh, so no register was called.")
             return
         job = system.run(work_job(job_id, context, system))
-        context.add_output_metadata(job_page(job))
+        context.add_output_metadata(job_metadata(job))
         if job.status is EnrichmentStatus.FAILED:
             raise PermanentError(
                 f"The enrichment of {job.company_siren} failed: {job.enrichment_error}."
@@ -74,13 +75,13 @@ def companies(services: ServicesResource) -> dg.MaterializeResult:
     """The stored companies with their current enrichment status."""
     from automation_pipeline.enrichment.queries.requests import coverage_of
     from automation_pipeline.enrichment.sources import source_statuses
-    from automation_pipeline.orchestration.enrichment import companies_page
+    from automation_pipeline.orchestration.enrichment import companies_metadata
 
     system = services.get()
     now, freshness = system.clock.now(), system.registries.options.freshness
     with dagster_errors(), system.database.reading() as session:
         coverage, sources = coverage_of(session, now, freshness), source_statuses(session)
-    return dg.MaterializeResult(metadata=companies_page(coverage, [*sources.values()], now))
+    return dg.MaterializeResult(metadata=companies_metadata(coverage, [*sources.values()], now))
 
 
 CHECKS = {
@@ -99,7 +100,6 @@ def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult
     freshness."""
     from automation_pipeline.enrichment.queries.requests import coverage_of
     from automation_pipeline.enrichment.rules.evaluation import evaluate_coverage
-    from automation_pipeline.orchestration.days import check_result
 
     system = services.get()
     freshness = system.registries.options.freshness

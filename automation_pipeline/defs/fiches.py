@@ -122,7 +122,7 @@ def fetch_days(
     fails when no day could be read."""
     from automation_pipeline.fiches.fetch_jobs import fetch_range
     from automation_pipeline.fiches.models.fetch_jobs import JobStatus
-    from automation_pipeline.orchestration.fetch_jobs import job_metadata
+    from automation_pipeline.orchestration.fiche_jobs import fetch_job_metadata
 
     system = services.get()
     with dagster_errors():
@@ -138,14 +138,14 @@ def fetch_days(
             fetch_range(config.job_id, **common, refresh=config.refresh, webhook_every=every)
         )
     if job.status is JobStatus.FAILED:
-        raise dg.Failure(job.error, metadata=job_metadata(job), allow_retries=False)
-    context.add_output_metadata(job_metadata(job))
+        raise dg.Failure(job.error, metadata=fetch_job_metadata(job), allow_retries=False)
+    context.add_output_metadata(fetch_job_metadata(job))
 
 
 @dg.failure_hook(required_resource_keys={"services"})
 def close_job(context: dg.HookContext) -> None:
     """Close the job as soon as its step fails permanently, even if no daemon runs."""
-    from automation_pipeline.orchestration.fetch_jobs import fail_range_of
+    from automation_pipeline.orchestration.fiche_jobs import fail_range_of
 
     run = context.instance.get_run_by_id(context.run_id)
     if run is not None:

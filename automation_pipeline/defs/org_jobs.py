@@ -33,14 +33,14 @@ def work_org_job(
 ) -> None:
     """Make one attempt. A failed job is an outcome, not an error: its own policy schedules the next
     attempt."""
-    from automation_pipeline.orchestration.org_jobs import job_page, work_on
+    from automation_pipeline.orchestration.org_jobs import job_metadata, work_on
     from automation_pipeline.org_jobs.queries.attempts import JobRunBusyError
 
     system = services.get()
     with dagster_errors(), wait_for_other_worker(context, JobRunBusyError):
         take_request(context, system)
         job = work_on(config.job_run_id, context, system)
-        context.add_output_metadata(job_page(job))
+        context.add_output_metadata(job_metadata(job))
 
 
 @dg.job(
@@ -57,13 +57,13 @@ def org_job_outcomes(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
     """The due times decided on the day and the jobs that ended on it, for all organisations."""
-    from automation_pipeline.orchestration.org_jobs import day_page
+    from automation_pipeline.orchestration.org_jobs import day_metadata
     from automation_pipeline.org_jobs.queries.health import day_of_jobs
 
     system = services.get()
     with dagster_errors(), system.database.reading() as session:
         day = day_of_jobs(session, *span_of(day_of(context)), system.clock.now())
-    return dg.MaterializeResult(metadata=day_page(day))
+    return dg.MaterializeResult(metadata=day_metadata(day))
 
 
 @dg.multi_asset_check(specs=check_specs(org_job_outcomes))
@@ -117,7 +117,7 @@ def org_job_queue(services: ServicesResource) -> dg.SkipReason:
     description="Raises alerts about organisation schedules and jobs, and delivers them to the webhooks by severity.",
 )
 def org_job_alerts(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.alerts import tick_alerts
+    from automation_pipeline.orchestration.housekeeping import tick_alerts
     from automation_pipeline.org_jobs.queries.health import ORG_ALERTS
 
     return dg.SkipReason(tick_alerts(ORG_ALERTS, "org_jobs", services.get()))

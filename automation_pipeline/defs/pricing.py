@@ -62,7 +62,7 @@ def work_rule_run(
         MOST_TARGETS,
         Launch,
         counting_moves,
-        run_page,
+        run_metadata,
         work_on,
     )
     from automation_pipeline.pricing.models.runs import PricingRunBusyError, PricingRunState
@@ -77,7 +77,7 @@ def work_rule_run(
         take_request(context, system)
         run = system.run(work_on(Launch(**config.model_dump()), context, system))
         with system.database.reading() as session:
-            page = run_page(run, targets_of(session, run.id, limit=MOST_TARGETS))
+            page = run_metadata(run, targets_of(session, run.id, limit=MOST_TARGETS))
         if run.status is PricingRunState.FAILED:
             reason = (
                 run.error_message or f"Run {run.id} has failed: none of its prices was applied."
@@ -115,13 +115,13 @@ def reconcile(
 ) -> None:
     """Read the prices from the shop and record mismatches; the shop does not change. The op fails
     when there are prices to compare and none can be read."""
-    from automation_pipeline.orchestration.pricing import check_prices, reports_page
+    from automation_pipeline.orchestration.pricing import check_prices, reports_metadata
 
     system = services.get()
     with dagster_errors():
         take_request(context, system)
         reports = system.run(check_prices(config.run_id, config.check, system))
-    page = reports_page(reports)
+    page = reports_metadata(reports)
     unread = [one for report in reports for one in report.unverified]
     if unread and not any(report.total_checked for report in reports):
         reason = f"None of {len(unread)} prices could be read: {unread[0].reason.rstrip('.')}."
@@ -165,12 +165,12 @@ def pricing_runs(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
     """Runs that ended on the day, with the numbers of applied and failed prices."""
-    from automation_pipeline.orchestration.pricing import day_page
+    from automation_pipeline.orchestration.pricing import day_metadata
     from automation_pipeline.pricing.monitoring import runs_that_ended
 
     span = span_of(day_of(context))
     with dagster_errors(), services.get().database.reading() as session:
-        return dg.MaterializeResult(metadata=day_page(runs_that_ended(session, *span)))
+        return dg.MaterializeResult(metadata=day_metadata(runs_that_ended(session, *span)))
 
 
 @dg.multi_asset_check(specs=check_specs(pricing_runs))
@@ -259,7 +259,7 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     description="Raises alerts about pricing, and delivers them to the webhooks by severity.",
 )
 def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.alerts import tick_alerts
+    from automation_pipeline.orchestration.housekeeping import tick_alerts
     from automation_pipeline.pricing.monitoring import PRICING_ALERTS
 
     return _with_shop(services, partial(tick_alerts, PRICING_ALERTS, "pricing"))

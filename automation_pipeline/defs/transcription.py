@@ -6,7 +6,13 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.defs.fiches import fiche_details
-from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
+from automation_pipeline.orchestration.days import (
+    DAYS,
+    check_result,
+    check_specs,
+    day_of,
+    transcripts_metadata,
+)
 from automation_pipeline.orchestration.job_registry import recorded_refusal, take_request
 from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
@@ -16,6 +22,7 @@ from automation_pipeline.orchestration.ops import (
     dagster_errors,
     every,
     job_tags,
+    owner_of,
 )
 
 
@@ -38,36 +45,30 @@ class TranscribeFicheConfig(StrictConfig):
     "how the run ended. A retry joins its own run.",
 )
 def transcribe(
-    context: dg.OpExecutionContext, config: TranscribeFicheConfig, services: ServicesResource
+    context: dg.OpExecutionContext,
+    config: TranscribeFicheConfig,  # noqa: ARG001  the schema of the run config
+    services: ServicesResource,
 ) -> None:
-    from automation_pipeline.orchestration.heartbeat import worker_name
-    from automation_pipeline.orchestration.transcripts import run_id_of, run_result
-    from automation_pipeline.transcription.models import (
-        TranscriptionPriority,
-        TranscriptionRunRequest,
+    from automation_pipeline.orchestration.fiche_jobs import (
+        transcription_of,
+        transcription_result,
     )
     from automation_pipeline.transcription.runs import transcribe_fiches
 
     system, last_try = services.get(), context.retry_number >= STEP_RETRIES
-    request = TranscriptionRunRequest(
-        run_id_of(context.run),
-        config.fiche_id,
-        TranscriptionPriority(config.priority),
-        context.run_id,
-    )
     with dagster_errors(), recorded_refusal(context, system, last_try=last_try):
         take_request(context, system)
         work = transcribe_fiches(
-            [request],
+            [transcription_of(context.run)],
             database=system.database,
             source=lambda: system.crm,
             provider=lambda: system.speech,
             clock=system.clock,
-            owner=f"{worker_name()}/{context.run_id}",
+            owner=owner_of(context.run),
             gives_up=last_try,
         )
         [status] = system.run(work)
-    context.add_output_metadata(run_result(status, system))
+    context.add_output_metadata(transcription_result(status, system))
 
 
 @dg.job(
@@ -91,11 +92,9 @@ def transcripts(
 ) -> dg.MaterializeResult:
     """The transcripts of the day's recordings. Only missing transcripts are requested, with low
     priority."""
-    from automation_pipeline.orchestration.heartbeat import worker_name
-    from automation_pipeline.orchestration.transcripts import day_metadata
     from automation_pipeline.transcription.runs import transcribe_day
 
-    system, owner = services.get(), f"{worker_name()}/{context.run.run_id}"
+    system = services.get()
     with dagster_errors():
         work = transcribe_day(
             day_of(context),
@@ -103,10 +102,10 @@ def transcripts(
             source=lambda: system.crm,
             provider=lambda: system.speech,
             clock=system.clock,
-            owner=owner,
+            owner=owner_of(context.run),
         )
         day = system.run(work)
-    return dg.MaterializeResult(metadata=day_metadata(day))
+    return dg.MaterializeResult(metadata=transcripts_metadata(day))
 
 
 @dg.multi_asset_check(specs=check_specs(transcripts))
@@ -119,10 +118,8 @@ def transcripts_checks(
     from automation_pipeline.transcription.rules import judge_transcripts
 
     with services.get().database.reading() as session:
-        day, listed = (
-            transcripts_of_day(session, day_of(context)),
-            sales_day(session, day_of(context)),
-        )
+        day = transcripts_of_day(session, day_of(context))
+        listed = sales_day(session, day_of(context))
     return check_result("transcripts", judge_transcripts(day, asked=listed is not None))
 
 

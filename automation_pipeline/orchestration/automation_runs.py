@@ -1,20 +1,36 @@
-"""Automation runs in Dagster: launch config, attempt, and the tags of a run."""
+"""Automation runs in Dagster: launch config, attempt, tags, and the services for their steps.
 
-from collections.abc import Generator, Mapping
+Every job loads this module, so functions import what only the steps of automation runs need."""
+# ruff: noqa: PLC0415
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from automation_pipeline.automation.models.runs import RunAttempt, Trigger
-from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.errors import AutomationError, InvalidInputError
+from automation_pipeline.orchestration.executor import beating, processes_of
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG
 from automation_pipeline.orchestration.ops import dagster_errors
 
 if TYPE_CHECKING:
+    from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
+    from automation_pipeline.automation.fetching import FetchOptions
     from automation_pipeline.automation.runs import RunLaunch
+    from automation_pipeline.automation.selection import SelectionOptions
+    from automation_pipeline.automation.transcribing import BatchContext
     from automation_pipeline.bootstrap import Services
+    from automation_pipeline.fiches.models.fiches import FicheSource
+    from automation_pipeline.transcription.models import (
+        TranscriptionRunRequest,
+        TranscriptionSummary,
+    )
 
 RUN_ID_TAG, ATTEMPT_TAG = "automation/run_id", "automation/attempt"
 _BATCH = "batch_"
@@ -64,8 +80,7 @@ def step_of_attempt(
 ) -> Generator[None]:
     """Send the run's heartbeat during a step, and convert errors as `dagster_errors` does. A step
     of a cancelled run ends without a failure, and `finalise_run` shows the outcome."""
-    from automation_pipeline.automation.queries.runs import RunCancelledError  # noqa: PLC0415  every job loads this module
-    from automation_pipeline.orchestration.heartbeat import beating  # noqa: PLC0415  the same
+    from automation_pipeline.automation.queries.runs import RunCancelledError
 
     with dagster_errors(), beating(ticket, services):
         try:
@@ -81,8 +96,8 @@ STATUS_TAG = "automation/status"
 def parse_launch(
     config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: str, lost_after_seconds: float
 ) -> "RunLaunch":
-    from automation_pipeline.automation.models.schedules import parse_selection  # noqa: PLC0415  every job loads this module
-    from automation_pipeline.automation.runs import RunLaunch  # noqa: PLC0415  the same
+    from automation_pipeline.automation.models.schedules import parse_selection
+    from automation_pipeline.automation.runs import RunLaunch
 
     override, due_at = config["override_fiche_selection"], config["due_at"]
     return RunLaunch(
@@ -119,3 +134,109 @@ def opening_tags(
         "automation/schedule_id": str(schedule_id),
         "automation/trigger": present.get("automation/trigger", Trigger.LAUNCHPAD.value),
     }
+
+
+def crm_of_run(services: "Services", run_id: int) -> "FicheSource":
+    """The CRM client with the key of the run's schedule, if it has one."""
+    from automation_pipeline.automation.queries.runs import external_key_of
+
+    with services.database.reading() as session:
+        key = external_key_of(session, run_id)
+    return services.crm_with(key)
+
+
+def selection_options(services: "Services") -> "SelectionOptions":
+    from automation_pipeline.automation.selection import SelectionOptions
+
+    settings = services.settings
+    return SelectionOptions(
+        processes=processes_of(settings),
+        cooldown=timedelta(milliseconds=settings.automation_revalidation_cooldown_ms),
+        recordings_per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
+    )
+
+
+def fetch_options(services: "Services") -> "FetchOptions":
+    from automation_pipeline.automation.fetching import FetchOptions
+
+    settings = services.settings
+    seconds = settings.automation_fiche_details_max_wait_ms / 1000
+    return FetchOptions(
+        budget_seconds=seconds,
+        most_recordings=settings.automation_max_recordings_per_fiche,
+        poll_seconds=settings.automation_fiche_details_poll_interval_seconds,
+    )
+
+
+def transcript_reader(services: "Services", owner: str) -> Callable[[str], Awaitable[object]]:
+    """A function that transcribes a fiche's missing recordings. The provider is created only if a
+    recording is missing."""
+    from automation_pipeline.transcription.models import (
+        TranscriptionPriority,
+        TranscriptionRunRequest,
+    )
+    from automation_pipeline.transcription.runs import transcribe_fiches
+
+    async def ensure_transcribed(fiche_id: str) -> object:
+        request = TranscriptionRunRequest(str(uuid.uuid4()), fiche_id, TranscriptionPriority.HIGH)
+        return await transcribe_fiches(
+            [request],
+            database=services.database,
+            source=lambda: services.crm,
+            provider=lambda: services.speech,
+            clock=services.clock,
+            owner=owner,
+        )
+
+    return ensure_transcribed
+
+
+def batch_context(services: "Services", owner: str, run_id: int) -> "BatchContext":
+    """The context of one run, because its schedule may have its own CRM key."""
+    from automation_pipeline.audits.audits import audit_fiche
+    from automation_pipeline.automation.transcribing import BatchContext, WorkOptions
+    from automation_pipeline.transcription.runs import begin_transcriptions, work_on_runs
+
+    settings, ensure_transcribed = services.settings, transcript_reader(services, owner)
+    crm = cache(lambda: crm_of_run(services, run_id))
+    fetching = settings.automation_fiche_details_max_wait_ms / 1000
+    transcribing = fetching + settings.automation_transcription_max_wait_ms / 1000
+    options = WorkOptions(
+        transcription_seconds=transcribing,
+        audit_seconds=transcribing + settings.automation_audit_max_wait_ms / 1000,
+        transcribes_ahead=processes_of(settings) == 1,
+        longest_pause_seconds=settings.automation_transcription_poll_interval_seconds,
+        audits_at_once=settings.audit_run_concurrency,
+        audit_poll_seconds=settings.automation_audit_poll_interval_seconds,
+    )
+
+    async def begin(
+        requests: "Sequence[TranscriptionRunRequest]",
+    ) -> "Sequence[TranscriptionSummary | AutomationError]":
+        return await begin_transcriptions(
+            requests, database=services.database, source=crm, clock=services.clock
+        )
+
+    async def transcribe(
+        run_ids: Sequence[str], own: Sequence[str], stop: asyncio.Event | None = None
+    ) -> object:
+        return await work_on_runs(
+            run_ids,
+            own=own,
+            stop=stop,
+            database=services.database,
+            provider=lambda: services.speech,
+            owner=owner,
+        )
+
+    async def audit(request: "FicheAuditRequest") -> "AuditSummary":
+        return await audit_fiche(
+            request,
+            database=services.database,
+            source=crm(),
+            ensure_transcribed=ensure_transcribed,
+            judge=services.judge,
+            clock=services.clock,
+        )
+
+    return BatchContext(services.database, services.clock, options, begin, transcribe, audit)

@@ -38,8 +38,7 @@ from automation_pipeline.orchestration.dagster_internals import (
     submit_task,
     unpack_step,
 )
-from automation_pipeline.orchestration.executor import PRELOADED
-from automation_pipeline.orchestration.heartbeat import dagster_heartbeat, repeating
+from automation_pipeline.orchestration.executor import PRELOADED, dagster_heartbeat, repeating
 from automation_pipeline.orchestration.recovery import ENDED
 from automation_pipeline.storage.monitoring import step_heartbeats
 

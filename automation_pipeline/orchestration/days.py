@@ -10,10 +10,12 @@ from dagster import PreviewWarning
 
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, wall_time, zone
 from automation_pipeline.core.settings import load_settings
-from automation_pipeline.orchestration import metadata
+from automation_pipeline.orchestration.ops import Metadata, as_metadata, counts_table, table
 
 if TYPE_CHECKING:
+    from automation_pipeline.audits.days import DayAudits
     from automation_pipeline.fiches.models.days import DayCoverage, DayFinding, SalesDay
+    from automation_pipeline.transcription.models import DayTranscripts
 
 SETTINGS = load_settings()
 
@@ -44,7 +46,7 @@ def yesterday(context: dg.ScheduleEvaluationContext) -> str:
     return (tick.date() - timedelta(days=1)).isoformat()
 
 
-def sales_day_metadata(day: "SalesDay") -> dict[str, dg.MetadataValue]:
+def sales_day_metadata(day: "SalesDay") -> Metadata:
     counts = {
         "fiches": day.fiches,
         "new": day.new,
@@ -52,33 +54,73 @@ def sales_day_metadata(day: "SalesDay") -> dict[str, dg.MetadataValue]:
         "missing cle": day.missing_cle,
         "without recordings": day.without_recordings,
     }
-    table = "\n".join(f"| {name} | {count} |" for name, count in counts.items())
-    return {
-        **{name.replace(" ", "_"): metadata.integer(count) for name, count in counts.items()},
-        "summary": metadata.markdown(f"| {day.day:%A %d %B %Y} | |\n|---|---|\n{table}"),
-        "revalidated_at": metadata.timestamp(day.revalidated_at),
-    }
-
-
-def coverage_metadata(
-    coverage: "DayCoverage", errors: Mapping[str, int]
-) -> dict[str, dg.MetadataValue]:
-    return {
-        "fiches": metadata.integer(coverage.fiches),
-        "with_details": metadata.integer(coverage.with_details),
-        "not_found": metadata.integer(coverage.not_found),
-        "without_details": metadata.integer(coverage.without_details),
-        "coverage": metadata.real(coverage.share),
-        **({"failures": metadata.markdown(counts_table("cause", errors))} if errors else {}),
-    }
-
-
-def counts_table(of: str, counts: Mapping[str, int]) -> str:
-    """The most frequent first."""
-    rows = "\n".join(
-        f"| {name} | {count} |" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
+    return as_metadata(
+        {name.replace(" ", "_"): count for name, count in counts.items()}
+        | {
+            "summary": table((f"{day.day:%A %d %B %Y}", ""), counts.items()),
+            "revalidated_at": day.revalidated_at,
+        }
     )
-    return f"| {of} | Count |\n|---|---|\n{rows}"
+
+
+def coverage_metadata(coverage: "DayCoverage", errors: Mapping[str, int]) -> Metadata:
+    return as_metadata(
+        {
+            "fiches": coverage.fiches,
+            "with_details": coverage.with_details,
+            "not_found": coverage.not_found,
+            "without_details": coverage.without_details,
+            "coverage": float(coverage.share),
+            "failures": counts_table("cause", errors),
+        }
+    )
+
+
+def transcripts_metadata(day: "DayTranscripts") -> Metadata:
+    return as_metadata(
+        {
+            "recordings": day.recordings,
+            "transcribed": day.transcribed,
+            "coverage": float(day.coverage),
+            "minutes_of_audio": float(day.minutes),
+            "failures": counts_table("cause", day.failures),
+        }
+    )
+
+
+def audits_metadata(day: "DayAudits") -> Metadata:
+    from automation_pipeline.audits.days import NOT_CONFIGURED  # noqa: PLC0415  every job loads this module
+
+    points = [
+        (point.step, point.point, point.failing, point.judged, f"{point.share:.0%}")
+        for point in day.failing_points
+    ]
+    return as_metadata(
+        {
+            "configurations": day.configs,
+            "fiches": day.fiches,
+            "wanted": day.wanted,
+            "audited": day.audited,
+            "failed": day.failed,
+            "steps": day.steps,
+            "failed_steps": day.steps_failed,
+            "citations": day.citations,
+            "removed_citations": day.citations_removed,
+            "coverage": float(day.coverage),
+            "non_compliant_share": float(day.non_compliant_share),
+            "mean_score": None if day.mean_score is None else float(day.mean_score),
+            "note": None if day.configs else NOT_CONFIGURED,
+            "by_niveau": table(("niveau", "audits"), day.by_niveau.items()),
+            "failing_points": table(
+                ("step", "control point", "not met", "judged", "share"), points
+            ),
+            "failures": counts_table("cause", day.failures),
+        }
+    )
+
+
+def check_severity(finding: "DayFinding") -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if finding.grave else dg.AssetCheckSeverity.WARN
 
 
 def check_result(asset: str, finding: "DayFinding") -> dg.AssetCheckResult:
@@ -86,7 +128,7 @@ def check_result(asset: str, finding: "DayFinding") -> dg.AssetCheckResult:
         asset_key=asset,
         check_name=finding.check,
         passed=finding.passed,
-        severity=dg.AssetCheckSeverity.ERROR if finding.grave else dg.AssetCheckSeverity.WARN,
+        severity=check_severity(finding),
         description=finding.message,
     )
 

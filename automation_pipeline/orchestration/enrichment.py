@@ -21,62 +21,55 @@ from automation_pipeline.enrichment.models import (
 from automation_pipeline.enrichment.queries.jobs import first_request_key
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage
-from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.heartbeat import worker_name
-from automation_pipeline.orchestration.metadata import table
-from automation_pipeline.orchestration.ops import check_ids
+from automation_pipeline.orchestration.ops import Metadata, as_metadata, check_ids, owner_of, table
 from automation_pipeline.storage.run_requests import mark_taken
 
-Page = dict[str, dg.MetadataValue]
-_ACTOR = "launchpad"
+
+def job_metadata(job: EnrichmentJobShown) -> Metadata:
+    rows = [
+        (
+            one.source_api,
+            one.status,
+            one.http_status,
+            one.error_code,
+            one.attempts,
+            f"{one.duration_ms} ms",
+        )
+        for one in job.sources
+    ]
+    return as_metadata(
+        {
+            "company": job.company_siren,
+            "job": str(job.id),
+            "state": job.state,
+            "status": job.status,
+            "error": job.enrichment_error,
+            "not_before": iso(job.not_before) if job.not_before else None,
+            "attempt": job.attempt,
+            "sources": table(("source", "status", "http", "error", "attempts", "took"), rows),
+        }
+    )
 
 
-def job_page(job: EnrichmentJobShown) -> Page:
-    texts = {
-        "company": job.company_siren,
-        "job": str(job.id),
-        "state": job.state,
-        "status": job.status,
-        "error": job.enrichment_error,
-        "not_before": iso(job.not_before) if job.not_before else None,
-    }
-    page = {name: metadata.text(text) for name, text in texts.items() if text is not None}
-    page["attempt"] = metadata.integer(job.attempt)
-    if job.sources:
-        heads = ("source", "status", "http", "error", "attempts", "took")
-        rows = [
-            (
-                one.source_api,
-                one.status,
-                one.http_status,
-                one.error_code,
-                one.attempts,
-                f"{one.duration_ms} ms",
-            )
-            for one in job.sources
-        ]
-        page["sources"] = metadata.markdown(table(heads, rows))
-    return page
-
-
-def companies_page(
+def companies_metadata(
     coverage: CompanyCoverage, sources: Sequence[SourceStatus], now: datetime
-) -> Page:
+) -> Metadata:
     rows: list[tuple[object, ...]] = []
     for one in sources:
         until = one.open_until if one.is_resting(now) else None
         rest = ("", None) if until is None else (iso(until), one.open_reason)
         rows.append((one.source, *rest, one.failures, one.used_on(now.date())))
-    heads = ("source", "rests until", "why", "failures", "calls today")
     statuses = {str(status): count for status, count in coverage.statuses.items()}
-    return {
-        "companies": metadata.integer(coverage.companies),
-        "masked": metadata.integer(coverage.masked),
-        **{f"status_{name.lower()}": metadata.integer(count) for name, count in statuses.items()},
-        "coverage": metadata.markdown(table(("status", "companies"), statuses.items())),
-        "ages": metadata.markdown(table(("age", "companies"), coverage.ages.items())),
-        "sources": metadata.markdown(table(heads, rows)),
-    }
+    return as_metadata(
+        {
+            "companies": coverage.companies,
+            "masked": coverage.masked,
+            **{f"status_{name.lower()}": count for name, count in statuses.items()},
+            "coverage": table(("status", "companies"), statuses.items()),
+            "ages": table(("age", "companies"), coverage.ages.items()),
+            "sources": table(("source", "rests until", "why", "failures", "calls today"), rows),
+        }
+    )
 
 
 def job_to_work(
@@ -98,7 +91,7 @@ def job_to_work(
     requester = Requester(
         tenant_id=DEFAULT_TENANT,
         correlation_id=correlation_id() or context.run_id,
-        actor=_ACTOR,
+        actor="launchpad",
         idempotency_key=f"dagster:{context.run_id}",
     )
     answer = request_enrichment(
@@ -124,5 +117,5 @@ def work_job(
         registries=services.registries,
         database=services.database,
         clock=services.clock,
-        owner=f"{worker_name()}/{context.run_id}",
+        owner=owner_of(context.run),
     )

@@ -1,14 +1,20 @@
-"""The executor of the steps is configurable; the jobs are the same on each. The process that
-executes a run supervises it on every executor."""
+"""The configured executor of the steps, and the heartbeats of the processes that execute them.
+
+The jobs are the same on each executor. The process that executes a run supervises it."""
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.settings import Settings
@@ -16,6 +22,8 @@ from automation_pipeline.orchestration.dagster_internals import (
     ExecutionPlan,
     PlanOrchestrationContext,
 )
+from automation_pipeline.orchestration.ops import worker_name
+from automation_pipeline.storage.monitoring import RUN_WORKER, end_step, record_step_heartbeat
 
 if TYPE_CHECKING:
     from automation_pipeline.bootstrap import Services
@@ -33,7 +41,6 @@ PRELOADED = [
     "automation_pipeline.automation.fetching",
     "automation_pipeline.automation.transcribing",
     "automation_pipeline.automation.auditing",
-    "automation_pipeline.orchestration.batch_context",
     "automation_pipeline.orchestration.run_summary",
     "automation_pipeline.clients.crm",
 ]
@@ -78,7 +85,6 @@ class SupervisedExecutor(dg.Executor):
         self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
     ) -> Iterator[dg.DagsterEvent]:
         from automation_pipeline.bootstrap import services  # noqa: PLC0415  with what needs it, and not before
-        from automation_pipeline.orchestration.heartbeat import dagster_heartbeat  # noqa: PLC0415  the same
 
         alone = plan_context.dagster_run.remote_job_origin is None
         since = _database_time(services()) if alone else None
@@ -165,3 +171,71 @@ def _kubernetes(settings: Settings) -> dg.ExecutorDefinition:
 def processes_of(settings: Settings) -> int:
     """The number of steps that can run at the same time."""
     return 1 if settings.automation_executor == "in_process" else settings.automation_max_processes
+
+
+@contextmanager
+def repeating(act: Callable[[], None], seconds: float, complaint: str) -> Generator[None]:
+    """Call `act` at once and then at this interval while the body runs. A failure is logged (a
+    lasting one once) and never ends the body."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        last_failure = ""
+        while not ended.is_set():
+            failure = ""
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001  the work itself reports the cause
+                failure = str(error)
+                if failure != last_failure:
+                    _log.warning("%s: %s", complaint, error)
+            last_failure = failure
+            ended.wait(seconds)
+
+    thread = threading.Thread(
+        target=copy_context().run, args=(repeat,), daemon=True, name="heartbeat"
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def beating(attempt: RunAttempt, services: "Services") -> Generator[None]:
+    """Send the heartbeat of an attempt until a newer attempt takes over."""
+    from automation_pipeline.automation.runs import send_heartbeat  # noqa: PLC0415  steps of other jobs only need the worker's name
+
+    beat = partial(send_heartbeat, attempt, worker_name(), database=services.database)
+    seconds = services.settings.automation_heartbeat_seconds
+    with repeating(beat, seconds, f"No heartbeat for run {attempt.run_id}"):
+        yield
+
+
+@contextmanager
+def dagster_heartbeat(
+    dagster_run_id: str,
+    services: "Services",
+    *,
+    step_key: str = RUN_WORKER,
+    after_each: Callable[[], None] = lambda: None,
+) -> Generator[None]:
+    """Send the heartbeat of a Dagster run or of one of its steps. The row is deleted at the end: a
+    silent row that remains belongs to a lost process."""
+    row = dagster_run_id, step_key, worker_name()
+
+    def beat() -> None:
+        with services.database.transaction() as session:
+            record_step_heartbeat(session, *row)
+        after_each()
+
+    seconds = services.settings.automation_heartbeat_seconds
+    try:
+        with repeating(beat, seconds, f"No heartbeat for Dagster run {dagster_run_id} {step_key}"):
+            yield
+    finally:
+        # If the row cannot be deleted now, the watchdog deletes it later.
+        with suppress(AutomationError), services.database.transaction() as session:
+            end_step(session, *row)

@@ -1,10 +1,11 @@
 """Every job of this package: its module, how a request becomes its run, and what to close when a
 run fails. Sensors derive their job lists from here."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any, cast
 
 import dagster as dg
 
@@ -90,11 +91,11 @@ JOBS = {
             "transcribe_fiche",
             "transcription",
             "transcribe",
-            "transcripts:fail_transcription_of",
+            "fiche_jobs:fail_transcription_of",
         ),
-        RegisteredJob("audit_fiche", "audits", "audit", "audits:fail_audit_of"),
+        RegisteredJob("audit_fiche", "audits", "audit", "fiche_jobs:fail_audit_of"),
         RegisteredJob("audit_rerun", "audits", "rerun"),
-        RegisteredJob("sales_range_fetch", "fiches", "fetch_days", "fetch_jobs:fail_range_of"),
+        RegisteredJob("sales_range_fetch", "fiches", "fetch_days", "fiche_jobs:fail_range_of"),
         RegisteredJob(
             "rule_run",
             "pricing",
@@ -119,6 +120,12 @@ JOBS = {
 def function_at(reference: str) -> Callable[..., object]:
     module, name = reference.split(":")
     return getattr(import_module(f"automation_pipeline.orchestration.{module}"), name)
+
+
+def config_of(run: dg.DagsterRun) -> Mapping[str, Any]:
+    """The config of the run's first op."""
+    ops = cast("Mapping[str, Any]", run.run_config).get("ops", {})
+    return ops.get(JOBS[run.job_name].first_op, {}).get("config", {})
 
 
 def job_definitions() -> list[dg.JobDefinition]:

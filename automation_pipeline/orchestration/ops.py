@@ -1,9 +1,14 @@
-"""Shared by ops and assets: the services, strict run configs, and errors as Dagster failures and
-retries."""
+"""Shared by ops and assets: the services, strict run configs, metadata, and errors as Dagster
+failures and retries."""
 
+import os
 import re
-from collections.abc import Generator
+import socket
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from operator import itemgetter
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Self, Union, cast, get_args, get_origin
 
@@ -20,6 +25,7 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.core.json_model import ID_DIGITS, LARGEST_ID
 from automation_pipeline.core.logs import CORRELATION_TAG, correlated, usable_id
+from automation_pipeline.core.masking import markdown_cell
 from automation_pipeline.core.settings import load_settings
 
 
@@ -196,6 +202,64 @@ def wait_for_other_worker(
         if context.retry_number < STEP_RETRIES:
             raise
         context.log.info(f"{error} A second worker has nothing to do.")
+
+
+def worker_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def owner_of(run: dg.DagsterRun) -> str:
+    """The name under which the work of this process for the run takes claims."""
+    return f"{worker_name()}/{run.run_id}"
+
+
+Metadata = dict[str, dg.MetadataValue]
+
+
+class Markdown(str):
+    """Text that Dagster shows as Markdown."""
+
+    __slots__ = ()
+
+
+def as_metadata(values: Mapping[str, object]) -> Metadata:
+    """Dagster serialises metadata when it stores the event and accepts only plain values, so a
+    StrEnum becomes a text. None and empty values are left out."""
+    return {
+        name: _metadata_value(value) for name, value in values.items() if value not in (None, "")
+    }
+
+
+def _metadata_value(value: object) -> dg.MetadataValue:
+    match value:
+        case Markdown():
+            return dg.MetadataValue.md(str(value))
+        case int():
+            return dg.MetadataValue.int(int(value))
+        case float():
+            return dg.MetadataValue.float(value)
+        case datetime():
+            return dg.MetadataValue.timestamp(value)
+        case Path():
+            return dg.MetadataValue.path(str(value))
+        case _:
+            return dg.MetadataValue.text(str(value))
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Markdown:
+    """Empty without rows. Cells are escaped."""
+    lines = [
+        f"| {' | '.join('–' if cell is None else markdown_cell(cell) for cell in row)} |"
+        for row in rows
+    ]
+    if not lines:
+        return Markdown()
+    return Markdown("\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]))
+
+
+def counts_table(of: str, counts: Mapping[str, int]) -> Markdown:
+    """The most frequent first."""
+    return table((of, "Count"), sorted(counts.items(), key=itemgetter(1), reverse=True))
 
 
 def error_message_of(error: BaseException | None) -> str:

@@ -6,19 +6,26 @@ their dependencies locally.
 # ruff: noqa: PLC0415
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED
-from automation_pipeline.orchestration.ops import check_ids, id_in
-from automation_pipeline.org_jobs.models.jobs import JOB, OrgJob
+from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED, config_of
+from automation_pipeline.orchestration.ops import (
+    Metadata,
+    as_metadata,
+    check_ids,
+    counts_table,
+    id_in,
+    owner_of,
+    table,
+)
+from automation_pipeline.org_jobs.models.jobs import OrgJob
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import get_job, get_run
@@ -27,15 +34,11 @@ from automation_pipeline.org_jobs.queries.queue import job_of_worker
 if TYPE_CHECKING:
     from automation_pipeline.org_jobs.rules.health import Day
 
-Page = dict[str, dg.MetadataValue]
-OP = "work_org_job"
-_TERMINATED_BY = "dagster"
 _ENDS = (OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED)
 
 
 def work_on(run_id: int, context: dg.OpExecutionContext, services: Services) -> OrgJob:
     """The job after one attempt, or unchanged if the run must not start."""
-    from automation_pipeline.orchestration.heartbeat import worker_name
     from automation_pipeline.org_jobs.runs import work_job
 
     check_ids(job_run_id=run_id)
@@ -47,7 +50,7 @@ def work_on(run_id: int, context: dg.OpExecutionContext, services: Services) -> 
             database=services.database,
             clock=services.clock,
             meter=services.meter,
-            owner=f"{worker_name()}/{context.run_id}",
+            owner=owner_of(context.run),
             dagster_run_id=context.run_id,
         )
     )
@@ -56,24 +59,23 @@ def work_on(run_id: int, context: dg.OpExecutionContext, services: Services) -> 
         return get_job(session, job_id, ALL_ORGANISATIONS)
 
 
-def job_page(job: OrgJob) -> Page:
+def job_metadata(job: OrgJob) -> Metadata:
     run = job.runs[-1]
-    texts = {
-        "job": str(job.id),
-        "type": job.type,
-        "organisation": job.org_id,
-        "status": str(job.status),
-        "attempt": f"{run.attempt_no} of {run.max_attempts}",
-        "schedule": job.schedule_id,
-        "again_at": None if run.next_attempt_at is None else iso(run.next_attempt_at),
-        "error": run.error,
-    }
-    return {name: metadata.text(text) for name, text in texts.items() if text}
+    return as_metadata(
+        {
+            "job": str(job.id),
+            "type": job.type,
+            "organisation": job.org_id,
+            "status": job.status,
+            "attempt": f"{run.attempt_no} of {run.max_attempts}",
+            "schedule": job.schedule_id,
+            "again_at": None if run.next_attempt_at is None else iso(run.next_attempt_at),
+            "error": run.error,
+        }
+    )
 
 
-def day_page(day: "Day") -> Page:
-    from automation_pipeline.orchestration.days import counts_table
-
+def day_metadata(day: "Day") -> Metadata:
     types, cells = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for fires in day.fires:
         cells[fires.org_id, fires.outcome] += fires.count
@@ -84,20 +86,18 @@ def day_page(day: "Day") -> Page:
     columns = ("dispatched", "skipped", "failed", "jobs done", "jobs failed", "jobs cancelled")
     by_org = [(org, *(cells[org, state] for state in states)) for org in day.organisations]
     by_type = sorted((type_, state, count) for (type_, state), count in types.items())
-    by_reason, by_state = day.by_skip_reason, day.by_state
-    tables = {
-        "skipped_because": counts_table("reason", by_reason) if by_reason else "",
-        "jobs_by_state": counts_table("state", by_state) if by_state else "",
-        "jobs_by_type": metadata.table(("type", "state", "jobs"), by_type),
-        "organisations": metadata.table(("organisation", *columns), by_org),
-    }
     latency = day.mean_latency_seconds
-    return {
-        **{str(one).lower(): metadata.integer(day.by_outcome.get(one, 0)) for one in FireOutcome},
-        "jobs": metadata.integer(sum(one.count for one in day.jobs)),
-        **({} if latency is None else {"mean_latency_seconds": metadata.real(round(latency, 3))}),
-        **{name: metadata.markdown(text) for name, text in tables.items() if text},
-    }
+    return as_metadata(
+        {
+            **{str(one).lower(): day.by_outcome.get(one, 0) for one in FireOutcome},
+            "jobs": sum(one.count for one in day.jobs),
+            "mean_latency_seconds": None if latency is None else float(round(latency, 3)),
+            "skipped_because": counts_table("reason", day.by_skip_reason),
+            "jobs_by_state": counts_table("state", day.by_state),
+            "jobs_by_type": table(("type", "state", "jobs"), by_type),
+            "organisations": table(("organisation", *columns), by_org),
+        }
+    )
 
 
 def dispatch_due(services: Services) -> str:
@@ -150,11 +150,7 @@ def process_queue(services: Services) -> str:
 
 
 def job_run_id_of(run: dg.DagsterRun) -> int | None:
-    """None for a run of another job."""
-    if run.job_name != JOB:
-        return None
-    ops = cast("Mapping[str, Any]", run.run_config).get("ops", {})
-    return id_in(ops.get(OP, {}).get("config", {}).get("job_run_id"))
+    return id_in(config_of(run).get("job_run_id"))
 
 
 def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
@@ -176,7 +172,7 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
                 within=ALL_ORGANISATIONS,
                 database=database,
                 clock=clock,
-                actor=_TERMINATED_BY,
+                actor="dagster",
                 reason=TERMINATED,
                 at_once=True,
             )

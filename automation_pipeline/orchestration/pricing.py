@@ -1,9 +1,9 @@
 """Price runs and reconciliations in Dagster: launches and metadata."""
 
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import dagster as dg
 
@@ -11,15 +11,20 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.heartbeat import worker_name
-from automation_pipeline.orchestration.metadata import table
-from automation_pipeline.orchestration.ops import check_ids, id_in
+from automation_pipeline.orchestration.job_registry import config_of
+from automation_pipeline.orchestration.ops import (
+    Markdown,
+    Metadata,
+    as_metadata,
+    check_ids,
+    id_in,
+    owner_of,
+    table,
+)
 from automation_pipeline.pricing.events import request_key
 from automation_pipeline.pricing.models.runs import RuleRun, RuleTarget, RuleTrigger
 from automation_pipeline.pricing.models.shop import PriceDocument, price_text
 from automation_pipeline.pricing.planning import plan_run, preview_rule
-from automation_pipeline.pricing.queries.runs import RUN_JOB
 from automation_pipeline.pricing.runs import cancel_run, postpone_failed_run, request_rule_run
 from automation_pipeline.pricing.worker import work_run
 from automation_pipeline.storage.run_requests import mark_taken
@@ -30,31 +35,39 @@ if TYPE_CHECKING:
 MOST_TARGETS = 20
 MOST_RUNS = 50
 
-Page = dict[str, dg.MetadataValue]
+
+def run_metadata(run: RuleRun, targets: Sequence[RuleTarget]) -> Metadata:
+    cells = [
+        (
+            target.title or target.sku_id or target.variant_id or target.product_id,
+            _price(target.before),
+            _price(target.after),
+            target.status,
+            target.error_message or "",
+        )
+        for target in targets
+    ]
+    return as_metadata(
+        {
+            "run": str(run.id),
+            "rule": f"{run.rule_name} (version {run.rule_version})",
+            "status": run.status,
+            **{name: count for name, count in run.targets.model_dump().items() if count},
+            "skipped": run.skipped,
+            "blocked": run.blocked,
+            "success_rate": None if run.success_rate is None else float(run.success_rate),
+            "error": Markdown(run.error_message or ""),
+            "resume_at": None if run.resume_at is None else Markdown(iso(run.resume_at)),
+            "targets": table(("variant", "before", "after", "status", "error"), cells),
+        }
+    )
 
 
-def run_page(run: RuleRun, targets: Sequence[RuleTarget]) -> Page:
-    counts = {name: count for name, count in run.targets.model_dump().items() if count}
-    texts = {
-        "error": run.error_message,
-        "resume_at": None if run.resume_at is None else iso(run.resume_at),
-        "targets": table(
-            ("variant", "before", "after", "status", "error"), map(_target_cells, targets)
-        ),
-    }
-    return {
-        "run": metadata.text(run.id),
-        "rule": metadata.text(f"{run.rule_name} (version {run.rule_version})"),
-        "status": metadata.text(run.status),
-        **{name: metadata.integer(count) for name, count in counts.items()},
-        "skipped": metadata.integer(run.skipped),
-        "blocked": metadata.integer(run.blocked),
-        **_rate(run.success_rate),
-        **{name: metadata.markdown(text) for name, text in texts.items() if text},
-    }
+def _price(price: PriceDocument) -> str:
+    return price_text(price.unit_amount, price.currency)
 
 
-def reports_page(reports: "Sequence[ReconciliationReport]") -> Page:
+def reports_metadata(reports: "Sequence[ReconciliationReport]") -> Metadata:
     found = [
         (
             f"run {report.run_id}",
@@ -66,17 +79,20 @@ def reports_page(reports: "Sequence[ReconciliationReport]") -> Page:
         for report in reports
         for one in report.details
     ]
-    found_table = table(("run", "sku", "expected", "actual", "severity"), found[:MOST_TARGETS])
-    return {
-        "runs": metadata.integer(len(reports)),
-        "checked": metadata.integer(sum(report.total_checked for report in reports)),
-        "mismatches": metadata.integer(sum(report.mismatches for report in reports)),
-        "unverified": metadata.integer(sum(len(report.unverified) for report in reports)),
-        **({"details": metadata.markdown(found_table)} if found_table else {}),
-    }
+    return as_metadata(
+        {
+            "runs": len(reports),
+            "checked": sum(report.total_checked for report in reports),
+            "mismatches": sum(report.mismatches for report in reports),
+            "unverified": sum(len(report.unverified) for report in reports),
+            "details": table(
+                ("run", "sku", "expected", "actual", "severity"), found[:MOST_TARGETS]
+            ),
+        }
+    )
 
 
-def day_page(day: "DayRuns") -> Page:
+def day_metadata(day: "DayRuns") -> Metadata:
     rows = [
         (
             one.id,
@@ -90,36 +106,17 @@ def day_page(day: "DayRuns") -> Page:
         )
         for one in day.runs[:MOST_RUNS]
     ]
-    runs_table = table(
-        ("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds"), rows
+    heads = ("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds")
+    return as_metadata(
+        {
+            "runs": len(day.runs),
+            "applied": day.applied,
+            "failed": day.failed,
+            "dead_letters": day.dead_letters,
+            "success_rate": None if day.success_rate is None else float(day.success_rate),
+            "table": table(heads, rows),
+        }
     )
-    return {
-        "runs": metadata.integer(len(day.runs)),
-        "applied": metadata.integer(day.applied),
-        "failed": metadata.integer(day.failed),
-        "dead_letters": metadata.integer(day.dead_letters),
-        **_rate(None if day.success_rate is None else float(day.success_rate)),
-        **({"table": metadata.markdown(runs_table)} if runs_table else {}),
-    }
-
-
-def _rate(rate: float | None) -> Page:
-    return {} if rate is None else {"success_rate": metadata.real(rate)}
-
-
-def _target_cells(target: RuleTarget) -> tuple[object, ...]:
-    name = target.title or target.sku_id or target.variant_id or target.product_id
-    return (
-        name,
-        _price(target.before),
-        _price(target.after),
-        target.status,
-        target.error_message or "",
-    )
-
-
-def _price(price: PriceDocument) -> str:
-    return price_text(price.unit_amount, price.currency)
 
 
 async def check_prices(
@@ -142,10 +139,8 @@ async def check_prices(
     return [await reconcile_run(run_id, services.pricing_context, name=check)]
 
 
-OP = "work_rule_run"
 RUN_ID_TAG = "pricing/run_id"
 _ACTOR = "launchpad"
-_TERMINATED_BY = "dagster"
 
 NOT_CONFIGURED = "SHOP_API_BASE_URL is not set: there is no shop whose prices could be changed."
 
@@ -194,7 +189,7 @@ def work_on(
         run_id = _create_run(rule_id, context, services, force=launch.force)
     if launch.preview_only:
         return plan_run(run_id, services.pricing_context)
-    return work_run(run_id, services.pricing_context, f"{worker_name()}/{context.run_id}")
+    return work_run(run_id, services.pricing_context, owner_of(context.run))
 
 
 def _create_run(
@@ -224,11 +219,8 @@ def _created_before(context: dg.OpExecutionContext) -> int | None:
 
 
 def run_id_of(run: dg.DagsterRun) -> int | None:
-    """None for a run of another job, or before the price run is created."""
-    if run.job_name != RUN_JOB:
-        return None
-    ops = cast("Mapping[str, Any]", run.run_config).get("ops", {})
-    given = ops.get(OP, {}).get("config", {}).get("run_id")
+    """None before the price run is created."""
+    given = config_of(run).get("run_id")
     return id_in(run.tags.get(RUN_ID_TAG) if given is None else given)
 
 
@@ -241,7 +233,7 @@ def cancel_run_of(run: dg.DagsterRun, services: Services) -> None:
     with suppress(
         ConflictError, NotFoundError
     ):  # the run has ended, was only planned, or does not exist
-        cancel_run(run_id, database=services.database, clock=services.clock, actor=_TERMINATED_BY)
+        cancel_run(run_id, database=services.database, clock=services.clock, actor="dagster")
 
 
 def postpone_run_of(run: dg.DagsterRun, reason: str, services: Services) -> None:

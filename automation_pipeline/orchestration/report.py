@@ -7,7 +7,6 @@ from dataclasses import asdict, fields
 from datetime import date
 from pathlib import Path
 
-import dagster as dg
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,8 +17,7 @@ from automation_pipeline.audits.models.audits import Niveau
 from automation_pipeline.automation.queries.reports import DayAudit, FicheSold, QualityDay
 from automation_pipeline.core.files import write_whole
 from automation_pipeline.core.masking import csv_cell
-from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.metadata import table
+from automation_pipeline.orchestration.ops import Markdown, Metadata, as_metadata, table
 
 REJECTED = Niveau.REJET.value
 NO_GROUPE = "(no groupe)"
@@ -156,9 +154,8 @@ NOTHING = "No known fiche was sold on this day."
 NOT_AUDITED = "No fiche of the day has been audited."
 
 
-def write_report(quality: QualityDay, folder: Path) -> dict[str, dg.MetadataValue]:
+def write_report(quality: QualityDay, folder: Path) -> Metadata:
     """Write the day's files and return their metadata. The same rows give the same bytes."""
-
     groupes = by_groupe(quality)
     drawn = draw(quality, groupes)
     parquet, csv = _files(quality.day, folder)
@@ -167,38 +164,30 @@ def write_report(quality: QualityDay, folder: Path) -> dict[str, dg.MetadataValu
     points = [
         (p.step, p.point, p.failing, p.judged, f"{p.share:.0%}") for p in quality.failing_points
     ]
-    return {
-        "fiches": metadata.integer(len(quality.fiches)),
-        "audits": metadata.integer(len(quality.audits)),
-        "by_groupe": metadata.markdown(table(HEADS, groupes) if groupes else NOTHING),
-        **_note(quality),
-        **_table("failing_points", ("step", "control point", "not met", "judged", "share"), points),
-        **_table("failures", ("cause", "fiches"), list(quality.failures.items())),
-        "picture": metadata.markdown(
-            f"![{quality.day}](data:image/png;base64,{base64.b64encode(drawn).decode()})"
-        ),
-        "parquet": metadata.path(str(parquet)),
-        "csv": metadata.path(str(csv)),
-    }
+    note = NOT_AUDITED if quality.fiches else NOTHING
+    return as_metadata(
+        {
+            "fiches": len(quality.fiches),
+            "audits": len(quality.audits),
+            "by_groupe": table(HEADS, groupes) or Markdown(NOTHING),
+            "note": None if quality.audits else note,
+            "failing_points": table(
+                ("step", "control point", "not met", "judged", "share"), points
+            ),
+            "failures": table(("cause", "fiches"), quality.failures.items()),
+            "picture": Markdown(
+                f"![{quality.day}](data:image/png;base64,{base64.b64encode(drawn).decode()})"
+            ),
+            "parquet": parquet,
+            "csv": csv,
+        }
+    )
 
 
 def rows_filed(day: date, folder: Path) -> int | None:
     """Rows of the day's file; None without one."""
-
     parquet, _csv = _files(day, folder)
     return rows_in(parquet) if parquet.is_file() else None
-
-
-def _table(
-    name: str, heads: Sequence[str], rows: Sequence[Sequence[object]]
-) -> dict[str, dg.MetadataValue]:
-    return {name: metadata.markdown(table(heads, rows))} if rows else {}
-
-
-def _note(quality: QualityDay) -> dict[str, dg.MetadataValue]:
-    if quality.audits:
-        return {}
-    return {"note": metadata.text(NOT_AUDITED if quality.fiches else NOTHING)}
 
 
 def _files(day: date, folder: Path) -> tuple[Path, Path]:

@@ -31,7 +31,7 @@ from automation_pipeline.core.masking import (
     masked_text,
     visible,
 )
-from automation_pipeline.orchestration.metadata import table
+from automation_pipeline.orchestration.ops import table
 from automation_pipeline_tests.tables import every_case
 
 SECRET_KEYS = [

@@ -2,7 +2,7 @@
 
 from automation_pipeline.core.alerts import AlertReceiver, AlertReceivers, AlertSeverity
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.alerts import receivers_of
+from automation_pipeline.orchestration.housekeeping import receivers_of
 from automation_pipeline_tests.tables import every_case
 
 WARNING, CRITICAL = AlertSeverity.WARNING, AlertSeverity.CRITICAL

@@ -3,13 +3,15 @@
 from typing import Any
 
 from automation_pipeline.audits.days import DayAudits, FailingPoint
-from automation_pipeline.orchestration.audits import day_metadata
+from automation_pipeline.orchestration.days import audits_metadata
 
 EMPTY: dict[str, Any] = {"configs": 1, "fiches": 0, "by_niveau": {}, "failures": {}}
 
 
 def told(**counts: Any) -> dict[str, Any]:
-    return {name: value.value for name, value in day_metadata(DayAudits(**EMPTY | counts)).items()}
+    return {
+        name: value.value for name, value in audits_metadata(DayAudits(**EMPTY | counts)).items()
+    }
 
 
 def test_a_day_without_audits_has_numbers_and_no_tables() -> None:

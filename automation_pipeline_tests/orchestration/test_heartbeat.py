@@ -7,7 +7,8 @@ from automation_pipeline.automation.runs import open_run, send_heartbeat
 from automation_pipeline.automation.tables import HeartbeatRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.heartbeat import beating, repeating, worker_name
+from automation_pipeline.orchestration.executor import beating, repeating
+from automation_pipeline.orchestration.ops import worker_name
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run, an_opening

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from automation_pipeline.orchestration.retention import delete_old_runs
+from automation_pipeline.orchestration.housekeeping import delete_old_runs
 
 FIGURES = dg.AssetKey("figures")
 TOMORROW = datetime.now(UTC) + timedelta(days=1)

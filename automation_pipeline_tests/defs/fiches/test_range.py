@@ -11,7 +11,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches import sales_range_fetch, sweep_range_fetches
-from automation_pipeline.defs.requests import terminated_runs
+from automation_pipeline.defs.housekeeping import terminated_runs
 from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobStatus
 from automation_pipeline.orchestration.job_registry import (
     REQUEST_TAG,

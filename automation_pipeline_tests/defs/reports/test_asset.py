@@ -13,7 +13,7 @@ import pytest
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.reports import daily_quality_report, daily_quality_report_checks
+from automation_pipeline.defs.audits import daily_quality_report, daily_quality_report_checks
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.orchestration.report import rows_filed
 from automation_pipeline_tests.audits.bench import Bench

@@ -8,7 +8,7 @@ from automation_pipeline.core.access import EVERYTHING
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.core.webhooks import mac_of
-from automation_pipeline.defs.requests import relay_outbox
+from automation_pipeline.defs.housekeeping import relay_outbox
 from automation_pipeline.fiches.fetch_jobs import RangeRequest, request_range
 from automation_pipeline.fiches.models.fetch_jobs import JobWebhook
 from automation_pipeline.orchestration.ops import ServicesResource

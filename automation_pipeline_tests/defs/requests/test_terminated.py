@@ -17,7 +17,7 @@ from automation_pipeline.audits.requests import (
 )
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import sweep_audits
-from automation_pipeline.defs.requests import terminated_runs
+from automation_pipeline.defs.housekeeping import terminated_runs
 from automation_pipeline.orchestration.job_registry import TERMINATED, run_request
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
