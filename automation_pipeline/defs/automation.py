@@ -1,11 +1,11 @@
-"""Automation runs: the job, and the sensors that start, watch and close its runs."""
+"""Automation runs: the job, and the sensors that start and watch its runs."""
 
 from collections.abc import Iterator, Sequence
 
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunAttempt
+from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.orchestration.automation_runs import (
     STATUS_TAG,
     batch_context,
@@ -16,10 +16,6 @@ from automation_pipeline.orchestration.automation_runs import (
     parse_launch,
     selection_options,
     step_of_attempt,
-)
-from automation_pipeline.orchestration.job_registry import (
-    close_failed,
-    job_definitions,
 )
 from automation_pipeline.orchestration.ops import (
     SelectionConfig,
@@ -226,33 +222,6 @@ def automation_run() -> None:
     batches = settle_fetch(ticket=ticket, fetched=fetched)
     audited = batches.map(lambda work: audit_batch(work=work, transcribed=transcribe_batch(work)))
     finalise_run(ticket=ticket, audited=audited.collect())
-
-
-@dg.run_failure_sensor(
-    monitored_jobs=job_definitions(),
-    minimum_interval_seconds=every(5),
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Requests another attempt for a lost Dagster run, and ends the work of a run that failed "
-    "permanently.",
-)
-def run_failures(
-    context: dg.RunFailureSensorContext, services: ServicesResource
-) -> dg.SkipReason | None:
-    from automation_pipeline.orchestration.recovery import ending_of
-    from automation_pipeline.orchestration.watchdog import check_run_of, launch_again
-
-    run = context.dagster_run
-    if run.job_name == AUTOMATION_JOB:
-        done = check_run_of(run, context.instance, services.get())
-        return None if done else dg.SkipReason(f"No automation run waits for {run.run_id}.")
-    record = context.instance.get_run_record_by_id(run.run_id)
-    if record is None:
-        return dg.SkipReason(f"Dagster has deleted {run.run_id}.")
-    ending = ending_of(record, context.instance)
-    if launch_again(run, ending, services.get()):
-        return dg.SkipReason(f"{run.run_id} was lost. Requested another launch.")
-    close_failed(run, ending.reason, services.get())
-    return None
 
 
 @dg.sensor(

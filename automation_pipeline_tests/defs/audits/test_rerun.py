@@ -8,8 +8,7 @@ from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.requests import RERUN_JOB, request_rerun
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import audit_rerun
-from automation_pipeline.defs.automation import run_failures
-from automation_pipeline.defs.housekeeping import launch_requests
+from automation_pipeline.defs.housekeeping import launch_requests, run_failures
 from automation_pipeline.orchestration.job_registry import JOBS, run_request
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database

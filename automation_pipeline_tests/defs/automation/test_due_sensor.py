@@ -6,7 +6,7 @@ import pytest
 from automation_pipeline.bootstrap import Services, due_rules
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs import automation as due_sensor
-from automation_pipeline.defs.automation import run_failures
+from automation_pipeline.defs.housekeeping import run_failures
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import RULES, a_daily
 from automation_pipeline_tests.conftest import StandingClock

@@ -5,8 +5,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.defs.automation import run_failures
-from automation_pipeline.defs.housekeeping import terminated_runs
+from automation_pipeline.defs.housekeeping import run_failures, terminated_runs
 from automation_pipeline.defs.org_jobs import org_job, org_job_queue
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_TAG, TERMINATED
 from automation_pipeline.orchestration.org_jobs import job_run_id_of

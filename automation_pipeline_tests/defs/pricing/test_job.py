@@ -9,8 +9,7 @@ from sqlalchemy import select
 
 from automation_pipeline import bootstrap
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.defs.automation import run_failures
-from automation_pipeline.defs.housekeeping import terminated_runs
+from automation_pipeline.defs.housekeeping import run_failures, terminated_runs
 from automation_pipeline.defs.pricing import rule_run
 from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED
 from automation_pipeline.orchestration.pricing import RUN_ID_TAG, cancel_run_of, run_id_of

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from automation_pipeline import bootstrap
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.automation import run_failures
+from automation_pipeline.defs.housekeeping import run_failures
 from automation_pipeline.defs.transcription import transcribe_fiche
 from automation_pipeline.orchestration import ops as failures
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_TAG
