@@ -60,25 +60,14 @@ def audit(
     """Judge the fiche's calls step by step. A retry continues with the steps that have no result.
     The op succeeds when the audit has a result, whatever its grade."""
     from automation_pipeline.audits.audits import audit_fiche as run_audit
-    from automation_pipeline.audits.models.audits import AuditStatus, FicheAuditRequest
-    from automation_pipeline.orchestration.fiche_jobs import audit_metadata, tracking_id_of
+    from automation_pipeline.audits.models.audits import AuditStatus
+    from automation_pipeline.orchestration.fiche_jobs import audit_metadata, audit_request
 
     system = services.get()
-    request = FicheAuditRequest(
-        tracking_id=tracking_id_of(context.run),
-        fiche_id=config.fiche_id,
-        audit_config_id=config.audit_config_id,
-        use_rlm=config.use_rlm,
-        trigger_source=config.trigger_source,
-        user_id=config.user_id,
-        schedule_id=config.automation_schedule_id,
-        run_id=config.automation_run_id,
-        dagster_run_id=context.run_id,
-    )
     with dagster_errors():
         take_request(context, system)
         work = run_audit(
-            request,
+            audit_request(config.model_dump(), context.run),
             database=system.database,
             source=system.crm,
             ensure_transcribed=transcript_reader(system, owner_of(context.run)),

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from automation_pipeline.audits.audits import fail_audit
-from automation_pipeline.audits.models.audits import AuditSummary
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.fetch_jobs import fail_range
 from automation_pipeline.fiches.models.fetch_jobs import FetchJob
@@ -83,6 +83,20 @@ def tracking_id_of(run: dg.DagsterRun) -> str:
         f"audit-{config['fiche_id']}-{config['audit_config_id']}-{run.root_run_id or run.run_id}"
     )
     return config.get("tracking_id") or generated
+
+
+def audit_request(config: Mapping[str, Any], run: dg.DagsterRun) -> FicheAuditRequest:
+    return FicheAuditRequest(
+        tracking_id=tracking_id_of(run),
+        fiche_id=config["fiche_id"],
+        audit_config_id=config["audit_config_id"],
+        use_rlm=config["use_rlm"],
+        trigger_source=config["trigger_source"],
+        user_id=config["user_id"],
+        schedule_id=config["automation_schedule_id"],
+        run_id=config["automation_run_id"],
+        dagster_run_id=run.run_id,
+    )
 
 
 def fail_audit_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
