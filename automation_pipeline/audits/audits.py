@@ -268,9 +268,19 @@ def _settle(session: Session, endings: Sequence[_AuditEnd]) -> list[AuditSummary
     summaries = {audit_id: found.summary for audit_id, found in audits.items()}
     steps = all_steps(session, sorted(held))
     for each in endings:
-        if each.audit_id in held:
-            found, of_audit = audits[each.audit_id], steps[each.audit_id]
-            summaries[each.audit_id], changes[each.audit_id] = _end(found, each, of_audit, session)
+        if each.audit_id not in held:
+            continue
+        found, of_audit, reason = audits[each.audit_id], steps[each.audit_id], each.reason
+        missing = [step for step in of_audit if isinstance(step, MissingStep)]
+        if missing and reason is None:
+            judged = steps_sentence(len(of_audit) - len(missing), found.summary.steps)
+            reason = f"Audit incomplete: {judged}: {missing[0].error}"
+        ended = (
+            _complete(session, found, [step for step in of_audit if isinstance(step, StoredStep)])
+            if reason is None
+            else _end_incomplete(session, found, each.coverage, of_audit, reason)
+        )
+        summaries[each.audit_id], changes[each.audit_id] = ended
     update_audit_rows(session, changes)
     for audit_id in held:
         if summaries[audit_id].status is AuditStatus.COMPLETED and not audits[audit_id].is_latest:
@@ -279,26 +289,10 @@ def _settle(session: Session, endings: Sequence[_AuditEnd]) -> list[AuditSummary
     return [summaries[each.audit_id] for each in endings]
 
 
-def _end(
-    found: AuditRecord,
-    ending: _AuditEnd,
-    steps: Sequence[StoredStep | MissingStep],
-    session: Session,
-) -> tuple[AuditSummary, Mapping[str, object]]:
-    """The ended audit, and the columns to write."""
-    missing = [step for step in steps if isinstance(step, MissingStep)]
-    reason = ending.reason
-    if missing and reason is None:
-        judged = steps_sentence(len(steps) - len(missing), found.summary.steps)
-        reason = f"Audit incomplete: {judged}: {missing[0].error}"
-    if reason is not None:
-        return _end_incomplete(session, found, ending.coverage, steps, reason)
-    return _complete(session, found, [step for step in steps if isinstance(step, StoredStep)])
-
-
 def _complete(
     session: Session, found: AuditRecord, steps: Sequence[StoredStep]
 ) -> tuple[AuditSummary, Mapping[str, object]]:
+    """The completed audit, and the columns to write."""
     audit, now, tokens = found.summary, database_time(session), tokens_of(steps)
     compliance = score_audit(steps)
     columns = summary_columns(found, steps, compliance, now)

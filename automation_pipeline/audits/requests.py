@@ -13,7 +13,6 @@ from sqlalchemy import (
     case,
     column,
     exists,
-    func,
     insert,
     select,
     table,
@@ -28,7 +27,7 @@ from automation_pipeline.audits.models.audits import (
     StepLocation,
     rerun_id,
 )
-from automation_pipeline.audits.queries.audits import get_changeable_audit, summaries_by_tracking_id
+from automation_pipeline.audits.queries.audits import audits_by_tracking_id, get_changeable_audit
 from automation_pipeline.audits.queries.steps import get_step
 from automation_pipeline.audits.tables import (
     AuditBatchItemRow,
@@ -37,7 +36,7 @@ from automation_pipeline.audits.tables import (
     RerunEventRow,
 )
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import text_fault
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import (
@@ -223,7 +222,10 @@ def audit_request_outcomes(
     are omitted."""
     found: dict[str, AuditSummary | str] = {
         **refusals(session, tracking_ids),
-        **summaries_by_tracking_id(session, tracking_ids),
+        **{
+            key: record.summary
+            for key, record in audits_by_tracking_id(session, tracking_ids).items()
+        },
     }
     return {key: found[key] for key in dict.fromkeys(tracking_ids) if key in found}
 
@@ -276,7 +278,7 @@ def end_item(
     succeeded = AuditBatchRow.succeeded + int(error is None)
     failed = AuditBatchRow.failed + int(error is not None)
     is_last = AuditBatchRow.completed_at.is_(None) & (succeeded + failed >= AuditBatchRow.total)
-    session.execute(
+    counted = (
         update(AuditBatchRow)
         .where(AuditBatchRow.id == batch_id)
         .values(
@@ -284,35 +286,17 @@ def end_item(
             failed=failed,
             completed_at=case((is_last, now), else_=AuditBatchRow.completed_at),
         )
+        .returning(
+            AuditBatchRow.id,
+            AuditBatchRow.total,
+            AuditBatchRow.succeeded,
+            AuditBatchRow.failed,
+            AuditBatchRow.started_at,
+            AuditBatchRow.completed_at,
+        )
         .execution_options(synchronize_session=False)
     )
-    return batch_summary(session, batch_id)
-
-
-def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
-    row = session.scalars(
-        select(AuditBatchRow)
-        .where(AuditBatchRow.id == batch_id)
-        .execution_options(populate_existing=True)
-    ).one_or_none()
-    if row is None:
-        raise NotFoundError(f"Batch {batch_id} not found")
-    return AuditBatchSummary(
-        row.id,
-        row.audit_config_id,
-        row.total,
-        row.succeeded,
-        row.failed,
-        row.started_at,
-        row.completed_at,
-        list(
-            session.execute(
-                select(AuditBatchItemRow.fiche_id, func.coalesce(AuditBatchItemRow.error, ""))
-                .where(AuditBatchItemRow.batch_id == batch_id, AuditBatchItemRow.state == "failed")
-                .order_by(AuditBatchItemRow.fiche_id)
-            ).tuples()
-        ),
-    )
+    return AuditBatchSummary(*session.execute(counted).tuples().one())
 
 
 def fiches_of_batch(session: Session, batch_id: str) -> list[str]:

@@ -19,7 +19,7 @@ from automation_pipeline.audits.models.audits import (
 )
 from automation_pipeline.audits.queries.audits import find_audit
 from automation_pipeline.audits.queries.steps import stored_steps
-from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow, AuditRow
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.fiches.mirror import fetch_fiches
@@ -37,6 +37,28 @@ from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recordin
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import transcript
 from automation_pipeline_tests.transcription.bench import NoLimit
+
+
+@dataclass(frozen=True)
+class StoredBatch:
+    total: int
+    succeeded: int
+    failed: int
+    is_complete: bool
+    failures: list[tuple[str, str | None]]
+
+
+def stored_batch(database: Database, batch_id: str | None) -> StoredBatch:
+    """The counters of a batch, and the fiches whose audit failed with the reasons."""
+    items = select(AuditBatchItemRow.fiche_id, AuditBatchItemRow.error).where(
+        AuditBatchItemRow.batch_id == batch_id, AuditBatchItemRow.state == "failed"
+    )
+    with database.reading() as session:
+        row = session.get_one(AuditBatchRow, batch_id)
+        failures = list(session.execute(items.order_by(AuditBatchItemRow.fiche_id)).tuples())
+        ended = row.completed_at is not None
+        return StoredBatch(row.total, row.succeeded, row.failed, ended, failures)
+
 
 KNOBS = AuditOptions(
     per_minute=1_000_000,

@@ -10,11 +10,9 @@ from automation_pipeline.audits.audits import fail_audit, sweep_audits
 from automation_pipeline.audits.judging import audit_key
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.requests import (
-    AuditBatchSummary,
     AuditRequestOptions,
     FiledAudits,
     RequestedRerun,
-    batch_summary,
     request_audits,
     request_rerun,
 )
@@ -23,7 +21,7 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError, No
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.bench import Bench, stored_batch
 from automation_pipeline_tests.audits.reviewers import put
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run
@@ -40,12 +38,6 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def ask(bench: Bench, config: int, *fiches: str, batch: bool = True) -> FiledAudits:
     asking = AuditRequestOptions(audit_config_id=config, batch=batch)
     return request_audits(fiches or FICHES, asking, database=bench.database, clock=bench.clock)
-
-
-def standing(bench: Bench, filed: FiledAudits) -> AuditBatchSummary:
-    assert filed.batch_id is not None
-    with bench.database.reading() as session:
-        return batch_summary(session, filed.batch_id)
 
 
 def requests(bench: Bench) -> dict[str, RunRequestRow]:
@@ -71,7 +63,7 @@ def test_a_single_audit_is_one_request_for_the_job(bench: Bench) -> None:
 
 def test_asking_twice_in_one_batch_is_asking_once(bench: Bench) -> None:
     filed = ask(bench, bench.configure(), "1900417", "1900417", "1900418")
-    assert standing(bench, filed).total == 2
+    assert stored_batch(bench.database, filed.batch_id).total == 2
     assert list(requests(bench)) == [one.tracking_id for one in filed.audits]
 
 
@@ -88,8 +80,8 @@ def test_a_batch_advances_with_its_audits_and_ends_once(bench: Bench) -> None:
         bench.sell(one.fiche_id)
         bench.audit(one.fiche_id, config, one.tracking_id)
         bench.audit(one.fiche_id, config, one.tracking_id)
-    ended = standing(bench, filed)
-    assert (ended.succeeded, ended.failed, ended.completed_at is not None) == (3, 0, True)
+    ended = stored_batch(bench.database, filed.batch_id)
+    assert (ended.succeeded, ended.failed, ended.is_complete) == (3, 0, True)
     assert [event["completed"] for event in bench.events("batch.progress")] == [1, 2, 3]
     [done] = bench.events("batch.completed")
     assert (done["batch_id"], done["total"], done["operation_type"]) == (filed.batch_id, 3, "audit")
@@ -104,8 +96,8 @@ def test_an_item_that_crashes_before_it_begins_ends_too(bench: Bench) -> None:
     for one in others:
         bench.sell(one.fiche_id)
         bench.audit(one.fiche_id, config, one.tracking_id)
-    ended = standing(bench, filed)
-    assert (ended.succeeded, ended.failed, ended.completed_at is not None) == (2, 1, True)
+    ended = stored_batch(bench.database, filed.batch_id)
+    assert (ended.succeeded, ended.failed, ended.is_complete) == (2, 1, True)
     assert ended.failures == [(crashed.fiche_id, "The run worker was killed")]
     assert len(bench.events("batch.completed")) == 1
 
@@ -119,7 +111,7 @@ def test_the_sweep_counts_items_whose_request_was_refused(bench: Bench) -> None:
     assert set(sweep_audits(1800, database=bench.database, claims=leases)) == {
         one.tracking_id for one in filed.audits
     }
-    assert standing(bench, filed).completed_at is not None
+    assert stored_batch(bench.database, filed.batch_id).completed_at is not None
     assert sweep_audits(1800, database=bench.database, claims=leases) == []
 
 

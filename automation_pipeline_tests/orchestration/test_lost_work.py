@@ -10,10 +10,8 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 from sqlalchemy import select, update
 
 from automation_pipeline.audits.requests import (
-    AuditBatchSummary,
     AuditRequestOptions,
     FiledAudits,
-    batch_summary,
     request_audits,
 )
 from automation_pipeline.bootstrap import Services
@@ -22,7 +20,7 @@ from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINAT
 from automation_pipeline.orchestration.watchdog import LOST_AUDIT, end_lost_audits
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_taken, refusals
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.bench import Bench, stored_batch
 from automation_pipeline_tests.conftest import StandingClock
 
 S = DagsterRunStatus
@@ -77,11 +75,6 @@ def a_run(
     return instance.add_run(made)
 
 
-def standing(bench: Bench, filed: FiledAudits) -> AuditBatchSummary:
-    with bench.database.reading() as session:
-        return batch_summary(session, filed.batch_id or "")
-
-
 def request_states(bench: Bench) -> list[str]:
     with bench.database.reading() as session:
         return list(session.scalars(select(RunRequestRow.state).order_by(RunRequestRow.id)))
@@ -95,8 +88,8 @@ def test_a_terminated_run_leaves_no_batch_waiting(
     run = a_run(instance, "run-7", one.tracking_id, S.CANCELED)
     assert close_terminated(run, services)
     assert close_terminated(run, services)
-    ended = standing(bench, filed)
-    assert (ended.failures, ended.completed_at is not None) == ([("7", TERMINATED)], True)
+    ended = stored_batch(bench.database, filed.batch_id)
+    assert (ended.failures, ended.is_complete) == ([("7", TERMINATED)], True)
     with bench.database.reading() as session:
         assert refusals(session, [one.tracking_id]) == {one.tracking_id: TERMINATED}
     assert len(bench.events("batch.completed")) == 1
@@ -125,8 +118,8 @@ def test_what_no_run_will_begin_any_more_is_counted_as_failed(
     a_run(instance, "run-7", filed.audits[0].tracking_id, status)
     lost = end_lost_audits(instance, services)
     assert lost == ([filed.audits[0].tracking_id] if is_lost else [])
-    ended = standing(bench, filed)
-    assert (ended.failures, ended.completed_at is not None) == (
+    ended = stored_batch(bench.database, filed.batch_id)
+    assert (ended.failures, ended.is_complete) == (
         [("7", LOST_AUDIT)] if is_lost else [],
         is_lost,
     )

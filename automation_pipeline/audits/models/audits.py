@@ -116,16 +116,12 @@ class AuditRecord:
 
 @dataclass(frozen=True)
 class AuditBatchSummary:
-    """`failures` are the fiches whose audit failed, with the reason."""
-
     batch_id: str
-    audit_config_id: int
     total: int
     succeeded: int
     failed: int
     started_at: datetime
     completed_at: datetime | None
-    failures: Sequence[tuple[str, str]] = ()
 
     @property
     def ended(self) -> int:

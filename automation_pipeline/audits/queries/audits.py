@@ -61,7 +61,7 @@ def _steps_counted(
     )
 
 
-_SUMMARIES = select(
+_RECORDS = select(
     AuditRow.id,
     AuditRow.tracking_id,
     AuditRow.audit_config_id,
@@ -73,8 +73,6 @@ _SUMMARIES = select(
     FicheCacheRow.fiche_id,
     _steps_counted(StepResultRow.audit_id).label("attempted"),
     _steps_counted(StepResultRow.error).label("failed"),
-).join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
-_RECORDS = _SUMMARIES.add_columns(
     AuditRow.config_fingerprint,
     AuditRow.timeline_fingerprint,
     AuditRow.version,
@@ -95,7 +93,7 @@ _RECORDS = _SUMMARIES.add_columns(
     FicheCacheRow.prospect_prenom,
     FicheCacheRow.prospect_nom,
     FicheCacheRow.groupe,
-)
+).join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
 _CLAIM = (
     update(AuditRow)
     .where(
@@ -114,34 +112,6 @@ _CLAIM = (
 )
 _UPDATE = update(AuditRow).where(AuditRow.id == bindparam("of_audit"))
 _CONFIGS: dict[str, AuditConfig] = {}
-
-
-def summaries_by_tracking_id(
-    session: Session, tracking_ids: Sequence[str]
-) -> dict[str, AuditSummary]:
-    """The audits that have started."""
-    return {
-        row.tracking_id: _summary(row)
-        for row in session.execute(
-            _SUMMARIES.where(among(session, AuditRow.tracking_id, tracking_ids))
-        )
-    }
-
-
-def _summary(row: Row[Any]) -> AuditSummary:  # any columns, with those of _SUMMARIES
-    return AuditSummary(
-        audit_id=row.id,
-        tracking_id=row.tracking_id,
-        fiche_id=row.fiche_id,
-        audit_config_id=row.audit_config_id,
-        status=AuditStatus(row.status),
-        niveau=row.niveau,
-        score_percentage=None if row.score_percentage is None else float(row.score_percentage),
-        steps=row.total_steps,
-        done=row.attempted - row.failed,
-        failed=row.failed,
-        error=row.error_message,
-    )
 
 
 def find_audit(session: Session, tracking_id: str) -> AuditRecord | None:
@@ -175,7 +145,19 @@ def _records(session: Session, which: ColumnElement[bool]) -> list[AuditRecord]:
 
 def _record(session: Session, row: Row[Any]) -> AuditRecord:  # any columns, with those of _RECORDS
     return AuditRecord(
-        summary=_summary(row),
+        summary=AuditSummary(
+            audit_id=row.id,
+            tracking_id=row.tracking_id,
+            fiche_id=row.fiche_id,
+            audit_config_id=row.audit_config_id,
+            status=AuditStatus(row.status),
+            niveau=row.niveau,
+            score_percentage=None if row.score_percentage is None else float(row.score_percentage),
+            steps=row.total_steps,
+            done=row.attempted - row.failed,
+            failed=row.failed,
+            error=row.error_message,
+        ),
         config=_config(session, row.config_fingerprint),
         version=row.version,
         is_latest=row.is_latest,

@@ -8,7 +8,6 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from automation_pipeline.audits.configs import update_config
-from automation_pipeline.audits.requests import batch_summary
 from automation_pipeline.audits.routes.requests import (
     AuditQueued,
     BatchQueued,
@@ -20,7 +19,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import Archive
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.bench import Bench, stored_batch
 from automation_pipeline_tests.audits.configurations import add
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run
@@ -113,8 +112,7 @@ def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
     BatchQueued.model_validate(result)
     assert (result["fiche_ids"], result["audit_config_id"]) == (["2", "1"], "1")
     assert sorted(result["event_ids"]) == sorted(config["key"] for config in filed.configs())
-    with filed.database.reading() as session:
-        assert batch_summary(session, result["batch_id"]).total == 2
+    assert stored_batch(filed.database, result["batch_id"]).total == 2
 
 
 @every_case(

@@ -3,14 +3,13 @@
 import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.queries.audits import claim_audits, set_deleted, update_audit_row
-from automation_pipeline.audits.requests import RequestedAudit, add_batch, batch_summary
+from automation_pipeline.audits.requests import RequestedAudit, add_batch
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.bench import Bench, stored_batch
 from automation_pipeline_tests.audits.processes import end_items, start_audits
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.processes import at_once
@@ -134,11 +133,10 @@ def test_items_that_end_in_several_processes_are_each_counted_once(
     lasts = at_once(
         end_items, *((database_url, order) for order in (names, names[::-1], names[7:], names[:12]))
     )
-    with database.reading() as session:
-        assert counted(session) == (20, 0, True)
+    assert counted(database) == (20, 0, True)
     assert sum(lasts) == 1
 
 
-def counted(session: Session) -> tuple[int, int, bool]:
-    batch = batch_summary(session, "batch")
-    return batch.succeeded, batch.failed, batch.completed_at is not None
+def counted(database: Database) -> tuple[int, int, bool]:
+    batch = stored_batch(database, "batch")
+    return batch.succeeded, batch.failed, batch.is_complete

@@ -11,7 +11,6 @@ from automation_pipeline import bootstrap
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.requests import (
     AuditRequestOptions,
-    batch_summary,
     request_audits,
     request_rerun,
 )
@@ -22,7 +21,7 @@ from automation_pipeline.orchestration.job_registry import TERMINATED, run_reque
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting, refusals
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.bench import Bench, stored_batch
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
@@ -67,8 +66,8 @@ def test_the_batch_and_the_request_of_a_terminated_audit_end(bench: Bench) -> No
     filed = request_audits(["7"], asking, database=bench.database, clock=bench.clock)
     with dg.DagsterInstance.ephemeral() as instance:
         terminate(bench, instance)
+    assert stored_batch(bench.database, filed.batch_id).failures == [("7", TERMINATED)]
     with bench.database.reading() as session:
-        assert batch_summary(session, filed.batch_id or "").failures == [("7", TERMINATED)]
         assert refusals(session, [filed.audits[0].tracking_id]) == {
             filed.audits[0].tracking_id: TERMINATED
         }
