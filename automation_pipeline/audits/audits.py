@@ -15,7 +15,6 @@ from automation_pipeline.audits.days import (
     missing_audits,
     without_fiche_id,
 )
-from automation_pipeline.audits.events import audit_note
 from automation_pipeline.audits.judging import Judge, audit_key, begin_analysis, judge_steps
 from automation_pipeline.audits.models.audits import (
     AuditRecord,
@@ -181,7 +180,7 @@ def _start(
             f"START: {config.name}, {len(config.steps)} steps, "
             f"asked for by {request.trigger_source or 'an unknown requester'}"
         )
-        write_notes(session, audit_note(found.summary, message))
+        write_notes(session, events.audit_note(found.summary, message))
     for request, is_known in requests:
         key = request.tracking_id
         if not is_known and key in started:
@@ -301,7 +300,7 @@ def _complete(
         f"END: {compliance.niveau}, {compliance.score_percentage} %, "
         f"{compliance.failed_steps} step(s) not dealt with"
     )
-    write_notes(session, audit_note(audit, message, data={"total_tokens": tokens}))
+    write_notes(session, events.audit_note(audit, message, data={"total_tokens": tokens}))
     completed = replace(
         audit,
         status=AuditStatus.COMPLETED,
@@ -324,7 +323,9 @@ def _end_incomplete(
     enqueue(session, [events.incomplete(audit, coverage, now)])
     write_notes(
         session,
-        audit_note(audit, f"END: {reason}", level="error", data={"total_tokens": tokens_of(steps)}),
+        events.audit_note(
+            audit, f"END: {reason}", level="error", data={"total_tokens": tokens_of(steps)}
+        ),
     )
     return audit, columns
 
@@ -348,7 +349,9 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
             },
         )
         enqueue(session, [events.failed(audit, error, stage, now)])
-        write_notes(session, audit_note(audit, f"END: failed at {stage}: {error}", level="error"))
+        write_notes(
+            session, events.audit_note(audit, f"END: failed at {stage}: {error}", level="error")
+        )
     _end_batch_item(session, tracking_id, error)
 
 

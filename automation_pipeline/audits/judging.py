@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from automation_pipeline.audits import events
-from automation_pipeline.audits.events import audit_note
 from automation_pipeline.audits.models.audits import (
     AuditOptions,
     AuditRecord,
@@ -239,7 +238,7 @@ def _record_analysis(
         f"ANALYSE: {coverage.sentence}, {chunks} chunks, transcript by {mode}, "
         f"{steps_sentence(audit.done, audit.steps)} before"
     )
-    write_notes(session, audit_note(audit, message))
+    write_notes(session, events.audit_note(audit, message))
     return replace(found, summary=audit), columns
 
 
@@ -330,7 +329,8 @@ def _store_results(session: Session, judged: Sequence[_JudgedSteps]) -> list[Tra
             if isinstance(result, UnjudgedStep)
         ]
         write_notes(
-            session, *[audit_note(each.audit, message, level="error") for message in messages]
+            session,
+            *[events.audit_note(each.audit, message, level="error") for message in messages],
         )
         enqueue(
             session,

@@ -111,7 +111,7 @@ def test_the_sweep_counts_items_whose_request_was_refused(bench: Bench) -> None:
     assert set(sweep_audits(1800, database=bench.database, claims=leases)) == {
         one.tracking_id for one in filed.audits
     }
-    assert stored_batch(bench.database, filed.batch_id).completed_at is not None
+    assert stored_batch(bench.database, filed.batch_id).is_complete
     assert sweep_audits(1800, database=bench.database, claims=leases) == []
 
 

@@ -18,19 +18,9 @@ from automation_pipeline.audits.models.chat import (
     AnswerSchema,
     parse_model_output,
 )
-from automation_pipeline.audits.rules.tools import normalise
+from automation_pipeline.audits.rules.tools import normalise, object_schema
 
 JsonSchema = Mapping[str, object]
-
-
-def _object(properties: JsonSchema) -> JsonSchema:
-    """Every property is required, as the strict mode of providers demands."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _list_of(items: JsonSchema) -> JsonSchema:
@@ -52,54 +42,48 @@ def _integer(description: str) -> JsonSchema:
 _FLAG: JsonSchema = {"type": "boolean"}
 _MINUTAGES = _list_of(_text("MM:SS"))
 
-_CITATION = _object(
-    {
-        "texte": _text("Passage copié mot pour mot d'un seul segment"),
-        "minutage": _text("Début du passage, MM:SS"),
-        "minutage_secondes": {
-            "type": "number",
-            "description": "Début du passage en secondes, au moins 0",
-        },
-        "speaker": _text("Locuteur, comme dans la transcription"),
-        "recording_index": _integer("Index de l'enregistrement, à partir de 0"),
-        "chunk_index": _integer("Index du segment dans l'enregistrement, à partir de 0"),
-        "recording_date": _text("Date de l'enregistrement"),
-        "recording_time": _text("Heure de l'enregistrement"),
-        "recording_url": _text("Adresse de l'enregistrement, N/A si elle n'est pas donnée"),
-    }
+_CITATION = object_schema(
+    texte=_text("Passage copié mot pour mot d'un seul segment"),
+    minutage=_text("Début du passage, MM:SS"),
+    minutage_secondes={
+        "type": "number",
+        "description": "Début du passage en secondes, au moins 0",
+    },
+    speaker=_text("Locuteur, comme dans la transcription"),
+    recording_index=_integer("Index de l'enregistrement, à partir de 0"),
+    chunk_index=_integer("Index du segment dans l'enregistrement, à partir de 0"),
+    recording_date=_text("Date de l'enregistrement"),
+    recording_time=_text("Heure de l'enregistrement"),
+    recording_url=_text("Adresse de l'enregistrement, N/A si elle n'est pas donnée"),
 )
-_POINT = _object(
-    {
-        "point": _text("Le point de contrôle, recopié à l'identique"),
-        "statut": _one_of(*(statut.value for statut in Statut)),
-        "commentaire": _text("Ce qui justifie le statut"),
-        "citations": _list_of(_CITATION),
-        "minutages": _MINUTAGES,
-        "erreur_transcription_notee": _FLAG,
-        "variation_phonetique_utilisee": {
-            "type": ["string", "null"],
-            "description": "La variante entendue, ou null",
-        },
-    }
+_POINT = object_schema(
+    point=_text("Le point de contrôle, recopié à l'identique"),
+    statut=_one_of(*(statut.value for statut in Statut)),
+    commentaire=_text("Ce qui justifie le statut"),
+    citations=_list_of(_CITATION),
+    minutages=_MINUTAGES,
+    erreur_transcription_notee=_FLAG,
+    variation_phonetique_utilisee={
+        "type": ["string", "null"],
+        "description": "La variante entendue, ou null",
+    },
 )
 ANSWER_SCHEMA = AnswerSchema(
     "audit_step",
-    _object(
-        {
-            "traite": _FLAG,
-            "conforme": _one_of(*(conforme.value for conforme in Conforme)),
-            "minutages": _MINUTAGES,
-            "score": _integer("Points obtenus, de 0 au poids de l'étape"),
-            "points_controle": _list_of(_POINT),
-            "mots_cles_trouves": _list_of({"type": "string"}),
-            "commentaire_global": _text("Bilan de l'étape"),
-            "niveau_conformite": _one_of(
-                *(niveau.value for niveau in Niveau if niveau is not Niveau.PENDING)
-            ),
-            "erreurs_transcription_tolerees": _integer(
-                "Nombre d'erreurs de transcription tolérées, au moins 0"
-            ),
-        }
+    object_schema(
+        traite=_FLAG,
+        conforme=_one_of(*(conforme.value for conforme in Conforme)),
+        minutages=_MINUTAGES,
+        score=_integer("Points obtenus, de 0 au poids de l'étape"),
+        points_controle=_list_of(_POINT),
+        mots_cles_trouves=_list_of({"type": "string"}),
+        commentaire_global=_text("Bilan de l'étape"),
+        niveau_conformite=_one_of(
+            *(niveau.value for niveau in Niveau if niveau is not Niveau.PENDING)
+        ),
+        erreurs_transcription_tolerees=_integer(
+            "Nombre d'erreurs de transcription tolérées, au moins 0"
+        ),
     ),
 )
 

@@ -111,8 +111,9 @@ def preview(text: str, terms: Sequence[str]) -> str:
     return text[start : start + MAX_PREVIEW]
 
 
-def _parameters(**properties: Mapping[str, object]) -> Mapping[str, object]:
-    """The strict mode requires every parameter; null stands for the default."""
+def object_schema(**properties: Mapping[str, object]) -> Mapping[str, object]:
+    """Every property is required, as the strict mode of providers demands. For a parameter of a tool, null
+    stands for the default."""
     return {
         "type": "object",
         "properties": properties,
@@ -130,7 +131,7 @@ _INDEX = {"type": "integer", "description": "À partir de 0, comme l'a rendu sea
 SEARCH_TOOL = Tool(
     "searchTranscript",
     "Cherche des mots dans les transcriptions et rend les segments qui en contiennent le plus, avec un aperçu.",
-    _parameters(
+    object_schema(
         query={
             "type": "string",
             "description": "Les mots à chercher, sans souci de casse ni d'accents",
@@ -142,10 +143,10 @@ SEARCH_TOOL = Tool(
 READ_TOOL = Tool(
     "getTranscriptChunks",
     "Rend le texte entier de segments, à citer mot pour mot.",
-    _parameters(
+    object_schema(
         chunks={
             "type": "array",
-            "items": _parameters(recording_index=_INDEX, chunk_index=_INDEX),
+            "items": object_schema(recording_index=_INDEX, chunk_index=_INDEX),
             "description": "De 1 à 60 segments, dont les 20 premiers sont rendus",
         },
         includeNeighbors=_optional(
@@ -160,8 +161,6 @@ TOOLS = (SEARCH_TOOL, READ_TOOL)
 MAX_REFERENCES = 20
 
 _TOO_LONG = '{"error": "Plus de place."}'
-
-_Place = tuple[TimelineRecording, TimelineChunk]
 
 
 class _SearchArguments(ModelOutput):
@@ -245,7 +244,7 @@ _TOOLS: Mapping[str, Callable[[str, Timeline, int], str]] = {
 
 def _places(
     timeline: Timeline, references: list[tuple[int, int]], around: int
-) -> dict[tuple[int, int], _Place]:
+) -> dict[tuple[int, int], tuple[TimelineRecording, TimelineChunk]]:
     """The existing chunks: the first references, then their neighbours."""
     first = references[:MAX_REFERENCES]
     neighbours = [
@@ -254,13 +253,12 @@ def _places(
         for distance in range(1, around + 1)
         for offset in (-distance, distance)
     ]
-    places = dict[tuple[int, int], _Place]()
-    for recording_index, chunk_index in dict.fromkeys([*first, *neighbours]):
-        recording = timeline.recording(recording_index)
-        chunk = timeline.chunk(recording_index, chunk_index)
-        if recording is not None and chunk is not None:
-            places[recording_index, chunk_index] = recording, chunk
-    return places
+    return {
+        (recording_index, chunk_index): (recording, chunk)
+        for recording_index, chunk_index in dict.fromkeys([*first, *neighbours])
+        if (recording := timeline.recording(recording_index)) is not None
+        if (chunk := timeline.chunk(recording_index, chunk_index)) is not None
+    }
 
 
 def _fitting(recording: TimelineRecording, chunk: TimelineChunk, left: int, room: int) -> int:

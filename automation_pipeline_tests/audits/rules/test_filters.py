@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.audits import AuditStatus, Niveau
 from automation_pipeline.audits.models.requests import (
-    INVALID_REQUEST,
     AuditFilter,
     AuditGrouping,
     GroupBy,
     bucket_name,
     last_bucket,
 )
+from automation_pipeline.audits.requests import INVALID_REQUEST
 from automation_pipeline.audits.routes.requests import (
     AuditBatchInput,
     AuditBody,
