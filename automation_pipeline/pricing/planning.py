@@ -19,7 +19,7 @@ from automation_pipeline.core.errors import (
     sentence_of,
 )
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.models.rules import PricingRule, RuleInput
+from automation_pipeline.pricing.models.rules import Policy, PricingRule, RuleInput
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     FIRST_TARGET_STATE,
@@ -189,30 +189,25 @@ async def _read_draft(
     draft: Draft, rule: RuleInput, project_id: str, context: PricingContext
 ) -> None:
     """Plan every page of the catalogue. No transaction is open while the shop is called."""
-    planner = await asyncio.to_thread(_PagePlanner, draft, rule, project_id, context)
-    async with aclosing(read_catalogue(context)) as pages:
-        async for page in pages:
-            await asyncio.to_thread(planner.add, page.variants)
+    is_selected, now = compile_selector(rule.selector), context.clock.now()
 
-
-class _PagePlanner:
-    def __init__(
-        self, draft: Draft, rule: RuleInput, project_id: str, context: PricingContext
-    ) -> None:
-        self._draft, self._rule, self._context = draft, rule, context
-        self._is_selected, self._now = compile_selector(rule.selector), context.clock.now()
+    def read_policy() -> Policy | None:
         with context.database.reading() as session:
-            self._policy = policy_of(session, project_id)
+            return policy_of(session, project_id)
 
-    def add(self, variants: Sequence[Variant]) -> None:
-        selected = filter(self._is_selected, self._draft.new(variants))
-        outcomes = [price(self._rule, variant) for variant in selected]
+    def add(variants: Sequence[Variant]) -> None:
+        outcomes = [price(rule, variant) for variant in draft.new(variants) if is_selected(variant)]
         priced = [one.variant.variant_id for one in outcomes if one.after is not None]
-        used = used_budgets(self._policy, priced, self._context, self._now)
-        self._draft.add(
-            plan_target(one, self._policy, used.get(one.variant.variant_id, Decimal(0)))
+        used = used_budgets(policy, priced, context, now)
+        draft.add(
+            plan_target(one, policy, used.get(one.variant.variant_id, Decimal(0)))
             for one in outcomes
         )
+
+    policy = await asyncio.to_thread(read_policy)
+    async with aclosing(read_catalogue(context)) as pages:
+        async for page in pages:
+            await asyncio.to_thread(add, page.variants)
 
 
 async def plan_run(run_id: int, context: PricingContext) -> RuleRun:
@@ -222,13 +217,20 @@ async def plan_run(run_id: int, context: PricingContext) -> RuleRun:
     requested = await asyncio.to_thread(_rule_to_plan, run_id, context)
     if requested is not None:
         rule, project_id = requested
+
+        def save(draft: Draft) -> None:
+            with context.database.transaction() as session:
+                run = locked_run(session, run_id)
+                if _is_to_plan(run):
+                    _save_plan(session, run, rule, draft, context.clock.now())
+
         with Draft() as draft:
             try:
                 await _read_draft(draft, rule, project_id, context)
             except (TransientError, PermanentError) as error:
                 await asyncio.to_thread(_record_planning_failure, run_id, error, context)
                 raise
-            await asyncio.to_thread(_save_run_plan, run_id, rule, draft, context)
+            await asyncio.to_thread(save, draft)
     with context.database.reading() as session:
         return get_run(session, run_id)
 
@@ -261,13 +263,6 @@ def _record_planning_failure(
             run.resume_at = database_time(session) + timedelta(
                 seconds=max(PLAN_AGAIN_SECONDS, retry_after or 0.0)
             )
-
-
-def _save_run_plan(run_id: int, rule: RuleInput, draft: Draft, context: PricingContext) -> None:
-    with context.database.transaction() as session:
-        run = locked_run(session, run_id)
-        if _is_to_plan(run):
-            _save_plan(session, run, rule, draft, context.clock.now())
 
 
 async def preview_rule(

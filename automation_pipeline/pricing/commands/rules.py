@@ -50,7 +50,6 @@ from automation_pipeline.pricing.models.runs import (
     RuleRun,
     RuleTarget,
     RuleTrigger,
-    SkippedVariant,
     TargetState,
 )
 from automation_pipeline.pricing.models.shop import price_text
@@ -117,11 +116,7 @@ def rule(session: Session, rule_id: int) -> PricingRule:
     return get_rule(session, rule_id)
 
 
-@operation(f"GET {RULES}/{{rule_id}}/versions")
-def versions_of_rule(
-    session: Session, rule_id: int, *, limit: int, offset: int
-) -> Sequence[RuleVersion]:
-    return versions_of(session, rule_id, limit, offset)
+versions_of_rule = operation(f"GET {RULES}/{{rule_id}}/versions")(versions_of)
 
 
 @operation(f"PATCH {RULES}/{{rule_id}}")
@@ -147,11 +142,7 @@ def targets_of_run(
     return targets_of(session, run_id, status=status, limit=limit, after_id=after)
 
 
-@operation(f"GET {RUN}/skipped")
-def skipped_by_run(
-    session: Session, run_id: int, *, reason: str | None, limit: int, offset: int = 0
-) -> Sequence[SkippedVariant]:
-    return skipped_of(session, run_id, reason=reason, limit=limit, offset=offset)
+skipped_by_run = operation(f"GET {RUN}/skipped")(skipped_of)
 
 
 @operation(f"GET {POLICY}")

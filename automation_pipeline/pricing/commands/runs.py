@@ -114,9 +114,7 @@ def rule_runs(
     )
 
 
-@operation(f"GET {ONE}")
-def rule_run(session: Session, run_id: int) -> RuleRun:
-    return get_run(session, run_id)
+rule_run = operation(f"GET {ONE}")(get_run)
 
 
 @operation(f"GET {ONE}/log")

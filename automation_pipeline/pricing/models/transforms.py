@@ -45,9 +45,14 @@ _SUCH_AS = "such as 2026-05-04T02:00:00Z"
 
 
 def _number(given: object) -> Decimal:
-    number = _decimal(given)
-    if number is None:
+    """A float counts as the decimal that it is written as."""
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float | Decimal | str)
+        or (isinstance(given, str) and not _DIGITS.fullmatch(given))
+    ):
         raise ValueError("must be a number")
+    number = Decimal(repr(given) if isinstance(given, float) else given)
     if not number.is_finite():
         raise ValueError("must be a finite number")
     if abs(number) > LARGEST_NUMBER:
@@ -55,14 +60,6 @@ def _number(given: object) -> Decimal:
     if number != round(number, MAX_DECIMALS):
         raise ValueError(f"must have at most {MAX_DECIMALS} decimals")
     return number
-
-
-def _decimal(given: object) -> Decimal | None:
-    if isinstance(given, bool) or not isinstance(given, int | float | Decimal | str):
-        return None
-    if isinstance(given, str) and not _DIGITS.fullmatch(given):
-        return None
-    return Decimal(repr(given) if isinstance(given, float) else given)
 
 
 def _json_number(number: Decimal) -> int | float:
@@ -271,11 +268,26 @@ class Transform(JsonModel):
             if op in _NEED_A_VALUE:
                 raise ValueError(f"is required for {op}")
             return None
-        fault = _amount_fault(op, value) if op in IN_MINOR_UNITS else _percent_fault(op, value)
-        if fault is None and op is Operation.SET and value == 0 and not info.data.get("allow_zero"):
-            fault = "must be at least 1 unless allowZero is true"
-        if fault is not None:
-            raise ValueError(fault)
+        is_set, in_units = op is Operation.SET, op in IN_MINOR_UNITS
+        faults = (
+            (op is Operation.MULTIPLY, "does not go with multiply, which has a factor"),
+            (
+                not in_units and not _ALL < value <= _LARGEST_PERCENT,
+                f"must be more than {_ALL} and at most {_LARGEST_PERCENT}",
+            ),
+            (
+                in_units and value != int(value),
+                "must be a whole number of minor units, such as 1299 for 12.99",
+            ),
+            (is_set and value < 0, "must be at least 0"),
+            (
+                is_set and value == 0 and not info.data.get("allow_zero"),
+                "must be at least 1 unless allowZero is true",
+            ),
+        )
+        for applies, fault in faults:
+            if applies:
+                raise ValueError(fault)
         return value
 
     @field_validator("factor")
@@ -319,22 +331,6 @@ def names_amounts(transform: Transform) -> bool:
     ):
         return True
     return transform.compare_at not in {UNTOUCHED, PRICE_BEFORE, None}
-
-
-def _amount_fault(op: Operation, value: Decimal) -> str | None:
-    if value != int(value):
-        return "must be a whole number of minor units, such as 1299 for 12.99"
-    return "must be at least 0" if op is Operation.SET and value < 0 else None
-
-
-def _percent_fault(op: Operation, value: Decimal) -> str | None:
-    if op is Operation.MULTIPLY:
-        return "does not go with multiply, which has a factor"
-    return (
-        None
-        if _ALL < value <= _LARGEST_PERCENT
-        else f"must be more than {_ALL} and at most {_LARGEST_PERCENT}"
-    )
 
 
 class Skip(StrEnum):

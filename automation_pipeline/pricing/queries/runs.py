@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.logs import correlation_id
-from automation_pipeline.pricing.events import apply_key, request_key, run_event_key
+from automation_pipeline.pricing.events import apply_key, pricing_event, request_key, run_event_key
 from automation_pipeline.pricing.models.rules import TENANT, PricingRule, RuleReference
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
@@ -47,7 +47,6 @@ from automation_pipeline.pricing.models.runs import (
     RunAction,
     RunResult,
     SkippedVariant,
-    TargetCounts,
     TargetResult,
     TargetState,
     final_run_state,
@@ -358,29 +357,28 @@ def record_attempts(
     session: Session, run: RuleRunRow, targets: Sequence[WorkTarget], now: datetime
 ) -> None:
     """Record the attempts before the calls, each under its own key."""
-    attempts: list[Event] = []
-    for target in targets:
-        attempt = target.progress.attempts
-        key = apply_key(str(run.id), str(target.id), run.retry_cycle, attempt)
-        payload: dict[str, object] = {
-            "targetId": str(target.id),
-            "runId": str(run.id),
-            "attempt": attempt,
-            "cycle": run.retry_cycle,
-        }
-        name, aggregate = "automation.target.apply", run_aggregate(run.id)
-        attempts.append(Event(TENANT, key, name, "pricing", aggregate, now, payload))
+    attempts = [
+        pricing_event(
+            "automation.target.apply",
+            apply_key(str(run.id), str(one.id), run.retry_cycle, one.progress.attempts),
+            f"rule-run-{run.id}",
+            now,
+            {
+                "targetId": str(one.id),
+                "runId": str(run.id),
+                "attempt": one.progress.attempts,
+                "cycle": run.retry_cycle,
+            },
+        )
+        for one in targets
+    ]
     enqueue(session, attempts)
 
 
 def run_event(run: RuleRunRow, name: str, now: datetime, payload: dict[str, object]) -> Event:
     ids = {"runId": str(run.id), "ruleId": str(run.rule_id), "projectId": run.project_id}
     key = run_event_key(str(run.id), name, run.retry_cycle)
-    return Event(TENANT, key, name, "pricing", run_aggregate(run.id), now, {**ids, **payload})
-
-
-def run_aggregate(run_id: int) -> str:
-    return f"rule-run-{run_id}"
+    return pricing_event(name, key, f"rule-run-{run.id}", now, {**ids, **payload})
 
 
 MAX_SHOWN_ERRORS = 10
@@ -409,7 +407,13 @@ def end_run(session: Session, run: RuleRunRow, now: datetime, *, reconciles: boo
             .limit(MAX_SHOWN_ERRORS)
         )
         run.error_message = "; ".join(text.rstrip(".") for text in messages if text) or None
-    results = _results(counts)
+    results: dict[str, object] = {
+        "successCount": counts.applied,
+        "errorCount": counts.failed,
+        "cancelledCount": counts.cancelled,
+        "totalTargets": counts.total,
+        "successRate": counts.success_rate,
+    }
     run.explain_json = {
         **(run.explain_json or {}),
         "results": results,
@@ -420,16 +424,6 @@ def end_run(session: Session, run: RuleRunRow, now: datetime, *, reconciles: boo
     if reconciles and counts.applied:
         plan_checks(session, run.id, run.finished_at)
     return True
-
-
-def _results(counts: TargetCounts) -> dict[str, object]:
-    return {
-        "successCount": counts.applied,
-        "errorCount": counts.failed,
-        "cancelledCount": counts.cancelled,
-        "totalTargets": counts.total,
-        "successRate": counts.success_rate,
-    }
 
 
 def plan_checks(session: Session, run_id: int, finished_at: datetime) -> None:
