@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from automation_pipeline.core.events import Event
-from automation_pipeline.org_jobs.models.jobs import PRODUCER, attempt_key
+from automation_pipeline.org_jobs.models.jobs import PRODUCER
 
 FIRES = "schedules_fire_count_total"
 FIRE_LATENCY_MS = "schedules_fire_latency_ms"
@@ -38,5 +38,5 @@ def run_event(
 ) -> Event:
     """For example `job_run.started`, once per attempt."""
     about = {"jobRunId": str(run_id), "orgId": org_id, "attemptNo": attempt_no, **payload}
-    key = f"job_run:{attempt_key(run_id, attempt_no)}:{name}"
+    key = f"job_run:{run_id}:{attempt_no}:{name}"
     return Event(org_id, key, f"job_run.{name}", PRODUCER, f"org-job-run-{run_id}", now, about)

@@ -220,8 +220,6 @@ _ACTIVE_RUN = text("status IN ('pending', 'running')")
 
 
 class BatchRow(Table):
-    """Jobs of one backfill."""
-
     __tablename__ = "org_job_batches"
     __table_args__ = (
         CheckConstraint(

@@ -23,12 +23,7 @@ from automation_pipeline.org_jobs.models.organisations import Whole, matching
 from automation_pipeline.org_jobs.models.payloads import DEEPEST, texts_in
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 
-MOST_CLAIMED = 20
 MOST_RESULT_BYTES = 64 * 1024
-LONGEST_MESSAGE = 1000
-LONGEST_REPORTED_ERROR = 2000
-LONGEST_LOG_REF = 1000
-LONGEST_VERSION = 100
 
 _AGENT = "agent:"
 
@@ -68,11 +63,11 @@ class AgentStatus(StrEnum):
 
 
 class Greeting(JsonModel):
-    agent_version: str | None = Field(default=None, max_length=LONGEST_VERSION, examples=["1.4.0"])
+    agent_version: str | None = Field(default=None, max_length=100, examples=["1.4.0"])
 
 
 class ClaimInput(JsonModel):
-    most: Annotated[Whole, Field(ge=1, le=MOST_CLAIMED)] = Field(
+    most: Annotated[Whole, Field(ge=1, le=20)] = Field(
         default=1, description="The maximum number of jobs."
     )
 
@@ -86,7 +81,7 @@ class _Report(JsonModel):
 
 class ProgressReport(_Report):
     percent: Annotated[float, Field(strict=True, ge=0, le=100, allow_inf_nan=False)] | None = None
-    message: str | None = Field(default=None, max_length=LONGEST_MESSAGE)
+    message: str | None = Field(default=None, max_length=1000)
 
 
 class ResultReport(_Report):
@@ -101,11 +96,11 @@ class ResultReport(_Report):
     )
     error: str | None = Field(
         default=None,
-        max_length=LONGEST_REPORTED_ERROR,
+        max_length=2000,
         description="The error message, for people.",
     )
     log_ref: str | None = Field(
-        default=None, max_length=LONGEST_LOG_REF, description="The location of its log."
+        default=None, max_length=1000, description="The location of its log."
     )
 
 
@@ -138,7 +133,6 @@ class Orders(JsonModel):
 
 
 def agent_name(host_name: str) -> str:
-    """The name of an agent in logs."""
     return f"{_AGENT}{host_name}"
 
 
@@ -176,8 +170,6 @@ class ReportVerdict(Enum):
 
 @dataclass(frozen=True)
 class PastAttempt:
-    """An attempt that has ended, by its agent's report or otherwise."""
-
     status: OrgJobsRunState
     error_code: str | None
     was_reported: bool

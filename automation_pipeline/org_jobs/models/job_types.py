@@ -25,7 +25,7 @@ from automation_pipeline.core.json_model import (
     text_fault,
 )
 from automation_pipeline.org_jobs.models.jobs import JobType, Performer
-from automation_pipeline.org_jobs.models.organisations import Flag, Whole
+from automation_pipeline.org_jobs.models.organisations import Flag, Whole, refused_by
 from automation_pipeline.org_jobs.models.payloads import (
     AUTOMATION_RUN,
     COMPANY_ENRICHMENT,
@@ -206,21 +206,20 @@ class JobTypeCard(JsonModel):
 
 def job_types() -> tuple[JobTypeCard, ...]:
     """The types that every organisation has, in the order of lists."""
-    return tuple(_card(one) for one in JOB_TYPES.values())
-
-
-def _card(one: JobType) -> JobTypeCard:
-    payload = one.payload
-    schema = payload.model_json_schema(by_alias=True) if isinstance(payload, type) else payload
-    return JobTypeCard(
-        name=one.name,
-        performer=one.performer,
-        is_mutation=one.is_mutation,
-        limit_seconds=one.limit_seconds,
-        summary=one.summary,
-        payload_schema=schema,
-        permission=one.permission,
-        aliases=one.aliases,
+    return tuple(
+        JobTypeCard(
+            name=one.name,
+            performer=one.performer,
+            is_mutation=one.is_mutation,
+            limit_seconds=one.limit_seconds,
+            summary=one.summary,
+            payload_schema=one.payload.model_json_schema(by_alias=True)
+            if isinstance(one.payload, type)
+            else one.payload,
+            permission=one.permission,
+            aliases=one.aliases,
+        )
+        for one in JOB_TYPES.values()
     )
 
 
@@ -231,14 +230,10 @@ TYPE_NAME = "^[A-Z][A-Z0-9_]{0,99}$"
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
-def _own_name(name: str) -> str:
+def _name_fault(name: str) -> str | None:
     if not re.fullmatch(TYPE_NAME, name):
-        raise ValueError(
-            "must consist of 1 to 100 capital letters, digits and underscores, and start with a letter"
-        )
-    if name in SERVICE_TYPES:
-        raise ValueError("is a type of this system, which cannot be replaced")
-    return name
+        return "must consist of 1 to 100 capital letters, digits and underscores, and start with a letter"
+    return "is a type of this system, which cannot be replaced" if name in SERVICE_TYPES else None
 
 
 def _usable_schema(schema: dict[str, object] | None) -> dict[str, object] | None:
@@ -275,12 +270,6 @@ def _validator(schema: Schema) -> jsonschema_rs.Draft202012Validator:
     )
 
 
-def _null_or_object(given: object) -> object:
-    if given is not None and not isinstance(given, dict):
-        raise ValueError("must be an object or null")
-    return cast("object", given)
-
-
 class OwnTypeFields(JsonModel):
     """The fields of an agents' job type that an organisation defines."""
 
@@ -295,7 +284,12 @@ class OwnTypeFields(JsonModel):
     payload_schema: Annotated[
         dict[str, object] | None,
         AfterValidator(_usable_schema),
-        BeforeValidator(_null_or_object),
+        refused_by(
+            lambda given: (
+                None if given is None or isinstance(given, dict) else "must be an object or null"
+            ),
+            BeforeValidator,
+        ),
     ] = Field(
         default=None,
         description="A JSON Schema (2020-12) without references; null accepts any object. A secret "
@@ -304,7 +298,7 @@ class OwnTypeFields(JsonModel):
 
 
 class OwnTypeInput(OwnTypeFields):
-    name: Annotated[str, AfterValidator(_own_name)] = Field(
+    name: Annotated[str, refused_by(_name_fault)] = Field(
         description="The name in capitals. The name of a built-in agents' type replaces that type.",
         examples=["REPORT_EXPORT"],
     )

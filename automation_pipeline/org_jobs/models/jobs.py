@@ -105,8 +105,6 @@ def stored_policy(document: Mapping[str, object]) -> RetryPolicy:
 
 @dataclass(frozen=True)
 class StartWindow:
-    """The time of day when attempts may start."""
-
     window: ExecutionWindow
     zone: ZoneInfo
 
@@ -126,7 +124,6 @@ def start_window(document: Mapping[str, object] | None) -> StartWindow | None:
 
 
 def opens_at(document: Mapping[str, object] | None, at: datetime) -> datetime:
-    """The first time from then on at which an attempt may start."""
     window = start_window(document)
     return at if window is None else window.first_at(at)
 
@@ -146,16 +143,18 @@ def is_retryable(error_code: str | None) -> bool:
 
 
 # Pydantic does not serialise values that are nested more than about 250 levels deep.
-_DEEPEST_SHOWN = 100
-
-
-def _shown(document: Mapping[str, object]) -> Mapping[str, object]:
-    if is_deeper(document, _DEEPEST_SHOWN):
-        return {"note": "It is nested too deeply to be shown."}
-    return document
-
-
-Document = Annotated[Mapping[str, object], PlainSerializer(_shown, when_used="json")]
+Document = Annotated[
+    Mapping[str, object],
+    PlainSerializer(
+        lambda document: (
+            {"note": "It is nested too deeply to be shown."}
+            if is_deeper(document, 100)
+            else document
+        ),
+        return_type=Mapping[str, object],
+        when_used="json",
+    ),
+]
 
 # The retry policy of jobs without a schedule, unless they have their own.
 USUAL_RETRIES = RetryPolicy(max_retries=2, backoff_ms=2000, backoff_type=BackoffType.EXPONENTIAL)
@@ -300,17 +299,9 @@ def run_key(run_id: int) -> str:
     return f"org-job-run-{run_id}"
 
 
-def attempt_key(run_id: int, attempt_no: int) -> str:
-    return f"{run_id}:{attempt_no}"
-
-
 def request_key(run_id: int, number: int) -> str:
     """The key of the n-th request for a worker of the run."""
     return f"org-job-{run_id}-{number}"
-
-
-def queue_name(org_id: str) -> str:
-    return f"jobs:{org_id}"
 
 
 _WHO_BEGINS = {
@@ -401,14 +392,12 @@ def end_of_error(error: AutomationError) -> AttemptEnd:
 
 
 WAITS = timedelta(hours=24)
-# Within this time a window opens again.
-_NEXT_OPENING = timedelta(hours=24)
 
 
 def expires_at(begins_at: datetime, *, has_window: bool, waits: timedelta = WAITS) -> datetime:
     """Counted from when the run may start. A window adds one day, so that a run that missed its
     window may start in the next one."""
-    return begins_at + waits + (_NEXT_OPENING if has_window else timedelta(0))
+    return begins_at + waits + timedelta(days=1 if has_window else 0)
 
 
 def end_of_unattended(  # noqa: PLR0913  what the decision needs, by name

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
@@ -30,7 +30,10 @@ _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt _].*)?", re.DOTALL)
 _EXAMPLE = "such as 2026-05-04T02:00:00Z"
 
 
-def refused_by(fault_of: Callable[[Any], str | None]) -> AfterValidator:
+def refused_by(
+    fault_of: Callable[[Any], str | None],
+    validator: type[AfterValidator | BeforeValidator] = AfterValidator,
+) -> AfterValidator | BeforeValidator:
     """Reject a value with a fault, and return any other value unchanged."""
 
     def checked(value: object) -> object:
@@ -39,10 +42,10 @@ def refused_by(fault_of: Callable[[Any], str | None]) -> AfterValidator:
             raise ValueError(fault)
         return value
 
-    return AfterValidator(checked)
+    return validator(checked)
 
 
-def matching(pattern: str, fault: str) -> AfterValidator:
+def matching(pattern: str, fault: str) -> AfterValidator | BeforeValidator:
     """Reject a text that does not match the whole pattern."""
     return refused_by(lambda text: None if re.fullmatch(pattern, text) else fault)
 
@@ -56,18 +59,18 @@ def _name(text: str) -> str:
     return name
 
 
-def _number_or_digits(given: object) -> object:
+def _id_fault(given: object) -> str | None:
     is_number = isinstance(given, int) and not isinstance(given, bool)
     if is_number or (isinstance(given, str) and re.fullmatch(ID_DIGITS, given)):
-        return given
-    raise ValueError("must be a whole number, or its digits as a string")
+        return None
+    return "must be a whole number, or its digits as a string"
 
 
-def _no_timestamp(given: object) -> object:
+def _instant_fault(given: object) -> str | None:
     """Pydantic reads numbers, and texts of numbers, as seconds or milliseconds since 1970."""
     if isinstance(given, datetime) or (isinstance(given, str) and _ISO.fullmatch(given)):
-        return given
-    raise ValueError(f"must be a date and time with its time zone, {_EXAMPLE}")
+        return None
+    return f"must be a date and time with its time zone, {_EXAMPLE}"
 
 
 def _in_utc(instant: datetime) -> datetime:
@@ -79,9 +82,7 @@ def _in_utc(instant: datetime) -> datetime:
         raise ValueError("lies outside the calendar") from None
 
 
-def _read_by(reader: Callable[[str], object]) -> AfterValidator:
-    """Reject a text that the reader cannot parse."""
-
+def _fault_by(reader: Callable[[str], object]) -> Callable[[str], str | None]:
     def fault_of(text: str) -> str | None:
         try:
             reader(text)
@@ -89,13 +90,7 @@ def _read_by(reader: Callable[[str], object]) -> AfterValidator:
             return str(error)
         return None
 
-    return refused_by(fault_of)
-
-
-def _object(given: object) -> object:
-    if not isinstance(given, dict):
-        raise ValueError("must be an object")  # noqa: TRY004  pydantic reports it as a fault of the field
-    return cast("object", given)
+    return fault_of
 
 
 Flag = Annotated[bool, Field(strict=True)]
@@ -104,12 +99,14 @@ Name = Annotated[str, AfterValidator(_name)]
 KnownId = Annotated[
     Id,
     Field(ge=1),
-    BeforeValidator(_number_or_digits),
+    refused_by(_id_fault, BeforeValidator),
     WithJsonSchema(ID_SCHEMA, mode="validation"),
 ]
-ZonedInstant = Annotated[Instant, AfterValidator(_in_utc), BeforeValidator(_no_timestamp)]
-CronText = Annotated[str, Field(max_length=LONGEST_CRON), _read_by(Cron.parse)]
-TimeZone = Annotated[str, Field(max_length=LONGEST_CRON), _read_by(zone)]
+ZonedInstant = Annotated[
+    Instant, AfterValidator(_in_utc), refused_by(_instant_fault, BeforeValidator)
+]
+CronText = Annotated[str, Field(max_length=LONGEST_CRON), refused_by(_fault_by(Cron.parse))]
+TimeZone = Annotated[str, Field(max_length=LONGEST_CRON), refused_by(_fault_by(zone))]
 TimeOfDay = Annotated[
     str,
     matching(
@@ -118,7 +115,12 @@ TimeOfDay = Annotated[
     ),
 ]
 # The type of the job decides what its payload contains.
-Payload = Annotated[dict[str, object], BeforeValidator(_object)]
+Payload = Annotated[
+    dict[str, object],
+    refused_by(
+        lambda given: None if isinstance(given, dict) else "must be an object", BeforeValidator
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -135,13 +137,11 @@ ALL_ORGANISATIONS = OrgScope(None)
 
 LONGEST_ID = 40
 MOST_RUNNING = 1000
-DEFAULT_RUNNING = 10
 
 _ID = re.compile(r"[a-z0-9](-?[a-z0-9])*")
 
 
 def id_fault(text: str) -> str | None:
-    """Why this is not a valid id of an organisation."""
     if len(text) > LONGEST_ID:
         return f"must have at most {LONGEST_ID} characters"
     if not _ID.fullmatch(text):
@@ -154,7 +154,7 @@ class OrganisationFields(JsonModel):
 
     name: Name = Field(description="A name for people.")
     max_running: Annotated[Whole, Field(ge=1, le=MOST_RUNNING)] = Field(
-        default=DEFAULT_RUNNING,
+        default=10,
         description="The maximum number of its jobs that run at the same time.",
     )
     maintenance_until: ZonedInstant | None = Field(
@@ -256,6 +256,5 @@ def written_fields(model: type[JsonModel], stored: JsonModel) -> dict[str, objec
 def differences(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """The fields that differ, with their old and new values."""
     names = [name for name in after if before.get(name) != after[name]]
     return {name: before.get(name) for name in names}, {name: after[name] for name in names}

@@ -75,7 +75,6 @@ TextOrSecret = Annotated[
 
 
 def reference_in(value: object) -> str | None:
-    """The name in a whole reference to a secret."""
     if not isinstance(value, Mapping):
         return None
     document = cast("Mapping[str, object]", value)
@@ -86,7 +85,6 @@ def reference_in(value: object) -> str | None:
 
 
 def variable_of(org_id: str, name: str) -> str:
-    """The environment variable with a secret of an organisation."""
     return f"ORG_SECRET__{org_id.upper().replace('-', '_')}__{name}"
 
 
@@ -111,7 +109,6 @@ def secrets_of(value: object, org_id: str, environment: Mapping[str, str]) -> di
 
 
 def with_secrets(value: object, secrets: Mapping[str, str]) -> object:
-    """The value with each reference replaced by its secret."""
     name = reference_in(value)
     if name is not None:
         return secrets[name]

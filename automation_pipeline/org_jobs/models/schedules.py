@@ -25,8 +25,6 @@ from automation_pipeline.org_jobs.models.organisations import (
     ZonedInstant,
 )
 from automation_pipeline.org_jobs.models.states import (
-    DEFAULT_AUTO_PAUSE_AFTER,
-    DEFAULT_GRACE_SECONDS,
     FireOutcome,
     FireTrigger,
     MisfirePolicy,
@@ -36,7 +34,6 @@ from automation_pipeline.org_jobs.models.states import (
 )
 
 DAY_SECONDS = DAY_MINUTES * 60
-YEAR_SECONDS = 365 * DAY_SECONDS
 
 
 class OrgScheduleFields(JsonModel):
@@ -75,7 +72,7 @@ class OrgScheduleFields(JsonModel):
     )
     retry_policy: RetryPolicy | None = None
     misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
-    misfire_grace_s: Annotated[Whole, Field(ge=0, le=YEAR_SECONDS)] = DEFAULT_GRACE_SECONDS
+    misfire_grace_s: Annotated[Whole, Field(ge=0, le=365 * DAY_SECONDS)] = 3600
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
     jitter_s: Annotated[Whole, Field(ge=0, le=DAY_SECONDS)] = 0
     start_at: ZonedInstant | None = None
@@ -85,7 +82,7 @@ class OrgScheduleFields(JsonModel):
     )
     skip_if_offline: Flag = False
     auto_pause_after: Annotated[Whole, Field(ge=0, le=1000)] = Field(
-        default=DEFAULT_AUTO_PAUSE_AFTER,
+        default=10,
         description="The number of consecutive failures that pauses the schedule; 0: never.",
     )
 
@@ -187,7 +184,6 @@ def last_run_status(dispatch: str | None, job: str | None) -> str | None:
 
 
 def input_document(schedule: OrgScheduleFields) -> dict[str, object]:
-    """The fields that people write."""
     names = {field.alias or name for name, field in OrgScheduleDefinition.model_fields.items()}
     return {name: value for name, value in as_document(schedule).items() if name in names}
 

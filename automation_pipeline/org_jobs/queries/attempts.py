@@ -209,8 +209,6 @@ FollowedRun = tuple[JobRunRow, OrgJobRow]
 
 @dataclass(frozen=True)
 class EndedRun:
-    """An attempt that ended, and the resulting state of the run."""
-
     run: JobRunRow
     job: OrgJobRow
     end: AttemptEnd
@@ -388,7 +386,6 @@ def record_failure(session: Session, row: OrgScheduleRow, now: datetime) -> None
 
 
 def _close_batches(session: Session, batch_ids: Collection[int], now: datetime) -> None:
-    """Close the batches without unfinished jobs."""
     if not batch_ids:
         return
     of_batch = select(OrgJobRow.id).where(OrgJobRow.batch_id == BatchRow.id)

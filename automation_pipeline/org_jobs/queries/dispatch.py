@@ -381,7 +381,6 @@ def job_of(
 
 
 def host_of(session: Session, row: OrgScheduleRow) -> int | None:
-    """The host of the schedule's server."""
     return session.scalar(
         select(ServerRow.host_id).where(
             ServerRow.id == row.server_instance_id, ServerRow.org_id == row.org_id

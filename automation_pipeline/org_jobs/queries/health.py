@@ -262,8 +262,6 @@ class DueScheduleCounts:
 
 @dataclass(frozen=True)
 class ActiveRuns:
-    """The runs of one organisation and performer."""
-
     org_id: str
     performer: str
     waiting: int

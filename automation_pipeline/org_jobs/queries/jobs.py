@@ -23,7 +23,6 @@ from automation_pipeline.org_jobs.models.jobs import (
     QueueCounts,
     RetryPolicy,
     expires_at,
-    queue_name,
     stored_policy,
 )
 from automation_pipeline.org_jobs.models.organisations import OrgScope
@@ -187,7 +186,7 @@ def queues(session: Session, within: OrgScope, now: datetime) -> list[QueueCount
     return [
         QueueCounts(
             org_id=org.id,
-            name=queue_name(org.id),
+            name=f"jobs:{org.id}",
             max_running=org.max_running,
             waiting=waiting,
             retrying=retrying,

@@ -199,7 +199,6 @@ def uses_of_host(session: Session, host_id: int) -> tuple[int, int]:
 
 
 def detach_host(session: Session, host_id: int) -> None:
-    """Remove the host from the runs that ended on it."""
     session.execute(
         update(JobRunRow)
         .where(JobRunRow.host_id == host_id)
@@ -217,7 +216,6 @@ def uses_of_server(session: Session, server_id: int) -> tuple[int, int]:
 
 
 def detach_server(session: Session, server_id: int) -> None:
-    """Remove the server from deleted schedules."""
     is_deleted = OrgScheduleRow.deleted_at.is_not(None)
     of_server = OrgScheduleRow.server_instance_id == server_id
     session.execute(

@@ -127,8 +127,6 @@ def lasts(until: InstrumentedAttribute[datetime | None], now: datetime) -> Colum
 
 @dataclass(frozen=True)
 class AttemptHold:
-    """The hold of a worker or an agent on an attempt."""
-
     run_id: int
     attempt_no: int
     token: int
@@ -310,7 +308,6 @@ def of_host(host_id: int, org_id: str) -> ColumnElement[bool]:
 
 
 def opening_of_run(session: Session, run_id: int, at: datetime) -> datetime:
-    """The first time from then on at which an attempt may start."""
     window = select(OrgJobRow.start_window).join(Run, Run.job_id == OrgJobRow.id)
     return opens_at(session.scalar(window.where(Run.id == run_id)), at)
 
