@@ -39,8 +39,6 @@ from automation_pipeline.automation.queries.runs import (
 )
 from automation_pipeline.automation.rules.fiches import (
     failed_move,
-    ignore_reason,
-    ignored_move,
     move_after_fetch,
     work_key,
 )
@@ -48,7 +46,6 @@ from automation_pipeline.automation.runs import MAX_KEYS, log_fan_out, record_pr
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.fiches.mirror import fetch_fiches
 from automation_pipeline.fiches.models.fiches import (
-    DetailsFetched,
     DetailsKnown,
     FetchFailed,
     FetchOutcome,
@@ -170,14 +167,7 @@ class _FetchWork:
         if isinstance(outcome, FetchFailed):
             message = f"{why[outcome.fiche_id]}: {outcome.error}"
             return failed_move(outcome.fiche_id, Reason.FETCH_FAILED, message)
-        move = move_after_fetch(outcome)
-        if move.status is not OutcomeStatus.PENDING:
-            return move
-        if isinstance(outcome, DetailsFetched):
-            groupe = outcome.details.information.groupe
-        recordings = move.recordings_count or 0
-        unwanted = ignore_reason(groupe, recordings, self._selection, self._options.most_recordings)
-        return move if unwanted is None else ignored_move(move.fiche_id, *unwanted, recordings)
+        return move_after_fetch(outcome, groupe, self._selection, self._options.most_recordings)
 
     def give_up(self, session: Session, fiche_ids: Sequence[str]) -> None:
         """Fail the fiches whose details did not arrive in time, with their last error as the

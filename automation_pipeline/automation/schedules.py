@@ -35,10 +35,8 @@ from automation_pipeline.automation.queries.schedules import (
     add_schedule,
     change_schedule,
     get_schedule,
-    lock_schedule,
-    mark_deleted,
     refuse_paused,
-    replace_schedule,
+    schedule_columns,
     unended_runs,
 )
 from automation_pipeline.automation.rules.schedules import (
@@ -72,6 +70,7 @@ from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.run_requests import file_requests
+from automation_pipeline.storage.statements import database_now
 
 
 def check_audit_configs(session: Session, ids: Iterable[int], complaint: str) -> None:
@@ -112,7 +111,7 @@ def update_schedule(
     """Apply a patch: fields that it does not name stay, null clears a field. The second of two
     concurrent patches applies to the result of the first."""
     with database.transaction() as session:
-        stored = lock_schedule(session, schedule_id)
+        stored = get_schedule(session, schedule_id, lock=True)
         if not patch:
             return stored
         changed, now = apply_patch(stored, patch), clock.now()
@@ -121,9 +120,10 @@ def update_schedule(
         # A configuration that has been deleted since does not prevent other changes.
         new_configs = set(changed.specific_audit_configs) - set(stored.specific_audit_configs)
         check_audit_configs(session, new_configs, INVALID_UPDATE)
-        replace_schedule(session, schedule_id, changed, now)
         derived = derived_changes(stored, changed, now)
-        change_schedule(session, schedule_id, derived, now)
+        change_schedule(
+            session, schedule_id, {**schedule_columns(changed), **derived, "updated_at": now}
+        )
         if "last_due_at" in derived or not changed.is_active:
             forget_waiting(session, schedule_id, CHANGED)
         return get_schedule(session, schedule_id)
@@ -134,10 +134,9 @@ def pause_schedule(
 ) -> Schedule:
     """A schedule that is already paused keeps its reason."""
     with database.transaction() as session:
-        if lock_schedule(session, schedule_id).is_active:
-            change_schedule(
-                session, schedule_id, {"is_active": False, "paused_reason": reason}, clock.now()
-            )
+        if get_schedule(session, schedule_id, lock=True).is_active:
+            paused = {"is_active": False, "paused_reason": reason, "updated_at": clock.now()}
+            change_schedule(session, schedule_id, paused)
             forget_waiting(session, schedule_id, CHANGED)
         return get_schedule(session, schedule_id)
 
@@ -145,9 +144,9 @@ def pause_schedule(
 def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Schedule:
     """Due times during the pause do not run. A schedule that is already active does not change."""
     with database.transaction() as session:
-        if not lock_schedule(session, schedule_id).is_active:
+        if not get_schedule(session, schedule_id, lock=True).is_active:
             now = clock.now()
-            change_schedule(session, schedule_id, resume_changes(now), now)
+            change_schedule(session, schedule_id, {**resume_changes(now), "updated_at": now})
             forget_waiting(session, schedule_id, CHANGED)
         return get_schedule(session, schedule_id)
 
@@ -156,7 +155,7 @@ def skip_next(schedule_id: int, *, database: Database, clock: Clock) -> datetime
     """Skip one more occurrence and return it. ConflictError: there is none to skip."""
     now = clock.now()
     with database.transaction() as session:
-        schedule = lock_schedule(session, schedule_id)
+        schedule = get_schedule(session, schedule_id, lock=True)
         if schedule.schedule_type is ScheduleType.MANUAL:
             raise ConflictError(
                 f"Schedule {schedule_id} is MANUAL: it has no next occurrence to skip"
@@ -166,21 +165,22 @@ def skip_next(schedule_id: int, *, database: Database, clock: Clock) -> datetime
             raise ConflictError(
                 f"Schedule {schedule_id} is not active: it has no next occurrence to skip"
             )
-        change_schedule(session, schedule_id, {"skip_due_at": due_at}, now)
+        change_schedule(session, schedule_id, {"skip_due_at": due_at, "updated_at": now})
     return due_at
 
 
 def delete_schedule(schedule_id: int, *, database: Database) -> None:
     """ConflictError: the schedule has a run that has not ended."""
     with database.transaction() as session:
-        lock_schedule(session, schedule_id)
+        get_schedule(session, schedule_id, lock=True)
         runs = unended_runs(session, schedule_id)
         if runs:
             raise ConflictError(
                 f"Schedule {schedule_id} cannot be deleted while run {runs[0]} is not over: "
                 f"wait for its end, or end it by `automation runs cancel {runs[0]}`"
             )
-        mark_deleted(session, schedule_id)
+        deleted = {"deleted_at": database_now(), "is_active": False}
+        change_schedule(session, schedule_id, deleted)
 
 
 MAX_BACKFILL_DAYS = 92
@@ -218,7 +218,7 @@ def backfill_schedule(
     day that already has a run keeps it, and excluded days get none."""
     now = clock.now()
     with database.transaction() as session:
-        schedule = lock_schedule(session, schedule_id)
+        schedule = get_schedule(session, schedule_id, lock=True)
         _check_backfill(schedule, first, last, now)
         days = days_between(first, last)
         keys = {backfill_key(schedule.id, day): day for day in days}

@@ -10,6 +10,7 @@ from automation_pipeline.automation.models.runs import Reason, RunAttempt
 from automation_pipeline.automation.models.schedules import (
     FicheCandidate,
     SelectionMode,
+    split_ids,
 )
 from automation_pipeline.automation.queries.ledger import (
     fiches_named,
@@ -35,7 +36,6 @@ from automation_pipeline.automation.rules.fiches import (
     SelectionResult,
     batch_size,
     ignore_reason,
-    named_ids,
     selection_request,
 )
 from automation_pipeline.automation.tables import RunRow
@@ -188,7 +188,7 @@ def _candidates(
 ) -> list[FicheCandidate]:
     """`sold`: ids of fiches that the CRM lists for the days, mirrored or not."""
     if request.is_manual:
-        return fiches_named(session, named_ids(request.selection))
+        return fiches_named(session, split_ids(request.selection.fiche_ids))
     mirrored = fiches_of_days(session, request.days)
     known = {candidate.fiche_id for candidate in mirrored}
     missing = [fiche_id for fiche_id in dict.fromkeys(sold) if fiche_id not in known]

@@ -14,7 +14,6 @@ from automation_pipeline.automation.queries.schedules import (
     change_schedule,
     get_schedule,
     list_schedules,
-    lock_schedule,
 )
 from automation_pipeline.automation.rules.schedules import next_due
 from automation_pipeline.automation.runs import finalise_run, open_run, request_run
@@ -162,7 +161,7 @@ def test_the_second_of_two_concurrent_patches_sees_the_first(
     schedule = a_schedule(database, clock, **DAILY)
     second = threading.Thread(target=patched, args=(schedule, {"maxRetries": 5}, database, clock))
     with database.transaction() as session:
-        lock_schedule(session, schedule.id)
+        get_schedule(session, schedule.id, lock=True)
         second.start()
         second.join(0.1)
         assert second.is_alive()

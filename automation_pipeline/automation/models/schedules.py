@@ -1,7 +1,7 @@
 """Schedules with their selections: what an operator configures, and what follows from it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
@@ -52,9 +52,12 @@ def _known_zone(name: str) -> str:
     return name
 
 
-def _readable_cron(expression: str | None) -> str | None:
-    if not expression:
-        return None
+def _unless_empty(parse_text: Callable[[str], str]) -> AfterValidator:
+    """Validate the text; an empty one becomes None."""
+    return AfterValidator(lambda text: parse_text(text) if text else None)
+
+
+def _readable_cron(expression: str) -> str:
     try:
         Cron.parse(expression)
     except InvalidInputError as error:
@@ -62,17 +65,13 @@ def _readable_cron(expression: str | None) -> str | None:
     return expression
 
 
-def _time_of_day(text: str | None) -> str | None:
-    if not text:
-        return None
+def _time_of_day(text: str) -> str:
     if not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", text):
         raise ValueError("must be a time of day between 00:00 and 23:59")
     return text
 
 
-def _web_address(url: str | None) -> str | None:
-    if not url:
-        return None
+def _web_address(url: str) -> str:
     TypeAdapter(HttpUrl).validate_python(url)
     return url
 
@@ -95,10 +94,6 @@ def _not_masked(key: SecretStr | None) -> SecretStr | None:
     return key
 
 
-def _day(text: str | None) -> str | None:
-    return format_day(parse_day(text)) if text else None
-
-
 def format_day(day: date) -> str:
     return f"{day:%d/%m}/{day.year:04}"
 
@@ -110,17 +105,10 @@ def parse_day(text: str) -> date:
         raise ValueError("must be a day as DD/MM/YYYY or YYYY-MM-DD")
     parts = [int(part) for part in found.groups() if part]
     year, month, day = parts if "-" in text else reversed(parts)
-    if year == 0 or not _exists(year, month, day):
-        raise ValueError(f"{text} is not a day of the calendar")
-    return date(year, month, day)
-
-
-def _exists(year: int, month: int, day: int) -> bool:
     try:
-        date(year, month, day)
+        return date(year, month, day)
     except ValueError:
-        return False
-    return True
+        raise ValueError(f"{text} is not a day of the calendar") from None
 
 
 def _none_is_empty(given: object) -> object:
@@ -158,18 +146,14 @@ def _number_or_digits(given: object) -> object:
     return given
 
 
-def _once_each(ids: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(ids))
-
-
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True)]
 TimeZone = Annotated[str, AfterValidator(_known_zone)]
-CronText = Annotated[str | None, Field(max_length=255), AfterValidator(_readable_cron)]
-TimeOfDay = Annotated[str | None, AfterValidator(_time_of_day)]
-WebAddress = Annotated[str | None, AfterValidator(_web_address)]
+CronText = Annotated[str | None, Field(max_length=255), _unless_empty(_readable_cron)]
+TimeOfDay = Annotated[str | None, _unless_empty(_time_of_day)]
+WebAddress = Annotated[str | None, _unless_empty(_web_address)]
 ApiKey = Annotated[SecretStr | None, AfterValidator(_not_masked)]
-Day = Annotated[str | None, AfterValidator(_day)]
+Day = Annotated[str | None, _unless_empty(lambda text: format_day(parse_day(text)))]
 Name = Annotated[str, Field(max_length=255)]
 Email = Annotated[str, Field(max_length=320), AfterValidator(_email)]
 Emails = Annotated[tuple[Email, ...], Field(max_length=1000), BeforeValidator(_without_blanks)]
@@ -187,7 +171,7 @@ KnownId = Annotated[
 KnownIds = Annotated[
     tuple[KnownId, ...],
     Field(max_length=1000),
-    AfterValidator(_once_each),
+    AfterValidator(lambda ids: tuple(dict.fromkeys(ids))),
     BeforeValidator(_none_is_empty),
 ]
 

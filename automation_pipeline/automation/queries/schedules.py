@@ -11,13 +11,12 @@ from automation_pipeline.automation.models.schedules import Schedule, ScheduleIn
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.core.scheduling.cron import OverlapPolicy
-from automation_pipeline.storage.statements import database_now
 
 _SELECTION_PREFIX = "fiche_selection_"
 
 
 def add_schedule(session: Session, schedule: ScheduleInput, now: datetime) -> Schedule:
-    row = ScheduleRow(**_columns(schedule), created_at=now, updated_at=now)
+    row = ScheduleRow(**schedule_columns(schedule), created_at=now, updated_at=now)
     session.add(row)
     session.flush()
     return as_schedule(row)
@@ -37,14 +36,10 @@ def schedule_of_run(session: Session, schedule_id: int) -> Schedule:
     return as_schedule(session.get_one(ScheduleRow, schedule_id, populate_existing=True))
 
 
-def lock_schedule(session: Session, schedule_id: int) -> Schedule:
-    return get_schedule(session, schedule_id, lock=True)
-
-
 def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
-    """Lock the schedule as `lock_schedule` does. ConflictError: the schedule is paused, or has an
-    unfinished run and its overlap policy does not allow another one."""
-    schedule = lock_schedule(session, schedule_id)
+    """Lock the schedule until the transaction ends. ConflictError: the schedule is paused, or has
+    an unfinished run and its overlap policy does not allow another one."""
+    schedule = get_schedule(session, schedule_id, lock=True)
     refuse_paused(schedule)
     if schedule.overlap_policy is OverlapPolicy.ALLOW_ALL:
         return schedule
@@ -60,20 +55,13 @@ def refuse_paused(schedule: Schedule) -> None:
         raise ConflictError(f"Schedule {schedule.id} is not active")
 
 
-def replace_schedule(
-    session: Session, schedule_id: int, schedule: ScheduleInput, now: datetime
-) -> None:
-    change_schedule(session, schedule_id, _columns(schedule), now)
-
-
-def change_schedule(
-    session: Session, schedule_id: int, changes: Mapping[str, object], now: datetime
-) -> None:
-    _write(session, schedule_id, **changes, updated_at=now)
-
-
-def mark_deleted(session: Session, schedule_id: int) -> None:
-    _write(session, schedule_id, deleted_at=database_now(), is_active=False)
+def change_schedule(session: Session, schedule_id: int, changes: Mapping[str, object]) -> None:
+    session.execute(
+        update(ScheduleRow)
+        .where(ScheduleRow.id == schedule_id)
+        .values(changes)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def unended_runs(session: Session, schedule_id: int) -> list[int]:
@@ -94,7 +82,7 @@ def list_schedules(
 
 
 def mark_running(session: Session, schedule_id: int, at: datetime) -> None:
-    _write(session, schedule_id, last_run_at=at, last_run_status="running")
+    change_schedule(session, schedule_id, {"last_run_at": at, "last_run_status": "running"})
 
 
 def count_ended_run(
@@ -103,15 +91,15 @@ def count_ended_run(
     """Increment the counters in SQL, so that two runs that end at once are both counted. A schedule
     with too many consecutive failures is paused. A cancelled run does not change the number of
     consecutive failures."""
-    changes: dict[str, object] = {}
+    changes: dict[str, object] = {"last_run_status": SCHEDULE_STATUS[status]}
     if counted:
-        changes = {
+        changes |= {
             "total_runs": ScheduleRow.total_runs + 1,
             "successful_runs": ScheduleRow.successful_runs + int(status is RunStatus.COMPLETED),
             "failed_runs": ScheduleRow.failed_runs + int(status is RunStatus.FAILED),
             **_pause(status),
         }
-    _write(session, schedule_id, last_run_status=SCHEDULE_STATUS[status], **changes)
+    change_schedule(session, schedule_id, changes)
 
 
 def _pause(status: RunStatus) -> dict[str, object]:
@@ -129,16 +117,7 @@ def _pause(status: RunStatus) -> dict[str, object]:
     }
 
 
-def _write(session: Session, schedule_id: int, **values: object) -> None:
-    session.execute(
-        update(ScheduleRow)
-        .where(ScheduleRow.id == schedule_id)
-        .values(**values)
-        .execution_options(synchronize_session=False)
-    )
-
-
-def _columns(schedule: ScheduleInput) -> dict[str, object]:
+def schedule_columns(schedule: ScheduleInput) -> dict[str, object]:
     selection = schedule.fiche_selection.model_dump()
     key = schedule.external_api_key
     return {

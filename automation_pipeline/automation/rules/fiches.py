@@ -17,7 +17,6 @@ from automation_pipeline.automation.models.schedules import (
     FicheChoice,
     FicheSelection,
     SelectionMode,
-    split_ids,
 )
 from automation_pipeline.core.clock import days_between
 from automation_pipeline.core.scheduling.zones import wall_time, zone
@@ -25,8 +24,6 @@ from automation_pipeline.fiches.models.days import DayFailed, crm_day
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     DetailsKnown,
-    FetchFailed,
-    FetchOutcome,
     FicheNotFound,
 )
 
@@ -79,11 +76,6 @@ def _custom_days(selection: FicheSelection, today: date) -> tuple[date, ...]:
     return (first,) if last is None else days_between(first, min(last, today))
 
 
-def named_ids(selection: FicheSelection) -> list[str]:
-    """The ids of a stored selection, in which one entry may hold several."""
-    return split_ids(selection.fiche_ids)
-
-
 def filter_candidates(
     candidates: Sequence[FicheCandidate], selection: FicheSelection
 ) -> FicheChoice:
@@ -91,26 +83,21 @@ def filter_candidates(
     dropped = Counter(dict.fromkeys(DropReason, 0))
     firsts = {candidate.fiche_id: candidate for candidate in reversed(candidates)}
     dropped[DropReason.DUPLICATES] = len(candidates) - len(firsts)
+    groupes = _selected_groupes(selection)
     wanted: list[str] = []
     reasons: dict[str, DropReason] = {}
     for fiche_id in dict.fromkeys(candidate.fiche_id for candidate in candidates):
-        reason = _unwanted(firsts[fiche_id], selection)
-        if reason is None:
-            wanted.append(fiche_id)
+        groupe = _normalised(firsts[fiche_id].groupe)
+        if groupes and groupe and groupe not in groupes:
+            reasons[fiche_id] = DropReason.GROUPE_NOT_SELECTED
+        elif selection.only_unaudited and firsts[fiche_id].audited:
+            reasons[fiche_id] = DropReason.AUDITED
         else:
-            dropped[reason] += 1
-            reasons[fiche_id] = reason
+            wanted.append(fiche_id)
     kept = tuple(wanted[: selection.max_fiches])
-    dropped[DropReason.OVER_MAX_FICHES] = len(wanted) - len(kept)
     reasons |= dict.fromkeys(wanted[len(kept) :], DropReason.OVER_MAX_FICHES)
+    dropped.update(reasons.values())
     return FicheChoice(kept, dict(dropped), reasons)
-
-
-def _unwanted(candidate: FicheCandidate, selection: FicheSelection) -> DropReason | None:
-    groupe = _normalised(candidate.groupe)
-    if selection.groupes and groupe and groupe not in _selected_groupes(selection):
-        return DropReason.GROUPE_NOT_SELECTED
-    return DropReason.AUDITED if selection.only_unaudited and candidate.audited else None
 
 
 def ignore_reason(
@@ -267,22 +254,25 @@ def ignored_move(
     )
 
 
-def move_after_fetch(outcome: FetchOutcome) -> LedgerMove:
-    """A fiche with fetched details continues; `filters` decides later whether it is ignored."""
+def move_after_fetch(
+    outcome: DetailsFetched | DetailsKnown | FicheNotFound,
+    groupe: str | None,
+    selection: FicheSelection,
+    ceiling: int,
+) -> LedgerMove:
+    """`groupe` is that of the mirror, for details that were known before. `ceiling`: see
+    `ignore_reason`."""
+    fiche_id = outcome.fiche_id
     match outcome:
-        case DetailsFetched(fiche_id, details):
-            return _fetched(fiche_id, len(details.recordings))
-        case DetailsKnown(fiche_id, recordings):
-            return _fetched(fiche_id, recordings)
-        case FicheNotFound(fiche_id):
+        case FicheNotFound():
             return ignored_move(fiche_id, Reason.NOT_FOUND, NOT_FOUND_REASON)
-        case FetchFailed(fiche_id, error):
-            return LedgerMove(
-                fiche_id, OutcomeStatus.FAILED, error=error, reason=Reason.FETCH_FAILED
-            )
-
-
-def _fetched(fiche_id: str, recordings: int) -> LedgerMove:
+        case DetailsFetched(_, details):
+            groupe, recordings = details.information.groupe, len(details.recordings)
+        case DetailsKnown(_, recordings):
+            pass
+    unwanted = ignore_reason(groupe, recordings, selection, ceiling)
+    if unwanted is not None:
+        return ignored_move(fiche_id, *unwanted, recordings)
     return LedgerMove(
         fiche_id, OutcomeStatus.PENDING, recordings_count=recordings, stage=FicheStage.FETCHED
     )

@@ -12,8 +12,9 @@ from automation_pipeline.automation.models.schedules import (
     FicheChoice,
     FicheSelection,
     SelectionMode,
+    split_ids,
 )
-from automation_pipeline.automation.rules.fiches import filter_candidates, ignore_reason, named_ids
+from automation_pipeline.automation.rules.fiches import filter_candidates, ignore_reason
 from automation_pipeline_tests.tables import every_case
 
 NORTH, SOUTH, UNKNOWN = FicheCandidate("1", "NORD"), FicheCandidate("2", "SUD"), FicheCandidate("3")
@@ -108,9 +109,11 @@ def test_a_choice_keeps_its_laws(candidates: list[FicheCandidate], wanted: Fiche
 @given(st.lists(st.text("12 ,\n\t\u00a0;")), st.none() | st.integers(1, 4))
 def test_ids_named_by_hand_are_those_of_the_selection(entries: list[str], most: int | None) -> None:
     wanted = selection(mode=SelectionMode.MANUAL, fiche_ids=tuple(entries), max_fiches=most)
-    firsts = tuple(dict.fromkeys(named_ids(wanted)))[: wanted.max_fiches]
+    firsts = tuple(dict.fromkeys(split_ids(wanted.fiche_ids)))[: wanted.max_fiches]
     assert (
-        filter_candidates([FicheCandidate(fiche_id) for fiche_id in named_ids(wanted)], wanted).kept
+        filter_candidates(
+            [FicheCandidate(fiche_id) for fiche_id in split_ids(wanted.fiche_ids)], wanted
+        ).kept
         == firsts
     )
 

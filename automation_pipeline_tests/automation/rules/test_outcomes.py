@@ -1,14 +1,13 @@
-"""What the CRM's answer makes of a fiche: it goes on, is ignored or has failed."""
+"""The ledger move after a fetch: the fiche continues or is ignored."""
 
 from datetime import UTC, datetime
 
 from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Reason
+from automation_pipeline.automation.models.schedules import FicheSelection, SelectionMode
 from automation_pipeline.automation.rules.fiches import failed_move, ignored_move, move_after_fetch
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     DetailsKnown,
-    FetchFailed,
-    FetchOutcome,
     FicheNotFound,
 )
 from automation_pipeline_tests.fakes.crm import fiche, recording
@@ -29,16 +28,13 @@ AT = datetime(2026, 5, 4, tzinfo=UTC)
             LedgerMove("7", OutcomeStatus.PENDING, recordings_count=0, stage=FicheStage.FETCHED),
         ),
         (FicheNotFound("7"), ignored_move("7", Reason.NOT_FOUND, "Fiche not found (404)")),
-        (
-            FetchFailed("7", "The CRM answered 503", transient=True),
-            LedgerMove(
-                "7", OutcomeStatus.FAILED, error="The CRM answered 503", reason=Reason.FETCH_FAILED
-            ),
-        ),
     ],
 )
-def test_the_fetch_outcome_decides_the_next_move(outcome: FetchOutcome, move: LedgerMove) -> None:
-    assert move_after_fetch(outcome) == move
+def test_the_fetch_outcome_decides_the_next_move(
+    outcome: DetailsFetched | DetailsKnown | FicheNotFound, move: LedgerMove
+) -> None:
+    everything = FicheSelection(mode=SelectionMode.MANUAL)
+    assert move_after_fetch(outcome, None, everything, 0) == move
 
 
 def test_an_ignored_fiche_has_its_reason_in_ignore_reason() -> None:

@@ -8,8 +8,9 @@ from automation_pipeline.automation.models.schedules import (
     FicheSelection,
     SelectionMode,
     parse_selection,
+    split_ids,
 )
-from automation_pipeline.automation.rules.fiches import filter_candidates, named_ids
+from automation_pipeline.automation.rules.fiches import filter_candidates
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 
@@ -18,7 +19,7 @@ CUSTOM = {"mode": "date_range", "dateRange": "custom", "customStartDate": "03/02
 
 def chosen(selection: FicheSelection) -> tuple[str, ...]:
     return filter_candidates(
-        [FicheCandidate(fiche_id) for fiche_id in named_ids(selection)], selection
+        [FicheCandidate(fiche_id) for fiche_id in split_ids(selection.fiche_ids)], selection
     ).kept
 
 
