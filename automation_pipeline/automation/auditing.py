@@ -207,7 +207,10 @@ class _AuditWork(BatchWork):
             audited.set()
             watch.cancel()
         await self.record_progress(in_log=True)
-        await self.write(self._log_end)
+        if self._has_timed_out:
+            counts = await self.read(audit_progress, self.ticket)
+            await self.write(self.log, "warning", f"Audit timeout/stall - finished {counts}")
+        await self.write(self.note, "DONE: audit-gate")
 
     async def _transcribe_ahead(self, batch: int, audited: asyncio.Event) -> None:
         """Transcribe the next batch until the audits of this one end, so that the provider is not
@@ -235,12 +238,6 @@ class _AuditWork(BatchWork):
             )
             self._has_timed_out |= TIMED_OUT in (move.error or "")
             await self.record([move])
-
-    def _log_end(self, session: Session) -> None:
-        if self._has_timed_out:
-            counts = audit_progress(session, self.ticket)
-            self.log(session, "warning", f"Audit timeout/stall - finished {counts}")
-        self.note(session, "DONE: audit-gate")
 
     async def _watch_audits(self) -> None:
         """Log a line per poll while audits run, and a warning whenever three polls in a row show no

@@ -311,7 +311,6 @@ MAX_KEYS = 5
 
 
 def manual_run_key(run_id: int) -> str:
-    """The key of the request for a manual run."""
     return f"automation-run-{run_id}"
 
 

@@ -74,7 +74,6 @@ from automation_pipeline.storage.statements import database_now
 
 
 def check_audit_configs(session: Session, ids: Iterable[int], complaint: str) -> None:
-    """Refuse audit configurations that do not exist."""
     asked = set(ids)
     missing = sorted(asked - known_ids(session, asked)) if asked else []
     if missing:

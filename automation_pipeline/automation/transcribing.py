@@ -177,15 +177,16 @@ class BatchWork:
     @asynccontextmanager
     async def fenced(self) -> AsyncGenerator[None]:
         """Cancel the work if a newer attempt starts or the run is cancelled."""
+
+        async def check_fence() -> None:
+            while True:
+                await asyncio.sleep(FENCE_CHECK_SECONDS)
+                await self.write(fence_attempt, self.ticket)
+
         async with together() as group:
-            watch = group.create_task(self._watch_fence())
+            watch = group.create_task(check_fence())
             yield
             watch.cancel()
-
-    async def _watch_fence(self) -> None:
-        while True:
-            await asyncio.sleep(FENCE_CHECK_SECONDS)
-            await self.write(fence_attempt, self.ticket)
 
 
 async def transcribe_batch(

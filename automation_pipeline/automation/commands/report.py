@@ -2,13 +2,12 @@
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
-from automation_pipeline.automation.models.runs import ReportedFiche
 from automation_pipeline.automation.queries.reports import (
-    PointVerdict,
     Quotation,
     ReportedAudit,
     ReportedPhase,
@@ -134,7 +133,6 @@ _TONE = {word: tone for tone, words in _TONES.items() for word in words}
 
 
 def toned(word: str | None) -> Html:
-    """The word of a verdict in its colour."""
     return element("span", str(word), class_=f"word {_TONE.get(str(word), 'soft')}")
 
 
@@ -158,32 +156,23 @@ def _step(step: StepVerdict) -> Html:
     critical = " (critical)" if step.is_critical else ""
     verdict = toned("not judged") if step.error else toned(step.conforme)
     score = "" if step.error else f" {step.score}/{step.weight}"
+    points: list[Html] = []
+    for point in step.points:
+        comment = element("p", point.commentaire, class_="soft") if point.commentaire else ""
+        quotations = map(_quotation, point.quotations)
+        title = joined(toned(point.statut), " ", point.point)
+        points.append(element("li", title, comment, *quotations))
     return joined(
         element("h3", f"{step.position}. {step.name}{critical}: ", verdict, score),
         element("p", step.error, class_="bad") if step.error else "",
         element("p", step.commentaire) if step.commentaire else "",
-        element("ul", *map(_point, step.points)) if step.points else "",
-    )
-
-
-def _point(point: PointVerdict) -> Html:
-    comment = element("p", point.commentaire, class_="soft") if point.commentaire else ""
-    return element(
-        "li", toned(point.statut), " ", point.point, comment, *map(_quotation, point.quotations)
+        element("ul", *points) if points else "",
     )
 
 
 def _quotation(quoted: Quotation) -> Html:
-    where = ", ".join(
-        filter(
-            None,
-            (
-                quoted.speaker,
-                quoted.minutage,
-                f"{quoted.recording_date} {quoted.recording_time}".strip(),
-            ),
-        )
-    )
+    at = f"{quoted.recording_date} {quoted.recording_time}".strip()
+    where = ", ".join(filter(None, (quoted.speaker, quoted.minutage, at)))
     return element("blockquote", f"« {quoted.texte} » ", element("span", where, class_="soft"))
 
 
@@ -207,7 +196,13 @@ def run_page(report: RunReport) -> str:
         _heading(report),
         _conservation(report),
         _section("Phases", _phases(report.phases)),
-        _section("Why fiches were ignored or failed", _causes(report)),
+        _section(
+            "Why fiches were ignored or failed",
+            _table(
+                ("outcome", "cause", "fiches"),
+                [(toned(one.status), one.reason, one.fiches) for one in report.causes],
+            ),
+        ),
         _section("Selection", document_part(run.selection_summary or {})),
         _section("Other errors", document_part(run.error_details or {})),
         _section("Fiches", _fiches(report)),
@@ -269,39 +264,35 @@ def _conservation(report: RunReport) -> Html:
 
 
 def _phases(spans: Iterable[ReportedPhase]) -> Html:
-    rows = [
-        (
-            span.name,
-            _moment(span.begun_at),
-            _moment(span.ended_at) if span.ended_at else "not ended",
-            _length(span),
-        )
-        for span in spans
-    ]
+    rows: list[Sequence[Part]] = []
+    for span in spans:
+        ended, seconds = "not ended", None
+        if span.ended_at is not None:
+            ended = _moment(span.ended_at)
+            seconds = f"{(span.ended_at - span.begun_at).total_seconds():.1f}"
+        rows.append((span.name, _moment(span.begun_at), ended, seconds))
     return _table(("phase", "started", "ended", "seconds"), rows)
 
 
-def _causes(report: RunReport) -> Html:
-    rows = [(toned(one.status), one.reason, one.fiches) for one in report.causes]
-    return _table(("outcome", "cause", "fiches"), rows)
-
-
 def _fiches(report: RunReport) -> Html:
-    audits: dict[str, list[ReportedAudit]] = {}
+    links: defaultdict[str, Html] = defaultdict(Html)
     for audit in report.audits:
-        audits.setdefault(audit.fiche_id, []).append(audit)
-    rows = [_fiche(fiche, audits.get(fiche.fiche_id, ())) for fiche in report.fiches]
+        links[audit.fiche_id] = joined(links[audit.fiche_id], element("p", _link(audit)))
+    rows = [
+        (
+            fiche.fiche_id,
+            fiche.groupe,
+            toned(fiche.status),
+            fiche.recordings,
+            ": ".join(filter(None, (fiche.reason, fiche.why))),
+            links[fiche.fiche_id],
+        )
+        for fiche in report.fiches
+    ]
     heads = ("fiche", "groupe", "outcome", "recordings", "why", "audits")
-    total = sum(
-        (report.tally.successful, report.tally.failed, report.tally.ignored, report.tally.pending)
-    )
+    tally = report.tally
+    total = tally.successful + tally.failed + tally.ignored + tally.pending
     return joined(_table(heads, rows), _rest(total - len(report.fiches), "fiches"))
-
-
-def _fiche(fiche: ReportedFiche, audits: Sequence[ReportedAudit]) -> Sequence[Part]:
-    why = ": ".join(filter(None, (fiche.reason, fiche.why)))
-    links = joined(*(element("p", _link(audit)) for audit in audits))
-    return fiche.fiche_id, fiche.groupe, toned(fiche.status), fiche.recordings, why, links
 
 
 def _audits(report: RunReport) -> Html:
@@ -369,7 +360,3 @@ def _rest(count: int, of: str) -> Html:
 
 def _moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _length(span: ReportedPhase) -> str | None:
-    return f"{(span.ended_at - span.begun_at).total_seconds():.1f}" if span.ended_at else None

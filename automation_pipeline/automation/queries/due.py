@@ -351,7 +351,6 @@ def forget_waiting(session: Session, schedule_id: int, because: str) -> None:
 
 
 def record_decided(session: Session, until: Mapping[int, datetime]) -> None:
-    """Store the last decided due time of each schedule."""
     if not until:
         return
     change = (

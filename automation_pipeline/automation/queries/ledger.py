@@ -84,7 +84,6 @@ def open_ledger(
 
 
 def pending_batches(session: Session, run_id: int) -> list[int]:
-    """Numbers of the batches with pending fiches."""
     query = (
         select(FicheResultRow.batch)
         .where(_pending(run_id))
@@ -150,7 +149,6 @@ def is_transcription_due(session: Session, run_id: int) -> bool:
 
 
 def transcribed_fiches(session: Session, run_id: int) -> int:
-    """The number of the run's fiches that lack no transcript."""
     query = select(func.count()).where(FicheResultRow.run_id == run_id, FicheResultRow.transcribed)
     return session.scalar(query) or 0
 
@@ -450,7 +448,6 @@ def groupes_of(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, str |
 
 
 def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, str]:
-    """The error message for each fiche."""
     query = select(FicheCacheRow.fiche_id, FicheCacheRow.raw_data).where(
         among(session, FicheCacheRow.fiche_id, fiche_ids)
     )

@@ -115,7 +115,6 @@ def _conditions(chosen: RunFilter) -> list[ColumnElement[bool]]:
 
 
 def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, Run]:
-    """The existing runs among these ids."""
     rows = session.scalars(select(RunRow).where(among(session, RunRow.id, run_ids)))
     return {row.id: as_run(row) for row in rows}
 

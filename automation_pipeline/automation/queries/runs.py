@@ -49,9 +49,11 @@ from automation_pipeline.storage.types import JsonObject
 
 
 def note_phase(session: Session, run_id: int, attempt: int, phase: Phase) -> None:
-    """Store the first entry of the attempt into the phase."""
-    entry = {"run_id": run_id, "attempt": attempt, "phase": phase, "entered_at": database_now()}
-    session.execute(insert_into(session, RunPhaseRow).values(**entry).on_conflict_do_nothing())
+    """Only the first entry of the attempt into the phase is stored."""
+    entry = insert_into(session, RunPhaseRow).values(
+        run_id=run_id, attempt=attempt, phase=phase, entered_at=database_now()
+    )
+    session.execute(entry.on_conflict_do_nothing())
 
 
 def first_entry(session: Session, run_id: int) -> datetime | None:
@@ -230,7 +232,6 @@ def freeze_options(session: Session, row: RunRow) -> None:
 
 
 def runs_by_key(session: Session, request_keys: Sequence[str]) -> dict[str, RunRow]:
-    """The filed runs among these keys."""
     rows = session.scalars(select(RunRow).where(among(session, RunRow.request_key, request_keys)))
     return {row.request_key: row for row in rows if row.request_key}
 
@@ -246,7 +247,6 @@ def external_key_of(session: Session, run_id: int) -> SecretStr | None:
 
 
 def lock_run(session: Session, run_id: int) -> RunRow:
-    """The row, locked until the transaction ends."""
     row = session.scalar(select(RunRow).where(RunRow.id == run_id).with_for_update())
     if row is None:
         raise NotFoundError(f"Run {run_id} not found")
@@ -425,24 +425,17 @@ class RunCounts:
 
 
 def count_runs(session: Session) -> RunCounts:
-    row = RunRow
-    sums = [
-        func.coalesce(func.sum(column), 0) for column in (row.successful_fiches, row.failed_fiches)
-    ]
-    ignored = func.coalesce(func.sum(row.ignored_fiches), 0)
-    found = (
-        session.execute(select(row.status, func.count(), *sums, ignored).group_by(row.status))
-        .tuples()
-        .all()
-    )
-    runs = {RunStatus(status): count for status, count, *_ in found}
-    ended = (OutcomeStatus.SUCCESSFUL, OutcomeStatus.FAILED, OutcomeStatus.IGNORED)
+    fiches = {
+        OutcomeStatus.SUCCESSFUL: RunRow.successful_fiches,
+        OutcomeStatus.FAILED: RunRow.failed_fiches,
+        OutcomeStatus.IGNORED: RunRow.ignored_fiches,
+    }
+    by_status = select(RunRow.status, func.count()).group_by(RunRow.status)
+    counts = dict(session.execute(by_status).tuples().all())
+    sums = select(*(func.coalesce(func.sum(column), 0) for column in fiches.values()))
     return RunCounts(
-        runs={status: runs.get(status, 0) for status in RunStatus},
-        fiches={
-            status: sum(int(counted[2 + place]) for counted in found)
-            for place, status in enumerate(ended)
-        },
+        runs={status: counts.get(status, 0) for status in RunStatus},
+        fiches=dict(zip(fiches, map(int, session.execute(sums).one()), strict=True)),
     )
 
 

@@ -69,9 +69,6 @@ class ScheduleWork:
     runs: tuple[UnendedRun, ...] = ()
 
 
-NO_WORK = ScheduleWork()
-
-
 class ScheduleLoad(Enum):
     IDLE = auto()
     BUSY = auto()
@@ -160,7 +157,7 @@ class DueSchedule:
     timing: Timing
     decided_until: datetime
     created_at: datetime | None = None
-    at_work: ScheduleWork = NO_WORK
+    at_work: ScheduleWork = ScheduleWork()
     is_active: bool = True
     skip_due_at: datetime | None = None
     catch_up: CatchUp = CatchUp.SKIP
@@ -225,7 +222,13 @@ class DueDecision:
 def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDecision:
     load, policies = schedule_load(schedule.at_work, now, rules.stale_after), schedule.policies
     late_before = now.replace(second=0, microsecond=0) - rules.window
-    due = _undecided(schedule, now, policies) if schedule.is_active else list[Planned]()
+    due: Sequence[Planned] = ()
+    if schedule.is_active:
+        enough = policies.keeps + MAX_LISTED + 1  # those that can run, and one more than are listed
+        found = backlog(
+            schedule.timing, schedule.decided_until, now, enough=enough, with_excluded=True
+        )
+        due = found.times[-enough:]
     too_early = [
         one
         for one in due
@@ -240,14 +243,18 @@ def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDec
         skip_until=schedule.skip_due_at,
     )
     made = plan(schedule.timing, due[len(too_early) :], policies, facts)
-    not_run = list(_not_run(made, load, schedule))
-    waits = made.start is Start.IN_LINE and schedule.overlap_policy is not OverlapPolicy.SKIP
+    recorded: list[SkippedOccurrence] = []
     unrecorded = [one.scheduled_for for one in too_early]
-    unrecorded += [one.due_at for one in not_run if schedule.is_before_creation(one.due_at)]
-    recorded = [one for one in not_run if not schedule.is_before_creation(one.due_at)]
+    for one in _not_run(made, load, schedule):
+        if schedule.is_before_creation(one.due_at):
+            unrecorded.append(one.due_at)
+        else:
+            recorded.append(one)
     line = tuple(one.scheduled_for for one in made.line)
+    is_in_line = made.start is Start.IN_LINE
+    waits = is_in_line and schedule.overlap_policy is not OverlapPolicy.SKIP
     return DueDecision(
-        to_run=() if made.start is Start.IN_LINE else line,
+        to_run=() if is_in_line else line,
         not_run=tuple(_listed(recorded)),
         reconcile=load is ScheduleLoad.STALE,
         unrecorded=tuple(unrecorded),
@@ -261,13 +268,6 @@ def next_undecided(timing: Timing, decided_until: datetime) -> datetime:
     coming = undelayed_after(timing, decided_until)
     assert coming is not None  # noqa: S101  a valid cron always has a next due time
     return coming.scheduled_for
-
-
-def _undecided(schedule: DueSchedule, now: datetime, policies: Policies) -> Sequence[Planned]:
-    """Undecided due times, oldest first: those that can run, and one more than are listed."""
-    enough = policies.keeps + MAX_LISTED + 1
-    found = backlog(schedule.timing, schedule.decided_until, now, enough=enough, with_excluded=True)
-    return found.times[-enough:]
 
 
 def _not_run(made: Plan, load: ScheduleLoad, schedule: DueSchedule) -> Iterator[SkippedOccurrence]:
@@ -364,22 +364,20 @@ def parse_start(given: datetime) -> datetime:
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
-def next_due(schedule: Schedule, now: datetime) -> datetime | None:
-    """The next due time that runs. None for a paused or MANUAL schedule."""
-    return _first_after(schedule, now, schedule.skip_due_at)
+def next_due(schedule: Schedule, now: datetime, *decided: datetime | None) -> datetime | None:
+    """The next due time that runs, also after the `decided` ones. None for a paused or MANUAL
+    schedule."""
+    if not schedule.is_active:
+        return None
+    after = max(filter(None, (now, schedule.skip_due_at, *decided)))
+    return next(occurrences_after(schedule, after), None)
 
 
 def next_to_skip(schedule: Schedule, now: datetime) -> datetime | None:
     """The first due time that is neither decided nor skipped. It may be slightly in the past, if it
     waits for the scheduler or for its jitter."""
     waiting_since = now - timedelta(seconds=schedule.jitter_seconds) - SCHEDULER_INTERVAL
-    return _first_after(schedule, waiting_since, schedule.last_due_at, schedule.skip_due_at)
-
-
-def _first_after(schedule: Schedule, *instants: datetime | None) -> datetime | None:
-    if not schedule.is_active:
-        return None
-    return next(occurrences_after(schedule, max(filter(None, instants))), None)
+    return next_due(schedule, waiting_since, schedule.last_due_at)
 
 
 INVALID_UPDATE = "Invalid automation schedule update data"
@@ -418,12 +416,8 @@ def resume_changes(now: datetime) -> dict[str, object]:
 
 
 def _timing(schedule: ScheduleFields) -> Mapping[str, object]:
-    counting = (
-        TIMING_FIELDS
-        if schedule.schedule_type is ScheduleType.CRON
-        else TIMING_FIELDS - {"cron_expression"}
-    )
-    return schedule.model_dump(include=counting)
+    ignored = set[str]() if schedule.schedule_type is ScheduleType.CRON else {"cron_expression"}
+    return schedule.model_dump(include=TIMING_FIELDS - ignored)
 
 
 def check_webhook_url(
@@ -479,14 +473,10 @@ class ScheduleShown(Schedule):
 
 
 def schedule_document(schedule: Schedule, now: datetime) -> Mapping[str, object]:
-    due_at = next_due_or_never(schedule, now)
+    """Without a next run time if the stored schedule is no longer valid."""
+    try:
+        due_at = next_due(schedule, now)
+    except InvalidInputError:
+        due_at = None
     derived = {"cronExpression": cron_expression_of(schedule), "nextDueAt": due_at and iso(due_at)}
     return {**as_document(schedule), **derived}
-
-
-def next_due_or_never(schedule: Schedule, now: datetime) -> datetime | None:
-    """The next due time, or None if the stored schedule is no longer valid."""
-    try:
-        return next_due(schedule, now)
-    except InvalidInputError:
-        return None
