@@ -131,7 +131,7 @@ def test_only_new_audit_configurations_must_exist(database: Database, clock: Sta
     known = configurations.add(database)
     schedule = a_schedule(database, clock)
     with database.transaction() as session:
-        change_schedule(session, schedule.id, {"specific_audit_configs": [97]}, clock.now())
+        change_schedule(session, schedule.id, {"specific_audit_configs": [97]})
     kept = patched(schedule, {"name": "New", "specificAuditConfigs": [97, known]}, database, clock)
     assert kept.specific_audit_configs == (97, known)
     with pytest.raises(
@@ -216,7 +216,7 @@ def test_a_resumed_schedule_does_not_catch_up_with_its_pause(
 ) -> None:
     schedule = a_schedule(database, clock)
     with database.transaction() as session:
-        change_schedule(session, schedule.id, {"failures_in_a_row": 3}, clock.now())
+        change_schedule(session, schedule.id, {"failures_in_a_row": 3})
     pause_schedule(schedule.id, database=database, clock=clock, reason="3 failed runs in a row")
     clock.pass_time(timedelta(days=3))
     resumed = resume_schedule(schedule.id, database=database, clock=clock)

@@ -222,13 +222,13 @@ class DueDecision:
 def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDecision:
     load, policies = schedule_load(schedule.at_work, now, rules.stale_after), schedule.policies
     late_before = now.replace(second=0, microsecond=0) - rules.window
-    due: Sequence[Planned] = ()
+    due = list[Planned]()
     if schedule.is_active:
         enough = policies.keeps + MAX_LISTED + 1  # those that can run, and one more than are listed
         found = backlog(
             schedule.timing, schedule.decided_until, now, enough=enough, with_excluded=True
         )
-        due = found.times[-enough:]
+        due = list(found.times[-enough:])
     too_early = [
         one
         for one in due
