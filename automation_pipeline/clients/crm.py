@@ -34,7 +34,7 @@ from automation_pipeline.fiches.models.fiches import (
     Recording,
     SalesList,
     SalesListEntry,
-    recording_name,
+    recording_uuid,
 )
 from automation_pipeline.fiches.models.sections import (
     Alerte,
@@ -88,7 +88,6 @@ class RecordingPayload(Payload):
 
     def to_recording(self) -> Recording:
         url = (self.recording_url or "").strip()
-        name = recording_name(url)
         return Recording(
             call_id=self.call_id,
             url=url,
@@ -98,7 +97,7 @@ class RecordingPayload(Payload):
             from_number=self.from_number,
             to_number=self.to_number,
             answered=self.answered,
-            uuid=name and name.uuid,
+            uuid=recording_uuid(url),
         )
 
 

@@ -55,8 +55,7 @@ async def work_enrichment(
     job_id: int, *, registries: Registries, database: Database, clock: Clock, owner: str
 ) -> EnrichmentJobShown:
     """Work on the job unless it has ended or another worker has claimed it, and return it."""
-    worker = _Worker(job_id, registries, database, clock, owner)
-    await worker.work()
+    await _Worker(job_id, registries, database, clock, owner).work()
     return await asyncio.to_thread(database.read, get_job, job_id)
 
 

@@ -174,8 +174,7 @@ def _enrich(  # noqa: PLR0913  who requests what, and how
     elif job is None:
         asked, reason = Asked.ENQUEUED, "MANUAL" if force else "An establishment is looked up."
         _mark_stale(session, row, requester.actor, now, options, reason)
-        identifiers = Identifiers(row.siren, request.siret)
-        [job] = add_jobs(session, [identifiers], trigger, requester, now)
+        [job] = add_jobs(session, [Identifiers(row.siren, request.siret)], trigger, requester, now)
     if job is not None:
         attach(session, job, request, requester.correlation_id, now)
     request.enrichment_status, request.enrichment_error = row.status, row.enrichment_error

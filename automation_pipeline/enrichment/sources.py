@@ -50,8 +50,7 @@ async def call_source(  # noqa: PLR0913  the collaborators by name
     random: Random | None = None,
 ) -> SourceOutcome:
     """Return the result after the retries. Errors of the source are values, not exceptions."""
-    caller = _Caller(source, registries, database, clock, random or Random())
-    return await caller.call(siren, siret)
+    return await _Caller(source, registries, database, clock, random or Random()).call(siren, siret)
 
 
 class _Caller:
@@ -108,9 +107,8 @@ class _Caller:
                 await self._write(record_answer)
                 warnings, siret = (f"The register does not know the establishment {siret}.",), None
                 continue
-            longest = options.longest_retry_after_seconds
             goes_on = calls <= options.max_retries and is_call_repeatable(
-                self._source.api, last, longest
+                self._source.api, last, options.longest_retry_after_seconds
             )
             rests_until = await asyncio.to_thread(self._record_error, last, goes_on=goes_on)
             if not goes_on:

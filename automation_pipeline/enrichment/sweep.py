@@ -202,5 +202,6 @@ def request_lost_jobs(
 
 
 def count_open_jobs(session: Session) -> int:
-    query = select(func.count()).select_from(EnrichmentJobRow)
-    return session.scalars(query.where(EnrichmentJobRow.state.in_(OPEN))).one()
+    return session.scalars(
+        select(func.count()).select_from(EnrichmentJobRow).where(EnrichmentJobRow.state.in_(OPEN))
+    ).one()

@@ -84,8 +84,7 @@ def stale_days(
 
 
 def evaluate_staleness(stale: Sequence[date], days: Sequence[date]) -> DayFinding:
-    newest = sorted(stale, reverse=True)
-    named = ", ".join(day.isoformat() for day in newest[:MAX_NAMED_DAYS]) + (
+    named = ", ".join(day.isoformat() for day in sorted(stale, reverse=True)[:MAX_NAMED_DAYS]) + (
         " …" if len(stale) > MAX_NAMED_DAYS else ""
     )
     message = f"{len(stale)} of the last {len(days)} days are stale: {named}"

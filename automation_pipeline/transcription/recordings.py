@@ -244,8 +244,7 @@ async def _attempt(
     except AutomationError as error:
         if called and isinstance(error, ProviderAccessError):
             breaker.open(str(error))
-        attempts = claim.attempts + claim.audio_failures + 1
-        verdict = after_error(error, attempts, options, Random())
+        verdict = after_error(error, claim.attempts + claim.audio_failures + 1, options, Random())
         if isinstance(verdict, FailRecording):
             return EndedRecording(claim, options, TaskState.FAILED, verdict.error)
         of_audio = not called and not isinstance(error, InfrastructureError)

@@ -431,8 +431,9 @@ def finish_job(
 def known_of(session: Session, siren: str) -> tuple[Snapshot | None, frozenset[str]]:
     """The snapshot of a company, and the fields that users have locked."""
     company = session.get(CompanyRow, siren)
-    query = select(FieldSourceRow).where(FieldSourceRow.company_siren == siren)
-    rows = session.scalars(query).all()
+    rows = session.scalars(
+        select(FieldSourceRow).where(FieldSourceRow.company_siren == siren)
+    ).all()
     locked = frozenset(row.field for row in rows if row.locked_by_user is not None)
     if company is None:
         return None, locked

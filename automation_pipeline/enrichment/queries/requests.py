@@ -133,8 +133,11 @@ def locked_enrichment(session: Session, siren: str, now: datetime) -> Enrichment
         "created_at": now,
         "updated_at": now,
     }
-    insert = insert_into(session, EnrichmentRow).values(**row)
-    session.execute(insert.on_conflict_do_nothing(index_elements=["siren"]))
+    session.execute(
+        insert_into(session, EnrichmentRow)
+        .values(**row)
+        .on_conflict_do_nothing(index_elements=["siren"])
+    )
     query = select(EnrichmentRow).where(EnrichmentRow.siren == siren).with_for_update()
     return session.scalars(query.execution_options(populate_existing=True)).one()
 
@@ -190,9 +193,9 @@ def get_request(session: Session, request_id: int, tenant_id: str) -> RequestSho
         .order_by(CompanyDocumentRow.id.desc())
         .limit(MAX_DOCUMENTS)
     )
-    retrievals = select(RetrievalRow).where(RetrievalRow.company_siren == siren)
     in_order = sorted(
-        session.scalars(retrievals), key=lambda row: [*SourceApi].index(SourceApi(row.source_api))
+        session.scalars(select(RetrievalRow).where(RetrievalRow.company_siren == siren)),
+        key=lambda row: [*SourceApi].index(SourceApi(row.source_api)),
     )
     return shown.model_copy(
         update={
@@ -221,8 +224,11 @@ def list_requests(
 def request_statuses(session: Session, request_ids: Sequence[int]) -> list[RequestShown]:
     """The requests with their companies, without documents and retrievals. Takes four queries for any
     number of requests."""
-    query = select(CompanyRequestRow).where(among(session, CompanyRequestRow.id, request_ids))
-    rows = session.scalars(query.order_by(CompanyRequestRow.id)).all()
+    rows = session.scalars(
+        select(CompanyRequestRow)
+        .where(among(session, CompanyRequestRow.id, request_ids))
+        .order_by(CompanyRequestRow.id)
+    ).all()
     sirens = [row.company_siren for row in rows]
     companies = find_companies(session, sirens)
     running = select(EnrichmentJobRow.company_siren, EnrichmentJobRow.id).where(
@@ -265,8 +271,11 @@ def find_companies(session: Session, sirens: Sequence[str]) -> dict[str, Company
 
 def enrichments_by_status(session: Session) -> Mapping[EnrichmentStatus, int]:
     """Includes the statuses without companies."""
-    query = select(EnrichmentRow.status, func.count()).group_by(EnrichmentRow.status)
-    counts = dict(session.execute(query).tuples().all())
+    counts = dict(
+        session.execute(select(EnrichmentRow.status, func.count()).group_by(EnrichmentRow.status))
+        .tuples()
+        .all()
+    )
     return {status: counts.get(status, 0) for status in EnrichmentStatus}
 
 

@@ -29,7 +29,7 @@ from automation_pipeline.fiches.models.sections import (
 
 _NAME = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
-    r"-\d\d-\d\d-\d\d-\d\dh\d\d-(?P<from_number>\d+)-(?P<to_number>\d+)\.mp3",
+    r"-\d\d-\d\d-\d\d-\d\dh\d\d-\d+-\d+\.mp3",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -44,20 +44,10 @@ RequestedFicheIds: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class RecordingName:
-    uuid: str
-    from_number: str
-    to_number: str
-
-
-def recording_name(url: str) -> RecordingName | None:
-    """Parse the last segment of the URL's path. None if it does not follow the CRM's convention."""
-    path = url.partition("#")[0].partition("?")[0]
-    match = _NAME.fullmatch(path.rpartition("/")[2])
-    if match is None:
-        return None
-    return RecordingName(match["uuid"].lower(), match["from_number"], match["to_number"])
+def recording_uuid(url: str) -> str | None:
+    """The UUID in the last segment of the URL's path. None if it does not follow the CRM's convention."""
+    match = _NAME.fullmatch(url.partition("#")[0].partition("?")[0].rpartition("/")[2])
+    return match and match["uuid"].lower()
 
 
 @dataclass(frozen=True)

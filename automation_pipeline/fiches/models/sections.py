@@ -29,9 +29,9 @@ def _rest_of(value: object) -> dict[str, object]:
     if isinstance(value, Section):
         return value.rest()
     if isinstance(value, tuple):
-        elements = cast("tuple[object, ...]", value)
         return _without_empty(
-            (str(place), _rest_of(element)) for place, element in enumerate(elements)
+            (str(place), _rest_of(element))
+            for place, element in enumerate(cast("tuple[object, ...]", value))
         )
     return {}
 

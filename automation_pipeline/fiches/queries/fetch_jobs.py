@@ -181,8 +181,11 @@ def list_jobs(
     query = select(FetchJobRow).where(_within(reach))
     if status is not None:
         query = query.where(FetchJobRow.status == status.value)
-    newest = query.order_by(FetchJobRow.created_at.desc(), FetchJobRow.id)
-    rows = session.scalars(newest.limit(page.limit).offset(page.offset)).all()
+    rows = session.scalars(
+        query.order_by(FetchJobRow.created_at.desc(), FetchJobRow.id)
+        .limit(page.limit)
+        .offset(page.offset)
+    ).all()
     return _documents(session, rows, reach)
 
 

@@ -100,8 +100,11 @@ def fiche_document(session: Session, fiche_id: str) -> Document:
         state = "full details" if fiche["details_fetched_at"] else "sales list only"
 
     def stored_rows(section: FromClause) -> list[Document]:
-        query = select(section).where(section.c.fiche_cache_id == fiche["id"])
-        rows = session.execute(query.order_by(*section.primary_key)).mappings()
+        rows = session.execute(
+            select(section)
+            .where(section.c.fiche_cache_id == fiche["id"])
+            .order_by(*section.primary_key)
+        ).mappings()
         return [_stored_document(row) for row in rows]
 
     sections: Document = {}
@@ -128,8 +131,11 @@ def recordings_of(session: Session, fiche_id: str, reach: Reach) -> list[Documen
     )
     if fiche is None:
         raise NotFoundError(f"Fiche {fiche_id} not found")
-    query = select(CallRecordingRow).where(CallRecordingRow.fiche_cache_id == fiche)
-    rows = session.scalars(query.order_by(CallRecordingRow.start_time, CallRecordingRow.call_id))
+    rows = session.scalars(
+        select(CallRecordingRow)
+        .where(CallRecordingRow.fiche_cache_id == fiche)
+        .order_by(CallRecordingRow.start_time, CallRecordingRow.call_id)
+    )
     return [
         {
             "id": str(row.id),
@@ -240,8 +246,11 @@ def fiches_in_short(
 
 def fiches_by_day(session: Session, days: Iterable[date], reach: Reach) -> dict[date, int]:
     """The number of fiches sold per day. Days without fiches are left out."""
-    query = select(FicheCacheRow.sales_date, func.count()).where(*_sold(session, days, reach))
-    rows = session.execute(query.group_by(FicheCacheRow.sales_date)).tuples()
+    rows = session.execute(
+        select(FicheCacheRow.sales_date, func.count())
+        .where(*_sold(session, days, reach))
+        .group_by(FicheCacheRow.sales_date)
+    ).tuples()
     return {date.fromisoformat(day): count for day, count in rows if day}
 
 

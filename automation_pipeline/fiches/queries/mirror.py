@@ -58,8 +58,11 @@ def save_recordings(
     """
     if keys is None:
         known = among(session, FicheCacheRow.fiche_id, recordings)
-        query = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(known)
-        keys = dict(session.execute(query).tuples().all())
+        keys = dict(
+            session.execute(select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(known))
+            .tuples()
+            .all()
+        )
     rows = [
         {
             "fiche_cache_id": keys[fiche_id],
@@ -200,8 +203,7 @@ def _replace_sections(
     rows = {key: _section_rows(fiche) for key, fiche in details.items()}
     for name, table in SECTION_TABLES.items():
         if name in stored:
-            its = among(session, table.c.fiche_cache_id, details)
-            connection.execute(delete(table).where(its))
+            connection.execute(delete(table).where(among(session, table.c.fiche_cache_id, details)))
         new = [{"fiche_cache_id": key, **row} for key, found in rows.items() for row in found[name]]
         if new:
             connection.execute(insert(table), new)
@@ -333,10 +335,12 @@ def known_since(
         .scalar_subquery()
     )
     marked_since = max(since + NOT_FOUND_LIVES_FOR, now)
-    known = and_(_HAS_DETAILS, FicheCacheRow.details_fetched_at >= since)
-    absent = and_(_IS_NOT_FOUND, FicheCacheRow.not_found_until >= marked_since)
     query = select(FicheCacheRow.fiche_id, _HAS_DETAILS, recordings).where(
-        among(session, FicheCacheRow.fiche_id, fiche_ids), or_(known, absent)
+        among(session, FicheCacheRow.fiche_id, fiche_ids),
+        or_(
+            and_(_HAS_DETAILS, FicheCacheRow.details_fetched_at >= since),
+            and_(_IS_NOT_FOUND, FicheCacheRow.not_found_until >= marked_since),
+        ),
     )
     return [
         DetailsKnown(fiche_id, count) if details else FicheNotFound(fiche_id)
@@ -393,8 +397,10 @@ def save_sales_list(session: Session, sales: SalesList, now: datetime) -> SalesD
     ]
     columns = [getattr(FicheCacheRow, name) for name in _SCALARS]
     known = among(session, FicheCacheRow.fiche_id, [fiche.fiche_id for fiche in sales.fiches])
-    query = select(FicheCacheRow.fiche_id, *columns).where(known)
-    before = {row["fiche_id"]: row for row in session.execute(query).mappings()}
+    before = {
+        row["fiche_id"]: row
+        for row in session.execute(select(FicheCacheRow.fiche_id, *columns).where(known)).mappings()
+    }
     known_rows = [row for row in rows if row["fiche_id"] in before]
     changed = [
         any(row[name] not in {None, before[row["fiche_id"]][name]} for name in _SCALARS)

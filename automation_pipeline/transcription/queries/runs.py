@@ -123,8 +123,11 @@ def start_runs(
         }
         for request, plan in plans
     ]
-    insert = insert_into(session, Run).on_conflict_do_nothing().returning(Run.id)
-    return set(session.connection().execute(insert, rows).scalars())
+    return set(
+        session.connection()
+        .execute(insert_into(session, Run).on_conflict_do_nothing().returning(Run.id), rows)
+        .scalars()
+    )
 
 
 def plan_run(session: Session, request: TranscriptionRunRequest, plan: TranscriptionPlan) -> bool:
@@ -286,8 +289,10 @@ def count_recordings(
 
 
 def any_running(session: Session, run_ids: Sequence[str]) -> bool:
-    query = select(Run.id).where(among(session, Run.id, run_ids), _RUNNING).limit(1)
-    return session.scalar(query) is not None
+    return (
+        session.scalar(select(Run.id).where(among(session, Run.id, run_ids), _RUNNING).limit(1))
+        is not None
+    )
 
 
 def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
@@ -518,8 +523,7 @@ def save_transcripts(
 
 
 def waiting_tasks(session: Session) -> int:
-    query = select(func.count()).where(Task.state == TaskState.WAITING)
-    return session.scalar(query) or 0
+    return session.scalar(select(func.count()).where(Task.state == TaskState.WAITING)) or 0
 
 
 def _of_day(query: Query, day: date) -> Query:

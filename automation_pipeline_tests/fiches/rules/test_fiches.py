@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.fiches.models.fiches import RecordingName, recording_name
+from automation_pipeline.fiches.models.fiches import recording_uuid
 from automation_pipeline.fiches.queries.fiches import (
     UNKNOWN_TRANSCRIPTION,
     transcription_document,
@@ -72,7 +72,6 @@ def test_the_offer_that_was_mailed_can_be_left_out() -> None:
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
 NAME = f"{UUID}-03-02-26-10h14-33100000001-33600000001.mp3"
-READ = RecordingName(UUID, "33100000001", "33600000001")
 
 
 @every_case(
@@ -87,7 +86,7 @@ READ = RecordingName(UUID, "33100000001", "33600000001")
     ],
 )
 def test_the_last_segment_of_the_path_is_read(url: str) -> None:
-    assert recording_name(url) == READ
+    assert recording_uuid(url) == UUID
 
 
 @every_case(
@@ -106,12 +105,12 @@ def test_the_last_segment_of_the_path_is_read(url: str) -> None:
     ],
 )
 def test_another_name_tells_nothing(url: str) -> None:
-    assert recording_name(url) is None
+    assert recording_uuid(url) is None
 
 
 @given(st.text())
 def test_any_text_is_a_name_or_none(url: str) -> None:
-    assert recording_name(url) in {None, READ}
+    assert recording_uuid(url) in {None, UUID}
 
 
 def test_date_and_time_are_those_of_the_start_on_the_clock_of_paris() -> None:
