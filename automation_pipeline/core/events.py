@@ -106,29 +106,23 @@ def channels_of(event_name: str, payload: Mapping[str, object]) -> tuple[Realtim
     texts."""
     if is_internal(event_name):
         return ()
-    found = _named_in(payload)
+    ids = {name: payload.get(name) for name in ("jobId", *(field for _, field in _ID_FIELDS))}
+    given = {name: channel_id(value) for name, value in ids.items() if isinstance(value, str)}
+    given["job_id"] = given.get("jobId") or given.get("job_id", "")
+    found = [RealtimeChannel(kind, id_) for kind, field in _ID_FIELDS if (id_ := given.get(field))]
     if not found or event_name == "notification" or event_name.startswith("batch."):
         found.append(RealtimeChannel(ChannelKind.GLOBAL))
     return tuple(dict.fromkeys(found))[:MOST_CHANNELS]
 
 
-def _named_in(payload: Mapping[str, object]) -> list[RealtimeChannel]:
-    job_field = "jobId" if _id(payload, "jobId") else "job_id"
-    fields = (
-        (ChannelKind.AUDIT, "audit_id"),
-        (ChannelKind.AUDIT, "audit_db_id"),
-        (ChannelKind.FICHE, "fiche_id"),
-        (ChannelKind.JOB, job_field),
-        (ChannelKind.JOB, "batch_id"),
-    )
-    return [
-        RealtimeChannel(kind, given) for kind, field in fields if (given := _id(payload, field))
-    ]
-
-
-def _id(payload: Mapping[str, object], field: str) -> str:
-    value = payload.get(field)
-    return channel_id(value) if isinstance(value, str) else ""
+# `jobId` takes precedence over `job_id`.
+_ID_FIELDS = (
+    (ChannelKind.AUDIT, "audit_id"),
+    (ChannelKind.AUDIT, "audit_db_id"),
+    (ChannelKind.FICHE, "fiche_id"),
+    (ChannelKind.JOB, "job_id"),
+    (ChannelKind.JOB, "batch_id"),
+)
 
 
 def channel_id(text: str) -> str:
@@ -142,25 +136,19 @@ def parse_channel(name: str) -> RealtimeChannel | ChannelRefusal:
         return ChannelRefusal.MALFORMED
     if name == ChannelKind.PRESENCE_GLOBAL:
         return RealtimeChannel(ChannelKind.PRESENCE_GLOBAL)
-    if name.startswith(f"{ChannelKind.PRESENCE_ORG}-"):
-        return _with_id(ChannelKind.PRESENCE_ORG, name.removeprefix(f"{ChannelKind.PRESENCE_ORG}-"))
-    return (
-        _private(name.removeprefix(PRIVATE))
-        if name.startswith(PRIVATE)
-        else ChannelRefusal.NOT_ALLOWED
-    )
-
-
-def _private(name: str) -> RealtimeChannel | ChannelRefusal:
-    if name == ChannelKind.GLOBAL:
+    if name == PRIVATE + ChannelKind.GLOBAL:
         return RealtimeChannel(ChannelKind.GLOBAL)
-    kind, _, given = name.partition("-")
-    if kind == ChannelKind.FICHE and not _FICHE_ID.fullmatch(given):
-        return ChannelRefusal.NOT_ALLOWED
-    if kind in {ChannelKind.AUDIT, ChannelKind.FICHE, ChannelKind.JOB}:
-        return _with_id(ChannelKind(kind), given)
+    for prefix, kind in _BY_PREFIX.items():
+        given = name.removeprefix(prefix)
+        is_id = given != "" and (kind is not ChannelKind.FICHE or _FICHE_ID.fullmatch(given))
+        if name.startswith(prefix) and is_id:
+            return RealtimeChannel(kind, given)
     return ChannelRefusal.NOT_ALLOWED
 
 
-def _with_id(kind: ChannelKind, given: str) -> RealtimeChannel | ChannelRefusal:
-    return RealtimeChannel(kind, given) if given else ChannelRefusal.NOT_ALLOWED
+_BY_PREFIX = {
+    f"{ChannelKind.PRESENCE_ORG}-": ChannelKind.PRESENCE_ORG,
+    f"{PRIVATE}{ChannelKind.AUDIT}-": ChannelKind.AUDIT,
+    f"{PRIVATE}{ChannelKind.FICHE}-": ChannelKind.FICHE,
+    f"{PRIVATE}{ChannelKind.JOB}-": ChannelKind.JOB,
+}

@@ -1,10 +1,12 @@
 """Types of settings' values, each with a sentence for a wrong value. No sentence shows the value."""
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from os import environ
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -15,7 +17,6 @@ from pydantic import (
     SecretStr,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
 )
 from pydantic_settings import NoDecode
 
@@ -51,14 +52,11 @@ def _home(value: str) -> str:
 
 def _project() -> Path | None:
     """None outside of every project, and in a folder that cannot be read or is gone."""
-    try:
+    with suppress(OSError):
         here = Path.cwd()
-        return next(
-            (folder for folder in (here, *here.parents) if (folder / "workspace.yaml").is_file()),
-            None,
-        )
-    except OSError:
-        return None
+        folders = (here, *here.parents)
+        return next((one for one in folders if (one / "workspace.yaml").is_file()), None)
+    return None
 
 
 def _user_data() -> Path:
@@ -71,32 +69,26 @@ def _user_data() -> Path:
         return Path("/.local/share")
 
 
-def _in_home(value: str, info: ValidationInfo) -> str:
-    """Replaces the name AUTOMATION_HOME by its path."""
-    return value.replace("$AUTOMATION_HOME", info.data.get("automation_home", ""))
+def _checked(is_right: Callable[[Any], bool], complaint: str) -> Callable[[Any], Any]:
+    def check(value: object) -> object:
+        if not is_right(value):
+            raise ValueError(complaint)
+        return value
+
+    return check
 
 
-def _database_url(value: str) -> str:
-    if not value.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
-        raise ValueError("it must start with sqlite:/// or postgresql://")
-    return _with_a_file(value) if value.startswith("sqlite:") else _with_readable_port(value)
-
-
-def _with_a_file(value: str) -> str:
+def _names_a_file(value: str) -> bool:
     path = value.removeprefix("sqlite:///").partition("?")[0]
-    if not path.strip() or ":memory:" in path or "mode=memory" in value:
-        raise ValueError(
-            "it must name a file: in memory, every command would see a database of its own"
-        )
-    if path.startswith("file:"):
-        raise ValueError("it must name a file by its path")
-    return value
+    return bool(path.strip()) and ":memory:" not in path and "mode=memory" not in value
 
 
-def _redis_url(value: str) -> str:
-    if not value.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("it must start with redis://, rediss:// or unix://")
-    return _with_readable_port(value)
+def _has_readable_port(value: str) -> bool:
+    try:
+        _ = urlsplit(value).port
+    except ValueError:
+        return False
+    return True
 
 
 def _time_zone(value: str) -> str:
@@ -107,36 +99,15 @@ def _time_zone(value: str) -> str:
     return value
 
 
-def _with_readable_port(value: str) -> str:
-    try:
-        _ = urlsplit(value).port
-    except ValueError:  # its text would show a piece of the password
-        raise ValueError(
-            "its host or port cannot be read; characters such as / in a password must be percent-encoded"
-        ) from None
+def _stripped(value: SecretStr) -> SecretStr:
+    return SecretStr(value.get_secret_value().strip())
+
+
+def _listed(value: object) -> object:
+    """From a text with commas, or from a list."""
+    if isinstance(value, str):
+        return tuple(entry.strip() for entry in value.split(",") if entry.strip())
     return value
-
-
-def _token(value: SecretStr) -> SecretStr:
-    token = value.get_secret_value().strip()
-    if not (token.isascii() and token.isprintable()):
-        raise ValueError("it holds characters that cannot be sent")
-    return SecretStr(token)
-
-
-def _written_day(value: object) -> object:
-    # pydantic takes numbers for days too, as seconds since 1970
-    if isinstance(value, str) and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
-        raise ValueError("it must be a day written as YYYY-MM-DD")
-    return value
-
-
-def _origins(value: object) -> object:
-    return (
-        tuple(origin.strip() for origin in value.split(",") if origin.strip())
-        if isinstance(value, str)
-        else value
-    )
 
 
 def _origin(value: str) -> str:
@@ -146,49 +117,103 @@ def _origin(value: str) -> str:
     return f"{parts.scheme}://{parts.netloc}".lower()
 
 
-def _listed(value: object) -> object:
-    """From a text with commas, or from a list."""
-    return (
-        [entry.strip() for entry in value.split(",") if entry.strip()]
-        if isinstance(value, str)
-        else value
-    )
-
-
-def _long_enough(value: SecretStr) -> SecretStr:
-    if len(value.get_secret_value()) < 16:
-        raise ValueError("each token must have at least 16 characters")
-    return value
-
-
-def _none_as_word(value: object) -> object:
-    return None if isinstance(value, str) and value.strip().lower() == "none" else value
-
-
 SHORTEST_DAYS = 7
-
-
-def _a_week_or_for_ever(days: int) -> int:
-    if 0 < days < SHORTEST_DAYS:
-        raise ValueError(f"it must be {SHORTEST_DAYS} days or more, or 0 to keep them for ever")
-    return days
-
+SHORTEST_TOKEN = 16
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# The error of the parser would show a piece of the password.
+_READABLE_PORT = AfterValidator(
+    _checked(
+        _has_readable_port,
+        "its host or port cannot be read; characters such as / in a password must be percent-encoded",
+    )
+)
 
 HttpAddress = Annotated[str, AfterValidator(http_address)]
 AlertShape = Literal["generic", "slack", "pagerduty"]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 # Fields of these kinds need validate_default=True, and InHome a field automation_home before it.
 Home = Annotated[str, AfterValidator(_home)]
-InHome = AfterValidator(_in_home)
-DatabaseUrl = Annotated[str, AfterValidator(_database_url), InHome]
-RedisUrl = Annotated[str, AfterValidator(_redis_url)]
-Token = Annotated[SecretStr, AfterValidator(_token)]
-Day = Annotated[date, BeforeValidator(_written_day)]
-Temperature = Annotated[Annotated[float, Field(ge=0, le=2)] | None, BeforeValidator(_none_as_word)]
+InHome = AfterValidator(
+    lambda value, info: value.replace("$AUTOMATION_HOME", info.data.get("automation_home", ""))
+)
+DatabaseUrl = Annotated[
+    str,
+    AfterValidator(
+        _checked(
+            lambda url: url.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")),
+            "it must start with sqlite:/// or postgresql://",
+        )
+    ),
+    AfterValidator(
+        _checked(
+            lambda url: not url.startswith("sqlite:") or _names_a_file(url),
+            "it must name a file: in memory, every command would see a database of its own",
+        )
+    ),
+    AfterValidator(
+        _checked(
+            lambda url: not url.startswith("sqlite:///file:"), "it must name a file by its path"
+        )
+    ),
+    _READABLE_PORT,
+    InHome,
+]
+RedisUrl = Annotated[
+    str,
+    AfterValidator(
+        _checked(
+            lambda url: url.startswith(("redis://", "rediss://", "unix://")),
+            "it must start with redis://, rediss:// or unix://",
+        )
+    ),
+    _READABLE_PORT,
+]
+Token = Annotated[
+    SecretStr,
+    AfterValidator(_stripped),
+    AfterValidator(
+        _checked(
+            lambda token: (
+                token.get_secret_value().isascii() and token.get_secret_value().isprintable()
+            ),
+            "it holds characters that cannot be sent",
+        )
+    ),
+]
+# pydantic takes numbers for days too, as seconds since 1970.
+Day = Annotated[
+    date,
+    BeforeValidator(
+        _checked(
+            lambda value: not isinstance(value, str) or _DAY.fullmatch(value) is not None,
+            "it must be a day written as YYYY-MM-DD",
+        )
+    ),
+]
+Temperature = Annotated[
+    Annotated[float, Field(ge=0, le=2)] | None,
+    BeforeValidator(lambda value: None if str(value).strip().lower() == "none" else value),
+]
 Origins = Annotated[
-    tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_origins)
+    tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_listed)
 ]
-Tokens = Annotated[
-    tuple[Annotated[Token, AfterValidator(_long_enough)], ...], NoDecode, BeforeValidator(_listed)
+LongToken = Annotated[
+    Token,
+    AfterValidator(
+        _checked(
+            lambda token: len(token) >= SHORTEST_TOKEN,
+            f"each token must have at least {SHORTEST_TOKEN} characters",
+        )
+    ),
 ]
-KeepDays = Annotated[int, Field(ge=0, le=3650), AfterValidator(_a_week_or_for_ever)]
+Tokens = Annotated[tuple[LongToken, ...], NoDecode, BeforeValidator(_listed)]
+KeepDays = Annotated[
+    int,
+    Field(ge=0, le=3650),
+    AfterValidator(
+        _checked(
+            lambda days: days == 0 or days >= SHORTEST_DAYS,
+            f"it must be {SHORTEST_DAYS} days or more, or 0 to keep them for ever",
+        )
+    ),
+]

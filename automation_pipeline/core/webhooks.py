@@ -5,13 +5,13 @@ import hashlib
 import hmac
 import json
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 from typing import Protocol
 
 from automation_pipeline.core.errors import AutomationError, TransientError, sentence_of
-from automation_pipeline.core.retry import TRANSIENT_STATUSES, Backoff
+from automation_pipeline.core.retry import Backoff, is_transient_status
 
 # The longest pause that a receiver may ask for.
 LONGEST_PAUSE_SECONDS = 3600.0
@@ -67,48 +67,46 @@ async def attempt(
     try:
         async with asyncio.timeout(patience.attempt_seconds):
             answer = await sending
-        return delivered(attempts) if answer is None else after_answer(answer, attempts, patience)
+        if answer is None:
+            return Delivery(DeliveryStatus.SENT, attempts)
+        return after_answer(answer, attempts, patience)
     except TimeoutError:
-        silence = TransientError(
-            f"The receiver did not answer within {patience.attempt_seconds:g} s"
-        )
-        return after_error(silence, attempts, patience)
-    except AutomationError as error:
-        return after_error(error, attempts, patience)
-    except Exception as error:  # noqa: BLE001  a bug in one delivery does not stop the others
-        return after_error(TransientError(f"A bug: {type(error).__name__}"), attempts, patience)
-
-
-def delivered(attempts: int, answer: WebhookAnswer | None = None) -> Delivery:
-    """After an accepted e-mail or a successful call of a webhook."""
-    if answer is None:
-        return Delivery(DeliveryStatus.SENT, attempts)
-    return Delivery(DeliveryStatus.SENT, attempts, answer.status, answer.text)
+        error = TransientError(f"The receiver did not answer within {patience.attempt_seconds:g} s")
+    except AutomationError as refusal:
+        error = refusal
+    except Exception as bug:  # noqa: BLE001  a bug in one delivery does not stop the others
+        error = TransientError(f"A bug: {type(bug).__name__}")
+    return after_error(error, attempts, patience)
 
 
 def after_answer(answer: WebhookAnswer, attempts: int, patience: DeliveryPolicy) -> Delivery:
     if 200 <= answer.status < 300:
-        return delivered(attempts, answer)
+        return Delivery(DeliveryStatus.SENT, attempts, answer.status, answer.text)
     error = f"The receiver answered {answer.status}"
-    passing = patience.insists or answer.status in TRANSIENT_STATUSES or answer.status >= 500
-    pause = _pause(attempts, patience, answer.retry_after_seconds) if passing else None
-    status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
-    return Delivery(status, attempts, answer.status, answer.text, error, pause or 0.0)
+    if not (patience.insists or is_transient_status(answer.status)):
+        return Delivery(DeliveryStatus.FAILED, attempts, answer.status, answer.text, error)
+    asked = answer.retry_after_seconds
+    return _pending(
+        Delivery(DeliveryStatus.PENDING, attempts, answer.status, answer.text, error),
+        patience,
+        asked,
+    )
 
 
 def after_error(error: AutomationError, attempts: int, patience: DeliveryPolicy) -> Delivery:
-    passing = isinstance(error, TransientError)
-    pause = _pause(attempts, patience, error.retry_after_seconds) if passing else None
-    status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
-    return Delivery(status, attempts, error=sentence_of(error), pause_seconds=pause or 0.0)
+    if not isinstance(error, TransientError):
+        return Delivery(DeliveryStatus.FAILED, attempts, error=sentence_of(error))
+    pending = Delivery(DeliveryStatus.PENDING, attempts, error=sentence_of(error))
+    return _pending(pending, patience, error.retry_after_seconds)
 
 
-def _pause(attempts: int, patience: DeliveryPolicy, asked_seconds: float | None) -> float | None:
-    """None after the last attempt."""
-    if attempts >= patience.attempts:
-        return None
-    own = patience.backoff.delay(attempts, Random())
-    return min(max(own, asked_seconds or 0.0), LONGEST_PAUSE_SECONDS)
+def _pending(delivery: Delivery, patience: DeliveryPolicy, asked_seconds: float | None) -> Delivery:
+    """With its pause; failed after the last attempt."""
+    if delivery.attempts >= patience.attempts:
+        return replace(delivery, status=DeliveryStatus.FAILED)
+    own = patience.backoff.delay(delivery.attempts, Random())
+    pause = min(max(own, asked_seconds or 0.0), LONGEST_PAUSE_SECONDS)
+    return replace(delivery, pause_seconds=pause)
 
 
 class WebhookSender(Protocol):

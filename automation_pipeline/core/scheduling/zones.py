@@ -1,7 +1,7 @@
 """Time zones: wall-clock times and instants, and what clock changes do to them."""
 
 from bisect import bisect_left
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -13,19 +13,17 @@ FIRST_PASS, SECOND_PASS = 0, 1
 _NOT_ZONES = frozenset({"Factory", "localtime", "posixrules"})
 
 
+# The walk through the zone database is slow.
+_known_names = cache(lambda: available_timezones() - _NOT_ZONES)
+
+
 def zone(name: str) -> ZoneInfo:
     try:
-        if name in _names():
+        if name in _known_names():
             return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):  # it was removed from the zone database
         pass
     raise InvalidInputError(f"{name!r} is not a known time zone.")
-
-
-@cache
-def _names() -> Set[str]:
-    """The walk through the zone database is slow: it is done once."""
-    return available_timezones() - _NOT_ZONES
 
 
 def wall_time(instant: datetime, zone: ZoneInfo) -> datetime:
@@ -45,22 +43,11 @@ def instant_of(wall: datetime, zone: ZoneInfo, fold: int) -> datetime:
         return _utc(wall, zone, fold)
     # In a gap Python gives the first pass the old offset, which is after the change, and the second
     # the new offset, which is before it.
-    return _change_between(_utc(wall, zone, SECOND_PASS), _utc(wall, zone, FIRST_PASS), zone)
+    return _change(_utc(wall, zone, SECOND_PASS), _utc(wall, zone, FIRST_PASS), zone)
 
 
 def _utc(wall: datetime, zone: ZoneInfo, fold: int) -> datetime:
     return wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
-
-
-def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    offset = after.astimezone(zone).utcoffset()
-
-    def changed(seconds: int) -> bool:
-        return (before + timedelta(seconds=seconds)).astimezone(zone).utcoffset() == offset
-
-    return before + timedelta(
-        seconds=bisect_left(range(int((after - before).total_seconds())), x=True, key=changed)
-    )
 
 
 _STEP = timedelta(days=1)
@@ -76,20 +63,21 @@ def offsets_between(
     while day < last:
         following = min(day + _STEP, last)
         if _offset(following, zone) != offsets[-1][1]:
-            change = _change(day, following, zone)
+            change = _change(day.replace(microsecond=0), following, zone)
             offsets.append((change, _offset(following, zone)))
         day = following
     return offsets
 
 
 def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    start, changed = before.replace(microsecond=0), _offset(after, zone)
+    """The first whole second after `before` with the offset of `after`."""
+    changed = _offset(after, zone)
 
     def is_changed(seconds: int) -> bool:
-        return _offset(start + timedelta(seconds=seconds), zone) == changed
+        return _offset(before + timedelta(seconds=seconds), zone) == changed
 
-    seconds = range(int((after - start).total_seconds()) + 1)
-    return start + timedelta(seconds=bisect_left(seconds, x=True, key=is_changed))
+    seconds = range(int((after - before).total_seconds()) + 1)
+    return before + timedelta(seconds=bisect_left(seconds, x=True, key=is_changed))
 
 
 def _offset(instant: datetime, zone: ZoneInfo) -> int:
