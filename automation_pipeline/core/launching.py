@@ -70,39 +70,14 @@ def launch_obstacle(facts: LaunchFacts) -> NotStartedError | None:
     for state, reason in facts.requests.values():
         if state is LaunchState.REFUSED:
             return NotStartedError("REQUEST_REFUSED", f"The request was refused: {reason}")
-    if facts.tick_seconds is not None and facts.tick_seconds <= TICK_SILENCE_SECONDS:
-        return _of_a_daemon_that_ticks(facts)
-    return _of_a_silent_daemon(facts)
-
-
-def _of_a_daemon_that_ticks(facts: LaunchFacts) -> NotStartedError | None:
-    dagster = facts.dagster or DagsterFacts()
-    if _has_been_offered(facts):
-        return None
-    if LAUNCHING_SENSOR in dagster.stopped_sensors:
-        return _stopped(LAUNCHING_SENSOR)
-    if dagster.has_instance or facts.waited_seconds < STARTING_SECONDS:
-        return None
-    return NotStartedError(
-        "SENSOR_STOPPED",
-        f"Dagster's daemon ticks, but its sensor {LAUNCHING_SENSOR} offers nothing: it is stopped, or it fails",
-    )
-
-
-def _of_a_silent_daemon(facts: LaunchFacts) -> NotStartedError | None:
-    dagster = facts.dagster or DagsterFacts()
-    if (
-        _has_been_offered(facts)
-        and facts.tick_seconds is not None
-        and facts.tick_seconds <= BUSY_SECONDS
-    ):
-        return None
-    heartbeat, tick = dagster.heartbeat_seconds, facts.tick_seconds
-    if (
-        heartbeat is not None
-        and heartbeat <= HEARTBEAT_SILENCE_SECONDS
-        and (tick is None or tick > heartbeat + 60)
-    ):
+    dagster, tick = facts.dagster or DagsterFacts(), facts.tick_seconds
+    # Also if the command does not know its requests.
+    is_offered = all(state is not LaunchState.WAITING for state, _ in facts.requests.values())
+    if tick is not None and (tick <= TICK_SILENCE_SECONDS or (is_offered and tick <= BUSY_SECONDS)):
+        return None if is_offered else _of_a_daemon_that_ticks(dagster, facts.waited_seconds)
+    heartbeat = dagster.heartbeat_seconds
+    is_alive = heartbeat is not None and heartbeat <= HEARTBEAT_SILENCE_SECONDS
+    if heartbeat is not None and is_alive and (tick is None or tick > heartbeat + 60):
         return _of_a_daemon_without_ticks(dagster, facts.waited_seconds)
     broken = f"; its code location {LOCATION} does not load either: {dagster.location_error}"
     return NotStartedError(
@@ -112,9 +87,15 @@ def _of_a_silent_daemon(facts: LaunchFacts) -> NotStartedError | None:
     )
 
 
-def _has_been_offered(facts: LaunchFacts) -> bool:
-    """Also if the command does not know its requests."""
-    return all(state is not LaunchState.WAITING for state, _ in facts.requests.values())
+def _of_a_daemon_that_ticks(dagster: DagsterFacts, waited_seconds: float) -> NotStartedError | None:
+    if LAUNCHING_SENSOR in dagster.stopped_sensors:
+        return _stopped(LAUNCHING_SENSOR)
+    if dagster.has_instance or waited_seconds < STARTING_SECONDS:
+        return None
+    return NotStartedError(
+        "SENSOR_STOPPED",
+        f"Dagster's daemon ticks, but its sensor {LAUNCHING_SENSOR} offers nothing: it is stopped, or it fails",
+    )
 
 
 def _of_a_daemon_without_ticks(

@@ -125,7 +125,9 @@ def _formatter(form: Format) -> ProcessorFormatter:
         processors=[
             ProcessorFormatter.remove_processors_meta,
             _masked,
-            _json_line if form == "json" else _text_line,
+            (lambda _logger, _method, event: visible(json.dumps(event, ensure_ascii=False)))
+            if form == "json"
+            else _text_line,
         ],
     )
 
@@ -159,10 +161,6 @@ def _masked(_logger: object, _method: str, event: Event) -> Event:
     found = masked_document(event)
     first = {name: found.pop(name) for name in _FIRST if name in found}
     return {**first, **found, **traces}
-
-
-def _json_line(_logger: object, _method: str, event: Event) -> str:
-    return visible(json.dumps(event, ensure_ascii=False))
 
 
 def _text_line(_logger: object, _method: str, event: Event) -> str:

@@ -50,15 +50,13 @@ _ABOUT_A_TOKEN = frozenset({"expires", "ttl", "type"})
 
 def is_sensitive(key: str) -> bool:
     """Its value is a secret or personal, unless it is a number under a counter's name."""
-    words = words_of(key)
-    named = set(words)
-    joined = "".join(words)
+    named = set(words_of(key))
     if named & _SECRET:
         return is_secret(key)
     return bool(
         is_secret(key)
         or named & _PERSONAL
-        or joined in _PERSONAL_ALONE
+        or "".join(words_of(key)) in _PERSONAL_ALONE
         or (named & _NAME and named & _SOMEBODY)
     )
 
@@ -169,7 +167,10 @@ def _hide_labelled(text: str) -> str:
     pieces: list[str] = []
     done = 0
     for label in _LABEL.finditer(text):
-        if label.start() < done or not _names_a_secret(label):
+        names_a_secret = is_sensitive(label[1])
+        if label[1].lower() in _NAMES_OF_QUERIES:
+            names_a_secret = text[max(label.start() - 1, 0)] in "?&"
+        if label.start() < done or not names_a_secret:
             continue
         value = _LABELLED.match(text, label.end())
         if value and not (is_counter(label[1]) and value[0].replace(".", "").isdecimal()):
@@ -177,12 +178,6 @@ def _hide_labelled(text: str) -> str:
             pieces += [text[done : label.end()], quote, MASK, quote]
             done = value.end()
     return "".join([*pieces, text[done:]]) if done else text
-
-
-def _names_a_secret(label: re.Match[str]) -> bool:
-    if label[1].lower() in _NAMES_OF_QUERIES:
-        return label.string[max(label.start() - 1, 0)] in "?&"
-    return is_sensitive(label[1])
 
 
 def _is_iban(text: str) -> bool:
@@ -297,7 +292,11 @@ class _Walk:
         found: dict[str, object] = {}
         for key, value in entries:
             name = self._name(key, depth)
-            hidden = _is_hidden(name, value)
+            # Empty, cut and boolean values are no secrets; a number under a counter's name is a count.
+            is_open = value is None or isinstance(value, bool) or value in ("", CUT)
+            hidden = (
+                not is_open and is_sensitive(name) and not (is_counter(name) and _counts(value))
+            )
             self._values -= hidden
             found[name] = MASK if hidden else self.value(value, depth + 1)
         return found
@@ -331,13 +330,6 @@ def _text(value: object) -> str:
         if callable(value) or isinstance(value, bytes | bytearray)
         else str(value)
     )
-
-
-def _is_hidden(name: str, value: object) -> bool:
-    """Empty, cut and boolean values are no secrets; a number under a counter's name is a count."""
-    if value is None or isinstance(value, bool) or value in ("", CUT) or not is_sensitive(name):
-        return False
-    return not (is_counter(name) and _counts(value))
 
 
 def _counts(value: object, depth: int = 0) -> bool:

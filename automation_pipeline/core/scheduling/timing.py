@@ -80,13 +80,10 @@ class ExecutionWindow:
         minute = instant.replace(second=0, microsecond=0)
         # A start that the clock skips moves to the end of the gap, even out of a window that lies
         # in the gap.
-        return max(instant, next(start for start in self._starts(instant, zone) if start >= minute))
-
-    def _starts(self, around: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-        """One start per date, from the day before: a gap that ends at midnight moves a start to the
-        next date."""
-        today = datetime.combine(wall_time(around, zone).date(), self.start)
-        return (instant_of(today + timedelta(days=day), zone, FIRST_PASS) for day in count(-1))
+        today = datetime.combine(wall_time(instant, zone).date(), self.start)
+        # From the day before: a gap that ends at midnight moves a start to the next date.
+        starts = (instant_of(today + timedelta(days=day), zone, FIRST_PASS) for day in count(-1))
+        return max(instant, next(start for start in starts if start >= minute))
 
     def allows_cutoff(self, minutes: int) -> bool:
         return minutes < self._minutes
