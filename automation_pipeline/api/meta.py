@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.health import Finding, examine, readiness
-from automation_pipeline.api.metrics import exposition, gauges, histograms
+from automation_pipeline.api.metrics import exposition
 from automation_pipeline.api.parameters import TheCaller, TheServices
 from automation_pipeline.api.responses import Answer, answer
 from automation_pipeline.core.access import Action
@@ -96,9 +96,7 @@ def ready(services: TheServices) -> Response:
 )
 def metrics(services: TheServices) -> Response:
     """Numbers for Prometheus; no name of anybody among them."""
-    return Response(
-        exposition(gauges(services), histograms(services)), media_type=CONTENT_TYPE_LATEST
-    )
+    return Response(exposition(services), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/api/automation/diagnostic", response_model=Answer[Diagnosis])

@@ -39,7 +39,7 @@ from automation_pipeline.audits.queries.documents import (
     fiches_with_audits,
 )
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.access import Action, Caller, Permission, Reach
+from automation_pipeline.core.access import Action, Caller, Permission
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Instant, JsonModel, parse
@@ -48,7 +48,7 @@ from automation_pipeline.fiches.fetch_jobs import RangeRequest, RangeStatus, req
 from automation_pipeline.fiches.mirror import read_fiche, search_day
 from automation_pipeline.fiches.models.days import parse_day
 from automation_pipeline.fiches.models.fetch_jobs import JobStatus, JobWebhook, day_texts
-from automation_pipeline.fiches.models.fiches import Recording, SalesListEntry
+from automation_pipeline.fiches.models.fiches import SalesListEntry
 from automation_pipeline.fiches.queries.fetch_jobs import job_document, list_jobs, poll_document
 from automation_pipeline.fiches.queries.fiches import (
     Document,
@@ -109,12 +109,15 @@ class FicheStatus(_Shown):
     audit: AuditPart
 
 
-class CacheRow(_Shown):
+class _FicheHead(_Shown):
     fiche_id: str
     groupe: str | None
     prospect_nom: str | None
     prospect_prenom: str | None
     recordings_count: int
+
+
+class CacheRow(_FicheHead):
     fetched_at: Instant
     expires_at: Instant
 
@@ -312,12 +315,7 @@ class JobDetail(JobShown):
     webhook_deliveries: list[DeliveryShown]
 
 
-class FicheInShort(_Shown):
-    fiche_id: str
-    groupe: str | None
-    prospect_nom: str | None
-    prospect_prenom: str | None
-    recordings_count: int
+class FicheInShort(_FicheHead):
     created_at: Instant | None
 
 
@@ -368,12 +366,12 @@ def by_date_range(  # noqa: PLR0913  one parameter per query field
     *,
     webhook_url: Annotated[str | None, Query(alias="webhookUrl", max_length=2000)] = None,
     webhook_secret: Annotated[
-        str | None, Query(alias="webhookSecret", max_length=500, pattern="^[^\\x00]*$")
+        str | None, Query(alias="webhookSecret", max_length=500, pattern=r"^[^\x00]*$")
     ] = None,
     refresh: Annotated[
         bool, Query(description="Fetch every day again; needs fiches.write.")
     ] = False,
-    limit: MostFiches = 10000,
+    limit: MostFiches = 10_000,
     offset: FirstFiche = 0,
 ) -> Response:
     """List the known fiches of a range of days. A background job fetches the missing days, and
@@ -387,20 +385,24 @@ def by_date_range(  # noqa: PLR0913  one parameter per query field
         refresh=refresh,
         webhook=JobWebhook(webhook_url, webhook_secret or None) if webhook_url else None,
     )
-    settings = services.settings
     status = request_range(
         requested,
         database=services.database,
         clock=services.clock,
-        zone=zone(settings.automation_timezone),
-        allowed_origins=settings.webhook_allowed_origins,
+        zone=zone(services.settings.automation_timezone),
+        allowed_origins=services.settings.webhook_allowed_origins,
     )
     fiches, total = services.database.read(
         fiches_with_audits, status.days, reach, FichePage(limit, offset)
     )
     last = status.days[-1] if status.days else requested.end
-    start, end, meta = (requested.start.isoformat(), last.isoformat(), _meta(status))
-    return answer_with(startDate=start, endDate=end, total=total, fiches=fiches, meta=meta)
+    return answer_with(
+        startDate=requested.start.isoformat(),
+        endDate=last.isoformat(),
+        total=total,
+        fiches=fiches,
+        meta=_meta(status),
+    )
 
 
 @router.get(f"{PATH}/webhooks/fiches", response_model=Polled, responses=refusals(404))
@@ -468,21 +470,23 @@ async def search(
 ) -> Response:
     """Fetch the sales of a day from the CRM."""
     day = parse_day(request.query_params.get("date"), MISSING_DATE)
-    source = services.crm
+    source, database = services.crm, services.database
     with asking_outside():
         sold = await search_day(
             day,
             reach,
-            database=services.database,
+            database=database,
             source=source,
             semaphore=services.sales_list_semaphore,
         )
     fiche_ids = [fiche.fiche_id for fiche in sold]
-    with_audio = await run_in_threadpool(_audible, caller, fiche_ids, services)
+    with_audio = await run_in_threadpool(database.read, audible, caller, fiche_ids)
     fiches = [sales_document(fiche, with_audio=fiche.fiche_id in with_audio) for fiche in sold]
     if include_status:
-        statuses = await run_in_threadpool(_statuses, fiche_ids, reach, services)
-        fiches = [{**fiche, "status": statuses[str(fiche["id"])]} for fiche in fiches]
+        statuses = await run_in_threadpool(database.read, fiche_statuses, fiche_ids, reach)
+        for fiche in fiches:
+            status = statuses[str(fiche["id"])]
+            fiche["status"] = {name: status[name] for name in status if name != "ficheId"}
     return JSONResponse({"fiches": fiches, "total": len(fiches)})
 
 
@@ -505,7 +509,7 @@ def by_date(
     request: Request,
     reach: TheReach,
     database: TheDatabase,
-    limit: MostFiches = 10000,
+    limit: MostFiches = 10_000,
     offset: FirstFiche = 0,
 ) -> Response:
     """List the stored fiches that were sold on a day, without a call to the CRM."""
@@ -530,18 +534,21 @@ async def show(
     """Show one fiche. Only callers who may read recordings see their addresses."""
     if refresh:
         await run_in_threadpool(_check_may_refresh, fiche_id, caller, services)
-    database, source, clock = (services.database, services.crm, services.clock)
+    source = services.crm
     with asking_outside():
         document = await read_fiche(
-            fiche_id, reach, refresh=refresh, database=database, source=source, clock=clock
+            fiche_id,
+            reach,
+            refresh=refresh,
+            database=services.database,
+            source=source,
+            clock=services.clock,
         )
     if not include_mail_devis:
-        document = without_mail_devis(document)
-    return JSONResponse(
-        document
-        if await run_in_threadpool(_audible, caller, [fiche_id], services)
-        else without_recordings_audio(document)
-    )
+        document = without_raw_field(document, "mail_devis")
+    if not await run_in_threadpool(services.database.read, audible, caller, [fiche_id]):
+        document = without_recordings_audio(document)
+    return JSONResponse(document)
 
 
 @router.get(f"{OF_FICHE}/cache", response_model=Answer[CacheRow], responses=refusals(404))
@@ -566,19 +573,6 @@ def recordings(fiche_id: FicheInPath, reach: TheReach, database: TheDatabase) ->
     """List the recordings of a fiche, oldest first."""
     rows = database.read(recordings_of, fiche_id, reach)
     return answer(rows, count=len(rows))
-
-
-def _statuses(
-    fiche_ids: list[str], reach: Reach, services: Services
-) -> dict[str, dict[str, object]]:
-    return {
-        fiche_id: {name: value for name, value in status.items() if name != "ficheId"}
-        for fiche_id, status in services.database.read(fiche_statuses, fiche_ids, reach).items()
-    }
-
-
-def _audible(caller: Caller, fiche_ids: list[str], services: Services) -> set[str]:
-    return services.database.read(audible, caller, fiche_ids)
 
 
 def _check_may_refresh(fiche_id: str, caller: Caller, services: Services) -> None:
@@ -619,49 +613,32 @@ def sales_document(fiche: SalesListEntry, *, with_audio: bool) -> Document:
         "date_insertion": fiche.inserted_at and iso(fiche.inserted_at),
         "date_modification": fiche.modified_at and iso(fiche.modified_at),
         "recordings": [
-            _recording_document(call, with_audio=with_audio) for call in fiche.recordings
+            {
+                "call_id": call.call_id,
+                "start_time": iso(call.started_at),
+                "duration_seconds": call.duration_seconds,
+                "direction": call.direction,
+                "from_number": call.from_number,
+                "to_number": call.to_number,
+                "answered": call.answered,
+                "recording_url": (call.url or None) if with_audio else None,
+            }
+            for call in fiche.recordings
         ],
     }
-
-
-def _recording_document(call: Recording, *, with_audio: bool) -> Document:
-    return {
-        "call_id": call.call_id,
-        "start_time": iso(call.started_at),
-        "duration_seconds": call.duration_seconds,
-        "direction": call.direction,
-        "from_number": call.from_number,
-        "to_number": call.to_number,
-        "answered": call.answered,
-        "recording_url": (call.url or None) if with_audio else None,
-    }
-
-
-_AUDIO_FIELDS = ("recording_url", "transcription_text")
-MAIL_DEVIS = "mail_devis"
 
 
 def without_recordings_audio(document: Mapping[str, object]) -> Document:
+    """Without the addresses and the transcripts of recordings."""
+    hidden = dict.fromkeys(("recording_url", "transcription_text"))
+    recordings = cast("list[Document]", document["recordings"])
     return {
-        **_without_raw_field(document, "recordings"),
-        "recordings": [
-            {**recording, **dict.fromkeys(_AUDIO_FIELDS)}
-            for recording in cast("list[Document]", document["recordings"])
-        ],
+        **without_raw_field(document, "recordings"),
+        "recordings": [{**recording, **hidden} for recording in recordings],
     }
 
 
-def without_mail_devis(document: Mapping[str, object]) -> Document:
-    return _without_raw_field(document, MAIL_DEVIS)
-
-
-def _without_raw_field(document: Mapping[str, object], name: str) -> Document:
-    """Hide the fields of the section that no table models."""
-    return {
-        **document,
-        "raw_data": {
-            key: value
-            for key, value in cast("Mapping[str, object]", document["raw_data"]).items()
-            if key != name
-        },
-    }
+def without_raw_field(document: Mapping[str, object], name: str) -> Document:
+    """Without a field of the section that no table models."""
+    raw = cast("Mapping[str, object]", document["raw_data"])
+    return {**document, "raw_data": {key: raw[key] for key in raw if key != name}}

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from automation_pipeline.api.metrics import exposition, gauges, histograms
+from automation_pipeline.api.metrics import exposition
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.metrics import observe
 from automation_pipeline.enrichment.jobs import work_enrichment
@@ -30,9 +30,7 @@ ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
 def read(services: Services) -> dict[str, dict[str, float]]:
     """Of each name that begins with `enrichment_`, the values by label values."""
     values: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(
-        exposition(gauges(services), histograms(services)).decode()
-    ):
+    for family in text_string_to_metric_families(exposition(services).decode()):
         for sample in family.samples:
             if sample.name.startswith("enrichment_"):
                 values.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value

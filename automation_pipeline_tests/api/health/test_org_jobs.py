@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event
 
-from automation_pipeline.api.metrics import exposition, gauges, histograms
+from automation_pipeline.api.metrics import exposition
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.metrics import observe
 from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
@@ -25,9 +25,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def read(services: Services) -> dict[str, dict[str, float]]:
     """The values by label values."""
     values: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(
-        exposition(gauges(services), histograms(services)).decode()
-    ):
+    for family in text_string_to_metric_families(exposition(services).decode()):
         for sample in family.samples:
             values.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
     return values

@@ -5,7 +5,7 @@ from datetime import timedelta
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event
 
-from automation_pipeline.api.metrics import exposition, gauges, histograms
+from automation_pipeline.api.metrics import exposition
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.pricing.queries.runs import get_run
 from automation_pipeline.pricing.worker import observe_durations
@@ -22,9 +22,7 @@ SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 def read(services: Services) -> dict[str, dict[str, float]]:
     """Of each name that begins with `rules_`, the values by label values."""
     values: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(
-        exposition(gauges(services), histograms(services)).decode()
-    ):
+    for family in text_string_to_metric_families(exposition(services).decode()):
         for sample in family.samples:
             if sample.name.startswith("rules_"):
                 values.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value

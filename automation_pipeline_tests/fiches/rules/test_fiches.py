@@ -10,7 +10,7 @@ from automation_pipeline.fiches.queries.fiches import (
     UNKNOWN_TRANSCRIPTION,
     transcription_document,
 )
-from automation_pipeline.fiches.routes import without_mail_devis, without_recordings_audio
+from automation_pipeline.fiches.routes import without_raw_field, without_recordings_audio
 from automation_pipeline_tests.fakes.crm import recording
 from automation_pipeline_tests.tables import every_case
 
@@ -66,8 +66,8 @@ def test_recordings_stay_without_their_audio_and_words() -> None:
 
 
 def test_the_offer_that_was_mailed_can_be_left_out() -> None:
-    assert "mail_devis" not in str(without_mail_devis(DOCUMENT))
-    assert without_mail_devis(DOCUMENT)["recordings"] == [RECORDING]
+    assert "mail_devis" not in str(without_raw_field(DOCUMENT, "mail_devis"))
+    assert without_raw_field(DOCUMENT, "mail_devis")["recordings"] == [RECORDING]
 
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
