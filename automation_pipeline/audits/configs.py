@@ -45,9 +45,7 @@ from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, Aud
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.statements import among, is_postgres
-
-IMPORT_LOCK = 7_310_201_813  # the advisory lock of imports, which find configurations by name
+from automation_pipeline.storage.statements import advisory_lock, among
 
 _WITH_STEPS = (
     select(AuditConfigRow, AuditStepRow)
@@ -199,12 +197,6 @@ def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigSta
     }
 
 
-def lock_config_imports(session: Session) -> None:
-    """Block other imports until the transaction ends. SQLite has one writer at a time anyway."""
-    if is_postgres(session):
-        session.execute(select(func.pg_advisory_xact_lock(IMPORT_LOCK)))
-
-
 def lock_config(session: Session, config_id: int) -> StoredConfig:
     """Lock the configuration against other changes until the transaction ends. Audits of it may start."""
     row = select(AuditConfigRow.id).where(AuditConfigRow.id == config_id)
@@ -343,7 +335,7 @@ def import_config(
     """
     config, now = parse_config(given), clock.now()
     with database.transaction() as session:
-        lock_config_imports(session)
+        advisory_lock(session, "audit-config-imports")  # they find configurations by name
         known = find_by_name(session, config.name)
         if known is None:
             return ImportedConfig(add_config(session, config, now), Outcome.CREATED, config)

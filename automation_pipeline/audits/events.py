@@ -222,7 +222,7 @@ def _milliseconds(at: datetime) -> int:
 def _rerun_event(
     audit: AuditSummary, rerun: Rerun, name: str, at: datetime, payload: Document
 ) -> Event:
-    location, event_id = rerun.place, f"{rerun.rerun_id}:{name}"
+    location, event_id = rerun.location, f"{rerun.rerun_id}:{name}"
     about: dict[str, object] = {
         "rerun_id": rerun.rerun_id,
         "audit_id": str(location.audit_id),

@@ -191,28 +191,22 @@ async def begin_analysis(
         ),
         judge.options,
     )
-    analysis = _Analysis(replace(found, transcript_mode=mode), snapshot, judge.model.name)
-    return await database.write_in_bulk(_record_analyses, analysis)
+    found = replace(found, transcript_mode=mode)
+    return await database.write_in_bulk(_record_analyses, (found, snapshot, judge.model.name))
 
 
-@dataclass(frozen=True)
-class _Analysis:
-    found: AuditRecord
-    snapshot: TranscriptSnapshot
-    model: str
-
-
-def _record_analyses(session: Session, analyses: Sequence[_Analysis]) -> list[AuditRecord]:
-    started = [_record_analysis(session, analysis) for analysis in analyses]
+def _record_analyses(
+    session: Session, analyses: Sequence[tuple[AuditRecord, TranscriptSnapshot, str]]
+) -> list[AuditRecord]:
+    started = [_record_analysis(session, *analysis) for analysis in analyses]
     update_audit_rows(session, {found.summary.audit_id: columns for found, columns in started})
     return [found for found, _ in started]
 
 
 def _record_analysis(
-    session: Session, analysis: _Analysis
+    session: Session, found: AuditRecord, snapshot: TranscriptSnapshot, model: str
 ) -> tuple[AuditRecord, Mapping[str, object]]:
     """The audit, and the columns to write."""
-    found, snapshot = analysis.found, analysis.snapshot
     audit, now = _with_judged_steps(session, found, snapshot.fingerprint), database_time(session)
     coverage, mode = snapshot.coverage, found.transcript_mode
     recordings, chunks = len(snapshot.timeline.recordings), snapshot.timeline.chunk_count
@@ -230,7 +224,7 @@ def _record_analysis(
             audit,
             coverage,
             {"recordings_count": recordings, "total_chunks": chunks},
-            analysis.model,
+            model,
             now,
         ),
     )

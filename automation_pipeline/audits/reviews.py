@@ -267,7 +267,7 @@ async def run_rerun(rerun: Rerun, *, database: Database, judge: Judge) -> Docume
     """
     rerun = replace(rerun, instructions=validate_instructions(rerun.instructions))
     async with judge.claims.hold(
-        f"rerun-{rerun.place.audit_id}-{rerun.place.position}",
+        f"rerun-{rerun.location.audit_id}-{rerun.location.position}",
         judge.semaphore.owner,
         judge.options.lease_seconds,
     ):
@@ -278,12 +278,12 @@ async def run_rerun(rerun: Rerun, *, database: Database, judge: Judge) -> Docume
             if isinstance(result, UnjudgedStep):
                 raise PermanentError(result.error)
     with database.reading() as session:
-        return audit_step_document(session, rerun.place)
+        return audit_step_document(session, rerun.location)
 
 
 def _start_rerun(rerun: Rerun, database: Database, judge: Judge) -> StepPrompt | None:
     """Return the prompt, or None when the rerun has ended already."""
-    location = rerun.place
+    location = rerun.location
     with database.transaction() as session:
         if has_rerun(session, rerun.rerun_id):
             return None
@@ -309,7 +309,7 @@ def _start_rerun(rerun: Rerun, database: Database, judge: Judge) -> StepPrompt |
 
 
 def _end_rerun(rerun: Rerun, result: StepResult | UnjudgedStep, database: Database) -> None:
-    location = rerun.place
+    location = rerun.location
     with database.transaction() as session:
         lock_audit(session, location.audit_id)
         audit, stored = get_audit(session, location.audit_id).summary, get_step(session, location)
@@ -336,7 +336,7 @@ def _store_rerun(
     session: Session, audit: AuditSummary, rerun: Rerun, stored: StoredStep, result: StepResult
 ) -> None:
     """Replace the step or its control point. The usage of the result adds up all analyses of the step."""
-    index, now = rerun.place.point, database_time(session)
+    index, now = rerun.location.point, database_time(session)
     before, point = stored.finding, None
     if index is None:
         after = replace(result.finding, score=clamp_score(result.finding.score, stored.weight))
@@ -352,7 +352,7 @@ def _store_rerun(
     add_rerun(session, rerun, verdicts, point, tokens, now)
     enqueue(session, [rerun_completed(audit, rerun, *verdicts, now)])
     message = (
-        f"RERUN of {_target_name(rerun.place)}: {before.conforme}, {before.score} points -> "
+        f"RERUN of {_target_name(rerun.location)}: {before.conforme}, {before.score} points -> "
         f"{after.conforme}, {after.score} points"
     )
     write_notes(session, audit_note(audit, message, data={"tokens": tokens}))

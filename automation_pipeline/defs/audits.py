@@ -128,7 +128,7 @@ def rerun(
     location = StepLocation(config.audit_id, config.step_position, config.control_point_index)
     # Without an id, all retries of a Dagster run share one.
     key = config.rerun_id or rerun_id(location, run.root_run_id or run.run_id)
-    request = Rerun(rerun_id=key, place=location, instructions=config.custom_prompt)
+    request = Rerun(rerun_id=key, location=location, instructions=config.custom_prompt)
     with dagster_errors():
         take_request(context, system)
         document = system.run(run_rerun(request, database=system.database, judge=system.judge))

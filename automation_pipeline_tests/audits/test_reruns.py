@@ -45,7 +45,7 @@ def rerun(
 ) -> dict[str, Any]:
     made = Rerun(
         rerun_id=f"rerun-{audit_id}-{position}-{event}",
-        place=StepLocation(audit_id, position),
+        location=StepLocation(audit_id, position),
         **request,
     )
     return asyncio.run(run_rerun(made, database=bench.database, judge=bench.judge))
@@ -118,7 +118,7 @@ def test_a_rerun_happens_once_however_often_it_is_tried(bench: Bench, audit_id: 
 
 
 def test_two_tries_of_one_rerun_at_once_ask_the_model_once(bench: Bench, audit_id: int) -> None:
-    request, judge = Rerun(rerun_id="one", place=StepLocation(audit_id, 1)), bench.judge
+    request, judge = Rerun(rerun_id="one", location=StepLocation(audit_id, 1)), bench.judge
 
     async def both() -> list[dict[str, object]]:
         tries = (run_rerun(request, database=bench.database, judge=judge) for _ in range(2))
@@ -219,7 +219,7 @@ def point_bench(database: Database, clock: StandingClock) -> Bench:
 
 def rerun_point(point_bench: Bench, index: int, event: str = "e", **request: Any) -> dict[str, Any]:
     made = Rerun(
-        rerun_id=f"rerun-1-1-cp-{index}-{event}", place=StepLocation(1, 1, index), **request
+        rerun_id=f"rerun-1-1-cp-{index}-{event}", location=StepLocation(1, 1, index), **request
     )
     return asyncio.run(run_rerun(made, database=point_bench.database, judge=point_bench.judge))
 
@@ -326,7 +326,7 @@ def test_two_points_judged_at_once_both_change(point_bench: Bench) -> None:
     judge = point_bench.judge
 
     async def both() -> None:
-        reruns = [Rerun(rerun_id=f"r{index}", place=StepLocation(1, 1, index)) for index in (1, 2)]
+        reruns = [Rerun(rerun_id=f"r{index}", location=StepLocation(1, 1, index)) for index in (1, 2)]
         await asyncio.gather(
             *(run_rerun(one, database=point_bench.database, judge=judge) for one in reruns)
         )

@@ -190,7 +190,7 @@ def test_a_rerun_is_followed_to_its_end(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def carry_out() -> None:
-        request = Rerun(rerun_id=request_key(terminal), place=StepLocation(1, 1))
+        request = Rerun(rerun_id=request_key(terminal), location=StepLocation(1, 1))
         bench.model = FakeLanguageModel()
         asyncio.run(run_rerun(request, database=bench.database, judge=bench.judge))
 

@@ -148,13 +148,13 @@ class Rerun:
     nothing."""
 
     rerun_id: str
-    place: StepLocation
+    location: StepLocation
     instructions: str | None = None
 
     @property
     def event_id(self) -> str | None:
         """The part of the id that `rerun_id` made it from; None for any other id."""
-        prefix = rerun_id(self.place, "")
+        prefix = rerun_id(self.location, "")
         return self.rerun_id.removeprefix(prefix) if self.rerun_id.startswith(prefix) else None
 
 

@@ -121,7 +121,7 @@ def _add_points(session: Session, points: Mapping[tuple[int, int], Sequence[Cont
     ]
     rows = [
         {
-            **place,
+            **key,
             "point": point.point,
             "statut": point.statut.value,
             "commentaire": point.commentaire,
@@ -129,11 +129,11 @@ def _add_points(session: Session, points: Mapping[tuple[int, int], Sequence[Cont
             "erreur_transcription_notee": point.erreur_transcription_notee,
             "variation_phonetique_utilisee": point.variation_phonetique_utilisee,
         }
-        for place, point in numbered
+        for key, point in numbered
     ]
     cited = [
-        {**place, "citation_index": number, **vars(citation)}
-        for place, point in numbered
+        {**key, "citation_index": number, **vars(citation)}
+        for key, point in numbered
         for number, citation in enumerate(point.citations, start=1)
     ]
     insert_rows(session, ControlPointRow, rows)
@@ -368,7 +368,7 @@ def add_rerun(
 ) -> None:
     """Record a rerun with the verdicts before and after it. `point` is the text of the control point, if it
     was of one."""
-    location = rerun.place
+    location = rerun.location
     session.add(
         RerunEventRow(
             audit_id=location.audit_id,

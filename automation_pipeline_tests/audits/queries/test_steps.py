@@ -50,10 +50,10 @@ def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None
     with database.transaction() as session:
         add_review(session, StepLocation(audit_id, 1, 2), (before, after), None, None, NOW)
         add_rerun(
-            session, Rerun(rerun_id=made, place=StepLocation(audit_id, 2)), (OLD, NEW), None, 9, NOW
+            session, Rerun(rerun_id=made, location=StepLocation(audit_id, 2)), (OLD, NEW), None, 9, NOW
         )
         of_point = Rerun(
-            rerun_id="by hand", place=StepLocation(audit_id, 2, 1), instructions="Listen."
+            rerun_id="by hand", location=StepLocation(audit_id, 2, 1), instructions="Listen."
         )
         add_rerun(session, of_point, (NEW, OLD), "Name", 9, NOW)
     with database.reading() as session:
@@ -78,7 +78,7 @@ def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None
 
 
 def test_a_rerun_counts_once(database: Database, audit_id: int) -> None:
-    rerun = Rerun(rerun_id="once", place=StepLocation(audit_id, 1))
+    rerun = Rerun(rerun_id="once", location=StepLocation(audit_id, 1))
     with database.transaction() as session:
         add_rerun(session, rerun, (OLD, NEW), None, 9, NOW)
     with pytest.raises(IntegrityError), database.transaction() as session:
@@ -114,12 +114,12 @@ def review_of_point(bench: Bench, position: int) -> object:
 
 
 def rerun_of_step(bench: Bench, position: int) -> object:
-    rerun = Rerun(rerun_id="r", place=StepLocation(1, position))
+    rerun = Rerun(rerun_id="r", location=StepLocation(1, position))
     return asyncio.run(run_rerun(rerun, database=bench.database, judge=bench.judge))
 
 
 def rerun_of_point(bench: Bench, position: int) -> object:
-    rerun = Rerun(rerun_id="r", place=StepLocation(1, position, 2))
+    rerun = Rerun(rerun_id="r", location=StepLocation(1, position, 2))
     return asyncio.run(run_rerun(rerun, database=bench.database, judge=bench.judge))
 
 

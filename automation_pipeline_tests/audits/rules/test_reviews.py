@@ -214,8 +214,8 @@ FOUND = finding(
 @every_case("place", [StepLocation(501, 3), StepLocation(501, 3, 2)])
 def test_the_event_is_read_from_the_id_that_was_made_of_it(place: StepLocation) -> None:
     made = rerun_id(place, "e-1")
-    assert Rerun(rerun_id=made, place=place).event_id == "e-1"
-    assert Rerun(rerun_id="by hand", place=place).event_id is None
+    assert Rerun(rerun_id=made, location=place).event_id == "e-1"
+    assert Rerun(rerun_id="by hand", location=place).event_id is None
 
 
 @every_case(

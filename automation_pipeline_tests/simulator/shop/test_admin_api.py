@@ -153,7 +153,7 @@ def test_a_dropped_call_may_have_had_its_effect_or_not(shop: Asking) -> None:
     )
     for place in (1, 2):
         with pytest.raises(httpx.RemoteProtocolError):
-            shop.write({"id": variant(place), "price": "5.00"}, place=place)
+            shop.write({"id": variant(place), "price": "5.00"}, location=place)
     assert shop.totals()["writes"] == {number(2): 1}
     assert shop.prices(variant(2)) == ["5.00"]
 
