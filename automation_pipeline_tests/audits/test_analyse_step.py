@@ -49,7 +49,7 @@ def test_with_tools_the_transcript_is_not_in_the_prompt_and_still_quoted(bench: 
     }
 
 
-def test_an_invention_is_gated_with_tools_too(bench: Bench) -> None:
+def test_invented_quotations_are_gated_with_tools_too(bench: Bench) -> None:
     bench.model = FakeLanguageModel(
         lambda question: (
             reads_then_answers(question)
@@ -61,7 +61,7 @@ def test_an_invention_is_gated_with_tools_too(bench: Bench) -> None:
     assert bench.audit("1900417", bench.configure(steps=1), use_rlm=True).score_percentage == 0.0
 
 
-def test_the_rounds_are_bounded_and_the_last_one_has_to_answer(bench: Bench) -> None:
+def test_the_rounds_are_bounded_and_the_last_one_has_no_tools(bench: Bench) -> None:
     search = {"query": "bonjour", "maxResults": None, "minTermLength": None}
     bench.model = FakeLanguageModel(
         lambda question: (
@@ -129,7 +129,7 @@ def test_an_answer_that_was_cut_is_asked_for_again(bench: Bench) -> None:
     assert "coupée" in bench.model.asked[-1].messages[-1].content
 
 
-def test_without_gating_the_model_is_believed(bench: Bench) -> None:
+def test_without_gating_the_answer_stays(bench: Bench) -> None:
     bench.turn(gating=GatingOptions(enabled=False))
     bench.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
@@ -138,14 +138,14 @@ def test_without_gating_the_model_is_believed(bench: Bench) -> None:
     assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
 
 
-def test_an_error_without_remedy_is_not_tried_again(bench: Bench) -> None:
+def test_a_permanent_error_is_not_retried(bench: Bench) -> None:
     bench.model.fail_once(PermanentError("The model is unknown (check LLM_MODEL)."))
     bench.sell("1900417")
     assert bench.audit("1900417", bench.configure(steps=1)).status == "incomplete"
     assert bench.model.calls == 1
 
 
-def test_trouble_of_our_own_is_no_result_and_the_audit_goes_on_later(bench: Bench) -> None:
+def test_an_infrastructure_error_leaves_the_step_for_the_next_attempt(bench: Bench) -> None:
     bench.turn(attempts=1)
     bench.model.fail_once(InfrastructureError("Redis does not answer: it is away."))
     bench.sell("1900417")

@@ -40,7 +40,7 @@ def listed(bench: Bench) -> list[str]:
         return [str(row["id"]) for row in list_audits(session, AuditFilter())[0]]
 
 
-def test_what_is_named_changes_and_the_rest_stays(
+def test_given_fields_change_and_others_stay(
     bench: Bench, audit_id: int, clock: StandingClock
 ) -> None:
     run_id = an_open_run(bench.database, clock).run_id
@@ -92,7 +92,7 @@ def test_a_run_of_another_schedule_is_refused(
     assert (result["automationScheduleId"], result["automationRunId"]) == ("1", "1")
 
 
-def test_null_clears(bench: Bench, audit_id: int, clock: StandingClock) -> None:
+def test_null_clears_a_field(bench: Bench, audit_id: int, clock: StandingClock) -> None:
     run_id = an_open_run(bench.database, clock).run_id
     update_audit(
         audit_id,
@@ -152,7 +152,7 @@ def test_an_audit_is_deleted_and_restored(bench: Bench, audit_id: int) -> None:
         ({"niveau": "BON"}, "niveau", "is not a known field"),
     ],
 )
-def test_what_cannot_be_accepted_changes_nothing(
+def test_an_invalid_change_changes_nothing(
     bench: Bench, audit_id: int, given: dict[str, object], field: str, fault: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -188,7 +188,7 @@ def latest(three_audits: Bench) -> list[int]:
         return list(session.scalars(select(AuditRow.id).where(AuditRow.is_latest)))
 
 
-def test_the_one_before_takes_its_place_and_gives_it_back(three_audits: Bench) -> None:
+def test_the_previous_audit_is_the_latest_while_the_newest_is_deleted(three_audits: Bench) -> None:
     set_audit_deleted(3, deleted=True, database=three_audits.database)
     assert (latest(three_audits), three_audits.row("audit-3").deleted_at is None) == ([2], False)
     set_audit_deleted(3, deleted=False, database=three_audits.database)
@@ -216,7 +216,7 @@ def test_the_newest_that_is_not_deleted_is_the_latest(
         assert latest(three_audits) == ([max(left)] if left else [])
 
 
-def test_what_is_not_there_is_not_found(three_audits: Bench) -> None:
+def test_an_unknown_audit_cannot_be_deleted(three_audits: Bench) -> None:
     for deleted in (True, False):
         with pytest.raises(NotFoundError, match="Audit not found"):
             set_audit_deleted(7, deleted=deleted, database=three_audits.database)

@@ -53,7 +53,7 @@ def test_every_automatic_configuration_judges_every_fiche_once(bench: Bench) -> 
     assert bench.model.calls == 2 * 1 + 2 * 2
 
 
-def test_a_second_time_asks_nobody_anything(bench: Bench) -> None:
+def test_a_repeated_day_calls_neither_the_crm_nor_the_model(bench: Bench) -> None:
     bench.configure(runAutomatically=True)
     sold(bench, "1", "2")
     first, calls = audit_the_day(bench, attempt="run-1"), bench.model.calls
@@ -62,7 +62,7 @@ def test_a_second_time_asks_nobody_anything(bench: Bench) -> None:
     assert (bench.model.calls, bench.crm.asked, bench.audits()) == (calls, [], 2)
 
 
-def test_an_audit_made_by_hand_is_not_made_again(bench: Bench) -> None:
+def test_a_completed_audit_by_hand_counts_for_the_day(bench: Bench) -> None:
     config_id = bench.configure(runAutomatically=True)
     sold(bench, "1", "2")
     bench.audit("1", config_id, "by-hand")
@@ -70,7 +70,7 @@ def test_an_audit_made_by_hand_is_not_made_again(bench: Bench) -> None:
     assert bench.audits() == 2
 
 
-def test_without_an_automatic_configuration_nothing_is_done(bench: Bench) -> None:
+def test_without_an_automatic_configuration_no_fiche_is_audited(bench: Bench) -> None:
     bench.configure(name="By hand")
     sold(bench, "1")
     day = audit_the_day(bench)
@@ -83,7 +83,7 @@ def test_without_an_automatic_configuration_nothing_is_done(bench: Bench) -> Non
     )
 
 
-def test_one_fiche_that_the_crm_gives_no_answer_for_takes_nothing_from_the_others(
+def test_a_crm_error_for_one_fiche_does_not_affect_the_others(
     bench: Bench,
 ) -> None:
     bench.configure(runAutomatically=True)
@@ -94,7 +94,7 @@ def test_one_fiche_that_the_crm_gives_no_answer_for_takes_nothing_from_the_other
     assert (day.audited, day.wanted, dict(day.failures)) == (2, 3, {"The CRM refuses fiche.": 1})
 
 
-def test_when_none_gets_to_its_end_the_first_error_is_raised(bench: Bench) -> None:
+def test_if_every_audit_fails_the_first_error_is_raised(bench: Bench) -> None:
     bench.configure(runAutomatically=True)
     sold(bench, "1", "2")
     forget_the_crm(bench)
@@ -117,7 +117,7 @@ def test_an_incomplete_audit_is_finished_by_the_next_attempt(bench: Bench) -> No
     assert Counter(row.version for row in rows(bench) if row.is_latest) == {1: 2}
 
 
-def test_a_fiche_that_the_crm_has_lost_is_a_failed_audit(bench: Bench) -> None:
+def test_a_fiche_unknown_to_the_crm_is_a_failed_audit(bench: Bench) -> None:
     bench.configure(steps=1, runAutomatically=True)
     sold(bench, "1", "2")
     forget_the_crm(bench)
@@ -126,7 +126,7 @@ def test_a_fiche_that_the_crm_has_lost_is_a_failed_audit(bench: Bench) -> None:
     assert (day.audited, dict(day.failures)) == (1, {"Fiche not found (404)": 1})
 
 
-def test_a_call_that_is_new_is_listened_to_first(bench: Bench) -> None:
+def test_a_new_call_is_transcribed_before_the_audit(bench: Bench) -> None:
     bench.configure(steps=1, runAutomatically=True)
     sold(bench, "1")
     forget_the_crm(bench)
@@ -142,7 +142,7 @@ def test_a_call_that_is_new_is_listened_to_first(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_as_many_audits_as_allowed_are_made_at_once(bench: Bench, width: int) -> None:
+def test_audits_run_concurrently_up_to_the_width(bench: Bench, width: int) -> None:
     together = asyncio.Barrier(width)
 
     async def until_all_are_there(_: Question) -> None:

@@ -54,7 +54,7 @@ def test_an_audit_judges_every_step_once_and_is_scored(bench: Bench) -> None:
     }
 
 
-def test_what_is_quoted_is_stored_with_its_recording(bench: Bench) -> None:
+def test_quotations_are_stored_with_their_recording(bench: Bench) -> None:
     bench.sell("1900417")
     bench.audit("1900417", bench.configure(steps=1))
     [step] = bench.steps()
@@ -65,7 +65,7 @@ def test_what_is_quoted_is_stored_with_its_recording(bench: Bench) -> None:
     )
 
 
-def test_the_world_hears_of_it_in_order(bench: Bench) -> None:
+def test_events_are_emitted_in_order(bench: Bench) -> None:
     bench.sell("1900417")
     bench.turn(steps_at_once=1)
     bench.audit("1900417", bench.configure(steps=1))
@@ -90,7 +90,7 @@ def test_the_world_hears_of_it_in_order(bench: Bench) -> None:
     )
 
 
-def test_an_invented_quotation_is_downgraded_whoever_asked(bench: Bench) -> None:
+def test_an_invented_quotation_is_downgraded(bench: Bench) -> None:
     bench.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
     )
@@ -116,7 +116,7 @@ def test_a_step_returned_without_control_points_scores_nothing(bench: Bench) -> 
     assert [point.commentaire for point in step.finding.points] == ["Non traité par le modèle."] * 2
 
 
-def test_a_bad_answer_is_sent_back_with_what_is_wrong(bench: Bench) -> None:
+def test_an_invalid_answer_is_sent_back_with_its_problem(bench: Bench) -> None:
     replies: list[Reply] = [Reply("Voilà !", USAGE), Reply('{"traite": "oui"}', USAGE)]
 
     def answer(question: Question) -> Reply:
@@ -131,14 +131,14 @@ def test_a_bad_answer_is_sent_back_with_what_is_wrong(bench: Bench) -> None:
     assert bench.row().total_tokens == 3 * USAGE.total_tokens
 
 
-def test_a_call_without_an_answer_is_made_again(bench: Bench) -> None:
+def test_a_transient_error_is_retried(bench: Bench) -> None:
     bench.model.fail_once(TransientError("503"), TransientError("429", retry_after_seconds=0))
     bench.sell("1900417")
     assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
     assert bench.model.calls == 3
 
 
-def test_what_is_interrupted_goes_on_with_the_missing_steps(bench: Bench) -> None:
+def test_an_interrupted_audit_continues_with_the_missing_steps(bench: Bench) -> None:
     bench.sell("1900417")
     config = bench.configure(steps=4)
     bench.turn(steps_at_once=1)
@@ -161,7 +161,7 @@ def test_what_is_interrupted_goes_on_with_the_missing_steps(bench: Bench) -> Non
     assert bench.audits() == 1
 
 
-def test_a_repeated_wish_finds_its_audit_ended(bench: Bench) -> None:
+def test_a_repeated_request_returns_the_ended_audit(bench: Bench) -> None:
     bench.sell("1900417")
     config = bench.configure(steps=2)
     first = bench.audit("1900417", config)
@@ -169,7 +169,7 @@ def test_a_repeated_wish_finds_its_audit_ended(bench: Bench) -> None:
     assert bench.model.calls == 2
 
 
-def test_two_workers_on_one_audit_ask_for_each_step_once(bench: Bench) -> None:
+def test_two_workers_on_one_audit_judge_each_step_once(bench: Bench) -> None:
     bench.sell("1900417")
     config = bench.configure(steps=3)
 
@@ -181,7 +181,7 @@ def test_two_workers_on_one_audit_ask_for_each_step_once(bench: Bench) -> None:
     assert positions(bench.model) == {1: 1, 2: 1, 3: 1}
 
 
-def test_who_was_fenced_off_writes_nothing(bench: Bench) -> None:
+def test_a_fenced_off_worker_writes_nothing(bench: Bench) -> None:
     bench.sell("1900417")
 
     async def overtaken(_: Question) -> None:
@@ -194,7 +194,7 @@ def test_who_was_fenced_off_writes_nothing(bench: Bench) -> None:
     assert bench.steps() == []
 
 
-def test_the_configuration_is_the_one_of_the_beginning(bench: Bench) -> None:
+def test_an_audit_keeps_the_configuration_of_its_start(bench: Bench) -> None:
     bench.sell("1900417")
     config = bench.configure(steps=1)
     bench.model.fail_once(*(TransientError("away"),) * 3)
@@ -206,7 +206,7 @@ def test_the_configuration_is_the_one_of_the_beginning(bench: Bench) -> None:
     assert bench.row("first").config_fingerprint != bench.row("second").config_fingerprint
 
 
-def test_recordings_that_nobody_listened_to_are_transcribed_first(bench: Bench) -> None:
+def test_missing_transcripts_are_made_first(bench: Bench) -> None:
     bench.sell("1900417", said=None)
 
     async def listen(fiche_id: str) -> None:
@@ -236,7 +236,7 @@ def test_nothing_to_judge_is_a_failed_audit(
     assert bench.model.calls == 0
 
 
-def test_a_fiche_that_the_crm_lost_is_a_failed_audit(bench: Bench) -> None:
+def test_a_fiche_unknown_to_the_crm_is_a_failed_audit(bench: Bench) -> None:
     bench.sell("1900417")
     bench.crm.remove("1900417")
     bench.clock.pass_time(timedelta(days=1))

@@ -51,7 +51,7 @@ STEP = {name: value for name, value in step_document(9).items() if name != "posi
 
 
 @pytest.mark.parametrize("given", [STEP, STEP | {"position": 4}])
-def test_it_is_the_last_then(
+def test_a_new_step_is_the_last(
     database: Database, clock: StandingClock, given: dict[str, object]
 ) -> None:
     config_id = add(database)
@@ -79,7 +79,7 @@ def test_a_taken_place_is_refused_with_the_free_one_and_nothing_changes(
     assert read(database, config_id) == before
 
 
-def test_what_does_not_exist_is_not_found_when_a_step_is_added(
+def test_adding_a_step_to_an_unknown_configuration_is_not_found(
     database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(NotFoundError, match="Audit config with ID '7' not found"):
@@ -96,7 +96,7 @@ def add_many(url: str, config_id: int, times: int) -> list[int]:
     return on(url, act)
 
 
-def test_several_processes_add_all_of_theirs_without_a_gap(
+def test_concurrent_processes_add_steps_without_a_gap(
     database: Database, database_url: str
 ) -> None:
     config_id = add(database, steps=1)
@@ -111,7 +111,7 @@ def test_several_processes_add_all_of_theirs_without_a_gap(
     assert parse_config(config_document(stored.config)) == stored.config
 
 
-def test_what_is_created_is_there_with_its_steps(database: Database, clock: StandingClock) -> None:
+def test_a_created_configuration_has_its_steps(database: Database, clock: StandingClock) -> None:
     stored = create_config(FULL, database=database, clock=clock)
     assert stored == read(database, stored.id)
     assert (stored.config, stored.created_at, stored.updated_at) == (
@@ -132,7 +132,7 @@ def test_what_is_created_is_there_with_its_steps(database: Database, clock: Stan
         ),
     ],
 )
-def test_what_is_wrong_is_not_stored(
+def test_an_invalid_configuration_is_not_stored(
     database: Database, clock: StandingClock, given: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -143,14 +143,14 @@ def test_what_is_wrong_is_not_stored(
             assert session.scalar(select(func.count()).select_from(table)) == 0
 
 
-def test_what_is_deleted_is_gone_and_deleted_once(database: Database) -> None:
+def test_a_deleted_configuration_is_gone(database: Database) -> None:
     config_id = add(database)
     delete_config(config_id, database=database)
     with pytest.raises(NotFoundError, match=f"Audit config with ID '{config_id}' not found"):
         delete_config(config_id, database=database)
 
 
-def test_what_is_in_use_is_refused_and_stays(database: Database) -> None:
+def test_a_configuration_in_use_is_not_deleted(database: Database) -> None:
     config_id = add(database)
     with database.transaction() as session:
         add_audit(session, config_id)
@@ -163,7 +163,7 @@ def test_what_is_in_use_is_refused_and_stays(database: Database) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_those_behind_it_move_up(database: Database, clock: StandingClock, place: int) -> None:
+def test_the_following_steps_move_up(database: Database, clock: StandingClock, place: int) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     delete_step(before.step_ids[place], database=database, clock=clock)
@@ -177,7 +177,7 @@ def test_those_behind_it_move_up(database: Database, clock: StandingClock, place
     assert read(database, other) == elsewhere
 
 
-def test_the_only_one_stays(database: Database, clock: StandingClock) -> None:
+def test_the_only_step_is_not_deleted(database: Database, clock: StandingClock) -> None:
     config_id = add(database, steps=1)
     before = read(database, config_id)
     with pytest.raises(ConflictError, match="is the only one of audit config"):
@@ -185,9 +185,7 @@ def test_the_only_one_stays(database: Database, clock: StandingClock) -> None:
     assert read(database, config_id) == before
 
 
-def test_what_does_not_exist_is_not_found_when_a_step_is_deleted(
-    database: Database, clock: StandingClock
-) -> None:
+def test_deleting_an_unknown_step_is_not_found(database: Database, clock: StandingClock) -> None:
     config_id = add(database)
     step_id = read(database, config_id).step_ids[0]
     delete_step(step_id, database=database, clock=clock)
@@ -373,16 +371,14 @@ def test_an_incomplete_order_is_refused_and_nothing_moves(
     assert read(database, config_id) == before
 
 
-def test_what_does_not_exist_is_not_found_when_steps_are_reordered(
+def test_reordering_an_unknown_configuration_is_not_found(
     database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(NotFoundError):
         reorder_steps(7, [1], database=database, clock=clock)
 
 
-def test_orders_given_by_several_processes_come_one_after_the_other(
-    database: Database, database_url: str
-) -> None:
+def test_concurrent_reorders_run_one_after_the_other(database: Database, database_url: str) -> None:
     config_id = add(database, steps=5)
     steps = read(database, config_id).step_ids
     orders = [steps, steps[::-1], steps[2:] + steps[:2], (*steps[3:], *steps[2::-1])]
@@ -393,7 +389,7 @@ def test_orders_given_by_several_processes_come_one_after_the_other(
     assert [step.position for step in last.config.steps] == [1, 2, 3, 4, 5]
 
 
-def test_a_configuration_in_use_is_taken_out_of_use_and_back(
+def test_a_configuration_in_use_is_deactivated_and_activated(
     database: Database, clock: StandingClock
 ) -> None:
     config_id = add(database)
@@ -411,7 +407,7 @@ def test_a_configuration_in_use_is_taken_out_of_use_and_back(
         )
 
 
-def test_what_does_not_exist_is_not_found_when_it_is_activated(
+def test_activating_an_unknown_configuration_is_not_found(
     database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(NotFoundError):
@@ -433,7 +429,7 @@ def test_fields_change_and_steps_keep_their_ids(database: Database, clock: Stand
     )
 
 
-def test_other_steps_are_new_ones(database: Database, clock: StandingClock) -> None:
+def test_changed_steps_get_new_ids(database: Database, clock: StandingClock) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     stored = update_config(config_id, {"steps": FULL["steps"]}, database=database, clock=clock)
@@ -442,9 +438,7 @@ def test_other_steps_are_new_ones(database: Database, clock: StandingClock) -> N
     assert read(database, other) == elsewhere
 
 
-def test_what_says_the_same_changes_nothing_when_it_is_changed(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_equal_configuration_changes_nothing(database: Database, clock: StandingClock) -> None:
     config_id = add(database)
     before = read(database, config_id)
     for change in ({}, {"name": "Sales"}, config_document(before.config)):
@@ -452,7 +446,7 @@ def test_what_says_the_same_changes_nothing_when_it_is_changed(
     assert read(database, config_id) == before
 
 
-def test_a_wrong_change_changes_nothing_when_it_is_changed(
+def test_an_invalid_change_of_a_configuration_changes_nothing(
     database: Database, clock: StandingClock
 ) -> None:
     config_id = add(database)
@@ -464,7 +458,7 @@ def test_a_wrong_change_changes_nothing_when_it_is_changed(
     assert read(database, config_id) == before
 
 
-def test_what_does_not_exist_is_not_found_when_it_is_changed(
+def test_changing_an_unknown_configuration_is_not_found(
     database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(NotFoundError):
@@ -479,7 +473,7 @@ def update_many(url: str, config_id: int, changes: list[dict[str, object]]) -> N
     on(url, update)
 
 
-def test_changes_of_several_processes_are_all_kept(database: Database, database_url: str) -> None:
+def test_concurrent_changes_are_all_kept(database: Database, database_url: str) -> None:
     config_id = add(database)
     changes = [
         [{"description": "d"}] * 4,
@@ -494,7 +488,9 @@ def test_changes_of_several_processes_are_all_kept(database: Database, database_
     assert result.steps == parse_config(document(steps=4)).steps
 
 
-def test_what_is_named_changes_and_null_clears(database: Database, clock: StandingClock) -> None:
+def test_given_fields_of_a_step_change_and_null_clears(
+    database: Database, clock: StandingClock
+) -> None:
     config_id = add(database, description="stays")
     before = read(database, config_id)
     given = {
@@ -521,9 +517,7 @@ def test_what_is_named_changes_and_null_clears(database: Database, clock: Standi
     assert cleared.step == replace(wanted, description=None)
 
 
-def test_what_says_the_same_changes_nothing_when_a_step_is_changed(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_equal_step_changes_nothing(database: Database, clock: StandingClock) -> None:
     config_id = add(database)
     before = read(database, config_id)
     clock.pass_time_a_second()
@@ -535,7 +529,7 @@ def test_what_says_the_same_changes_nothing_when_a_step_is_changed(
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_step_that_goes_behind_the_others_leaves_no_gap(
+def test_a_step_moved_to_the_end_leaves_no_gap(
     database: Database, clock: StandingClock, place: int
 ) -> None:
     config_id, other = add(database), add(database, "Other")
@@ -570,7 +564,7 @@ def test_a_gap_that_older_rows_have_can_be_filled(database: Database, clock: Sta
 @pytest.mark.parametrize(
     "given", [{"position": 1}, {"position": 7}, {"weight": 0}, {"name": None}, {"nmae": "x"}]
 )
-def test_a_wrong_change_changes_nothing_when_a_step_is_changed(
+def test_an_invalid_change_of_a_step_changes_nothing(
     database: Database, clock: StandingClock, given: dict[str, object]
 ) -> None:
     config_id = add(database)
@@ -581,18 +575,16 @@ def test_a_wrong_change_changes_nothing_when_a_step_is_changed(
     assert read(database, config_id) == before
 
 
-def test_what_does_not_exist_is_not_found_when_a_step_is_changed(
-    database: Database, clock: StandingClock
-) -> None:
+def test_changing_an_unknown_step_is_not_found(database: Database, clock: StandingClock) -> None:
     with pytest.raises(NotFoundError, match=r"^Audit step with ID '7' not found$"):
         update_step(7, dict(FULL["steps"][0]), database=database, clock=clock)
 
 
-def test_what_we_stored_is_valid(database: Database) -> None:
+def test_a_created_configuration_is_valid(database: Database) -> None:
     assert validate_config(add(database), database=database) == ()
 
 
-def test_what_others_stored_is_told_by_field(database: Database) -> None:
+def test_an_invalid_stored_configuration_has_errors_by_field(database: Database) -> None:
     config_id = add(database)
     first, _, last = read(database, config_id).step_ids
     with database.transaction() as session:
@@ -606,6 +598,6 @@ def test_what_others_stored_is_told_by_field(database: Database) -> None:
     assert faults["steps"] == "Step positions must be 1 to 3 without gaps: 3 missing"
 
 
-def test_what_does_not_exist_is_not_found_when_it_is_validated(database: Database) -> None:
+def test_validating_an_unknown_configuration_is_not_found(database: Database) -> None:
     with pytest.raises(NotFoundError):
         validate_config(7, database=database)

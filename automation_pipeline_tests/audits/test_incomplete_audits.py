@@ -112,7 +112,7 @@ def test_the_next_attempt_judges_only_what_is_missing(bench: Bench) -> None:
     assert bench.model.calls == 1
 
 
-def test_two_attempts_in_vain_are_two_events(bench: Bench) -> None:
+def test_two_incomplete_attempts_emit_two_events(bench: Bench) -> None:
     bench.model.refuse_everything(PermanentError("Away."))
     bench.sell(FICHE)
     config = bench.configure(steps=1)
@@ -140,7 +140,7 @@ def test_a_new_request_takes_over_the_steps_that_an_incomplete_audit_judged(benc
 
 
 @pytest.mark.parametrize("what", ["configuration", "calls"])
-def test_steps_that_were_judged_on_something_else_are_judged_again(bench: Bench, what: str) -> None:
+def test_steps_judged_on_other_transcripts_are_judged_again(bench: Bench, what: str) -> None:
     bench.model = FakeLanguageModel(at_step(2, PermanentError("Away.")))
     bench.sell(FICHE)
     config = bench.configure(steps=2)
@@ -208,7 +208,7 @@ def test_an_audit_waits_for_the_transcripts_of_all_recordings(
     assert positions(bench.model) == {1: 1, 2: 1}
 
 
-def test_without_any_transcript_the_known_sentence_is_said(bench: Bench) -> None:
+def test_without_any_transcript_the_error_names_the_reason(bench: Bench) -> None:
     bench.sell(FICHE, *(call(f"{FICHE}{number}") for number in range(3)), said=None)
     status = bench.audit(FICHE, bench.configure(steps=1))
     known = f"No transcriptions available for fiche {FICHE} (0/3)"
@@ -216,7 +216,7 @@ def test_without_any_transcript_the_known_sentence_is_said(bench: Bench) -> None
     assert has_no_grade(bench)
 
 
-def test_recordings_without_audio_are_not_waited_for_and_are_shown(bench: Bench) -> None:
+def test_recordings_without_audio_are_shown_but_not_required(bench: Bench) -> None:
     bench.sell(FICHE, call(f"{FICHE}1"))
     bench.clock.pass_time_a_second()
     bench.sell(FICHE, call(f"{FICHE}1"), call(f"{FICHE}2", url=" "), said=None)
@@ -316,7 +316,7 @@ def test_of_audits_that_end_together_the_newest_is_the_latest(bench: Bench) -> N
     assert not bench.row("before").is_latest
 
 
-def test_while_an_audit_runs_again_the_good_one_counts(bench: Bench) -> None:
+def test_the_completed_audit_is_the_latest_while_another_runs(bench: Bench) -> None:
     bench.sell(FICHE)
     config = bench.configure(steps=1)
     bench.audit(FICHE, config, "good")
@@ -332,7 +332,7 @@ def test_while_an_audit_runs_again_the_good_one_counts(bench: Bench) -> None:
     assert (bench.row("good").is_latest, bench.row("again").is_latest) == (False, True)
 
 
-def test_no_verdict_is_stored_of_a_step_that_was_not_judged(bench: Bench) -> None:
+def test_an_unjudged_step_has_no_verdict(bench: Bench) -> None:
     bench.model.refuse_everything(PermanentError("Away."))
     bench.sell(FICHE)
     bench.audit(FICHE, bench.configure(steps=2))

@@ -271,7 +271,7 @@ def test_a_question_that_breaks_the_rules_is_permanent(place: Place, question: Q
     assert isinstance(place.error(question), PermanentError)
 
 
-def test_a_wish_without_a_result_is_permanent(place: Place) -> None:
+def test_a_tool_call_without_a_result_is_permanent(place: Place) -> None:
     wished = place.ask(WITH_TOOLS)
     messages = (
         *WITH_TOOLS.messages,
@@ -323,7 +323,7 @@ def test_the_provider_is_called_once_whatever_comes_of_it(place: Place, status: 
     assert place.calls() == 1
 
 
-def test_many_may_ask_together(place: Place) -> None:
+def test_concurrent_questions_work(place: Place) -> None:
     async def all_of(model: LanguageModel) -> list[Reply]:
         return await asyncio.gather(*(model.ask(QUESTION) for _ in range(8)))
 
@@ -332,7 +332,7 @@ def test_many_may_ask_together(place: Place) -> None:
     assert place.calls() == 8
 
 
-def test_a_check_of_what_is_right_says_nothing(place: Place) -> None:
+def test_a_check_with_a_valid_key_and_model_passes(place: Place) -> None:
     place.use(lambda model: model.check())
 
 
@@ -368,7 +368,7 @@ def test_an_answer_that_is_cut_or_refused_is_a_reply_with_its_usage(
     assert reply.usage.prompt_tokens > 0
 
 
-def test_a_provider_that_hangs_is_given_up_in_time_and_let_go(simulated: str) -> None:
+def test_a_hanging_provider_times_out_and_its_connection_closes(simulated: str) -> None:
     place = replace(over_http(simulated), opened=lambda: client(simulated, timeout_seconds=0.2))
     place.strike(TransientError("not this"), {"hang": True})
     assert isinstance(place.error(), TransientError)
@@ -381,7 +381,7 @@ def test_the_fake_is_refused_by_its_check_too() -> None:
         asyncio.run(fake.check())
 
 
-def test_the_fake_follows_its_script_and_fails_as_often_as_it_was_told() -> None:
+def test_the_fake_follows_its_script_and_fails_as_often_as_configured() -> None:
     fake = FakeLanguageModel(
         [saying({"a": 1}), TransientError("two"), saying({"a": 3}, Usage(1, 2))]
     )
@@ -398,7 +398,7 @@ def test_the_fake_follows_its_script_and_fails_as_often_as_it_was_told() -> None
     assert fake.calls == 5
 
 
-def test_the_fake_knows_how_many_were_open_together() -> None:
+def test_the_fake_counts_concurrent_questions() -> None:
     fake = FakeLanguageModel()
 
     async def six_by_two() -> None:

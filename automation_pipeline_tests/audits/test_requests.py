@@ -61,7 +61,7 @@ def test_a_single_audit_is_one_request_for_the_job(bench: Bench) -> None:
     )
 
 
-def test_asking_twice_in_one_batch_is_asking_once(bench: Bench) -> None:
+def test_a_repeated_fiche_counts_once_in_a_batch(bench: Bench) -> None:
     filed = ask(bench, bench.configure(), "1900417", "1900417", "1900418")
     assert stored_batch(bench.database, filed.batch_id).total == 2
     assert list(requests(bench)) == [one.tracking_id for one in filed.audits]
@@ -87,7 +87,7 @@ def test_a_batch_advances_with_its_audits_and_ends_once(bench: Bench) -> None:
     assert (done["batch_id"], done["total"], done["operation_type"]) == (filed.batch_id, 3, "audit")
 
 
-def test_an_item_that_crashes_before_it_begins_ends_too(bench: Bench) -> None:
+def test_an_item_that_crashes_before_it_starts_ends_too(bench: Bench) -> None:
     config = bench.configure(steps=1)
     filed = ask(bench, config)
     crashed, *others = filed.audits
@@ -135,7 +135,7 @@ def abandoned(bench: Bench) -> None:
     ("seconds", "lasting"),
     [(1800, "30 minutes"), (120, "2 minutes"), (119, "119 seconds"), (30.4, "30 seconds")],
 )
-def test_the_sweep_ends_what_nobody_works_on(bench: Bench, seconds: float, lasting: str) -> None:
+def test_the_sweep_ends_abandoned_audits(bench: Bench, seconds: float, lasting: str) -> None:
     abandoned(bench)
     leases = DatabaseClaims(bench.database)
     assert sweep_audits(seconds, database=bench.database, claims=leases) == ["audit-1"]
@@ -147,7 +147,7 @@ def test_the_sweep_ends_what_nobody_works_on(bench: Bench, seconds: float, lasti
     assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["sweep"]
 
 
-def test_the_sweep_leaves_what_somebody_holds(bench: Bench) -> None:
+def test_the_sweep_leaves_claimed_audits(bench: Bench) -> None:
     abandoned(bench)
     leases = DatabaseClaims(bench.database)
     lease = leases.take(audit_key(bench.row().id), "somebody", 60)
@@ -205,7 +205,7 @@ def rerun_requests(rerun_bench: Bench) -> list[RunRequestRow]:
         return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
 
 
-def test_each_wish_is_a_request_of_its_own(rerun_bench: Bench) -> None:
+def test_each_rerun_is_a_request_of_its_own(rerun_bench: Bench) -> None:
     one = request(rerun_bench, StepLocation(1, 2), " Listen. ")
     two = request(rerun_bench, StepLocation(1, 2, 1))
     assert one.rerun_id == f"rerun-1-2-{one.event_id}"
@@ -239,7 +239,7 @@ def test_each_wish_is_a_request_of_its_own(rerun_bench: Bench) -> None:
         (StepLocation(1, 2, 0), "Audit control point with ID '1:2:0' not found"),
     ],
 )
-def test_what_is_not_there_cannot_be_judged_again(
+def test_an_unknown_step_or_point_cannot_be_rerun(
     rerun_bench: Bench, place: StepLocation, sentence: str
 ) -> None:
     with pytest.raises(NotFoundError, match=sentence):
@@ -255,7 +255,7 @@ def test_only_a_completed_audit_is_judged_again(rerun_bench: Bench, state: str) 
     assert rerun_requests(rerun_bench) == []
 
 
-def test_instructions_have_an_end(rerun_bench: Bench) -> None:
+def test_too_long_instructions_are_refused(rerun_bench: Bench) -> None:
     assert request(rerun_bench, StepLocation(1, 1), "x" * 5000)
     with pytest.raises(InvalidInputError):
         request(rerun_bench, StepLocation(1, 1), "x" * 5001)

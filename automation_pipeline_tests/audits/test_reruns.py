@@ -55,7 +55,7 @@ def told(bench: Bench, name: str) -> list[dict[str, Any]]:
     return [event for event in bench.events(name) if "rerun_id" in event]
 
 
-def test_what_is_found_replaces_the_step_and_the_audit_follows(bench: Bench, audit_id: int) -> None:
+def test_a_rerun_replaces_the_step_and_scores_the_audit_again(bench: Bench, audit_id: int) -> None:
     other = bench.steps()[1]
     step = rerun(bench, instructions="Listen to the end.")
     assert (step["score"], step["conforme"]) == (5, "CONFORME")
@@ -84,7 +84,7 @@ def test_tokens_add_up_over_all_analyses(bench: Bench, audit_id: int) -> None:
     assert row.result_data["statistics"]["total_tokens"] == row.total_tokens  # type: ignore[index]  # JSON
 
 
-def test_the_trail_and_the_world_hear_of_it(bench: Bench, audit_id: int) -> None:
+def test_a_rerun_is_in_the_history_and_emits_events(bench: Bench, audit_id: int) -> None:
     [entry] = rerun(bench, instructions=" Listen. ")["rerun_history"]
     old = {"score": 3, "conforme": "PARTIEL", "total_citations": 1}
     new = {"score": 5, "conforme": "CONFORME", "total_citations": 2}
@@ -107,7 +107,7 @@ def test_the_trail_and_the_world_hear_of_it(bench: Bench, audit_id: int) -> None
     assert bench.notes()[-1] == "RERUN of step 1: PARTIEL, 3 points -> CONFORME, 5 points"
 
 
-def test_a_rerun_happens_once_however_often_it_is_tried(bench: Bench, audit_id: int) -> None:
+def test_a_repeated_rerun_changes_nothing(bench: Bench, audit_id: int) -> None:
     first = rerun(bench)
     stored, events = bench.row(), bench.events()
     assert rerun(bench) == first
@@ -117,7 +117,9 @@ def test_a_rerun_happens_once_however_often_it_is_tried(bench: Bench, audit_id: 
     assert bench.model.calls == 2
 
 
-def test_two_tries_of_one_rerun_at_once_ask_the_model_once(bench: Bench, audit_id: int) -> None:
+def test_two_concurrent_workers_on_one_rerun_call_the_model_once(
+    bench: Bench, audit_id: int
+) -> None:
     request, judge = Rerun(rerun_id="one", location=StepLocation(audit_id, 1)), bench.judge
 
     async def both() -> list[dict[str, object]]:
@@ -150,7 +152,7 @@ def test_a_rerun_that_fails_leaves_the_result_and_counts_its_tokens(
     assert len(rerun(bench)["rerun_history"]) == 1
 
 
-def test_an_invented_quotation_proves_nothing_here_either(bench: Bench, audit_id: int) -> None:
+def test_a_rerun_gates_invented_quotations(bench: Bench, audit_id: int) -> None:
     bench.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
     )
@@ -170,7 +172,9 @@ def test_calls_that_have_grown_too_long_are_read_with_tools(bench: Bench, audit_
     assert bench.model.asked[0].tools
 
 
-def test_a_review_made_meanwhile_is_what_the_trail_finds(bench: Bench, audit_id: int) -> None:
+def test_the_history_of_a_rerun_starts_from_a_concurrent_review(
+    bench: Bench, audit_id: int
+) -> None:
     async def review(_asked: Question) -> None:
         given = {"conforme": "NON_CONFORME", "score": 1}
         await asyncio.to_thread(
@@ -191,7 +195,7 @@ def test_only_a_completed_audit_is_judged_again(bench: Bench, audit_id: int, sta
     assert bench.model.calls == 0
 
 
-def test_what_cannot_be_done_asks_the_model_nothing(bench: Bench, audit_id: int) -> None:
+def test_an_impossible_rerun_does_not_call_the_model(bench: Bench, audit_id: int) -> None:
     with pytest.raises(NotFoundError, match="Audit not found"):
         rerun(bench, audit_id=7)
     with pytest.raises(NotFoundError, match="Audit step with ID '1:3' not found"):
@@ -224,7 +228,7 @@ def rerun_point(point_bench: Bench, index: int, event: str = "e", **request: Any
     return asyncio.run(run_rerun(made, database=point_bench.database, judge=point_bench.judge))
 
 
-def test_the_point_alone_is_asked_for_and_replaced_and_the_score_may_rise(
+def test_a_rerun_of_a_point_replaces_it_and_may_raise_the_score(
     point_bench: Bench,
 ) -> None:
     first = point_bench.steps()[0].finding.points[0]
@@ -248,7 +252,7 @@ def test_the_point_alone_is_asked_for_and_replaced_and_the_score_may_rise(
     assert point_bench.row().result_data["audit"]["compliance"]["poids_obtenu"] == 5  # type: ignore[index]  # JSON
 
 
-def test_the_trail_tells_of_the_point_and_of_its_step(point_bench: Bench) -> None:
+def test_the_history_of_a_point_rerun_has_the_point_and_its_step(point_bench: Bench) -> None:
     [entry] = rerun_point(point_bench, 2)["rerun_history"]
     assert entry["kind"] == "control_point_rerun"
     assert (entry["control_point_index"], entry["point"], entry["event_id"]) == (
@@ -269,7 +273,7 @@ def test_the_trail_tells_of_the_point_and_of_its_step(point_bench: Bench) -> Non
     assert (events["rerun_scope"], events["control_point_index"]) == ("control_point", 2)
 
 
-def test_it_may_fall_too_and_an_invented_quotation_is_the_reason(point_bench: Bench) -> None:
+def test_a_rerun_of_a_point_with_an_invented_quotation_lowers_the_score(point_bench: Bench) -> None:
     point_bench.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
     )
@@ -282,7 +286,7 @@ def test_it_may_fall_too_and_an_invented_quotation_is_the_reason(point_bench: Be
     assert "[Auto-check]" in step["points_controle"][0]["commentaire"]
 
 
-def test_the_totals_of_gating_follow(point_bench: Bench) -> None:
+def test_a_rerun_of_a_point_updates_the_totals_of_gating(point_bench: Bench) -> None:
     before = point_bench.steps()[0].stats
     point_bench.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
@@ -303,12 +307,12 @@ def test_the_totals_of_gating_follow(point_bench: Bench) -> None:
     assert point_bench.row().gating == gating
 
 
-def test_a_rerun_happens_once(point_bench: Bench) -> None:
+def test_a_repeated_rerun_of_a_point_changes_nothing(point_bench: Bench) -> None:
     assert rerun_point(point_bench, 2) == rerun_point(point_bench, 2)
     assert point_bench.model.calls == 1
 
 
-def test_what_people_said_of_the_other_point_meanwhile_stays(point_bench: Bench) -> None:
+def test_a_concurrent_review_of_another_point_stays(point_bench: Bench) -> None:
     async def review(_asked: object) -> None:
         given = {"statut": "PARTIEL", "commentaire": "Mumbled."}
         await asyncio.to_thread(
@@ -322,11 +326,13 @@ def test_what_people_said_of_the_other_point_meanwhile_stays(point_bench: Bench)
     assert (step["score"], step["conforme"]) == (4, "PARTIEL")
 
 
-def test_two_points_judged_at_once_both_change(point_bench: Bench) -> None:
+def test_concurrent_reruns_of_two_points_both_change(point_bench: Bench) -> None:
     judge = point_bench.judge
 
     async def both() -> None:
-        reruns = [Rerun(rerun_id=f"r{index}", location=StepLocation(1, 1, index)) for index in (1, 2)]
+        reruns = [
+            Rerun(rerun_id=f"r{index}", location=StepLocation(1, 1, index)) for index in (1, 2)
+        ]
         await asyncio.gather(
             *(run_rerun(one, database=point_bench.database, judge=judge) for one in reruns)
         )
@@ -345,7 +351,7 @@ def test_a_failure_leaves_the_point_as_it_was(point_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 3])
-def test_a_point_that_is_not_there_is_not_found(point_bench: Bench, index: int) -> None:
+def test_an_unknown_point_is_not_found(point_bench: Bench, index: int) -> None:
     with pytest.raises(NotFoundError, match=f"Audit control point with ID '1:1:{index}' not found"):
         rerun_point(point_bench, index)
     assert point_bench.model.calls == 0

@@ -33,7 +33,7 @@ def audited(bench: Bench, steps: int = 2) -> int:
     return bench.audit("1900417", bench.configure(steps=steps)).audit_id
 
 
-def test_a_person_raises_a_step_and_everything_follows(bench: Bench) -> None:
+def test_a_review_of_a_step_scores_the_audit_again(bench: Bench) -> None:
     audit_id = audited(bench)
     given = {
         "conforme": "CONFORME",
@@ -80,7 +80,7 @@ def test_a_person_raises_a_step_and_everything_follows(bench: Bench) -> None:
     )
 
 
-def test_tokens_and_times_stay_and_the_trail_only_grows(bench: Bench) -> None:
+def test_reviews_keep_tokens_and_times_and_add_to_the_history(bench: Bench) -> None:
     audit_id = audited(bench)
     before = bench.row()
     record_review(StepLocation(audit_id, 1), {"conforme": "CONFORME"}, database=bench.database)
@@ -123,7 +123,7 @@ def test_tokens_and_times_stay_and_the_trail_only_grows(bench: Bench) -> None:
         (0, {"conforme": "CONFORME"}, NotFoundError, "Audit step with ID '1:0' not found"),
     ],
 )
-def test_what_cannot_be_accepted_changes_nothing(
+def test_an_invalid_change_changes_nothing(
     bench: Bench, position: int, given: dict[str, object], error: type[Exception], words: str
 ) -> None:
     audit_id = audited(bench)
@@ -172,7 +172,7 @@ def overruled(point_bench: Bench, audit_id: int, index: int, **given: object) ->
     return record_review(StepLocation(audit_id, 1, index), given, database=point_bench.database)
 
 
-def test_a_person_raises_a_control_point_and_with_it_the_step_and_the_audit(
+def test_a_review_of_a_control_point_scores_the_step_and_the_audit_again(
     point_bench: Bench, audit_id: int
 ) -> None:
     assert point_bench.row().niveau == "REJET"
@@ -209,9 +209,7 @@ def test_a_person_raises_a_control_point_and_with_it_the_step_and_the_audit(
     assert point_bench.row().niveau == "REJET"
 
 
-def test_a_comment_alone_leaves_the_score_that_a_person_gave(
-    point_bench: Bench, audit_id: int
-) -> None:
+def test_a_comment_alone_keeps_a_reviewed_score(point_bench: Bench, audit_id: int) -> None:
     record_review(
         StepLocation(audit_id, 1),
         {"conforme": "CONFORME", "score": 7},
@@ -227,7 +225,7 @@ def test_a_comment_alone_leaves_the_score_that_a_person_gave(
 
 
 @pytest.mark.parametrize("index", [0, 5])
-def test_a_control_point_that_is_not_there_is_not_found(
+def test_an_unknown_control_point_is_not_found(
     point_bench: Bench, audit_id: int, index: int
 ) -> None:
     with pytest.raises(

@@ -37,7 +37,7 @@ def lacking(bench: Bench, *config_ids: int) -> list[tuple[str, int]]:
         return missing_audits(session, DAY, config_ids)
 
 
-def test_every_fiche_with_a_transcript_lacks_every_configuration(bench: Bench) -> None:
+def test_every_fiche_with_a_transcript_is_missing_by_every_configuration(bench: Bench) -> None:
     first, second = bench.configure(name="First"), bench.configure(name="Second")
     sold(bench, "1", "2")
     sold(bench, "3", said=None)
@@ -76,7 +76,7 @@ def test_only_a_completed_latest_audit_is_enough(bench: Bench) -> None:
     assert lacking(bench, config_id) == []
 
 
-def test_an_audit_that_was_left_behind_is_lacking(bench: Bench) -> None:
+def test_an_unfinished_audit_is_missing(bench: Bench) -> None:
     config_id = bench.configure()
     sold(bench, "1")
     bench.audit("1", config_id)
@@ -101,7 +101,7 @@ def test_a_day_is_counted_by_its_completed_audits(bench: Bench) -> None:
     assert (day.citations, day.citations_removed) == (2 * 4 + 2, 0)
 
 
-def test_what_no_automatic_configuration_wants_is_not_counted(bench: Bench) -> None:
+def test_audits_by_other_configurations_are_not_counted(bench: Bench) -> None:
     by_hand = bench.configure(name="By hand")
     retired = bench.configure(name="Retired", runAutomatically=True, isActive=False)
     sold(bench, "1")

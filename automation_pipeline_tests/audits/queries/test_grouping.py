@@ -143,7 +143,7 @@ def summed(rows: list[AuditRow]) -> dict[str, Any]:
         "score_bucket",
     ],
 )
-def test_groups_are_those_of_a_plain_reckoning(archive: Archive, by: str) -> None:
+def test_groups_equal_a_plain_computation(archive: Archive, by: str) -> None:
     groups = grouped(archive.database, by, bucket_size="30")
     assert {group["key"]: group for group in groups} == reckoned(archive.database, by)
 

@@ -158,7 +158,7 @@ FILTERS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ("given", "fits", "differs"), FILTERS, ids=[str(given) for given, _, _ in FILTERS]
 )
-def test_each_filter_lets_through_what_fits_and_nothing_else(
+def test_each_filter_selects_matching_audits_only(
     archive: Archive, given: dict[str, str], fits: dict[str, Any], differs: dict[str, Any]
 ) -> None:
     archive.put("900", **fits)
@@ -184,7 +184,7 @@ def test_audits_of_automations_are_found_by_schedule_and_run(
     assert listed(archive.database, automation_run_ids="77") == []
 
 
-def test_deleted_and_former_audits_are_shown_on_demand(archive: Archive) -> None:
+def test_deleted_and_older_audits_are_listed_on_request(archive: Archive) -> None:
     archive.put("900")
     archive.put("901", is_latest=False)
     archive.put("902", is_latest=False, deleted_at=NOW)
@@ -214,7 +214,7 @@ def test_filters_narrow_each_other(archive: Archive) -> None:
         (Reach(Scope.SELF), []),
     ],
 )
-def test_nobody_is_shown_audits_of_fiches_out_of_reach(
+def test_audits_of_fiches_out_of_reach_are_hidden(
     archive: Archive, reach: Reach, fiches: list[str]
 ) -> None:
     archive.put("900", of_fiche_groupe="NORD")
@@ -235,7 +235,7 @@ def test_nobody_is_shown_audits_of_fiches_out_of_reach(
         ({"sort_by": "completed_at", "sort_order": "asc"}, ["901", "900", "902"]),
     ],
 )
-def test_lists_are_sorted_and_what_has_no_value_comes_last(
+def test_lists_are_sorted_with_missing_values_last(
     archive: Archive, sort: dict[str, str], fiches: list[str]
 ) -> None:
     archive.put(
@@ -290,7 +290,7 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
     }  # fmt: skip
 
 
-def test_a_fiche_shows_only_the_audits_that_the_filters_let_through(archive: Archive) -> None:
+def test_a_fiche_has_only_the_audits_that_match(archive: Archive) -> None:
     archive.put("900", **COMPLETED)
     archive.put("900", audit_config_id=2)
     archive.put("901", audit_config_id=2)

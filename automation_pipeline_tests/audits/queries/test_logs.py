@@ -17,7 +17,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-def test_an_audit_that_was_worked_on_has_lines_and_only_its_own(bench: Bench) -> None:
+def test_an_audit_has_only_its_own_log_lines(bench: Bench) -> None:
     config = bench.configure(steps=1)
     ids = []
     for fiche_id in ("1900417", "1900418"):

@@ -174,7 +174,7 @@ def test_a_list_shows_the_stored_result(bench: Bench, audit_id: int) -> None:
     assert row == document(bench, audit_id, details=False)
 
 
-def test_the_one_before_a_deleted_audit_is_listed_again(bench: Bench, audit_id: int) -> None:
+def test_the_previous_audit_is_listed_after_a_deletion(bench: Bench, audit_id: int) -> None:
     again = bench.audit("1900417", 1, "audit-2").audit_id
     assert found(bench.database) == [str(again)]
     put(bench.database, again, "deleted")

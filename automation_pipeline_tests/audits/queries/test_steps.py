@@ -38,7 +38,7 @@ def audit_id(database: Database) -> int:
     return 1
 
 
-def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None:
+def test_reviews_and_reruns_are_read_by_step(database: Database, audit_id: int) -> None:
     result = (
         {"statut": "ABSENT", "commentaire": "Vu."},
         {"statut": "PRESENT", "commentaire": "Vu."},
@@ -50,7 +50,12 @@ def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None
     with database.transaction() as session:
         add_review(session, StepLocation(audit_id, 1, 2), (before, after), None, None, NOW)
         add_rerun(
-            session, Rerun(rerun_id=made, location=StepLocation(audit_id, 2)), (OLD, NEW), None, 9, NOW
+            session,
+            Rerun(rerun_id=made, location=StepLocation(audit_id, 2)),
+            (OLD, NEW),
+            None,
+            9,
+            NOW,
         )
         of_point = Rerun(
             rerun_id="by hand", location=StepLocation(audit_id, 2, 1), instructions="Listen."
@@ -144,7 +149,7 @@ def somebody_waits(database: Database) -> bool:
         (rerun_of_point, review_of_point),
     ],
 )
-def test_a_change_that_begins_when_another_has_read_the_steps_is_not_lost(
+def test_concurrent_changes_of_one_audit_are_not_lost(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, first: Change, second: Change
 ) -> None:
     started = False

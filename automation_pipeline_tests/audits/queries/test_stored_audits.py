@@ -30,7 +30,7 @@ def versions(bench: Bench) -> list[tuple[int, bool]]:
         return list(rows.tuples())
 
 
-def test_audits_begun_by_several_processes_have_one_latest_and_no_version_twice(
+def test_concurrently_started_audits_have_one_latest_and_distinct_versions(
     bench: Bench, database_url: str
 ) -> None:
     config = bench.configure(steps=1)
@@ -39,9 +39,7 @@ def test_audits_begun_by_several_processes_have_one_latest_and_no_version_twice(
     assert versions(bench) == [(number, number == 20) for number in range(1, 21)]
 
 
-def test_one_wish_carried_out_by_several_processes_begins_one_audit(
-    bench: Bench, database_url: str
-) -> None:
+def test_one_request_in_several_processes_starts_one_audit(bench: Bench, database_url: str) -> None:
     config = bench.configure(steps=1)
     started = at_once(
         start_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4))
@@ -66,7 +64,7 @@ def delete(bench: Bench, tracking_id: str, *, deleted: bool = True) -> None:
         set_deleted(session, audit_id, bench.clock.now() if deleted else None)
 
 
-def test_the_one_before_is_the_latest_while_a_later_one_is_deleted(bench: Bench) -> None:
+def test_the_previous_audit_is_the_latest_while_a_later_one_is_deleted(bench: Bench) -> None:
     config = bench.configure(steps=1)
     for name in ("first", "second", "third"):
         bench.audit("1900417", config, name)
@@ -78,7 +76,7 @@ def test_the_one_before_is_the_latest_while_a_later_one_is_deleted(bench: Bench)
     assert versions(bench) == [(1, False), (2, True), (3, False)]
 
 
-def test_a_version_is_never_given_twice_though_the_last_was_deleted(bench: Bench) -> None:
+def test_a_version_is_not_reused_after_a_deletion(bench: Bench) -> None:
     config = bench.configure(steps=1)
     bench.audit("1900417", config, "first")
     delete(bench, "first")
@@ -92,7 +90,7 @@ def taken_up(bench: Bench, token: int) -> bool:
         return found.fence == token and not found.summary.is_final
 
 
-def test_an_audit_passes_on_to_later_tokens_only_and_to_nobody_when_it_has_ended(
+def test_only_a_later_token_claims_an_audit_that_has_not_ended(
     bench: Bench,
 ) -> None:
     bench.audit("1900417", bench.configure(steps=1))
@@ -103,7 +101,7 @@ def test_an_audit_passes_on_to_later_tokens_only_and_to_nobody_when_it_has_ended
     assert bench.row().fence == 8
 
 
-def test_there_is_no_audit_to_delete(bench: Bench) -> None:
+def test_deleting_an_unknown_audit_is_not_found(bench: Bench) -> None:
     with (
         bench.database.transaction() as session,
         pytest.raises(NotFoundError, match="Audit not found"),

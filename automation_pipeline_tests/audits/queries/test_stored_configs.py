@@ -58,9 +58,7 @@ def rows(database: Database, table: type[AuditConfigRow | AuditStepRow]) -> int:
 
 
 @pytest.mark.parametrize("given", [FULL, document()])
-def test_what_was_added_is_read_back_as_it_was(
-    database: Database, given: dict[str, object]
-) -> None:
+def test_a_stored_configuration_is_read_back(database: Database, given: dict[str, object]) -> None:
     with database.transaction() as session:
         config_id = configs.add_config(session, parse_config(given), NOW)
         assert configs.get_config(session, config_id).config == parse_config(given)
@@ -107,7 +105,7 @@ def test_a_configuration_is_found_by_its_whole_name(database: Database) -> None:
         ] == [None] * 4
 
 
-def test_only_active_ones_run_automatically_and_the_newest_active_is_the_last_that_came(
+def test_only_active_configurations_run_automatically(
     database: Database,
 ) -> None:
     with database.reading() as session:
@@ -178,7 +176,7 @@ def test_an_order_that_does_not_name_every_step_once_changes_nothing(
     assert read(database, config_id) == before
 
 
-def test_setting_what_is_set_already_is_no_change(database: Database) -> None:
+def test_activating_an_active_configuration_changes_nothing(database: Database) -> None:
     config_id = add(database)
     messages: list[tuple[bool, bool]] = []
     for active in (True, False, False, True):
@@ -203,7 +201,7 @@ def test_an_unused_configuration_is_deleted_with_its_steps(database: Database) -
     ("audits", "batches", "users"),
     [(1, 0, "1 audit"), (2, 0, "2 audits"), (0, 1, "1 batch"), (2, 1, "2 audits and 1 batch")],
 )
-def test_a_configuration_in_use_is_kept_and_the_way_out_is_told(
+def test_a_configuration_in_use_is_kept_and_the_error_suggests_deactivation(
     database: Database, audits: int, batches: int, users: str
 ) -> None:
     config_id = add(database)
@@ -221,7 +219,7 @@ def test_a_configuration_in_use_is_kept_and_the_way_out_is_told(
     assert len(read(database, config_id).config.steps) == 3
 
 
-def test_an_audit_that_begins_meanwhile_keeps_its_configuration(database: Database) -> None:
+def test_a_concurrently_started_audit_keeps_its_configuration(database: Database) -> None:
     config_id, ends = add(database), list[str]()
 
     def delete() -> None:
@@ -244,7 +242,7 @@ def test_an_audit_that_begins_meanwhile_keeps_its_configuration(database: Databa
     assert read(database, config_id).config.name == "Sales"
 
 
-def test_what_is_not_there_is_not_found_whatever_is_asked(database: Database) -> None:
+def test_an_unknown_configuration_is_not_found(database: Database) -> None:
     config = parse_config(document())
     with database.transaction() as session:
         for ask in (
@@ -258,7 +256,7 @@ def test_what_is_not_there_is_not_found_whatever_is_asked(database: Database) ->
                 ask()
 
 
-def test_of_many_ids_those_of_configurations_are_known(database: Database) -> None:
+def test_known_ids_are_those_of_configurations(database: Database) -> None:
     known = add(database), add(database, "Old", isActive=False)
     with database.reading() as session:
         assert configs.known_ids(session, [*known, 97, known[0]]) == set(known)
@@ -315,7 +313,7 @@ def completed(
         ),
     ],
 )
-def test_these_audits_come_to_these_figures(
+def test_statistics_of_a_configuration(
     database: Database, audits: list[dict[str, object]], stats: ConfigStats
 ) -> None:
     other, config_id = add(database, "Other"), add(database)
@@ -373,7 +371,7 @@ def test_a_page_is_newest_first_and_counts_steps_and_weight(database: Database) 
     ],
 )
 @pytest.mark.parametrize("configs", [0, 1, 6])
-def test_many_take_as_many_queries_as_one(
+def test_the_number_of_queries_is_constant(
     database: Database, shown: dict[str, bool], queries: int, configs: int
 ) -> None:
     for number in range(configs):
@@ -402,7 +400,9 @@ def test_steps_and_figures_are_those_of_the_configuration(database: Database) ->
 
 
 @pytest.mark.parametrize("given", [FULL, document(isActive=False)])
-def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, object]) -> None:
+def test_a_shown_configuration_can_be_sent_back(
+    database: Database, given: dict[str, object]
+) -> None:
     fields = {name: value for name, value in given.items() if name not in {"name", "steps"}}
     config_id = add(database, str(given["name"]), **fields)
     with database.reading() as session:
@@ -412,7 +412,7 @@ def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, obj
     assert read(database, config_id).created_at == NOW
 
 
-def test_what_was_not_asked_for_is_not_in_the_document(database: Database) -> None:
+def test_parts_that_were_not_requested_are_omitted(database: Database) -> None:
     config_id = add(database)
     with database.reading() as session:
         assert "stats" not in config_view(session, config_id).document()

@@ -136,7 +136,7 @@ def test_the_answer_is_found_whatever_surrounds_it() -> None:
     } == {}
 
 
-def test_a_text_of_many_braces_is_given_up_soon() -> None:
+def test_a_text_of_many_braces_is_abandoned_early() -> None:
     started = time.perf_counter()
     for content in ("{" * 200_000, "{x} " * 50_000 + written(), '{"a": ' * 50_000):
         with pytest.raises(ModelOutputError, match="JSON valide"):
@@ -231,13 +231,13 @@ def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
         (with_citation(texte=None), "points_controle[0].citations[0].texte doit être un texte"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(content: str, problem: str) -> None:
+def test_a_complaint_names_the_field(content: str, problem: str) -> None:
     with pytest.raises(ModelOutputError) as bad:
         parse_answer(content)
     assert problem in bad.value.problem
 
 
-def test_many_faults_are_told_in_a_few_words() -> None:
+def test_many_faults_are_summarised() -> None:
     with pytest.raises(ModelOutputError) as bad:
         parse_answer(written(points_controle=[{}] * 200))
     assert len(bad.value.problem) < 1000
@@ -250,7 +250,7 @@ def test_an_index_below_zero_is_read_as_it_is() -> None:
     )
 
 
-def test_the_recording_need_not_be_described_for_we_know_it() -> None:
+def test_the_recordings_facts_may_be_omitted() -> None:
     bare = {
         name: value
         for name, value in CITATION.items()
@@ -283,13 +283,13 @@ _answers = st.fixed_dictionaries(
 @given(st.text() | _json.map(json.dumps) | _answers.map(json.dumps))
 @example("{" * 990)
 @example('{"points_controle": ' + "[" * 900 + "]" * 900 + "}")
-def test_nothing_but_a_bad_answer_is_raised(content: str) -> None:
+def test_any_text_raises_only_model_output_errors(content: str) -> None:
     with suppress(ModelOutputError):
         parse_answer(content)
 
 
 @given(st.data())
-def test_no_broken_field_of_an_answer_raises_anything_else(data: st.DataObject) -> None:
+def test_any_broken_field_raises_only_model_output_errors(data: st.DataObject) -> None:
     point = POINT | {data.draw(st.sampled_from(list(POINT))): data.draw(_json)}
     citation = CITATION | {data.draw(st.sampled_from(list(CITATION))): data.draw(_json)}
     with suppress(ModelOutputError):
@@ -455,7 +455,7 @@ def test_points_of_another_meaning_are_not_taken_for_each_other(
         ("donne son nom", "Le conseiller donne son nom"),
     ],
 )
-def test_points_of_one_meaning_are(configured: str, returned: str) -> None:
+def test_points_of_one_meaning_match(configured: str, returned: str) -> None:
     assert matched((configured,), (returned, P)) == [0]
     assert matched((returned,), (configured, P)) == [0]
 
@@ -515,7 +515,7 @@ def test_of_duplicates_the_strictest_stays(
     assert reconcile(answers(*returned), (NAME, RECORDED)).unknown == len(returned) - 1
 
 
-def test_a_duplicate_does_not_stand_in_for_a_point_like_it() -> None:
+def test_a_duplicate_does_not_match_a_similar_point() -> None:
     assert matched(
         ("Nom du client", "Nom du client vérifié"), ("Nom du client", P), ("Nom du client", P)
     ) == [0, None]

@@ -102,7 +102,7 @@ def test_positions_given_twice_are_said_to_be_so() -> None:
 @every_case(
     "given", [step_document(3), step_without("position"), step_document(3) | {"position": None}]
 )
-def test_a_new_step_goes_behind_the_others(given: dict[str, object]) -> None:
+def test_a_new_step_goes_to_the_end(given: dict[str, object]) -> None:
     step = new_step(STORED, given)
     assert step.position == 3
     assert (
@@ -122,16 +122,14 @@ def test_a_new_step_goes_behind_the_others(given: dict[str, object]) -> None:
         (step_document(3) | {"audit_config_id": 3}, "audit_config_id", "Invalid audit step input"),
     ],
 )
-def test_a_step_that_cannot_be_is_refused(
-    given: dict[str, object], field: str, complaint: str
-) -> None:
+def test_an_invalid_step_is_refused(given: dict[str, object], field: str, complaint: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         new_step(STORED, given)
     assert str(refused.value) == complaint
     assert list(dict(refused.value.fields)) == [field]
 
 
-def test_there_are_never_more_steps_than_a_file_may_have() -> None:
+def test_the_number_of_steps_is_limited() -> None:
     full = parse_config(document(steps=MAX_STEPS))
     with pytest.raises(InvalidInputError, match="at most 100 steps"):
         new_step(full, step_without("position"))
@@ -147,7 +145,7 @@ def test_there_are_never_more_steps_than_a_file_may_have() -> None:
         ({"position": 3}, replace(FIRST, position=3)),
     ],
 )
-def test_only_what_is_named_of_a_step_changes(given: dict[str, object], changed: object) -> None:
+def test_only_given_fields_of_a_step_change(given: dict[str, object], changed: object) -> None:
     assert changed_step(STORED, FIRST, given) == changed
 
 
@@ -226,7 +224,7 @@ def test_what_is_exported_parses_to_the_same_in_any_order_of_steps(
     assert parse_config(document) == config
 
 
-def test_a_configuration_needs_little() -> None:
+def test_the_smallest_configuration_is_valid() -> None:
     assert parse_config(LEAST) == AuditConfig(
         name="Contrôle",
         steps=(
@@ -375,7 +373,7 @@ def test_the_fingerprint_is_of_what_judges() -> None:
     ("taken", "free"),
     [(set(), [1]), ({1}, [2]), ({1, 2, 3}, [4]), ({1, 3}, [2]), ({2, 3}, [1]), ({1, 9}, [2, 3])],
 )
-def test_these_are_free(taken: set[int], free: list[int]) -> None:
+def test_free_positions(taken: set[int], free: list[int]) -> None:
     assert free_positions(taken) == free
 
 
@@ -388,7 +386,9 @@ def test_these_are_free(taken: set[int], free: list[int]) -> None:
         (-1, "Position -1 would leave a gap. Available positions: 4"),
     ],
 )
-def test_any_other_is_refused_and_the_free_ones_are_named(position: int, sentence: str) -> None:
+def test_a_position_that_is_not_free_is_refused_and_free_ones_are_named(
+    position: int, sentence: str
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         require_free_position(position, {1, 2, 3})
     assert str(refused.value) == sentence
@@ -396,7 +396,7 @@ def test_any_other_is_refused_and_the_free_ones_are_named(position: int, sentenc
 
 
 @given(st.integers(0, 30))
-def test_steps_that_are_1_to_n_leave_one_place_and_stay_so(count: int) -> None:
+def test_only_the_position_after_the_last_step_is_free(count: int) -> None:
     taken = set(range(1, count + 1))
     [free] = free_positions(taken)
     require_free_position(free, taken)

@@ -47,12 +47,12 @@ def failed(counts: dict[str, int]) -> set[str]:
         ),
     ],
 )
-def test_nearly_all_is_audited_answered_and_proven(counts: dict[str, int], fails: set[str]) -> None:
+def test_the_checks_pass_at_their_thresholds(counts: dict[str, int], fails: set[str]) -> None:
     assert failed(counts) == fails
 
 
 @given(st.integers(0, 3), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
-def test_each_check_is_told_once_whatever_the_day(
+def test_every_day_has_one_finding_per_check(
     configs: int, fiches: int, steps: int, citations: int
 ) -> None:
     counted = day(configs=configs, fiches=fiches, audited=0, steps=steps, citations=citations)
@@ -62,7 +62,7 @@ def test_each_check_is_told_once_whatever_the_day(
         )
 
 
-def test_of_a_day_that_nobody_asked_for_nothing_is_believed() -> None:
+def test_a_day_without_a_sales_list_passes_no_check() -> None:
     findings = judge_audits(day(), asked=False)
     assert [(finding.passed, finding.grave) for finding in findings] == [(False, True)] * 3
 

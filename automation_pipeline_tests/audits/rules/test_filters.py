@@ -35,7 +35,7 @@ def parse_request(model: type[LatestAuditInput], given: dict[str, object]) -> An
 
 
 @given(st.dictionaries(NAMES, st.one_of(st.text(), st.lists(st.text(), max_size=3), st.none())))
-def test_anything_is_read_or_refused_by_name(sent: dict[str, Any]) -> None:
+def test_any_filter_is_valid_or_names_the_invalid_field(sent: dict[str, Any]) -> None:
     faults: tuple[tuple[str, str], ...] = ()
     try:
         chosen = parse(AuditFilter, sent, "no list")
@@ -61,7 +61,7 @@ def test_lists_come_back_in_their_order(
     assert chosen == AuditFilter(**{name: tuple(values) for name, values in sent.items()})
 
 
-def test_nothing_sent_is_the_latest_audits_newest_first() -> None:
+def test_an_empty_filter_selects_the_latest_audits_newest_first() -> None:
     assert (
         parse(AuditFilter, {}, "no list")
         == parse(AuditFilter, {"q": "", "status": [""], "limit": "", "is_compliant": ""}, "no list")
@@ -114,7 +114,7 @@ def test_errors_name_the_invalid_parameter(sent: dict[str, str], field: str, fau
     assert refused.value.fields == ((field, fault),)
 
 
-def test_a_grouping_says_by_what() -> None:
+def test_a_grouping_needs_a_key() -> None:
     assert (
         parse(AuditGrouping, {"group_by": "score_bucket", "bucket_size": "25"}, "no list").group_by
         is GroupBy.SCORE_BUCKET
@@ -125,7 +125,7 @@ def test_a_grouping_says_by_what() -> None:
 
 
 @given(st.integers(1, 100))
-def test_the_last_bucket_reaches_a_hundred_and_holds_it(size: int) -> None:
+def test_the_last_bucket_includes_100(size: int) -> None:
     last = last_bucket(size)
     assert last % size == 0
     assert last < 100 <= last + size
@@ -133,7 +133,7 @@ def test_the_last_bucket_reaches_a_hundred_and_holds_it(size: int) -> None:
     assert bucket_name(0, size) == f"0-{size}"
 
 
-def test_a_wish_may_be_written_in_older_ways() -> None:
+def test_a_request_may_use_older_names() -> None:
     old = {"fiche_id": "1900417", "audit_id": 11, "useRlm": True}
     new = {"fiche_id": "1900417", "audit_config_id": "11", "use_rlm": True}
     assert parse_request(AuditInput, old) == parse_request(AuditInput, new)
@@ -160,7 +160,7 @@ def test_a_wish_may_be_written_in_older_ways() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_errors_name_the_invalid_field(
     model: type[LatestAuditInput], given: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=f"^{sentence}$") as refused:
@@ -190,6 +190,6 @@ def test_an_id_is_a_number_or_its_digits(given: object) -> None:
 
 
 @every_case("given", [True, 0, -1, 1.5, "011", "1e3", "", None, 2**63, float("1e300"), [11]])
-def test_anything_else_is_no_id(given: object) -> None:
+def test_any_other_value_is_no_id(given: object) -> None:
     with pytest.raises(InvalidInputError):
         parse_request(RunAuditInput, {"fiche_id": "1", "audit_config_id": given})

@@ -92,7 +92,7 @@ def test_a_configuration_without_system_prompt_gets_one() -> None:
     assert "contrôleur qualité" in asked(config=config(STEP)).messages[0].content
 
 
-def test_what_is_not_there_is_left_out_and_no_keywords_are_said_to_be_none() -> None:
+def test_empty_facts_are_omitted_and_missing_keywords_are_none() -> None:
     text = user_text(asked(step=step()))
     assert "Mots-clés : aucun\n" in text
     for absent in (
@@ -104,7 +104,7 @@ def test_what_is_not_there_is_left_out_and_no_keywords_are_said_to_be_none() -> 
         assert absent not in text
 
 
-def test_a_rerun_tells_the_users_instructions_and_the_start_of_what_was_found() -> None:
+def test_a_rerun_prompt_has_instructions_and_the_start_of_the_previous_verdict() -> None:
     text = user_text(asked(instructions="Sois\nindulgent.", previous="x" * 2_000))
     assert "\nInstructions complémentaires : Sois indulgent.\n" in text
     assert f"\nRésultat précédent : {'x' * 1_200}\n" in text
@@ -122,7 +122,7 @@ def test_a_rerun_tells_the_users_instructions_and_the_start_of_what_was_found() 
         (" \n", "N'invente aucune garantie", "Assureur"),
     ],
 )
-def test_a_step_that_verifies_the_product_is_told_of_it_or_that_nothing_is_known(
+def test_a_step_that_verifies_the_product_has_a_product_block(
     product: str | None, expected: str, untold: str
 ) -> None:
     text = user_text(asked(step=step(verify_product_info=True), product=product))
@@ -162,7 +162,7 @@ def test_an_excerpt_of_everything_is_no_excerpt() -> None:
     assert EXCERPT_NOTICE not in text
 
 
-def test_with_tools_the_calls_are_only_counted_and_the_first_move_is_a_search() -> None:
+def test_with_tools_the_prompt_counts_the_calls_and_requires_a_tool() -> None:
     question = asked(mode=TranscriptMode.TOOLS)
     text = user_text(question)
     first, step_block, *_ = text.split("\n\n")
@@ -185,7 +185,7 @@ def test_how_to_give_the_indexes_depends_on_where_they_are_read() -> None:
     assert "recopie tels quels" in given
 
 
-def test_a_bad_answer_goes_back_with_what_is_wrong() -> None:
+def test_an_invalid_answer_is_sent_back_with_its_problem() -> None:
     question = asked(mode=TranscriptMode.TOOLS)
     mended = repair_question(question, "x" * 5_000, "score est obligatoire.")
     assert mended.messages[:-2] == question.messages
@@ -255,7 +255,7 @@ TWO_CALLS = Timeline(
 )
 
 
-def test_everything_counts_from_one_and_has_its_mark() -> None:
+def test_recordings_and_segments_count_from_one() -> None:
     assert timeline_text(TWO_CALLS) == (
         "=== TRANSCRIPTION DES APPELS ===\n"
         "\n"
@@ -278,7 +278,7 @@ def test_everything_counts_from_one_and_has_its_mark() -> None:
     )
 
 
-def test_an_excerpt_says_so_and_keeps_the_numbers() -> None:
+def test_an_excerpt_has_a_notice_and_keeps_the_numbers() -> None:
     text = timeline_text(TWO_CALLS, frozenset({(0, 1)}))
     assert text.splitlines()[1].startswith("Extrait : ")
     assert "[Segment 2]" in text
@@ -298,12 +298,12 @@ def test_an_excerpt_says_so_and_keeps_the_numbers() -> None:
         ("", ""),
     ],
 )
-def test_a_line_that_looks_like_a_mark_is_defused(text: str, shown: str) -> None:
+def test_a_line_that_looks_like_a_marker_is_escaped(text: str, shown: str) -> None:
     assert escape_markers(text) == shown
 
 
 @given(timelines())
-def test_whatever_is_said_the_marks_are_ours(calls: Timeline) -> None:
+def test_no_transcript_can_forge_a_marker(calls: Timeline) -> None:
     text = timeline_text(calls)
     said_in = [recording for recording in calls.recordings if recording.chunks]
     assert len(re.findall(r"^---", text, flags=re.MULTILINE)) == len(said_in)
@@ -332,7 +332,7 @@ PROMPT, BY_TOOLS = TranscriptMode.PROMPT, TranscriptMode.TOOLS
     ("wanted", "limit", "mode"),
     [(PROMPT, LONGEST, PROMPT), (PROMPT, LONGEST - 1, BY_TOOLS), (BY_TOOLS, LONGEST, BY_TOOLS)],
 )
-def test_one_prompt_that_does_not_fit_is_enough_for_tools(
+def test_one_prompt_that_does_not_fit_selects_tools(
     wanted: TranscriptMode, limit: int, mode: TranscriptMode
 ) -> None:
     assert (
@@ -340,7 +340,7 @@ def test_one_prompt_that_does_not_fit_is_enough_for_tools(
     )
 
 
-def test_instructions_count_too() -> None:
+def test_instructions_count_towards_the_limit() -> None:
     result = replace(TASKS[1], instructions="Écoute encore.")
     assert (
         choose_transcript_mode(PROMPT, [result], replace(KNOBS, max_prompt_characters=LONGEST))

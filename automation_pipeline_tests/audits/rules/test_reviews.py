@@ -90,7 +90,7 @@ def test_a_review_is_read(model: type[JsonModel], given_fields: dict[str, object
         (StepReview, {"conforme": "CONFORME", "reviewer": "\udc41"}, "reviewer"),
     ],
 )
-def test_a_review_that_says_nothing_or_nonsense_is_refused(
+def test_an_empty_or_invalid_review_is_refused(
     model: type[JsonModel], given_fields: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -98,7 +98,7 @@ def test_a_review_that_says_nothing_or_nonsense_is_refused(
     assert [name for name, _ in refused.value.fields] == [field]
 
 
-def test_a_review_of_a_step_changes_what_it_says_and_no_more() -> None:
+def test_a_review_of_a_step_changes_only_given_fields() -> None:
     changed = apply_step_review(STEP, 10, StepReview(conforme=Conforme.CONFORME))
     assert changed == replace(STEP, conforme=Conforme.CONFORME)
     review = StepReview(
@@ -120,7 +120,7 @@ def test_a_review_gives_a_score_up_to_the_weight(score: int, accepted: bool) -> 
     assert refused.value.fields == (("score", "must not be above the weight of the step, 10"),)
 
 
-def test_what_the_model_found_not_dealt_with_stays_so_unless_a_person_says_otherwise() -> None:
+def test_only_a_given_traite_changes_whether_a_step_is_dealt_with() -> None:
     skipped = replace(STEP, traite=False)
     assert not apply_step_review(skipped, 10, StepReview(conforme=Conforme.PARTIEL)).traite
     assert not apply_control_point_review(skipped, 10, 1, PointReview(statut=P)).traite
@@ -137,7 +137,7 @@ def test_what_the_model_found_not_dealt_with_stays_so_unless_a_person_says_other
         (1, A, 0, Conforme.NON_CONFORME, Niveau.INSUFFISANT),
     ],
 )
-def test_a_reviewed_control_point_scores_the_step_anew_up_or_down(
+def test_a_reviewed_control_point_scores_the_step_again(
     index: int, statut: Statut, score: int, conforme: Conforme, niveau: Niveau
 ) -> None:
     changed = apply_control_point_review(STEP, 10, index, PointReview(statut=statut))
@@ -160,14 +160,14 @@ def test_a_comment_is_replaced_or_emptied() -> None:
     assert (emptied.commentaire, emptied.statut) == ("", A)
 
 
-def test_a_comment_alone_leaves_what_people_said_of_the_step() -> None:
+def test_a_comment_alone_keeps_the_verdict_of_the_step() -> None:
     overruled = apply_step_review(STEP, 10, StepReview(conforme=Conforme.CONFORME, score=9))
     commented = apply_control_point_review(overruled, 10, 2, PointReview(commentaire="Entendu."))
     second = replace(STEP.points[1], commentaire="Entendu.")
     assert commented == replace(overruled, points=(STEP.points[0], second))
 
 
-def test_a_control_point_judged_again_takes_the_place_of_the_old_one() -> None:
+def test_a_rerun_replaces_a_control_point() -> None:
     again = point(P, citation("deux", minutage="03:00"), text="Second")
     changed = replace_control_point(STEP, 10, 2, again)
     assert changed.points == (STEP.points[0], again)
@@ -180,7 +180,7 @@ def test_a_control_point_judged_again_takes_the_place_of_the_old_one() -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 0, 3])
-def test_a_control_point_that_is_not_there_is_not_found(index: int) -> None:
+def test_an_unknown_control_point_is_not_found(index: int) -> None:
     with pytest.raises(NotFoundError, match=f"no control point {index}: the step has 2"):
         apply_control_point_review(STEP, 10, index, PointReview(statut=P))
     with pytest.raises(NotFoundError):
@@ -188,7 +188,7 @@ def test_a_control_point_that_is_not_there_is_not_found(index: int) -> None:
 
 
 @given(findings.filter(lambda step: step.points), weights, control_points, st.randoms())
-def test_a_step_scored_anew_says_what_its_points_say(
+def test_a_step_scored_again_follows_its_points(
     step: StepFinding, weight: int, again: ControlPoint, random: Random
 ) -> None:
     index = random.randint(1, len(step.points))
@@ -212,7 +212,7 @@ FOUND = finding(
 
 
 @every_case("place", [StepLocation(501, 3), StepLocation(501, 3, 2)])
-def test_the_event_is_read_from_the_id_that_was_made_of_it(place: StepLocation) -> None:
+def test_the_event_id_is_the_end_of_the_rerun_id(place: StepLocation) -> None:
     made = rerun_id(place, "e-1")
     assert Rerun(rerun_id=made, location=place).event_id == "e-1"
     assert Rerun(rerun_id="by hand", location=place).event_id is None
@@ -226,7 +226,7 @@ def test_blank_instructions_are_none(given: str | None, expected: str | None) ->
     assert validate_instructions(given) == expected
 
 
-def test_instructions_have_an_end() -> None:
+def test_too_long_instructions_are_refused() -> None:
     assert validate_instructions("x" * 5000)
     for change in ("x" * 5001, "a\0b", "a\udcff"):
         with pytest.raises(InvalidInputError) as refused:
@@ -234,7 +234,7 @@ def test_instructions_have_an_end() -> None:
         assert [field for field, _ in refused.value.fields] == ["instructions"]
 
 
-def test_a_control_point_is_asked_for_alone_with_what_was_found() -> None:
+def test_a_rerun_of_a_point_asks_for_it_alone_with_its_previous_verdict() -> None:
     asked, previous = single_point_step(
         step(control_points=("Nom donné", "Appel enregistré"), weight=7), FOUND, 2
     )
@@ -242,7 +242,7 @@ def test_a_control_point_is_asked_for_alone_with_what_was_found() -> None:
     assert previous == "ABSENT : Pas entendu."
 
 
-def test_a_trail_keeps_the_verdict_on_what_was_judged() -> None:
+def test_the_history_keeps_the_verdict_of_the_step_or_the_point() -> None:
     assert verdict_summary(FOUND, None) == {"score": 5, "conforme": "PARTIEL", "total_citations": 1}
     of_point = {"statut": "PRESENT", "commentaire": "Vu.", "citations": 1}
     assert verdict_summary(FOUND, 1) == {**of_point, "step_score": 5, "step_conforme": "PARTIEL"}

@@ -107,7 +107,7 @@ def test_only_the_first_twenty_are_read() -> None:
     assert (places(result["chunks"]), result["truncated"]) == ([(0, at) for at in range(20)], True)
 
 
-def test_what_was_asked_for_comes_before_its_neighbours_when_text_is_short() -> None:
+def test_given_chunks_come_before_neighbours_when_room_is_short() -> None:
     calls = timeline(["a" * 600, "b" * 600, "c" * 600])
     result = read((0, 1), (0, 2), calls=calls, includeNeighbors=1, maxChars=1_000)
     assert [one["full_text"] for one in result["chunks"]] == ["b" * 600, "c" * 400]
@@ -150,13 +150,13 @@ def test_a_chunk_too_long_for_the_room_is_cut() -> None:
         ),
     ],
 )
-def test_a_wrong_call_is_answered_with_what_is_wrong(name: str, arguments: str) -> None:
+def test_an_invalid_call_returns_its_error(name: str, arguments: str) -> None:
     result = json.loads(run_tool(ToolCall("1", name, arguments), CALLS, AMPLE))
     assert list(result) == ["error"]
     assert result["error"]
 
 
-def test_what_may_be_null_may_be_left_out() -> None:
+def test_optional_parameters_may_be_omitted() -> None:
     assert json.loads(
         run_tool(ToolCall("1", "searchTranscript", '{"query": "délai"}'), CALLS, AMPLE)
     ) == searched("délai")
@@ -202,7 +202,7 @@ def test_no_call_raises_or_gives_more_than_there_is_room_for(
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=6), st.integers(300, 3_000))
-def test_chunks_are_whole_unless_said_otherwise(texts: list[str], room: int) -> None:
+def test_chunks_are_whole_by_default(texts: list[str], room: int) -> None:
     result = read(*((0, at) for at in range(len(texts))), calls=timeline(texts), room=room)
     if not result.get("truncated", True):
         assert [one["full_text"] for one in result["chunks"]] == [text for text in texts if text]
@@ -244,7 +244,7 @@ def test_the_best_chunks_and_their_neighbours_are_chosen(
 
 
 @given(timelines(), st.integers(1, 10))
-def test_an_excerpt_holds_what_exists_and_something_of_it(calls: Timeline, max_chunks: int) -> None:
+def test_an_excerpt_is_a_nonempty_subset_of_the_chunks(calls: Timeline, max_chunks: int) -> None:
     chosen = excerpt(calls, STEP, max_chunks)
     assert all(calls.chunk(*place) for place in chosen)
     assert bool(chosen) == bool(calls.chunk_count)

@@ -142,13 +142,13 @@ def test_a_step_earns_from_nothing_to_its_weight(
 
 
 @every_case("steps", [[], [step(0, 0)], [step(0, 3)]])
-def test_without_any_weight_the_score_is_nothing(steps: list[StoredStep]) -> None:
+def test_without_weight_the_score_is_zero(steps: list[StoredStep]) -> None:
     result = score_audit(steps)
     assert (result.score_percentage, result.total_weight) == (Decimal(0), 0)
     assert (result.niveau, result.is_compliant) == (Niveau.INSUFFISANT, False)
 
 
-def test_without_any_weight_a_critical_step_rejects_all_the_same() -> None:
+def test_without_weight_a_critical_step_still_rejects() -> None:
     assert score_audit([step(0, 0, PC, critical=True)]).niveau is Niveau.REJET
 
 
@@ -278,7 +278,7 @@ def test_a_text_is_normalised_to_its_words(text: str, words: str) -> None:
 
 
 @given(st.text())
-def test_what_is_normalised_stays_so(text: str) -> None:
+def test_normalising_twice_changes_nothing(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)
 
 
@@ -318,7 +318,7 @@ def test_a_quotation_holds_where_it_was_said(texte: str, at: tuple[int, int], ho
         (0, "bonjour", False),
     ],
 )
-def test_the_least_length_of_a_quotation_is_a_rule_and_none_means_the_usual(
+def test_a_quotation_needs_the_configured_length_or_the_default(
     least: int, texte: str, holds: bool
 ) -> None:
     gated = gate(
@@ -350,14 +350,14 @@ def test_a_point_is_worth_what_its_citations_prove(
     assert after.minutages == (("00:12",) if citations else ())
 
 
-def test_a_note_stands_alone_where_there_was_no_comment() -> None:
+def test_a_note_without_a_comment_stands_alone() -> None:
     assert (
         gate(finding(point(P, commentaire="")), 10, CALLS, ON).finding.points[0].commentaire
         == UNPROVEN
     )
 
 
-def test_citations_that_stay_know_their_recording_and_not_what_the_model_made_up() -> None:
+def test_valid_citations_get_the_facts_of_their_recording() -> None:
     kept = (
         gate(finding(point(P, citation("mon numéro orias", (1, 0)))), 10, CALLS, ON)
         .finding.points[0]
@@ -372,7 +372,7 @@ def test_citations_that_stay_know_their_recording_and_not_what_the_model_made_up
     assert (kept.texte, kept.recording_index, kept.chunk_index) == ("mon numéro orias", 1, 0)
 
 
-def test_what_a_recording_does_not_say_of_itself_is_not_applicable() -> None:
+def test_unknown_facts_of_a_recording_are_not_applicable() -> None:
     bare = Timeline((replace(CALLS.recordings[0], date="", time="", url=""),))
     kept = gate(finding(point(P, REAL)), 10, bare, ON).finding.points[0].citations[0]
     assert (kept.recording_date, kept.recording_time, kept.recording_url) == ("N/A", "N/A", "N/A")
@@ -451,13 +451,13 @@ def test_a_stricter_verdict_is_taken_and_the_niveau_with_it(
     assert gated.stats.step_conforme_adjusted == (after is not conforme)
 
 
-def test_nothing_applicable_means_nothing_lacking() -> None:
+def test_a_step_without_applicable_points_is_met() -> None:
     before = finding(point(N, REAL), score=9)
     after = gate(before, 10, CALLS, ON).finding
     assert (after.score, after.conforme, after.points[0].citations) == (9, C, ())
 
 
-def test_switched_off_it_only_says_which_recording_is_quoted() -> None:
+def test_disabled_gating_only_adds_the_facts_of_recordings() -> None:
     elsewhere = citation("cet appel est enregistré", (7, 0))
     before = finding(point(P, INVENTED), point(A, elsewhere))
     gated = gate(before, 10, CALLS, OFF)
@@ -470,7 +470,7 @@ def test_switched_off_it_only_says_which_recording_is_quoted() -> None:
     assert gated.stats == GatingStats(2)
 
 
-def test_what_was_done_to_a_step_twice_adds_up() -> None:
+def test_gating_stats_add_up() -> None:
     first, again = (
         GatingStats(5, 2, 1, step_score_reduced=True),
         GatingStats(3, 1, 0, step_conforme_adjusted=True),
@@ -588,11 +588,11 @@ def test_labels_may_be_words_and_signs_of_any_kind(
 
 
 @every_case("place", [(0, 1), (1, 0), (-1, 0), (0, -1)])
-def test_nothing_was_said_where_there_is_no_chunk(place: tuple[int, int]) -> None:
+def test_a_missing_chunk_proves_nothing(place: tuple[int, int]) -> None:
     assert not was_said("Vous êtes d'accord", place, LABELLED, 12)
 
 
-def test_a_chunk_is_made_into_words_once_however_often_it_is_quoted(
+def test_a_chunk_is_normalised_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, read = LABELLED.recordings[0].chunks[0].full_text, list[str]()
