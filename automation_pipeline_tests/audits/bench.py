@@ -1,4 +1,4 @@
-"""A room with everything that audits need: the CRM and the model in memory, the database real."""
+"""A test bench for audits: the CRM and the model in memory, with a real database."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -60,7 +60,7 @@ def stored_batch(database: Database, batch_id: str | None) -> StoredBatch:
         return StoredBatch(row.total, row.succeeded, row.failed, ended, failures)
 
 
-KNOBS = AuditOptions(
+OPTIONS = AuditOptions(
     per_minute=1_000_000,
     attempts=3,
     backoff=Backoff(base_seconds=0, cap_seconds=0),
@@ -76,8 +76,8 @@ def call(call_id: str, *, url: str | None = None) -> Recording:
 
 
 @contextmanager
-def counting(database: Database) -> Iterator[list[str]]:
-    """The statements that the database executes meanwhile."""
+def count_statements(database: Database) -> Iterator[list[str]]:
+    """The statements that the database executes inside the context."""
     executed: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
@@ -96,33 +96,32 @@ class Bench:
     clock: StandingClock
     model: FakeLanguageModel = field(default_factory=FakeLanguageModel)
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
-    knobs: AuditOptions = KNOBS
-    listened: list[str] = field(default_factory=list)
-    listen: Callable[[str], Awaitable[object]] | None = None
+    options: AuditOptions = OPTIONS
+    transcribed: list[str] = field(default_factory=list)
+    ensure_transcribed: Callable[[str], Awaitable[object]] | None = None
 
     @property
     def judge(self) -> Judge:
-        leases = DatabaseClaims(self.database)
-        places = Semaphore(
+        claims = DatabaseClaims(self.database)
+        calls = Semaphore(
             DatabasePermits(self.database), "language-model", 50, "test", poll_seconds=0.01
         )
-        return Judge(self.model, NoLimit(), places, leases, self.knobs)
+        return Judge(self.model, NoLimit(), calls, claims, self.options)
 
-    def turn(self, **knobs: Any) -> None:
-        self.knobs = replace(self.knobs, **knobs)
+    def set_options(self, **options: Any) -> None:
+        self.options = replace(self.options, **options)
 
     def sell(
         self, fiche_id: str, *calls: Recording, said: str | None = SAID, times: int = 1
     ) -> None:
-        """The fiche as the CRM has it, mirrored; in each of its calls this was said, in so many
-        chunks."""
+        """Store a fiche of the CRM. Each of its calls has the text `said` in each of `times` chunks."""
         calls = calls or (call(f"{fiche_id}01"),)
         self.crm.add(fiche(fiche_id, *calls))
         asyncio.run(
             fetch_fiches(
                 [fiche_id],
                 since=self.clock.now(),
-                settle=lambda _session, _told: None,
+                settle=lambda _session, _outcome: None,
                 database=self.database,
                 source=self.crm,
                 clock=self.clock,
@@ -146,7 +145,7 @@ class Bench:
         given = document(name, steps, **fields)
         return import_config(given, database=self.database, clock=self.clock).id
 
-    def configure_anew(self, name: str, steps: list[dict[str, Any]]) -> None:
+    def replace_config(self, name: str, steps: list[dict[str, Any]]) -> None:
         import_config(
             {"name": name, "steps": steps}, update=True, database=self.database, clock=self.clock
         )
@@ -159,8 +158,8 @@ class Bench:
     async def auditing(
         self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **request: Any
     ) -> AuditSummary:
-        async def listened(fiche_id: str) -> None:
-            self.listened.append(fiche_id)
+        async def transcribe(fiche_id: str) -> None:
+            self.transcribed.append(fiche_id)
 
         return await audit_fiche(
             FicheAuditRequest(
@@ -168,7 +167,7 @@ class Bench:
             ),
             database=self.database,
             source=self.crm,
-            ensure_transcribed=self.listen or listened,
+            ensure_transcribed=self.ensure_transcribed or transcribe,
             judge=self.judge,
             clock=self.clock,
         )

@@ -33,7 +33,7 @@ def by_what_is_said(question: Question) -> Reply:
 
 def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAudits:
     async def listen(fiche_id: str) -> None:
-        bench.listened.append(fiche_id)
+        bench.transcribed.append(fiche_id)
 
     work = DayAuditRequest(day=DAY, attempt=attempt, width=width)
     return asyncio.run(
@@ -41,7 +41,7 @@ def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAu
             work,
             database=bench.database,
             source=bench.crm,
-            ensure_transcribed=bench.listen or listen,
+            ensure_transcribed=bench.ensure_transcribed or listen,
             judge=bench.judge,
             clock=bench.clock,
         )

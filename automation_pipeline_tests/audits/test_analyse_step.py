@@ -70,7 +70,7 @@ def test_the_rounds_are_bounded_and_the_last_one_has_no_tools(bench: Bench) -> N
             else wish("searchTranscript", f"call_{len(question.messages)}", **search)
         )
     )
-    bench.turn(rounds=4)
+    bench.set_options(rounds=4)
     bench.sell("1900417")
     bench.audit("1900417", bench.configure(steps=1), use_rlm=True)
     choices = [question.tool_choice for question in bench.model.asked]
@@ -91,7 +91,7 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(be
         return wish("getTranscriptChunks", f"call_{len(question.messages)}", **everything)
 
     bench.model = FakeLanguageModel(greedy)
-    bench.turn(max_prompt_characters=60_000)
+    bench.set_options(max_prompt_characters=60_000)
     bench.sell(
         "1900417", said="speaker_0: " + "Bonjour, cet appel est enregistré. " * 20, times=1080
     )
@@ -104,7 +104,7 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(be
 
 
 def test_a_prompt_that_is_too_long_by_itself_is_not_sent(bench: Bench) -> None:
-    bench.turn(max_prompt_characters=1_000)
+    bench.set_options(max_prompt_characters=1_000)
     bench.sell("1900417")
     status = bench.audit("1900417", bench.configure(steps=1))
     assert status.error is not None
@@ -130,7 +130,7 @@ def test_an_answer_that_was_cut_is_asked_for_again(bench: Bench) -> None:
 
 
 def test_without_gating_the_answer_stays(bench: Bench) -> None:
-    bench.turn(gating=GatingOptions(enabled=False))
+    bench.set_options(gating=GatingOptions(enabled=False))
     bench.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
     )
@@ -146,7 +146,7 @@ def test_a_permanent_error_is_not_retried(bench: Bench) -> None:
 
 
 def test_an_infrastructure_error_leaves_the_step_for_the_next_attempt(bench: Bench) -> None:
-    bench.turn(attempts=1)
+    bench.set_options(attempts=1)
     bench.model.fail_once(InfrastructureError("Redis does not answer: it is away."))
     bench.sell("1900417")
     config = bench.configure(steps=1)

@@ -22,7 +22,7 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
     bench = Bench(database, clock)
-    bench.turn(steps_at_once=1)
+    bench.set_options(steps_at_once=1)
     return bench
 
 
@@ -133,12 +133,12 @@ def test_a_new_call_is_transcribed_before_the_audit(bench: Bench) -> None:
     bench.crm.add(fiche("1", call("101"), call("102")))
 
     async def listen(fiche_id: str) -> None:
-        bench.listened.append(fiche_id)
+        bench.transcribed.append(fiche_id)
         bench.transcribe(fiche_id)
 
-    bench.listen = listen
+    bench.ensure_transcribed = listen
     assert audit_the_day(bench).audited == 1
-    assert bench.listened == ["1"]
+    assert bench.transcribed == ["1"]
 
 
 @pytest.mark.parametrize("width", [1, 3])

@@ -12,7 +12,7 @@ from automation_pipeline.audits.models.chat import Question, Reply, Role
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, call, counting
+from automation_pipeline_tests.audits.bench import Bench, call, count_statements
 from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
@@ -67,7 +67,7 @@ def test_quotations_are_stored_with_their_recording(bench: Bench) -> None:
 
 def test_events_are_emitted_in_order(bench: Bench) -> None:
     bench.sell("1900417")
-    bench.turn(steps_at_once=1)
+    bench.set_options(steps_at_once=1)
     bench.audit("1900417", bench.configure(steps=1))
     assert [event["name"] for event in bench.events() if event["name"].startswith("audit.")] == [
         "audit.started",
@@ -141,7 +141,7 @@ def test_a_transient_error_is_retried(bench: Bench) -> None:
 def test_an_interrupted_audit_continues_with_the_missing_steps(bench: Bench) -> None:
     bench.sell("1900417")
     config = bench.configure(steps=4)
-    bench.turn(steps_at_once=1)
+    bench.set_options(steps_at_once=1)
     asked = 0
 
     async def die(_: Question) -> None:
@@ -200,7 +200,7 @@ def test_an_audit_keeps_the_configuration_of_its_start(bench: Bench) -> None:
     bench.model.fail_once(*(TransientError("away"),) * 3)
     bench.audit("1900417", config, "first")
     changed = [step_document(1, name="Renamed", weight=9)]
-    bench.configure_anew("Sales", changed)
+    bench.replace_config("Sales", changed)
     bench.audit("1900417", config, "second")
     assert (bench.steps("second")[0].name, bench.steps("second")[0].weight) == ("Renamed", 9)
     assert bench.row("first").config_fingerprint != bench.row("second").config_fingerprint
@@ -212,7 +212,7 @@ def test_missing_transcripts_are_made_first(bench: Bench) -> None:
     async def listen(fiche_id: str) -> None:
         bench.transcribe(fiche_id)
 
-    bench.listen = listen
+    bench.ensure_transcribed = listen
     assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
 
 
@@ -259,7 +259,7 @@ def test_the_results_of_many_steps_are_stored_by_a_constant_number_of_statements
 
     def statements(steps: int, fiche_id: str) -> list[str]:
         config_id = bench.configure(steps, f"With {steps} steps")
-        bench.turn(steps_at_once=steps)
+        bench.set_options(steps_at_once=steps)
         bench.sell(fiche_id)
         asked, all_asked = 0, asyncio.Event()
 
@@ -273,7 +273,7 @@ def test_the_results_of_many_steps_are_stored_by_a_constant_number_of_statements
                 raise PermanentError("The key is refused.")
 
         bench.model = FakeLanguageModel(meanwhile=wait_for_all)
-        with counting(bench.database) as executed:
+        with count_statements(bench.database) as executed:
             bench.audit(fiche_id, config_id, f"audit-{steps}")
         writes = [one for one in executed if not one.startswith("SELECT")]
         return [one for one in writes if "audit_step_result" in one]

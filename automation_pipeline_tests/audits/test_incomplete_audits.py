@@ -147,7 +147,7 @@ def test_steps_judged_on_other_transcripts_are_judged_again(bench: Bench, what: 
     bench.audit(FICHE, config, "first")
     bench.model = FakeLanguageModel()
     if what == "configuration":
-        bench.configure_anew("Sales", [step_document(1, name="Renamed"), step_document(2)])
+        bench.replace_config("Sales", [step_document(1, name="Renamed"), step_document(2)])
     else:
         bench.transcribe(FICHE, "speaker_0: Bonjour, cet appel est enregistré pour nos besoins.")
     assert bench.audit(FICHE, config, "second").score_percentage == 100.0
@@ -187,7 +187,7 @@ def test_an_audit_waits_for_the_transcripts_of_all_recordings(
         if error is not None:
             raise error
 
-    bench.listen = listen
+    bench.ensure_transcribed = listen
     config = bench.configure(steps=2)
     status = bench.audit(FICHE, config)
     assert (status.error or "").startswith(

@@ -167,7 +167,7 @@ def test_a_score_above_the_weight_is_cut(bench: Bench, audit_id: int) -> None:
 
 def test_calls_that_have_grown_too_long_are_read_with_tools(bench: Bench, audit_id: int) -> None:
     bench.transcribe("1900417", f"{SAID}\n" * 30, times=10)
-    bench.turn(max_prompt_characters=20_000)
+    bench.set_options(max_prompt_characters=20_000)
     rerun(bench)
     assert bench.model.asked[0].tools
 

@@ -162,7 +162,7 @@ def point_bench(database: Database, clock: StandingClock) -> Bench:
 def audit_id(point_bench: Bench) -> int:
     """One critical step of four points, all ABSENT."""
     point_bench.sell("1900417")
-    point_bench.configure_anew(
+    point_bench.replace_config(
         "Sales", [step_document(1, controlPoints=POINTS, weight=8, isCritical=True)]
     )
     return point_bench.audit("1900417", 1).audit_id

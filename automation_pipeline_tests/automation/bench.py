@@ -210,7 +210,7 @@ class Bench(AuditBench):
         )  # type: ignore[arg-type]
 
     async def _listen(self, fiche_id: str) -> object:
-        self.listened.append(fiche_id)
+        self.transcribed.append(fiche_id)
         return await self._transcribe(
             [TranscriptionRunRequest(f"listen-{fiche_id}", fiche_id, TranscriptionPriority.HIGH)]
         )

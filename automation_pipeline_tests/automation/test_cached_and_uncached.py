@@ -124,5 +124,5 @@ def test_7_without_the_transcription_stage_audits_transcribe_missing_recordings(
     bench.offer("waiting")
     run = bench.run("done", "waiting", runTranscription=False)
     assert (run.status, run.audits_run, run.transcriptions_run) == ("completed", 2, 0)
-    assert bench.listened == ["waiting"]
+    assert bench.transcribed == ["waiting"]
     assert bench.speech.called == [bench.url("waiting")]

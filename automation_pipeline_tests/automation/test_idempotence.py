@@ -121,7 +121,7 @@ def test_a_crash_while_auditing_loses_no_audit_that_had_ended(nth: int, bench: B
             raise ZeroDivisionError
 
     bench.model = FakeLanguageModel(meanwhile=dies_at_the_nth)
-    bench.turn(steps_at_once=1)
+    bench.set_options(steps_at_once=1)
     ticket = bench.until_work(*FICHES)
     with pytest.raises(ZeroDivisionError):
         bench.carry_out_work(ticket)

@@ -49,7 +49,7 @@ def bench(terminal: Terminal, clock: StandingClock) -> Bench:
         step_document(1, name="Greeting [1]", isCritical=True, weight=8),
         step_document(2, name="Goodbye", weight=2),
     ]
-    bench.configure_anew("Sales", steps)
+    bench.replace_config("Sales", steps)
     bench.audit("1900417", 1, trigger_source="api")
     return bench
 
@@ -127,7 +127,7 @@ def test_an_audit_that_runs_or_has_failed_is_shown_too(terminal: Terminal, bench
 
 def test_an_incomplete_audit_says_what_is_missing(terminal: Terminal, bench: Bench) -> None:
     bench.model.fail_once(PermanentError("The model is [away]."))
-    bench.turn(steps_at_once=1)
+    bench.set_options(steps_at_once=1)
     bench.audit("1900417", 1, "audit-2")
     result = terminal.run("audits", "show", "2").out
     assert "Audit incomplete: 1 of 2 steps judged: The model is [away]." in result

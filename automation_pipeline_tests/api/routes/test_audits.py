@@ -162,7 +162,7 @@ def test_an_incomplete_audit_has_no_grade_and_is_found_by_its_status(
     client: TestClient, bench: Bench
 ) -> None:
     bench.model.fail_once(PermanentError("The model is away."))
-    bench.turn(steps_at_once=1)
+    bench.set_options(steps_at_once=1)
     audit_id = bench.audit("1900417", bench.configure(steps=2)).audit_id
     shown = get(client, f"/{audit_id}")["data"]
     AuditDetail.model_validate(shown)

@@ -19,7 +19,7 @@ from automation_pipeline.core.json_model import parse
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import Archive
-from automation_pipeline_tests.audits.queries.test_listing import counting
+from automation_pipeline_tests.audits.queries.test_listing import count_statements
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run
 
@@ -176,7 +176,7 @@ def test_groups_are_paged_by_three_queries_at_most(archive: Archive) -> None:
     everything = grouped(archive.database, "created_day")
     given = {"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"}
     chosen = parse(AuditGrouping, given, "no list")
-    with counting(archive.database) as statements, archive.database.reading() as session:
+    with count_statements(archive.database) as statements, archive.database.reading() as session:
         page, total = group_audits(session, chosen, ListingScope(zone=PARIS))
     assert (page, total) == (everything[10:15], len(everything))
     assert len([one for one in statements if one.startswith("SELECT")]) == 3

@@ -14,7 +14,7 @@ from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import COMPLETED, NOW, Archive
-from automation_pipeline_tests.audits.bench import counting
+from automation_pipeline_tests.audits.bench import count_statements
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run
 
@@ -250,7 +250,7 @@ def test_a_page_costs_two_queries_and_knows_the_total(archive: Archive) -> None:
     for number in range(7):
         archive.put(f"90{number}", calls=1)
     everything = {"q": "9", "groupes": "", "has_recordings": "true", "limit": "3", "offset": "2"}
-    with counting(archive.database) as statements, archive.database.reading() as session:
+    with count_statements(archive.database) as statements, archive.database.reading() as session:
         rows, total = list_audits(session, parse(AuditFilter, everything, "no list"))
     assert ([row["ficheId"] for row in rows], total) == (["904", "903", "902"], 7)
     assert len([one for one in statements if one.startswith("SELECT")]) == 2
@@ -270,7 +270,7 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
         of_fiche_sales_date="2026-02-03",
     )
     third = archive.put("902")
-    with counting(archive.database) as statements, archive.database.reading() as session:
+    with count_statements(archive.database) as statements, archive.database.reading() as session:
         page, total = list_by_fiche(session, parse(AuditFilter, {"limit": "2"}, "no list"))
     assert total == 3
     assert [

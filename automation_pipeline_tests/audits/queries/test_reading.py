@@ -16,7 +16,7 @@ from automation_pipeline.audits.queries.documents import (
 )
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, counting
+from automation_pipeline_tests.audits.bench import Bench, count_statements
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 from automation_pipeline_tests.audits.reviewers import put
 from automation_pipeline_tests.conftest import StandingClock
@@ -162,7 +162,7 @@ def test_a_page_knows_how_many_there_are_and_costs_two_queries(database: Databas
                 created_at=NOW + timedelta(hours=number),
                 **COUNTED,
             )
-    with counting(database) as statements, database.reading() as session:
+    with count_statements(database) as statements, database.reading() as session:
         rows, total = list_audits(session, AuditFilter(limit=3, offset=2))
     assert ([row["ficheId"] for row in rows], total) == (["f4", "f3", "f2"], 7)
     assert len([one for one in statements if one.startswith("SELECT")]) == 2

@@ -28,7 +28,7 @@ from automation_pipeline.audits.models.configs import (
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline_tests.audits.bench import counting
+from automation_pipeline_tests.audits.bench import count_statements
 from automation_pipeline_tests.audits.configurations import (
     FULL,
     NOW,
@@ -376,7 +376,7 @@ def test_the_number_of_queries_is_constant(
 ) -> None:
     for number in range(configs):
         add(database, f"Config {number}")
-    with counting(database) as result:
+    with count_statements(database) as result:
         assert len(page(database, shown)) == configs
     assert len([one for one in result if one.startswith("SELECT")]) == queries
 

@@ -33,7 +33,7 @@ from automation_pipeline.audits.rules.prompts import (
     without_tools,
 )
 from automation_pipeline.audits.rules.tools import TOOLS
-from automation_pipeline_tests.audits.bench import KNOBS
+from automation_pipeline_tests.audits.bench import OPTIONS
 from automation_pipeline_tests.audits.rules.timelines import config, step, timeline, timelines
 from automation_pipeline_tests.tables import every_case
 
@@ -324,7 +324,7 @@ TASKS = [
     StepPrompt(config=SHORT_CONFIG, step=one, timeline=timeline(["bonjour"]))
     for one in SHORT_CONFIG.steps
 ]
-LONGEST = step_question(TASKS[1], KNOBS.excerpt).characters
+LONGEST = step_question(TASKS[1], OPTIONS.excerpt).characters
 PROMPT, BY_TOOLS = TranscriptMode.PROMPT, TranscriptMode.TOOLS
 
 
@@ -336,13 +336,13 @@ def test_one_prompt_that_does_not_fit_selects_tools(
     wanted: TranscriptMode, limit: int, mode: TranscriptMode
 ) -> None:
     assert (
-        choose_transcript_mode(wanted, TASKS, replace(KNOBS, max_prompt_characters=limit)) == mode
+        choose_transcript_mode(wanted, TASKS, replace(OPTIONS, max_prompt_characters=limit)) == mode
     )
 
 
 def test_instructions_count_towards_the_limit() -> None:
     result = replace(TASKS[1], instructions="Écoute encore.")
     assert (
-        choose_transcript_mode(PROMPT, [result], replace(KNOBS, max_prompt_characters=LONGEST))
+        choose_transcript_mode(PROMPT, [result], replace(OPTIONS, max_prompt_characters=LONGEST))
         == BY_TOOLS
     )
