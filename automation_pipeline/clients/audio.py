@@ -49,14 +49,6 @@ _ANY_BYTES = {
 }
 
 
-class AudioUnavailableError(TransientError):
-    """The download failed; another attempt may succeed."""
-
-
-class AudioRefusedError(PermanentError):
-    """The audio does not exist, is forbidden, too large or not audio."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class AudioLimits:
     """`total_seconds` covers the whole download with its redirects, so a slow host cannot hold a
@@ -117,11 +109,11 @@ class AudioDownloader:
                 await self._follow(httpx.URL(url.strip()), file)
         except AddressRefusedError as error:
             hint = "" if ORIGINS_SETTING in str(error) else f" (see {ORIGINS_SETTING})"
-            raise AudioRefusedError(f"Audio download failed: {error}{hint}.") from None
+            raise PermanentError(f"Audio download failed: {error}{hint}.") from None
         except NameNotFoundError:
             raise _unavailable("its host could not be found") from None
         except (httpx.InvalidURL, UnicodeError):
-            raise AudioRefusedError("Audio download failed: its address cannot be read.") from None
+            raise PermanentError("Audio download failed: its address cannot be read.") from None
         except TimeoutError:
             seconds = f"{self._limits.total_seconds:g}"
             raise _unavailable(f"it was not complete after {seconds} s") from None
@@ -139,7 +131,7 @@ class AudioDownloader:
         request = self._http.build_request("GET", url)
         for _ in range(MAX_REDIRECTS + 1):
             if request.url.scheme not in {"http", "https"}:
-                raise AudioRefusedError(
+                raise PermanentError(
                     "Audio download failed: only http and https addresses are taken."
                 )
             answer = await self._http.send(request, stream=True)
@@ -150,7 +142,7 @@ class AudioDownloader:
                 request = answer.next_request
             finally:
                 await answer.aclose()
-        raise AudioRefusedError(f"Audio download failed: more than {MAX_REDIRECTS} redirects.")
+        raise PermanentError(f"Audio download failed: more than {MAX_REDIRECTS} redirects.")
 
     async def _store(self, answer: httpx.Response, file: FileIO) -> None:
         if not answer.is_success:
@@ -165,15 +157,15 @@ class AudioDownloader:
                     rest = rest[file.write(rest) :]
         except BodyTooLargeError:
             message = f"Audio download failed: it is bigger than {self._limits.max_megabytes} MB."
-            raise AudioRefusedError(message) from None
+            raise PermanentError(message) from None
         except EncodedBodyError as error:
-            raise AudioRefusedError(f"Audio download failed: {error}.") from None
+            raise PermanentError(f"Audio download failed: {error}.") from None
         if size == 0:
-            raise AudioRefusedError("Audio download failed: the audio is empty.")
+            raise PermanentError("Audio download failed: the audio is empty.")
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if not is_audio(head, kind):
             shown = kind if kind.isprintable() and 0 < len(kind) <= 100 else "no content type"
-            raise AudioRefusedError(
+            raise PermanentError(
                 f"Audio download failed: its host answered with something else than audio ({shown})."
             )
 
@@ -182,12 +174,12 @@ class AudioDownloader:
         message = f"Audio download failed status={status}"
         if is_transient_status(status):
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
-            return AudioUnavailableError(message, retry_after_seconds=wait)
-        return AudioRefusedError(message)
+            return TransientError(message, retry_after_seconds=wait)
+        return PermanentError(message)
 
 
-def _unavailable(reason: str) -> AudioUnavailableError:
-    return AudioUnavailableError(f"Audio download failed: {reason}.")
+def _unavailable(reason: str) -> TransientError:
+    return TransientError(f"Audio download failed: {reason}.")
 
 
 def is_audio(head: bytes, content_type: str) -> bool:

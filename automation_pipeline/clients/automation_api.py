@@ -33,10 +33,6 @@ _LOST_ANSWER = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, ht
 Document = Mapping[str, object]
 
 
-class ApiAccessError(PermanentError):
-    """The API refuses the token, or the token lacks a permission."""
-
-
 class AutomationApi:
     """A repeatable POST carries an idempotency key."""
 
@@ -124,7 +120,7 @@ class AutomationApi:
     def _refusal(self, status: int, sentence: str, answer: Document) -> AutomationError:
         plain = sentence.rstrip(".")
         if status in {401, 403}:
-            return ApiAccessError(f"The API at {self._origin} refuses our token: {plain}.")
+            return PermanentError(f"The API at {self._origin} refuses our token: {plain}.")
         if status in {400, 413, 422}:
             details = cast("Sequence[Mapping[str, str]]", answer.get("details") or ())
             fields = (

@@ -227,22 +227,6 @@ SALE_STATUS = "53"
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
-class CrmUnavailableError(TransientError):
-    """The CRM gave no usable response; another attempt may succeed."""
-
-
-class CrmAccessError(PermanentError):
-    """The CRM does not accept the token."""
-
-
-class CrmAnswerError(PermanentError):
-    """The CRM refused the request, or its answer is not in the agreed format."""
-
-
-class CrmFicheNotFoundError(NotFoundError):
-    """The CRM does not know the fiche."""
-
-
 def api_root(base_url: str) -> str:
     """The base URL with exactly one `/api` at its end."""
     return base_url.rstrip("/").removesuffix("/api") + "/api"
@@ -293,7 +277,7 @@ class CrmClient:
         return await self._retrying.call(lambda: self._sales_list_once(day))
 
     async def check(self) -> None:
-        with suppress(CrmFicheNotFoundError):
+        with suppress(NotFoundError):
             await self._details_once("0")
 
     async def aclose(self) -> None:
@@ -307,7 +291,7 @@ class CrmClient:
         if not payload.success or payload.information is None:
             raise _declined_error(subject, payload.message)
         if payload.information.fiche_id != fiche_id:
-            raise CrmAnswerError(
+            raise PermanentError(
                 f"The CRM answered with fiche {payload.information.fiche_id} for {subject}."
             )
         return payload.to_details(payload.information)
@@ -323,13 +307,13 @@ class CrmClient:
         subject = f"the sales list of {day}"
         try:
             body = await self._get("/fiches/sales-with-calls", wanted, subject)
-        except CrmFicheNotFoundError:
-            raise CrmAnswerError(f"The CRM answered 404 for {subject}.") from None
+        except NotFoundError:
+            raise PermanentError(f"The CRM answered 404 for {subject}.") from None
         payload = _parse(SalesPayload, body, subject)
         if not payload.success:
             raise _declined_error(subject, payload.message)
         if payload.missing:
-            raise CrmUnavailableError(f"The CRM left {payload.missing} fiches out of {subject}.")
+            raise TransientError(f"The CRM left {payload.missing} fiches out of {subject}.")
         return payload.to_sales_list(day)
 
     async def _get(self, path: str, params: dict[str, str], subject: str) -> bytes:
@@ -339,18 +323,18 @@ class CrmClient:
                     self._http.build_request("GET", path, params=params), MAX_BYTES
                 )
         except httpx.InvalidURL:
-            raise CrmAnswerError(
+            raise PermanentError(
                 f"The CRM cannot be asked for {subject}: its id does not fit into an address."
             ) from None
         except (TimeoutError, httpx.TimeoutException):
-            raise CrmUnavailableError(f"The CRM did not answer in time for {subject}.") from None
+            raise TransientError(f"The CRM did not answer in time for {subject}.") from None
         except BodyRefusedError as error:
-            raise CrmAnswerError(
+            raise PermanentError(
                 f"The CRM's answer for {subject} cannot be read: {error}."
             ) from None
         except httpx.HTTPError as error:
             # Only the type's name: the error itself contains the URL and the headers.
-            raise CrmUnavailableError(
+            raise TransientError(
                 f"The CRM could not be reached for {subject} ({type(error).__name__})."
             ) from None
         if answer.is_success:
@@ -360,15 +344,15 @@ class CrmClient:
     def _refusal(self, answer: HttpAnswer, subject: str) -> Exception:
         status = answer.status
         if status == 404:
-            return CrmFicheNotFoundError(f"The CRM does not know {subject}.")
+            return NotFoundError(f"The CRM does not know {subject}.")
         if status in {401, 403}:
-            return CrmAccessError(f"The CRM refused our token for {subject} (status {status}).")
+            return PermanentError(f"The CRM refused our token for {subject} (status {status}).")
         if is_transient_status(status):
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
-            return CrmUnavailableError(
+            return TransientError(
                 f"The CRM answered {status} for {subject}.", retry_after_seconds=wait
             )
-        return CrmAnswerError(f"The CRM answered {status} for {subject}.")
+        return PermanentError(f"The CRM answered {status} for {subject}.")
 
 
 def _parse(kind: type[Kind], body: bytes, subject: str) -> Kind:
@@ -384,7 +368,7 @@ def _parse(kind: type[Kind], body: bytes, subject: str) -> Kind:
 
 
 def _declined_error(subject: str, message: str | None) -> Exception:
-    return CrmAnswerError(f"The CRM declined to give {subject}: {message or 'it says no reason.'}")
+    return PermanentError(f"The CRM declined to give {subject}: {message or 'it says no reason.'}")
 
 
 def _format_error(subject: str, error: ValidationError) -> Exception:
@@ -393,6 +377,6 @@ def _format_error(subject: str, error: ValidationError) -> Exception:
     if first["type"] == "json_invalid":
         # The parser's message for a document that ends too early.
         what = "is cut short" if "EOF while parsing" in first["msg"] else "is not JSON"
-        return CrmUnavailableError(f"The CRM's answer for {subject} {what}.")
+        return TransientError(f"The CRM's answer for {subject} {what}.")
     where = first_fault(error)
-    return CrmAnswerError(f"The CRM's answer for {subject} has an unexpected value at {where}.")
+    return PermanentError(f"The CRM's answer for {subject} has an unexpected value at {where}.")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
@@ -28,7 +29,6 @@ from automation_pipeline.clients.http import (
     LenientText,
     Observation,
     Payload,
-    ProviderRefusal,
     number_or_none,
     parse_refusal,
     usable_key,
@@ -138,35 +138,8 @@ FORM = {
 }
 
 
-class SpeechUnavailableError(TransientError):
-    """ElevenLabs gave no usable response; another attempt may succeed. `refusal` is its response,
-    if there is one."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        refusal: ProviderRefusal | None = None,
-        retry_after_seconds: float | None = None,
-    ) -> None:
-        super().__init__(message, retry_after_seconds=retry_after_seconds)
-        self.refusal = refusal
-
-
 class SpeechRefusedError(PermanentError):
-    """ElevenLabs refuses the audio or the request."""
-
-    def __init__(self, message: str, *, refusal: ProviderRefusal) -> None:
-        super().__init__(message)
-        self.refusal = refusal
-
-
-class SpeechAccessError(SpeechRefusedError, ProviderAccessError):
-    """ElevenLabs does not accept the API key, or the account has no credit."""
-
-
-class SpeechAnswerError(PermanentError):
-    """The answer of ElevenLabs is not a transcript."""
+    """ElevenLabs accepts the API key, but refuses the audio or the request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,12 +214,8 @@ class ElevenLabsSpeechToText:
     async def check(self) -> None:
         # A form without a recording costs nothing: the provider checks the key first and then refuses
         # the form.
-        try:
+        with suppress(SpeechRefusedError):
             await self._send(self._http.build_request("POST", self._form_url, data=FORM))
-        except SpeechAccessError:
-            raise
-        except SpeechRefusedError:
-            return
 
     async def aclose(self) -> None:
         await self._audio.aclose()
@@ -257,15 +226,15 @@ class ElevenLabsSpeechToText:
             async with asyncio.timeout(self._total_seconds):
                 answer = await self._http.call(request, MAX_BYTES)
         except (TimeoutError, httpx.TimeoutException):
-            raise SpeechUnavailableError(
+            raise TransientError(
                 "ElevenLabs speech-to-text failed: it did not answer in time."
             ) from None
         except BodyRefusedError as error:
-            raise SpeechAnswerError(f"ElevenLabs response invalid ({error})") from None
+            raise PermanentError(f"ElevenLabs response invalid ({error})") from None
         except httpx.HTTPError as error:
             # Only the type's name: the error itself contains the headers with the key.
             kind = type(error).__name__
-            raise SpeechUnavailableError(
+            raise TransientError(
                 f"ElevenLabs speech-to-text failed: it could not be reached ({kind})."
             ) from None
         if answer.is_success:
@@ -278,11 +247,11 @@ class ElevenLabsSpeechToText:
         sentence = refusal.sentence("ElevenLabs speech-to-text failed")
         if is_transient_status(status):
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
-            return SpeechUnavailableError(sentence, refusal=refusal, retry_after_seconds=wait)
+            return TransientError(sentence, retry_after_seconds=wait)
         if status in {401, 402, 403}:
             hint = "the credit of the account" if status == 402 else "ELEVENLABS_API_KEY"
-            return SpeechAccessError(f"{sentence} (check {hint})", refusal=refusal)
-        return SpeechRefusedError(sentence, refusal=refusal)
+            return ProviderAccessError(f"{sentence} (check {hint})")
+        return SpeechRefusedError(sentence)
 
 
 def parse_transcript(body: bytes) -> Transcript:
@@ -298,7 +267,7 @@ def parse_transcript(body: bytes) -> Transcript:
             else ()
         )
         wrong = f"unexpected value at {where[0]}" if where else "expected JSON object"
-        raise SpeechAnswerError(f"ElevenLabs response invalid ({wrong})") from None
+        raise PermanentError(f"ElevenLabs response invalid ({wrong})") from None
     if payload.transcription_id is None:
-        raise SpeechAnswerError("Missing transcription_id from provider")
+        raise PermanentError("Missing transcription_id from provider")
     return payload.to_transcript(payload.transcription_id)

@@ -184,7 +184,6 @@ MAX_BYTES = 8 * MEGABYTE
 FAILED = "LLM call failed"
 
 _MILLISECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]+)?")
-_TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error"}
 _WORD = {
     "type": "object",
     "properties": {"word": {"type": "string"}},
@@ -198,11 +197,7 @@ PROBE_QUESTION = Question(
 Kind = TypeVar("Kind", bound=Payload)
 
 
-class ModelUnavailableError(TransientError):
-    """The model gave no usable response; another attempt may succeed."""
-
-
-class ModelAnswerError(ModelUnavailableError):
+class ModelAnswerError(TransientError):
     """The response is not a completion; another attempt may succeed."""
 
 
@@ -212,14 +207,6 @@ class ModelRefusedError(PermanentError):
     def __init__(self, message: str, *, refusal: ProviderRefusal) -> None:
         super().__init__(message)
         self.status, self.code = refusal.status, refusal.code
-
-
-class ModelAccessError(ModelRefusedError):
-    """The provider does not accept the API key."""
-
-
-class PromptTooLongError(ModelRefusedError):
-    """The prompt exceeds the context window of the model."""
 
 
 def chat_root(base_url: str) -> httpx.URL:
@@ -311,15 +298,13 @@ class ChatCompletions:
         except BodyRefusedError as error:
             raise ModelAnswerError(f"{FAILED}: the answer cannot be read: {error}.") from None
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
-            raise ModelUnavailableError(f"{FAILED}: the provider did not answer in time.") from None
+            raise TransientError(f"{FAILED}: the provider did not answer in time.") from None
         except httpx.HTTPError as error:
             kind = type(error).__name__
             # Without any connection, the address may be wrong.
             is_connected = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
             hint = f" ({kind})." if is_connected else f": {kind} (check LLM_BASE_URL)"
-            raise ModelUnavailableError(
-                f"{FAILED}: the provider could not be reached{hint}"
-            ) from None
+            raise TransientError(f"{FAILED}: the provider could not be reached{hint}") from None
         except UnicodeError:
             raise PermanentError(
                 f"{FAILED}: its address cannot be looked up (check LLM_BASE_URL)"
@@ -337,11 +322,9 @@ class ChatCompletions:
                 f"{sentence} (check the account behind LLM_API_KEY)", refusal=refusal
             )
         if status in {408, 409, 429} or status >= 500:
-            return ModelUnavailableError(sentence, retry_after_seconds=self._wait(answer.headers))
+            return TransientError(sentence, retry_after_seconds=self._wait(answer.headers))
         if status in {401, 403}:
-            return ModelAccessError(f"{sentence} (check LLM_API_KEY)", refusal=refusal)
-        if _is_too_long(refusal):
-            return PromptTooLongError(sentence, refusal=refusal)
+            return ModelRefusedError(f"{sentence} (check LLM_API_KEY)", refusal=refusal)
         return ModelRefusedError(sentence + self._advice(refusal), refusal=refusal)
 
     def _advice(self, refusal: ProviderRefusal) -> str:
@@ -358,14 +341,6 @@ class ChatCompletions:
         if _MILLISECONDS.fullmatch(milliseconds):
             return retry_after_seconds(f"{float(milliseconds) / 1000:.3f}", self._now())
         return retry_after_seconds(headers.get("Retry-After"), self._now())
-
-
-def _is_too_long(refusal: ProviderRefusal) -> bool:
-    """By code, or by OpenAI's wording, which servers without codes copy."""
-    message = (refusal.message or "").lower()
-    return refusal.status in {400, 413} and (
-        refusal.code in _TOO_LONG_CODES or "maximum context length" in message
-    )
 
 
 def _parse(kind: type[Kind], body: bytes, what: str) -> Kind:

@@ -77,17 +77,13 @@ class Entry(NamedTuple):
 Entries: TypeAlias = tuple[Entry, ...]
 
 
-class NoMessageError(PermanentError):
-    """The payload of the event cannot be written as JSON."""
-
-
-def entries_of(event: Event, *, private: bool, max_bytes: int) -> Entries | NoMessageError:
+def entries_of(event: Event, *, private: bool, max_bytes: int) -> Entries | PermanentError:
     """Empty for an event that goes to no channel."""
     channels = channels_of(event.name, event.payload)
     try:
         data = message_of(event.payload, max_bytes) if channels else ""
     except (ValueError, TypeError, RecursionError):
-        return NoMessageError("The event's payload cannot be written as JSON")
+        return PermanentError("The event's payload cannot be written as JSON")
     return tuple(Entry(channel.name(private=private), event.name, data) for channel in channels)
 
 
@@ -159,14 +155,6 @@ class _Backend(RequestsBackend):
 MAX_CHARACTERS = 200
 
 
-class PusherUnavailableError(TransientError):
-    """Pusher does not accept events now; they wait."""
-
-
-class PusherAccessError(TransientError):
-    """Pusher does not accept the account. Events wait until its settings are corrected."""
-
-
 class EventRefusedError(PermanentError):
     """Pusher refuses this event permanently."""
 
@@ -184,14 +172,14 @@ def publish_error(answer: PusherAnswer, now: Callable[[], datetime]) -> Automati
     if answer.status in {200, 202}:
         return None
     if answer.status in _ACCOUNT_ERRORS:
-        return PusherAccessError(_ACCOUNT_ERRORS[answer.status])
+        return TransientError(_ACCOUNT_ERRORS[answer.status])
     if 400 <= answer.status < 500 and answer.status not in TRANSIENT_STATUSES:
         reason = " ".join("".join(filter(str.isprintable, answer.text)).split())[:MAX_CHARACTERS]
         return EventRefusedError(
             f"Pusher refused the event ({answer.status}){': ' if reason else ''}{reason}"
         )
     wait = retry_after_seconds(answer.retry_after, now())
-    return PusherUnavailableError(f"Pusher answered {answer.status}", retry_after_seconds=wait)
+    return TransientError(f"Pusher answered {answer.status}", retry_after_seconds=wait)
 
 
 MAX_NAME_LENGTH = 200
@@ -317,9 +305,9 @@ class PusherChannels:
             return publish_error(answer, self._now)
         except TimeoutError:
             status = "TimeoutError"
-            return PusherUnavailableError(f"Pusher did not answer within {3 * self._seconds:g} s")
+            return TransientError(f"Pusher did not answer within {3 * self._seconds:g} s")
         except OSError as error:
             status = type(error).__name__
-            return PusherUnavailableError(f"Pusher could not be reached ({status})")
+            return TransientError(f"Pusher could not be reached ({status})")
         finally:
             count_call(self._meter, "pusher", status, time.perf_counter() - started)

@@ -21,14 +21,6 @@ TLS_FROM_THE_START_PORT = 465
 Connection = smtplib.SMTP
 
 
-class MailUnavailableError(TransientError):
-    """The mail server did not accept the message; another attempt may succeed."""
-
-
-class MailRefusedError(PermanentError):
-    """The server refuses the message, or is not usable as configured."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class MailServer:
     """Address and account. `seconds` limits each wait; a whole message may take three times that."""
@@ -77,7 +69,7 @@ class SmtpMail:
         try:
             await in_thread(work, 3 * self._server.seconds)
         except TimeoutError:
-            raise MailUnavailableError("The mail server did not answer in time") from None
+            raise TransientError("The mail server did not answer in time") from None
         finally:
             for smtp in opened:
                 if smtp.sock is not None:
@@ -101,7 +93,7 @@ class SmtpMail:
         if server.user is None or server.password is None:
             return
         if not (isinstance(smtp.sock, ssl.SSLSocket) or server.is_local):
-            raise MailRefusedError(
+            raise PermanentError(
                 "The mail server offers no encryption, so the password was not sent"
             )
         smtp.login(server.user, server.password)
@@ -121,9 +113,7 @@ def _message(sender: str, to: str, subject: str, text: str, delivery: str) -> Em
         message["X-Automation-Delivery"] = delivery
         message.set_content(text)
     except (ValueError, IndexError, MessageError):
-        raise MailRefusedError(
-            "The e-mail's addresses cannot be written into its headers"
-        ) from None
+        raise PermanentError("The e-mail's addresses cannot be written into its headers") from None
     return message
 
 
@@ -142,17 +132,15 @@ def _domain_errors() -> Generator[None]:
     except smtplib.SMTPResponseException as error:
         raise _refusal(error.smtp_code, f"answered {error.smtp_code}") from None
     except smtplib.SMTPNotSupportedError:
-        raise MailRefusedError(
-            "The mail server lacks what the message or the login needs"
-        ) from None
+        raise PermanentError("The mail server lacks what the message or the login needs") from None
     except ssl.SSLCertVerificationError:
-        raise MailRefusedError("The mail server's certificate is not one that we trust") from None
+        raise PermanentError("The mail server's certificate is not one that we trust") from None
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        raise MailUnavailableError(
+        raise TransientError(
             f"The mail server could not be reached ({type(error).__name__})"
         ) from None
 
 
 def _refusal(code: int, reason: str) -> TransientError | PermanentError:
     text = f"The mail server {reason}"
-    return MailRefusedError(text) if code >= 500 else MailUnavailableError(text)
+    return PermanentError(text) if code >= 500 else TransientError(text)

@@ -39,10 +39,6 @@ UTF8_BYTES_PER_CHARACTER = 4
 MIN_SECRET_PART_LENGTH = 6
 
 
-class ReceiverUnavailableError(TransientError):
-    """The receiver did not answer; another attempt may succeed."""
-
-
 # Decides from a redirect's status, the request and the next request whether to send the next one.
 MayFollow = Callable[[int, httpx.Request, httpx.Request], bool]
 
@@ -103,10 +99,10 @@ class _Sender:
                         await response.aclose()
         except (TimeoutError, httpx.TimeoutException):
             message = f"{origin_of(url)} did not answer within {timeout_seconds:g} s."
-            raise ReceiverUnavailableError(message) from None
+            raise TransientError(message) from None
         except httpx.HTTPError as error:
             message = f"{origin_of(url)} could not be reached ({type(error).__name__})."
-            raise ReceiverUnavailableError(message) from None
+            raise TransientError(message) from None
 
 
 async def _storable_beginning(

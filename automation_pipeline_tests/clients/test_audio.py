@@ -18,15 +18,8 @@ from typing import Any
 import pytest
 
 from automation_pipeline.clients import audio
-from automation_pipeline.clients.audio import (
-    AudioDownloader,
-    AudioLimits,
-    AudioRefusedError,
-    AudioUnavailableError,
-    audio_guard,
-    is_audio,
-)
-from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.clients.audio import AudioDownloader, AudioLimits, audio_guard, is_audio
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline_tests.clients.studio import (
     AUDIO,
     KEY,
@@ -93,51 +86,51 @@ def left_in(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("page", "error", "says"),
     [
-        (answer(400), AudioRefusedError, "Audio download failed status=400"),
-        (answer(401), AudioRefusedError, "Audio download failed status=401"),
-        (answer(403), AudioRefusedError, "Audio download failed status=403"),
-        (answer(404), AudioRefusedError, "Audio download failed status=404"),
-        (answer(410), AudioRefusedError, "Audio download failed status=410"),
-        (answer(304), AudioRefusedError, "Audio download failed status=304"),
-        (answer(302), AudioRefusedError, "Audio download failed status=302"),
-        (answer(408), AudioUnavailableError, "Audio download failed status=408"),
-        (answer(429), AudioUnavailableError, "Audio download failed status=429"),
-        (answer(500), AudioUnavailableError, "Audio download failed status=500"),
-        (answer(502), AudioUnavailableError, "Audio download failed status=502"),
-        (answer(503), AudioUnavailableError, "Audio download failed status=503"),
-        (answer(504), AudioUnavailableError, "Audio download failed status=504"),
-        (answer(200), AudioRefusedError, "Audio download failed: the audio is empty."),
-        (answer(204), AudioRefusedError, "Audio download failed: the audio is empty."),
-        (streaming(16), AudioRefusedError, "Audio download failed: it is bigger than 1 MB."),
+        (answer(400), PermanentError, "Audio download failed status=400"),
+        (answer(401), PermanentError, "Audio download failed status=401"),
+        (answer(403), PermanentError, "Audio download failed status=403"),
+        (answer(404), PermanentError, "Audio download failed status=404"),
+        (answer(410), PermanentError, "Audio download failed status=410"),
+        (answer(304), PermanentError, "Audio download failed status=304"),
+        (answer(302), PermanentError, "Audio download failed status=302"),
+        (answer(408), TransientError, "Audio download failed status=408"),
+        (answer(429), TransientError, "Audio download failed status=429"),
+        (answer(500), TransientError, "Audio download failed status=500"),
+        (answer(502), TransientError, "Audio download failed status=502"),
+        (answer(503), TransientError, "Audio download failed status=503"),
+        (answer(504), TransientError, "Audio download failed status=504"),
+        (answer(200), PermanentError, "Audio download failed: the audio is empty."),
+        (answer(204), PermanentError, "Audio download failed: the audio is empty."),
+        (streaming(16), PermanentError, "Audio download failed: it is bigger than 1 MB."),
         (
             streaming(16, announced=False),
-            AudioRefusedError,
+            PermanentError,
             "Audio download failed: it is bigger than 1 MB.",
         ),
         (
             answer(200, gzip.compress(bytes(1_000_001)), Content_Encoding="gzip, gzip"),
-            AudioRefusedError,
+            PermanentError,
             "Audio download failed: it is compressed (gzip, gzip).",
         ),
         (
             cut_short,
-            AudioUnavailableError,
+            TransientError,
             "Audio download failed: its host could not be reached (RemoteProtocolError).",
         ),
         (
             drop,
-            AudioUnavailableError,
+            TransientError,
             "Audio download failed: its host could not be reached (RemoteProtocolError).",
         ),
-        (redirect(AUDIO), AudioRefusedError, "Audio download failed: more than 3 redirects."),
+        (redirect(AUDIO), PermanentError, "Audio download failed: more than 3 redirects."),
         (
             redirect("ftp://records.test/1.mp3"),
-            AudioRefusedError,
+            PermanentError,
             "Audio download failed: only http and https addresses are taken.",
         ),
         (
             redirect("file:///etc/passwd"),
-            AudioRefusedError,
+            PermanentError,
             "Audio download failed: only http and https addresses are taken.",
         ),
     ],
@@ -169,14 +162,14 @@ def test_every_failure_has_its_meaning_and_its_sentence(
 )
 def test_an_address_that_is_none_is_refused(studio: Studio, url: str, says: str) -> None:
     met = studio.error(url)
-    assert (type(met), str(met)) == (AudioRefusedError, f"Audio download failed: {says}")
+    assert (type(met), str(met)) == (PermanentError, f"Audio download failed: {says}")
     assert studio.fetched == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "a" * 70 + ".test"])
 def test_a_host_that_is_not_there_is_transient(studio: Studio, host: str) -> None:
     met = studio.error(f"http://{host}/1.mp3", audio_origins=[f"http://{host}"])
-    assert type(met) is AudioUnavailableError
+    assert type(met) is TransientError
     assert str(met) == "Audio download failed: its host could not be reached (ConnectError)."
 
 
@@ -189,7 +182,7 @@ def test_the_wait_that_the_host_asks_for_is_kept(
 ) -> None:
     studio.pages[AUDIO] = answer(status, Retry_After=header)
     met = studio.error()
-    assert isinstance(met, AudioUnavailableError)
+    assert isinstance(met, TransientError)
     assert met.retry_after_seconds == wait
 
 
@@ -212,7 +205,7 @@ def test_a_slow_host_is_given_up_in_time_and_is_transient(
     began = perf_counter()
     met = studio.error(audio_limits=limits)
     assert perf_counter() - began < 20
-    assert (type(met), str(met)) == (AudioUnavailableError, f"Audio download failed: {says}")
+    assert (type(met), str(met)) == (TransientError, f"Audio download failed: {says}")
 
 
 def test_a_disk_that_is_full_is_told_and_is_transient(
@@ -220,7 +213,7 @@ def test_a_disk_that_is_full_is_told_and_is_transient(
 ) -> None:
     monkeypatch.setattr(audio, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
     met = studio.error()
-    assert type(met) is AudioUnavailableError
+    assert type(met) is TransientError
     assert str(met) == "Audio download failed: it could not be kept (No space left on device)."
 
 
@@ -271,7 +264,7 @@ def test_the_body_of_a_redirect_is_not_read(studio: Studio) -> None:
 def test_a_name_that_has_no_address_may_have_one_later(studio: Studio) -> None:
     met = studio.error("http://nowhere.invalid/1.mp3", audio_origins=[])
     assert (type(met), str(met)) == (
-        AudioUnavailableError,
+        TransientError,
         "Audio download failed: its host could not be found.",
     )
 
@@ -291,7 +284,7 @@ def test_an_address_that_is_not_ours_to_call_is_refused_for_good_with_a_hint(
     studio: Studio, url: str, why: str
 ) -> None:
     met = studio.error(url, audio_origins=[])
-    assert type(met) is AudioRefusedError
+    assert type(met) is PermanentError
     assert str(met) == f"Audio download failed: {why} (see TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS)."
 
 
@@ -299,7 +292,7 @@ def test_only_listed_origins_are_called_and_followed(studio: Studio) -> None:
     with running() as elsewhere:
         studio.pages[AUDIO] = redirect(elsewhere.audio_url)
         met = studio.error()
-        assert type(met) is AudioRefusedError
+        assert type(met) is PermanentError
         assert str(met) == (
             "Audio download failed: recording_url origin not allowed "
             f"(set TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS). Got {elsewhere.url}."

@@ -4,7 +4,7 @@ once."""
 import httpx
 import pytest
 
-from automation_pipeline.clients.automation_api import ApiAccessError, AutomationApi
+from automation_pipeline.clients.automation_api import AutomationApi
 from automation_pipeline.core.errors import (
     AutomationError,
     ConflictError,
@@ -52,9 +52,9 @@ def refused(
     [
         (400, "VALIDATION_ERROR", InvalidInputError, "It cannot be"),
         (400, "INVALID_JSON", InvalidInputError, "It cannot be"),
-        (401, "AUTHENTICATION_ERROR", ApiAccessError,
+        (401, "AUTHENTICATION_ERROR", PermanentError,
          "The API at https://api.example.test:8443 refuses our token: It cannot be."),
-        (403, "AUTHORIZATION_ERROR", ApiAccessError,
+        (403, "AUTHORIZATION_ERROR", PermanentError,
          "The API at https://api.example.test:8443 refuses our token: It cannot be."),
         (404, "NOT_FOUND", NotFoundError, "It cannot be"),
         (409, "CONFLICT", ConflictError, "It cannot be"),

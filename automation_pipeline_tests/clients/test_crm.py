@@ -4,15 +4,13 @@ what is told."""
 import httpx
 import pytest
 
-from automation_pipeline.clients.crm import (
-    CrmAccessError,
-    CrmAnswerError,
-    CrmFicheNotFoundError,
-    CrmUnavailableError,
-    api_root,
-    authorization,
+from automation_pipeline.clients.crm import api_root, authorization
+from automation_pipeline.core.errors import (
+    AutomationError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
 )
-from automation_pipeline.core.errors import AutomationError
 from automation_pipeline_tests.clients.gateway import FICHE, GOOD, SOLD, Crm, answering, saying
 from automation_pipeline_tests.outside import TOKEN, calls, fault
 from automation_pipeline_tests.tables import every_case
@@ -96,7 +94,7 @@ def test_a_fiche_id_is_one_segment_of_the_path_whatever_it_holds(
 
 
 def test_an_id_that_no_address_can_hold_is_refused_without_a_call(gateway: Crm) -> None:
-    assert isinstance(gateway.error("7" * 70_000), CrmAnswerError)
+    assert isinstance(gateway.error("7" * 70_000), PermanentError)
 
 
 def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
@@ -124,42 +122,42 @@ def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
 @pytest.mark.parametrize(
     ("rule", "error", "asked", "says"),
     [
-        ({"status": 401}, CrmAccessError, 1, "refused our token for fiche {} (status 401)"),
-        ({"status": 403}, CrmAccessError, 1, "refused our token for fiche {} (status 403)"),
-        ({"status": 404}, CrmFicheNotFoundError, 1, "does not know fiche {}"),
-        ({"status": 400}, CrmAnswerError, 1, "answered 400 for fiche {}"),
-        ({"status": 422}, CrmAnswerError, 1, "answered 422 for fiche {}"),
-        ({"status": 302}, CrmAnswerError, 1, "answered 302 for fiche {}"),
-        ({"status": 408}, CrmUnavailableError, 3, "answered 408 for fiche {}"),
-        ({"status": 429}, CrmUnavailableError, 3, "answered 429 for fiche {}"),
-        ({"status": 500}, CrmUnavailableError, 3, "answered 500 for fiche {}"),
-        ({"status": 502, "body": "not_json"}, CrmUnavailableError, 3, "answered 502 for fiche {}"),
-        ({"status": 503}, CrmUnavailableError, 3, "answered 503 for fiche {}"),
-        ({"status": 504}, CrmUnavailableError, 3, "answered 504 for fiche {}"),
+        ({"status": 401}, PermanentError, 1, "refused our token for fiche {} (status 401)"),
+        ({"status": 403}, PermanentError, 1, "refused our token for fiche {} (status 403)"),
+        ({"status": 404}, NotFoundError, 1, "does not know fiche {}"),
+        ({"status": 400}, PermanentError, 1, "answered 400 for fiche {}"),
+        ({"status": 422}, PermanentError, 1, "answered 422 for fiche {}"),
+        ({"status": 302}, PermanentError, 1, "answered 302 for fiche {}"),
+        ({"status": 408}, TransientError, 3, "answered 408 for fiche {}"),
+        ({"status": 429}, TransientError, 3, "answered 429 for fiche {}"),
+        ({"status": 500}, TransientError, 3, "answered 500 for fiche {}"),
+        ({"status": 502, "body": "not_json"}, TransientError, 3, "answered 502 for fiche {}"),
+        ({"status": 503}, TransientError, 3, "answered 503 for fiche {}"),
+        ({"status": 504}, TransientError, 3, "answered 504 for fiche {}"),
         (
             {"drop": True},
-            CrmUnavailableError,
+            TransientError,
             3,
             "could not be reached for fiche {} (RemoteProtocolError)",
         ),
         (
             {"body": "cut_short"},
-            CrmUnavailableError,
+            TransientError,
             3,
             "could not be reached for fiche {} (RemoteProtocolError)",
         ),
-        ({"body": "truncated"}, CrmUnavailableError, 3, "answer for fiche {} is cut short"),
-        ({"body": "not_json"}, CrmUnavailableError, 3, "answer for fiche {} is not JSON"),
-        ({"body": "empty"}, CrmUnavailableError, 3, "answer for fiche {} is cut short"),
+        ({"body": "truncated"}, TransientError, 3, "answer for fiche {} is cut short"),
+        ({"body": "not_json"}, TransientError, 3, "answer for fiche {} is not JSON"),
+        ({"body": "empty"}, TransientError, 3, "answer for fiche {} is cut short"),
         (
             {"body": "wrong_types"},
-            CrmAnswerError,
+            PermanentError,
             1,
             "answer for fiche {} has an unexpected value at success",
         ),
         (
             {"body": "success_false"},
-            CrmAnswerError,
+            PermanentError,
             1,
             "declined to give fiche {}: Simulated failure.",
         ),
@@ -189,14 +187,14 @@ def test_a_call_that_hangs_is_given_up_in_time_and_is_transient(simulated: str) 
     gateway = Crm(simulated, timeout_seconds=0.1)
     strike(gateway, hang=True)
     met = gateway.error()
-    assert isinstance(met, CrmUnavailableError)
+    assert isinstance(met, TransientError)
     assert "did not answer in time" in str(met)
     wait_until(lambda: calls(gateway.url, FICHE) == 3)
 
 
 def test_nobody_listening_is_transient() -> None:
     met = Crm("http://127.0.0.1:9").error()
-    assert isinstance(met, CrmUnavailableError)
+    assert isinstance(met, TransientError)
     assert "could not be reached for fiche" in str(met)
 
 
@@ -222,19 +220,19 @@ def test_the_wait_that_the_crm_asks_for_is_kept(
 def test_a_wait_that_blocks_everything_is_not_begun_and_is_told(gateway: Crm) -> None:
     strike(gateway, status=429, retry_after=3600)
     met = gateway.error()
-    assert isinstance(met, CrmUnavailableError)
+    assert isinstance(met, TransientError)
     assert met.retry_after_seconds == 3600
     assert (calls(gateway.url, FICHE), gateway.waits.seconds) == (1, [])
 
 
 def test_an_id_that_looks_like_404_is_not_taken_for_not_found(gateway: Crm) -> None:
     strike(gateway, item="404404", status=500)
-    assert type(gateway.error("404404")) is CrmUnavailableError
+    assert type(gateway.error("404404")) is TransientError
 
 
 def test_another_fiche_than_the_one_asked_for_is_refused() -> None:
     met = saying(GOOD).error("1")
-    assert type(met) is CrmAnswerError
+    assert type(met) is PermanentError
     assert str(met) == f"The CRM answered with fiche {FICHE} for fiche 1."
 
 
@@ -265,5 +263,5 @@ def test_no_complaint_shows_the_token_or_the_address(
 
 def test_a_check_needs_no_fiche_but_a_token_that_is_accepted(gateway: Crm) -> None:
     gateway.check()
-    with pytest.raises(CrmAccessError):
+    with pytest.raises(PermanentError):
         Crm(gateway.url, "another").check()

@@ -9,11 +9,8 @@ import httpx
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.crm import (
-    CrmAnswerError,
-    CrmUnavailableError,
-    without_nul,
-)
+from automation_pipeline.clients.crm import without_nul
+from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline_tests.clients.gateway import (
     FICHE,
     GOOD,
@@ -69,7 +66,7 @@ def test_a_value_that_is_not_as_agreed_is_named_with_its_place(
     unlike: dict[str, object], where: str
 ) -> None:
     met = saying(GOOD | unlike).error()
-    assert type(met) is CrmAnswerError
+    assert type(met) is PermanentError
     assert str(met) == f"The CRM's answer for fiche {FICHE} has an unexpected value at {where}."
 
 
@@ -81,7 +78,7 @@ def test_parts_of_seconds_are_rounded() -> None:
 @every_case("array", [name for name, result in GOOD.items() if isinstance(result, list)])
 def test_an_array_must_be_there(array: str) -> None:
     met = saying({name: result for name, result in GOOD.items() if name != array}).error()
-    assert type(met) is CrmAnswerError
+    assert type(met) is PermanentError
     assert str(met).endswith(f"unexpected value at {array}.")
 
 
@@ -137,7 +134,7 @@ def test_what_nobody_models_is_kept_in_its_place() -> None:
 )
 def test_a_refusal_is_understood_whatever_comes_with_it(document: object) -> None:
     for met in (saying(document).error(), saying(document).list_error()):
-        assert type(met) is CrmAnswerError
+        assert type(met) is PermanentError
         assert str(met).endswith(": Fiche verrouillée")
 
 
@@ -211,7 +208,7 @@ def test_any_bytes_are_a_value_or_a_named_error(body: bytes) -> None:
 def check_that_it_is_understood(body: bytes) -> None:
     try:
         details = answering(lambda _: httpx.Response(200, content=body)).details()
-    except (CrmAnswerError, CrmUnavailableError) as error:
+    except (PermanentError, TransientError) as error:
         complaint = str(error)
     else:
         assert details.fiche_id == FICHE
@@ -223,7 +220,7 @@ def check_that_it_is_understood(body: bytes) -> None:
 def check_that_the_list_is_understood(body: bytes) -> None:
     try:
         sales = answering(lambda _: httpx.Response(200, content=body)).sales_list()
-    except (CrmAnswerError, CrmUnavailableError) as error:
+    except (PermanentError, TransientError) as error:
         complaint = str(error)
     else:
         assert sales.day == SOLD_ON

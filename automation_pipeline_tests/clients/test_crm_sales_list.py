@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from automation_pipeline.clients.crm import (
-    CrmAccessError,
-    CrmAnswerError,
-    CrmUnavailableError,
+from automation_pipeline.core.errors import (
+    AutomationError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
 )
-from automation_pipeline.core.errors import AutomationError, NotFoundError
 from automation_pipeline_tests.clients.gateway import (
     DAY,
     LIST,
@@ -135,7 +135,7 @@ def test_more_fiches_than_announced_are_taken(total: int) -> None:
 def test_fewer_fiches_than_announced_are_no_list() -> None:
     gateway = saying(LIST | {"total": 3})
     met = gateway.list_error()
-    assert type(met) is CrmUnavailableError
+    assert type(met) is TransientError
     assert str(met) == "The CRM left 2 fiches out of the sales list of 2026-02-03."
     assert gateway.waits.seconds == [1, 2]
 
@@ -188,7 +188,7 @@ def test_a_malformed_list_is_a_named_error_and_never_a_day_without_sales(
     document: object, where: str
 ) -> None:
     met = saying(document).list_error()
-    assert type(met) is CrmAnswerError
+    assert type(met) is PermanentError
     assert (
         str(met)
         == f"The CRM's answer for the sales list of 2026-02-03 has an unexpected value at {where}."
@@ -198,19 +198,19 @@ def test_a_malformed_list_is_a_named_error_and_never_a_day_without_sales(
 @pytest.mark.parametrize(
     ("rule", "error", "asked"),
     [
-        ({"status": 401}, CrmAccessError, 1),
-        ({"status": 404}, CrmAnswerError, 1),
-        ({"status": 422}, CrmAnswerError, 1),
-        ({"status": 429}, CrmUnavailableError, 3),
-        ({"status": 500}, CrmUnavailableError, 3),
-        ({"drop": True}, CrmUnavailableError, 3),
-        ({"body": "cut_short"}, CrmUnavailableError, 3),
-        ({"body": "truncated"}, CrmUnavailableError, 3),
-        ({"body": "empty"}, CrmUnavailableError, 3),
-        ({"body": "not_json"}, CrmUnavailableError, 3),
-        ({"body": "wrong_types"}, CrmAnswerError, 1),
-        ({"body": "success_false"}, CrmAnswerError, 1),
-        ({"hang": True}, CrmUnavailableError, 3),
+        ({"status": 401}, PermanentError, 1),
+        ({"status": 404}, PermanentError, 1),
+        ({"status": 422}, PermanentError, 1),
+        ({"status": 429}, TransientError, 3),
+        ({"status": 500}, TransientError, 3),
+        ({"drop": True}, TransientError, 3),
+        ({"body": "cut_short"}, TransientError, 3),
+        ({"body": "truncated"}, TransientError, 3),
+        ({"body": "empty"}, TransientError, 3),
+        ({"body": "not_json"}, TransientError, 3),
+        ({"body": "wrong_types"}, PermanentError, 1),
+        ({"body": "success_false"}, PermanentError, 1),
+        ({"hang": True}, TransientError, 3),
     ],
 )
 def test_every_answer_has_its_meaning_and_its_number_of_calls(

@@ -17,11 +17,8 @@ from hypothesis import strategies as st
 from automation_pipeline.audits.models.chat import AnswerSchema, Message, Question, Reply, Role
 from automation_pipeline.clients.llm import (
     ChatCompletions,
-    ModelAccessError,
     ModelAnswerError,
     ModelRefusedError,
-    ModelUnavailableError,
-    PromptTooLongError,
     question_json,
 )
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
@@ -178,13 +175,13 @@ ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL"
         (
             401,
             refusing("Wrong key.", "invalid_api_key"),
-            ModelAccessError,
+            ModelRefusedError,
             f"code=invalid_api_key {{Wrong key.}}{ACCESS}",
         ),
         (
             403,
             refusing("No.", None, "forbidden"),
-            ModelAccessError,
+            ModelRefusedError,
             f"code=forbidden {{No.}}{ACCESS}",
         ),
         (
@@ -204,13 +201,13 @@ ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL"
         (
             400,
             refusing("Too long.", "context_length_exceeded"),
-            PromptTooLongError,
+            ModelRefusedError,
             "code=context_length_exceeded {Too long.}",
         ),
         (
             400,
             {"message": "This model's maximum context length is 4096 tokens.", "code": 400},
-            PromptTooLongError,
+            ModelRefusedError,
             "{This model's maximum context length is 4096 tokens.}",
         ),
         (
@@ -224,7 +221,7 @@ ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL"
         (
             429,
             refusing("Slow down.", "rate_limit_exceeded"),
-            ModelUnavailableError,
+            TransientError,
             "code=rate_limit_exceeded {Slow down.}",
         ),
         (
@@ -233,12 +230,12 @@ ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL"
             ModelRefusedError,
             "code=insufficient_quota {Pay.} (check the account behind LLM_API_KEY)",
         ),
-        (408, {}, ModelUnavailableError, ""),
-        (409, {}, ModelUnavailableError, ""),
-        (500, refusing("Oops."), ModelUnavailableError, "{Oops.}"),
-        (502, "<html>", ModelUnavailableError, ""),
-        (503, None, ModelUnavailableError, ""),
-        (529, refusing("Overloaded."), ModelUnavailableError, "{Overloaded.}"),
+        (408, {}, TransientError, ""),
+        (409, {}, TransientError, ""),
+        (500, refusing("Oops."), TransientError, "{Oops.}"),
+        (502, "<html>", TransientError, ""),
+        (503, None, TransientError, ""),
+        (529, refusing("Overloaded."), TransientError, "{Overloaded.}"),
     ],
 )
 def test_every_status_has_its_verdict_and_its_sentence(
@@ -276,7 +273,7 @@ def test_the_wait_that_the_provider_asks_for_is_kept(
     status: int, headers: dict[str, str], wait: float | None
 ) -> None:
     met = error(saying({}, status, **headers))
-    assert isinstance(met, ModelUnavailableError)
+    assert isinstance(met, TransientError)
     assert met.retry_after_seconds == wait
 
 
@@ -305,7 +302,7 @@ def test_a_server_out_of_reach_is_transient_and_nothing_of_the_request_is_told(
     met = error(answer)
     assert str(met) == f"{FAILED}: the provider could not be reached{how}"
     assert (type(met), met.__cause__, met.__suppress_context__) == (
-        ModelUnavailableError,
+        TransientError,
         None,
         True,
     )
@@ -338,7 +335,7 @@ class Body(httpx.AsyncByteStream):
     [
         (200, ModelAnswerError, f"{FAILED}: the answer cannot be read: it is larger than 8 MB."),
         (400, ModelRefusedError, f"{FAILED} status=400"),
-        (503, ModelUnavailableError, f"{FAILED} status=503"),
+        (503, TransientError, f"{FAILED} status=503"),
     ],
 )
 def test_a_huge_body_is_not_read_to_its_end(
@@ -364,7 +361,7 @@ def test_a_call_that_does_not_come_to_an_end_is_given_up_in_time(trickles: bool)
     met = error(answer, timeout_seconds=0.1)
     assert perf_counter() - began < 20
     assert (type(met), str(met)) == (
-        ModelUnavailableError,
+        TransientError,
         f"{FAILED}: the provider did not answer in time.",
     )
     assert body.closed is trickles

@@ -5,14 +5,8 @@ import httpx
 import pytest
 
 from automation_pipeline.clients.http import bare_key
-from automation_pipeline.clients.llm import (
-    ModelAccessError,
-    ModelAnswerError,
-    ModelRefusedError,
-    ModelUnavailableError,
-    chat_root,
-)
-from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.clients.llm import ModelAnswerError, ModelRefusedError, chat_root
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline_tests.clients.test_llm import (
     KEY,
     ROOT,
@@ -131,13 +125,13 @@ DOWN = (503, {})
         ([LACKING, GOOD], None),
         ([(405, {}), GOOD], None),
         ([CLOSED, GOOD], None),
-        ([CLOSED, CLOSED], ModelAccessError),
+        ([CLOSED, CLOSED], ModelRefusedError),
         ([HTML, HTML], ModelAnswerError),
         ([HTML, LACKING], ModelRefusedError),
-        ([WRONG_KEY], ModelAccessError),
-        ([LACKING, WRONG_KEY], ModelAccessError),
-        ([DOWN], ModelUnavailableError),
-        ([LACKING, DOWN], ModelUnavailableError),
+        ([WRONG_KEY], ModelRefusedError),
+        ([LACKING, WRONG_KEY], ModelRefusedError),
+        ([DOWN], TransientError),
+        ([LACKING, DOWN], TransientError),
     ],
 )
 def test_a_check_asks_for_the_models_and_in_doubt_for_a_word(

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from automation_pipeline.clients.http import AddressRefusedError, Guard, HttpClient
-from automation_pipeline.clients.webhooks import ReceiverUnavailableError, WebhookClient
-from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.clients.webhooks import WebhookClient
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.breaking_off import over_after
@@ -179,7 +179,7 @@ def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Re
     assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s."
     hook.answer(hangs_up)
     error = refusal(hook.url)
-    assert isinstance(error, ReceiverUnavailableError)
+    assert isinstance(error, TransientError)
     assert str(error).startswith(f"{hook.url} could not be reached (")
     assert "could not be reached (ConnectError)" in str(refusal("http://127.0.0.1:9"))
 
@@ -200,7 +200,7 @@ def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(
 ) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)
     assert asyncio.run(_over_tls("hooks.example.com", certificate)) == WebhookAnswer(200, "")
-    with pytest.raises(ReceiverUnavailableError):
+    with pytest.raises(TransientError):
         asyncio.run(_over_tls("other.example.com", certificate))
 
 

@@ -3,13 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.pusher import (
-    MAX_ENTRIES,
-    Entry,
-    NoMessageError,
-    entries_of,
-    in_batches,
-)
+from automation_pipeline.clients.pusher import MAX_ENTRIES, Entry, entries_of, in_batches
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline_tests.storage.processes import event
 
 
@@ -22,7 +17,7 @@ def test_an_event_has_one_entry_a_channel() -> None:
         Entry("private-fiche-1", "run.completed", data),
     )
     assert isinstance(
-        entries_of(event("k", bad=object()), private=True, max_bytes=1000), NoMessageError
+        entries_of(event("k", bad=object()), private=True, max_bytes=1000), PermanentError
     )
 
 

@@ -7,13 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline.clients.smtp import (
-    MailRefusedError,
-    MailServer,
-    MailUnavailableError,
-    SmtpMail,
-)
-from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.clients.smtp import MailServer, SmtpMail
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.smtp.letter_box import LetterBox, letter_box
 from automation_pipeline_tests.tables import every_case
@@ -103,7 +98,7 @@ def test_an_address_that_is_more_than_an_address_is_refused_for_good(
     box: LetterBox, to: str
 ) -> None:
     error = refusal(mail(box), to)
-    assert isinstance(error, MailRefusedError)
+    assert isinstance(error, PermanentError)
     assert str(error) == "The e-mail's addresses cannot be written into its headers"
     assert box.letters == []
 
@@ -134,7 +129,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_for_good(tls: ssl.SSLC
         with letter_box(LetterBox(tls=tls, tls_first=first)) as box:
             error = refusal(mail(box, secure=first))
         assert str(error) == "The mail server's certificate is not one that we trust"
-        assert isinstance(error, MailRefusedError)
+        assert isinstance(error, PermanentError)
         assert box.letters == []
 
 
@@ -152,25 +147,25 @@ def test_the_password_is_not_sent_in_clear_except_to_this_machine(
 def test_a_wrong_password_is_refused_for_good_and_not_repeated() -> None:
     with letter_box(LetterBox(login=("robot", "other"))) as box:
         error = refusal(mail(box, user="robot", password=PASSWORD))
-    assert isinstance(error, MailRefusedError)
+    assert isinstance(error, PermanentError)
     assert "check SMTP_USER and SMTP_PASS" in str(error)
     assert PASSWORD not in repr(MailServer(host="h", port=25, sender="s", password=PASSWORD))
 
 
 def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: LetterBox) -> None:
-    assert isinstance(refusal(mail(box, user="robot", password=PASSWORD)), MailRefusedError)
+    assert isinstance(refusal(mail(box, user="robot", password=PASSWORD)), PermanentError)
 
 
 @pytest.mark.parametrize(
     ("verb", "answer", "kind"),
     [
-        ("MAIL", "451 later", MailUnavailableError),
-        ("MAIL", "500 no", MailRefusedError),
-        ("RCPT", "450 greylisted", MailUnavailableError),
-        ("RCPT", "550 nobody", MailRefusedError),
-        ("DATA", "421 busy", MailUnavailableError),
-        ("TAKEN", "452 full", MailUnavailableError),
-        ("TAKEN", "554 spam", MailRefusedError),
+        ("MAIL", "451 later", TransientError),
+        ("MAIL", "500 no", PermanentError),
+        ("RCPT", "450 greylisted", TransientError),
+        ("RCPT", "550 nobody", PermanentError),
+        ("DATA", "421 busy", TransientError),
+        ("TAKEN", "452 full", TransientError),
+        ("TAKEN", "554 spam", PermanentError),
     ],
 )
 def test_a_refusal_is_for_now_or_for_good_as_its_code_says(
@@ -191,25 +186,25 @@ def test_a_message_that_was_taken_is_taken_however_the_server_says_good_bye(box:
 def test_a_server_that_trickles_is_given_up(box: LetterBox) -> None:
     box.trickling.set()
     error = refusal(mail(box, seconds=0.1))
-    assert isinstance(error, MailUnavailableError)
+    assert isinstance(error, TransientError)
 
 
 def test_the_connection_to_a_server_that_trickles_is_closed(box: LetterBox) -> None:
     box.trickles_at = "MAIL"
     box.trickling.set()
-    assert isinstance(refusal(mail(box, seconds=0.1)), MailUnavailableError)
+    assert isinstance(refusal(mail(box, seconds=0.1)), TransientError)
     assert box.left.wait(30)
     assert box.letters == []
 
 
 def test_nobody_at_home_is_for_now() -> None:
-    assert isinstance(refusal(mail(LetterBox(port=9))), MailUnavailableError)
+    assert isinstance(refusal(mail(LetterBox(port=9))), TransientError)
 
 
 def test_the_check_logs_in_and_sends_nothing() -> None:
     with letter_box(LetterBox(login=("robot", PASSWORD))) as box:
         asyncio.run(mail(box, user="robot", password=PASSWORD).check())
-        with pytest.raises(MailRefusedError):
+        with pytest.raises(PermanentError):
             asyncio.run(mail(box, user="robot", password="wrong").check())
     assert box.letters == []
 
