@@ -294,11 +294,21 @@ class DatabaseClaims:
     ) -> AsyncGenerator[Claim]:
         """Waits for the claim and extends it while the body runs. LostClaimError: it ended, and the
         body with it."""
-        claim, taken_at = await self._wait(key, owner, ttl_seconds, poll_seconds)
+        claim, asked_at = await self._wait(key, owner, ttl_seconds, poll_seconds)
+        body = asyncio.timeout_at(asked_at + ttl_seconds)
+        extending = asyncio.create_task(self._keep_extending(claim, asked_at, ttl_seconds, body))
         try:
-            async with self._kept(claim, taken_at, ttl_seconds):
+            async with body:
                 yield claim
+        except TimeoutError:
+            if not body.expired():
+                raise
+            has_failed = extending.done() and not extending.cancelled()
+            cause = extending.exception() if has_failed else None
+            raise LostClaimError(f"The claim on {key} was lost.") from cause
         finally:
+            extending.cancel()
+            await asyncio.gather(extending, return_exceptions=True)
             try:
                 await self.release_soon(claim)
             except AutomationError as error:
@@ -318,51 +328,28 @@ class DatabaseClaims:
             await asyncio.sleep(uniform(0.5, 1.5) * pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    @asynccontextmanager
-    async def _kept(
-        self, claim: Claim, taken_at: float, ttl_seconds: float
-    ) -> AsyncGenerator[None]:
-        body = asyncio.timeout(None)
-        beating = asyncio.create_task(self._beat(claim, taken_at, ttl_seconds, body))
-        try:
-            async with body:
-                yield
-        except TimeoutError:
-            if not body.expired():
-                raise
-            raise LostClaimError(f"The claim on {claim.key} was lost.") from beating.exception()
-        finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
-
-    async def _beat(
-        self, claim: Claim, taken_at: float, ttl_seconds: float, body: asyncio.Timeout
+    async def _keep_extending(
+        self, claim: Claim, asked_at: float, ttl_seconds: float, body: asyncio.Timeout
     ) -> None:
-        try:
-            with suppress(TimeoutError):
-                await self._extend_until_lost(claim, taken_at, ttl_seconds)
-        # a bug ends the body too; a body that has ended takes no new deadline, and needs none
-        finally:
-            body.reschedule(asyncio.get_running_loop().time())
-
-    async def _extend_until_lost(self, claim: Claim, asked_at: float, ttl_seconds: float) -> None:
-        """Returns when the claim is known to be lost; TimeoutError when nothing extended it for a
-        whole TTL."""
+        """The deadline of the body is the end of the claim. A bug here ends the body too."""
         now = asyncio.get_running_loop().time
-        async with asyncio.timeout_at(asked_at + ttl_seconds) as held:
+        try:
             while True:
                 await asyncio.sleep(asked_at + ttl_seconds / 4 - now())
                 asked_at = now()
                 try:
                     if not await self.extend_soon(claim, ttl_seconds):
                         return
-                    held.reschedule(asked_at + ttl_seconds)
+                    body.reschedule(asked_at + ttl_seconds)
                 except AutomationError as error:
                     _log.warning(
                         "The claim on %s could not be extended, which is tried again: %s",
                         claim.key,
                         error,
                     )
+        finally:
+            with suppress(RuntimeError):  # a body that has ended takes no new deadline
+                body.reschedule(now())
 
 
 class DatabasePermits:
