@@ -280,17 +280,22 @@ class _SlotBody(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         if self._is_closed:
             return
-        self._is_closed = True
+        self._is_closed, is_reusable = True, False
         try:
             await self._body.aclose()
+            is_reusable = self._is_complete and self._is_ready()
         finally:
-            # httpcore would read bytes after a complete response as the response to the next call.
-            connections = self._slot.transport._pool.connections  # pyright: ignore[reportPrivateUsage]  there is no public way
-            is_reusable = self._is_complete and not any(
-                one._connection._h11_state.trailing_data[0]  # pyright: ignore  the same
-                for one in connections
-            )
             await self._transport.release(self._slot, is_reusable=is_reusable)
+
+    def _is_ready(self) -> bool:
+        """Whether the connection can serve another call. httpcore would read bytes after a complete
+        response as the next response. A cancellation leaves a connection busy, because httpcore's
+        shields hold off only the cancellation of anyio's scopes."""
+        connections = self._slot.transport._pool.connections  # pyright: ignore[reportPrivateUsage]  there is no public way
+        return all(
+            one.is_idle() and not one._connection._h11_state.trailing_data[0]  # pyright: ignore  the same
+            for one in connections
+        )
 
 
 def _origin(request: httpx.Request) -> Origin:

@@ -3,6 +3,7 @@ read."""
 
 import asyncio
 import gzip
+import itertools
 import logging
 import resource
 import ssl
@@ -294,6 +295,25 @@ def test_a_slot_is_free_again_however_a_call_ends() -> None:
 
     for ending in ENDINGS:
         asyncio.run(go(ending))
+
+
+def test_a_call_that_is_cancelled_at_any_point_leaves_no_connection_that_blocks_the_next() -> None:
+    """httpcore's shields hold off cancel scopes of anyio, and not the cancellation of a task."""
+
+    async def go(steps: int) -> bool:
+        async with answering() as board, httpx.AsyncClient(transport=SlotTransport(1)) as http:
+            call = asyncio.create_task(http.get(board.url))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            ended = not call.cancel()
+            await asyncio.wait([call])
+            async with asyncio.timeout(10):
+                assert (await http.get(board.url)).text == "ok"
+        return ended
+
+    steps = itertools.count()
+    while not asyncio.run(go(next(steps))):
+        pass
 
 
 def test_an_answer_that_comes_after_its_call_was_cancelled_is_nobody_elses() -> None:
