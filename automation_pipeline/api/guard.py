@@ -19,7 +19,7 @@ from automation_pipeline.api.permissions import Rule, Scoped, is_shadowed, rule_
 from automation_pipeline.api.scopes import check_in_reach, in_reach, within_of
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Action, Caller, Permission
-from automation_pipeline.fiches.queries.fiches import visible_fiches
+from automation_pipeline.fiches.queries.mirror import visible_fiches
 
 KEYS = ("recording_url", "recordingUrl")
 _MARKS = tuple(key.encode() for key in KEYS)

@@ -27,7 +27,7 @@ from automation_pipeline.core.access import Action, Caller, Permission
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.core.events import ChannelRefusal, Event, parse_channel
 from automation_pipeline.core.json_model import JsonModel
-from automation_pipeline.fiches.queries.fiches import check_mirrored
+from automation_pipeline.fiches.queries.mirror import check_mirrored
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import (
     BEGINNING,

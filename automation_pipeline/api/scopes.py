@@ -34,7 +34,7 @@ from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.events import ChannelKind, RealtimeChannel
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.fiches.queries.fetch_jobs import is_job_visible
-from automation_pipeline.fiches.queries.fiches import check_visible, visible_fiches
+from automation_pipeline.fiches.queries.mirror import check_visible, visible_fiches
 from automation_pipeline.org_jobs.models.job_types import SERVICE_TYPES
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.organisations import get_organisation

@@ -28,9 +28,9 @@ from automation_pipeline.fiches.models.fiches import (
     FicheSource,
     SalesListEntry,
 )
-from automation_pipeline.fiches.queries.fiches import check_visible, fiche_document, visible_fiches
 from automation_pipeline.fiches.queries.mirror import (
     DETAILS_LIVE_FOR,
+    check_visible,
     coverage_of,
     fiches_sold_on,
     known_since,
@@ -38,6 +38,7 @@ from automation_pipeline.fiches.queries.mirror import (
     sales_day,
     save_outcomes,
     save_sales_list,
+    visible_fiches,
     volumes_of,
 )
 from automation_pipeline.fiches.rules import (
@@ -276,6 +277,8 @@ async def read_fiche(
     NotFoundError if there are none or the fiche is out of reach, and TransientError or
     PermanentError if there are none and the CRM returns no usable answer.
     """
+    from automation_pipeline.fiches.queries.fiches import fiche_document  # noqa: PLC0415  runs do not read documents
+
     now = clock.now()
     since = now if refresh else now - DETAILS_LIVE_FOR
     failure: AutomationError = NotFoundError(f"Fiche {fiche_id} not found")

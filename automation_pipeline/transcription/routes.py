@@ -29,7 +29,7 @@ from automation_pipeline.api.responses import (
 )
 from automation_pipeline.core.json_model import Instant
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline.fiches.queries.fiches import check_visible
+from automation_pipeline.fiches.queries.mirror import check_visible
 from automation_pipeline.transcription.queries.recordings import (
     LogQuery,
     parse_log_query,

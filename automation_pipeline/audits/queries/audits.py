@@ -35,7 +35,7 @@ from automation_pipeline.audits.models.configs import (
 from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow, StepResultRow
 from automation_pipeline.core.access import Reach
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.fiches.queries.fiches import within
+from automation_pipeline.fiches.queries.mirror import within
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.group_commit import once_per_group
 from automation_pipeline.storage.statements import (

@@ -42,7 +42,7 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import begin_of, end_of
 from automation_pipeline.fiches.queries import fiches
-from automation_pipeline.fiches.queries.fiches import within
+from automation_pipeline.fiches.queries.mirror import within
 from automation_pipeline.fiches.tables import INFORMATION, CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.history import LogPage, log_lines
 from automation_pipeline.storage.statements import among, day_of

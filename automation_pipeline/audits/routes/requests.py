@@ -39,7 +39,7 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import DigitsText, Id, Instant, JsonModel
 from automation_pipeline.fiches.models.fiches import RequestedFicheIds
-from automation_pipeline.fiches.queries.fiches import check_visible, visible_fiches
+from automation_pipeline.fiches.queries.mirror import check_visible, visible_fiches
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.run_requests import FiledRequest, filed_requests
 from automation_pipeline.transcription.requests import (

@@ -34,7 +34,7 @@ from automation_pipeline.automation.models.runs import (
 from automation_pipeline.automation.models.schedules import FicheCandidate
 from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.core.access import Reach
-from automation_pipeline.fiches.queries.fiches import within
+from automation_pipeline.fiches.queries.mirror import within
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.statements import among, upsert
 from automation_pipeline.transcription.models import TranscriptionStatus

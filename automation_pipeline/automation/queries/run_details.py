@@ -45,7 +45,7 @@ from automation_pipeline.core.access import Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.fiches.queries.fiches import visible_fiches
+from automation_pipeline.fiches.queries.mirror import visible_fiches
 from automation_pipeline.storage.statements import among
 
 LOG_LEVELS = tuple(LogLevel)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, RowMapping, false, func, select, true
+from sqlalchemy import ColumnElement, FromClause, Row, RowMapping, func, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.access import Reach, Scope
+from automation_pipeline.core.access import Reach
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.models.days import crm_instant
-from automation_pipeline.fiches.queries.mirror import NOT_FOUND
+from automation_pipeline.fiches.queries.mirror import NOT_FOUND, within
 from automation_pipeline.fiches.tables import (
     INFORMATION,
     SECTION_TABLES,
@@ -46,46 +46,6 @@ UNKNOWN_TRANSCRIPTION: Document = {
     "percentage": 0,
     "isComplete": False,
 }
-
-
-def within(session: Session, reach: Reach) -> ColumnElement[bool]:
-    """A condition on `FicheCacheRow`: the fiche is in reach."""
-    if reach.scope is Scope.ALL:
-        return true()
-    # Correlated explicitly, because the enclosing query may join the table too.
-    its = INFORMATION.c
-    details = (
-        select(its.groupe).where(its.fiche_cache_id == FicheCacheRow.id).correlate(FicheCacheRow)
-    )
-    if reach.scope is Scope.SELF:
-        if reach.crm_user_id is None:
-            return false()
-        return details.where(its.attribution_user_id == reach.crm_user_id).exists()
-    groupe = func.coalesce(details.scalar_subquery(), FicheCacheRow.groupe)
-    return among(session, groupe, sorted(reach.groupes))
-
-
-def visible_fiches(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> set[str]:
-    """The fiches in reach. With full reach these are all, including fiches that are not mirrored."""
-    requested = set(fiche_ids)
-    if reach.is_whole:
-        return requested
-    wanted = (among(session, FicheCacheRow.fiche_id, sorted(requested)), within(session, reach))
-    return set(session.scalars(select(FicheCacheRow.fiche_id).where(*wanted)))
-
-
-def check_visible(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> None:
-    """Raise NotFoundError for the first fiche that is hidden or missing, without saying which."""
-    requested = list(fiche_ids)
-    visible = visible_fiches(session, reach, requested)
-    hidden = next((fiche_id for fiche_id in requested if fiche_id not in visible), None)
-    if hidden is not None:
-        raise NotFoundError(f"Fiche {hidden} not found")
-
-
-def check_mirrored(session: Session, fiche_id: str) -> None:
-    if session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id)) is None:
-        raise NotFoundError(f"Fiche {fiche_id} not found")
 
 
 def fiche_document(session: Session, fiche_id: str) -> Document:

@@ -1,11 +1,27 @@
-"""Queries of the mirror of the CRM: store sales lists, details and recordings, and find what is known."""
+"""Queries of the mirror of the CRM: store sales lists, details and recordings, and find what is known
+and who may see it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 
-from sqlalchemy import and_, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    case,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.access import Reach, Scope
+from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.models.days import DayCoverage, SalesDay, crm_day
 from automation_pipeline.fiches.models.fiches import (
     CrmFiche,
@@ -25,6 +41,7 @@ from automation_pipeline.fiches.models.sections import (
     Section,
 )
 from automation_pipeline.fiches.tables import (
+    INFORMATION,
     LIST_SECTIONS,
     SECTION_TABLES,
     CallRecordingRow,
@@ -471,3 +488,43 @@ def fiches_sold_on(session: Session, days: Sequence[date]) -> list[str]:
     return list(
         session.scalars(select(FicheCacheRow.fiche_id).where(sold).order_by(FicheCacheRow.fiche_id))
     )
+
+
+def within(session: Session, reach: Reach) -> ColumnElement[bool]:
+    """A condition on `FicheCacheRow`: the fiche is in reach."""
+    if reach.scope is Scope.ALL:
+        return true()
+    # Correlated explicitly, because the enclosing query may join the table too.
+    its = INFORMATION.c
+    details = (
+        select(its.groupe).where(its.fiche_cache_id == FicheCacheRow.id).correlate(FicheCacheRow)
+    )
+    if reach.scope is Scope.SELF:
+        if reach.crm_user_id is None:
+            return false()
+        return details.where(its.attribution_user_id == reach.crm_user_id).exists()
+    groupe = func.coalesce(details.scalar_subquery(), FicheCacheRow.groupe)
+    return among(session, groupe, sorted(reach.groupes))
+
+
+def visible_fiches(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> set[str]:
+    """The fiches in reach. With full reach these are all, including fiches that are not mirrored."""
+    requested = set(fiche_ids)
+    if reach.is_whole:
+        return requested
+    wanted = (among(session, FicheCacheRow.fiche_id, sorted(requested)), within(session, reach))
+    return set(session.scalars(select(FicheCacheRow.fiche_id).where(*wanted)))
+
+
+def check_visible(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> None:
+    """Raise NotFoundError for the first fiche that is hidden or missing, without saying which."""
+    requested = list(fiche_ids)
+    visible = visible_fiches(session, reach, requested)
+    hidden = next((fiche_id for fiche_id in requested if fiche_id not in visible), None)
+    if hidden is not None:
+        raise NotFoundError(f"Fiche {hidden} not found")
+
+
+def check_mirrored(session: Session, fiche_id: str) -> None:
+    if session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id)) is None:
+        raise NotFoundError(f"Fiche {fiche_id} not found")
