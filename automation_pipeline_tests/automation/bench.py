@@ -41,7 +41,7 @@ from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.factories import a_schedule, an_opening, selected
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import KNOBS, NoLimit, heard
+from automation_pipeline_tests.transcription.bench import SPEECH_OPTIONS, NoLimit, transcript_of
 from automation_pipeline_tests.waiting import run
 
 FETCHING = FetchOptions(budget_seconds=120, most_recordings=0)
@@ -61,7 +61,9 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Bench(AuditBench):
-    speech: FakeSpeechToText = field(default_factory=lambda: FakeSpeechToText(otherwise=heard))
+    speech: FakeSpeechToText = field(
+        default_factory=lambda: FakeSpeechToText(otherwise=transcript_of)
+    )
     fetching: FetchOptions = FETCHING
     work: WorkOptions = WORK
     limiter: RateLimiter = field(default_factory=NoLimit)
@@ -71,7 +73,7 @@ class Bench(AuditBench):
         return replace(super().judge, limiter=self.limiter)
 
     def offer(self, *fiche_ids: str, calls: int = 1, **information: object) -> None:
-        """The CRM has these fiches, each with so many calls; the mirror has not heard of them."""
+        """The CRM has these fiches, each with so many calls; the mirror does not have them."""
         for fiche_id in fiche_ids:
             self.crm.add(fiche(fiche_id, *self.calls(fiche_id, calls), **information))
 
@@ -179,7 +181,7 @@ class Bench(AuditBench):
 
     @property
     def provider(self) -> SpeechProvider:
-        return SpeechProvider(self.speech, self.limiter, KNOBS)
+        return SpeechProvider(self.speech, self.limiter, SPEECH_OPTIONS)
 
     async def begin_transcriptions(
         self, requests: Sequence[TranscriptionRunRequest]

@@ -29,7 +29,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fakes.post import FakeMailSender, FakePublisher, FakeWebhookSender
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import NoLimit, heard
+from automation_pipeline_tests.transcription.bench import NoLimit, transcript_of
 from automation_pipeline_tests.waiting import come_true, leap
 
 TODAY, YESTERDAY = date(2026, 5, 4), date(2026, 5, 3)
@@ -142,7 +142,7 @@ def test_5_transcriptions_that_stall_fail_their_fiches_and_no_others(bench: Benc
     bench.offer("stuck")
     bench.automatic()
     bench.work = replace(bench.work, transcription_seconds=STALL_SECONDS)
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=never)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=never)
     run = bench.run("done", "stuck")
     assert (run.status, run.transcriptions_run) == ("partial", 1)
     words = "Transcription incomplete (timeout/stall)"

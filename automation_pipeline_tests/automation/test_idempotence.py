@@ -17,7 +17,7 @@ from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import heard
+from automation_pipeline_tests.transcription.bench import transcript_of
 from automation_pipeline_tests.waiting import come_true
 
 FICHES = ("1", "2", "gone")
@@ -92,7 +92,7 @@ def test_a_crash_while_transcribing_loses_no_transcript_that_was_there(
         if calls == nth:
             raise ZeroDivisionError
 
-    bench.speech = FakeSpeechToText(otherwise=heard, at_once=1, meanwhile=dies_at_the_nth)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, meanwhile=dies_at_the_nth)
     ticket = bench.until_work(*FICHES)
     with pytest.raises(ZeroDivisionError):
         bench.carry_out_work(ticket)

@@ -22,7 +22,7 @@ from automation_pipeline_tests.factories import an_opening
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, summary
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import heard
+from automation_pipeline_tests.transcription.bench import transcript_of
 
 BUSY = TransientError("The CRM answered 503.")
 
@@ -135,7 +135,7 @@ class TestARunIsStuckInTranscription:
             with bench.database.reading() as session:
                 counts.append(dict(untranscribed(session, ["1", "2"])))
 
-        bench.speech = FakeSpeechToText(otherwise=heard, at_once=1, meanwhile=meanwhile)
+        bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, meanwhile=meanwhile)
         run = bench.run("1", "2", runAudits=False)
         assert watch.phases == ["transcribing", "transcribing"]
         assert counts == [{"1": 0, "2": 2}, {"1": 0, "2": 1}]

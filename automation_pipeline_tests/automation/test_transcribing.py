@@ -31,7 +31,7 @@ from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import heard
+from automation_pipeline_tests.transcription.bench import transcript_of
 from automation_pipeline_tests.waiting import come_true, leap, run
 
 MUTE = PermanentError("No speech in this audio")
@@ -96,7 +96,7 @@ def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
         if url == bench.url("2"):
             await come_true(lambda: transcribed(bench, ticket) == ["1"])
 
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=wait_for_the_first)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=wait_for_the_first)
     assert transcribe(bench, ticket) == ({}, ["1", "2"])
 
 
@@ -190,7 +190,7 @@ def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
             leap(bench.work.transcription_seconds)
             await asyncio.Event().wait()
 
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=hang)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=hang)
     assert transcribe(bench, ticket) == ({"2": TIMED_OUT}, ["1"])
     assert bench.logs(ticket)[-1] == "Transcription timeout/stall - completed 1/2"
 
@@ -296,7 +296,7 @@ def test_calls_for_recordings_of_others_finish_after_the_batch_is_done(bench: Be
         if url == bench.url("2"):
             await come_true(lambda: transcribed(bench, ticket) == ["1"])
 
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=second_takes_longer)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=second_takes_longer)
     transcribe(bench, ticket)
     with bench.database.reading() as session:
         [by_hand] = list_summaries(session, ["by-hand"])

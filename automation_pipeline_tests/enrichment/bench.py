@@ -1,5 +1,4 @@
-"""The bench of enrichment: scripted registries, requests, jobs and sweeps, and what became of
-them."""
+"""What enrichment needs: scripted registries, and shortcuts for requests, jobs, sweeps and rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,8 +72,8 @@ def asking(
 
 @dataclass
 class Bench:
-    """All three sources answer, unless told otherwise; `without` are not configured. Time passes as
-    the test says."""
+    """All three sources answer unless a script says otherwise; those in `without` are not configured.
+    Only the test lets time pass."""
 
     database: Database
     clock: StandingClock
@@ -109,8 +108,8 @@ class Bench:
     def _world(self) -> dict[str, Any]:
         return {"database": self.database, "clock": self.clock}
 
-    def tell(self, search: object = (), inpi: object = (), rcs: object = ()) -> None:
-        """What they answer next, in turn; a single answer for good."""
+    def script(self, search: object = (), inpi: object = (), rcs: object = ()) -> None:
+        """Set the next answers of each source, or the one that it always gives."""
         for api, result in ((SEARCH, search), (INPI, inpi), (RCS, rcs)):
             if isinstance(result, Sequence):
                 self.sources[api].script = list(result)
@@ -148,8 +147,8 @@ class Bench:
         )
 
     def work_and_die(self, job_id: int | None, place: SourceApi | None = SEARCH) -> None:
-        """Killed while it waits for this source's answer; None: when all of it is written and
-        nothing is kept."""
+        """The worker is killed while it waits for the answer of this source; None: right before the
+        final commit."""
         owner, finish = f"killed-{next(self._numbers)}", worker.finish_job
         self.claims.gone.add(owner)
         if place is None:
@@ -166,7 +165,7 @@ class Bench:
                 source.script = [result for result in source.script if result is not _die]
 
     def enriched(self, siren: str = SIREN, tenant: str = "main") -> EnrichmentAnswer:
-        """Asked for, and worked on to its end."""
+        """Request the company and work on its job to the end."""
         asked = self.request(siren, tenant)
         if asked.job_id is not None:
             self.work(asked.job_id)
@@ -201,7 +200,7 @@ class Bench:
     def jobs(self) -> Sequence[EnrichmentJobRow]:
         return self.rows(select(EnrichmentJobRow).order_by(EnrichmentJobRow.id))
 
-    def heard(self, job_id: int) -> dict[str, EnrichmentJobSourceRow]:
+    def source_rows(self, job_id: int) -> dict[str, EnrichmentJobSourceRow]:
         rows = self.rows(
             select(EnrichmentJobSourceRow)
             .where(EnrichmentJobSourceRow.job_id == job_id)
@@ -228,22 +227,22 @@ class Bench:
         return [(row.from_state, row.to_state) for row in rows]
 
     def events(self, name: str | None = None) -> list[Event]:
-        """By the end of their name."""
+        """The events whose names end like this."""
         found = [event_in(row) for row in self.rows(select(OutboxRow).order_by(OutboxRow.id))]
         return [event for event in found if event.name.endswith(name or "")]
 
-    def told(self) -> list[str]:
+    def event_names(self) -> list[str]:
         return [event.name.removeprefix("CompanyEnrichment") for event in self.events()]
 
     def asked_for(self, *, waiting: bool = False) -> list[tuple[str, Mapping[str, object]]]:
-        """Key and config of what was asked of Dagster, all of it or what it has not begun."""
+        """Key and config of all run requests, or of those that wait."""
         rows = self.rows(select(RunRequestRow).order_by(RunRequestRow.id))
         return [
             (row.request_key, row.config) for row in rows if row.state == "waiting" or not waiting
         ]
 
     def take_requests(self) -> None:
-        """As if Dagster had begun all runs that were asked for."""
+        """As if Dagster had started all requested runs."""
         with self.database.transaction() as session:
             session.execute(update(RunRequestRow).values(state="taken"))
 

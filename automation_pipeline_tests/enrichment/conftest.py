@@ -1,5 +1,4 @@
-"""The bench of enrichment, on each kind of database, and a caller of sources that waits in no
-time."""
+"""The bench of enrichment, and calls of sources whose waits take no time."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,8 +20,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 @pytest.fixture
 def waiting_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandingClock], list[float]]:
-    """From now on, whoever waits to call a source lets this clock go on; the list of what was
-    waited for."""
+    """Waits before calls of sources advance this clock. Returns the list of waits."""
 
     def wait_by(clock: StandingClock) -> list[float]:
         waited: list[float] = []
@@ -42,5 +40,5 @@ def waiting_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandingClock], lis
 
 @pytest.fixture(autouse=True)
 def waits(clock: StandingClock, waiting_by: Callable[[StandingClock], list[float]]) -> list[float]:
-    """All that was waited for before a call, in seconds."""
+    """All waits before calls, in seconds."""
     return waiting_by(clock)

@@ -32,7 +32,7 @@ def bench_at(url: str, now: str) -> Generator[Bench]:
 
 
 def ask(url: str, now: str, siren: str, tenant: str) -> tuple[int | None, str]:
-    """The job that is waited for, and what became of the wish."""
+    """The awaited job and the outcome of the request."""
     with bench_at(url, now) as bench:
         asked = bench.request(siren, tenant)
         return asked.job_id, asked.asked

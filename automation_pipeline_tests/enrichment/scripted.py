@@ -1,5 +1,4 @@
-"""What the bench of enrichment has of the outside: registries that say what they are told to,
-leases and turns by the test's clock."""
+"""Scripted registries, and claims and turns by the test's clock."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +34,7 @@ _SAYS = {
 
 
 def says(source: SourceApi, *, is_masked: bool = False, **given: object) -> SourceRecord:
-    """What it says of a company unless told otherwise; None: not said."""
+    """The usual record of a source with these changes; None removes a field."""
     known = _SAYS[source] | given
     document = {"officers": [SECRET], "said": {name: str(value) for name, value in known.items()}}
     return SourceRecord(
@@ -61,7 +60,7 @@ def fails(code: str, status: int | None = None, *, after: float | None = None) -
     )
 
 
-NOBODY = fails("NOT_FOUND", 200)
+NOT_FOUND = fails("NOT_FOUND", 200)
 UNKNOWN = fails("NOT_FOUND", 404)
 SILENT = fails("TIMEOUT")
 DOWN = fails("UPSTREAM_5XX", 503)
@@ -69,14 +68,13 @@ BUSY = fails("RATE_LIMIT", 429, after=2.0)
 
 
 class KilledError(BaseException):
-    """The process is gone: nothing of it is done any more."""
+    """The process is killed."""
 
 
 @dataclass
 class ScriptedRegistry:
-    """Says what is in its script, one a call, and what it always says once that is used up. What
-    can be called is called in the middle of the call, in a thread of its own; whatever else it says
-    comes after."""
+    """Returns the answers of its script, one per call, and `always` afterwards. A function in the script
+    runs in a thread during the call, before the answer."""
 
     source: SourceApi
     always: SourceRecord | SourceError
@@ -94,7 +92,7 @@ class ScriptedRegistry:
 
 
 class ClockedClaims:
-    """Leases by the test's clock. Whoever is `gone` gives nothing back."""
+    """Claims by the test's clock. Owners in `gone` release nothing."""
 
     def __init__(self, clock: StandingClock) -> None:
         self._clock, self._tokens = clock, 0
@@ -135,7 +133,7 @@ class ClockedClaims:
 
 @dataclass
 class CountingLimiter:
-    """Evenly spaced turns from the test's clock on; at once, where no rate is kept."""
+    """Evenly spaced turns by the test's clock, or no waits unless `is_keeping`."""
 
     clock: StandingClock
     is_keeping: bool = False

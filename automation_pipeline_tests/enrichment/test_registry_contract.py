@@ -17,7 +17,7 @@ from automation_pipeline_tests import outside
 from automation_pipeline_tests.fakes.registries import AtOnce, FakeRegistry, error, record
 
 DANONE, SEAT = "552032534", "55203253400646"
-NOBODY = "000000000"
+NOT_FOUND = "000000000"
 LONG = 60.0  # so that a slow machine is no finding
 STATUSES = {
     403: ErrorCode.FORBIDDEN,
@@ -64,14 +64,14 @@ def in_memory() -> Place:
     def strike(status: int, retry_after: float | None) -> None:
         fake.fail_always(DANONE, error(STATUSES[status], status, retry_after))
 
-    return Place(fake, refusing, NOBODY, 404, strike, lambda: len(fake.calls))
+    return Place(fake, refusing, NOT_FOUND, 404, strike, lambda: len(fake.calls))
 
 
 def over_http(source: str, url: str) -> Place:
     route, make = CLIENTS[source]
     # It knows of all companies but those that there are not; the others know of no associations.
     is_search = source == "search"
-    stranger = NOBODY if is_search else outside.sirens(url, 1, "association")[0]
+    stranger = NOT_FOUND if is_search else outside.sirens(url, 1, "association")[0]
 
     def strike(status: int, retry_after: float | None) -> None:
         wait = {} if retry_after is None else {"retry_after": retry_after}
@@ -135,7 +135,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.mark.parametrize("siret", [None, SEAT])
-def test_a_known_company_is_told_in_one_call(place: Place, siret: str | None) -> None:
+def test_a_known_company_takes_one_call(place: Place, siret: str | None) -> None:
     result = place.fetch(siret=siret)
     assert isinstance(result, SourceRecord), result
     assert (result.siren, result.fields.legal_name, result.fields.active_status) == (
@@ -149,7 +149,7 @@ def test_a_known_company_is_told_in_one_call(place: Place, siret: str | None) ->
 
 
 @pytest.mark.parametrize("siret", [None, SEAT])
-def test_the_same_company_is_told_in_the_same_words(place: Place, siret: str | None) -> None:
+def test_the_same_company_has_the_same_record(place: Place, siret: str | None) -> None:
     assert place.fetch() == place.fetch(siret=siret)
 
 
@@ -170,7 +170,7 @@ def test_what_the_source_does_is_a_value_and_is_not_tried_again(place: Place, st
     assert place.calls() == 1
 
 
-def test_a_wait_that_the_source_asks_for_is_told(place: Place) -> None:
+def test_the_error_has_the_requested_wait(place: Place) -> None:
     place.strike(429, 7.0)
     result = place.fetch()
     assert isinstance(result, SourceError)

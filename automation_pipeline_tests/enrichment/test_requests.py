@@ -11,7 +11,7 @@ from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import (
     DOWN,
     INPI,
-    NOBODY,
+    NOT_FOUND,
     RCS,
     SEARCH,
     SILENT,
@@ -87,7 +87,7 @@ def test_what_was_asked_for_before_is_stale_with_its_company(bench: Bench) -> No
 
 
 def test_a_company_that_lacks_something_is_an_answer_too(bench: Bench) -> None:
-    bench.tell(rcs=DOWN)
+    bench.script(rcs=DOWN)
     bench.enriched()
     asked = bench.request(tenant="t2")
     assert (asked.asked, asked.status, asked.job_id) == ("CACHE_HIT", "PARTIAL", None)
@@ -100,7 +100,7 @@ def test_a_company_that_lacks_something_is_an_answer_too(bench: Bench) -> None:
 def test_a_company_that_was_not_found_is_asked_for_again_after_a_quarter_of_an_hour(
     bench: Bench,
 ) -> None:
-    bench.tell(search=NOBODY)
+    bench.script(search=NOT_FOUND)
     bench.enriched()
     bench.pass_time(minutes=14)
     assert bench.request().asked == "CACHE_HIT"
@@ -111,14 +111,14 @@ def test_a_company_that_was_not_found_is_asked_for_again_after_a_quarter_of_an_h
 def test_a_fresh_snapshot_is_an_answer_though_a_refresh_of_it_failed(bench: Bench) -> None:
     asked = bench.enriched()
     bench.pass_time(days=5)
-    bench.tell(search=SILENT)
+    bench.script(search=SILENT)
     bench.work(bench.refresh(asked.request_id).job_id)
     bench.pass_time(days=1)
     again = bench.request()
     assert (again.asked, again.status) == ("CACHE_HIT", "FAILED")
 
 
-def test_with_force_what_is_fresh_is_asked_for_anew(bench: Bench) -> None:
+def test_force_refreshes_a_fresh_company(bench: Bench) -> None:
     bench.enriched()
     asked = bench.request(force=True)
     assert (asked.asked, asked.status) == ("ENQUEUED", "STALE")
@@ -146,7 +146,7 @@ def test_the_same_key_for_another_company_is_refused(bench: Bench) -> None:
     assert len(bench.requests()) == 1
 
 
-def test_what_comes_of_a_wish_is_in_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_outcome_of_a_request_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         bench.request()
         bench.request()
@@ -154,7 +154,7 @@ def test_what_comes_of_a_wish_is_in_the_log(bench: Bench, caplog: pytest.LogCapt
 
 
 def opened(bench: Bench) -> int:
-    """How often looking led to a wish."""
+    """How often opening the request led to a job."""
     triggers = [event.payload["trigger"] for event in bench.events("Requested")]
     return triggers.count("REQUEST_OPENED")
 
@@ -189,8 +189,8 @@ def test_a_stale_company_is_shown_while_it_is_refreshed(bench: Bench) -> None:
     ] * 2
 
 
-def test_looking_leads_to_one_wish_a_day(bench: Bench) -> None:
-    bench.tell(search=NOBODY)
+def test_opening_a_request_refreshes_once_per_day(bench: Bench) -> None:
+    bench.script(search=NOT_FOUND)
     asked = bench.enriched()
     bench.pass_time(hours=1)
     bench.work(bench.open(asked.request_id).job_id)
@@ -203,7 +203,7 @@ def test_looking_leads_to_one_wish_a_day(bench: Bench) -> None:
 
 
 def test_one_that_has_just_failed_is_left_alone(bench: Bench) -> None:
-    bench.tell(search=NOBODY)
+    bench.script(search=NOT_FOUND)
     asked = bench.enriched()
     assert bench.open(asked.request_id).job_id is None
     assert opened(bench) == 0
@@ -241,10 +241,10 @@ def test_a_fresh_company_grows_stale_first(bench: Bench) -> None:
     assert len(bench.events("Completed")) == 2
 
 
-def test_a_partial_one_is_begun_as_it_is(bench: Bench) -> None:
-    bench.tell(rcs=DOWN)
+def test_a_partial_company_is_started_as_it_is(bench: Bench) -> None:
+    bench.script(rcs=DOWN)
     asked = bench.enriched()
-    bench.tell(rcs=())
+    bench.script(rcs=())
     bench.work(bench.refresh(asked.request_id).job_id)
     assert bench.moves()[2] == ("PARTIAL", "RUNNING")
 
@@ -261,7 +261,7 @@ def test_it_can_be_done_again_after_a_quarter_of_an_hour(bench: Bench) -> None:
     assert bench.refresh(asked.request_id).asked == "ENQUEUED"
 
 
-def test_the_quarter_of_an_hour_is_the_companys_whoever_asks(bench: Bench) -> None:
+def test_the_cooldown_is_per_company_for_all_requesters(bench: Bench) -> None:
     first, other = bench.enriched(tenant="t1"), bench.request(tenant="t2")
     bench.work(bench.refresh(first.request_id, "t1").job_id)
     with pytest.raises(ConflictError):
@@ -269,7 +269,7 @@ def test_the_quarter_of_an_hour_is_the_companys_whoever_asks(bench: Bench) -> No
 
 
 def test_one_that_failed_may_be_tried_again_at_once(bench: Bench) -> None:
-    bench.tell(search=NOBODY)
+    bench.script(search=NOT_FOUND)
     asked = bench.enriched()
     for _ in range(2):
         again = bench.refresh(asked.request_id)

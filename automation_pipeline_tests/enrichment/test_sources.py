@@ -70,7 +70,7 @@ def call(bench: Bench, source: SourceApi = RCS) -> SourceOutcome:
     return run(calling(bench, source))
 
 
-def standing(bench: Bench, source: SourceApi = RCS) -> SourceStatus:
+def status_of(bench: Bench, source: SourceApi = RCS) -> SourceStatus:
     with bench.database.reading() as session:
         return source_statuses(session)[source]
 
@@ -79,7 +79,7 @@ def standing(bench: Bench, source: SourceApi = RCS) -> SourceStatus:
 def test_what_may_pass_is_tried_twice_more_after_250_and_500_ms(
     bench: Bench, waits: list[float], error: SourceError
 ) -> None:
-    bench.tell(rcs=error)
+    bench.script(rcs=error)
     outcome = call(bench)
     assert (outcome.error, outcome.attempts, waits) == (error, 3, [0.25, 0.5])
 
@@ -94,7 +94,7 @@ def test_an_answer_ends_the_trying(bench: Bench, waits: list[float], source: Sou
 def test_the_waits_are_a_fifth_more_or_less_and_half_a_second_at_most(
     bench: Bench, waits: list[float]
 ) -> None:
-    bench.tell(rcs=DOWN)
+    bench.script(rcs=DOWN)
     registries = bench.registries
     for seed in range(3):
         drawn = {"database": bench.database, "clock": bench.clock, "random": Random(seed)}
@@ -111,7 +111,7 @@ def test_the_waits_are_a_fifth_more_or_less_and_half_a_second_at_most(
 def test_what_does_not_pass_is_not_tried_again(
     bench: Bench, waits: list[float], error: SourceError
 ) -> None:
-    bench.tell(rcs=error)
+    bench.script(rcs=error)
     assert (call(bench).error, len(bench.sources[RCS].asked), waits) == (error, 1, [])
 
 
@@ -151,7 +151,7 @@ def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
     bench.sources[source].always = error
     call(bench, source)
     result = len(bench.sources[source].asked)
-    until = standing(bench, source).open_until
+    until = status_of(bench, source).open_until
     assert until == bench.clock.now() + timedelta(minutes=minutes)
     refused = call(bench, source)
     assert refused.error is not None
@@ -178,12 +178,12 @@ def test_what_is_left_of_a_short_rest_is_waited_for_by_others(
     assert (call(bench).status, waits) == ("SUCCESS", [3.0])
 
 
-def test_whoever_is_refused_another_call_tells_what_the_last_one_came_to(bench: Bench) -> None:
+def test_a_refused_call_returns_the_result_of_the_last_one(bench: Bench) -> None:
     def another_is_told_to_stop() -> None:
         bench.sources[RCS].script.insert(0, LATER)
         call(bench)
 
-    bench.tell(rcs=[another_is_told_to_stop, DOWN])
+    bench.script(rcs=[another_is_told_to_stop, DOWN])
     outcome = call(bench)
     assert (outcome.error, outcome.attempts) == (DOWN, 1)
 
@@ -197,11 +197,11 @@ def test_a_source_that_has_not_answered_ten_times_in_a_row_is_left_alone(
     bench.sources[source].always = SILENT
     for _ in range(3):
         call(bench, source)
-    assert standing(bench, source).failures == 9
+    assert status_of(bench, source).failures == 9
     outcome = call(bench, source)
     assert (outcome.error, outcome.attempts) == (SILENT, 1)
     assert (
-        standing(bench, source).open_until == bench.clock.now() - timedelta(seconds=0.25) + length
+        status_of(bench, source).open_until == bench.clock.now() - timedelta(seconds=0.25) + length
     )
     bench.pass_time(seconds=length.total_seconds())
     bench.sources[source].always = says(source)
@@ -210,11 +210,11 @@ def test_a_source_that_has_not_answered_ten_times_in_a_row_is_left_alone(
 
 @pytest.mark.parametrize("answer", [says(RCS), UNKNOWN])
 def test_an_answer_of_any_kind_says_that_it_is_up(bench: Bench, answer: object) -> None:
-    bench.tell(rcs=SILENT)
+    bench.script(rcs=SILENT)
     call(bench)
-    bench.tell(rcs=answer)
+    bench.script(rcs=answer)
     call(bench)
-    assert standing(bench).failures == 0
+    assert status_of(bench).failures == 0
 
 
 def test_a_sources_calls_of_the_day_are_not_exceeded_and_come_back_at_midnight(
@@ -232,36 +232,36 @@ def test_a_sources_calls_of_the_day_are_not_exceeded_and_come_back_at_midnight(
 
 def test_every_call_counts_for_the_day_also_one_that_fails(bench: Bench) -> None:
     bench.a_day = {RCS: 2}
-    bench.tell(rcs=DOWN)
+    bench.script(rcs=DOWN)
     outcome = call(bench)
     assert (outcome.error, outcome.attempts, len(bench.sources[RCS].asked)) == (DOWN, 2, 2)
-    assert standing(bench).quota_used == 2
+    assert status_of(bench).quota_used == 2
 
 
 def test_a_call_that_we_did_not_make_is_no_call_of_the_day_and_holds_nothing_against_the_source(
     bench: Bench, waits: list[float]
 ) -> None:
     bench.a_day = {INPI: 1}
-    bench.tell(inpi=SILENT)
+    bench.script(inpi=SILENT)
     call(bench, INPI)
     bench.pass_time(days=1)
-    before = standing(bench, INPI)
-    bench.tell(inpi=OURS)
+    before = status_of(bench, INPI)
+    bench.script(inpi=OURS)
     waits.clear()
     for _ in range(12):
         outcome = call(bench, INPI)
         assert (outcome.error, outcome.attempts) == (OURS, 0)
-    after = standing(bench, INPI)
+    after = status_of(bench, INPI)
     assert (after.failures, after.open_until, after.quota_used) == (before.failures, None, 0)
     assert (waits, bench.meter.drain()) == ([], {})
-    bench.tell(inpi=says(INPI))
+    bench.script(inpi=says(INPI))
     assert call(bench, INPI).status == "SUCCESS"
 
 
-def test_what_the_source_said_last_counts_where_no_further_call_is_made(bench: Bench) -> None:
-    bench.tell(inpi=[DOWN, OURS])
+def test_the_last_result_counts_without_a_further_call(bench: Bench) -> None:
+    bench.script(inpi=[DOWN, OURS])
     outcome = call(bench, INPI)
-    assert (outcome.error, outcome.attempts, standing(bench, INPI).quota_used) == (DOWN, 1, 1)
+    assert (outcome.error, outcome.attempts, status_of(bench, INPI).quota_used) == (DOWN, 1, 1)
 
 
 def test_a_turn_that_is_too_far_away_is_not_waited_for(bench: Bench) -> None:
@@ -274,7 +274,7 @@ def test_a_turn_that_is_too_far_away_is_not_waited_for(bench: Bench) -> None:
         0,
         [],
     )
-    assert standing(bench).quota_used == 0
+    assert status_of(bench).quota_used == 0
 
 
 def test_a_source_that_does_not_answer_in_time_is_taken_for_silent(
@@ -296,7 +296,7 @@ def test_a_source_that_does_not_answer_in_time_is_taken_for_silent(
 
 
 def test_what_the_source_holds_back_is_counted(bench: Bench) -> None:
-    bench.tell(rcs=BUSY)
+    bench.script(rcs=BUSY)
     call(bench)
     assert {name: amount for (name, _), amount in bench.meter.drain().items()} == {RATE_LIMITED: 3}
 
@@ -304,7 +304,7 @@ def test_what_the_source_holds_back_is_counted(bench: Bench) -> None:
 def test_however_many_call_no_source_is_called_beyond_its_limit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each knows how long it has waited, by what it was told to; nobody has waited in truth."""
+    """Each counts its requested waits; none takes real time."""
     bench.limiter, starts = CountingLimiter(bench.clock, is_keeping=True), []
     waited: Counter[object] = Counter()
 
@@ -374,7 +374,7 @@ def sleepers(clock: StandingClock, waits: list[float], monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("given", [[BUSY], [says(RCS)] * 3 + [BUSY] * 2])
-def test_after_a_rest_nobody_calls_but_in_a_new_turn(
+def test_after_a_rest_each_call_waits_for_a_new_turn(
     bench: Bench, sleepers: Sleepers, given: list[object]
 ) -> None:
     bench.limiter, starts = DatabaseRateLimiter(bench.database), []

@@ -1,5 +1,4 @@
-"""What nobody asks for: lost workers are followed, what is old grows stale, what is due is
-refreshed."""
+"""The sweep: lost workers are replaced, old companies become stale, due ones are refreshed."""
 
 from datetime import timedelta
 
@@ -10,7 +9,7 @@ from automation_pipeline.enrichment.models import LOST_LEASES, claim_key
 from automation_pipeline.enrichment.sources import set_rest
 from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, SourceStatusRow
 from automation_pipeline_tests.enrichment.bench import Bench
-from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOBODY, SEARCH, SIREN
+from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOT_FOUND, SEARCH, SIREN
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
 # The refresh of the first is due after 27 days, that of the second after 33.
@@ -60,7 +59,7 @@ def test_what_became_fresh_in_one_night_is_not_refreshed_in_one_night(bench: Ben
     assert bench.sweep().refreshed == 1
 
 
-def test_a_refresh_that_nobody_waits_for_is_told_once_to_everybody(bench: Bench) -> None:
+def test_a_refresh_without_a_request_is_published_once(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=33)
     report = bench.sweep()
@@ -134,12 +133,12 @@ def test_nothing_is_refreshed_while_the_required_source_rests(bench: Bench) -> N
 
 
 @pytest.mark.parametrize(
-    ("search", "rcs", "status"), [(NOBODY, (), "FAILED"), ((), DOWN, "PARTIAL")]
+    ("search", "rcs", "status"), [(NOT_FOUND, (), "FAILED"), ((), DOWN, "PARTIAL")]
 )
 def test_what_came_to_less_than_all_is_tried_again_when_it_is_due(
     bench: Bench, search: object, rcs: object, status: str
 ) -> None:
-    bench.tell(search=search, rcs=rcs)
+    bench.script(search=search, rcs=rcs)
     bench.enriched()
     due = bench.enrichment().due_at
     assert due is not None
@@ -151,7 +150,7 @@ def test_what_came_to_less_than_all_is_tried_again_when_it_is_due(
     assert (status, "RUNNING") in bench.moves()
 
 
-def test_a_job_that_nobody_has_begun_is_asked_for_again(bench: Bench) -> None:
+def test_a_job_that_was_not_started_is_requested_again(bench: Bench) -> None:
     asked = bench.request()
     bench.take_requests()
     bench.pass_time(seconds=299)
@@ -242,7 +241,7 @@ def test_a_worker_that_found_a_dead_ones_lease_is_followed_when_that_is_over(ben
     assert bench.work(job_id).status == "SUCCESS"
 
 
-def test_whoever_is_asked_for_after_that_is_given_the_usual_time(bench: Bench) -> None:
+def test_a_worker_that_is_requested_again_has_the_usual_time(bench: Bench) -> None:
     after_one_that_died(bench)
     bench.pass_time(seconds=120)
     assert bench.sweep().asked_again == 1
@@ -253,7 +252,7 @@ def test_whoever_is_asked_for_after_that_is_given_the_usual_time(bench: Bench) -
     assert bench.sweep().asked_again == 1
 
 
-def test_only_a_worker_that_had_begun_is_a_lost_lease(bench: Bench) -> None:
+def test_only_a_worker_that_had_started_is_a_lost_lease(bench: Bench) -> None:
     after_one_that_died(bench)
     bench.pass_time(seconds=300)
     assert bench.sweep().asked_again == 1

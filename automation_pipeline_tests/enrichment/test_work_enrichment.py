@@ -18,7 +18,7 @@ from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
     DOWN,
     INPI,
-    NOBODY,
+    NOT_FOUND,
     RCS,
     SEARCH,
     SECRET,
@@ -53,7 +53,7 @@ def test_a_company_that_all_three_know_is_a_success(bench: Bench) -> None:
     assert company.updated_at == bench.clock.now()
     assert (row.status, row.enrichment_error, row.running_job_id) == ("SUCCESS", None, None)
     assert bench.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
-    assert bench.told() == [
+    assert bench.event_names() == [
         "Requested",
         "Started",
         "SourceFetched",
@@ -74,7 +74,7 @@ def test_a_company_that_all_three_know_is_a_success(bench: Bench) -> None:
 def test_two_that_answer_and_one_that_is_too_busy_three_times(
     bench: Bench, waits: list[float]
 ) -> None:
-    bench.tell(rcs=BUSY)
+    bench.script(rcs=BUSY)
     bench.enriched()
     row = bench.enrichment()
     assert (row.status, row.enrichment_error) == ("PARTIAL", "API_ENTREPRISE_RCS:429:RATE_LIMIT")
@@ -84,8 +84,8 @@ def test_two_that_answer_and_one_that_is_too_busy_three_times(
     assert row.due_at == bench.clock.now() + timedelta(hours=6)
 
 
-def test_a_required_source_that_finds_nobody_ends_the_job(bench: Bench) -> None:
-    bench.tell(search=NOBODY)
+def test_a_required_source_that_does_not_know_the_company_ends_the_job(bench: Bench) -> None:
+    bench.script(search=NOT_FOUND)
     bench.enriched()
     row = bench.enrichment()
     assert (row.status, row.enrichment_error) == (
@@ -102,7 +102,7 @@ def test_an_old_snapshot_outlives_a_required_source_that_does_not_answer(bench: 
     bench.enriched()
     before = bench.company()
     bench.pass_time(days=31)
-    bench.tell(search=SILENT, inpi=says(INPI, legal_name="ANOTHER", city="LYON"))
+    bench.script(search=SILENT, inpi=says(INPI, legal_name="ANOTHER", city="LYON"))
     bench.enriched()
     after, row = bench.company(), bench.enrichment()
     assert bench.calls()[SEARCH] == 1 + 3
@@ -131,9 +131,9 @@ def test_two_tenants_that_want_the_same_company_share_its_job(bench: Bench) -> N
     assert {row.enrichment_status for row in bench.requests()} == {"SUCCESS"}
 
 
-def test_whoever_asks_while_it_runs_waits_for_it_too(bench: Bench) -> None:
+def test_a_request_during_the_work_waits_for_it_too(bench: Bench) -> None:
     asked = bench.request(tenant="t1")
-    bench.tell(inpi=[lambda: bench.request(tenant="t2")])
+    bench.script(inpi=[lambda: bench.request(tenant="t2")])
     bench.work(asked.job_id)
     assert len(bench.waiting_for(asked.job_id)) == len(bench.events("Completed")) == 2
     assert {row.enrichment_status for row in bench.requests()} == {"SUCCESS"}
@@ -142,7 +142,7 @@ def test_whoever_asks_while_it_runs_waits_for_it_too(bench: Bench) -> None:
 def test_a_worker_that_is_killed_is_followed_when_its_lease_is_over(bench: Bench) -> None:
     asked = bench.request()
     bench.take_requests()
-    bench.tell(inpi=[lambda: bench.pass_time(seconds=60)])
+    bench.script(inpi=[lambda: bench.pass_time(seconds=60)])
     bench.work_and_die(asked.job_id, RCS)
     bench.pass_time(seconds=59)
     assert bench.sweep().asked_again == 0
@@ -161,9 +161,9 @@ def test_a_worker_that_is_killed_is_followed_when_its_lease_is_over(bench: Bench
     assert len(bench.events("Completed")) == 1
 
 
-def test_what_said_that_there_is_nobody_is_not_asked_again(bench: Bench) -> None:
+def test_a_source_that_does_not_know_the_company_is_not_called_again(bench: Bench) -> None:
     asked = bench.request()
-    bench.tell(search=NOBODY)
+    bench.script(search=NOT_FOUND)
     bench.work_and_die(asked.job_id, None)
     bench.pass_time(seconds=120)
     assert bench.work(asked.job_id).status == "FAILED"
@@ -187,7 +187,7 @@ def test_a_job_that_is_lost_again_and_again_is_given_up(bench: Bench) -> None:
 
 def test_a_second_worker_leaves_the_job_to_the_first(bench: Bench) -> None:
     asked, seen = bench.request(), []
-    bench.tell(
+    bench.script(
         inpi=[lambda: seen.append(bench.claims.take(f"company_enrichment:{SIREN}", "second", 1.0))]
     )
     bench.work(asked.job_id)
@@ -214,7 +214,9 @@ def test_without_the_required_source_nothing_is_a_success(bench: Bench) -> None:
 def test_a_company_without_a_name_says_why_it_failed(
     bench: Bench, is_masked: bool, code: str
 ) -> None:
-    bench.tell(search=says(SEARCH, legal_name=None, is_masked=is_masked), inpi=UNKNOWN, rcs=UNKNOWN)
+    bench.script(
+        search=says(SEARCH, legal_name=None, is_masked=is_masked), inpi=UNKNOWN, rcs=UNKNOWN
+    )
     bench.enriched()
     first = (bench.enrichment().enrichment_error or "").split("|")[0]
     assert first == f"API_RECHERCHE_ENTREPRISES:200:{code}"
@@ -223,7 +225,7 @@ def test_a_company_without_a_name_says_why_it_failed(
 def test_an_empty_value_overwrites_nothing_and_keeps_where_it_came_from(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=30)
-    bench.tell(search=says(SEARCH, naf_code=None, legal_name="DANONE SA"), inpi=DOWN)
+    bench.script(search=says(SEARCH, naf_code=None, legal_name="DANONE SA"), inpi=DOWN)
     bench.enriched()
     company = bench.company()
     assert company is not None
@@ -243,7 +245,7 @@ def test_a_field_that_a_user_has_locked_is_not_overwritten(bench: Bench) -> None
     bench.enriched()
     bench.set(FieldSourceRow, locked_by_user="user:7")
     bench.pass_time(days=30)
-    bench.tell(search=says(SEARCH, legal_name="ANOTHER"))
+    bench.script(search=says(SEARCH, legal_name="ANOTHER"))
     bench.enriched()
     company = bench.company()
     assert company is not None
@@ -252,10 +254,10 @@ def test_a_field_that_a_user_has_locked_is_not_overwritten(bench: Bench) -> None
     assert fetched == {bench.clock.now() - timedelta(days=30)}
 
 
-def test_what_was_said_is_kept_once_a_version(bench: Bench) -> None:
+def test_each_version_of_a_document_is_kept_once(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=30)
-    bench.tell(inpi=says(INPI, legal_form="5599"), rcs=DOWN)
+    bench.script(inpi=says(INPI, legal_form="5599"), rcs=DOWN)
     bench.enriched()
     kept = [
         row.source_api
@@ -275,7 +277,7 @@ def test_what_was_said_is_kept_once_a_version(bench: Bench) -> None:
 def test_what_does_not_pass_by_itself_waits_until_it_is_stale(
     bench: Bench, optional: object
 ) -> None:
-    bench.tell(inpi=optional)
+    bench.script(inpi=optional)
     bench.enriched()
     row = bench.enrichment()
     assert row.status == "PARTIAL"
@@ -287,7 +289,7 @@ def test_what_does_not_pass_by_itself_waits_until_it_is_stale(
 def test_what_may_pass_is_tried_after_6_24_and_72_hours_and_then_when_it_is_stale(
     bench: Bench,
 ) -> None:
-    bench.tell(rcs=DOWN)
+    bench.script(rcs=DOWN)
     bench.enriched()
     waited: list[float] = []
     for _ in range(3):
@@ -311,11 +313,13 @@ def test_every_line_of_the_log_has_the_thirteen_fields_and_no_answer(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure_logs("info", "json", of="package")
-    bench.tell(rcs=DOWN)
+    bench.script(rcs=DOWN)
     bench.enriched(tenant="t1")
     written = capsys.readouterr().err
     lines = [json.loads(line) for line in written.splitlines() if line.startswith("{")]
-    assert [line["event_type"].removeprefix("CompanyEnrichment") for line in lines] == bench.told()
+    assert [
+        line["event_type"].removeprefix("CompanyEnrichment") for line in lines
+    ] == bench.event_names()
     assert all(line.keys() >= THIRTEEN for line in lines)
     assert all(
         line[name]
@@ -328,11 +332,11 @@ def test_every_line_of_the_log_has_the_thirteen_fields_and_no_answer(
     assert SECRET not in str([event.payload for event in bench.events()])
 
 
-def test_lines_events_and_calls_bear_the_id_of_whoever_asked_not_of_whoever_works(
+def test_log_lines_events_and_calls_have_the_id_of_the_requester(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[str | None] = []
-    bench.tell(*[(lambda: calls.append(correlation_id()),)] * 3)
+    bench.script(*[(lambda: calls.append(correlation_id()),)] * 3)
     asked = bench.request(tenant="t1")
     configure_logs("info", "json", of="package")
     with correlated("of-the-run"):
@@ -346,7 +350,7 @@ def test_lines_events_and_calls_bear_the_id_of_whoever_asked_not_of_whoever_work
 
 
 def test_what_is_done_is_counted(bench: Bench) -> None:
-    bench.tell(rcs=UNKNOWN)
+    bench.script(rcs=UNKNOWN)
     bench.enriched()
     counted = {(name, labels): amount for (name, labels), amount in bench.meter.drain().items()}
     assert counted[measures.ENDED_JOBS, 'status="PARTIAL"'] == 1
@@ -430,7 +434,7 @@ def test_a_required_register_that_answers_429_again_and_again_fails_the_company_
     bench: Bench,
 ) -> None:
     asked = bench.request()
-    bench.tell(search=fails("RATE_LIMIT", 429))
+    bench.script(search=fails("RATE_LIMIT", 429))
     assert len(work_until_done(bench, [asked.job_id])) == 10
     row = bench.enrichment()
     assert (row.status, row.enrichment_error) == (
@@ -442,7 +446,7 @@ def test_a_required_register_that_answers_429_again_and_again_fails_the_company_
 def test_a_stale_company_stays_stale_while_its_register_asks_to_wait(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=31)
-    bench.tell(search=fails("RATE_LIMIT", 429, after=30.0))
+    bench.script(search=fails("RATE_LIMIT", 429, after=30.0))
     asked = bench.request()
     job = bench.work(asked.job_id)
     assert (job.state, job.status, bench.enrichment().status) == ("PENDING", None, "STALE")
@@ -474,11 +478,11 @@ def test_establishments_of_requests_that_share_a_job_are_looked_up_too(bench: Be
     plain, first = bench.request(), bench.request(siret=own)
     asked = {own: first, other: bench.request(siret=other, tenant="t2")}
 
-    def meanwhile() -> None:
+    def in_between() -> None:
         asked[late] = bench.request(siret=late)
         asked[unasked] = bench.request(siret=unasked)
 
-    bench.tell(inpi=[meanwhile])
+    bench.script(inpi=[in_between])
     fine, down = says(SEARCH), [DOWN] * 3
     results = [replace(fine, warnings=(closed(siret),)) for siret in (own, other)]
     bench.sources[SEARCH].script = [fine, *results, UNKNOWN, fine, *down]
@@ -522,7 +526,7 @@ def test_an_establishment_is_not_asked_about_again_and_again_while_its_register_
 ) -> None:
     bench.enriched()
     siret = f"{SIREN}00001"
-    bench.tell(search=SILENT)
+    bench.script(search=SILENT)
     bench.work(bench.request(siret=siret).job_id)
     again = bench.request(siret=siret)
     assert (again.asked, again.status) == ("CACHE_HIT", "FAILED")

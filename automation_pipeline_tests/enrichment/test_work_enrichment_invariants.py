@@ -30,7 +30,7 @@ from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
     DOWN,
     INPI,
-    NOBODY,
+    NOT_FOUND,
     RCS,
     SEARCH,
     SILENT,
@@ -61,7 +61,7 @@ ERRORS = [
 SEARCHES = st.sampled_from(
     [
         says(SEARCH), says(SEARCH, legal_name="DANONE SA", naf_code=None), says(SEARCH, city=None),
-        says(SEARCH, legal_name=None), says(SEARCH, legal_name=None, is_masked=True), NOBODY, *ERRORS,
+        says(SEARCH, legal_name=None), says(SEARCH, legal_name=None, is_masked=True), NOT_FOUND, *ERRORS,
     ]
 )  # fmt: skip
 OPTIONALS = {api: st.sampled_from([says(api), says(api), *ERRORS]) for api in (INPI, RCS)}
@@ -100,29 +100,29 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.unfinished())
     @rule(data=st.data(), search=SEARCHES, inpi=OPTIONALS[INPI], rcs=OPTIONALS[RCS])
     def work(self, data: st.DataObject, search: object, inpi: object, rcs: object) -> None:
-        self.bench.tell(search, inpi, rcs)
+        self.bench.script(search, inpi, rcs)
         self.bench.work(data.draw(st.sampled_from(self.unfinished())))
 
     @precondition(lambda self: self.unfinished())
     @rule(data=st.data(), search=SEARCHES, inpi=OPTIONALS[INPI], place=DEATHS)
     def be_killed(self, data: st.DataObject, search: object, inpi: object, place: Any) -> None:
-        self.bench.tell(search, inpi)
+        self.bench.script(search, inpi)
         self.bench.work_and_die(data.draw(st.sampled_from(self.unfinished())), place)
 
     @precondition(lambda self: self.unfinished())
     @rule(data=st.data(), place=st.sampled_from([SEARCH, INPI, RCS]), other=SEARCHES)
     def sleep_through_the_lease(self, data: st.DataObject, place: Any, other: object) -> None:
-        """And another does the work meanwhile."""
+        """Another worker does the work in between."""
         job_id = data.draw(st.sampled_from(self.unfinished()))
 
-        def meanwhile() -> None:
+        def in_between() -> None:
             self.bench.pass_time(seconds=121)
-            self.bench.tell(search=other)
+            self.bench.script(search=other)
             self.bench.work(job_id)
 
-        self.bench.sources[place].script = [meanwhile]
+        self.bench.sources[place].script = [in_between]
         self.bench.work(job_id)
-        self.bench.tell(search=(), inpi=(), rcs=())
+        self.bench.script(search=(), inpi=(), rcs=())
 
     @rule(length=st.sampled_from(LENGTHS))
     def time_passes(self, length: timedelta) -> None:
@@ -254,7 +254,7 @@ class Life(RuleBasedStateMachine):
             assert started == list(range(1, min(job.attempt + put_off, 3) + 1))
             asked = [payload["source_api"] for name, payload in its if name == "SourceFetched"]
             assert sorted(asked) == sorted(
-                api for api, row in self.bench.heard(job.id).items() if row.attempts
+                api for api, row in self.bench.source_rows(job.id).items() if row.attempts
             )
             ends = [payload for name, payload in its if name == "Completed"]
             assert len(ends) == (
@@ -264,7 +264,7 @@ class Life(RuleBasedStateMachine):
 
     def all_comes_to_an_end(self) -> None:
         """Dagster begins what is asked for, and the sweep asks for what was lost."""
-        self.bench.tell(says(SEARCH), says(INPI), says(RCS))
+        self.bench.script(says(SEARCH), says(INPI), says(RCS))
         for _ in range(4):
             for key, config in self.bench.asked_for(waiting=True):
                 assert self.bench.work(config["job_id"]).state in {"DONE", "RUNNING", "PENDING"}, (

@@ -32,7 +32,7 @@ import json, sys
 from automation_pipeline_tests.enrichment.processes import be_killed_one_by_one
 print(json.dumps(be_killed_one_by_one(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))))
 """
-# How many sources were heard by whoever is killed there.
+# How many sources have answered when the worker is killed there.
 HEARD = {SEARCH: 0, INPI: 1, RCS: 2, WRITTEN: 3, KEPT: 3}
 EVENTS = (REQUESTED, STARTED, SOURCE_FETCHED, COMPLETED)
 
@@ -67,7 +67,7 @@ def test_of_several_processes_that_are_given_the_same_job_one_does_it(
     calls = at_once(work, *[(database_url, shared.clock.now().isoformat(), asked.job_id)] * CREW)
     assert sorted(calls) == [0] * (CREW - 1) + [3]
     assert (shared.job(asked.job_id).attempt, shared.enrichment().status) == (1, "SUCCESS")
-    assert shared.told() == [
+    assert shared.event_names() == [
         "Requested",
         "Started",
         "SourceFetched",
@@ -88,7 +88,7 @@ def test_wherever_a_process_is_killed_the_next_finishes_what_it_left(
         [sys.executable, "-c", DIE, *given], check=True, capture_output=True, text=True
     )
     assert json.loads(died.stdout) == [-signal.SIGKILL] * len(HEARD)
-    assert {place: len(shared.heard(job_id)) for place, job_id in jobs.items()} == HEARD
+    assert {place: len(shared.source_rows(job_id)) for place, job_id in jobs.items()} == HEARD
     statuses = {place: shared.enrichment(siren).status for place, siren in sirens.items()}
     assert statuses == dict.fromkeys(HEARD, "RUNNING") | {KEPT: "SUCCESS"}
     assert {shared.work(job_id).attempt for job_id in jobs.values()} == {1}
@@ -114,10 +114,10 @@ def finished_by_the_next(
 
 
 def pass_the_lease_on(bench: Bench, job_id: int) -> None:
-    """The worker has slept through its lease: another has it now, and has told another story."""
+    """The worker slept until its claim expired: another worker has it now, with other answers."""
     bench.pass_time(seconds=121)
     other = Bench(bench.database, bench.clock, claims=bench.claims)
-    other.tell(search=says(SEARCH, legal_name="BY ANOTHER"))
+    other.script(search=says(SEARCH, legal_name="BY ANOTHER"))
     other.work(job_id, "another")
 
 
@@ -147,7 +147,7 @@ def test_a_worker_whose_lease_another_has_taken_but_not_finished_writes_nothing(
     bench.sources[INPI].script = [die_with_it]
     bench.work(asked.job_id, "late")
     assert bench.enrichment().status == "RUNNING"
-    assert list(bench.heard(asked.job_id)) == [SEARCH]
+    assert list(bench.source_rows(asked.job_id)) == [SEARCH]
     assert bench.events("Completed") == []
 
 
@@ -178,7 +178,7 @@ def test_a_beat_that_is_missed_and_a_lease_that_cannot_be_given_back_are_no_loss
     assert missed
 
 
-def test_a_worker_is_heard_of_as_long_as_it_works(bench: Bench) -> None:
+def test_a_worker_sends_heartbeats_while_it_works(bench: Bench) -> None:
     bench.options = replace(bench.options, heartbeat_seconds=0.0, call_seconds=600.0)
     asked = bench.request()
     bench.sources[SEARCH].fetch = _when_heard_of(bench, asked.job_id)

@@ -87,7 +87,7 @@ class Ranges:
         return asyncio.run(work)
 
     def forget(self, *days: date) -> None:
-        """As if nobody had ever asked for their lists."""
+        """As if their lists had never been fetched."""
         with self.database.transaction() as session:
             session.execute(
                 delete(SalesDayRow).where(SalesDayRow.day.in_([day.isoformat() for day in days]))

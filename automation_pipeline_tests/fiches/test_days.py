@@ -89,7 +89,7 @@ def revalidate(
     return outcomes
 
 
-def test_a_final_list_is_told_as_it_was_taken_and_not_asked_for_again(
+def test_a_final_list_is_returned_as_stored_and_not_fetched_again(
     database: Database, clock: StandingClock
 ) -> None:
     source = FakeFicheSource()

@@ -1,5 +1,4 @@
-"""Fetching many: what the CRM told since the given instant is not asked again; every fiche settles
-exactly once."""
+"""Fetch many fiches: fresh details are not fetched again, and each fiche ends in one outcome."""
 
 import asyncio
 from collections.abc import Sequence

@@ -153,7 +153,7 @@ def iso(*days: date) -> list[str]:
     return [day.isoformat() for day in days]
 
 
-def test_every_missing_day_is_asked_for_once_and_told(ranges: Ranges) -> None:
+def test_every_missing_day_is_fetched_once_and_published(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
     ranges.know(*DAYS[:2])
     ended = ranges.work(ranges.job(webhook=HOOK))
@@ -186,7 +186,7 @@ def test_no_name_of_a_prospect_leaves(ranges: Ranges) -> None:
         assert private not in result
 
 
-def test_a_day_that_fails_is_told_apart_and_the_job_goes_on(ranges: Ranges) -> None:
+def test_a_failed_day_is_counted_apart_and_the_job_continues(ranges: Ranges) -> None:
     ranges.crm.fail_always(DAYS[2].isoformat(), AWAY)
     ended = ranges.work(ranges.job())
     assert (ended.status, ended.failed, ended.error) == (JobStatus.COMPLETE, (DAYS[2],), None)
@@ -282,7 +282,7 @@ def test_what_is_over_is_not_worked_on_again(ranges: Ranges) -> None:
     assert ranges.crm.asked == []
 
 
-def test_a_job_that_was_broken_off_meanwhile_stays_so(ranges: Ranges) -> None:
+def test_a_job_that_failed_during_the_work_stays_failed(ranges: Ranges) -> None:
     class Slow(FakeFicheSource):
         async def sales_list(self, day: date) -> SalesList:
             fail_range(
@@ -452,7 +452,7 @@ def test_who_dies_over_a_message_has_used_up_an_attempt(ranges: Ranges) -> None:
     )
 
 
-def test_whoever_comes_late_writes_nothing(ranges: Ranges) -> None:
+def test_a_late_worker_writes_nothing(ranges: Ranges) -> None:
     class Slow(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
             wait_over(ranges)  # its hold has ended, and somebody else gets through first

@@ -104,7 +104,7 @@ def over_http(url: str) -> Place:
     return Place(lambda: client(TOKEN), lambda: client("another"))
 
 
-def test_a_known_fiche_is_told_whole(place: Place) -> None:
+def test_a_known_fiche_is_returned_whole(place: Place) -> None:
     details = place.ask(lambda source: source.details(KNOWN))
     assert (details.fiche_id, details.information.groupe) == (KNOWN, ORDINARY[0].groupe)
     assert details.prospect is not None

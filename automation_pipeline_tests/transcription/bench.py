@@ -1,4 +1,4 @@
-"""A room with everything that transcription needs, the providers in memory, the database real."""
+"""What transcription needs: a real database, and providers in memory."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recordin
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
 from automation_pipeline_tests.waiting import come_true, leap, run
 
-KNOBS = SpeechOptions(
+SPEECH_OPTIONS = SpeechOptions(
     per_minute=60_000,
     max_attempts=3,
     backoff=Backoff(base_seconds=0, cap_seconds=0),
@@ -43,7 +43,7 @@ KNOBS = SpeechOptions(
 
 
 class NoLimit:
-    """Everybody goes at once; `reserved` counts the turns."""
+    """A rate limit without waits; `reserved` counts the turns."""
 
     def __init__(self) -> None:
         self.reserved = 0
@@ -55,7 +55,7 @@ class NoLimit:
         return 0.0
 
 
-def heard(url: str) -> Transcript:
+def transcript_of(url: str) -> Transcript:
     return transcript(f"tr_{url.rsplit('/', 1)[-1]}")
 
 
@@ -67,9 +67,11 @@ def call(call_id: str, *, url: str | None = None) -> Recording:
 class Bench:
     database: Database
     clock: StandingClock
-    knobs: SpeechOptions = KNOBS
+    options: SpeechOptions = SPEECH_OPTIONS
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
-    speech: FakeSpeechToText = field(default_factory=lambda: FakeSpeechToText(otherwise=heard))
+    speech: FakeSpeechToText = field(
+        default_factory=lambda: FakeSpeechToText(otherwise=transcript_of)
+    )
     limiter: NoLimit = field(default_factory=NoLimit)
 
     def sell(self, fiche_id: str, *calls: Recording) -> None:
@@ -92,11 +94,11 @@ class Bench:
         asyncio.run(self.working(*run_ids, owner=owner))
 
     def work_for_long(self, *run_ids: str) -> None:
-        """In there a call may last for `longer_than_its_lease`."""
+        """A call inside may take `longer_than_its_lease`."""
         run(self.working(*run_ids), threads=1)
 
     async def working(self, *run_ids: str, owner: str = "me") -> None:
-        provider = SpeechProvider(self.speech, self.limiter, self.knobs)
+        provider = SpeechProvider(self.speech, self.limiter, self.options)
         await transcribe_waiting(run_ids, database=self.database, provider=provider, owner=owner)
 
     async def longer_than_its_lease(self) -> None:
@@ -104,13 +106,15 @@ class Bench:
         nearly caught up."""
         for _ in range(6):
             await asyncio.to_thread(self._lapse)
-            leap(self.knobs.lease_seconds / 4)
-            await come_true(lambda: self._seconds_left() > 0.75 * self.knobs.lease_seconds)
+            leap(self.options.lease_seconds / 4)
+            await come_true(lambda: self._seconds_left() > 0.75 * self.options.lease_seconds)
 
     def _lapse(self) -> None:
         held = update(TranscriptionTaskRow).where(TranscriptionTaskRow.state == TaskState.WORKING)
         with self.database.transaction() as session:
-            session.execute(held.values(leased_until=database_now(0.65 * self.knobs.lease_seconds)))
+            session.execute(
+                held.values(leased_until=database_now(0.65 * self.options.lease_seconds))
+            )
 
     def _seconds_left(self) -> float:
         """Of the claim that ends first."""
@@ -120,7 +124,7 @@ class Bench:
         with self.database.reading() as session:
             return (min(session.scalars(held)) - database_time(session)).total_seconds()
 
-    def standing(self, run_id: str) -> TranscriptionSummary:
+    def summary(self, run_id: str) -> TranscriptionSummary:
         with self.database.reading() as session:
             return list_summaries(session, [run_id])[0]
 

@@ -1,5 +1,5 @@
-"""Beginning: the fiche fetched anew, the plan in the order of the calls, one run a fiche, endings
-that need no work."""
+"""Begin a run: the fiche is fetched, the plan is in the order of the calls, a fiche has one run, and
+some runs end without work."""
 
 import pytest
 from sqlalchemy import select
@@ -73,7 +73,7 @@ def test_a_fiche_without_work_is_completed_with_an_event(bench: Bench) -> None:
     bench.sell("7")
     status = bench.begin("7", "r1")
     assert (status.total, status.target_total) == (0, 0)
-    assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
+    assert bench.summary("r1").status is TranscriptionStatus.COMPLETED
     assert bench.names() == [
         "transcription.status_check",
         "transcription.started",
@@ -98,14 +98,14 @@ def test_a_blank_address_fails_its_recording_alone(bench: Bench) -> None:
     [failed] = bench.events("transcription.recording_failed")
     assert (failed["call_id"], failed["error"]) == ("a", "No recording URL available")
     bench.work("r1")
-    assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
+    assert bench.summary("r1").status is TranscriptionStatus.COMPLETED
     assert bench.transcribed() == {"b"}
 
 
 def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None:
     bench.sell("7", call("a", url=" "))
     bench.begin("7", "r1")
-    status = bench.standing("r1")
+    status = bench.summary("r1")
     assert (status.status, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         1,
@@ -132,7 +132,7 @@ def test_a_crm_that_fails_ends_the_run_with_its_words_and_keeps_its_verdict(
     bench.crm.fail_always("7", error)  # type: ignore[arg-type]
     with pytest.raises(type(error), match=str(error)):
         bench.begin("7", "r1")
-    assert (bench.standing("r1").status, bench.standing("r1").error) == (
+    assert (bench.summary("r1").status, bench.summary("r1").error) == (
         TranscriptionStatus.FAILED,
         str(error),
     )
@@ -150,9 +150,9 @@ def test_an_unplanned_run_of_a_dead_worker_is_planned_by_the_next_request_or_swe
             )
     assert bench.begin("7", "r3").run_id == "r1"
     bench.work("r1")
-    assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
+    assert bench.summary("r1").status is TranscriptionStatus.COMPLETED
     assert sweep_transcriptions(0, database=bench.database) == ["r2"]
-    assert (bench.standing("r2").status, bench.names()[-2]) == (
+    assert (bench.summary("r2").status, bench.names()[-2]) == (
         TranscriptionStatus.FAILED,
         "transcription.failed",
     )

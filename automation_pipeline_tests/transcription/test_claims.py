@@ -1,4 +1,4 @@
-"""What a claim is worth: while it lasts, after it has passed on, and for whom one works."""
+"""Claims of recordings: while they last, after they pass on, and for which runs a worker works."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +30,14 @@ from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import KNOBS, Bench, NoLimit, call, heard, urls
+from automation_pipeline_tests.transcription.bench import (
+    SPEECH_OPTIONS,
+    Bench,
+    NoLimit,
+    call,
+    transcript_of,
+    urls,
+)
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ async def at_once() -> None:
 
 
 def transcribe(bench: Bench, claimed: RecordingClaim) -> None:
-    provider = SpeechProvider(bench.speech, bench.limiter, bench.knobs)
+    provider = SpeechProvider(bench.speech, bench.limiter, bench.options)
     work = transcribe_recording(claimed, turn=at_once, database=bench.database, provider=provider)
     asyncio.run(work)
 
@@ -108,7 +115,7 @@ def test_all_free_slots_claim_recordings_in_one_statement(
         return claim_next(session, owner, most, **limits)  # type: ignore[arg-type]
 
     monkeypatch.setattr(recordings, "claim_next", counted)
-    bench.speech = FakeSpeechToText(otherwise=heard, at_once=5)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=5)
     bench.sell("1", *(call(f"1{number}") for number in range(5)))
     bench.begin("1", "r1")
     bench.work("r1")
@@ -116,18 +123,18 @@ def test_all_free_slots_claim_recordings_in_one_statement(
 
 
 def test_a_worker_stops_when_its_own_runs_have_ended(bench: Bench) -> None:
-    bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
     bench.sell("1", call("1a"))
     bench.sell("2", *(call(f"2{number}") for number in range(30)))
     bench.begin("1", "r1", TranscriptionPriority.HIGH)
     bench.begin("2", "r2", TranscriptionPriority.LOW)
     bench.work("r1")
     assert len(bench.speech.asked) <= 4
-    assert bench.standing("r2").status is TranscriptionStatus.RUNNING
+    assert bench.summary("r2").status is TranscriptionStatus.RUNNING
 
 
 def test_a_more_urgent_request_raises_the_urgency_of_the_joined_run(bench: Bench) -> None:
-    bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
     for fiche_id in ("1", "2"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
         bench.begin(fiche_id, f"r{fiche_id}", TranscriptionPriority.LOW)
@@ -142,12 +149,14 @@ def test_trouble_with_the_audio_is_not_an_attempt_and_ends_too(bench: Bench) -> 
     bench.work(bench.begin("7", "r1").run_id)
     assert (task(bench).attempts, task(bench).state) == (0, TaskState.FAILED)
     assert bench.speech.called == []
-    assert len(bench.speech.asked) == KNOBS.max_attempts
+    assert len(bench.speech.asked) == SPEECH_OPTIONS.max_attempts
 
 
 def test_infrastructure_errors_do_not_end_recordings(bench: Bench) -> None:
     bench.sell("7", call("a"))
-    away = [InfrastructureError("Redis does not answer: it is away.")] * (KNOBS.max_attempts + 2)
+    away = [InfrastructureError("Redis does not answer: it is away.")] * (
+        SPEECH_OPTIONS.max_attempts + 2
+    )
     bench.limiter = AwayFirst(away)
     bench.work(bench.begin("7", "r1").run_id)
     assert (task(bench).attempts, task(bench).audio_failures, task(bench).state) == (
@@ -162,7 +171,7 @@ def test_a_recording_that_kills_its_workers_is_given_up(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
-        session.execute(update(TranscriptionTaskRow).values(attempts=KNOBS.max_attempts))
+        session.execute(update(TranscriptionTaskRow).values(attempts=SPEECH_OPTIONS.max_attempts))
     bench.work("r1")
     assert bench.speech.asked == []
     assert str(task(bench).error).startswith("Given up after 3 attempts")
@@ -170,7 +179,7 @@ def test_a_recording_that_kills_its_workers_is_given_up(bench: Bench) -> None:
 
 def test_a_wait_beyond_reason_is_given_up() -> None:
     error = TransientError("status=429.", retry_after_seconds=1e9)
-    assert isinstance(after_error(error, 1, KNOBS, Random(7)), FailRecording)
+    assert isinstance(after_error(error, 1, SPEECH_OPTIONS, Random(7)), FailRecording)
 
 
 def test_a_run_with_an_active_worker_is_not_swept(bench: Bench) -> None:
@@ -188,7 +197,7 @@ def test_the_sweep_publishes_each_recording_and_ends_inconsistent_runs(bench: Be
     with bench.database.transaction() as session:
         session.execute(update(TranscriptionRunRow).values(target_total=5))
     assert sweep_transcriptions(0, database=bench.database) == ["r1"]
-    assert bench.standing("r1").status is TranscriptionStatus.FAILED
+    assert bench.summary("r1").status is TranscriptionStatus.FAILED
     assert bench.names().count("transcription.recording_failed") == 1
     assert bench.names().count("fiche/transcribed") == 1
 
@@ -204,7 +213,7 @@ def test_a_long_call_for_another_run_keeps_its_claim(
             with bench.database.transaction() as session:
                 stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
 
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=take_long, at_once=2)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=take_long, at_once=2)
     for fiche_id in ("2", "1"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
         bench.begin(fiche_id, f"r{fiche_id}")

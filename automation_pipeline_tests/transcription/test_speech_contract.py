@@ -214,7 +214,7 @@ def test_the_fake_knows_how_many_were_open_together() -> None:
     assert (fake.most_at_once, len(fake.called)) == (2, 6)
 
 
-def test_the_fake_fails_once_as_often_as_it_was_told() -> None:
+def test_the_fake_fails_as_often_as_it_is_scripted() -> None:
     url = "https://records.test/1.mp3"
     fake = FakeSpeechToText({url: transcript()})
     fake.fail_once(url, TransientError("one"), TransientError("two"))

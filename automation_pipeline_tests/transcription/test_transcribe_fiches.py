@@ -1,5 +1,4 @@
-"""Many fiches at once: what one of them lacks takes nothing from the others, unless it is the
-ground that lacks."""
+"""Transcribe many fiches: an error of one does not affect the others, unless the infrastructure fails."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def transcribed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, error: AutomationError
 ) -> Sequence[TranscriptionSummary]:
-    """Of two fiches, at the beginning of the second of which this goes wrong."""
+    """Transcribe two fiches; the start of the second raises the error."""
 
     async def begin(request: TranscriptionRunRequest, **rest: object) -> TranscriptionSummary:
         if request.fiche_id == "2":
@@ -42,7 +41,7 @@ def transcribed(
         TranscriptionRunRequest(f"r{fiche_id}", fiche_id, TranscriptionPriority.NORMAL)
         for fiche_id in ("1", "2")
     ]
-    provider = SpeechProvider(bench.speech, bench.limiter, bench.knobs)
+    provider = SpeechProvider(bench.speech, bench.limiter, bench.options)
     return asyncio.run(
         subject.transcribe_fiches(
             requests,

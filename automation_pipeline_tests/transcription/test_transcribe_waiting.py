@@ -1,4 +1,4 @@
-"""Working through what waits: urgency, caps, retries, claims that pass on, one end a run."""
+"""Work on waiting recordings: urgency, caps, retries, claims that pass on, one end per run."""
 
 import threading
 from dataclasses import replace
@@ -27,7 +27,13 @@ from automation_pipeline.transcription.tables import (
 )
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
-from automation_pipeline_tests.transcription.bench import KNOBS, Bench, call, heard, urls
+from automation_pipeline_tests.transcription.bench import (
+    SPEECH_OPTIONS,
+    Bench,
+    call,
+    transcript_of,
+    urls,
+)
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def test_every_recording_is_sent_once_and_kept_with_its_chunks(bench: Bench) -> 
     bench.work(bench.begin("7", "r1").run_id)
     assert sorted(bench.speech.asked) == urls("abc")
     assert bench.transcribed() == {"a", "b", "c"}
-    status = bench.standing("r1")
+    status = bench.summary("r1")
     assert (status.status, status.new, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         3,
@@ -65,7 +71,7 @@ def test_every_recording_is_sent_once_and_kept_with_its_chunks(bench: Bench) -> 
     )
 
 
-def test_the_events_tell_the_story_once_and_leak_no_address(bench: Bench) -> None:
+def test_each_event_is_published_once_and_none_has_an_address(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.work(bench.begin("7", "r1").run_id)
     names = bench.names()
@@ -96,8 +102,8 @@ def test_the_log_is_found_by_run_and_fiche(bench: Bench) -> None:
     ]
 
 
-def test_high_goes_before_normal_before_low_whoever_asked_first(bench: Bench) -> None:
-    bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
+def test_high_goes_before_normal_before_low_in_any_order_of_requests(bench: Bench) -> None:
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
     for fiche_id, priority in (
         ("1", TranscriptionPriority.LOW),
         ("2", TranscriptionPriority.NORMAL),
@@ -107,13 +113,13 @@ def test_high_goes_before_normal_before_low_whoever_asked_first(bench: Bench) ->
         bench.begin(fiche_id, f"r{fiche_id}", priority)
     bench.work("r1")
     assert bench.speech.asked == urls(["3a", "3b", "2a", "2b", "1a", "1b"])
-    assert {bench.standing(run_id).status for run_id in ("r1", "r2", "r3")} == {
+    assert {bench.summary(run_id).status for run_id in ("r1", "r2", "r3")} == {
         TranscriptionStatus.COMPLETED
     }
 
 
 def test_one_fiche_does_not_take_all_the_places(bench: Bench) -> None:
-    bench.knobs = replace(KNOBS, per_fiche=2)
+    bench.options = replace(SPEECH_OPTIONS, per_fiche=2)
     bench.sell("7", *(call(f"c{number}") for number in range(6)))
     bench.work(bench.begin("7").run_id)
     assert bench.speech.most_at_once <= 2
@@ -126,7 +132,7 @@ def test_an_error_that_may_pass_is_tried_again_and_each_call_counts_once(bench: 
     bench.work(bench.begin("7", "r1").run_id)
     assert bench.speech.times(call("a").url) == 3
     assert tasks(bench)["a"].attempts == 3
-    assert bench.standing("r1").failed == 0
+    assert bench.summary("r1").failed == 0
 
 
 @pytest.mark.parametrize(
@@ -139,7 +145,7 @@ def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(
     bench.speech.fail_always(call("a").url, error)  # type: ignore[arg-type]
     bench.work(bench.begin("7", "r1").run_id)
     assert bench.speech.times(call("a").url) == calls
-    status = bench.standing("r1")
+    status = bench.summary("r1")
     assert (status.status, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         1,
@@ -170,7 +176,7 @@ def _seconds(bench: Bench) -> str:
     return "SELECT extract(epoch from clock_timestamp())::double precision"
 
 
-def test_what_became_transcribed_meanwhile_is_not_sent(bench: Bench) -> None:
+def test_a_recording_that_has_been_transcribed_since_is_not_sent(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
@@ -181,7 +187,7 @@ def test_what_became_transcribed_meanwhile_is_not_sent(bench: Bench) -> None:
         )
     bench.work("r1")
     assert bench.speech.asked == urls("b")
-    status = bench.standing("r1")
+    status = bench.summary("r1")
     assert (status.cached, status.new) == (1, 1)
 
 
@@ -197,7 +203,7 @@ def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_
     assert tasks(bench)["a"].token == dead.token + 1
     with bench.database.transaction() as session:
         assert finish_tasks(session, [dead], TaskState.DONE) == set()
-    assert bench.standing("r1").processed == 1
+    assert bench.summary("r1").processed == 1
 
 
 def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
@@ -216,13 +222,13 @@ def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
         swept.extend(sweep_transcriptions(1800, database=bench.database))
 
     swept: list[str] = []
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=take_long)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=take_long)
     bench.work_for_long("r1")
     assert (stolen, swept) == ([[]], [])
-    assert bench.standing("r1").new == 1
+    assert bench.summary("r1").new == 1
 
 
-def test_a_call_in_which_nothing_was_said_is_transcribed_without_chunks(bench: Bench) -> None:
+def test_a_silent_call_is_transcribed_without_chunks(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.speech.add(call("a").url, transcript("tr_silent", text="", words=()))
     bench.work(bench.begin("7", "r1").run_id)
@@ -252,13 +258,13 @@ def test_a_refused_key_is_not_tried_for_every_recording(bench: Bench) -> None:
     """Thirty recordings: those under way when the first answer comes are sent, and all fail with
     its reason."""
     bench.sell("7", *(call(f"c{number:02}") for number in range(30)))
-    bench.speech = FakeSpeechToText(otherwise=heard, at_once=3)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=3)
     bench.speech.refuse_everything(
         ProviderAccessError("ElevenLabs speech-to-text failed status=401 (check the key)")
     )
     bench.work(bench.begin("7", "r1").run_id)
     assert len(bench.speech.called) <= 3
-    assert bench.standing("r1").failed == 30
+    assert bench.summary("r1").failed == 30
     failed = bench.events("transcription.recording_failed")
     assert all("status=401 (check the key)" in str(event["error"]) for event in failed)
 

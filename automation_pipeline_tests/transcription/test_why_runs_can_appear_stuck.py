@@ -28,7 +28,7 @@ from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import Bench, NoLimit, call, heard
+from automation_pipeline_tests.transcription.bench import Bench, NoLimit, call, transcript_of
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_2_redis_that_is_down_ends_nothing(bench: Bench) -> None:
     bench.limiter = FailoverRateLimiter(Down(), second)  # type: ignore[assignment]
     bench.sell("7", call("a"), call("b"))
     bench.work(bench.begin("7", "r1").run_id)
-    assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
+    assert bench.summary("r1").status is TranscriptionStatus.COMPLETED
     assert bench.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
     assert second.reserved == 2
 
@@ -179,7 +179,7 @@ def test_8_a_batch_repeated_on_purpose_is_not_swallowed(bench: Bench) -> None:
     _carry_out(bench, first)
     again = request(bench, batch=True)
     assert again.key == "transcribe-7-2026-05-04-retry-1"
-    bench.speech = FakeSpeechToText(otherwise=heard)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of)
     _carry_out(bench, again)
     assert request(bench, batch=True).key is None, "nothing is lacking"
 
@@ -197,7 +197,7 @@ def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> No
     async def slow(_url: str) -> None:
         await bench.longer_than_its_lease()
 
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=slow, at_once=2)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=slow, at_once=2)
     bench.sell("7", *(call(f"c{number}") for number in range(4)))
     bench.work_for_long(bench.begin("7", "r1").run_id)
     assert {task["token"] for task in status(bench)["run"]["tasks"]} == {1}, (

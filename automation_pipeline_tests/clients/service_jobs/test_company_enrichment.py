@@ -14,7 +14,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.clients.service_jobs.asked import Killed, asked, killed_after
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
-from automation_pipeline_tests.enrichment.scripted import NOBODY, SEARCH, SIREN
+from automation_pipeline_tests.enrichment.scripted import NOT_FOUND, SEARCH, SIREN
 from automation_pipeline_tests.tables import every_case
 
 TYPE = "COMPANY_ENRICHMENT"
@@ -54,7 +54,7 @@ def test_what_is_known_and_fresh_is_the_answer(bench: Bench, doer: RemoteRunner)
 
 
 def test_a_company_that_nobody_knows_has_failed(bench: Bench, doer: RemoteRunner) -> None:
-    bench.tell(search=NOBODY)
+    bench.script(search=NOT_FOUND)
     following = doer.start(asked(TYPE, company=f"{SIREN}00646"))
     bench.work(bench.jobs()[0].id)
     end = end_of(doer, following)

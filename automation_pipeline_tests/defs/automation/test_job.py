@@ -24,7 +24,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import heard
+from automation_pipeline_tests.transcription.bench import transcript_of
 from automation_pipeline_tests.waiting import come_true
 
 RUN_ID = 1
@@ -97,7 +97,7 @@ def while_transcribing(bench: Bench, stop: Callable[[Bench], None], _: pytest.Mo
         await asyncio.to_thread(stop, bench)
         await asyncio.Event().wait()
 
-    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=meanwhile)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=meanwhile)
 
 
 def while_auditing(bench: Bench, stop: Callable[[Bench], None], _: pytest.MonkeyPatch) -> None:

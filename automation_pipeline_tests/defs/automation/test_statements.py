@@ -14,7 +14,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.defs.automation.test_job import execute, services_of
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import heard
+from automation_pipeline_tests.transcription.bench import transcript_of
 
 MOST_STATEMENTS_PER_FICHE = 30
 FEW, MANY = 40, 80
@@ -29,7 +29,7 @@ def test_the_number_of_statements_grows_with_groups_of_fiches(
         await asyncio.sleep(0.02)
 
     bench = Bench(database, clock)
-    bench.speech = FakeSpeechToText(otherwise=heard, at_once=20, meanwhile=answer_later)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=20, meanwhile=answer_later)
     bench.model = FakeLanguageModel(meanwhile=answer_later)
     monkeypatch.setenv("AUDIT_RUN_CONCURRENCY", "20")
     monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))

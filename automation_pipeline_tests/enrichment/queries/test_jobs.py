@@ -96,7 +96,7 @@ def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
     assert row.tags["enrichment/job_id"] == str(asked.job_id)
 
 
-def test_every_worker_is_asked_for_under_the_id_of_whoever_wanted_the_job(bench: Bench) -> None:
+def test_every_worker_is_requested_under_the_id_of_the_first_requester(bench: Bench) -> None:
     with correlated("of-the-run"):
         asked = bench.request(tenant="t1")
         with bench.database.transaction() as session:
@@ -114,12 +114,12 @@ def test_a_request_waits_for_a_job_once(bench: Bench) -> None:
     assert bench.waiting_for(asked.job_id) == [asked.request_id]
 
 
-SAID = SourceOutcome(
+ANSWERED = SourceOutcome(
     source=SEARCH, duration_ms=5, record=says(SEARCH, creation_date=date(1955, 1, 1))
 )
 
 
-def begun(bench: Bench, job_id: int, token: int) -> StartedJob | None:
+def started(bench: Bench, job_id: int, token: int) -> StartedJob | None:
     with bench.database.transaction() as session:
         return start_job(
             session,
@@ -130,33 +130,33 @@ def begun(bench: Bench, job_id: int, token: int) -> StartedJob | None:
         )
 
 
-def begun_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
+def started_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
     asked = bench.request()
-    first, second = begun(bench, asked.job_id, 5), begun(bench, asked.job_id, 6)
+    first, second = started(bench, asked.job_id, 5), started(bench, asked.job_id, 6)
     assert first is not None
     assert second is not None
     return first, second
 
 
 @pytest.mark.parametrize("token", [4, 5])
-def test_a_job_is_begun_under_a_higher_token_only(bench: Bench, token: int) -> None:
+def test_a_job_is_started_under_a_higher_token_only(bench: Bench, token: int) -> None:
     asked = bench.request()
-    assert begun(bench, asked.job_id, 5) is not None
-    assert begun(bench, asked.job_id, token) is None
+    assert started(bench, asked.job_id, 5) is not None
+    assert started(bench, asked.job_id, token) is None
     assert (bench.job(asked.job_id).attempt, len(bench.events("Started"))) == (1, 1)
 
 
-def test_a_job_that_is_over_is_not_begun_again(bench: Bench) -> None:
+def test_an_ended_job_is_not_started_again(bench: Bench) -> None:
     asked = bench.enriched()
-    assert begun(bench, asked.job_id, 10**12) is None
+    assert started(bench, asked.job_id, 10**12) is None
     assert bench.enrichment().status == "SUCCESS"
 
 
-def test_whoever_has_the_lower_token_writes_nothing(bench: Bench) -> None:
-    late, current = begun_by_two(bench)
+def test_a_worker_with_the_lower_token_writes_nothing(bench: Bench) -> None:
+    late, current = started_by_two(bench)
     now, before = bench.pass_time(seconds=30), bench.events()
     for write in (
-        lambda session: save_outcome(session, late, SAID, now),
+        lambda session: save_outcome(session, late, ANSWERED, now),
         lambda session: finish_job(session, late, bench.options, now),
     ):
         with pytest.raises(LostJobError), bench.database.transaction() as session:
@@ -165,37 +165,37 @@ def test_whoever_has_the_lower_token_writes_nothing(bench: Bench) -> None:
         record_heartbeat(session, late, now)
     job = bench.job(current.facts.job_id)
     assert (job.state, job.lock_token, job.heartbeat_at == now) == ("RUNNING", 6, False)
-    assert (bench.heard(job.id), bench.company(), bench.events()) == ({}, None, before)
+    assert (bench.source_rows(job.id), bench.company(), bench.events()) == ({}, None, before)
     with bench.database.transaction() as session:
-        save_outcome(session, current, SAID, now)
+        save_outcome(session, current, ANSWERED, now)
         record_heartbeat(session, current, now)
-    assert list(bench.heard(job.id)) == [SEARCH]
+    assert list(bench.source_rows(job.id)) == [SEARCH]
     assert bench.job(job.id).heartbeat_at == now
 
 
 def test_nothing_is_written_of_a_job_that_is_over(bench: Bench) -> None:
-    _, current = begun_by_two(bench)
+    _, current = started_by_two(bench)
     with bench.database.transaction() as session:
-        save_outcome(session, current, SAID, bench.clock.now())
+        save_outcome(session, current, ANSWERED, bench.clock.now())
         finish_job(session, current, bench.options, bench.clock.now())
     with pytest.raises(LostJobError), bench.database.transaction() as session:
         finish_job(session, current, bench.options, bench.clock.now())
     assert len(bench.events("Completed")) == 1
 
 
-def test_what_was_heard_comes_back_in_the_order_of_the_calls(bench: Bench) -> None:
-    _, current = begun_by_two(bench)
+def test_outcomes_are_read_in_the_order_of_the_calls(bench: Bench) -> None:
+    _, current = started_by_two(bench)
     failed = SourceOutcome(source=RCS, duration_ms=7, attempts=3, error=DOWN)
     with bench.database.transaction() as session:
-        for outcome in (failed, SAID):
+        for outcome in (failed, ANSWERED):
             save_outcome(session, current, outcome, bench.clock.now())
     with bench.database.reading() as session:
         known = outcomes_of(session, current.facts.job_id)
     assert list(known) == [SEARCH, RCS]
     record, error = known[SEARCH].record, known[RCS].error
     assert record is not None
-    assert SAID.record is not None
-    assert (record.fields, record.document) == (SAID.record.fields, SAID.record.document)
+    assert ANSWERED.record is not None
+    assert (record.fields, record.document) == (ANSWERED.record.fields, ANSWERED.record.document)
     assert error is not None
     assert (error.error_code, error.http_status, error.retryable, known[RCS].attempts) == (
         "UPSTREAM_5XX",
@@ -205,10 +205,10 @@ def test_what_was_heard_comes_back_in_the_order_of_the_calls(bench: Bench) -> No
     )
 
 
-def test_whoever_goes_on_is_told_whom_not_to_ask(bench: Bench) -> None:
+def test_the_next_worker_knows_the_called_sources(bench: Bench) -> None:
     asked = bench.request()
     bench.work_and_die(asked.job_id, RCS)
-    again = begun(bench, asked.job_id, 10**12)
+    again = started(bench, asked.job_id, 10**12)
     assert again is not None
     assert again.called == {SEARCH, INPI}
     assert again.facts.attempt == 2
@@ -222,15 +222,15 @@ def test_a_job_that_is_not_there_is_not_found(bench: Bench) -> None:
 @given(
     st.builds(CompanyFields, legal_name=st.none() | st.text(), creation_date=st.none() | st.dates())
 )
-def test_fields_that_were_kept_are_the_same_fields(said: CompanyFields) -> None:
-    kept = {name: value for name, value in vars(said).items() if value is not None}
-    if said.creation_date is not None:
-        kept["creation_date"] = said.creation_date.isoformat()
-    assert fields_from(kept) == said
+def test_fields_that_were_kept_are_the_same_fields(fields: CompanyFields) -> None:
+    kept = {name: value for name, value in vars(fields).items() if value is not None}
+    if fields.creation_date is not None:
+        kept["creation_date"] = fields.creation_date.isoformat()
+    assert fields_from(kept) == fields
 
 
 def test_a_document_is_kept_as_it_is(bench: Bench) -> None:
-    _, current = begun_by_two(bench)
+    _, current = started_by_two(bench)
     document = {"liste": [{"é": "œuvre"}, None, 1.5], "vide": {}}
     record = SourceRecord(siren="1", fields=CompanyFields(), document=document, is_masked=True)
     with bench.database.transaction() as session:
@@ -240,7 +240,7 @@ def test_a_document_is_kept_as_it_is(bench: Bench) -> None:
             SourceOutcome(source=INPI, duration_ms=1, record=record),
             bench.clock.now(),
         )
-    row = bench.heard(current.facts.job_id)[SourceApi.INPI]
+    row = bench.source_rows(current.facts.job_id)[SourceApi.INPI]
     assert (row.document, row.said, row.is_masked) == (document, {}, True)
 
 
@@ -274,7 +274,7 @@ def test_what_is_known_says_where_each_field_comes_from(bench: Bench) -> None:
 
 
 def test_a_company_that_may_not_be_shown_whole_is_marked(bench: Bench) -> None:
-    bench.tell(search=says(SEARCH, brand_name=None, is_masked=True))
+    bench.script(search=says(SEARCH, brand_name=None, is_masked=True))
     bench.enriched()
     company = bench.company()
     assert company is not None
@@ -282,7 +282,7 @@ def test_a_company_that_may_not_be_shown_whole_is_marked(bench: Bench) -> None:
 
 
 def test_the_counts_of_a_job_are_kept_with_it(bench: Bench) -> None:
-    bench.tell(search=SILENT)
+    bench.script(search=SILENT)
     asked = bench.enriched()
     job = bench.job(asked.job_id)
     assert (job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (
@@ -297,7 +297,7 @@ def test_the_counts_of_a_job_are_kept_with_it(bench: Bench) -> None:
     assert job.finished_at == bench.enrichment().last_run_at == bench.clock.now()
 
 
-def test_requests_of_a_process_whose_clock_is_ahead_are_told_too(bench: Bench) -> None:
+def test_requests_of_a_process_whose_clock_is_ahead_are_published_too(bench: Bench) -> None:
     asked = bench.request()
     bench.set_request(asked.request_id, created_at=bench.clock.now().replace(minute=5))
     bench.work(asked.job_id)
@@ -307,13 +307,13 @@ def test_requests_of_a_process_whose_clock_is_ahead_are_told_too(bench: Bench) -
 @pytest.mark.parametrize(
     ("inpi", "form", "source"), [(DOWN, "5510", INPI), (UNKNOWN, "5599", SEARCH)]
 )
-def test_a_better_source_that_fails_leaves_what_it_has_said_and_when(
+def test_a_better_source_that_fails_keeps_its_value_and_time(
     bench: Bench, inpi: SourceError, form: str, source: SourceApi
 ) -> None:
     bench.enriched()
     began = bench.clock.now()
     bench.pass_time(days=30)
-    bench.tell(search=says(SEARCH, legal_form="5599"), inpi=inpi)
+    bench.script(search=says(SEARCH, legal_form="5599"), inpi=inpi)
     bench.enriched()
     company = bench.company()
     assert company is not None
@@ -323,8 +323,8 @@ def test_a_better_source_that_fails_leaves_what_it_has_said_and_when(
     assert (bench.jobs()[-1].changes is None) is (source == INPI)
 
 
-def test_what_was_heard_before_a_job_is_given_up_is_counted_and_kept(bench: Bench) -> None:
-    bench.tell(inpi=DOWN)
+def test_the_outcomes_of_an_abandoned_job_are_counted_and_kept(bench: Bench) -> None:
+    bench.script(inpi=DOWN)
     asked = bench.request()
     for _ in range(3):
         bench.work_and_die(asked.job_id, RCS)

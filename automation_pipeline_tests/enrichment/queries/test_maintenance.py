@@ -44,7 +44,7 @@ def test_each_part_does_no_more_than_it_is_allowed(bench: Bench) -> None:
         assert [len(request_lost_jobs(session, now, 120.0, 2)) for _ in range(3)] == [2, 1, 0]
 
 
-def test_a_sweep_asks_again_for_others_and_anew_for_itself(bench: Bench) -> None:
+def test_a_sweep_has_an_id_of_its_own_and_keeps_those_of_other_jobs(bench: Bench) -> None:
     bench.enriched(SIRENS[0])
     bench.pass_time(days=40)
     bench.request(SIREN, tenant="t1")

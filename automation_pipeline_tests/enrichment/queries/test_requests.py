@@ -25,7 +25,7 @@ from automation_pipeline.enrichment.tables import EnrichmentRow, FieldSourceRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.enrichment.register_services import an_office
 from automation_pipeline_tests.enrichment.bench import Bench, asking
-from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOBODY, RCS, SEARCH, SIREN
+from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOT_FOUND, RCS, SEARCH, SIREN
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
@@ -95,7 +95,7 @@ def test_a_fresh_snapshot_answers(
 def test_a_failure_without_a_snapshot_answers_for_a_while(
     bench: Bench, age: timedelta, answered: bool
 ) -> None:
-    bench.tell(search=NOBODY)
+    bench.script(search=NOT_FOUND)
     bench.enriched()
     bench.clock.pass_time(age)
     with bench.database.transaction() as session:
@@ -103,7 +103,7 @@ def test_a_failure_without_a_snapshot_answers_for_a_while(
         assert is_answered(session, row, bench.options, bench.clock.now()) is answered
 
 
-def test_a_company_that_nobody_has_asked_about_is_not_answered(bench: Bench) -> None:
+def test_a_company_without_a_snapshot_is_not_answered(bench: Bench) -> None:
     with bench.database.transaction() as session:
         row = locked_enrichment(session, SIREN, bench.clock.now())
         assert not is_answered(session, row, bench.options, bench.clock.now())
@@ -122,8 +122,8 @@ def test_a_request_that_was_made_before_says_how_it_stands_now(bench: Bench) -> 
     ]  # fmt: skip
 
 
-def test_a_job_tells_how_each_of_its_calls_ended(bench: Bench) -> None:
-    bench.tell(rcs=DOWN)
+def test_a_job_shows_the_result_of_each_call(bench: Bench) -> None:
+    bench.script(rcs=DOWN)
     asked = bench.enriched()
     with bench.database.reading() as session:
         job = get_job(session, asked.job_id)
@@ -181,7 +181,7 @@ def test_a_request_costs_as_many_statements_whatever_is_known(bench: Bench) -> N
 SIRENS = ("552032534", "732829320", "356000000", "552032534")
 
 
-def test_every_request_is_told_by_as_many_queries_however_many_there_are(
+def test_any_number_of_requests_takes_as_many_queries(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)
@@ -204,6 +204,6 @@ def test_every_request_is_told_by_as_many_queries_however_many_there_are(
     assert [one.job_id for one in expected] == [1, 2, 3, 1]
 
 
-def test_nothing_is_told_of_requests_that_are_not_there(database: Database) -> None:
+def test_missing_requests_are_left_out(database: Database) -> None:
     with database.reading() as session:
         assert list(request_statuses(session, [99])) == list(request_statuses(session, [])) == []

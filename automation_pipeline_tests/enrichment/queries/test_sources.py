@@ -23,15 +23,15 @@ from automation_pipeline_tests.processes import CREW, at_once
 MINUTE = timedelta(minutes=1)
 
 
-def standing(bench: Bench) -> SourceStatus:
+def status_of(bench: Bench) -> SourceStatus:
     with bench.database.reading() as session:
         return source_statuses(session)[INPI]
 
 
 def test_a_source_that_was_never_called_stands_well(bench: Bench) -> None:
-    assert standing(bench) == SourceStatus(INPI)
-    assert not standing(bench).is_resting(bench.clock.now())
-    assert standing(bench).used_on(bench.clock.now().date()) == 0
+    assert status_of(bench) == SourceStatus(INPI)
+    assert not status_of(bench).is_resting(bench.clock.now())
+    assert status_of(bench).used_on(bench.clock.now().date()) == 0
 
 
 @pytest.mark.parametrize(("a_day", "taken"), [(None, 3), (2, 2), (5, 3)])
@@ -41,9 +41,9 @@ def test_no_more_calls_are_taken_than_a_day_has(
     with bench.database.transaction() as session:
         result = [take_call(session, INPI, a_day, bench.clock.now()) for _ in range(3)]
     assert result == [True] * taken + [False] * (3 - taken)
-    assert standing(bench).used_on(bench.clock.now().date()) == taken
+    assert status_of(bench).used_on(bench.clock.now().date()) == taken
     tomorrow = bench.pass_time(days=1)
-    assert standing(bench).used_on(tomorrow.date()) == 0
+    assert status_of(bench).used_on(tomorrow.date()) == 0
     with bench.database.transaction() as session:
         assert take_call(session, INPI, a_day, tomorrow)
 
@@ -55,7 +55,7 @@ def test_of_a_day_several_processes_take_no_more_than_it_has(
         take_calls, *[(database_url, bench.clock.now().isoformat(), INPI, 4, 10)] * CREW
     )
     assert sum(taken) == 10
-    assert standing(bench).quota_used == 10
+    assert status_of(bench).quota_used == 10
 
 
 def test_a_call_that_was_not_made_is_given_back_to_its_day(bench: Bench) -> None:
@@ -76,7 +76,7 @@ def test_failures_in_a_row_are_counted_until_it_answers(bench: Bench) -> None:
         ] == [1, 2, 3]
         record_failure(session, RCS, bench.clock.now(), is_silent=False)
         record_answer(session, INPI, bench.clock.now())
-    assert standing(bench).failures == 0
+    assert status_of(bench).failures == 0
     with bench.database.transaction() as session:
         assert record_failure(session, INPI, bench.clock.now(), is_silent=True) == 1
         assert record_failure(session, RCS, bench.clock.now(), is_silent=False) == 2
@@ -89,7 +89,7 @@ def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str)
         take_call(session, INPI, None, now)
         set_rest(session, INPI, 10 * MINUTE, "first", now)
         set_rest(session, INPI, then * MINUTE, "then", now)
-    known = standing(bench)
+    known = status_of(bench)
     assert (known.open_until, known.open_reason, known.quota_used) == (
         now + left * MINUTE,
         reason,
@@ -100,7 +100,7 @@ def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str)
     assert not known.is_resting(now + left * MINUTE)
 
 
-def test_failures_of_the_other_kind_begin_the_row_anew(bench: Bench) -> None:
+def test_a_failure_of_the_other_kind_restarts_the_count(bench: Bench) -> None:
     now = bench.clock.now()
     with bench.database.transaction() as session:
         kinds = (True, True, False, False, False, True)
@@ -112,7 +112,7 @@ def test_failures_of_the_other_kind_begin_the_row_anew(bench: Bench) -> None:
             3,
             1,
         ]
-    assert standing(bench).failures == 1
+    assert status_of(bench).failures == 1
 
 
 HOUR = timedelta(hours=1)
@@ -160,7 +160,7 @@ def test_how_the_source_stands_is_not_touched_nor_is_the_token_by_it(bench: Benc
     assert tokens(bench).current() == "jwt.s3cret"
 
 
-def test_whoever_reads_how_the_sources_stand_does_not_read_the_token(bench: Bench) -> None:
+def test_the_status_of_sources_is_read_without_the_token(bench: Bench) -> None:
     tokens(bench).keep("jwt.s3cret", bench.clock.now() + HOUR)
     with bench.database.reading() as session:
         row = session.get_one(SourceStatusRow, INPI)

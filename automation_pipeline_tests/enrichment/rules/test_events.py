@@ -45,7 +45,7 @@ PARTIAL = Evaluation(
 )
 
 
-def wish(
+def requested(
     request_id: int = 3,
     trigger: EnrichmentTrigger = EnrichmentTrigger.REQUEST_CREATED,
     now: datetime = NOW,
@@ -54,29 +54,29 @@ def wish(
     return enrichment_requested(request_id, "552032534", None, trigger, **values)
 
 
-TOLD = [
-    wish(),
+EVENTS = [
+    requested(),
     enrichment_started(JOB, NOW),
     source_fetched(JOB, FOUND, NOW),
     enrichment_completed(JOB, 3, PARTIAL, NOW),
 ]
 
 
-@every_case("event", TOLD, ids=lambda event: event.name)
+@every_case("event", EVENTS, ids=lambda event: event.name)
 def test_the_envelope_is_whole(event: Event) -> None:
     result = (event.tenant_id, event.correlation_id, event.occurred_at, event.producer)
     assert result == ("t1", "c1", NOW, "M3")
 
 
-def test_a_wish_names_who_wants_it_and_why() -> None:
-    event = wish()
+def test_a_request_has_its_company_and_trigger() -> None:
+    event = requested()
     assert event.name == "CompanyEnrichmentRequested"
     assert event.payload == {
         "request_id": "3", "company_siren": "552032534", "company_siret": None, "trigger": "REQUEST_CREATED",
     }  # fmt: skip
 
 
-def test_a_beginning_tells_which_one_it_is() -> None:
+def test_a_start_has_its_attempt() -> None:
     event = enrichment_started(JOB, NOW)
     assert event.name == "CompanyEnrichmentStarted"
     assert event.payload == {"job_id": "7", "company_siren": "552032534", "attempt": 2}
@@ -89,7 +89,7 @@ def test_a_beginning_tells_which_one_it_is() -> None:
         (HELD_BACK, ("API_ENTREPRISE_RCS", "FAILED", 429, "RATE_LIMIT", 4200, 3)),
     ],
 )
-def test_a_call_tells_how_it_ended_and_nothing_of_the_answer(
+def test_a_call_has_its_result_and_nothing_of_the_answer(
     outcome: SourceOutcome, expected: tuple[object, ...]
 ) -> None:
     event = source_fetched(JOB, outcome, NOW)
@@ -102,7 +102,7 @@ def test_a_call_tells_how_it_ended_and_nothing_of_the_answer(
     }
 
 
-def test_an_end_tells_the_counts_of_the_contract() -> None:
+def test_an_end_has_the_counts_of_the_contract() -> None:
     event = enrichment_completed(JOB, 3, PARTIAL, NOW)
     assert event.name == "CompanyEnrichmentCompleted"
     assert event.payload == {
@@ -118,7 +118,7 @@ def test_an_end_tells_the_counts_of_the_contract() -> None:
     }
 
 
-def test_the_same_is_told_once_and_everything_else_by_itself() -> None:
+def test_each_event_has_its_own_key() -> None:
     other = EnrichmentFacts(
         job_id=8, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1"
     )
@@ -126,13 +126,13 @@ def test_the_same_is_told_once_and_everything_else_by_itself() -> None:
         job_id=7, siren="552032534", attempt=3, tenant_id="t1", correlation_id="c1"
     )
     keys = [
-        *(event.key for event in TOLD),
+        *(event.key for event in EVENTS),
         *(
             one.key
             for one in (
-                wish(4),
-                wish(trigger=EnrichmentTrigger.MANUAL_REFRESH),
-                wish(now=NOW.replace(minute=1)),
+                requested(4),
+                requested(trigger=EnrichmentTrigger.MANUAL_REFRESH),
+                requested(now=NOW.replace(minute=1)),
             )
         ),
         *(enrichment_started(job, NOW).key for job in (other, third)),

@@ -74,7 +74,7 @@ def test_two_that_answer_and_one_that_is_too_busy() -> None:
     assert one.is_worth_retrying
 
 
-def test_the_required_source_that_finds_nobody() -> None:
+def test_a_required_source_that_does_not_know_the_company() -> None:
     one = evaluate_job([bad(SEARCH, ErrorCode.NOT_FOUND, 200)], core_identity_present=False)
     assert (one.status, one.error, counts(one)) == (
         FAILED,
@@ -98,7 +98,7 @@ def test_a_company_without_a_name_was_not_found() -> None:
     )
 
 
-def test_one_whose_name_may_not_be_told_was_found_all_the_same() -> None:
+def test_a_company_with_a_hidden_name_is_forbidden_and_not_missing() -> None:
     masked = SourceOutcome(source=SEARCH, duration_ms=12, record=replace(RECORD, is_masked=True))
     one = evaluate_job([masked], core_identity_present=False)
     assert (one.status, one.error) == (FAILED, "API_RECHERCHE_ENTREPRISES:200:FORBIDDEN")
@@ -171,7 +171,7 @@ def test_the_invariants_hold_whatever_the_sources_do(
         ),
     ],
 )
-def test_a_job_that_nobody_could_end_counts_what_was_heard(
+def test_an_abandoned_job_counts_its_calls(
     outcomes: list[SourceOutcome], error: str, counted: tuple[int, ...]
 ) -> None:
     one = evaluate_job(outcomes, core_identity_present=True, is_abandoned=True)
@@ -184,7 +184,7 @@ def test_a_job_that_nobody_could_end_counts_what_was_heard(
     assert one.is_worth_retrying
 
 
-def test_it_is_told_in_the_order_of_the_calls() -> None:
+def test_the_error_is_in_the_order_of_the_calls() -> None:
     items = [
         error_item(SourceApi.INPI, 503, ErrorCode.UPSTREAM_5XX),
         error_item(SourceApi.RCS, None, ErrorCode.TIMEOUT),
@@ -266,14 +266,14 @@ def test_a_refresh_is_due_within_a_tenth_after_the_freshness_ends(siren: str) ->
         ("FAILED", timedelta(0), False),
     ],
 )
-def test_nobody_asks_again_within_the_cooldown_unless_it_failed(
+def test_no_refresh_within_the_cooldown_unless_the_company_failed(
     status: str, ago: timedelta, rests: bool
 ) -> None:
     until = cooldown_until(EnrichmentStatus(status), NOW - ago, NOW, MINUTES)
     assert until == (NOW - ago + MINUTES if rests else None)
 
 
-def test_whoever_asks_first_need_not_wait() -> None:
+def test_the_first_refresh_need_not_wait() -> None:
     assert cooldown_until(EnrichmentStatus.SUCCESS, None, NOW, MINUTES) is None
 
 

@@ -71,12 +71,12 @@ def test_a_day_is_read_in_every_spelling(given: object) -> None:
 
 
 @every_case("given", ["2020-02-30", "yesterday", "", None, True, "00/00/0000"])
-def test_what_is_no_day_is_not_said(given: object) -> None:
+def test_a_text_that_is_no_day_has_no_value(given: object) -> None:
     assert day(given) is None
 
 
 @every_case("given", ["", "  ", None, "[NON-DIFFUSIBLE]", "[non-diffusible] rue", True, [], {}])
-def test_what_says_nothing_is_not_said(given: object) -> None:
+def test_an_empty_or_masked_text_has_no_value(given: object) -> None:
     assert text(given) is None
 
 
@@ -85,7 +85,7 @@ def test_what_is_masked_is_known_to_be() -> None:
     assert not is_masked("DANONE")
 
 
-def test_a_line_is_made_of_what_is_said() -> None:
+def test_a_line_joins_the_given_parts() -> None:
     assert line("17", None, "BD", "", " HAUSSMANN ") == "17 BD HAUSSMANN"
     assert line(None, "") is None
 
@@ -99,7 +99,7 @@ def test_a_line_is_made_of_what_is_said() -> None:
         ("1000", "[NON-DIFFUSIBLE]", "01000"),
         ("1000", "BEL", "1000"),
         (1204, "SUISSE", "1204"),
-        ("1000", "a country of which nobody has heard", "1000"),
+        ("1000", "an unknown country", "1000"),
         ("75", None, "75"),
         ("101", "ISL", "101"),
         ("B-1000", None, "B-1000"),

@@ -31,7 +31,7 @@ def test_a_sound_siret_says_its_siren(siret: str) -> None:
 
 
 @every_case("siren", ["123456789", "889742876"])
-def test_a_wrong_check_digit_of_a_siren_is_warned_of_and_refused_where_somebody_is_strict(
+def test_a_wrong_check_digit_of_a_siren_is_a_warning_or_an_error_if_strict(
     siren: str,
 ) -> None:
     assert parse_identifiers(siren, None).warnings == (

@@ -82,7 +82,7 @@ def test_what_a_user_has_locked_is_not_overwritten() -> None:
 
 _TEXTS = st.none() | st.sampled_from(["a", "b", "c"])
 _FIELDS = st.fixed_dictionaries({field: _TEXTS for field in FIELDS if field != "creation_date"})
-_RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda said: record(**said)))
+_RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda fields: record(**fields)))
 
 
 @given(
@@ -104,10 +104,10 @@ def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
 
 
 @given(_FIELDS)
-def test_core_identity_is_a_name_and_a_place(said: dict[str, str | None]) -> None:
-    place = said["address_line1"] or said["postal_code"] or said["city"]
-    assert has_core_identity(Snapshot(WHO.siren, CompanyFields(**said))) == bool(
-        said["legal_name"] and place
+def test_core_identity_is_a_name_and_a_place(fields: dict[str, str | None]) -> None:
+    place = fields["address_line1"] or fields["postal_code"] or fields["city"]
+    assert has_core_identity(Snapshot(WHO.siren, CompanyFields(**fields))) == bool(
+        fields["legal_name"] and place
     )
 
 
@@ -118,7 +118,7 @@ KNOWN = Snapshot(
 )
 
 
-def test_what_a_source_has_said_that_comes_first_and_fails_now_is_kept() -> None:
+def test_the_value_of_a_better_source_that_fails_now_is_kept() -> None:
     records = {SEARCH: record(legal_form="5599", city="LYON")}
     kept = merge_records(KNOWN, records, WHO, failed={INPI})
     assert (kept.values.legal_form, kept.sources["legal_form"]) == ("5510", INPI)
@@ -127,9 +127,7 @@ def test_what_a_source_has_said_that_comes_first_and_fails_now_is_kept() -> None
     assert (transcripts.values.legal_form, transcripts.sources["legal_form"]) == ("5599", SEARCH)
 
 
-def test_what_a_source_has_said_that_comes_later_or_not_at_all_is_not_kept_because_it_fails() -> (
-    None
-):
+def test_the_value_of_a_lesser_source_that_fails_now_is_replaced() -> None:
     after = merge_records(
         KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, WHO, failed={RCS, SEARCH}
     )

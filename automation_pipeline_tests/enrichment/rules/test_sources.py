@@ -73,7 +73,7 @@ def test_a_source_that_is_down_rests_after_ten_in_a_row(
 
 
 @every_case(("code", "length"), [("AUTH_ERROR", HOUR), ("FORBIDDEN", None), ("NOT_FOUND", None)])
-def test_a_source_that_refuses_us_is_not_asked_until_somebody_has_looked(
+def test_a_source_that_refuses_the_credentials_rests_for_an_hour(
     code: str, length: timedelta | None
 ) -> None:
     assert rest_after(INPI, error(code), 0) == length
@@ -86,9 +86,9 @@ def test_what_is_down_is_what_may_be_up_again(code: ErrorCode) -> None:
 
 @every_case("code", list(ErrorCode))
 def test_a_call_that_we_did_not_make_says_nothing_of_the_source(code: ErrorCode) -> None:
-    ours = replace(error(code, 90.0), is_ours=True)
-    assert not is_down(ours)
-    assert rest_after(INPI, ours, MAX_FAILURES) is None
+    own_error = replace(error(code, 90.0), is_ours=True)
+    assert not is_down(own_error)
+    assert rest_after(INPI, own_error, MAX_FAILURES) is None
 
 
 @every_case(
@@ -121,7 +121,7 @@ def test_only_what_may_pass_soon_is_sent_again_and_never_to_inpi_when_it_is_busy
         ("UPSTREAM_5XX", 503, False, True),
     ],
 )
-def test_whoever_answers_with_a_status_is_not_silent(
+def test_a_source_that_answers_with_a_status_is_not_silent(
     code: str, status: int | None, silent: bool, down: bool
 ) -> None:
     message = replace(error(code), http_status=status)

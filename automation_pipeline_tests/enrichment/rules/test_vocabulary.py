@@ -60,7 +60,7 @@ def test_the_tables_allow_the_states_and_no_other(table: type[tables.Table]) -> 
     )
 
 
-def test_what_is_counted_of_a_job_is_what_its_end_tells() -> None:
+def test_the_counts_of_a_job_are_those_of_its_evaluation() -> None:
     counted = {field.name for field in fields(Evaluation)}
     assert {"success", "required_failed", "optional_failed", "core_identity_present"} <= counted
     columns = set(tables.EnrichmentJobRow.__table__.columns.keys())

@@ -1,5 +1,4 @@
-"""The CRM's day as outcomes to store, and what the database holds of it, put together again as the
-CRM would say it."""
+"""A day of the CRM as outcomes to store, and the stored sections put together again."""
 
 import json
 from collections import defaultdict
@@ -109,15 +108,15 @@ def statements(database: Database) -> Iterator[list[str]]:
         event.remove(database.engine, "before_cursor_execute", note)
 
 
-def told_again(database: Database) -> dict[str, Document]:
-    """The sections as the CRM told them, by fiche id, put together from the tables."""
+def read_back(database: Database) -> dict[str, Document]:
+    """The stored sections by fiche id, nested as the CRM sends them."""
     with database.reading() as session:
         keys = session.execute(select(FicheCacheRow.id, FicheCacheRow.fiche_id)).tuples().all()
         rows = {
             table.name.removeprefix("fiche_cache_"): _rows(session, table) for table in SECTIONS
         }
     return {
-        fiche_id: _told(fiche_id, {name: of.get(key, []) for name, of in rows.items()})
+        fiche_id: _read(fiche_id, {name: of.get(key, []) for name, of in rows.items()})
         for key, fiche_id in keys
     }
 
@@ -133,7 +132,7 @@ def _plain(row: Document) -> Document:
     return {name: result for name, result in row.items() if name not in KEYS}
 
 
-def _told(fiche_id: str, rows: Mapping[str, Sequence[Document]]) -> Document:
+def _read(fiche_id: str, rows: Mapping[str, Sequence[Document]]) -> Document:
     def many(name: str) -> list[Document]:
         return [_plain(row) for row in rows[name]]
 

@@ -33,11 +33,11 @@ from automation_pipeline_tests.fiches.queries.mirror import (
     URL,
     day,
     found,
+    read_back,
     recordings,
     save,
     save_rounds,
     statements,
-    told_again,
     vanished,
 )
 from automation_pipeline_tests.processes import at_once
@@ -153,14 +153,14 @@ def test_a_fiche_that_was_never_known_leaves_a_marker_that_soon_expires(database
 
 def test_a_not_found_marker_leaves_what_was_known(database: Database) -> None:
     save(database, DetailsFetched("1", replace(fiche("1", recording("11")), rest={"avis": 1})))
-    before, sections = vars(stored(database)["1"]), told_again(database)
+    before, sections = vars(stored(database)["1"]), read_back(database)
     save(database, FicheNotFound("1"), at=LATER)
     row = stored(database)["1"]
     assert (row.details_success, row.details_message) == (False, NOT_FOUND)
     assert row.not_found_until == LATER + NOT_FOUND_LIVES_FOR
     marker = {"details_success", "details_message", "not_found_until", "_sa_instance_state"}
     assert {name for name, result in vars(row).items() if result != before[name]} == marker
-    assert told_again(database) == sections
+    assert read_back(database) == sections
     with database.reading() as session:
         assert fiche_document(session, "1")["state"] == "not found"
     assert [call.vanished_at for call in recordings(database).values()] == [None]
@@ -247,11 +247,11 @@ def test_two_processes_that_save_the_same_fiches_in_opposite_order_end_as_one(
     database: Database, database_url: str
 ) -> None:
     save(database, *day(100))
-    alone = told_again(database), set(recordings(database))
+    alone = read_back(database), set(recordings(database))
     with database.transaction() as session:
         session.execute(delete(FicheCacheRow))
     at_once(save_rounds, (database_url, 100, False, 2, 5), (database_url, 100, True, 2, 5))
-    assert (told_again(database), set(recordings(database))) == alone
+    assert (read_back(database), set(recordings(database))) == alone
     assert set(vanished(database).values()) == {None}
 
 

@@ -1,4 +1,4 @@
-"""Jobs over days as rows: who sees them, which are silent, and two who ask at once."""
+"""Queries of fetch jobs: who sees them, which are silent, and concurrent requests."""
 
 import threading
 from datetime import timedelta
@@ -56,7 +56,7 @@ def test_a_list_is_paged_newest_first_in_two_statements(ranges: Ranges) -> None:
     assert len([one for one in sent if "SELECT" in one]) == 2 * 2
 
 
-def test_only_jobs_that_nobody_works_on_are_silent(ranges: Ranges) -> None:
+def test_only_jobs_without_a_worker_are_silent(ranges: Ranges) -> None:
     waiting, taken, refused, over = (ranges.job(day) for day in DAYS[:4])
     with ranges.database.transaction() as session:
         for job in (taken, over):

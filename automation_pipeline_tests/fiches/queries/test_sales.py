@@ -1,4 +1,4 @@
-"""Writing a sales list: additive, bulk, and it never takes details away."""
+"""Store a sales list: in bulk, and without removing details."""
 
 from datetime import date, timedelta
 
@@ -52,7 +52,7 @@ def cached(database: Database, fiche_id: str) -> FicheCacheRow:
         ).one()
 
 
-def test_counts_tell_what_the_list_brought(database: Database, clock: StandingClock) -> None:
+def test_the_counts_describe_the_list(database: Database, clock: StandingClock) -> None:
     first = save(database, clock, listed(summary("1"), summary("2", cle=None), of=3))
     assert (first.fiches, first.new, first.changed, first.duplicates) == (2, 2, 0, 1)
     assert (first.missing_cle, first.without_recordings) == (1, 2)

@@ -1,5 +1,4 @@
-"""The sections of details on both databases: what was stored is what the CRM said, and replaces
-what it said before."""
+"""The sections of details on both databases: they read back as sent, and replace earlier ones."""
 
 import copy
 from typing import Any
@@ -22,14 +21,14 @@ from automation_pipeline_tests.fiches.queries.mirror import (
     day,
     fetched,
     payloads,
+    read_back,
     save,
-    told_again,
 )
 
 ENVELOPE = {"success", "message", "recordings"}
 
 
-def said(payload: Document) -> Document:
+def sections_of(payload: Document) -> Document:
     return {name: result for name, result in payload.items() if name not in ENVELOPE}
 
 
@@ -52,18 +51,18 @@ def rows(database: Database) -> dict[str, int]:
         }
 
 
-def test_a_whole_day_of_all_kinds_of_fiches_reads_as_the_crm_told_it(database: Database) -> None:
+def test_a_whole_day_of_all_kinds_of_fiches_reads_back_as_sent(database: Database) -> None:
     assert {sold.kind for sold in World(fiches_per_day=70, vary=False).day(DAY)} == set(Kind)
     save(database, *day(70))
-    assert told_again(database) == {
-        payload["information"]["fiche_id"]: said(payload) for payload in payloads(70)
+    assert read_back(database) == {
+        payload["information"]["fiche_id"]: sections_of(payload) for payload in payloads(70)
     }
 
 
 def test_every_section_has_its_rows(database: Database) -> None:
     save(database, fetched(full()))
     assert [table for table, count in rows(database).items() if not count] == []
-    assert told_again(database) == {full()["information"]["fiche_id"]: said(full())}
+    assert read_back(database) == {full()["information"]["fiche_id"]: sections_of(full())}
 
 
 EMPTIED: dict[str, Any] = {"prospect": None, "conjoint": None, "elements_souscription": None}
@@ -78,7 +77,7 @@ def test_a_section_that_is_gone_is_gone_and_leaves_the_others(
     save(database, fetched(full()))
     left = full() | {section: EMPTIED.get(section, {} if section == "raw_sections" else [])}
     save(database, fetched(left))
-    assert told_again(database) == {left["information"]["fiche_id"]: said(left)}
+    assert read_back(database) == {left["information"]["fiche_id"]: sections_of(left)}
 
 
 def test_a_section_is_replaced_whole(database: Database) -> None:
@@ -90,7 +89,7 @@ def test_a_section_is_replaced_whole(database: Database) -> None:
     other["tarification"][0]["gammes"].append(copy.deepcopy(other["tarification"][0]["gammes"][0]))
     other["tarification"][0]["gammes"][0]["formules"][0]["details"] = {"Dentaire": "300 %"}
     save(database, fetched(other))
-    assert told_again(database) == {other["information"]["fiche_id"]: said(other)}
+    assert read_back(database) == {other["information"]["fiche_id"]: sections_of(other)}
 
 
 def test_the_objects_of_a_subscription_may_be_missing(database: Database) -> None:
@@ -98,16 +97,16 @@ def test_the_objects_of_a_subscription_may_be_missing(database: Database) -> Non
         lacking = full()
         lacking["elements_souscription"][inner] = None
         save(database, fetched(lacking))
-        assert told_again(database) == {lacking["information"]["fiche_id"]: said(lacking)}
+        assert read_back(database) == {lacking["information"]["fiche_id"]: sections_of(lacking)}
 
 
 def test_other_fiches_are_left_alone(database: Database) -> None:
     first, second = day(2)
     save(database, first, second)
-    before = told_again(database)
+    before = read_back(database)
     save(database, second)
     save(database, FicheNotFound(first.fiche_id))
-    assert told_again(database) == before
+    assert read_back(database) == before
 
 
 def test_rows_count_from_one_in_the_order_of_the_crm(database: Database) -> None:

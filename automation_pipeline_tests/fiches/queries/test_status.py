@@ -1,5 +1,4 @@
-"""How fiches stand, many at once: right for each, in reach, and in as many statements for many as
-for one."""
+"""The status of many fiches: per fiche, within reach, and with a constant number of statements."""
 
 from datetime import date, timedelta
 
@@ -94,7 +93,7 @@ def test_what_is_out_of_reach_is_not_there(database: Database) -> None:
                 recordings_of(session, hidden, NORD)
 
 
-def test_when_a_fiche_was_made_is_told_by_its_details_or_by_the_list(database: Database) -> None:
+def test_the_creation_time_comes_from_the_details_or_from_the_list(database: Database) -> None:
     mirrored(database, "1")
     save(database, found("2", groupe="NORD", date_insertion="sometime"))
     with database.transaction() as session:

@@ -63,10 +63,10 @@ def outcomes(days: Sequence[date], good: Sequence[bool]) -> list[SalesDay | DayF
     ),
 )
 def test_the_days_are_partitioned_whatever_comes_in_whichever_order(
-    fetched: int, told: list[tuple[date, bool]]
+    fetched: int, outcomes_given: list[tuple[date, bool]]
 ) -> None:
     job = a_job(fetched)
-    for day, good in told:
+    for day, good in outcomes_given:
         before = job
         job = count_day(job, had(day) if good else DayFailed(day, "no"))
         places = [*job.fetched, *job.remaining, *job.failed]
@@ -116,7 +116,7 @@ def test_what_was_broken_off_keeps_what_it_has_and_takes_nothing_more() -> None:
     assert count_day(job, had(DAYS[1])) is job
 
 
-def test_a_job_that_is_begun_again_goes_on() -> None:
+def test_a_job_that_is_started_again_continues() -> None:
     job = start_job(a_job(status=P))
     assert job.status is W
     assert start_job(job) is job
@@ -131,7 +131,7 @@ def test_the_moves_are_those_and_no_others(frm: JobStatus, to: JobStatus) -> Non
 
 
 @every_case("status", [C, F])
-def test_what_is_over_is_neither_begun_nor_broken_off(status: JobStatus) -> None:
+def test_an_ended_job_is_neither_started_nor_failed(status: JobStatus) -> None:
     over = replace(a_job(), status=status)
     with pytest.raises(IllegalMoveError):
         start_job(over)
@@ -149,7 +149,7 @@ JOB = FetchJob(
     id="j-1", start=ONE, end=THREE, status=JobStatus.PROCESSING, fetched=(ONE,), remaining=(THREE,), failed=(TWO,),
     total_fiches=7, created_by="user:1", webhook=JobWebhook("https://hooks.example.com/secret-path", "s3cret"),
 )  # fmt: skip
-STANDING = {
+STATE = {
     "status": "processing", "progress": 66, "completedDays": 1, "totalDays": 3, "totalFiches": 7,
     "datesCompleted": ["2026-02-01"], "datesRemaining": ["2026-02-03"], "datesFailed": ["2026-02-02"], "error": None,
 }  # fmt: skip
@@ -159,7 +159,7 @@ def test_an_event_has_the_fields_of_the_reference_and_a_key_of_its_own() -> None
     events = job_event(JOB, "progress", AT, TWO)
     assert (events.name, events.correlation_id) == ("fiches.progressive_fetch.progress", "j-1")
     days = {"startDate": "2026-02-01", "endDate": "2026-02-03"}
-    assert events.payload == {"jobId": "j-1", **days, **STANDING, "latestDate": "2026-02-02"}
+    assert events.payload == {"jobId": "j-1", **days, **STATE, "latestDate": "2026-02-02"}
     later = replace(JOB, fetched=(ONE, THREE), remaining=())
     ended = replace(later, status=JobStatus.COMPLETE)
     keys = [job_event(job, event_name(job), AT).key for job in (JOB, later, ended)] + [
@@ -169,19 +169,19 @@ def test_an_event_has_the_fields_of_the_reference_and_a_key_of_its_own() -> None
     assert "latestDate" not in job_event(JOB, CREATED, AT).payload
 
 
-def test_a_webhook_tells_ids_and_counts() -> None:
+def test_a_webhook_has_ids_and_counts() -> None:
     url = "/api/fiches/status/by-date-range?startDate=2026-02-01&endDate=2026-02-03"
     assert webhook_body(JOB, AT, TWO) == {
         "event": "progress",
         "jobId": "j-1",
         "timestamp": "2026-05-04T10:00:00.000Z",
-        "data": {**STANDING, "latestDate": "2026-02-02", "currentFichesCount": 7, "dataUrl": url},
+        "data": {**STATE, "latestDate": "2026-02-02", "currentFichesCount": 7, "dataUrl": url},
     }
 
 
-def test_of_a_job_that_is_not_counted_no_total_is_told() -> None:
+def test_a_job_without_a_total_shows_none() -> None:
     job = replace(JOB, total_fiches=None)
-    values = {name: value for name, value in STANDING.items() if name != "totalFiches"}
+    values = {name: value for name, value in STATE.items() if name != "totalFiches"}
     body = webhook_body(job, AT)["data"]
     assert isinstance(body, dict)
     assert {name: value for name, value in body.items() if name != "dataUrl"} == values

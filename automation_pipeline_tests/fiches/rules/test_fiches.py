@@ -104,7 +104,7 @@ def test_the_last_segment_of_the_path_is_read(url: str) -> None:
         NAME.replace("33100000001", "٣٣"),
     ],
 )
-def test_another_name_tells_nothing(url: str) -> None:
+def test_another_name_has_no_uuid(url: str) -> None:
     assert recording_uuid(url) is None
 
 

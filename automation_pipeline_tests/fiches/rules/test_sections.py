@@ -146,7 +146,7 @@ def test_what_is_looked_up_by_index_fits_into_it(field: str) -> None:
 
 
 @every_case("name", TABLE)
-def test_a_field_that_nobody_knows_yet_is_kept_in_its_place(name: str) -> None:
+def test_an_unknown_field_is_kept_in_its_place(name: str) -> None:
     section = read(name, good(name) | {"nouveau": {"a": [1, float("nan")]}})
     assert section.rest() == {"nouveau": {"a": [1, None]}}
 

@@ -1,5 +1,4 @@
-"""How the next recordings are found: among those that wait or are worked on, however many there
-ever were."""
+"""The claim of the next recordings reads live tasks only, however many have ended."""
 
 from typing import Any
 

@@ -69,7 +69,7 @@ def test_lines_are_chosen(written: Database, given: dict[str, str], text: list[s
     assert messages(written, **given) == text
 
 
-def test_a_line_is_told_whole(written: Database) -> None:
+def test_a_line_has_all_fields(written: Database) -> None:
     with written.reading() as session:
         [line], _ = transcription_logs(session, "901", parse_log_query({}), PARIS)
     assert line == {

@@ -1,4 +1,4 @@
-"""One recording with what was said in it, or which part of that is missing."""
+"""One recording with its transcript, or the error that names what is missing."""
 
 import pytest
 from sqlalchemy import select, update
@@ -54,12 +54,12 @@ def test_a_recording_is_shown_with_its_transcript(fiche: Database) -> None:
     }
 
 
-def test_without_its_text_the_chunks_tell(fiche: Database) -> None:
+def test_without_a_text_the_chunks_are_joined(fiche: Database) -> None:
     transcribe(fiche, transcription_text=None)
     assert shown(fiche)["transcription"]["text"] == "speaker_0: part 0\nspeaker_0: part 1"  # type: ignore[index]
 
 
-def test_a_call_in_which_nothing_was_said_has_an_empty_text(fiche: Database) -> None:
+def test_a_silent_call_has_an_empty_text(fiche: Database) -> None:
     with fiche.transaction() as session:
         session.execute(
             update(CallRecordingRow).values(has_transcription=True, transcription_id="tr_1")
@@ -67,7 +67,7 @@ def test_a_call_in_which_nothing_was_said_has_an_empty_text(fiche: Database) -> 
     assert shown(fiche)["transcription"]["text"] == ""  # type: ignore[index]
 
 
-def test_what_is_missing_is_said(fiche: Database) -> None:
+def test_the_error_names_what_is_missing(fiche: Database) -> None:
     with pytest.raises(NotFoundError, match=r"^No transcription available for this recording$"):
         shown(fiche)
     for fiche_id, call_id in (("900", "77"), ("901", "9000")):

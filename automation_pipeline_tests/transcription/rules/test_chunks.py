@@ -108,10 +108,10 @@ _heard = st.lists(
 
 @given(_heard)
 def test_every_word_is_in_one_chunk_in_order_with_matching_counts(
-    heard: list[tuple[str, str | None, float, float]],
+    transcript_of: list[tuple[str, str | None, float, float]],
 ) -> None:
     at, given_words = 0.0, list[Word]()
-    for number, (kind, speaker, silence, length) in enumerate(heard):
+    for number, (kind, speaker, silence, length) in enumerate(transcript_of):
         start = at + silence
         at = start + length
         given_words.append(Word(f"w{number}", start, at, kind, speaker))
