@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import uvloop
 
@@ -77,7 +77,12 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from automation_pipeline.audits.judging import Judge
-    from automation_pipeline.automation.ports import DeliveryServices, MailSender, RealtimeClient
+    from automation_pipeline.automation.ports import (
+        DeliveryServices,
+        EventPublisher,
+        MailSender,
+        RealtimeClient,
+    )
     from automation_pipeline.automation.rules.schedules import DuePolicy
     from automation_pipeline.core.launching import DagsterProbe
     from automation_pipeline.core.webhooks import WebhookSender
@@ -262,19 +267,25 @@ class Services:
         return open_realtime(self.settings, self.clock.now, self.meter)
 
     @cached_property
-    def post_office(self) -> "DeliveryServices":
-        """The clients that deliver messages about runs."""
-        from automation_pipeline.automation.ports import DeliveryServices  # noqa: PLC0415  only where it is used
+    def publisher(self) -> "EventPublisher | None":
         from automation_pipeline.clients.factories import open_publisher  # noqa: PLC0415  only where it is used
 
+        return open_publisher(lambda: self.realtime)
+
+    @property
+    def webhook_secret(self) -> str | None:
         secret = self.settings.webhook_secret
-        return DeliveryServices(
-            webhooks=self.webhooks,
-            mail=self.mail,
-            publisher=open_publisher(lambda: self.realtime),
-            secret=secret.get_secret_value() if secret else None,
-            delivery_policy=DeliveryPolicy(attempts=self.settings.webhook_max_attempts),
-        )
+        return secret.get_secret_value() if secret else None
+
+    @property
+    def delivery_policy(self) -> DeliveryPolicy:
+        return DeliveryPolicy(attempts=self.settings.webhook_max_attempts)
+
+    @property
+    def post_office(self) -> "DeliveryServices":
+        """The clients that deliver messages: these services themselves. The type checker does not
+        accept cached properties as those of a protocol."""
+        return cast("DeliveryServices", self)
 
     @cached_property
     def _shared_limiter(self) -> RateLimiter:

@@ -74,13 +74,21 @@ class RealtimeClient(EventPublisher, ChannelClient, Protocol):
     """Sends realtime updates to browsers. Error messages do not contain secrets."""
 
 
-@dataclass(frozen=True)
-class DeliveryServices:
-    """The clients that deliver messages. Without `mail`, e-mails fail. Without `publisher`, events
-    stay in the table as the record."""
+class DeliveryServices(Protocol):
+    """The clients that deliver messages; each is opened when it is first used. Without `mail`,
+    e-mails fail. Without `publisher`, events stay in the table as the record."""
 
-    webhooks: WebhookSender
-    mail: MailSender | None
-    publisher: EventPublisher | None
-    secret: str | None
-    delivery_policy: DeliveryPolicy
+    @property
+    def webhooks(self) -> WebhookSender: ...
+
+    @property
+    def mail(self) -> MailSender | None: ...
+
+    @property
+    def publisher(self) -> EventPublisher | None: ...
+
+    @property
+    def webhook_secret(self) -> str | None: ...
+
+    @property
+    def delivery_policy(self) -> DeliveryPolicy: ...

@@ -289,7 +289,7 @@ async def _send(
     notification, payload = due.notification, due.notification.payload
     if notification.channel is NotificationChannel.WEBHOOK:
         body = body_of(payload)
-        headers = webhook_headers(notification, body, services.secret, int(now.timestamp()))
+        headers = webhook_headers(notification, body, services.webhook_secret, int(now.timestamp()))
         return await services.webhooks.send(notification.target, body, headers)
     if services.mail is None:
         raise PermanentError("E-mail is not configured (set SMTP_HOST, and SMTP_FROM or SMTP_USER)")

@@ -10,7 +10,6 @@ from dagster import DagsterInstance, RunsFilter
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.alerts import AlertReceiver, AlertReceivers, AlertSeverity
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.core.webhooks import DeliveryPolicy
 from automation_pipeline.orchestration.ops import Metadata, as_metadata, table
 from automation_pipeline.orchestration.recovery import ENDED
 from automation_pipeline.retention import purge_all
@@ -68,15 +67,14 @@ AlertSettings = Literal["pricing", "org_jobs"]
 def tick_alerts(alerts: AlertTable[Any], package: AlertSettings, services: Services) -> str:
     """Deliver in a separate event loop: sensors run in threads of one process, where the
     services' loop may be in use."""
-    settings, database = services.settings, services.database
-    secret, receivers = settings.webhook_secret, receivers_of(settings, package)
+    database, receivers = services.database, receivers_of(services.settings, package)
     raised = raise_alerts(alerts, receivers, database=database, clock=services.clock)
     delivery = deliver_alerts(
         alerts,
         receivers,
         sender=services.webhooks,
-        secret=secret.get_secret_value() if secret else None,
-        patience=DeliveryPolicy(attempts=settings.webhook_max_attempts),
+        secret=services.webhook_secret,
+        patience=services.delivery_policy,
         database=database,
     )
     tried = asyncio.run(services.counted(delivery))

@@ -3,7 +3,8 @@ record."""
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from sqlalchemy import select
 
@@ -70,9 +71,14 @@ def a_post_office(
     attempt_seconds: float = 5.0,
 ) -> DeliveryServices:
     patience = DeliveryPolicy(attempts, backoff, attempt_seconds)
-    return DeliveryServices(
-        webhooks=webhooks, mail=mail, publisher=publisher, secret="s3cret", delivery_policy=patience
+    services = SimpleNamespace(
+        webhooks=webhooks,
+        mail=mail,
+        publisher=publisher,
+        webhook_secret="s3cret",
+        delivery_policy=patience,
     )
+    return cast("DeliveryServices", services)
 
 
 def relay(
