@@ -210,7 +210,7 @@ class Services:
         return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)
 
     @cached_property
-    def job_doers(self) -> "Mapping[str, JobRunner]":
+    def job_runners(self) -> "Mapping[str, JobRunner]":
         """The runners of the job types that this system implements."""
         from automation_pipeline.clients.service_jobs import service_job_runners  # noqa: PLC0415  only where it is used
 

@@ -45,7 +45,7 @@ def work_on(run_id: int, context: dg.OpExecutionContext, services: Services) -> 
     services.run(
         work_job(
             run_id,
-            doers=services.job_doers,
+            runners=services.job_runners,
             lease_seconds=services.settings.org_jobs_lease_seconds,
             database=services.database,
             clock=services.clock,
@@ -127,7 +127,7 @@ def process_queue(services: Services) -> str:
 
     def follow() -> str:
         ended = follow_jobs(
-            doers=services.job_doers, database=database, clock=clock, meter=services.meter
+            runners=services.job_runners, database=database, clock=clock, meter=services.meter
         )
         return f"{ended} agent jobs ended."
 

@@ -146,7 +146,7 @@ async def _stop(task: "asyncio.Future[AttemptEnd]") -> None:
 async def work_job(  # noqa: PLR0913  the collaborators by name
     run_id: int,
     *,
-    doers: Mapping[str, JobRunner],
+    runners: Mapping[str, JobRunner],
     lease_seconds: float,
     database: Database,
     clock: Clock,
@@ -156,7 +156,7 @@ async def work_job(  # noqa: PLR0913  the collaborators by name
 ) -> OrgJobRun:
     """Work on one attempt at the run, or on none if it cannot start now. JobRunBusyError: another
     worker holds it. A bug in a runner ends the attempt and is raised."""
-    worker = _Worker(run_id, doers, lease_seconds, database, clock, meter, owner)
+    worker = _Worker(run_id, runners, lease_seconds, database, clock, meter, owner)
     claimed = await asyncio.to_thread(worker.begin, dagster_run_id)
     if claimed is not None:
         await worker.work(claimed)
@@ -166,7 +166,7 @@ async def work_job(  # noqa: PLR0913  the collaborators by name
 @dataclass(frozen=True)
 class _Worker:
     run_id: int
-    doers: Mapping[str, JobRunner]
+    runners: Mapping[str, JobRunner]
     lease_seconds: float
     database: Database
     clock: Clock
@@ -207,7 +207,7 @@ class _Worker:
 
     async def _end(self, claimed: ClaimedRun) -> AttemptEnd | None:
         """None: another package continues the work."""
-        runner = self.doers.get(claimed.job.type)
+        runner = self.runners.get(claimed.job.type)
         context = JobContext(
             org_id=claimed.run.org_id,
             job_id=claimed.job.id,
@@ -270,10 +270,10 @@ _TOO_LONG = "It takes longer than the limit of its job type."
 
 
 def follow_jobs(
-    *, doers: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter
+    *, runners: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter
 ) -> int:
     """Return how many attempts ended. An error of one attempt is raised after the others are done."""
-    follower = _Follower(doers, database, clock, meter)
+    follower = _Follower(runners, database, clock, meter)
     last_id, is_more = 0, True
     while is_more:
         with database.reading() as session:
@@ -288,7 +288,7 @@ def follow_jobs(
 
 @dataclass
 class _Follower:
-    doers: Mapping[str, JobRunner]
+    runners: Mapping[str, JobRunner]
     database: Database
     clock: Clock
     meter: Meter
@@ -300,7 +300,7 @@ class _Follower:
         for run, job in page:
             by_type[job.type].append(run)
         for type_, runs in by_type.items():
-            runner = self.doers.get(type_)
+            runner = self.runners.get(type_)
             try:
                 if isinstance(runner, RemoteRunner):
                     self._look(runs, runner)

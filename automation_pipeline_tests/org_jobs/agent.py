@@ -1,5 +1,4 @@
-"""An agent of the tests: a host with one server, what it claims, and what it says of that, by the
-stages alone."""
+"""An agent for tests: a host with one server, which claims jobs and reports on them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,12 +42,12 @@ class Agent:
         return claim_jobs(self.host_id, within=within, most=most, **self.on)
 
     def claimed(self, **of_job: Any) -> AgentJob:
-        """A new job, which it has taken."""
+        """A new job, which it has claimed."""
         self.wanted(**of_job)
         (job,) = self.claim()
         return job
 
-    def begun(self, **of_job: Any) -> AgentJob:
+    def started(self, **of_job: Any) -> AgentJob:
         job = self.claimed(**of_job)
         self.progress(job)
         return job
@@ -68,7 +67,7 @@ class Agent:
         return list_held_jobs(self.host_id, within=ALL_ORGANISATIONS, database=self.bench.database)
 
     def reap(self, job: AgentJob) -> JobRunRow:
-        """Nobody has heard of it for too long."""
+        """End the attempt because of missing heartbeats."""
         self.bench.expire_hold(job.run_id)
         reap_jobs(meter=self.bench.meter, **self.on)
         return self.bench.run_by_id(job.run_id)

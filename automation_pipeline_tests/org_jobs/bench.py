@@ -1,5 +1,4 @@
-"""The bench of organisations' jobs: organisations, hosts, servers, schedules, jobs as rows, and
-what became of them."""
+"""Rows of organisations, hosts, servers, schedules and jobs for tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +42,7 @@ ACTOR = "user:1"
 def a_type(
     name: str, performer: Performer, *, is_mutation: bool = True, limit_seconds: int = 900
 ) -> JobType:
-    """One for jobs that are put there directly, whatever types there are."""
+    """A type for jobs that tests insert directly."""
     return JobType(
         name=name,
         performer=performer,
@@ -61,8 +60,7 @@ SERVICE = a_type("HTTPS_CALL", Performer.SERVICE, limit_seconds=180)
 
 @dataclass
 class Bench:
-    """Organisations are made when they are first named. All is put there by direct insertion, past
-    every rule."""
+    """Inserts rows without checks. Organisations are created when they are first named."""
 
     database: Database
     clock: StandingClock
@@ -76,7 +74,7 @@ class Bench:
         self.clock.pass_time(timedelta(minutes=minutes))
 
     def organisation(self, org_id: str = ORG, **columns: Any) -> str:
-        """There once, with these columns."""
+        """Create or update it."""
         values = {
             "name": org_id.title(),
             "max_running": 20,
@@ -93,7 +91,7 @@ class Bench:
         return org_id
 
     def host(self, org_id: str = ORG, name: str | None = None, **columns: Any) -> int:
-        """Its agent was heard of just now, by the test's clock."""
+        """The last heartbeat of its agent is now, by the clock of the test."""
         self.organisation(org_id)
         times = {"last_seen_at": self.now, "created_at": self.now, "updated_at": self.now}
         return self._add(HostRow(org_id=org_id, name=name or _a_name("host"), **(times | columns)))
@@ -116,8 +114,8 @@ class Bench:
         )
 
     def schedule(self, org_id: str = ORG, **columns: Any) -> str:
-        """ACTIVE at 02:00 UTC with a server of its own, unless the columns say otherwise; due when
-        its cron says."""
+        """An active schedule at 02:00 UTC with its own server, planned by its cron, unless the
+        columns say otherwise."""
         self.organisation(org_id)
         if (
             "server_instance_id" not in columns
@@ -157,7 +155,7 @@ class Bench:
         }
 
     def fire(self, schedule_id: str, scheduled_for: datetime | None = None, **columns: Any) -> int:
-        """One of the cron that was dispatched, unless the columns say otherwise."""
+        """A dispatched due time of the cron, unless the columns say otherwise."""
         at = scheduled_for or self.now
         values = {
             "effective_for": at,
@@ -181,7 +179,7 @@ class Bench:
         run: Mapping[str, Any] | None = None,
         **of_job: Any,
     ) -> int:
-        """A job with its first run, pending; `run`: columns of the run that are to be otherwise."""
+        """A job with its first run, which is pending; `run` has other columns of the run."""
         self.organisation(org_id)
         wanted = NewJob(
             org_id=org_id,
@@ -198,7 +196,7 @@ class Bench:
         return job_id
 
     def running_job(self, org_id: str = ORG, of_type: JobType = CHANGING, **of_job: Any) -> int:
-        """One that somebody has begun: their hold lasts for a minute."""
+        """A started job with a lease of a minute."""
         job_id = self.job(org_id, of_type, **of_job)
         self.set_run(
             self.run_row(job_id).id,
@@ -211,7 +209,7 @@ class Bench:
         return job_id
 
     def set_run(self, run_id: int, **columns: Any) -> None:
-        """Its job has the status of its run."""
+        """Change the run, and the status of its job with it."""
         with self.database.transaction() as session:
             session.execute(update(JobRunRow).where(JobRunRow.id == run_id).values(**columns))
             if "status" in columns:
@@ -233,7 +231,7 @@ class Bench:
         self._set(ServerRow, server_id, columns)
 
     def expire_hold(self, run_id: int) -> None:
-        """As if whoever held it had not been heard of for too long."""
+        """Let the lease end, as after missing heartbeats."""
         self.set_run(run_id, lease_until=database_now(-1.0))
 
     def organisation_row(self, org_id: str = ORG) -> OrganisationRow:
@@ -290,7 +288,7 @@ class Bench:
         )
 
     def moves(self, machine: str, entity_id: str | int) -> list[tuple[str, str]]:
-        """Such as "schedule" or "job run"."""
+        """The machine is "schedule" or "job run"."""
         its = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
         rows = self.rows(select(TransitionRow).where(*its).order_by(TransitionRow.id))
         return [(row.from_state, row.to_state) for row in rows]
@@ -300,7 +298,7 @@ class Bench:
         return [event for event in found if name in {None, event.name}]
 
     def requests(self) -> list[tuple[str, Mapping[str, object]]]:
-        """Key and config of what was asked of Dagster."""
+        """The keys and configs of the run requests."""
         return [
             (row.request_key, row.config)
             for row in self.rows(select(RunRequestRow).order_by(RunRequestRow.id))

@@ -1,5 +1,4 @@
-"""What other processes do with the queues of organisations; importable, so that they can be started
-with it."""
+"""Functions for other processes in tests of the queue."""
 
 import asyncio
 import os
@@ -27,7 +26,7 @@ LONG = 3600.0
 def claim_all(
     url: str, now: datetime, host_id: int, run_ids: Sequence[int], seed: int
 ) -> list[int]:
-    """The runs that this process got, one at a time, as an agent and as a worker by turns."""
+    """Return the runs that this process claimed, in turn as an agent and as a worker."""
     chosen, got = Random(seed), list[int]()
     with opened(url) as database:
         for run_id in chosen.sample(run_ids, len(run_ids)):
@@ -37,8 +36,11 @@ def claim_all(
                     session, host, f"agent-{seed}", chosen.randint(1, 3), LONG, now
                 )
             with database.transaction() as session:
-                ours = claim_run(session, run_id, f"worker-{seed}", LONG, now)
-            got += [one.hold.run_id for one in (*claimed, *([] if ours is None else [ours]))]
+                service_job = claim_run(session, run_id, f"worker-{seed}", LONG, now)
+            got += [
+                one.hold.run_id
+                for one in (*claimed, *([] if service_job is None else [service_job]))
+            ]
     return got
 
 
@@ -47,14 +49,14 @@ def release(url: str, now: datetime, limit: int) -> list[int]:
         return list(release_jobs(database=database, clock=StandingClock(now), limit=limit))
 
 
-class Mortal:
+class KilledLocally:
     async def work(self, asked: JobContext) -> AttemptEnd:
         os.kill(os.getpid(), signal.SIGKILL)
         return await asyncio.Future()
 
 
-class MortalElsewhere:
-    """It is killed when it has begun the work, and nothing of that is kept."""
+class KilledRemotely:
+    """Is killed after it started the work, which is rolled back."""
 
     def start(self, asked: JobContext) -> dict[str, object]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -68,12 +70,12 @@ class MortalElsewhere:
 
 
 def work_and_die(url: str, now: str, run_id: int, kind: str) -> None:
-    doer = Mortal() if kind == "here" else MortalElsewhere()
+    runner = KilledLocally() if kind == "here" else KilledRemotely()
     with opened(url) as database:
         asyncio.run(
             work_job(
                 run_id,
-                doers={SERVICE.name: doer},
+                runners={SERVICE.name: runner},
                 lease_seconds=LONG,
                 database=database,
                 clock=StandingClock(datetime.fromisoformat(now)),

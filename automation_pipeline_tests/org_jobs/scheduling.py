@@ -1,4 +1,4 @@
-"""What operators do to schedules, on the bench."""
+"""Use cases of schedules with the arguments of a test."""
 
 from typing import Any
 

@@ -45,7 +45,9 @@ def greet(  # noqa: ANN201  what the use case answers
 
 
 @pytest.mark.parametrize("before", [None, LONG_AGO])
-def test_a_host_is_seen_by_the_databases_clock(org_bench: Bench, before: timedelta | None) -> None:
+def test_heartbeat_uses_the_clock_of_the_database(
+    org_bench: Bench, before: timedelta | None
+) -> None:
     earlier = present(org_bench)
     host_id = org_bench.host(last_seen_at=None if before is None else earlier - before)
     host = greet(org_bench, host_id)
@@ -54,7 +56,7 @@ def test_a_host_is_seen_by_the_databases_clock(org_bench: Bench, before: timedel
     assert org_bench.host_row(host_id).last_seen_at == host.last_seen_at
 
 
-def test_it_is_not_written_down_again_at_once(org_bench: Bench) -> None:
+def test_frequent_heartbeats_are_not_written(org_bench: Bench) -> None:
     # It lies ahead, so that no time that passes here makes it old.
     ahead = present(org_bench, 3600)
     host_id = org_bench.host(last_seen_at=ahead)
@@ -66,7 +68,7 @@ def test_it_is_not_written_down_again_at_once(org_bench: Bench) -> None:
     assert last_seen_at >= before
 
 
-def test_another_version_is_written_down_at_once_and_none_is_forgotten(org_bench: Bench) -> None:
+def test_new_version_is_written_at_once(org_bench: Bench) -> None:
     host_id = org_bench.host(last_seen_at=present(org_bench, 3600))
     assert greet(org_bench, host_id, version="1.0").agent_version == "1.0"
     assert greet(org_bench, host_id, version="1.1").agent_version == "1.1"
@@ -89,7 +91,7 @@ def agent(org_bench: Bench) -> Agent:
     return an_agent(org_bench)
 
 
-def test_a_job_comes_with_all_that_its_agent_needs(agent: Agent) -> None:
+def test_claimed_job_has_everything_that_its_agent_needs(agent: Agent) -> None:
     bench = agent.bench
     payload = {"password": {"secretRef": "RCON_PASSWORD"}, "graceSeconds": 30}
     due = bench.now - timedelta(minutes=5)
@@ -117,7 +119,7 @@ def test_a_job_comes_with_all_that_its_agent_needs(agent: Agent) -> None:
     assert (run.status, run.lease_owner, run.host_id) == ("pending", f"agent:{name}", agent.host_id)
 
 
-def test_its_lease_lasts_three_minutes_from_now_by_the_databases_clock(agent: Agent) -> None:
+def test_lease_lasts_three_minutes_by_the_clock_of_the_database(agent: Agent) -> None:
     with agent.bench.database.reading() as session:
         earlier = session.scalars(select(database_now(180))).one()
     job = agent.claimed()
@@ -132,7 +134,7 @@ def test_a_job_keeps_the_limit_that_its_type_had(agent: Agent) -> None:
     assert job.limit_seconds == 77
 
 
-def test_many_that_read_are_given_at_once_and_one_that_changes(agent: Agent) -> None:
+def test_several_reading_jobs_but_one_changing_job_are_claimed(agent: Agent) -> None:
     for of_type in (READING, READING, CHANGING, CHANGING, READING):
         agent.wanted(of_type)
     assert [job.type for job in agent.claim(20)] == [
@@ -144,7 +146,7 @@ def test_many_that_read_are_given_at_once_and_one_that_changes(agent: Agent) -> 
     assert agent.claim(20) == []
 
 
-def test_whoever_asks_for_jobs_is_heard_of(agent: Agent) -> None:
+def test_claim_counts_as_a_heartbeat(agent: Agent) -> None:
     agent.bench.set_host(agent.host_id, last_seen_at=None)
     assert agent.claim() == []
     assert agent.bench.host_row(agent.host_id).last_seen_at is not None
@@ -157,7 +159,7 @@ def test_a_claim_reaches_no_host_of_another_organisation(agent: Agent) -> None:
     assert len(agent.claim(within=OrgScope(ORG))) == 1
 
 
-def test_what_is_of_another_organisation_or_host_is_given_to_nobody_else(org_bench: Bench) -> None:
+def test_jobs_of_another_organisation_or_host_are_not_claimed(org_bench: Bench) -> None:
     agents = [an_agent(org_bench), an_agent(org_bench), an_agent(org_bench, OTHER_ORG)]
     wanted = [one.wanted() for one in agents]
     assert [[job.job_id for job in one.claim(20)] for one in agents] == [
@@ -165,8 +167,8 @@ def test_what_is_of_another_organisation_or_host_is_given_to_nobody_else(org_ben
     ]
 
 
-def test_it_goes_on_with_what_it_has_claimed_and_begun(agent: Agent) -> None:
-    started, claimed = agent.begun(), agent.claimed(of_type=READING)
+def test_restarted_agent_lists_claimed_and_started_jobs(agent: Agent) -> None:
+    started, claimed = agent.started(), agent.claimed(of_type=READING)
     agent.wanted(READING)
     held = agent.held()
     assert [(job.run_id, job.status) for job in held] == [
@@ -180,10 +182,10 @@ def test_it_goes_on_with_what_it_has_claimed_and_begun(agent: Agent) -> None:
     assert agent.held() == []
 
 
-def test_what_runs_is_its_own_until_it_is_given_up_and_what_was_claimed_until_its_lease_is_over(
+def test_held_jobs_end_with_the_attempt_or_the_lease(
     agent: Agent,
 ) -> None:
-    started, claimed = agent.begun(), agent.claimed(of_type=READING)
+    started, claimed = agent.started(), agent.claimed(of_type=READING)
     agent.bench.expire_hold(started.run_id)
     agent.bench.expire_hold(claimed.run_id)
     assert [job.run_id for job in agent.held()] == [started.run_id]
@@ -191,10 +193,10 @@ def test_what_runs_is_its_own_until_it_is_given_up_and_what_was_claimed_until_it
     assert agent.held() == []
 
 
-def test_what_other_hosts_and_other_performers_have_is_not_told(agent: Agent) -> None:
+def test_jobs_of_other_hosts_and_performers_are_not_listed(agent: Agent) -> None:
     bench = agent.bench
-    an_agent(bench).begun()
-    an_agent(bench, OTHER_ORG).begun()
+    an_agent(bench).started()
+    an_agent(bench, OTHER_ORG).started()
     bench.running_job(of_type=SERVICE)
     assert agent.held() == []
 
@@ -205,7 +207,7 @@ def test_held_jobs_of_another_organisation_are_not_listed(agent: Agent) -> None:
         list_held_jobs(agent.host_id, within=OrgScope(OTHER_ORG), database=agent.bench.database)
 
 
-def test_whoever_asks_is_heard_of(agent: Agent) -> None:
+def test_listing_counts_as_a_heartbeat(agent: Agent) -> None:
     agent.bench.set_host(agent.host_id, last_seen_at=None)
     agent.held()
     assert agent.bench.host_row(agent.host_id).last_seen_at is not None
@@ -214,7 +216,7 @@ def test_whoever_asks_is_heard_of(agent: Agent) -> None:
 STOP = "stop working on it"
 
 
-def test_the_first_word_begins_the_attempt(agent: Agent) -> None:
+def test_first_report_starts_the_attempt(agent: Agent) -> None:
     bench, job = agent.bench, agent.claimed(of_type=READING)
     orders = agent.progress(job, percent=10, message="Begun")
     run = bench.run_by_id(job.run_id)
@@ -234,7 +236,7 @@ def test_the_first_word_begins_the_attempt(agent: Agent) -> None:
     assert [event.payload["attemptNo"] for event in bench.events("job_run.started")] == [1]
 
 
-def test_further_words_begin_nothing_and_move_no_deadline(agent: Agent) -> None:
+def test_later_reports_keep_the_deadline(agent: Agent) -> None:
     bench, job = agent.bench, agent.claimed()
     first = agent.progress(job, percent=10, message="Begun")
     bench.pass_minutes(2)
@@ -248,8 +250,8 @@ def test_further_words_begin_nothing_and_move_no_deadline(agent: Agent) -> None:
     assert len(bench.events("job_run.started")) == 1
 
 
-def test_each_word_keeps_it_for_another_three_minutes(agent: Agent) -> None:
-    job = agent.begun()
+def test_each_report_extends_the_lease(agent: Agent) -> None:
+    job = agent.started()
     agent.bench.set_run(job.run_id, lease_until=database_now(5.0))
     with agent.bench.database.reading() as session:
         earlier = session.scalars(select(database_now(180))).one()
@@ -258,14 +260,14 @@ def test_each_word_keeps_it_for_another_three_minutes(agent: Agent) -> None:
     assert agent.bench.run_by_id(job.run_id).lease_until == orders.lease_expires_at
 
 
-def test_it_is_told_that_the_job_is_to_be_cancelled(agent: Agent) -> None:
-    job = agent.begun()
+def test_report_returns_the_cancel_request(agent: Agent) -> None:
+    job = agent.started()
     agent.bench.set_run(job.run_id, cancel_requested_at=agent.bench.now)
     assert agent.progress(job).cancel_requested
 
 
-def test_what_runs_is_its_own_until_it_is_given_up(agent: Agent) -> None:
-    job = agent.begun()
+def test_running_attempt_is_held_until_it_is_ended(agent: Agent) -> None:
+    job = agent.started()
     agent.bench.expire_hold(job.run_id)
     assert agent.progress(job).lease_expires_at > job.lease_expires_at
     agent.reap(job)
@@ -273,7 +275,7 @@ def test_what_runs_is_its_own_until_it_is_given_up(agent: Agent) -> None:
         agent.progress(job)
 
 
-def test_what_was_claimed_only_is_free_again_when_its_lease_is_over(agent: Agent) -> None:
+def test_unstarted_claim_ends_with_its_lease(agent: Agent) -> None:
     job = agent.claimed()
     agent.bench.expire_hold(job.run_id)
     with pytest.raises(ConflictError, match=STOP):
@@ -288,7 +290,7 @@ def test_what_was_claimed_only_is_free_again_when_its_lease_is_over(agent: Agent
 
 
 @pytest.mark.parametrize("text", [{"leaseToken": 2}, {"attemptNo": 2}])
-def test_another_token_or_attempt_is_not_its_own(agent: Agent, text: dict[str, int]) -> None:
+def test_wrong_token_or_attempt_is_refused(agent: Agent, text: dict[str, int]) -> None:
     job = agent.claimed()
     with pytest.raises(ConflictError, match=STOP):
         agent.progress(job, **text)
@@ -296,8 +298,8 @@ def test_another_token_or_attempt_is_not_its_own(agent: Agent, text: dict[str, i
 
 
 @pytest.mark.parametrize("status", ["success", "failed"])
-def test_nothing_is_said_of_what_has_ended(agent: Agent, status: str) -> None:
-    job = agent.begun()
+def test_report_on_an_ended_attempt_is_refused(agent: Agent, status: str) -> None:
+    job = agent.started()
     agent.result(job, status)
     before = agent.bench.run_by_id(job.run_id)
     with pytest.raises(ConflictError, match=STOP):
@@ -310,7 +312,7 @@ def test_nothing_is_said_of_what_has_ended(agent: Agent, status: str) -> None:
     )
 
 
-def test_faults_are_told_by_field_and_begin_nothing(agent: Agent) -> None:
+def test_invalid_report_names_its_fields_and_starts_nothing(agent: Agent) -> None:
     job = agent.claimed()
     with pytest.raises(InvalidInputError) as refused:
         agent.progress(job, percent=101)
@@ -318,13 +320,13 @@ def test_faults_are_told_by_field_and_begin_nothing(agent: Agent) -> None:
     assert agent.bench.run_by_id(job.run_id).status == "pending"
 
 
-def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(
+def test_run_without_this_agent_is_not_found(
     agent: Agent,
 ) -> None:
     bench, job = agent.bench, agent.claimed()
-    of_ours, of_none = bench.job(of_type=SERVICE, host_id=agent.host_id), bench.job()
+    of_service, of_none = bench.job(of_type=SERVICE, host_id=agent.host_id), bench.job()
     strange = [(job.run_id, OrgScope(OTHER_ORG))]
-    strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (of_ours, of_none)]
+    strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (of_service, of_none)]
     for run_id, within in [*strange, (987654, OrgScope(None))]:
         with pytest.raises(NotFoundError, match=f"Job run {run_id} not found"):
             report_progress(run_id, of(job), within=within, **agent.on)
@@ -332,7 +334,7 @@ def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(
     assert agent.progress(job, within=OrgScope(ORG)).cancel_requested is False
 
 
-def test_whoever_reports_is_heard_of_also_when_refused(agent: Agent) -> None:
+def test_refused_report_counts_as_a_heartbeat(agent: Agent) -> None:
     job = agent.claimed()
     agent.bench.set_host(agent.host_id, last_seen_at=None)
     agent.bench.expire_hold(job.run_id)
@@ -358,8 +360,8 @@ def move(agent: Agent, host_id: int) -> None:
 
 
 class TestItsOwn:
-    def test_a_success_ends_the_job_with_what_came_of_it(self, agent: Agent) -> None:
-        bench, job = agent.bench, agent.begun()
+    def test_success_ends_the_job_with_its_result(self, agent: Agent) -> None:
+        bench, job = agent.bench, agent.started()
         run = agent.result(job, "success", result={"bytes": 7}, logRef="/log/1")
         assert (run.status, run.result, run.log_ref, run.finished_at) == (
             "success",
@@ -378,7 +380,7 @@ class TestItsOwn:
         ]
         assert len(bench.events("job_run.succeeded")) == 1
 
-    def test_what_was_done_at_once_needs_no_progress_before(self, agent: Agent) -> None:
+    def test_result_without_earlier_progress_is_accepted(self, agent: Agent) -> None:
         job = agent.claimed()
         assert agent.result(job, "success").status == "success"
         assert agent.bench.moves("job run", job.run_id) == [
@@ -386,8 +388,8 @@ class TestItsOwn:
             ("running", "success"),
         ]
 
-    def test_a_failure_is_tried_again_by_policy(self, agent: Agent) -> None:
-        job = agent.begun(retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
+    def test_failure_is_retried_by_the_policy(self, agent: Agent) -> None:
+        job = agent.started(retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
         run = agent.result(job, "failed", errorCode="DISK_FULL", error="Full.")
         assert (run.status, run.attempt_no) == ("pending", 2)
         assert run.next_attempt_at == agent.bench.now + timedelta(minutes=1)
@@ -399,17 +401,17 @@ class TestItsOwn:
         assert agent.result(again, "failed").status == "failed"
 
     @pytest.mark.parametrize("code", ["VALIDATION", "NOT_FOUND", "UNSUPPORTED"])
-    def test_what_no_other_try_can_help_is_not_tried_again(self, agent: Agent, code: str) -> None:
-        run = agent.result(agent.begun(), "failed", errorCode=code)
+    def test_permanent_failure_is_not_retried(self, agent: Agent, code: str) -> None:
+        run = agent.result(agent.started(), "failed", errorCode=code)
         assert (run.status, run.attempt_no, run.error_code) == ("failed", 1, code)
 
-    def test_what_runs_is_its_own_until_it_is_given_up(self, agent: Agent) -> None:
-        job = agent.begun()
+    def test_running_attempt_is_held_until_it_is_ended(self, agent: Agent) -> None:
+        job = agent.started()
         agent.bench.expire_hold(job.run_id)
         assert agent.result(job, "success").status == "success"
 
     def test_ends_are_counted_once(self, agent: Agent) -> None:
-        job = agent.begun()
+        job = agent.started()
         for _ in range(2):
             agent.result(job, "success")
         counted = agent.bench.meter.drain()
@@ -422,31 +424,29 @@ class TestItsOwn:
 
 
 class TestCancelled:
-    def test_what_was_to_be_cancelled_is(self, agent: Agent) -> None:
-        job = agent.begun()
+    def test_requested_cancel_is_recorded(self, agent: Agent) -> None:
+        job = agent.started()
         agent.bench.set_run(job.run_id, cancel_requested_at=agent.bench.now)
         for _ in range(2):
             assert agent.result(job, "cancelled").status == "cancelled"
 
-    def test_what_nobody_wanted_cancelled_has_failed_and_to_repeat_it_changes_nothing(
-        self, agent: Agent
-    ) -> None:
-        job = agent.begun()
+    def test_cancel_without_a_request_is_a_failure(self, agent: Agent) -> None:
+        job = agent.started()
         for _ in range(2):
             run = agent.result(job, "cancelled")
             assert (run.status, run.attempt_no, len(run.attempts)) == ("pending", 2, 1)
             assert (run.attempts[0].status, run.attempts[0].error_code) == ("failed", "CANCELLED")
 
-    def test_what_fails_while_it_is_to_be_cancelled_is_not_tried_again(self, agent: Agent) -> None:
-        job = agent.begun()
+    def test_failure_during_a_cancel_is_not_retried(self, agent: Agent) -> None:
+        job = agent.started()
         agent.bench.set_run(job.run_id, cancel_requested_at=agent.bench.now)
         assert agent.result(job, "failed").status == "failed"
 
 
 class TestAgain:
     @pytest.mark.parametrize("status", ["success", "failed"])
-    def test_the_same_again_changes_nothing(self, agent: Agent, status: str) -> None:
-        job = agent.begun(retry=ONCE)
+    def test_repeated_result_changes_nothing(self, agent: Agent, status: str) -> None:
+        job = agent.started(retry=ONCE)
         first = agent.result(job, status, result={"a": 1})
         agent.bench.pass_minutes(1)
         assert agent.result(job, status, result={"a": 2}) == first
@@ -455,10 +455,10 @@ class TestAgain:
             == 1
         )
 
-    def test_the_same_again_is_taken_also_after_the_next_attempt_has_begun(
+    def test_repeated_result_is_accepted_after_the_next_attempt_has_started(
         self, agent: Agent
     ) -> None:
-        job = agent.begun()
+        job = agent.started()
         agent.result(job, "failed")
         (again,) = agent.claim()
         agent.progress(again)
@@ -466,7 +466,7 @@ class TestAgain:
         assert (run.status, run.attempt_no, len(run.attempts)) == ("running", 2, 1)
 
     def test_a_different_result_is_refused(self, agent: Agent) -> None:
-        job = agent.begun()
+        job = agent.started()
         agent.result(job, "success")
         for status in ("failed", "cancelled"):
             with pytest.raises(
@@ -478,10 +478,8 @@ class TestAgain:
 
 
 class TestTooLate:
-    def test_of_a_lost_attempt_it_is_kept_and_logged_and_the_next_attempt_ends_the_job(
-        self, agent: Agent
-    ) -> None:
-        bench, lost = agent.bench, agent.begun()
+    def test_late_result_of_a_lost_attempt_is_stored_and_logged(self, agent: Agent) -> None:
+        bench, lost = agent.bench, agent.started()
         assert agent.reap(lost).status == "pending"
         (job,) = agent.claim()
         with pytest.raises(ConflictError, match=f"was ended by the system \\(STALE\\): {STOP}"):
@@ -498,8 +496,8 @@ class TestTooLate:
         assert (logged.action, logged.entity, logged.org_id) == ("late_report", "job", ORG)
         assert logged.after == {"runId": str(lost.run_id), "attemptNo": 1, "status": "success"}
 
-    def test_the_first_late_word_is_the_one_that_is_kept(self, agent: Agent) -> None:
-        lost = agent.begun(retry=ONCE)
+    def test_first_late_result_is_stored(self, agent: Agent) -> None:
+        lost = agent.started(retry=ONCE)
         assert agent.reap(lost).status == "failed"
         for status in ("success", "failed"):
             with pytest.raises(ConflictError, match="was ended by the system"):
@@ -509,10 +507,8 @@ class TestTooLate:
         assert kept["status"] == "success"
         assert len(agent.bench.audit(str(lost.job_id))) == 1
 
-    def test_it_is_the_word_of_the_host_that_had_the_attempt_though_the_server_has_moved(
-        self, agent: Agent
-    ) -> None:
-        bench, lost, elsewhere = agent.bench, agent.begun(), agent.bench.host()
+    def test_late_result_belongs_to_the_host_of_the_attempt(self, agent: Agent) -> None:
+        bench, lost, elsewhere = agent.bench, agent.started(), agent.bench.host()
         agent.reap(lost)
         move(agent, elsewhere)
         for host_id in (agent.host_id, elsewhere):
@@ -526,7 +522,7 @@ class TestTooLate:
         assert bench.host_row(agent.host_id).last_seen_at is not None
         assert bench.host_row(elsewhere).last_seen_at is None
 
-    def test_nobody_is_seen_because_of_an_attempt_that_nobody_has(self, agent: Agent) -> None:
+    def test_unheld_attempt_counts_as_no_heartbeat(self, agent: Agent) -> None:
         bench, job, elsewhere = agent.bench, agent.claimed(), agent.bench.host()
         agent.reap(job)
         move(agent, elsewhere)
@@ -538,17 +534,19 @@ class TestTooLate:
         assert bench.host_row(elsewhere).last_seen_at is None
 
     @pytest.mark.parametrize("status", ["success", "cancelled"])
-    def test_of_what_was_cancelled_at_once(self, agent: Agent, status: str) -> None:
-        job = agent.begun()
+    def test_late_result_of_a_job_cancelled_at_once_is_stored(
+        self, agent: Agent, status: str
+    ) -> None:
+        job = agent.started()
         cancel_at_once(agent, job.run_id)
         with pytest.raises(ConflictError, match=r"was ended by the system \(cancelled\)"):
             agent.result(job, status)
         (attempt,) = agent.bench.attempts(job.run_id)
         assert (attempt.status, attempt.late_report is not None) == ("cancelled", True)
 
-    def test_who_ended_which_attempt_is_not_mixed_up(self, agent: Agent) -> None:
+    def test_each_attempt_keeps_who_ended_it(self, agent: Agent) -> None:
         """All at the same instant, and all failed."""
-        jobs = [agent.begun(retry=RetryPolicy(max_retries=3, backoff_ms=0))]
+        jobs = [agent.started(retry=RetryPolicy(max_retries=3, backoff_ms=0))]
         agent.result(jobs[0], "failed")
         jobs += agent.claim()
         agent.progress(jobs[1])
@@ -579,22 +577,20 @@ class TestNotItsOwn:
         "text", [{"leaseToken": 2}, {"attemptNo": 2}, {"attemptNo": 2, "leaseToken": 2}]
     )
     def test_another_token_or_attempt_is_refused(self, agent: Agent, text: dict[str, int]) -> None:
-        job = agent.begun()
+        job = agent.started()
         with pytest.raises(ConflictError, match=STOP):
             agent.result(job, "success", **text)
         assert agent.bench.run_by_id(job.run_id).status == "running"
         assert agent.bench.audit() == []
 
-    def test_a_wrong_token_repeats_nothing_either(self, agent: Agent) -> None:
-        job = agent.begun()
+    def test_wrong_token_does_not_repeat_a_result(self, agent: Agent) -> None:
+        job = agent.started()
         agent.result(job, "success")
         with pytest.raises(ConflictError, match="under another lease token"):
             agent.result(job, "success", leaseToken=2)
 
-    def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(
-        self, agent: Agent
-    ) -> None:
-        bench, job = agent.bench, agent.begun()
+    def test_run_without_this_agent_is_not_found(self, agent: Agent) -> None:
+        bench, job = agent.bench, agent.started()
         ours, waiting = bench.running_job(of_type=SERVICE, host_id=agent.host_id), bench.job()
         strange = [(job.run_id, OrgScope(OTHER_ORG))]
         strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (ours, waiting)]
@@ -605,8 +601,8 @@ class TestNotItsOwn:
         assert bench.run_by_id(job.run_id).status == "running"
         assert agent.result(job, "success", within=OrgScope(ORG)).status == "success"
 
-    def test_faults_are_told_by_field_and_end_nothing(self, agent: Agent) -> None:
-        job = agent.begun()
+    def test_invalid_result_names_its_fields_and_ends_nothing(self, agent: Agent) -> None:
+        job = agent.started()
         message: dict[str, Any] = {"errorCode": "full", "error": "x" * 2001, "result": []}
         with pytest.raises(InvalidInputError) as refused:
             agent.result(job, "failed", **message)

@@ -60,14 +60,14 @@ def batch(bench: Bench, schedule_id: str, status: str) -> int:
         return row.id
 
 
-def test_where_all_is_well_nothing_is_raised(org_bench: Bench) -> None:
+def test_healthy_system_raises_no_alert(org_bench: Bench) -> None:
     org_bench.schedule()
     org_bench.server(host_id=org_bench.host())
     org_bench.job()
     assert raised(org_bench) == []
 
 
-def test_a_job_that_failed_for_good_is_told_once_and_the_next_after_the_cooldown(
+def test_failed_job_raises_one_alert_per_cooldown(
     org_bench: Bench,
 ) -> None:
     schedule = org_bench.schedule()
@@ -88,7 +88,7 @@ def test_a_job_that_failed_for_good_is_told_once_and_the_next_after_the_cooldown
     assert raised(org_bench) == []
 
 
-def test_jobs_without_a_schedule_are_told_by_organisation_and_type(org_bench: Bench) -> None:
+def test_alerts_about_jobs_without_a_schedule_are_per_type(org_bench: Bench) -> None:
     for org_id in (ORG, ORG, OTHER_ORG):
         failed_job(org_bench, org_id=org_id)
     assert sorted(raised(org_bench)) == [
@@ -97,7 +97,7 @@ def test_jobs_without_a_schedule_are_told_by_organisation_and_type(org_bench: Be
     ]
 
 
-def test_a_schedule_that_goes_on_failing_is_told_and_its_pause_at_once(org_bench: Bench) -> None:
+def test_failing_schedule_raises_an_alert_and_its_pause_another(org_bench: Bench) -> None:
     schedule = org_bench.schedule(consecutive_failures=3, auto_pause_after=4)
     org_bench.fire(schedule, outcome="FAILED", error="No job could be made.")
     assert raised(org_bench) == [("schedule_failed", ORG, schedule)]
@@ -109,7 +109,7 @@ def test_a_schedule_that_goes_on_failing_is_told_and_its_pause_at_once(org_bench
     assert [row.severity for row in org_bench.alerts()] == ["warning", "critical"]
 
 
-def test_a_schedule_that_cannot_be_read_is_told_at_once_and_once(org_bench: Bench) -> None:
+def test_invalid_schedule_raises_one_alert(org_bench: Bench) -> None:
     gone = {"state": "INVALID_CRON", "next_run_at": None}
     schedule = org_bench.schedule(**gone)
     org_bench.schedule(**gone, deleted_at=org_bench.now)
@@ -118,16 +118,16 @@ def test_a_schedule_that_cannot_be_read_is_told_at_once_and_once(org_bench: Benc
     assert raised(org_bench) == []
 
 
-@pytest.mark.parametrize(("minutes", "is_told"), [(5, False), (5.1, True)])
-def test_a_schedule_that_is_due_and_left_alone_is_told_to_who_runs_the_system(
-    org_bench: Bench, minutes: float, is_told: bool
+@pytest.mark.parametrize(("minutes", "is_raised"), [(5, False), (5.1, True)])
+def test_overdue_schedule_raises_an_alert_about_the_scheduler(
+    org_bench: Bench, minutes: float, is_raised: bool
 ) -> None:
     org_bench.schedule(next_run_at=org_bench.now, next_scheduled_for=org_bench.now)
     org_bench.pass_minutes(minutes)
-    assert raised(org_bench) == ([("oldest_due", None, "scheduler")] if is_told else [])
+    assert raised(org_bench) == ([("oldest_due", None, "scheduler")] if is_raised else [])
 
 
-def test_a_schedule_that_is_planned_far_away_by_mistake_is_found_silent(org_bench: Bench) -> None:
+def test_schedule_planned_too_late_is_silent(org_bench: Bench) -> None:
     far = org_bench.now + timedelta(days=300)
     silent = org_bench.schedule(
         cron_expression="0 * * * *", next_run_at=far, next_scheduled_for=far
@@ -140,7 +140,7 @@ def test_a_schedule_that_is_planned_far_away_by_mistake_is_found_silent(org_benc
     assert raised(org_bench) == [("silent_schedule", ORG, silent)]
 
 
-def test_a_silent_host_is_told_while_jobs_wait_and_when_it_is_taken_for_down(
+def test_silent_host_raises_alerts(
     org_bench: Bench,
 ) -> None:
     host = org_bench.host()
@@ -165,7 +165,7 @@ def test_jobs_at_work_on_a_silent_host_are_counted(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("who", ["host", "organisation"])
-def test_who_is_in_maintenance_may_be_silent(org_bench: Bench, who: str) -> None:
+def test_host_in_maintenance_may_be_silent(org_bench: Bench, who: str) -> None:
     host = org_bench.host()
     org_bench.job(server_instance_id=org_bench.server(host_id=host))
     until = org_bench.now + timedelta(hours=1)
@@ -179,20 +179,20 @@ def test_who_is_in_maintenance_may_be_silent(org_bench: Bench, who: str) -> None
     assert len(raised(org_bench)) == 2
 
 
-def test_a_backfill_that_was_not_done_whole_is_told(org_bench: Bench) -> None:
+def test_backfill_with_failed_jobs_raises_an_alert(org_bench: Bench) -> None:
     schedule = org_bench.schedule()
     spoilt = batch(org_bench, schedule, "completed_with_failures")
     batch(org_bench, schedule, "completed")
     assert raised(org_bench) == [("batch_failed", ORG, str(spoilt))]
 
 
-def test_without_a_webhook_an_alert_is_only_kept(org_bench: Bench) -> None:
+def test_alert_without_a_webhook_is_only_stored(org_bench: Bench) -> None:
     failed_job(org_bench)
     raised(org_bench, has_webhook=False)
     assert [row.status for row in org_bench.alerts()] == ["unsent"]
 
 
-def test_what_is_old_is_told_no_more(org_bench: Bench) -> None:
+def test_old_events_raise_no_alert(org_bench: Bench) -> None:
     failed_job(org_bench)
     org_bench.pass_minutes(61)
     assert raised(org_bench) == []

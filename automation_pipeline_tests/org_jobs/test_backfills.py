@@ -91,20 +91,20 @@ def test_each_due_time_gets_its_job(org_bench: Bench) -> None:
     assert org_bench.audit(schedule)[-1].after["batchId"] == str(made.id)
 
 
-def test_who_waits_in_line_may_wait_longer(org_bench: Bench) -> None:
+def test_jobs_in_line_may_wait_longer(org_bench: Bench) -> None:
     serial = org_bench.schedule(job_type="HTTPS_CALL", payload={"url": "https://example.com/"})
-    beside = org_bench.schedule(
+    parallel = org_bench.schedule(
         job_type="HTTPS_CALL", payload={"url": "https://example.com/"}, overlap_policy="ALLOW_ALL"
     )
-    for schedule in (serial, beside):
+    for schedule in (serial, parallel):
         backfilled(org_bench, schedule)
     first, second, _ = (one.expires_at - org_bench.now for one in org_bench.jobs(serial))
     assert first == timedelta(hours=24) < second
-    assert {one.expires_at - org_bench.now for one in org_bench.jobs(beside)} == {first}
-    assert {org_bench.run_row(one.id).line for one in org_bench.jobs(beside)} == {None}
+    assert {one.expires_at - org_bench.now for one in org_bench.jobs(parallel)} == {first}
+    assert {org_bench.run_row(one.id).line for one in org_bench.jobs(parallel)} == {None}
 
 
-def test_a_dry_run_writes_nothing_and_says_why(org_bench: Bench) -> None:
+def test_dry_run_writes_nothing_and_gives_reasons(org_bench: Bench) -> None:
     schedule = org_bench.schedule()
     org_bench.fire(schedule, at(2))
     org_bench.job(
@@ -121,7 +121,7 @@ def test_a_dry_run_writes_nothing_and_says_why(org_bench: Bench) -> None:
         assert list_backfills(session, ALL_ORGANISATIONS, limit=10, offset=0) == []
 
 
-def test_two_of_one_period_do_nothing_twice(org_bench: Bench) -> None:
+def test_second_backfill_of_a_period_repeats_nothing(org_bench: Bench) -> None:
     schedule = org_bench.schedule()
     backfilled(org_bench, schedule)
     again = backfilled(org_bench, schedule)
@@ -129,7 +129,7 @@ def test_two_of_one_period_do_nothing_twice(org_bench: Bench) -> None:
     assert len(org_bench.jobs(schedule)) == 3
 
 
-def test_the_behaviour_says_what_is_done_again(org_bench: Bench) -> None:
+def test_behaviour_decides_what_is_repeated(org_bench: Bench) -> None:
     schedule = org_bench.schedule(auto_pause_after=0)
     backfilled(org_bench, schedule)
     one, two, three = (job.id for job in org_bench.jobs(schedule))
@@ -145,7 +145,7 @@ def test_the_behaviour_says_what_is_done_again(org_bench: Bench) -> None:
     assert (failed_ones.total, everything.total) == (1, 3)
 
 
-def test_it_is_over_with_its_last_job(org_bench: Bench) -> None:
+def test_backfill_ends_with_its_last_job(org_bench: Bench) -> None:
     schedule = org_bench.schedule(auto_pause_after=0)
     made = backfilled(org_bench, schedule)
     one, two, three = (job.id for job in org_bench.jobs(schedule))
@@ -173,14 +173,14 @@ def test_more_than_the_limit_is_refused_whole(org_bench: Bench) -> None:
     assert org_bench.jobs(schedule) == []
 
 
-def test_what_is_due_is_left_to_the_dispatcher(org_bench: Bench) -> None:
+def test_due_times_of_the_dispatcher_are_left_out(org_bench: Bench) -> None:
     schedule = org_bench.schedule(next_run_at=at(3), next_scheduled_for=at(3))
     assert backfilled(org_bench, schedule).total == 2
     org_bench.set_schedule(schedule, state="PAUSED", next_run_at=None, next_scheduled_for=None)
     assert backfilled(org_bench, schedule).total == 1
 
 
-def test_outside_the_window_nothing_begins(org_bench: Bench) -> None:
+def test_backfill_jobs_wait_for_the_window(org_bench: Bench) -> None:
     schedule = org_bench.schedule(execution_window_start="02:00", execution_window_end="04:00")
     backfilled(org_bench, schedule)
     [first, *_] = org_bench.jobs(schedule)
@@ -189,14 +189,16 @@ def test_outside_the_window_nothing_begins(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("columns", [{"timezone": "Europe/Atlantis"}, {"job_type": "GONE"}])
-def test_one_that_cannot_be_read_is_refused(columns: dict[str, object], org_bench: Bench) -> None:
+def test_backfill_of_an_invalid_schedule_is_refused(
+    columns: dict[str, object], org_bench: Bench
+) -> None:
     schedule = org_bench.schedule()
     org_bench.set_schedule(schedule, **columns)
     with pytest.raises(ConflictError, match="correct it first"):
         backfilled(org_bench, schedule)
 
 
-def test_a_suspended_organisation_does_nothing(org_bench: Bench) -> None:
+def test_backfill_of_a_suspended_organisation_is_refused(org_bench: Bench) -> None:
     schedule = org_bench.schedule()
     org_bench.organisation(suspended_at=org_bench.now)
     with pytest.raises(ConflictError, match="Organisation 'acme' is suspended: resume it first"):
@@ -204,7 +206,7 @@ def test_a_suspended_organisation_does_nothing(org_bench: Bench) -> None:
     assert org_bench.jobs() == []
 
 
-def test_the_schedule_of_another_is_not_there(org_bench: Bench) -> None:
+def test_schedule_of_another_organisation_is_not_found(org_bench: Bench) -> None:
     theirs = org_bench.schedule(OTHER_ORG)
     deleted = org_bench.schedule(deleted_at=org_bench.now)
     for schedule in (theirs, deleted, "nothing"):
@@ -213,7 +215,7 @@ def test_the_schedule_of_another_is_not_there(org_bench: Bench) -> None:
     assert org_bench.jobs() == []
 
 
-def test_many_need_no_more_queries_than_few(org_bench: Bench) -> None:
+def test_number_of_queries_is_constant(org_bench: Bench) -> None:
     counts: list[int] = []
     for until in ("2026-05-01T06:00:00Z", "2026-05-02T06:00:00Z"):
         schedule = org_bench.schedule(cron_expression="*/10 * * * *")
@@ -249,7 +251,7 @@ def cancel(
     return cancel_backfill(batch_id, **world, actor="user:2", reason=reason)
 
 
-def test_what_waits_is_cancelled_and_what_runs_is_asked(org_bench: Bench) -> None:
+def test_waiting_jobs_are_cancelled_and_running_jobs_are_asked_to_stop(org_bench: Bench) -> None:
     batch_id, (one, two, three) = made(org_bench)
     running = org_bench.run_row(one).id
     org_bench.set_run(running, status="running", started_at=org_bench.now)
@@ -292,7 +294,7 @@ def test_an_ended_backfill_is_not_cancelled(org_bench: Bench) -> None:
         cancel(org_bench, batch_id)
 
 
-def test_that_of_another_is_not_there(org_bench: Bench) -> None:
+def test_backfill_of_another_organisation_is_not_found(org_bench: Bench) -> None:
     batch_id, (job, *_) = made(org_bench, OTHER_ORG)
     for missing in (batch_id, batch_id + 99):
         with pytest.raises(NotFoundError, match=f"Backfill {missing} not found"):

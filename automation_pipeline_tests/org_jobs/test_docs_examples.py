@@ -1,5 +1,4 @@
-"""What docs/org-jobs.md shows is so: its file is a schedule, its commands are there, its fields and
-words are ours."""
+"""The schedule, commands, fields and policies in docs/org-jobs.md exist."""
 
 import json
 import re
@@ -24,11 +23,11 @@ def test_the_file_is_a_schedule() -> None:
     assert checked_payload(job_type(schedule.job_type), given["payload"])["graceSeconds"] == 60
 
 
-def test_every_policy_is_told() -> None:
+def test_every_policy_is_documented() -> None:
     assert [word for word in (*MisfirePolicy, *OverlapPolicy) if f"`{word}`" not in PAGE] == []
 
 
-def test_every_field_that_is_named_is_one() -> None:
+def test_every_documented_field_exists() -> None:
     fields = {field.alias for field in OrgSchedule.model_fields.values()} | {
         "maxRetries",
         "backoffMs",
@@ -39,7 +38,7 @@ def test_every_field_that_is_named_is_one() -> None:
     assert named - fields == set()
 
 
-def test_every_command_is_there() -> None:
+def test_every_documented_command_exists() -> None:
     commands = set(re.findall(r"`?automation org-jobs ((?:[a-z-]+ ?){1,2})", PAGE))
     for command in sorted(commands):
         shown = CliRunner().invoke(app, ["org-jobs", *command.split(), "--help"])

@@ -1,5 +1,4 @@
-"""The dispatcher on real databases: each due time once, whatever goes wrong, and every schedule
-goes on."""
+"""The dispatcher decides each due time once and plans the next one, despite errors and concurrency."""
 
 import signal
 import subprocess
@@ -27,7 +26,7 @@ def look(bench: Bench) -> FireReport:
     return fire_due_schedules(database=bench.database, clock=bench.clock, meter=bench.meter)
 
 
-def told(bench: Bench, schedule_id: str) -> list[str]:
+def fire_lines(bench: Bench, schedule_id: str) -> list[str]:
     return [
         f"{row.scheduled_for:%H:%M} {row.skip_reason or row.outcome}"
         for row in bench.fires(schedule_id)
@@ -38,7 +37,7 @@ def set_clock(bench: Bench, hour: int, minute: int = 0) -> None:
     bench.clock.pass_time(datetime(2026, 5, 4, hour, minute, 10, tzinfo=UTC) - bench.now)
 
 
-def test_a_due_schedule_makes_its_job_and_is_due_again(org_bench: Bench) -> None:
+def test_due_schedule_creates_its_job_and_is_planned_again(org_bench: Bench) -> None:
     bench = org_bench
     host = bench.host()
     server = bench.server(host_id=host)
@@ -86,7 +85,7 @@ def test_a_due_schedule_makes_its_job_and_is_due_again(org_bench: Bench) -> None
     assert look(bench) == FireReport()
 
 
-def test_the_clock_that_goes_back_repeats_nothing(org_bench: Bench) -> None:
+def test_clock_set_back_repeats_nothing(org_bench: Bench) -> None:
     id_ = org_bench.schedule(**EVERY_FIVE)
     set_clock(org_bench, 10, 5)
     look(org_bench)
@@ -94,14 +93,14 @@ def test_the_clock_that_goes_back_repeats_nothing(org_bench: Bench) -> None:
     assert look(org_bench) == FireReport()
     set_clock(org_bench, 10, 6)
     assert look(org_bench) == FireReport()
-    assert told(org_bench, id_) == ["10:05 DISPATCHED"]
+    assert fire_lines(org_bench, id_) == ["10:05 DISPATCHED"]
 
 
 @pytest.mark.parametrize(
     ("policy", "dispatched", "missed"),
     [("SKIP", 0, 36), ("FIRE_ONCE", 1, 35), ("FIRE_ALL", 10, 26)],
 )
-def test_an_outage_of_three_hours(
+def test_misfire_policies_after_an_outage(
     org_bench: Bench, policy: str, dispatched: int, missed: int
 ) -> None:
     id_ = org_bench.schedule(misfire_policy=policy, overlap_policy="ALLOW_ALL", **EVERY_FIVE)
@@ -113,8 +112,8 @@ def test_an_outage_of_three_hours(
     row = org_bench.schedule_row(id_)
     assert (row.run_count, row.failure_count, len(org_bench.jobs())) == (dispatched, 0, dispatched)
     assert row.next_run_at == datetime(2026, 5, 4, 13, 5, tzinfo=UTC)
-    told_of = org_bench.events("schedule.skipped")
-    assert sum(int(str(one.payload["missed"])) for one in told_of) == missed
+    skip_events = org_bench.events("schedule.skipped")
+    assert sum(int(str(one.payload["missed"])) for one in skip_events) == missed
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_a_long_job_under_each_overlap_policy(
     assert bench.schedule_row(id_).run_count == outcomes.count("DISPATCHED")
 
 
-def test_what_goes_on_elsewhere_is_asked_to_stop_and_the_new_one_waits_for_it(
+def test_remote_work_is_asked_to_stop_and_the_new_job_waits(
     org_bench: Bench,
 ) -> None:
     bench = org_bench
@@ -168,7 +167,7 @@ def test_what_goes_on_elsewhere_is_asked_to_stop_and_the_new_one_waits_for_it(
     assert bench.run_by_id(first.id).cancel_requested_at == bench.now
 
 
-def test_nobody_gives_way_to_a_job_that_is_not_made(org_bench: Bench) -> None:
+def test_failed_dispatch_cancels_no_other_job(org_bench: Bench) -> None:
     bench = org_bench
     id_ = bench.schedule(overlap_policy="TERMINATE_OTHER", **EVERY_FIVE)
     set_clock(bench, 10, 5)
@@ -180,9 +179,7 @@ def test_nobody_gives_way_to_a_job_that_is_not_made(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("columns", [{"retry_policy": {"maxRetries": 11}}, {"job_type": "GONE"}])
-def test_one_that_is_stored_wrongly_does_not_keep_the_others_from_theirs(
-    org_bench: Bench, columns: dict[str, Any]
-) -> None:
+def test_invalid_schedule_does_not_block_others(org_bench: Bench, columns: dict[str, Any]) -> None:
     broken = org_bench.schedule(ORG, **columns, **EVERY_FIVE)
     org_bench.schedule(OTHER_ORG, **EVERY_FIVE)
     set_clock(org_bench, 10, 5)
@@ -191,9 +188,7 @@ def test_one_that_is_stored_wrongly_does_not_keep_the_others_from_theirs(
 
 
 @pytest.mark.parametrize("policy", ["SKIP", "BUFFER_ONE", "CANCEL_OTHER", "TERMINATE_OTHER"])
-def test_a_backfill_keeps_nothing_from_being_done_and_is_not_pushed_away(
-    org_bench: Bench, policy: str
-) -> None:
+def test_backfill_and_due_jobs_do_not_affect_each_other(org_bench: Bench, policy: str) -> None:
     bench = org_bench
     id_ = bench.schedule(overlap_policy=policy, **EVERY_FIVE)
     given = {"from": "2026-05-04T09:00:00Z", "until": "2026-05-04T09:55:00Z"}
@@ -208,7 +203,7 @@ def test_a_backfill_keeps_nothing_from_being_done_and_is_not_pushed_away(
 @pytest.mark.parametrize(
     "database_kind", ["postgres"], indirect=True
 )  # SQLite has one writer: nobody holds a single row
-def test_what_an_operator_holds_does_not_end_the_look(
+def test_locked_schedule_does_not_end_the_tick(
     org_bench: Bench, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 2)
@@ -245,7 +240,7 @@ def mended(bench: Bench) -> None:
         session.execute(text(drop))
 
 
-def test_a_job_that_cannot_be_queued_is_one_failure_and_the_others_go_on(org_bench: Bench) -> None:
+def test_job_that_cannot_be_created_fails_alone(org_bench: Bench) -> None:
     bench = org_bench
     broken, whole = bench.schedule(ORG, **EVERY_FIVE), bench.schedule(OTHER_ORG, **EVERY_FIVE)
     broken_for(bench, ORG)
@@ -272,11 +267,11 @@ def test_a_job_that_cannot_be_queued_is_one_failure_and_the_others_go_on(org_ben
     assert failed.payload["consecutiveFailures"] == 1
     set_clock(bench, 10, 10)
     look(bench)
-    assert told(bench, broken) == ["10:05 FAILED", "10:10 DISPATCHED"]
+    assert fire_lines(bench, broken) == ["10:05 FAILED", "10:10 DISPATCHED"]
     assert bench.schedule_row(broken).failure_count == 1
 
 
-def test_too_many_failures_in_a_row_pause_it(org_bench: Bench) -> None:
+def test_consecutive_failures_pause_the_schedule(org_bench: Bench) -> None:
     bench = org_bench
     id_ = bench.schedule(auto_pause_after=2, job_type="NO_SUCH_TYPE", **EVERY_FIVE)
     for minute in (5, 10, 15):
@@ -290,13 +285,13 @@ def test_too_many_failures_in_a_row_pause_it(org_bench: Bench) -> None:
         2,
     )
     assert row.pause_reason == "2 failures in a row"
-    assert told(bench, id_) == ["10:05 FAILED", "10:10 FAILED"]
+    assert fire_lines(bench, id_) == ["10:05 FAILED", "10:10 FAILED"]
     assert bench.moves("schedule", id_) == [("ACTIVE", "PAUSED")]
     [paused] = bench.events("schedule.auto_paused")
     assert paused.payload["consecutiveFailures"] == 2
 
 
-def test_a_success_ends_the_row_of_failures(org_bench: Bench) -> None:
+def test_success_resets_consecutive_failures(org_bench: Bench) -> None:
     bench = org_bench
     id_ = bench.schedule(consecutive_failures=9, failure_count=20, **EVERY_FIVE)
     set_clock(bench, 10, 5)
@@ -309,7 +304,7 @@ def test_a_success_ends_the_row_of_failures(org_bench: Bench) -> None:
     assert (row.consecutive_failures, row.failure_count, row.last_job_status) == (0, 20, "success")
 
 
-def test_what_cannot_be_read_any_more_is_due_no_more(org_bench: Bench) -> None:
+def test_invalid_schedule_is_no_longer_due(org_bench: Bench) -> None:
     bench = org_bench
     id_, other = bench.schedule(**EVERY_FIVE), bench.schedule(**EVERY_FIVE)
     bench.set_schedule(id_, timezone="Europe/Gone")
@@ -318,10 +313,10 @@ def test_what_cannot_be_read_any_more_is_due_no_more(org_bench: Bench) -> None:
     row = bench.schedule_row(id_)
     assert (row.state, row.enabled, row.next_run_at) == ("INVALID_CRON", True, None)
     assert bench.moves("schedule", id_) == [("ACTIVE", "INVALID_CRON")]
-    assert told(bench, other) == ["10:05 DISPATCHED"]
+    assert fire_lines(bench, other) == ["10:05 DISPATCHED"]
 
 
-def test_after_its_last_time_it_is_completed(org_bench: Bench) -> None:
+def test_schedule_completes_after_its_last_due_time(org_bench: Bench) -> None:
     end = datetime(2026, 5, 4, 10, 5, tzinfo=UTC)
     id_ = org_bench.schedule(end_at=end, **EVERY_FIVE)
     set_clock(org_bench, 10, 5)
@@ -340,7 +335,7 @@ def test_after_its_last_time_it_is_completed(org_bench: Bench) -> None:
         ("host_offline", {"skip_if_offline": True}, {"last_seen_at": None}, {}),
     ],
 )
-def test_what_is_left_out_is_told_with_its_reason(
+def test_skip_has_an_event_with_its_reason(
     org_bench: Bench,
     reason: str,
     schedule: dict[str, Any],
@@ -354,7 +349,7 @@ def test_what_is_left_out_is_told_with_its_reason(
     set_clock(bench, 10, 5)
     assert look(bench) == FireReport(skipped={reason: 1})
     row = bench.schedule_row(id_)
-    assert (told(bench, id_), bench.jobs()) == ([f"10:05 {reason}"], [])
+    assert (fire_lines(bench, id_), bench.jobs()) == ([f"10:05 {reason}"], [])
     assert (row.last_dispatch_status, row.skip_next_run, row.run_count) == (
         f"skipped_{reason}",
         False,
@@ -367,13 +362,13 @@ def test_what_is_left_out_is_told_with_its_reason(
     "columns",
     [{"state": "PAUSED", "enabled": False}, {"state": "INVALID_CRON"}, {"state": "COMPLETED"}],
 )
-def test_what_is_not_active_never_fires(org_bench: Bench, columns: dict[str, Any]) -> None:
+def test_inactive_schedule_is_not_dispatched(org_bench: Bench, columns: dict[str, Any]) -> None:
     org_bench.schedule(**columns, **EVERY_FIVE)
     set_clock(org_bench, 10, 5)
     assert look(org_bench) == FireReport()
 
 
-def test_each_organisation_has_its_share_of_a_look(
+def test_each_organisation_has_its_share_of_a_tick(
     org_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 4)
@@ -387,7 +382,9 @@ def test_each_organisation_has_its_share_of_a_look(
     assert len(fired & set(many)) == 2
 
 
-def test_two_processes_and_more_fire_each_of_them_once(org_bench: Bench, database_url: str) -> None:
+def test_concurrent_dispatchers_decide_each_due_time_once(
+    org_bench: Bench, database_url: str
+) -> None:
     bench = org_bench
     server = bench.server()
     ids = [bench.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(60)]
@@ -407,7 +404,7 @@ look_and_be_killed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 
 
 @pytest.mark.parametrize("nth", [1, 2])
-def test_a_dispatcher_that_is_killed_leaves_nothing_half_done(
+def test_killed_dispatcher_leaves_no_partial_work(
     org_bench: Bench, database_url: str, nth: int
 ) -> None:
     bench = org_bench
@@ -437,7 +434,7 @@ def statements(database: Database, bench: Bench) -> int:
     return len(seen)
 
 
-def test_a_look_asks_as_many_questions_whatever_is_due(org_bench: Bench) -> None:
+def test_number_of_queries_per_tick_is_constant(org_bench: Bench) -> None:
     bench = org_bench
     server = bench.server()
     bench.schedule(server_instance_id=server, **EVERY_FIVE)

@@ -96,7 +96,7 @@ def test_a_caller_does_not_reach_another_organisation(kind: str, org_bench: Benc
             CREATE[kind]({"name": "one"}, org_id=org_id, **by(org_bench, MINE))
     for key in (theirs, theirs + 99):
         with pytest.raises(NotFoundError, match=f"^{kind.title()} {key} not found"):
-            UPDATE[kind](key, {"name": "ours"}, **by(org_bench, MINE))
+            UPDATE[kind](key, {"name": "renamed"}, **by(org_bench, MINE))
         with pytest.raises(NotFoundError, match=f"^{kind.title()} {key} not found"):
             DELETE[kind](key, **by(org_bench, MINE))
     with org_bench.database.reading() as session:

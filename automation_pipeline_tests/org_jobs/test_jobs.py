@@ -42,7 +42,7 @@ def request(
     )
 
 
-def test_a_job_of_this_system_waits_for_its_turn(org_bench: Bench) -> None:
+def test_service_job_waits_in_the_queue(org_bench: Bench) -> None:
     org_bench.organisation()
     job = request(org_bench, {**CALL, "priority": 2})
     assert (job.org_id, job.type, job.performer, job.priority, job.status) == (
@@ -69,7 +69,7 @@ def test_a_job_of_this_system_waits_for_its_turn(org_bench: Bench) -> None:
     assert (entry.action, entry.entity, entry.actor) == ("request", "job", "user:1")
 
 
-def test_a_job_of_an_agent_is_about_a_server(org_bench: Bench) -> None:
+def test_agent_job_has_a_server(org_bench: Bench) -> None:
     host_id = org_bench.host()
     server_id = org_bench.server(host_id=host_id)
     asked_for = {
@@ -110,14 +110,14 @@ def test_every_field_at_fault_is_named(
     assert org_bench.jobs() == []
 
 
-def test_an_organisation_that_is_not_reached_does_not_exist(org_bench: Bench) -> None:
+def test_organisation_out_of_scope_is_not_found(org_bench: Bench) -> None:
     org_bench.organisation(OTHER_ORG)
     for org_id in (OTHER_ORG, "nobody"):
         with pytest.raises(NotFoundError, match=f"Organisation {org_id} not found"):
             request(org_bench, CALL, org_id=org_id, within=OrgScope(ORG))
 
 
-def test_a_server_of_another_organisation_is_none_of_this_one(org_bench: Bench) -> None:
+def test_server_of_another_organisation_is_refused(org_bench: Bench) -> None:
     strange = org_bench.server(OTHER_ORG)
     org_bench.organisation()
     with pytest.raises(InvalidInputError) as refused:
@@ -154,9 +154,7 @@ def cancel(
         {"lease_until": database_now(60.0)},
     ],
 )
-def test_what_nobody_has_begun_is_cancelled_at_once(
-    org_bench: Bench, run: dict[str, object]
-) -> None:
+def test_unstarted_job_is_cancelled_at_once(org_bench: Bench, run: dict[str, object]) -> None:
     job_id = org_bench.job(run=run)
     job = cancel(org_bench, job_id)
     assert (job.status, job.runs[-1].status, job.runs[-1].error) == (
@@ -169,7 +167,7 @@ def test_what_nobody_has_begun_is_cancelled_at_once(
     assert [event.name for event in org_bench.events()] == ["job_run.cancelled"]
 
 
-def test_whoever_is_at_work_is_asked_to_stop(org_bench: Bench) -> None:
+def test_running_job_is_asked_to_stop(org_bench: Bench) -> None:
     job_id = org_bench.running_job()
     [run] = cancel(org_bench, job_id).runs
     assert (run.status, run.cancel_requested_at, run.cancel_reason) == (
@@ -183,7 +181,7 @@ def test_whoever_is_at_work_is_asked_to_stop(org_bench: Bench) -> None:
     assert len(org_bench.audit(str(job_id))) == 1
 
 
-def test_or_is_not_waited_for(org_bench: Bench) -> None:
+def test_running_job_is_ended_at_once_on_request(org_bench: Bench) -> None:
     job_id = org_bench.running_job()
     cancel(org_bench, job_id)
     [run] = cancel(org_bench, job_id, at_once=True).runs
@@ -191,7 +189,7 @@ def test_or_is_not_waited_for(org_bench: Bench) -> None:
     assert [attempt.status for attempt in run.attempts] == ["cancelled"]
 
 
-def test_what_was_begun_elsewhere_stops_there_first(org_bench: Bench) -> None:
+def test_remote_work_stops_first(org_bench: Bench) -> None:
     job_id = org_bench.running_job()
     org_bench.set_run(org_bench.run_row(job_id).id, following={"runId": "1"}, lease_until=None)
     assert cancel(org_bench, job_id, at_once=True).status == "running"
@@ -204,7 +202,7 @@ def test_cancelling_again_changes_nothing(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", ["success", "failed"])
-def test_what_has_ended_otherwise_is_refused(org_bench: Bench, status: str) -> None:
+def test_cancelling_an_ended_job_is_refused(org_bench: Bench, status: str) -> None:
     job_id = org_bench.job(
         run={"status": status, "finished_at": database_now(), "error_code": "FAILED"}
     )
@@ -214,7 +212,7 @@ def test_what_has_ended_otherwise_is_refused(org_bench: Bench, status: str) -> N
         cancel(org_bench, job_id)
 
 
-def test_who_cancelled_what_is_written_down(org_bench: Bench) -> None:
+def test_cancel_has_audit_entries(org_bench: Bench) -> None:
     job_id = org_bench.job()
     cancel(org_bench, job_id)
     [entry] = org_bench.audit(str(job_id))
@@ -238,7 +236,7 @@ def test_a_job_of_another_organisation_is_not_cancelled(org_bench: Bench) -> Non
     assert org_bench.run_row(job_id).status == "pending"
 
 
-def test_a_schedule_is_not_told_of_a_failure_when_its_job_is_cancelled(org_bench: Bench) -> None:
+def test_cancelled_job_is_no_failure_of_its_schedule(org_bench: Bench) -> None:
     schedule = org_bench.schedule()
     job_id = org_bench.job(schedule_id=schedule)
     org_bench.set_schedule(schedule, last_run_job_id=job_id)
@@ -257,7 +255,7 @@ def retry(bench: Bench, job_id: int, org_id: str = ORG) -> OrgJob:
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_what_did_not_succeed_has_another_run(org_bench: Bench, status: str) -> None:
+def test_failed_or_cancelled_job_gets_another_run(org_bench: Bench, status: str) -> None:
     host_id = org_bench.host()
     job_id = org_bench.job(
         run=FAILED | {"status": status}, retry=RetryPolicy(max_retries=4), line="a", host_id=host_id
@@ -280,7 +278,7 @@ def test_what_did_not_succeed_has_another_run(org_bench: Bench, status: str) -> 
 
 
 @pytest.mark.parametrize("status", ["pending", "running", "success"])
-def test_anything_else_is_refused(org_bench: Bench, status: str) -> None:
+def test_retry_of_other_states_is_refused(org_bench: Bench, status: str) -> None:
     columns = (
         {"finished_at": database_now()} if status == "success" else {"started_at": database_now()}
     )
@@ -291,7 +289,7 @@ def test_anything_else_is_refused(org_bench: Bench, status: str) -> None:
         retry(org_bench, job_id)
 
 
-def test_it_is_its_newest_run_that_counts(org_bench: Bench) -> None:
+def test_newest_run_decides_about_a_retry(org_bench: Bench) -> None:
     job_id = org_bench.job(run=FAILED)
     retry(org_bench, job_id)
     with pytest.raises(ConflictError):
@@ -300,12 +298,12 @@ def test_it_is_its_newest_run_that_counts(org_bench: Bench) -> None:
     assert len(retry(org_bench, job_id).runs) == 3
 
 
-def test_a_job_of_a_deleted_schedule_is_done_again(org_bench: Bench) -> None:
+def test_job_of_a_deleted_schedule_is_retried(org_bench: Bench) -> None:
     schedule = org_bench.schedule(deleted_at=org_bench.now, state="PAUSED")
     assert retry(org_bench, org_bench.job(schedule_id=schedule, run=FAILED)).status == "pending"
 
 
-def test_its_batch_is_at_work_again(org_bench: Bench) -> None:
+def test_batch_of_a_retried_job_is_running_again(org_bench: Bench) -> None:
     schedule = org_bench.schedule()
     with org_bench.database.transaction() as session:
         batch = BatchRow(
@@ -327,7 +325,7 @@ def test_its_batch_is_at_work_again(org_bench: Bench) -> None:
     assert (row.status, row.finished_at) == ("running", None)
 
 
-def test_several_at_once_make_one_run(org_bench: Bench) -> None:
+def test_concurrent_retries_make_one_run(org_bench: Bench) -> None:
     job_id = org_bench.job(run=FAILED)
     url = org_bench.database.url.render_as_string(hide_password=False)
     retried: Sequence[bool] = at_once(crew.retry, *[(url, org_bench.now, job_id)] * 4)
@@ -354,7 +352,7 @@ def release(bench: Bench) -> int:
     return len(release_jobs(database=bench.database, clock=bench.clock, limit=5))
 
 
-def test_another_worker_is_asked_for_after_a_rest(org_bench: Bench) -> None:
+def test_postponed_run_gets_another_worker_later(org_bench: Bench) -> None:
     job_id = org_bench.job(of_type=SERVICE)
     release(org_bench)
     assert put_off(org_bench, job_id)
@@ -378,7 +376,7 @@ def test_another_worker_is_asked_for_after_a_rest(org_bench: Bench) -> None:
         {"lease_until": database_now(60.0)},
     ],
 )
-def test_what_has_begun_or_is_not_ours_to_begin_is_left_as_it_is(
+def test_started_runs_and_runs_of_agents_are_not_postponed(
     org_bench: Bench, run: dict[str, object]
 ) -> None:
     job_id = org_bench.job(
@@ -388,7 +386,7 @@ def test_what_has_begun_or_is_not_ours_to_begin_is_left_as_it_is(
     assert org_bench.run_row(job_id).error is None
 
 
-def test_what_waits_for_longer_goes_on_waiting(org_bench: Bench) -> None:
+def test_longer_wait_is_kept(org_bench: Bench) -> None:
     later = org_bench.now + timedelta(hours=1)
     asked = {"requested_at": org_bench.now, "requests": 1}
     job_id = org_bench.job(of_type=SERVICE, run={"next_attempt_at": later, **asked})
@@ -396,7 +394,7 @@ def test_what_waits_for_longer_goes_on_waiting(org_bench: Bench) -> None:
     assert org_bench.run_row(job_id).next_attempt_at == later
 
 
-def test_what_would_rest_beyond_its_window_waits_for_the_next_one(org_bench: Bench) -> None:
+def test_postponed_run_waits_for_the_next_window(org_bench: Bench) -> None:
     ends = org_bench.now + timedelta(minutes=2)
     window = {"start": f"{org_bench.now:%H:%M}", "end": f"{ends:%H:%M}", "timezone": "UTC"}
     job_id = org_bench.job(of_type=SERVICE, start_window=window)
@@ -406,7 +404,7 @@ def test_what_would_rest_beyond_its_window_waits_for_the_next_one(org_bench: Ben
     assert org_bench.run_row(job_id).next_attempt_at == opens
 
 
-def test_a_worker_that_another_one_was_asked_for_since_puts_nothing_off(org_bench: Bench) -> None:
+def test_superseded_worker_postpones_nothing(org_bench: Bench) -> None:
     job_id = org_bench.job(of_type=SERVICE)
     release(org_bench)
     org_bench.clock.pass_time(POSTPONED_FOR)
@@ -415,7 +413,7 @@ def test_a_worker_that_another_one_was_asked_for_since_puts_nothing_off(org_benc
     assert put_off(org_bench, job_id)
 
 
-def test_a_retry_that_the_policy_has_planned_keeps_its_time_and_its_error(org_bench: Bench) -> None:
+def test_planned_retry_keeps_its_time_and_error(org_bench: Bench) -> None:
     soon = org_bench.now + timedelta(seconds=2)
     planned = {
         "requests": 1,

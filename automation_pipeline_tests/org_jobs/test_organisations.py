@@ -41,7 +41,7 @@ def test_a_new_organisation_is_stored_and_logged(org_bench: Bench) -> None:
     assert entry.after == {**GIVEN, "maintenanceUntil": None}
 
 
-def test_what_cannot_be_created_stores_nothing(org_bench: Bench) -> None:
+def test_invalid_organisation_is_not_stored(org_bench: Bench) -> None:
     for org_id in ("acme", "globex"):
         with pytest.raises(ConflictError, match="cannot create others"):
             create_organisation(GIVEN, **by(org_bench, OrgScope(org_id)))
@@ -78,7 +78,7 @@ def test_a_patch_with_the_stored_values_changes_nothing(org_bench: Bench) -> Non
     assert org_bench.audit() == []
 
 
-def test_a_wrong_patch_changes_nothing(org_bench: Bench) -> None:
+def test_invalid_patch_changes_nothing(org_bench: Bench) -> None:
     org_bench.organisation()
     for patch in ({"name": None}, {"maxRunning": 0}, {"id": "other"}, {"suspendedAt": None}):
         with pytest.raises(InvalidInputError):
@@ -138,11 +138,11 @@ def test_suspending_leaves_other_states_alone(org_bench: Bench) -> None:
         assert (row.state, row.is_suspended, row.pause_reason) == (state, False, "By hand")
 
 
-def test_resuming_resumes_what_was_suspended_from_now_on(org_bench: Bench) -> None:
+def test_resuming_continues_suspended_schedules_from_now(org_bench: Bench) -> None:
     schedule, by_hand = org_bench.schedule(), org_bench.schedule(state="PAUSED", enabled=False)
-    meanwhile = org_bench.schedule()
+    not_suspended = org_bench.schedule()
     suspend_organisation(ORG, **by(org_bench))
-    org_bench.set_schedule(meanwhile, enabled=False, is_suspended=False)
+    org_bench.set_schedule(not_suspended, enabled=False, is_suspended=False)
     org_bench.pass_minutes(3 * 24 * 60)
     made = resume_organisation(ORG, **by(org_bench))
     assert (made.suspended_at, made.suspend_reason) == (None, None)
@@ -150,7 +150,7 @@ def test_resuming_resumes_what_was_suspended_from_now_on(org_bench: Bench) -> No
     row = org_bench.schedule_row(schedule)
     assert (row.state, row.is_suspended, row.pause_reason) == ("ACTIVE", False, None)
     assert row.next_run_at == row.next_scheduled_for == datetime(2026, 5, 8, 2, tzinfo=UTC)
-    paused = [org_bench.schedule_row(one).state for one in (by_hand, meanwhile)]
+    paused = [org_bench.schedule_row(one).state for one in (by_hand, not_suspended)]
     assert paused == ["PAUSED", "PAUSED"]
     assert org_bench.moves("schedule", schedule) == [("ACTIVE", "PAUSED"), ("PAUSED", "ACTIVE")]
     [event] = org_bench.events("schedule.resumed")
@@ -159,7 +159,7 @@ def test_resuming_resumes_what_was_suspended_from_now_on(org_bench: Bench) -> No
     assert (entry.action, entry.after) == ("resume", {"resumed": 1})
 
 
-def test_resuming_closes_what_is_never_due_again(org_bench: Bench) -> None:
+def test_resuming_completes_schedules_without_due_times(org_bench: Bench) -> None:
     changes = {
         org_bench.schedule(): ({"end_at": datetime(2026, 5, 5, tzinfo=UTC)}, "COMPLETED"),
         org_bench.schedule(): ({"end_at": datetime(2026, 5, 6, 23, tzinfo=UTC)}, "COMPLETED"),

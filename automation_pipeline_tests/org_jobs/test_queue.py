@@ -20,7 +20,7 @@ from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs import processes as crew
 from automation_pipeline_tests.org_jobs.agent import an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, SERVICE, Bench
-from automation_pipeline_tests.org_jobs.doers import Here
+from automation_pipeline_tests.org_jobs.runners import LocalWork
 from automation_pipeline_tests.processes import at_once
 
 LATER = timedelta(minutes=5)
@@ -36,11 +36,11 @@ def request_states(bench: Bench) -> list[str]:
     return list(bench.rows(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
-def ours(bench: Bench, count: int, org_id: str = ORG, **of_job: object) -> list[int]:
+def service_jobs(bench: Bench, count: int, org_id: str = ORG, **of_job: object) -> list[int]:
     return [bench.job(org_id, SERVICE, **of_job) for _ in range(count)]
 
 
-def test_a_worker_is_asked_for_once_with_all_that_dagster_shows(org_bench: Bench) -> None:
+def test_worker_is_requested_once_with_its_tags(org_bench: Bench) -> None:
     schedule = org_bench.schedule(
         job_type=SERVICE.name, overlap_policy=OverlapPolicy.SKIP, server_instance_id=None
     )
@@ -63,13 +63,13 @@ def test_a_worker_is_asked_for_once_with_all_that_dagster_shows(org_bench: Bench
     }
 
 
-def test_what_agents_do_is_left_to_them(org_bench: Bench) -> None:
+def test_no_worker_is_requested_for_jobs_of_agents(org_bench: Bench) -> None:
     org_bench.job(of_type=CHANGING)
     assert release(org_bench) == []
 
 
-def test_a_worker_that_never_came_is_asked_for_again_under_another_key(org_bench: Bench) -> None:
-    [job_id] = ours(org_bench, 1)
+def test_missing_worker_is_requested_again_under_another_key(org_bench: Bench) -> None:
+    [job_id] = service_jobs(org_bench, 1)
     release(org_bench)
     org_bench.clock.pass_time(LATER - timedelta(seconds=1))
     assert release(org_bench) == []
@@ -84,10 +84,8 @@ def test_a_worker_that_never_came_is_asked_for_again_under_another_key(org_bench
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
-def test_a_worker_that_stands_in_dagsters_queue_is_not_asked_for_again_for_an_hour(
-    org_bench: Bench, is_taken: bool
-) -> None:
-    [job_id, other] = ours(org_bench, 2)
+def test_queued_worker_is_not_requested_again_for_an_hour(org_bench: Bench, is_taken: bool) -> None:
+    [job_id, other] = service_jobs(org_bench, 2)
     assert release(org_bench, 1) == [job_id]
     with org_bench.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
@@ -101,8 +99,8 @@ def test_a_worker_that_stands_in_dagsters_queue_is_not_asked_for_again_for_an_ho
     assert request_states(org_bench) == ["taken" if is_taken else "refused", "waiting", "waiting"]
 
 
-def test_a_worker_that_dagster_refused_is_not_waited_for(org_bench: Bench) -> None:
-    [job_id] = ours(org_bench, 1)
+def test_refused_worker_is_requested_again(org_bench: Bench) -> None:
+    [job_id] = service_jobs(org_bench, 1)
     release(org_bench)
     with org_bench.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
@@ -111,37 +109,37 @@ def test_a_worker_that_dagster_refused_is_not_waited_for(org_bench: Bench) -> No
     assert release(org_bench) == [job_id]
 
 
-def test_organisations_take_turns(org_bench: Bench) -> None:
-    many, few = ours(org_bench, 6), ours(org_bench, 2, OTHER_ORG)
+def test_organisations_are_served_in_turn(org_bench: Bench) -> None:
+    many, few = service_jobs(org_bench, 6), service_jobs(org_bench, 2, OTHER_ORG)
     assert release(org_bench, 4) == sorted([*many[:2], *few])
     assert release(org_bench, 5) == many[2:3]
 
 
-def test_who_has_less_at_work_comes_first(org_bench: Bench) -> None:
+def test_organisation_with_fewer_running_jobs_comes_first(org_bench: Bench) -> None:
     for _ in range(2):
         org_bench.running_job(of_type=SERVICE)
-    ours(org_bench, 2)
-    [late] = ours(org_bench, 1, OTHER_ORG)
+    service_jobs(org_bench, 2)
+    [late] = service_jobs(org_bench, 1, OTHER_ORG)
     assert release(org_bench, 3) == [late]
 
 
-def test_within_an_organisation_the_most_urgent_come_first(org_bench: Bench) -> None:
-    jobs = [ours(org_bench, 1, priority=priority)[0] for priority in (5, 9, 1, 5)]
+def test_most_urgent_runs_of_an_organisation_come_first(org_bench: Bench) -> None:
+    jobs = [service_jobs(org_bench, 1, priority=priority)[0] for priority in (5, 9, 1, 5)]
     assert release(org_bench, 1) == [jobs[2]]
     assert release(org_bench, 3) == sorted([jobs[0], jobs[3]])
 
 
-def test_no_more_are_at_work_than_may_be(org_bench: Bench) -> None:
+def test_limits_of_running_jobs_are_kept(org_bench: Bench) -> None:
     org_bench.organisation(max_running=2)
     org_bench.running_job(of_type=CHANGING)
-    jobs, others = ours(org_bench, 3), ours(org_bench, 3, OTHER_ORG)
+    jobs, others = service_jobs(org_bench, 3), service_jobs(org_bench, 3, OTHER_ORG)
     assert release(org_bench, 3) == sorted([jobs[0], *others[:2]])
     assert release(org_bench, 3) == []
     assert release(org_bench, 0) == []
     assert release(org_bench, 20) == others[2:]
 
 
-def test_what_is_followed_takes_a_place_of_its_organisation_and_of_nobody_else(
+def test_followed_run_counts_for_its_organisation_only(
     org_bench: Bench,
 ) -> None:
     org_bench.organisation(max_running=2)
@@ -150,31 +148,31 @@ def test_what_is_followed_takes_a_place_of_its_organisation_and_of_nobody_else(
         org_bench.set_run(
             org_bench.run_row(followed).id, lease_until=None, following={"runId": str(number)}
         )
-    ours(org_bench, 1)
-    others = ours(org_bench, 2, OTHER_ORG)
+    service_jobs(org_bench, 1)
+    others = service_jobs(org_bench, 2, OTHER_ORG)
     assert release(org_bench, 2) == others
 
 
-def test_who_has_nothing_at_work_is_next_beside_one_who_has_every_place(org_bench: Bench) -> None:
-    many = ours(org_bench, 6, priority=1)
+def test_idle_organisation_comes_before_a_busy_one(org_bench: Bench) -> None:
+    many = service_jobs(org_bench, 6, priority=1)
     assert release(org_bench, 3) == many[:3]
-    [late] = ours(org_bench, 1, OTHER_ORG, priority=9)
+    [late] = service_jobs(org_bench, 1, OTHER_ORG, priority=9)
     assert release(org_bench, 3) == []
     org_bench.set_run(org_bench.run_row(many[0]).id, status="cancelled", finished_at=org_bench.now)
     assert release(org_bench, 3) == [late]
 
 
 @pytest.mark.parametrize("is_free_for_a_look", [False, True])
-def test_what_is_urgent_is_done_beside_agents_that_never_rest(
+def test_urgent_service_job_starts_despite_busy_agents(
     org_bench: Bench, is_free_for_a_look: bool
 ) -> None:
     """The agent asks again as soon as it is done: before the queue is looked at, or right after."""
     org_bench.organisation(max_running=1)
-    agent, doer = an_agent(org_bench), Here()
+    agent, runner = an_agent(org_bench), LocalWork()
     for _ in range(4):
         agent.wanted(priority=9)
     held = agent.claim()
-    [urgent] = ours(org_bench, 1, priority=1)
+    [urgent] = service_jobs(org_bench, 1, priority=1)
     looks = 0
     while org_bench.run_row(urgent).status == "pending" and looks < 4:
         for job in held:
@@ -182,17 +180,22 @@ def test_what_is_urgent_is_done_beside_agents_that_never_rest(
         released = release(org_bench) if is_free_for_a_look else []
         held = agent.claim()
         if released or release(org_bench):
-            work(org_bench, urgent, doer)
+            work(org_bench, urgent, runner)
         looks += 1
-    assert (org_bench.run_row(urgent).status, len(doer.asked), held, looks) == ("success", 1, [], 1)
+    assert (org_bench.run_row(urgent).status, len(runner.asked), held, looks) == (
+        "success",
+        1,
+        [],
+        1,
+    )
     assert len(agent.claim()) == 1
 
 
-def work(bench: Bench, job_id: int, doer: Here) -> None:
+def work(bench: Bench, job_id: int, runner: LocalWork) -> None:
     waiting.run(
         work_job(
             bench.run_row(job_id).id,
-            doers={SERVICE.name: doer},
+            runners={SERVICE.name: runner},
             lease_seconds=3600.0,
             database=bench.database,
             clock=bench.clock,
@@ -210,7 +213,7 @@ def work(bench: Bench, job_id: int, doer: Here) -> None:
         {"lease_until": database_now(60.0)},
     ],
 )
-def test_what_is_not_to_be_begun_now_is_not_asked_for(
+def test_no_worker_is_requested_for_runs_that_cannot_start(
     org_bench: Bench, columns: dict[str, object]
 ) -> None:
     times = {"later": org_bench.now + LATER, "now": org_bench.now}
@@ -218,29 +221,27 @@ def test_what_is_not_to_be_begun_now_is_not_asked_for(
         name: times.get(value, value) if isinstance(value, str) else value
         for name, value in columns.items()
     }
-    ours(org_bench, 1, run=values)
+    service_jobs(org_bench, 1, run=values)
     assert release(org_bench) == []
 
 
 @pytest.mark.parametrize("closed", ["suspended_at", "maintenance_until"])
-def test_nothing_is_asked_for_in_an_organisation_that_is_closed(
-    org_bench: Bench, closed: str
-) -> None:
-    ours(org_bench, 1)
-    [job_id] = ours(org_bench, 1, OTHER_ORG)
+def test_no_worker_is_requested_for_a_closed_organisation(org_bench: Bench, closed: str) -> None:
+    service_jobs(org_bench, 1)
+    [job_id] = service_jobs(org_bench, 1, OTHER_ORG)
     org_bench.organisation(**{closed: org_bench.now + LATER})
     assert release(org_bench) == [job_id]
 
 
-def test_of_a_line_the_first_is_asked_for(org_bench: Bench) -> None:
-    first, second = ours(org_bench, 2, line="a")
+def test_worker_is_requested_for_the_first_run_of_a_line(org_bench: Bench) -> None:
+    first, second = service_jobs(org_bench, 2, line="a")
     assert release(org_bench) == [first]
     org_bench.set_run(org_bench.run_row(first).id, status="cancelled", finished_at=org_bench.now)
     assert release(org_bench) == [second]
 
 
-def test_two_at_once_ask_for_each_once_and_keep_the_limit(org_bench: Bench) -> None:
-    jobs = ours(org_bench, 6)
+def test_concurrent_releases_request_each_run_once_within_the_limit(org_bench: Bench) -> None:
+    jobs = service_jobs(org_bench, 6)
     url = org_bench.database.url.render_as_string(hide_password=False)
     released = at_once(crew.release, *[(url, org_bench.now, 4)] * 4)
     assert (
@@ -251,11 +252,11 @@ def test_two_at_once_ask_for_each_once_and_keep_the_limit(org_bench: Bench) -> N
 
 def test_the_number_of_queries_does_not_grow_with_the_runs(org_bench: Bench) -> None:
     ground = {"database": org_bench.database, "clock": org_bench.clock}
-    ours(org_bench, 1)
+    service_jobs(org_bench, 1)
     with statements(org_bench.database) as of_one:
         assert len(release_jobs(**ground, limit=20)) == 1
-    ours(org_bench, 15)
-    ours(org_bench, 4, OTHER_ORG)
+    service_jobs(org_bench, 15)
+    service_jobs(org_bench, 4, OTHER_ORG)
     with statements(org_bench.database) as of_many:
         assert len(release_jobs(**ground, limit=20)) == 19
     assert len(of_many) == len(of_one)

@@ -20,7 +20,7 @@ from automation_pipeline.org_jobs.schedules import (
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
-from automation_pipeline_tests.org_jobs.rules.schedules import NOW, said
+from automation_pipeline_tests.org_jobs.rules.schedules import NOW, schedule_input
 from automation_pipeline_tests.org_jobs.scheduling import (
     MINE,
     created,
@@ -33,7 +33,7 @@ from automation_pipeline_tests.org_jobs.scheduling import (
 )
 
 
-def test_one_that_is_enabled_is_active_and_due(org_bench: Bench) -> None:
+def test_enabled_schedule_is_active_and_due(org_bench: Bench) -> None:
     schedule = created(org_bench, retryPolicy={"maxRetries": 1}, excludedOn=["2026-05-05"])
     row = org_bench.schedule_row(schedule.id)
     assert (row.state, row.version, row.created_by, row.org_id) == ("ACTIVE", 1, ACTOR, ORG)
@@ -54,7 +54,7 @@ def test_one_that_is_enabled_is_active_and_due(org_bench: Bench) -> None:
     )
 
 
-def test_one_that_is_not_enabled_is_paused_and_never_due(org_bench: Bench) -> None:
+def test_disabled_schedule_is_paused_without_a_due_time(org_bench: Bench) -> None:
     schedule = created(org_bench, enabled=False)
     assert (schedule.state, schedule.next_run_at, schedule.next_scheduled_for) == (
         "PAUSED",
@@ -63,7 +63,7 @@ def test_one_that_is_not_enabled_is_paused_and_never_due(org_bench: Bench) -> No
     )
 
 
-def test_it_is_told_and_written_down(org_bench: Bench) -> None:
+def test_creation_has_an_event_and_an_audit_entry(org_bench: Bench) -> None:
     schedule = created(org_bench)
     (entry,) = org_bench.audit(schedule.id)
     assert (entry.action, entry.entity, entry.actor, entry.before) == (
@@ -81,7 +81,7 @@ def test_it_is_told_and_written_down(org_bench: Bench) -> None:
     )
 
 
-def test_in_an_organisation_that_is_suspended_it_waits_with_the_others(org_bench: Bench) -> None:
+def test_new_schedule_of_a_suspended_organisation_is_paused(org_bench: Bench) -> None:
     org_bench.organisation(suspended_at=org_bench.now)
     row = org_bench.schedule_row(created(org_bench).id)
     assert (row.state, row.enabled, row.is_suspended, row.next_run_at) == (
@@ -93,7 +93,7 @@ def test_in_an_organisation_that_is_suspended_it_waits_with_the_others(org_bench
     assert not org_bench.schedule_row(created(org_bench, enabled=False).id).is_suspended
 
 
-def test_its_server_is_one_of_its_organisation(org_bench: Bench) -> None:
+def test_server_must_belong_to_the_organisation(org_bench: Bench) -> None:
     agents = {"jobType": "SERVER_RESTART", "payload": {}}
     server, theirs = org_bench.server(), org_bench.server(OTHER_ORG)
     assert created(org_bench, **agents, serverInstanceId=str(server)).server_instance_id == server
@@ -107,13 +107,13 @@ def test_its_server_is_one_of_its_organisation(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("days", [-1, 0.1])
-def test_one_that_is_never_due_is_refused(org_bench: Bench, days: float) -> None:
+def test_schedule_without_due_times_is_refused(org_bench: Bench, days: float) -> None:
     with pytest.raises(InvalidInputError) as refused:
         created(org_bench, endAt=iso(org_bench.now + timedelta(days=days)))
     assert [field for field, _ in refused.value.fields] == ["endAt"]
 
 
-def test_another_organisation_is_not_found_like_one_that_does_not_exist(org_bench: Bench) -> None:
+def test_other_organisation_is_not_found(org_bench: Bench) -> None:
     with pytest.raises(NotFoundError) as theirs:
         created(org_bench, OTHER_ORG)
     assert str(theirs.value) == "Organisation globex not found"
@@ -121,7 +121,7 @@ def test_another_organisation_is_not_found_like_one_that_does_not_exist(org_benc
     assert MINE.org_id == ORG
 
 
-def test_a_change_of_words_keeps_when_it_is_due(org_bench: Bench) -> None:
+def test_change_of_the_name_keeps_the_due_time(org_bench: Bench) -> None:
     before = created(org_bench)
     org_bench.pass_minutes(1)
     after = updated(org_bench, before.id, name="Other", description=None)
@@ -136,14 +136,14 @@ def test_a_change_of_words_keeps_when_it_is_due(org_bench: Bench) -> None:
     assert org_bench.events("schedule.updated")[0].payload["changed"] == ["name"]
 
 
-def test_a_patch_that_changes_nothing_writes_nothing(org_bench: Bench) -> None:
+def test_empty_change_writes_nothing(org_bench: Bench) -> None:
     before = created(org_bench)
     org_bench.pass_minutes(1)
     assert updated(org_bench, before.id, name="Nightly", priority=5) == before
     assert log_of(org_bench, before.id) == ["create"]
 
 
-def test_another_time_counts_from_now_and_the_due_time_that_is_dropped_is_written_down(
+def test_new_cron_counts_from_now_and_logs_the_dropped_due_time(
     org_bench: Bench,
 ) -> None:
     before = created(org_bench, cronExpression="0 11 * * *")
@@ -158,7 +158,7 @@ def test_another_time_counts_from_now_and_the_due_time_that_is_dropped_is_writte
     }
 
 
-def test_what_waits_for_its_window_is_dropped_with_a_note_too(org_bench: Bench) -> None:
+def test_due_time_that_waits_for_its_window_is_logged_when_dropped(org_bench: Bench) -> None:
     window = {"executionWindowStart": "22:00", "executionWindowEnd": "23:00"}
     before = created(org_bench, cronExpression="0 11 * * *", **window)
     org_bench.pass_minutes(90)
@@ -166,7 +166,7 @@ def test_what_waits_for_its_window_is_dropped_with_a_note_too(org_bench: Bench) 
     assert "drop_due" in log_of(org_bench, before.id)
 
 
-def test_enabled_pauses_and_resumes(org_bench: Bench) -> None:
+def test_enabled_field_pauses_and_resumes(org_bench: Bench) -> None:
     schedule = created(org_bench)
     off = updated(org_bench, schedule.id, enabled=False)
     assert (off.state, off.next_run_at) == ("PAUSED", None)
@@ -178,14 +178,14 @@ def test_enabled_pauses_and_resumes(org_bench: Bench) -> None:
     assert org_bench.moves("schedule", schedule.id) == [("ACTIVE", "PAUSED"), ("PAUSED", "ACTIVE")]
 
 
-def test_enabled_toggled_twice_within_a_second_is_due_once(org_bench: Bench) -> None:
+def test_schedule_toggled_twice_within_a_second_is_due_once(org_bench: Bench) -> None:
     schedule = created(org_bench)
     for enabled in (False, True, False, True):
         last = updated(org_bench, schedule.id, enabled=enabled)
     assert (last.next_run_at, last.version) == (schedule.next_run_at, 5)
 
 
-def test_another_time_of_one_that_is_paused_keeps_its_pause(org_bench: Bench) -> None:
+def test_new_cron_of_a_paused_schedule_keeps_the_pause(org_bench: Bench) -> None:
     schedule = created(org_bench)
     paused(org_bench, schedule.id, reason="Holidays")
     after = updated(org_bench, schedule.id, cronExpression="0 3 * * *")
@@ -193,7 +193,7 @@ def test_another_time_of_one_that_is_paused_keeps_its_pause(org_bench: Bench) ->
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_one_that_could_not_be_read_is_corrected(org_bench: Bench, is_enabled: bool) -> None:
+def test_invalid_schedule_is_corrected(org_bench: Bench, is_enabled: bool) -> None:
     broken = {
         "state": "INVALID_CRON",
         "timezone": "Gone/City",
@@ -209,7 +209,7 @@ def test_one_that_could_not_be_read_is_corrected(org_bench: Bench, is_enabled: b
     assert (after.next_run_at is not None) == is_enabled
 
 
-def test_one_that_is_over_goes_on_with_a_later_end(org_bench: Bench) -> None:
+def test_completed_schedule_continues_with_a_later_end(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(state="COMPLETED", end_at=org_bench.now - timedelta(days=1))
     assert updated(org_bench, schedule_id, name="Other").state == "COMPLETED"
     assert (
@@ -220,7 +220,7 @@ def test_one_that_is_over_goes_on_with_a_later_end(org_bench: Bench) -> None:
     assert updated(org_bench, schedule_id, endAt=None).state == "ACTIVE"
 
 
-def test_what_would_go_on_waits_for_its_organisation(org_bench: Bench) -> None:
+def test_schedule_of_a_suspended_organisation_stays_paused_after_a_change(org_bench: Bench) -> None:
     schedule = created(org_bench, enabled=False)
     org_bench.organisation(suspended_at=org_bench.now)
     waits = updated(org_bench, schedule.id, enabled=True)
@@ -231,7 +231,7 @@ def test_what_would_go_on_waits_for_its_organisation(org_bench: Bench) -> None:
     assert (off.state, off.is_suspended, off.pause_reason) == ("PAUSED", False, None)
 
 
-def test_its_server_must_be_one_of_its_organisation(org_bench: Bench) -> None:
+def test_new_server_must_belong_to_the_organisation(org_bench: Bench) -> None:
     schedule_id, theirs = org_bench.schedule(), org_bench.server(OTHER_ORG)
     with pytest.raises(InvalidInputError) as refused:
         updated(org_bench, schedule_id, serverInstanceId=theirs)
@@ -247,7 +247,7 @@ def test_a_schedule_of_another_organisation_to_update_is_not_found(org_bench: Be
     assert updated(org_bench, theirs, within=OrgScope(OTHER_ORG), name="Theirs").name == "Theirs"
 
 
-def test_it_is_not_due_until_somebody_resumes_it(org_bench: Bench) -> None:
+def test_paused_schedule_is_not_due_until_it_is_resumed(org_bench: Bench) -> None:
     schedule = created(org_bench)
     until = org_bench.now + timedelta(days=1)
     shown = paused(org_bench, schedule.id, reason="Holidays", until=until)
@@ -263,7 +263,7 @@ def test_it_is_not_due_until_somebody_resumes_it(org_bench: Bench) -> None:
     assert org_bench.events("schedule.paused")[0].payload["reason"] == "Holidays"
 
 
-def test_paused_again_without_a_word_it_stays_as_it_is(org_bench: Bench) -> None:
+def test_second_pause_without_a_reason_changes_nothing(org_bench: Bench) -> None:
     schedule = created(org_bench)
     first = paused(org_bench, schedule.id, reason="Holidays")
     assert paused(org_bench, schedule.id) == first
@@ -272,14 +272,14 @@ def test_paused_again_without_a_word_it_stays_as_it_is(org_bench: Bench) -> None
     assert log_of(org_bench, schedule.id) == ["create", "pause", "pause"]
 
 
-def test_what_is_due_already_is_dropped_with_a_note(org_bench: Bench) -> None:
+def test_pause_logs_the_dropped_due_time(org_bench: Bench) -> None:
     schedule = created(org_bench, cronExpression="0 11 * * *")
     org_bench.pass_minutes(61)
     paused(org_bench, schedule.id)
     assert log_of(org_bench, schedule.id) == ["create", "drop_due", "pause"]
 
 
-def test_one_that_is_paused_with_its_organisation_is_not_resumed_with_it_any_more(
+def test_schedule_paused_by_an_operator_is_not_resumed_with_its_organisation(
     org_bench: Bench,
 ) -> None:
     schedule_id = org_bench.schedule(
@@ -290,12 +290,12 @@ def test_one_that_is_paused_with_its_organisation_is_not_resumed_with_it_any_mor
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "INVALID_CRON"])
-def test_one_that_is_not_due_any_more_cannot_be_paused(org_bench: Bench, state: str) -> None:
+def test_schedule_without_due_times_cannot_be_paused(org_bench: Bench, state: str) -> None:
     with pytest.raises(ConflictError):
         paused(org_bench, org_bench.schedule(state=state))
 
 
-def test_until_lies_ahead(org_bench: Bench) -> None:
+def test_end_of_a_pause_must_be_in_the_future(org_bench: Bench) -> None:
     with pytest.raises(InvalidInputError) as refused:
         paused(org_bench, org_bench.schedule(), until=org_bench.now)
     assert refused.value.fields == (("until", "must be in the future"),)
@@ -308,7 +308,7 @@ def test_a_schedule_of_another_organisation_to_pause_is_not_found(org_bench: Ben
     assert org_bench.schedule_row(theirs).state == "ACTIVE"
 
 
-def test_it_is_due_from_now_on_whatever_it_missed(org_bench: Bench) -> None:
+def test_resumed_schedule_is_due_from_now_on(org_bench: Bench) -> None:
     schedule = created(org_bench)
     paused(org_bench, schedule.id, reason="Holidays", until=org_bench.now + timedelta(days=9))
     org_bench.set_schedule(schedule.id, consecutive_failures=10)
@@ -324,14 +324,14 @@ def test_it_is_due_from_now_on_whatever_it_missed(org_bench: Bench) -> None:
     assert len(org_bench.events("schedule.resumed")) == 1
 
 
-def test_one_that_is_active_stays_as_it_is(org_bench: Bench) -> None:
+def test_active_schedule_stays_unchanged(org_bench: Bench) -> None:
     schedule = created(org_bench)
     org_bench.pass_minutes(3 * 24 * 60)
     assert resumed(org_bench, schedule.id) == schedule
     assert log_of(org_bench, schedule.id) == ["create"]
 
 
-def test_what_was_decided_upon_does_not_come_again_when_the_clock_is_set_back(
+def test_decided_due_time_is_not_repeated_when_the_clock_is_set_back(
     org_bench: Bench,
 ) -> None:
     decided = org_bench.now.replace(day=6, hour=2)
@@ -339,7 +339,7 @@ def test_what_was_decided_upon_does_not_come_again_when_the_clock_is_set_back(
     assert resumed(org_bench, schedule_id).next_scheduled_for == decided + timedelta(days=1)
 
 
-def test_of_an_organisation_that_is_suspended_it_cannot_be_resumed(org_bench: Bench) -> None:
+def test_schedule_of_a_suspended_organisation_cannot_be_resumed(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(state="PAUSED", is_suspended=True)
     org_bench.organisation(suspended_at=org_bench.now)
     with pytest.raises(ConflictError, match="'acme' is suspended"):
@@ -356,7 +356,7 @@ def test_of_an_organisation_that_is_suspended_it_cannot_be_resumed(org_bench: Be
         ("INVALID_CRON", {"timezone": "Gone/City"}),
     ],
 )
-def test_one_that_is_never_due_again_says_what_to_do(
+def test_refusal_to_resume_says_what_to_do(
     org_bench: Bench, state: str, columns: dict[str, object]
 ) -> None:
     values = {
@@ -369,7 +369,7 @@ def test_one_that_is_never_due_again_says_what_to_do(
     assert org_bench.schedule_row(schedule_id).state == state
 
 
-def test_one_that_can_be_read_again_goes_on(org_bench: Bench) -> None:
+def test_corrected_schedule_is_resumed(org_bench: Bench) -> None:
     assert resumed(org_bench, org_bench.schedule(state="INVALID_CRON")).state == "ACTIVE"
 
 
@@ -393,7 +393,7 @@ def a_pause(bench: Bench, org_id: str = "acme", **columns: object) -> str:
     return bench.schedule(org_id, **(values | columns))
 
 
-def test_those_that_are_over_go_on_from_now(org_bench: Bench) -> None:
+def test_ended_pauses_resume_from_now(org_bench: Bench) -> None:
     over, lasting = a_pause(org_bench), a_pause(org_bench, paused_until=org_bench.now + HOUR)
     assert resume_paused_schedules(database=org_bench.database, clock=org_bench.clock) == [over]
     row = org_bench.schedule_row(over)
@@ -408,7 +408,7 @@ def test_those_that_are_over_go_on_from_now(org_bench: Bench) -> None:
     assert resume_paused_schedules(database=org_bench.database, clock=org_bench.clock) == []
 
 
-def test_those_of_an_organisation_that_is_suspended_wait_for_it(org_bench: Bench) -> None:
+def test_ended_pause_waits_for_a_suspended_organisation(org_bench: Bench) -> None:
     waits, goes_on = a_pause(org_bench, "globex"), a_pause(org_bench)
     org_bench.organisation("globex", suspended_at=org_bench.now)
     assert resume_paused_schedules(database=org_bench.database, clock=org_bench.clock) == [goes_on]
@@ -416,7 +416,7 @@ def test_those_of_an_organisation_that_is_suspended_wait_for_it(org_bench: Bench
     assert resume_paused_schedules(database=org_bench.database, clock=org_bench.clock) == [waits]
 
 
-def test_one_that_came_to_its_end_or_means_nothing_any_more_does_not_go_on(
+def test_schedule_without_due_times_is_not_resumed(
     org_bench: Bench,
 ) -> None:
     ended, broken = (
@@ -429,7 +429,7 @@ def test_one_that_came_to_its_end_or_means_nothing_any_more_does_not_go_on(
     assert states == ["COMPLETED", "INVALID_CRON", "PAUSED"]
 
 
-def test_it_is_wanted_with_a_reason_that_others_see(org_bench: Bench) -> None:
+def test_skip_has_a_reason(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule()
     shown = skip_next_run(schedule_id, reason="Audit", **world(org_bench))
     assert (shown.skip_next_run, shown.skip_next_run_reason) == (True, "Audit")
@@ -441,7 +441,7 @@ def test_it_is_wanted_with_a_reason_that_others_see(org_bench: Bench) -> None:
     assert log_of(org_bench, schedule_id) == ["skip_next", "skip_next"]
 
 
-def test_one_that_is_not_due_has_none_to_leave_out(org_bench: Bench) -> None:
+def test_inactive_schedule_has_no_due_time_to_skip(org_bench: Bench) -> None:
     with pytest.raises(ConflictError, match="PAUSED"):
         skip_next_run(org_bench.schedule(state="PAUSED", enabled=False), **world(org_bench))
 
@@ -453,7 +453,7 @@ def test_a_schedule_of_another_organisation_to_skip_is_not_found(org_bench: Benc
     assert not org_bench.schedule_row(theirs).skip_next_run
 
 
-def test_it_is_taken_back_once(org_bench: Bench) -> None:
+def test_skip_is_undone_once(org_bench: Bench) -> None:
     values = {"skip_next_run_reason": "Audit", "skip_next_run_requested_at": org_bench.now}
     schedule_id = org_bench.schedule(skip_next_run=True, **values)
     shown = keep_next_run(schedule_id, **world(org_bench))
@@ -476,7 +476,7 @@ def test_a_schedule_of_another_organisation_to_keep_is_not_found(org_bench: Benc
 CLOSED = {"execution_window_start": "22:00", "execution_window_end": "06:00"}
 
 
-def test_its_job_is_made_beside_what_the_cron_says(org_bench: Bench) -> None:
+def test_manual_run_does_not_change_the_next_due_time(org_bench: Bench) -> None:
     schedule = created(org_bench, priority=2, retryPolicy={"maxRetries": 4})
     made = run_now(org_bench, schedule.id)
     (fire,) = org_bench.fires(schedule.id)
@@ -507,7 +507,7 @@ def test_its_job_is_made_beside_what_the_cron_says(org_bench: Bench) -> None:
     assert org_bench.events("schedule.fired")[0].payload["trigger"] == "MANUAL"
 
 
-def test_the_same_key_is_the_same_job(org_bench: Bench) -> None:
+def test_same_key_returns_the_same_job(org_bench: Bench) -> None:
     schedule_id, other = org_bench.schedule(), org_bench.schedule()
     first = run_now(org_bench, schedule_id, client_key="k")
     assert run_now(org_bench, schedule_id, client_key="k") == first
@@ -523,7 +523,7 @@ def test_the_same_key_is_the_same_job(org_bench: Bench) -> None:
         {"state": "INVALID_CRON", "cron_expression": "gone"},
     ],
 )
-def test_one_that_is_over_or_cannot_be_read_is_not_run(
+def test_completed_or_invalid_schedule_cannot_run(
     org_bench: Bench, columns: dict[str, Any]
 ) -> None:
     schedule_id = org_bench.schedule(**columns)
@@ -532,14 +532,14 @@ def test_one_that_is_over_or_cannot_be_read_is_not_run(
     assert org_bench.jobs(schedule_id) == []
 
 
-def test_a_paused_one_is_run_and_stays_paused(org_bench: Bench) -> None:
+def test_paused_schedule_runs_and_stays_paused(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(state="PAUSED", enabled=False)
     run_now(org_bench, schedule_id)
     row = org_bench.schedule_row(schedule_id)
     assert (row.state, row.next_run_at, row.run_count) == ("PAUSED", None, 1)
 
 
-def test_a_payload_takes_the_place_of_the_schedules(org_bench: Bench) -> None:
+def test_payload_replaces_that_of_the_schedule(org_bench: Bench) -> None:
     schedule = created(org_bench)
     made = run_now(org_bench, schedule.id, payload={"url": "https://example.org/other"})
     assert org_bench.job_row(made.job_id).payload["url"] == "https://example.org/other"
@@ -548,7 +548,9 @@ def test_a_payload_takes_the_place_of_the_schedules(org_bench: Bench) -> None:
     assert [field for field, _ in refused.value.fields] == ["payload.url"]
 
 
-def test_outside_its_window_it_is_refused_unless_that_is_ignored(org_bench: Bench) -> None:
+def test_manual_run_outside_the_window_is_refused_unless_it_ignores_the_window(
+    org_bench: Bench,
+) -> None:
     schedule_id = org_bench.schedule(**CLOSED)
     with pytest.raises(ConflictError, match="opens at 2026-05-04T22:00"):
         run_now(org_bench, schedule_id)
@@ -567,7 +569,7 @@ def test_outside_its_window_it_is_refused_unless_that_is_ignored(org_bench: Benc
     }
 
 
-def test_of_what_is_out_of_use_nothing_is_run(org_bench: Bench) -> None:
+def test_suspended_organisation_or_disabled_server_refuses_a_manual_run(org_bench: Bench) -> None:
     server = org_bench.server(is_enabled=False)
     with pytest.raises(ConflictError, match=f"Server {server} is not enabled"):
         run_now(org_bench, org_bench.schedule(server_instance_id=server))
@@ -577,7 +579,7 @@ def test_of_what_is_out_of_use_nothing_is_run(org_bench: Bench) -> None:
     assert org_bench.jobs() == []
 
 
-def test_a_job_that_is_not_over_is_in_the_way_and_named(org_bench: Bench) -> None:
+def test_refusal_names_the_unfinished_job(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule()
     first = run_now(org_bench, schedule_id)
     with pytest.raises(ConflictError, match=f"Job {first.job_id} "):
@@ -597,7 +599,7 @@ def test_a_job_that_is_not_over_is_in_the_way_and_named(org_bench: Bench) -> Non
         ("TERMINATE_OTHER", ("cancelled", "cancelled"), False),
     ],
 )
-def test_others_go_on_wait_or_give_way_by_the_overlap_policy(
+def test_overlap_policy_decides_about_unfinished_jobs(
     org_bench: Bench, policy: str, status: tuple[str, str], is_asked: bool
 ) -> None:
     schedule_id = org_bench.schedule(overlap_policy=policy)
@@ -630,9 +632,9 @@ def test_a_schedule_of_another_organisation_to_run_is_not_found(org_bench: Bench
     assert org_bench.jobs() == []
 
 
-def test_it_is_told_in_words_and_by_its_coming_runs(database: Database) -> None:
+def test_preview_has_words_and_due_times(database: Database) -> None:
     shown = preview_schedule(
-        said(timezone="Europe/Paris", jitterS=60),
+        schedule_input(timezone="Europe/Paris", jitterS=60),
         count=3,
         after=NOW,
         org_id=None,
@@ -647,10 +649,10 @@ def test_it_is_told_in_words_and_by_its_coming_runs(database: Database) -> None:
     assert all("up to 60 s" in (run.note or "") for run in shown.runs)
 
 
-def test_what_could_not_be_stored_is_refused_with_every_field_at_fault(database: Database) -> None:
+def test_preview_names_every_invalid_field(database: Database) -> None:
     with pytest.raises(InvalidInputError) as refused:
         preview_schedule(
-            said(cronExpression="0 24 * * *", priority=0),
+            schedule_input(cronExpression="0 24 * * *", priority=0),
             count=3,
             after=NOW,
             org_id=None,
@@ -658,7 +660,7 @@ def test_what_could_not_be_stored_is_refused_with_every_field_at_fault(database:
         )
     assert {field for field, _ in refused.value.fields} == {"cronExpression", "priority"}
     with pytest.raises(InvalidInputError) as refused:
-        preview_schedule(said(), count=0, after=NOW, org_id=None, database=database)
+        preview_schedule(schedule_input(), count=0, after=NOW, org_id=None, database=database)
     assert [field for field, _ in refused.value.fields] == ["count"]
 
 
@@ -668,14 +670,14 @@ def looked(bench: Bench, schedule_id: str, count: int = 10) -> SchedulePreview:
     )
 
 
-def test_the_first_is_the_one_that_is_stored_and_marked_if_it_is_left_out(org_bench: Bench) -> None:
+def test_first_due_time_is_the_stored_one_and_shows_the_skip(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(jitter_s=600, skip_next_run=True)
     shown = looked(org_bench, schedule_id)
     assert shown.runs[0].effective_for == org_bench.schedule_row(schedule_id).next_run_at
     assert [run.is_skipped for run in shown.runs] == [True] + 9 * [False]
 
 
-def test_one_that_is_paused_has_none(org_bench: Bench) -> None:
+def test_paused_schedule_has_no_coming_runs(org_bench: Bench) -> None:
     assert looked(org_bench, org_bench.schedule(state="PAUSED", enabled=False)).runs == ()
 
 
@@ -685,7 +687,7 @@ def test_a_schedule_of_another_organisation_to_preview_is_not_found(org_bench: B
 
 
 @pytest.mark.parametrize("state", ["ACTIVE", "PAUSED", "INVALID_CRON", "COMPLETED"])
-def test_it_is_not_found_afterwards_but_its_fires_are(org_bench: Bench, state: str) -> None:
+def test_deleted_schedule_is_not_found_but_its_fires_are(org_bench: Bench, state: str) -> None:
     schedule_id = org_bench.schedule(state=state, paused_until=org_bench.now)
     org_bench.fire(schedule_id)
     delete_schedule(schedule_id, **world(org_bench))
@@ -705,7 +707,7 @@ def test_it_is_not_found_afterwards_but_its_fires_are(org_bench: Bench, state: s
     )
 
 
-def test_what_waits_is_cancelled_and_what_is_at_work_goes_on(org_bench: Bench) -> None:
+def test_deletion_cancels_waiting_jobs_and_keeps_running_ones(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(last_run_job_id=None)
     waiting, at_work = (
         org_bench.job(schedule_id=schedule_id),
@@ -721,7 +723,7 @@ def test_what_waits_is_cancelled_and_what_is_at_work_goes_on(org_bench: Bench) -
     assert org_bench.run_row(waiting).error == "Its schedule was deleted."
 
 
-def test_a_time_that_was_due_is_dropped_with_a_note(org_bench: Bench) -> None:
+def test_deletion_logs_the_dropped_due_time(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(next_run_at=org_bench.now, next_scheduled_for=org_bench.now)
     delete_schedule(schedule_id, **world(org_bench))
     assert log_of(org_bench, schedule_id) == ["drop_due", "delete"]

@@ -1,4 +1,4 @@
-"""Runs without a worker: those whose work goes on elsewhere, and those that are abandoned."""
+"""Runs without a worker: followed runs, and abandoned ones."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,7 +6,7 @@ import pytest
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.org_jobs import runs as stage
+from automation_pipeline.org_jobs import runs as job_runs
 from automation_pipeline.org_jobs.jobs import cancel_job, release_jobs
 from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
@@ -21,27 +21,29 @@ from automation_pipeline.org_jobs.runs import ReapReport, follow_jobs, reap_jobs
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import CHANGING, OTHER_ORG, SERVICE, Bench, a_type
-from automation_pipeline_tests.org_jobs.doers import Elsewhere, Here
+from automation_pipeline_tests.org_jobs.runners import LocalWork, RemoteWork
 
 OTHER = a_type("PRICING_RULE_APPLY", SERVICE.performer)
 
 
 @pytest.fixture
-def doer() -> Elsewhere:
-    return Elsewhere()
+def runner() -> RemoteWork:
+    return RemoteWork()
 
 
-def follow(bench: Bench, doer: JobRunner, other: JobRunner | None = None) -> int:
-    doers = {SERVICE.name: doer, OTHER.name: other or doer}
-    return follow_jobs(doers=doers, database=bench.database, clock=bench.clock, meter=bench.meter)
+def follow(bench: Bench, runner: JobRunner, other: JobRunner | None = None) -> int:
+    runners = {SERVICE.name: runner, OTHER.name: other or runner}
+    return follow_jobs(
+        runners=runners, database=bench.database, clock=bench.clock, meter=bench.meter
+    )
 
 
-def followed(bench: Bench, doer: Elsewhere, **of_job: object) -> int:
+def followed(bench: Bench, runner: RemoteWork, **of_job: object) -> int:
     of_type = of_job.pop("of_type", SERVICE)
     job_id = bench.running_job(of_type=of_type, **{"retry": RetryPolicy(max_retries=0), **of_job})
     run_id = bench.run_row(job_id).id
     key, limit = f"{run_id}:1", timedelta(seconds=of_type.limit_seconds)
-    doer.begun[key] = None
+    runner.started[key] = None
     bench.set_run(run_id, lease_until=None, following={"key": key}, deadline_at=bench.now + limit)
     return job_id
 
@@ -61,13 +63,13 @@ def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
         attempt_cancelled("Somebody stopped it."),
     ],
 )
-def test_a_job_ends_as_what_was_begun_for_it(
-    org_bench: Bench, doer: Elsewhere, end: AttemptEnd
+def test_job_ends_like_the_work_that_it_started(
+    org_bench: Bench, runner: RemoteWork, end: AttemptEnd
 ) -> None:
-    job_id = followed(org_bench, doer)
-    assert (follow(org_bench, doer), org_bench.run_row(job_id).status) == (0, "running")
-    doer.end_all(end)
-    assert (follow(org_bench, doer), follow(org_bench, doer)) == (1, 0)
+    job_id = followed(org_bench, runner)
+    assert (follow(org_bench, runner), org_bench.run_row(job_id).status) == (0, "running")
+    runner.end_all(end)
+    assert (follow(org_bench, runner), follow(org_bench, runner)) == (1, 0)
     run = org_bench.run_row(job_id)
     assert (run.status, run.result, run.error, run.error_code) == (
         end.status,
@@ -78,46 +80,46 @@ def test_a_job_ends_as_what_was_begun_for_it(
     assert (run.following, run.deadline_at) == (None, None)
 
 
-def test_what_failed_elsewhere_is_tried_again(org_bench: Bench, doer: Elsewhere) -> None:
-    job_id = followed(org_bench, doer, retry=RetryPolicy(max_retries=1))
-    doer.end_all(attempt_failed("It went wrong."))
-    follow(org_bench, doer)
+def test_failed_remote_work_is_retried(org_bench: Bench, runner: RemoteWork) -> None:
+    job_id = followed(org_bench, runner, retry=RetryPolicy(max_retries=1))
+    runner.end_all(attempt_failed("It went wrong."))
+    follow(org_bench, runner)
     run = org_bench.run_row(job_id)
     assert (run.status, run.attempt_no, run.following) == ("pending", 2, None)
 
 
-def test_nobody_need_speak_for_what_is_followed(org_bench: Bench, doer: Elsewhere) -> None:
-    job_id = followed(org_bench, doer)
+def test_followed_run_needs_no_heartbeat(org_bench: Bench, runner: RemoteWork) -> None:
+    job_id = followed(org_bench, runner)
     org_bench.pass_minutes(60)
     reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
     assert org_bench.run_row(job_id).status == "running"
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_what_is_to_be_cancelled_is_stopped_elsewhere_first(
-    org_bench: Bench, doer: Elsewhere, at_once: bool
+def test_remote_work_is_stopped_before_the_job_is_cancelled(
+    org_bench: Bench, runner: RemoteWork, at_once: bool
 ) -> None:
-    job_id = followed(org_bench, doer)
-    [key] = doer.begun
+    job_id = followed(org_bench, runner)
+    [key] = runner.started
     cancel(org_bench, job_id, at_once=at_once)
-    assert follow(org_bench, doer) == 0
-    assert doer.stopped == [(key, "user:1", "Not now.")]
+    assert follow(org_bench, runner) == 0
+    assert runner.stopped == [(key, "user:1", "Not now.")]
     assert org_bench.run_row(job_id).status == "running"
-    doer.end_all(attempt_cancelled("It was stopped."))
-    assert follow(org_bench, doer) == 1
+    runner.end_all(attempt_cancelled("It was stopped."))
+    assert follow(org_bench, runner) == 1
     assert org_bench.run_row(job_id).status == "cancelled"
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_what_has_nothing_to_stop_is_cancelled_here_and_now(
-    org_bench: Bench, doer: Elsewhere, *, at_once: bool
+def test_job_without_remote_work_is_cancelled_at_once(
+    org_bench: Bench, runner: RemoteWork, *, at_once: bool
 ) -> None:
-    doer.stops_at_once = True
-    job_id = followed(org_bench, doer)
+    runner.stops_at_once = True
+    job_id = followed(org_bench, runner)
     cancel(org_bench, job_id, at_once=at_once)
-    assert (follow(org_bench, doer), follow(org_bench, doer)) == (1, 0)
+    assert (follow(org_bench, runner), follow(org_bench, runner)) == (1, 0)
     run = org_bench.run_row(job_id)
-    assert (run.status, run.error, run.following, len(doer.stopped)) == (
+    assert (run.status, run.error, run.following, len(runner.stopped)) == (
         "cancelled",
         "Not now.",
         None,
@@ -126,88 +128,86 @@ def test_what_has_nothing_to_stop_is_cancelled_here_and_now(
 
 
 @pytest.mark.parametrize(("is_cancelled", "failures"), [(True, 0), (False, 1)])
-def test_what_fails_while_it_is_to_be_stopped_has_failed_but_is_no_failure_of_its_schedule(
-    org_bench: Bench, doer: Elsewhere, *, is_cancelled: bool, failures: int
+def test_failure_during_a_cancel_does_not_count_for_the_schedule(
+    org_bench: Bench, runner: RemoteWork, *, is_cancelled: bool, failures: int
 ) -> None:
     schedule = org_bench.schedule()
-    job_id = followed(org_bench, doer, schedule_id=schedule)
+    job_id = followed(org_bench, runner, schedule_id=schedule)
     org_bench.set_schedule(schedule, last_run_job_id=job_id)
     if is_cancelled:
         cancel(org_bench, job_id)
-    doer.end_all(attempt_failed("It went wrong."))
-    follow(org_bench, doer)
+    runner.end_all(attempt_failed("It went wrong."))
+    follow(org_bench, runner)
     run, row = org_bench.run_row(job_id), org_bench.schedule_row(schedule)
     assert (run.status, run.error, row.last_job_status) == ("failed", "It went wrong.", "failed")
     assert (row.failure_count, row.consecutive_failures) == (failures, failures)
 
 
-def test_what_takes_too_long_is_stopped_and_has_failed(org_bench: Bench, doer: Elsewhere) -> None:
-    job_id = followed(org_bench, doer)
-    [key] = doer.begun
+def test_remote_work_past_its_deadline_is_stopped_and_fails(
+    org_bench: Bench, runner: RemoteWork
+) -> None:
+    job_id = followed(org_bench, runner)
+    [key] = runner.started
     org_bench.pass_minutes(15)
-    assert follow(org_bench, doer) == 1
-    assert doer.stopped == [(key, "follower", "It takes longer than the limit of its job type.")]
+    assert follow(org_bench, runner) == 1
+    assert runner.stopped == [(key, "follower", "It takes longer than the limit of its job type.")]
     run = org_bench.run_row(job_id)
     assert (run.status, run.error_code) == ("failed", "TIME_LIMIT")
     assert run.error == "It did not end within 180 s, the limit of its type."
 
 
-def test_what_does_not_stop_in_time_is_cancelled_all_the_same(
-    org_bench: Bench, doer: Elsewhere
+def test_remote_work_that_does_not_stop_is_cancelled_at_the_deadline(
+    org_bench: Bench, runner: RemoteWork
 ) -> None:
-    job_id = followed(org_bench, doer)
+    job_id = followed(org_bench, runner)
     cancel(org_bench, job_id)
     org_bench.pass_minutes(15)
-    assert follow(org_bench, doer) == 1
-    assert (org_bench.run_row(job_id).status, len(doer.stopped)) == ("cancelled", 1)
+    assert follow(org_bench, runner) == 1
+    assert (org_bench.run_row(job_id).status, len(runner.stopped)) == ("cancelled", 1)
 
 
-def test_what_cannot_be_stopped_now_is_tried_again_and_told(
-    org_bench: Bench, doer: Elsewhere
-) -> None:
+def test_failed_stop_is_repeated_and_raised(org_bench: Bench, runner: RemoteWork) -> None:
     late, done = (
-        followed(org_bench, doer, of_type=OTHER),
-        followed(org_bench, doer, org_id=OTHER_ORG),
+        followed(org_bench, runner, of_type=OTHER),
+        followed(org_bench, runner, org_id=OTHER_ORG),
     )
-    broken = Elsewhere(doer.begun, fault=TransientError("The database is too busy."))
+    broken = RemoteWork(runner.started, fault=TransientError("The database is too busy."))
     org_bench.set_run(org_bench.run_row(late).id, deadline_at=org_bench.now)
-    doer.begun[f"{org_bench.run_row(done).id}:1"] = attempt_succeeded()
+    runner.started[f"{org_bench.run_row(done).id}:1"] = attempt_succeeded()
     with pytest.raises(TransientError, match="too busy"):
-        follow(org_bench, doer, broken)
+        follow(org_bench, runner, broken)
     assert [org_bench.run_row(job_id).status for job_id in (late, done)] == ["running", "success"]
 
 
-def test_a_type_that_nobody_does_here_any_more_has_failed(
-    org_bench: Bench, doer: Elsewhere
-) -> None:
-    job_id = followed(org_bench, doer)
-    assert follow(org_bench, Here()) == 1
+def test_followed_run_without_a_runner_fails(org_bench: Bench, runner: RemoteWork) -> None:
+    job_id = followed(org_bench, runner)
+    assert follow(org_bench, LocalWork()) == 1
     assert org_bench.run_row(job_id).error_code == "UNSUPPORTED"
 
 
-def test_all_of_a_type_are_looked_at_together(
-    org_bench: Bench, doer: Elsewhere, monkeypatch: pytest.MonkeyPatch
+def test_runs_of_a_type_are_looked_up_together(
+    org_bench: Bench, runner: RemoteWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "FOLLOW_BATCH", 4)
-    followed(org_bench, doer)
-    doer.end_all(attempt_succeeded())
+    monkeypatch.setattr(job_runs, "FOLLOW_BATCH", 4)
+    followed(org_bench, runner)
+    runner.end_all(attempt_succeeded())
     with statements(org_bench.database) as of_one:
-        follow(org_bench, doer)
+        follow(org_bench, runner)
     for _ in range(3):
-        followed(org_bench, doer)
-    doer.end_all(attempt_succeeded())
+        followed(org_bench, runner)
+    runner.end_all(attempt_succeeded())
     with statements(org_bench.database) as of_three:
-        assert follow(org_bench, doer) == 3
-    assert (len(of_three), doer.looks) == (len(of_one), 2)
+        assert follow(org_bench, runner) == 3
+    assert (len(of_three), runner.looks) == (len(of_one), 2)
 
 
-def test_many_are_looked_at_page_by_page(
-    org_bench: Bench, doer: Elsewhere, monkeypatch: pytest.MonkeyPatch
+def test_runs_are_followed_page_by_page(
+    org_bench: Bench, runner: RemoteWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "FOLLOW_BATCH", 2)
-    jobs = [followed(org_bench, doer) for _ in range(5)]
-    doer.end_all(attempt_succeeded())
-    assert (follow(org_bench, doer), doer.looks) == (5, 3)
+    monkeypatch.setattr(job_runs, "FOLLOW_BATCH", 2)
+    jobs = [followed(org_bench, runner) for _ in range(5)]
+    runner.end_all(attempt_succeeded())
+    assert (follow(org_bench, runner), runner.looks) == (5, 3)
     assert {org_bench.run_row(job_id).status for job_id in jobs} == {"success"}
 
 
@@ -229,7 +229,7 @@ def running(bench: Bench, **columns: object) -> int:
     return job_id
 
 
-def test_whoever_is_heard_of_keeps_what_it_has(org_bench: Bench) -> None:
+def test_holder_with_heartbeats_keeps_its_run(org_bench: Bench) -> None:
     org_bench.running_job()
     org_bench.job(run={"lease_until": database_now(60.0)})
     org_bench.job()
@@ -262,7 +262,7 @@ def test_a_lost_attempt_is_tried_again_by_its_policy(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("lease", [database_now(60.0), database_now(-1.0)])
-def test_what_takes_too_long_has_failed_whoever_is_at_it(org_bench: Bench, lease: object) -> None:
+def test_run_past_its_deadline_fails(org_bench: Bench, lease: object) -> None:
     columns = {"deadline_at": org_bench.now, "started_at": org_bench.now - timedelta(minutes=3)}
     job_id = running(org_bench, lease_until=lease, **columns)
     assert reap(org_bench) == ReapReport(too_long=1)
@@ -273,7 +273,7 @@ def test_what_takes_too_long_has_failed_whoever_is_at_it(org_bench: Bench, lease
     )
 
 
-def test_who_was_to_stop_and_is_not_heard_of_has_stopped(org_bench: Bench) -> None:
+def test_silent_run_with_a_cancel_request_is_cancelled(org_bench: Bench) -> None:
     job_id = running(
         org_bench,
         lease_until=database_now(-1.0),
@@ -287,7 +287,7 @@ def test_who_was_to_stop_and_is_not_heard_of_has_stopped(org_bench: Bench) -> No
     )
 
 
-def test_what_was_taken_and_never_begun_is_free_again_at_no_cost(org_bench: Bench) -> None:
+def test_unstarted_claim_is_released_without_an_attempt(org_bench: Bench) -> None:
     job_id = org_bench.job(
         run={"lease_until": database_now(-1.0), "lease_owner": "agent:box", "lease_token": 3}
     )
@@ -297,7 +297,7 @@ def test_what_was_taken_and_never_begun_is_free_again_at_no_cost(org_bench: Benc
     assert (org_bench.attempts(run.id), org_bench.moves("job run", run.id)) == ([], [])
 
 
-def test_what_nobody_begins_within_a_day_has_failed(org_bench: Bench) -> None:
+def test_run_that_does_not_start_within_a_day_fails(org_bench: Bench) -> None:
     job_id = org_bench.job()
     org_bench.clock.pass_time(DAY - timedelta(seconds=1))
     assert reap(org_bench) == ReapReport()
@@ -312,9 +312,7 @@ def test_what_nobody_begins_within_a_day_has_failed(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("attempt_no", [1, 2])
-def test_what_is_put_off_again_and_again_has_failed_after_a_day(
-    org_bench: Bench, attempt_no: int
-) -> None:
+def test_postponed_run_fails_after_a_day(org_bench: Bench, attempt_no: int) -> None:
     again = org_bench.now + timedelta(days=2)
     job_id = org_bench.job(
         of_type=SERVICE, run={"attempt_no": attempt_no, "next_attempt_at": again}
@@ -324,7 +322,7 @@ def test_what_is_put_off_again_and_again_has_failed_after_a_day(
     assert org_bench.run_row(job_id).error_code == "EXPIRED"
 
 
-def test_a_retry_that_nobody_takes_fails_a_day_after_its_time_and_its_line_goes_on(
+def test_unclaimed_retry_fails_after_a_day_and_its_line_continues(
     org_bench: Bench,
 ) -> None:
     job_id = org_bench.running_job(
@@ -348,7 +346,7 @@ def test_a_retry_that_nobody_takes_fails_a_day_after_its_time_and_its_line_goes_
     assert release(org_bench) == [org_bench.run_row(next_id).id]
 
 
-def test_under_a_window_there_is_time_for_its_next_opening(org_bench: Bench) -> None:
+def test_run_with_a_window_may_wait_for_the_next_opening(org_bench: Bench) -> None:
     window = {"start": "10:00", "end": "11:00", "timezone": "UTC"}
     job_id = org_bench.job(start_window=window)
     org_bench.clock.pass_time(2 * DAY - timedelta(seconds=1))
@@ -362,7 +360,7 @@ CLOSED = [{"suspended_at": database_now()}, {"maintenance_until": datetime(2099,
 
 
 @pytest.mark.parametrize("closed", CLOSED)
-def test_while_its_organisation_is_closed_no_time_runs_out(
+def test_runs_do_not_expire_while_their_organisation_is_closed(
     org_bench: Bench, closed: dict[str, object]
 ) -> None:
     job_id, other_id = org_bench.job(), org_bench.job(OTHER_ORG)
@@ -377,17 +375,15 @@ def test_while_its_organisation_is_closed_no_time_runs_out(
     assert reap(org_bench) == ReapReport(expired=1)
 
 
-def test_what_is_taken_does_not_expire(org_bench: Bench) -> None:
+def test_claimed_run_does_not_expire(org_bench: Bench) -> None:
     org_bench.job(run={"lease_until": database_now(60.0)})
     org_bench.running_job()
     org_bench.clock.pass_time(DAY)
     assert reap(org_bench) == ReapReport()
 
 
-def test_only_so_many_are_given_up_at_once(
-    org_bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stage, "REAP_BATCH", 2)
+def test_reaper_ends_one_batch_per_call(org_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runs, "REAP_BATCH", 2)
     for org_id in ("acme", OTHER_ORG, "acme"):
         org_bench.expire_hold(org_bench.run_row(org_bench.running_job(org_id, CHANGING)).id)
     assert [reap(org_bench).stale for _ in range(3)] == [2, 1, 0]
@@ -404,6 +400,6 @@ def test_the_number_of_queries_does_not_grow_with_the_runs(org_bench: Bench) -> 
     assert len(of_many) == len(of_one)
 
 
-def test_a_report_says_what_was_done() -> None:
+def test_report_counts_each_end() -> None:
     result = "Gave up 1 stale, 2 too long, 0 expired, 0 cancelled; 3 free again."
     assert str(ReapReport(stale=1, too_long=2, freed=3)) == result

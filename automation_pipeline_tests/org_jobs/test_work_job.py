@@ -17,8 +17,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
-from automation_pipeline.org_jobs import runs as keep_trying
-from automation_pipeline.org_jobs import runs as stage
+from automation_pipeline.org_jobs import runs as job_runs
 from automation_pipeline.org_jobs.jobs import cancel_job, release_jobs
 from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
@@ -37,7 +36,7 @@ from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
-from automation_pipeline_tests.org_jobs.doers import Elsewhere, Here
+from automation_pipeline_tests.org_jobs.runners import LocalWork, RemoteWork
 from automation_pipeline_tests.tables import every_case
 
 LEASE = 3600.0
@@ -47,15 +46,15 @@ NEVER = RetryPolicy(max_retries=0)
 def work(
     bench: Bench,
     job_id: int,
-    doer: JobRunner | None,
+    runner: JobRunner | None,
     lease_seconds: float = LEASE,
     dagster_run_id: str | None = None,
 ) -> OrgJobRun:
-    doers: Mapping[str, JobRunner] = {} if doer is None else {SERVICE.name: doer}
+    runners: Mapping[str, JobRunner] = {} if runner is None else {SERVICE.name: runner}
     return waiting.run(
         work_job(
             bench.run_row(job_id).id,
-            doers=doers,
+            runners=runners,
             lease_seconds=lease_seconds,
             database=bench.database,
             clock=bench.clock,
@@ -66,23 +65,23 @@ def work(
     )
 
 
-def ours(bench: Bench, **of_job: object) -> int:
+def service_job(bench: Bench, **of_job: object) -> int:
     return bench.job(of_type=SERVICE, **of_job)
 
 
-def test_a_job_is_done_and_told(org_bench: Bench) -> None:
-    job_id, doer = (
-        ours(org_bench, payload={"url": "https://example.com"}),
-        Here(attempt_succeeded({"status": 204})),
+def test_job_succeeds_with_events(org_bench: Bench) -> None:
+    job_id, runner = (
+        service_job(org_bench, payload={"url": "https://example.com"}),
+        LocalWork(attempt_succeeded({"status": 204})),
     )
-    run = work(org_bench, job_id, doer)
+    run = work(org_bench, job_id, runner)
     assert (run.status, run.result, run.finished_at, run.lease_until) == (
         "success",
         {"status": 204},
         org_bench.now,
         None,
     )
-    [asked] = doer.asked
+    [asked] = runner.asked
     assert (asked.org_id, asked.job_id, asked.run_id, asked.attempt_no) == (ORG, job_id, run.id, 1)
     assert asked.payload == {"url": "https://example.com"}
     assert [event.name for event in org_bench.events()] == ["job_run.started", "job_run.succeeded"]
@@ -94,11 +93,11 @@ def test_a_job_is_done_and_told(org_bench: Bench) -> None:
     assert counted["job_run_duration_ms_bucket", 'le="1000.0"'] == 1
 
 
-def test_what_has_ended_is_not_done_again(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench), Here()
-    work(org_bench, job_id, doer)
-    assert work(org_bench, job_id, doer).status == "success"
-    assert len(doer.asked) == 1
+def test_ended_run_is_not_repeated(org_bench: Bench) -> None:
+    job_id, runner = service_job(org_bench), LocalWork()
+    work(org_bench, job_id, runner)
+    assert work(org_bench, job_id, runner).status == "success"
+    assert len(runner.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -109,121 +108,126 @@ def test_what_has_ended_is_not_done_again(org_bench: Bench) -> None:
         (ConflictError("It is in the way."), "CONFLICT"),
     ],
 )
-def test_a_failure_is_tried_again_when_its_time_has_come(
-    org_bench: Bench, end: object, code: str
-) -> None:
-    job_id = ours(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
-    run = work(org_bench, job_id, Here(end))
+def test_failed_run_is_retried_when_it_is_due(org_bench: Bench, end: object, code: str) -> None:
+    job_id = service_job(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
+    run = work(org_bench, job_id, LocalWork(end))
     assert (run.status, run.attempt_no, run.error_code) == ("pending", 2, code)
     assert run.next_attempt_at == org_bench.now + timedelta(minutes=1)
-    assert work(org_bench, job_id, Here()).status == "pending"
+    assert work(org_bench, job_id, LocalWork()).status == "pending"
     org_bench.pass_minutes(1)
-    assert work(org_bench, job_id, Here(end)).status == "failed"
+    assert work(org_bench, job_id, LocalWork(end)).status == "failed"
     counted = org_bench.meter.drain()
     assert counted["job_run_retries_total", 'type="HTTPS_CALL"'] == 1
     assert counted["job_run_count_total", 'status="failed",type="HTTPS_CALL"'] == 1
 
 
-def test_all_attempts_of_a_run_have_one_key_and_no_other_run_has_it(org_bench: Bench) -> None:
-    job_id, other = ours(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=0)), ours(org_bench)
-    doer = Here(TransientError("Nobody answered."))
+def test_attempts_of_a_run_share_a_unique_key(org_bench: Bench) -> None:
+    job_id, other = (
+        service_job(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=0)),
+        service_job(org_bench),
+    )
+    runner = LocalWork(TransientError("Nobody answered."))
     for one in (job_id, job_id, other):
-        work(org_bench, one, doer)
-    assert [(asked.attempt_no, asked.key) for asked in doer.asked] == [
+        work(org_bench, one, runner)
+    assert [(asked.attempt_no, asked.key) for asked in runner.asked] == [
         (number, f"org-job-run-{org_bench.run_row(one).id}")
         for one, number in ((job_id, 1), (job_id, 2), (other, 1))
     ]
 
 
-def test_what_was_done_is_told_though_the_database_gives_way_and_is_not_done_again(
+def test_result_is_recorded_after_a_transient_database_error(
     org_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = [DatabaseBusyError("It gave way."), DatabaseUnreachableError("It is away.")]
-    really = stage.end_attempts
+    really = job_runs.end_attempts
 
     def end(*given: Any) -> object:
         if faults:
             raise faults.pop(0)
         return really(*given)
 
-    monkeypatch.setattr(stage, "end_attempts", end)
-    monkeypatch.setattr(keep_trying, "FIRST_WAIT_SECONDS", 0.0)
-    job_id, doer = ours(org_bench), Here()
-    run = work(org_bench, job_id, doer)
-    assert (run.status, len(run.attempts), len(doer.asked), faults) == ("success", 1, 1, [])
+    monkeypatch.setattr(job_runs, "end_attempts", end)
+    monkeypatch.setattr(job_runs, "FIRST_WAIT_SECONDS", 0.0)
+    job_id, runner = service_job(org_bench), LocalWork()
+    run = work(org_bench, job_id, runner)
+    assert (run.status, len(run.attempts), len(runner.asked), faults) == ("success", 1, 1, [])
 
 
 @pytest.mark.parametrize(
     "fault", [InvalidInputError("No such address."), NotFoundError("No such rule.")]
 )
-def test_what_cannot_be_helped_is_not_tried_again(org_bench: Bench, fault: Exception) -> None:
-    run = work(org_bench, ours(org_bench), Here(fault))
+def test_validation_error_is_not_retried(org_bench: Bench, fault: Exception) -> None:
+    run = work(org_bench, service_job(org_bench), LocalWork(fault))
     assert (run.status, run.attempt_no, run.error) == ("failed", 1, str(fault))
 
 
-def test_a_type_that_nobody_does_here_fails_for_good(org_bench: Bench) -> None:
-    run = work(org_bench, ours(org_bench), None)
+def test_type_without_a_runner_fails(org_bench: Bench) -> None:
+    run = work(org_bench, service_job(org_bench), None)
     assert (run.status, run.error_code) == ("failed", "UNSUPPORTED")
     assert run.error == "There is no runner for jobs of the type HTTPS_CALL."
 
 
 @pytest.mark.parametrize(
-    "doer", [Here(ValueError("secret")), Elsewhere(fault=ValueError("secret"))]
+    "runner", [LocalWork(ValueError("secret")), RemoteWork(fault=ValueError("secret"))]
 )
-def test_a_fault_of_ours_ends_the_attempt_and_is_raised(org_bench: Bench, doer: JobRunner) -> None:
-    job_id = ours(org_bench, retry=NEVER)
+def test_bug_of_a_runner_ends_the_attempt_and_is_raised(
+    org_bench: Bench, runner: JobRunner
+) -> None:
+    job_id = service_job(org_bench, retry=NEVER)
     with pytest.raises(ValueError, match="secret"):
-        work(org_bench, job_id, doer)
+        work(org_bench, job_id, runner)
     run = org_bench.run_row(job_id)
     assert (run.status, run.error_code, run.following) == ("failed", "FAILED", None)
     assert run.error == "A fault of this system ended it (ValueError): its worker's log says more."
 
 
-def test_somebody_elses_run_is_left_alone(org_bench: Bench) -> None:
-    job_id, doer = org_bench.running_job(of_type=SERVICE), Here()
+def test_run_of_another_worker_is_left_alone(org_bench: Bench) -> None:
+    job_id, runner = org_bench.running_job(of_type=SERVICE), LocalWork()
     with pytest.raises(JobRunBusyError):
-        work(org_bench, job_id, doer)
+        work(org_bench, job_id, runner)
     org_bench.expire_hold(org_bench.run_row(job_id).id)
-    assert (work(org_bench, job_id, doer).status, doer.asked) == ("running", [])
+    assert (work(org_bench, job_id, runner).status, runner.asked) == ("running", [])
 
 
-def test_a_worker_that_comes_too_early_leaves_and_another_is_asked_for_in_time(
+def test_early_worker_leaves_and_another_is_requested_in_time(
     org_bench: Bench,
 ) -> None:
     org_bench.organisation(max_running=1)
-    job_id = ours(org_bench)
+    job_id = service_job(org_bench)
     release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
     org_bench.organisation(suspended_at=org_bench.now)
-    assert work(org_bench, job_id, Here()).status == "pending"
+    assert work(org_bench, job_id, LocalWork()).status == "pending"
     assert org_bench.run_row(job_id).requested_at is None
     org_bench.organisation(suspended_at=None)
     assert len(release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)) == 1
 
 
-def test_the_run_knows_who_works_on_it_in_dagster(org_bench: Bench) -> None:
+def test_run_stores_its_dagster_run(org_bench: Bench) -> None:
     """Not the one that the newest request led to, which may have come too late."""
-    job_id = ours(org_bench)
+    job_id = service_job(org_bench)
     release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
     with org_bench.database.transaction() as session:
         mark_taken(session, org_bench.requests()[0][0], "dagster-run-8")
     assert (
-        work(org_bench, job_id, Here(), dagster_run_id="dagster-run-7").dagster_run_id
+        work(org_bench, job_id, LocalWork(), dagster_run_id="dagster-run-7").dagster_run_id
         == "dagster-run-7"
     )
     assert (
-        work(org_bench, job_id, Here(), dagster_run_id="dagster-run-8").dagster_run_id
+        work(org_bench, job_id, LocalWork(), dagster_run_id="dagster-run-8").dagster_run_id
         == "dagster-run-7"
     )
 
 
-def in_the_middle(bench: Bench, job_id: int, what: Callable[[], object], doer: Here) -> OrgJobRun:
+def in_the_middle(
+    bench: Bench, job_id: int, what: Callable[[], object], runner: LocalWork
+) -> OrgJobRun:
     """`what` happens while the work goes on; after that comes the next heartbeat, and no other."""
 
     async def working() -> OrgJobRun:
         task = asyncio.ensure_future(
             work_job(
                 bench.run_row(job_id).id,
-                doers={SERVICE.name: doer},
+                runners={SERVICE.name: runner},
                 lease_seconds=LEASE,
                 database=bench.database,
                 clock=bench.clock,
@@ -231,12 +235,12 @@ def in_the_middle(bench: Bench, job_id: int, what: Callable[[], object], doer: H
                 owner="worker",
             )
         )
-        await waiting.come_true(lambda: bool(doer.asked))
+        await waiting.come_true(lambda: bool(runner.asked))
         await asyncio.to_thread(what)
         waiting.leap(LEASE / 4 + 1)
         return await task
 
-    doer.lasts = True
+    runner.lasts = True
     return waiting.run(working())
 
 
@@ -252,63 +256,63 @@ def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
     )
 
 
-def test_a_wanted_cancel_is_noticed_at_the_next_heartbeat(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench), Here()
-    run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id), doer)
+def test_cancel_is_noticed_at_the_next_heartbeat(org_bench: Bench) -> None:
+    job_id, runner = service_job(org_bench), LocalWork()
+    run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id), runner)
     assert (run.status, run.error, run.cancelled_by) == ("cancelled", "Not now.", "user:1")
-    assert doer.was_stopped
+    assert runner.was_stopped
 
 
-def test_what_is_ended_at_once_is_not_ended_again(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench), Here()
-    run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id, at_once=True), doer)
-    assert (run.status, doer.was_stopped, len(run.attempts)) == ("cancelled", True, 1)
+def test_run_that_was_ended_at_once_is_not_ended_again(org_bench: Bench) -> None:
+    job_id, runner = service_job(org_bench), LocalWork()
+    run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id, at_once=True), runner)
+    assert (run.status, runner.was_stopped, len(run.attempts)) == ("cancelled", True, 1)
     assert org_bench.moves("job run", run.id)[1:] == [("running", "cancelled")]
 
 
-def test_what_takes_longer_than_its_type_may_is_stopped(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench, retry=NEVER), Here()
-    run = in_the_middle(org_bench, job_id, lambda: org_bench.pass_minutes(3), doer)
-    assert (run.status, run.error_code, doer.was_stopped) == ("failed", "TIME_LIMIT", True)
+def test_work_past_the_limit_of_its_type_is_stopped(org_bench: Bench) -> None:
+    job_id, runner = service_job(org_bench, retry=NEVER), LocalWork()
+    run = in_the_middle(org_bench, job_id, lambda: org_bench.pass_minutes(3), runner)
+    assert (run.status, run.error_code, runner.was_stopped) == ("failed", "TIME_LIMIT", True)
     assert run.error == "It did not end within 180 s, the limit of its type."
 
 
-def test_who_was_given_up_writes_nothing(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench, retry=RetryPolicy(backoff_ms=0)), Here()
+def test_worker_that_lost_its_lease_writes_nothing(org_bench: Bench) -> None:
+    job_id, runner = service_job(org_bench, retry=RetryPolicy(backoff_ms=0)), LocalWork()
 
     def give_up() -> None:
         org_bench.expire_hold(org_bench.run_row(job_id).id)
         reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
 
-    run = in_the_middle(org_bench, job_id, give_up, doer)
-    assert (run.status, run.attempt_no, doer.was_stopped) == ("pending", 2, True)
+    run = in_the_middle(org_bench, job_id, give_up, runner)
+    assert (run.status, run.attempt_no, runner.was_stopped) == ("pending", 2, True)
     assert [attempt.error_code for attempt in run.attempts] == ["STALE"]
 
 
-def test_a_result_that_comes_after_another_attempt_began_is_not_kept(org_bench: Bench) -> None:
-    job_id = ours(org_bench, retry=RetryPolicy(backoff_ms=0))
+def test_result_after_the_start_of_another_attempt_is_dropped(org_bench: Bench) -> None:
+    job_id = service_job(org_bench, retry=RetryPolicy(backoff_ms=0))
 
     def lose_it() -> None:
         org_bench.expire_hold(org_bench.run_row(job_id).id)
         reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
         assert (
-            work(org_bench, job_id, Here(attempt_succeeded({"by": "the second"}))).status
+            work(org_bench, job_id, LocalWork(attempt_succeeded({"by": "the second"}))).status
             == "success"
         )
 
-    run = work(org_bench, job_id, Here(attempt_succeeded({"by": "the first"}), meanwhile=lose_it))
+    run = work(org_bench, job_id, LocalWork(attempt_succeeded({"by": "the first"}), during=lose_it))
     assert (run.status, run.result, run.attempt_no) == ("success", {"by": "the second"}, 2)
     assert [attempt.status for attempt in run.attempts] == ["failed", "success"]
 
 
 def test_a_heartbeat_extends_the_lease(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench), Here(lasts=True)
+    job_id, runner = service_job(org_bench), LocalWork(lasts=True)
 
     async def working() -> bool:
         task = asyncio.ensure_future(
             work_job(
                 org_bench.run_row(job_id).id,
-                doers={SERVICE.name: doer},
+                runners={SERVICE.name: runner},
                 lease_seconds=LEASE,
                 database=org_bench.database,
                 clock=org_bench.clock,
@@ -316,7 +320,7 @@ def test_a_heartbeat_extends_the_lease(org_bench: Bench) -> None:
                 owner="worker",
             )
         )
-        await waiting.come_true(lambda: bool(doer.asked))
+        await waiting.come_true(lambda: bool(runner.asked))
         run_id = org_bench.run_row(job_id).id
         await asyncio.to_thread(org_bench.set_run, run_id, lease_until=database_now(1.0))
         before = org_bench.run_by_id(run_id).lease_until
@@ -326,31 +330,29 @@ def test_a_heartbeat_extends_the_lease(org_bench: Bench) -> None:
         )
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return doer.was_stopped
+        return runner.was_stopped
 
     assert waiting.run(working())
     assert org_bench.run_row(job_id).status == "running"
 
 
-def test_what_is_begun_elsewhere_is_followed_without_a_worker(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench), Elsewhere()
-    run = work(org_bench, job_id, doer)
+def test_remote_work_is_followed_without_a_worker(org_bench: Bench) -> None:
+    job_id, runner = service_job(org_bench), RemoteWork()
+    run = work(org_bench, job_id, runner)
     assert (run.status, run.following, run.lease_until) == ("running", {"key": f"{run.id}:1"}, None)
     assert run.deadline_at == org_bench.now + timedelta(seconds=180)
-    assert work(org_bench, job_id, doer).status == "running"
-    assert list(doer.begun) == [f"{run.id}:1"]
+    assert work(org_bench, job_id, runner).status == "running"
+    assert list(runner.started) == [f"{run.id}:1"]
 
 
-def test_what_cannot_be_begun_elsewhere_has_failed(org_bench: Bench) -> None:
-    run = work(org_bench, ours(org_bench), Elsewhere(fault=NotFoundError("No such rule.")))
+def test_remote_work_that_cannot_start_fails(org_bench: Bench) -> None:
+    run = work(org_bench, service_job(org_bench), RemoteWork(fault=NotFoundError("No such rule.")))
     assert (run.status, run.error_code, run.error) == ("failed", "NOT_FOUND", "No such rule.")
 
 
 @pytest.mark.parametrize("kind", ["here", "elsewhere"])
-def test_a_worker_that_is_killed_is_found_and_the_job_ends_once(
-    org_bench: Bench, kind: str
-) -> None:
-    job_id = ours(org_bench, retry=RetryPolicy(backoff_ms=0))
+def test_job_of_a_killed_worker_ends_once(org_bench: Bench, kind: str) -> None:
+    job_id = service_job(org_bench, retry=RetryPolicy(backoff_ms=0))
     run_id = org_bench.run_row(job_id).id
     kill_at_work(org_bench, run_id, kind)
     assert (org_bench.run_by_id(run_id).status, org_bench.run_by_id(run_id).following) == (
@@ -358,12 +360,12 @@ def test_a_worker_that_is_killed_is_found_and_the_job_ends_once(
         None,
     )
     with pytest.raises(JobRunBusyError):
-        work(org_bench, job_id, Here())
+        work(org_bench, job_id, LocalWork())
     ground = {"database": org_bench.database, "clock": org_bench.clock, "meter": org_bench.meter}
     assert reap_jobs(**ground).stale == 0
     org_bench.expire_hold(run_id)
     assert reap_jobs(**ground).stale == 1
-    run = work(org_bench, job_id, Here())
+    run = work(org_bench, job_id, LocalWork())
     assert (run.status, run.attempt_no) == ("success", 2)
     assert [(attempt.status, attempt.error_code) for attempt in run.attempts] == [
         ("failed", "STALE"),
@@ -431,13 +433,13 @@ class Beats:
         return attempt_succeeded()
 
 
-def test_the_work_ends_it_after_as_many_heartbeats_as_it_takes() -> None:
+def test_work_ends_after_its_heartbeats() -> None:
     beats = Beats(None, None)
     assert beats.tend() == attempt_succeeded()
     assert (beats.count, beats.was_stopped) == (2, False)
 
 
-def test_what_the_work_raises_is_raised() -> None:
+def test_error_of_the_work_is_raised() -> None:
     def fail() -> None:
         raise ValueError("a fault")
 
@@ -445,25 +447,25 @@ def test_what_the_work_raises_is_raised() -> None:
         Beats().tend(fail)
 
 
-def test_a_heartbeat_may_stop_it() -> None:
+def test_heartbeat_can_stop_the_work() -> None:
     beats = Beats(None, STOPPED)
     assert beats.tend() == STOPPED
     assert beats.was_stopped
 
 
-def test_a_heartbeat_that_is_refused_stops_it() -> None:
+def test_refused_heartbeat_stops_the_work() -> None:
     beats = Beats(PermanentError("Not yours."))
     with pytest.raises(PermanentError, match="Not yours"):
         beats.tend()
     assert beats.was_stopped
 
 
-def test_a_database_that_is_away_for_a_moment_stops_nothing() -> None:
+def test_transient_error_of_a_heartbeat_does_not_stop_the_work() -> None:
     beats = Beats(TransientError("Away."), TransientError("Away."), None)
     assert beats.tend() == attempt_succeeded()
 
 
-def test_a_heartbeat_that_failed_is_made_up_for_long_before_the_next_one() -> None:
+def test_failed_heartbeat_is_repeated_soon() -> None:
     beats = Beats(TransientError("Away."), STOPPED)
 
     async def tended() -> AttemptEnd:
@@ -480,7 +482,7 @@ def test_a_heartbeat_that_failed_is_made_up_for_long_before_the_next_one() -> No
     assert waiting.run(tended(), threads=1) == STOPPED
 
 
-def test_one_that_is_away_for_longer_than_the_lease_does() -> None:
+def test_errors_for_longer_than_the_lease_stop_the_work() -> None:
     beats = Beats(*[TransientError("Away.") for _ in range(6)])
     with pytest.raises(TransientError, match="Away"):
         beats.tend()
@@ -488,8 +490,8 @@ def test_one_that_is_away_for_longer_than_the_lease_does() -> None:
     assert 1 < beats.count < 5
 
 
-def test_work_that_does_not_stop_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "STOPS_WITHIN_SECONDS", 0.01)
+def test_stubborn_work_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runs, "STOPS_WITHIN_SECONDS", 0.01)
     over = asyncio.Event()
 
     async def stubborn() -> AttemptEnd:
@@ -530,22 +532,22 @@ def away(times: int) -> list[TransientError]:
     return [TransientError("Away.") for _ in range(times)]
 
 
-def test_what_passes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "FIRST_WAIT_SECONDS", 0.0)
+def test_transient_error_of_a_write_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runs, "FIRST_WAIT_SECONDS", 0.0)
     assert waiting.run(retry_write(Writing(*away(3)), seconds=AN_HOUR)) == 4
 
 
 @every_case("fault", [PermanentError("Never."), ValueError("a fault")])
-def test_what_does_not_pass_is_raised_at_once(fault: Exception) -> None:
+def test_permanent_error_of_a_write_is_raised(fault: Exception) -> None:
     writing = Writing(fault)
     with pytest.raises(type(fault)):
         waiting.run(retry_write(writing, seconds=AN_HOUR))
     assert writing.count == 1
 
 
-def test_what_takes_too_long_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "FIRST_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr(stage, "LONGEST_WAIT_SECONDS", 60.0)
+def test_error_is_raised_after_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runs, "FIRST_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(job_runs, "LONGEST_WAIT_SECONDS", 60.0)
     writing = Writing(*away(9))
 
     async def trying() -> None:

@@ -1,5 +1,4 @@
-"""What other processes do in tests of organisations' jobs; importable, so that they can be started
-with it."""
+"""Functions for other processes in tests of the dispatcher."""
 
 import os
 import signal
@@ -15,7 +14,7 @@ from automation_pipeline_tests.conftest import StandingClock
 
 
 def look_until_nothing_is_due(url: str, now: datetime) -> int:
-    """How many were dispatched by this process."""
+    """Return how many jobs this process dispatched."""
     database, dispatched = Database(url), 0
     try:
         while True:
@@ -30,7 +29,7 @@ def look_until_nothing_is_due(url: str, now: datetime) -> int:
 
 
 def look_and_be_killed(url: str, now: str, nth: int) -> None:
-    """In the nth round, when all of it is written and nothing is kept."""
+    """Kill the process in the nth round, after all was written and before the commit."""
     rounds, record_decided = 0, dispatcher.record_decided
 
     def note_and_die(*given: Any) -> None:

@@ -19,7 +19,7 @@ from automation_pipeline_tests.factories import a_schedule
 
 
 @pytest.fixture
-def doer(database: Database, clock: StandingClock) -> RemoteRunner:
+def runner(database: Database, clock: StandingClock) -> RemoteRunner:
     return AutomationRunJob(database, clock)
 
 
@@ -33,8 +33,10 @@ def rows(database: Database) -> tuple[int, int]:
         return next(counts), next(counts)
 
 
-def a_followed_run(doer: RemoteRunner, database: Database, clock: StandingClock) -> dict[str, Any]:
-    return dict(doer.start(asked("AUTOMATION_RUN", scheduleId=a_schedule(database, clock).id)))
+def a_followed_run(
+    runner: RemoteRunner, database: Database, clock: StandingClock
+) -> dict[str, Any]:
+    return dict(runner.start(asked("AUTOMATION_RUN", scheduleId=a_schedule(database, clock).id)))
 
 
 def ended(following: dict[str, Any], database: Database, **columns: Any) -> None:
@@ -47,25 +49,27 @@ def ended(following: dict[str, Any], database: Database, **columns: Any) -> None
 
 
 def test_a_run_is_asked_for_and_waited_for(
-    doer: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
-    following = a_followed_run(doer, database, clock)
+    following = a_followed_run(runner, database, clock)
     assert rows(database) == (1, 1)
     assert set(following) == {"automationRunId"}
-    assert doer.look({5: following}) == {}
+    assert runner.look({5: following}) == {}
 
 
 def test_what_is_not_kept_was_never_asked_for(
-    doer: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
     with pytest.raises(Killed):
-        killed_after(lambda: doer.start(asked("AUTOMATION_RUN", scheduleId=schedule.id)), database)
+        killed_after(
+            lambda: runner.start(asked("AUTOMATION_RUN", scheduleId=schedule.id)), database
+        )
     assert rows(database) == (0, 0)
 
 
 def test_a_schedule_that_is_busy_paused_or_gone_is_told(
-    doer: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     schedule, paused = a_schedule(database, clock), a_schedule(database, clock, isActive=False)
     request_run(schedule.id, database=database, clock=clock)
@@ -75,7 +79,7 @@ def test_a_schedule_that_is_busy_paused_or_gone_is_told(
         (99, NotFoundError),
     ):
         with pytest.raises(error):
-            doer.start(asked("AUTOMATION_RUN", scheduleId=schedule_id))
+            runner.start(asked("AUTOMATION_RUN", scheduleId=schedule_id))
     assert rows(database) == (1, 1)
 
 
@@ -98,13 +102,13 @@ def test_the_end_of_the_run_is_the_end_of_the_job(
     status: str,
     code: str | None,
     error: str | None,
-    doer: RemoteRunner,
+    runner: RemoteRunner,
     database: Database,
     clock: StandingClock,
 ) -> None:
-    following = a_followed_run(doer, database, clock)
+    following = a_followed_run(runner, database, clock)
     ended(following, database, selected_fiches=4, ignored_fiches=1, **columns)
-    [(number, end)] = doer.look({5: following}).items()
+    [(number, end)] = runner.look({5: following}).items()
     run_id = following["automationRunId"]
     assert (number, end.status, end.error_code, end.error) == (
         5,
@@ -123,13 +127,13 @@ def test_the_end_of_the_run_is_the_end_of_the_job(
 
 
 def test_a_run_that_an_operator_cancels_is_cancelled(
-    doer: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
-    following = a_followed_run(doer, database, clock)
+    following = a_followed_run(runner, database, clock)
     cancel_run(
         int(following["automationRunId"]), database=database, clock=clock, reason="wrong day"
     )
-    end = doer.look({1: following})[1]
+    end = runner.look({1: following})[1]
     assert (end.status, end.error, end.error_code) == (
         "cancelled",
         "Cancelled by an operator: wrong day",
@@ -137,32 +141,32 @@ def test_a_run_that_an_operator_cancels_is_cancelled(
     )
 
 
-def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
-    end = doer.look({1: {"automationRunId": "99"}})[1]
+def test_a_run_that_is_gone_has_failed_for_good(runner: RemoteRunner) -> None:
+    end = runner.look({1: {"automationRunId": "99"}})[1]
     assert (end.status, end.error_code) == ("failed", "NOT_FOUND")
 
 
 def test_a_cancelled_job_cancels_its_run_once(
-    doer: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
-    following = a_followed_run(doer, database, clock)
-    assert doer.cancel(following, "user:12", "x" * 600) is False
-    assert doer.cancel(following, "user:13") is False
-    end = doer.look({1: following})[1]
+    following = a_followed_run(runner, database, clock)
+    assert runner.cancel(following, "user:12", "x" * 600) is False
+    assert runner.cancel(following, "user:13") is False
+    end = runner.look({1: following})[1]
     assert (end.status, len(str(end.error)) <= 530) == ("cancelled", True)
-    doer.cancel({"automationRunId": "99"}, "user:12")
+    runner.cancel({"automationRunId": "99"}, "user:12")
 
 
 def test_as_many_queries_look_at_one_as_at_many(
-    doer: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
-    followed = {number: a_followed_run(doer, database, clock) for number in range(4)}
+    followed = {number: a_followed_run(runner, database, clock) for number in range(4)}
     counts: list[int] = []
     for numbers in ([0], [0, 1, 2, 3]):
         seen: list[str] = []
         listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes what the event gives
         event.listen(database.engine, "before_cursor_execute", listener)
-        doer.look({number: followed[number] for number in numbers})
+        runner.look({number: followed[number] for number in numbers})
         event.remove(database.engine, "before_cursor_execute", listener)
         counts.append(len(seen))
     assert counts[0] == counts[1]

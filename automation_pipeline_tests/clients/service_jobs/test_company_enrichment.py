@@ -26,60 +26,60 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 @pytest.fixture
-def doer(bench: Bench) -> RemoteRunner:
+def runner(bench: Bench) -> RemoteRunner:
     return CompanyEnrichmentJob(bench.database, bench.clock, lambda: bench.registries)
 
 
-def end_of(doer: RemoteRunner, following: Any) -> Any:
-    return doer.look({5: following}).get(5)
+def end_of(runner: RemoteRunner, following: Any) -> Any:
+    return runner.look({5: following}).get(5)
 
 
-def test_a_company_is_asked_for_and_waited_for(bench: Bench, doer: RemoteRunner) -> None:
-    following = doer.start(asked(TYPE, company=SIREN))
+def test_a_company_is_asked_for_and_waited_for(bench: Bench, runner: RemoteRunner) -> None:
+    following = runner.start(asked(TYPE, company=SIREN))
     (row,) = bench.requests()
     assert (row.tenant_id, row.company_siren, row.created_by) == ("acme", SIREN, "org-job:7")
-    assert end_of(doer, following) is None
+    assert end_of(runner, following) is None
     bench.work(bench.jobs()[0].id)
-    end = end_of(doer, following)
+    end = end_of(runner, following)
     assert (end.status, end.result) == (
         "success", {"companyRequestId": str(row.id), "siren": SIREN, "status": "SUCCESS"},
     )  # fmt: skip
 
 
-def test_what_is_known_and_fresh_is_the_answer(bench: Bench, doer: RemoteRunner) -> None:
-    doer.start(asked(TYPE, company=SIREN))
+def test_what_is_known_and_fresh_is_the_answer(bench: Bench, runner: RemoteRunner) -> None:
+    runner.start(asked(TYPE, company=SIREN))
     bench.work(bench.jobs()[0].id)
-    again = doer.start(asked(TYPE, org_id="globex", company=SIREN))
-    assert (end_of(doer, again).status, len(bench.jobs())) == ("success", 1)
+    again = runner.start(asked(TYPE, org_id="globex", company=SIREN))
+    assert (end_of(runner, again).status, len(bench.jobs())) == ("success", 1)
 
 
-def test_a_company_that_nobody_knows_has_failed(bench: Bench, doer: RemoteRunner) -> None:
+def test_a_company_that_nobody_knows_has_failed(bench: Bench, runner: RemoteRunner) -> None:
     bench.script(search=NOT_FOUND)
-    following = doer.start(asked(TYPE, company=f"{SIREN}00646"))
+    following = runner.start(asked(TYPE, company=f"{SIREN}00646"))
     bench.work(bench.jobs()[0].id)
-    end = end_of(doer, following)
+    end = end_of(runner, following)
     assert (end.status, "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND" in end.error) == ("failed", True)
 
 
 def test_nothing_of_a_job_that_is_cancelled_is_left_to_be_stopped(
-    bench: Bench, doer: RemoteRunner
+    bench: Bench, runner: RemoteRunner
 ) -> None:
-    following = doer.start(asked(TYPE, company=SIREN))
-    assert doer.cancel(following, "user:1", "Enough")
+    following = runner.start(asked(TYPE, company=SIREN))
+    assert runner.cancel(following, "user:1", "Enough")
     assert bench.jobs()[0].state == "PENDING"
 
 
-def test_a_worker_that_is_killed_leaves_nothing_behind(bench: Bench, doer: RemoteRunner) -> None:
+def test_a_worker_that_is_killed_leaves_nothing_behind(bench: Bench, runner: RemoteRunner) -> None:
     with pytest.raises(Killed):
-        killed_after(lambda: doer.start(asked(TYPE, company=SIREN)), bench.database)
+        killed_after(lambda: runner.start(asked(TYPE, company=SIREN)), bench.database)
     assert (bench.requests(), bench.jobs()) == ([], [])
 
 
 def test_without_the_register_it_is_said(database: Database, clock: StandingClock) -> None:
     bench = Bench(database, clock, without=frozenset({SEARCH}))
-    doer = CompanyEnrichmentJob(database, clock, lambda: bench.registries)
+    runner = CompanyEnrichmentJob(database, clock, lambda: bench.registries)
     with pytest.raises(PermanentError, match="RECHERCHE_ENTREPRISES_BASE_URL"):
-        doer.start(asked(TYPE, company=SIREN))
+        runner.start(asked(TYPE, company=SIREN))
 
 
 @every_case(
@@ -91,16 +91,16 @@ def test_what_names_no_company_is_refused_when_it_is_stored(payload: dict[str, A
         checked_payload(job_type(TYPE), payload)
 
 
-def test_as_many_are_looked_at_with_as_many_questions(bench: Bench, doer: RemoteRunner) -> None:
+def test_as_many_are_looked_at_with_as_many_questions(bench: Bench, runner: RemoteRunner) -> None:
     followed = {
-        number: doer.start(asked(TYPE, org_id=f"org-{number}", company=SIREN))
+        number: runner.start(asked(TYPE, org_id=f"org-{number}", company=SIREN))
         for number in range(6)
     }
     seen: list[str] = []
     event.listen(
         bench.database.engine, "before_cursor_execute", lambda *given: seen.append(given[2])
     )
-    doer.look({0: followed[0]})
+    runner.look({0: followed[0]})
     few = len(seen)
-    doer.look(followed)
+    runner.look(followed)
     assert len(seen) == 2 * few

@@ -40,11 +40,11 @@ def call(
     **payload: Any,
 ) -> AttemptEnd:
     client = HttpsCallClient(HttpsGuard(exceptions=(hook.url,)), verify=NO_CERTIFICATES)
-    doer: InProcessRunner = HttpsCallJob(
+    runner: InProcessRunner = HttpsCallJob(
         lambda: client, ENVIRONMENT if environment is None else environment
     )
     return run(
-        doer.work(
+        runner.work(
             asked(
                 "HTTPS_CALL", org_id, **{"url": f"{hook.url}/hook", "timeoutSeconds": 120} | payload
             )

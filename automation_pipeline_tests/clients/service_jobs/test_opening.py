@@ -11,13 +11,13 @@ from automation_pipeline.storage.database import Database
 
 def test_each_type_of_this_system_is_done_by_somebody_in_one_way(database: Database) -> None:
     ours = Services(Settings(database_url=database.url.render_as_string(hide_password=False)))
-    doers = ours.job_doers
-    assert set(doers) == {
+    runners = ours.job_runners
+    assert set(runners) == {
         one.name for one in JOB_TYPES.values() if one.performer is Performer.SERVICE
     }
     ways = {
-        name: (isinstance(doer, InProcessRunner), isinstance(doer, RemoteRunner))
-        for name, doer in doers.items()
+        name: (isinstance(runner, InProcessRunner), isinstance(runner, RemoteRunner))
+        for name, runner in runners.items()
     }
     assert ways == {
         "AUTOMATION_RUN": (False, True),
@@ -26,5 +26,5 @@ def test_each_type_of_this_system_is_done_by_somebody_in_one_way(database: Datab
         "COMPANY_ENRICHMENT": (False, True),
     }
     # Without a shop there are no prices, and all else works.
-    assert doers["AUTOMATION_RUN"].look({}) == doers["PRICING_RULE_APPLY"].look({}) == {}
+    assert runners["AUTOMATION_RUN"].look({}) == runners["PRICING_RULE_APPLY"].look({}) == {}
     ours.database.dispose()

@@ -27,31 +27,31 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 @pytest.fixture
-def doer(bench: Bench) -> RemoteRunner:
+def runner(bench: Bench) -> RemoteRunner:
     return PricingRuleJob(bench.database, bench.clock, lambda: bench.front.name)
 
 
-def start(doer: RemoteRunner, rule: PricingRule, **more: Any) -> dict[str, Any]:
-    return dict(doer.start(asked("PRICING_RULE_APPLY", ruleId=rule.id, **more)))
+def start(runner: RemoteRunner, rule: PricingRule, **more: Any) -> dict[str, Any]:
+    return dict(runner.start(asked("PRICING_RULE_APPLY", ruleId=rule.id, **more)))
 
 
 def run_id(following: dict[str, Any]) -> int:
     return int(following["ruleRunId"])
 
 
-def end_of(doer: RemoteRunner, following: dict[str, Any]) -> AttemptEnd | None:
-    return doer.look({5: following}).get(5)
+def end_of(runner: RemoteRunner, following: dict[str, Any]) -> AttemptEnd | None:
+    return runner.look({5: following}).get(5)
 
 
 def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(
-    bench: Bench, doer: RemoteRunner
+    bench: Bench, runner: RemoteRunner
 ) -> None:
-    following = start(doer, bench.rule())
+    following = start(runner, bench.rule())
     row = bench.run_row(run_id(following))
     assert (row.created_by, row.wish, row.shop) == ("org-job:7", "apply", bench.front.name)
-    assert end_of(doer, following) is None
+    assert end_of(runner, following) is None
     bench.work_id(run_id(following))
-    end = end_of(doer, following)
+    end = end_of(runner, following)
     assert (end and end.status, end and end.result) == (
         "success",
         {
@@ -66,35 +66,37 @@ def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(
     )
 
 
-def test_a_run_that_finds_nothing_to_change_is_a_success(bench: Bench, doer: RemoteRunner) -> None:
-    following = start(doer, bench.rule(selector={"tag": "nowhere"}))
+def test_a_run_that_finds_nothing_to_change_is_a_success(
+    bench: Bench, runner: RemoteRunner
+) -> None:
+    following = start(runner, bench.rule(selector={"tag": "nowhere"}))
     bench.work_id(run_id(following))
-    end = end_of(doer, following)
+    end = end_of(runner, following)
     assert end is not None
     assert (end.status, (end.result or {})["targets"]) == ("success", 0)
 
 
-def test_what_is_not_kept_was_never_asked_for(bench: Bench, doer: RemoteRunner) -> None:
+def test_what_is_not_kept_was_never_asked_for(bench: Bench, runner: RemoteRunner) -> None:
     rule = bench.rule()
     with pytest.raises(Killed):
-        killed_after(lambda: start(doer, rule), bench.database)
+        killed_after(lambda: start(runner, rule), bench.database)
     assert (run_rows(bench.database), bench.requests()) == ([], [])
 
 
-def test_a_rule_that_is_busy_rests_or_is_gone_is_told(bench: Bench, doer: RemoteRunner) -> None:
+def test_a_rule_that_is_busy_rests_or_is_gone_is_told(bench: Bench, runner: RemoteRunner) -> None:
     busy, resting, disabled = (
         bench.rule(),
         bench.rule(cooldownMinutes=60),
         bench.rule(enabled=False),
     )
-    start(doer, busy)
+    start(runner, busy)
     a_run(bench.database, resting, "APPLIED", bench.clock.now())
     for rule in (busy, resting, disabled):
         with pytest.raises(ConflictError):
-            start(doer, rule)
+            start(runner, rule)
     with pytest.raises(NotFoundError):
-        doer.start(asked("PRICING_RULE_APPLY", ruleId=99))
-    assert run_id(start(doer, resting, force=True)) > 0
+        runner.start(asked("PRICING_RULE_APPLY", ruleId=99))
+    assert run_id(start(runner, resting, force=True)) > 0
 
 
 def test_without_a_shop_nothing_is_asked_for(bench: Bench) -> None:
@@ -129,7 +131,7 @@ def test_the_standing_of_the_run_decides_about_the_job(
     ends: str | None,
     code: str | None,
     bench: Bench,
-    doer: RemoteRunner,
+    runner: RemoteRunner,
 ) -> None:
     values = {name: value for name, value in columns.items() if name != "is_cancelled"}
     if "is_cancelled" in columns:
@@ -143,16 +145,16 @@ def test_the_standing_of_the_run_decides_about_the_job(
         total_targets=len(targets),
         **values,
     )
-    end = end_of(doer, {"ruleRunId": str(id_)})
+    end = end_of(runner, {"ruleRunId": str(id_)})
     assert (end and end.status, end and end.error_code) == (ends, code)
 
 
 def test_a_partial_run_tells_how_many_prices_could_not_be_set(
-    bench: Bench, doer: RemoteRunner
+    bench: Bench, runner: RemoteRunner
 ) -> None:
     at, targets = bench.clock.now(), ["APPLIED", "FAILED"]
     id_ = a_run(bench.database, bench.rule(), "PARTIAL", at, targets, total_targets=2)
-    end = end_of(doer, {"ruleRunId": str(id_)})
+    end = end_of(runner, {"ruleRunId": str(id_)})
     assert end is not None
     assert (end.result or {})["note"] == (
         "1 of 2 prices could not be set: see the dead letters of the run."
@@ -160,29 +162,29 @@ def test_a_partial_run_tells_how_many_prices_could_not_be_set(
 
 
 def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(
-    bench: Bench, doer: RemoteRunner
+    bench: Bench, runner: RemoteRunner
 ) -> None:
     bench.guard(autoApply=False)
-    following = start(doer, bench.rule())
+    following = start(runner, bench.rule())
     assert bench.work_id(run_id(following)).status == "PREVIEW"
-    assert end_of(doer, following) is None
+    assert end_of(runner, following) is None
     run = bench.run(run_id(following))
     bench.approve(run)
     bench.queue(run)
-    assert end_of(doer, following) is None
+    assert end_of(runner, following) is None
     bench.work(run)
-    end = end_of(doer, following)
+    end = end_of(runner, following)
     assert (end and end.status) == "success"
 
 
-def test_nobody_approved_it_in_time(bench: Bench, doer: RemoteRunner) -> None:
+def test_nobody_approved_it_in_time(bench: Bench, runner: RemoteRunner) -> None:
     bench.guard(autoApply=False)
-    following = start(doer, bench.rule())
+    following = start(runner, bench.rule())
     bench.work_id(run_id(following))
     bench.pass_minutes(15)
-    assert end_of(doer, following) is None
+    assert end_of(runner, following) is None
     bench.pass_minutes(1)
-    end = end_of(doer, following)
+    end = end_of(runner, following)
     assert end is not None
     assert (end.status, end.error_code) == ("failed", "CONFLICT")
     assert (
@@ -191,39 +193,39 @@ def test_nobody_approved_it_in_time(bench: Bench, doer: RemoteRunner) -> None:
     )
 
 
-def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
-    end = end_of(doer, {"ruleRunId": "99"})
+def test_a_run_that_is_gone_has_failed_for_good(runner: RemoteRunner) -> None:
+    end = end_of(runner, {"ruleRunId": "99"})
     assert (end and end.error_code, end and end.error) == ("NOT_FOUND", "Rule run 99 is gone.")
 
 
-def test_a_cancelled_job_cancels_its_run(bench: Bench, doer: RemoteRunner) -> None:
-    following = start(doer, bench.rule())
-    assert [doer.cancel(following, "user:12", "wrong day") for _ in range(2)] == [False, False]
+def test_a_cancelled_job_cancels_its_run(bench: Bench, runner: RemoteRunner) -> None:
+    following = start(runner, bench.rule())
+    assert [runner.cancel(following, "user:12", "wrong day") for _ in range(2)] == [False, False]
     assert bench.run_row(run_id(following)).cancelled_by == "user:12"
-    end = end_of(doer, following)
+    end = end_of(runner, following)
     assert (end and end.status) == "cancelled"
     assert bench.work_id(run_id(following)).status == "PREVIEW"
-    assert doer.cancel({"ruleRunId": "99"}, "user:12") is False
+    assert runner.cancel({"ruleRunId": "99"}, "user:12") is False
 
 
 def test_a_preview_that_waits_for_its_approval_is_not_waited_for_and_is_applied_by_nobody(
-    bench: Bench, doer: RemoteRunner
+    bench: Bench, runner: RemoteRunner
 ) -> None:
     bench.guard(autoApply=False)
-    following = start(doer, bench.rule())
-    assert doer.cancel(following, "user:12") is False
-    following = start(doer, bench.rule())
+    following = start(runner, bench.rule())
+    assert runner.cancel(following, "user:12") is False
+    following = start(runner, bench.rule())
     bench.work_id(run_id(following))
-    assert [doer.cancel(following, "user:12") for _ in range(2)] == [True, True]
+    assert [runner.cancel(following, "user:12") for _ in range(2)] == [True, True]
     run = bench.run(run_id(following))
     bench.approve(run)
     assert bench.work(run).status == "PREVIEW"
     bench.queue(run)
-    assert doer.cancel(following, "user:12") is False
+    assert runner.cancel(following, "user:12") is False
     assert bench.run_row(run.id).cancelled_by == "user:12"
 
 
-def test_as_many_queries_look_at_one_as_at_many(bench: Bench, doer: RemoteRunner) -> None:
+def test_as_many_queries_look_at_one_as_at_many(bench: Bench, runner: RemoteRunner) -> None:
     ids = [
         a_run(bench.database, bench.rule(), "APPLIED", bench.clock.now(), ["APPLIED"])
         for _ in range(4)
@@ -233,7 +235,7 @@ def test_as_many_queries_look_at_one_as_at_many(bench: Bench, doer: RemoteRunner
         seen: list[str] = []
         listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes what the event gives
         event.listen(bench.database.engine, "before_cursor_execute", listener)
-        assert len(doer.look({id_: {"ruleRunId": str(id_)} for id_ in chosen})) == len(chosen)
+        assert len(runner.look({id_: {"ruleRunId": str(id_)} for id_ in chosen})) == len(chosen)
         event.remove(bench.database.engine, "before_cursor_execute", listener)
         counts.append(len(seen))
     assert counts[0] == counts[1]

@@ -22,7 +22,7 @@ OURS = {"services": ServicesResource()}
 OP = "work_org_job"
 
 
-class FakeDoer:
+class FakeRunner:
     """Ends every attempt as it is told to."""
 
     def __init__(self, end: AttemptEnd | None = None) -> None:
@@ -37,13 +37,13 @@ class FakeDoer:
 def a_bench(
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
-    doer: FakeDoer | None = None,
+    runner: FakeRunner | None = None,
     **settings: object,
 ) -> Bench:
     """Its clock shows the present, as Dagster's and the database's do."""
     bench = Bench(database, StandingClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(**settings), bench.clock)  # type: ignore[arg-type]
-    services.__dict__.update(database=database, job_doers={SERVICE.name: doer or FakeDoer()})
+    services.__dict__.update(database=database, job_runners={SERVICE.name: runner or FakeRunner()})
     services.meter = bench.meter
     monkeypatch.setattr(bootstrap, "services", lambda: services)
     return bench

@@ -16,7 +16,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.org_jobs.org_services import (
     OP,
     OURS,
-    FakeDoer,
+    FakeRunner,
     a_bench,
     execute,
     launch,
@@ -28,13 +28,13 @@ from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
-def doer() -> FakeDoer:
-    return FakeDoer()
+def runner() -> FakeRunner:
+    return FakeRunner()
 
 
 @pytest.fixture
-def bench(database: Database, monkeypatch: pytest.MonkeyPatch, doer: FakeDoer) -> Bench:
-    return a_bench(database, monkeypatch, doer)
+def bench(database: Database, monkeypatch: pytest.MonkeyPatch, runner: FakeRunner) -> Bench:
+    return a_bench(database, monkeypatch, runner)
 
 
 def asked_for(bench: Bench, job_id: int) -> int:
@@ -48,7 +48,7 @@ def request_states(bench: Bench) -> list[str]:
     return list(bench.rows(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
-def test_a_request_becomes_an_attempt(bench: Bench, doer: FakeDoer) -> None:
+def test_a_request_becomes_an_attempt(bench: Bench, runner: FakeRunner) -> None:
     job_id = bench.job(of_type=SERVICE, payload={"url": "https://example.com"})
     run_id = asked_for(bench, job_id)
     result = launch(bench, org_job)
@@ -59,7 +59,7 @@ def test_a_request_becomes_an_attempt(bench: Bench, doer: FakeDoer) -> None:
         {"seen": True},
         "success",
     )
-    assert [(one.run_id, one.attempt_no, one.payload) for one in doer.asked] == [
+    assert [(one.run_id, one.attempt_no, one.payload) for one in runner.asked] == [
         (run_id, 1, {"url": "https://example.com"})
     ]
     assert request_states(bench) == ["taken"]
@@ -79,9 +79,9 @@ def test_the_launchpad_needs_no_more_than_the_run(bench: Bench) -> None:
 
 
 def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(
-    bench: Bench, doer: FakeDoer
+    bench: Bench, runner: FakeRunner
 ) -> None:
-    doer.end = attempt_failed("The server said no.")
+    runner.end = attempt_failed("The server said no.")
     job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
     result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
     page = told(result)
@@ -94,11 +94,11 @@ def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(
     assert page["again_at"]
 
 
-def test_what_is_over_is_not_done_again(bench: Bench, doer: FakeDoer) -> None:
+def test_what_is_over_is_not_done_again(bench: Bench, runner: FakeRunner) -> None:
     job_id = bench.job(of_type=SERVICE)
     for _ in range(2):
         assert execute(org_job, {"job_run_id": bench.run_row(job_id).id}).success
-    assert len(doer.asked) == 1
+    assert len(runner.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ def test_what_failed_for_good_before_it_began_rests(bench: Bench) -> None:
 
 
 def test_a_bug_does_not_put_off_the_retry_that_the_policy_has_planned(
-    bench: Bench, doer: FakeDoer, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fault(asked: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(doer, "work", fault)
+    monkeypatch.setattr(runner, "work", fault)
     job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=2, backoff_ms=2000))
     run_id = asked_for(bench, job_id)
     assert not launch(bench, org_job).success

@@ -22,7 +22,7 @@ def test_a_host_is_found_by_its_id_and_by_its_run(org_bench: Bench) -> None:
             assert (found.host.id, found.limit_seconds) == (agent.host_id, CHANGING.limit_seconds)
 
 
-def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
+def test_rows_of_another_organisation_are_not_found(org_bench: Bench) -> None:
     agent = an_agent(org_bench)
     job = agent.claimed()
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
@@ -33,10 +33,10 @@ def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
         record_agent_report(session, hold, OrgScope(OTHER_ORG))
 
 
-def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(
+def test_run_on_a_host_of_another_organisation_is_not_found(
     org_bench: Bench,
 ) -> None:
-    """It cannot be; were it so, neither would be told of the other."""
+    """The use cases prevent it; if it happened, neither organisation would see the other."""
     job = an_agent(org_bench).claimed()
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
     org_bench.set_run(job.run_id, host_id=org_bench.host(OTHER_ORG))
@@ -51,8 +51,8 @@ def agent(org_bench: Bench) -> Agent:
     return an_agent(org_bench)
 
 
-def test_it_is_known_who_ended_an_attempt(agent: Agent) -> None:
-    bench, lost = agent.bench, agent.begun()
+def test_past_attempt_says_whether_its_agent_reported(agent: Agent) -> None:
+    bench, lost = agent.bench, agent.started()
     agent.reap(lost)
     (job,) = agent.claim()
     agent.result(job, "success")

@@ -56,7 +56,7 @@ def is_held(bench: Bench, held: AttemptHold) -> bool:
         return True
 
 
-def test_an_attempt_begins_once_and_is_told_once(org_bench: Bench) -> None:
+def test_attempt_starts_once_with_one_event(org_bench: Bench) -> None:
     held = hold(org_bench)
     begin(org_bench, held)
     org_bench.pass_minutes(1)
@@ -83,13 +83,13 @@ def test_only_the_holder_of_the_attempt_has_it(org_bench: Bench, other: dict[str
     assert org_bench.run_by_id(held.run_id).status == "pending"
 
 
-def test_what_was_claimed_and_not_begun_is_lost_with_its_lease(org_bench: Bench) -> None:
+def test_unstarted_attempt_is_lost_with_its_lease(org_bench: Bench) -> None:
     held = hold(org_bench)
     org_bench.expire_hold(held.run_id)
     assert not is_held(org_bench, held)
 
 
-def test_what_runs_is_its_holders_until_it_is_given_up(org_bench: Bench) -> None:
+def test_running_attempt_stays_with_its_holder(org_bench: Bench) -> None:
     held = hold(org_bench)
     begin(org_bench, held)
     org_bench.expire_hold(held.run_id)
@@ -109,7 +109,7 @@ def test_a_lease_is_extended_by_the_databases_clock(org_bench: Bench) -> None:
     assert org_bench.run_by_id(held.run_id).lease_until - before > timedelta(minutes=50)
 
 
-def test_who_comes_to_a_run_that_somebody_works_on_is_told_for_how_long(org_bench: Bench) -> None:
+def test_busy_run_says_how_long_to_wait(org_bench: Bench) -> None:
     run_id = org_bench.run_row(org_bench.running_job(of_type=SERVICE)).id
     with (
         org_bench.database.reading() as session,
@@ -147,7 +147,7 @@ class Life:
             chance,
         )
         self.holds: list[AttemptHold] = []
-        self.begun: dict[tuple[int, int], AttemptHold] = {}
+        self.started: dict[tuple[int, int], AttemptHold] = {}
         self.gone: dict[int, tuple[object, ...]] = {}
         self.bench.organisation(max_running=MOST_RUNNING)
         self.host_id = self.bench.host()
@@ -171,14 +171,14 @@ class Life:
         acts = {
             self.an_agent_claims: 4,
             self.a_worker_claims: 4,
-            self.it_is_begun: 8,
-            self.it_is_heard_of: 1,
+            self.attempt_starts: 8,
+            self.heartbeat_arrives: 1,
             self.it_is_reported: 6,
             self.time_passes: 3,
             self.a_lease_is_over: 1,
             self.what_is_lost_is_given_up: 3,
-            self.somebody_cancels: 1,
-            self.somebody_wants_it_again: 5,
+            self.cancel_is_requested: 1,
+            self.retry_is_requested: 5,
         }
         [act] = self.chance.choices(list(acts), list(acts.values()))
         act()
@@ -198,7 +198,7 @@ class Life:
             claimed = claim_run(session, run_id, "worker", 3600.0, self.clock.now())
         self.holds += [] if claimed is None else [claimed.hold]
 
-    def it_is_begun(self) -> None:
+    def attempt_starts(self) -> None:
         hold, deadline = self._hold(), self.clock.now() + timedelta(minutes=15)
         if hold is not None:
             with suppress(LostLeaseError), self.database.transaction() as session:
@@ -210,9 +210,9 @@ class Life:
                     actor="test",
                 )
                 key = hold.run_id, hold.attempt_no
-                assert self.begun.setdefault(key, hold) == hold, "an attempt was begun by two"
+                assert self.started.setdefault(key, hold) == hold, "an attempt was begun by two"
 
-    def it_is_heard_of(self) -> None:
+    def heartbeat_arrives(self) -> None:
         hold = self._hold()
         if hold is not None:
             with suppress(LostLeaseError), self.database.transaction() as session:
@@ -220,7 +220,7 @@ class Life:
 
     def it_is_reported(self) -> None:
         hold = self._hold()
-        if hold is not None and (hold.run_id, hold.attempt_no) in self.begun:
+        if hold is not None and (hold.run_id, hold.attempt_no) in self.started:
             with suppress(LostLeaseError), self.database.transaction() as session:
                 held_run(session, hold, to_end=True)
                 end_attempts(
@@ -239,7 +239,7 @@ class Life:
     def what_is_lost_is_given_up(self) -> None:
         reap_jobs(database=self.database, clock=self.clock, meter=self.bench.meter)
 
-    def somebody_cancels(self) -> None:
+    def cancel_is_requested(self) -> None:
         with suppress(ConflictError):
             cancel_job(
                 self._job(),
@@ -250,7 +250,7 @@ class Life:
                 at_once=self.chance.random() < 0.5,
             )
 
-    def somebody_wants_it_again(self) -> None:
+    def retry_is_requested(self) -> None:
         with suppress(ConflictError):
             retry_job(
                 self._job(),
@@ -309,8 +309,8 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_attempt_begins_once_and_what_has_ended_stays_so(org_bench: Bench, seed: int) -> None:
+def test_attempts_start_once_and_ended_runs_stay_ended(org_bench: Bench, seed: int) -> None:
     life = Life(org_bench, Random(seed))
     for _ in range(STEPS):
         life.goes_on()
-    assert len(life.begun) > 3, "hardly anything was tried"
+    assert len(life.started) > 3, "hardly anything was tried"

@@ -19,9 +19,9 @@ def made(bench: Bench, schedule: str, **given: object) -> int | None:
     return backfill_schedule(schedule, PERIOD | given, **world).id
 
 
-def test_they_are_listed_to_those_who_reach_them(org_bench: Bench) -> None:
-    ours, theirs = org_bench.schedule(), org_bench.schedule(OTHER_ORG)
-    first, second = made(org_bench, ours), made(org_bench, ours)
+def test_backfills_are_listed_by_scope(org_bench: Bench) -> None:
+    own, theirs = org_bench.schedule(), org_bench.schedule(OTHER_ORG)
+    first, second = made(org_bench, own), made(org_bench, own)
     other = made(org_bench, theirs)
 
     def listed(within: OrgScope = ALL_ORGANISATIONS, **chosen: object) -> list[int | None]:
@@ -38,7 +38,7 @@ def test_they_are_listed_to_those_who_reach_them(org_bench: Bench) -> None:
     assert listed(limit=1, offset=1) == [second]
 
 
-def test_each_says_how_its_own_jobs_stand(org_bench: Bench) -> None:
+def test_each_backfill_counts_its_own_jobs(org_bench: Bench) -> None:
     one, two = org_bench.schedule(), org_bench.schedule()
     made(org_bench, one)
     made(org_bench, two, until="2026-05-01T12:00:00Z")

@@ -71,7 +71,7 @@ def test_a_job_is_shown_with_its_runs_and_attempts(org_bench: Bench) -> None:
     )
 
 
-def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
+def test_rows_of_another_organisation_are_not_found(org_bench: Bench) -> None:
     job_id = org_bench.job(OTHER_ORG)
     run_id = org_bench.run_row(job_id).id
     looks = (
@@ -117,7 +117,7 @@ def test_a_list_takes_as_many_queries_as_a_job(org_bench: Bench) -> None:
     assert len(of_list) == len(of_one)
 
 
-def test_a_log_tells_every_move_in_order(org_bench: Bench) -> None:
+def test_log_lists_state_changes_in_order(org_bench: Bench) -> None:
     job_id = org_bench.running_job(retry=RetryPolicy(max_retries=1))
     end(org_bench, job_id, attempt_failed("It broke."))
     with org_bench.database.reading() as session:
@@ -135,7 +135,7 @@ def test_a_log_tells_every_move_in_order(org_bench: Bench) -> None:
     assert rest == moves[1:]
 
 
-def test_a_queue_tells_how_many_wait_and_how_many_are_at_work(org_bench: Bench) -> None:
+def test_queue_counts_waiting_and_running_jobs(org_bench: Bench) -> None:
     org_bench.organisation(max_running=7)
     org_bench.organisation(OTHER_ORG, suspended_at=org_bench.now)
     org_bench.job(of_type=CHANGING)

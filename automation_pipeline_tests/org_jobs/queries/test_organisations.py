@@ -1,5 +1,4 @@
-"""Organisations, hosts and servers as they are found: each by those who reach them, and by nobody
-else."""
+"""Queries of organisations, hosts and servers by scope."""
 
 import pytest
 
@@ -26,26 +25,26 @@ from automation_pipeline_tests.tables import every_case
 PAGE = {"limit": 10, "offset": 0}
 
 
-def test_everybody_lists_their_own(org_bench: Bench) -> None:
+def test_lists_show_one_organisation(org_bench: Bench) -> None:
     places = [
         org_bench.host(ORG, "a"),
         org_bench.host(OTHER_ORG, "b"),
         org_bench.server(ORG),
         org_bench.server(OTHER_ORG),
     ]
-    ours = OrgScope(ORG)
+    own = OrgScope(ORG)
     with org_bench.database.reading() as session:
-        assert [one.id for one in list_organisations(session, ours, **PAGE)] == [ORG]
+        assert [one.id for one in list_organisations(session, own, **PAGE)] == [ORG]
         assert [one.id for one in list_organisations(session, ALL_ORGANISATIONS, **PAGE)] == [
             ORG,
             OTHER_ORG,
         ]
-        assert [one.id for one in list_hosts(session, ours, **PAGE)] == places[:1]
+        assert [one.id for one in list_hosts(session, own, **PAGE)] == places[:1]
         assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, **PAGE)] == places[:2]
-        assert [one.id for one in list_servers(session, ours, **PAGE)] == places[2:3]
+        assert [one.id for one in list_servers(session, own, **PAGE)] == places[2:3]
         assert [one.id for one in list_servers(session, ALL_ORGANISATIONS, **PAGE)] == places[2:]
-        assert list_hosts(session, ours, org_id=OTHER_ORG, **PAGE) == []
-        assert list_servers(session, ours, org_id=OTHER_ORG, **PAGE) == []
+        assert list_hosts(session, own, org_id=OTHER_ORG, **PAGE) == []
+        assert list_servers(session, own, org_id=OTHER_ORG, **PAGE) == []
 
 
 def test_lists_are_narrowed_and_paged(org_bench: Bench) -> None:
@@ -69,7 +68,7 @@ def test_lists_are_narrowed_and_paged(org_bench: Bench) -> None:
 
 
 @every_case("org_id", [OTHER_ORG, "nobody", "", "A\0", "\ud800"])
-def test_the_organisation_of_another_is_not_there(org_id: str, org_bench: Bench) -> None:
+def test_other_organisation_is_not_found(org_id: str, org_bench: Bench) -> None:
     org_bench.organisation(ORG)
     org_bench.organisation(OTHER_ORG)
     with org_bench.database.transaction() as session, pytest.raises(NotFoundError):
@@ -82,8 +81,10 @@ def test_the_organisation_of_another_is_not_there(org_id: str, org_bench: Bench)
     ("find", "kind"),
     [(get_host, "host"), (get_server, "server")],
 )
-def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench: Bench) -> None:
-    ours, theirs = (getattr(org_bench, kind)(org_id) for org_id in (ORG, OTHER_ORG))
+def test_hosts_and_servers_of_another_organisation_are_not_found(
+    find: object, kind: str, org_bench: Bench
+) -> None:
+    own, theirs = (getattr(org_bench, kind)(org_id) for org_id in (ORG, OTHER_ORG))
     for missing in (theirs, theirs + 99):
         with (
             org_bench.database.transaction() as session,
@@ -91,15 +92,13 @@ def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench:
         ):
             find(session, missing, OrgScope(ORG))
     with org_bench.database.transaction() as session:
-        assert find(session, ours, OrgScope(ORG)).id == ours
+        assert find(session, own, OrgScope(ORG)).id == own
 
 
 @every_case(
     ("org_id", "is_there"), [(ORG, True), ("nobody", False), ("a\0", False), ("\ud800", False)]
 )
-def test_whoever_runs_the_system_asks_for_an_organisation(
-    org_id: str, is_there: bool, org_bench: Bench
-) -> None:
+def test_operator_lists_all_organisations(org_id: str, is_there: bool, org_bench: Bench) -> None:
     org_bench.organisation(ORG)
     with org_bench.database.reading() as session:
         assert has_organisation(session, org_id) is is_there

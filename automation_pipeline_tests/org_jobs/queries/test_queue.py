@@ -55,7 +55,7 @@ def place(bench: Bench, org_id: str = ORG) -> tuple[int, int]:
     return host_id, bench.server(org_id, host_id=host_id)
 
 
-def test_what_is_claimed_comes_with_a_lease_and_a_token(org_bench: Bench) -> None:
+def test_claim_has_a_lease_and_a_token(org_bench: Bench) -> None:
     job_id = org_bench.job(of_type=SERVICE, payload={"url": "https://example.com"})
     claimed = claim(org_bench, job_id)
     assert claimed is not None
@@ -66,7 +66,7 @@ def test_what_is_claimed_comes_with_a_lease_and_a_token(org_bench: Bench) -> Non
     assert (run.status, run.lease_owner) == ("pending", "worker")
 
 
-def test_what_somebody_has_is_claimed_by_nobody_else_until_the_lease_is_over(
+def test_held_run_is_not_claimed_before_its_lease_ends(
     org_bench: Bench,
 ) -> None:
     job_id = org_bench.job(of_type=SERVICE)
@@ -87,11 +87,11 @@ def test_what_somebody_has_is_claimed_by_nobody_else_until_the_lease_is_over(
         {"performer": "agent"},
     ],
 )
-def test_what_is_not_to_be_begun_is_not_claimed(org_bench: Bench, run: dict[str, object]) -> None:
+def test_run_that_cannot_start_is_not_claimed(org_bench: Bench, run: dict[str, object]) -> None:
     assert claim(org_bench, org_bench.job(of_type=SERVICE, run=run)) is None
 
 
-def test_an_attempt_is_not_begun_before_its_time(org_bench: Bench) -> None:
+def test_attempt_is_not_claimed_before_it_is_due(org_bench: Bench) -> None:
     job_id = org_bench.job(of_type=SERVICE, run={"next_attempt_at": org_bench.now + LATER})
     assert claim(org_bench, job_id) is None
     org_bench.clock.pass_time(LATER)
@@ -107,31 +107,34 @@ def test_a_run_that_does_not_exist_is_not_found(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("closed", ["suspended_at", "maintenance_until"])
-def test_nothing_begins_in_an_organisation_that_is_closed(org_bench: Bench, closed: str) -> None:
+def test_nothing_is_claimed_in_a_closed_organisation(org_bench: Bench, closed: str) -> None:
     host_id, server_id = place(org_bench)
-    agents, ours = org_bench.job(server_instance_id=server_id), org_bench.job(of_type=SERVICE)
+    agents, service_job = (
+        org_bench.job(server_instance_id=server_id),
+        org_bench.job(of_type=SERVICE),
+    )
     org_bench.organisation(**{closed: org_bench.now + LATER})
-    assert (claim_on(org_bench, host_id), claim(org_bench, ours)) == ([], None)
+    assert (claim_on(org_bench, host_id), claim(org_bench, service_job)) == ([], None)
     org_bench.organisation(**{closed: None})
     assert claim_on(org_bench, host_id) == [agents]
-    assert claim(org_bench, ours) is not None
+    assert claim(org_bench, service_job) is not None
 
 
-def test_nothing_begins_on_a_host_in_maintenance_or_a_server_that_is_off(org_bench: Bench) -> None:
+def test_nothing_is_claimed_on_a_closed_host_or_server(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
     agents = org_bench.job(server_instance_id=server_id)
-    ours = org_bench.job(of_type=SERVICE, server_instance_id=server_id)
+    service_job = org_bench.job(of_type=SERVICE, server_instance_id=server_id)
     org_bench.set_host(host_id, maintenance_until=org_bench.now + LATER)
-    assert (claim_on(org_bench, host_id), claim(org_bench, ours)) == ([], None)
+    assert (claim_on(org_bench, host_id), claim(org_bench, service_job)) == ([], None)
     org_bench.set_host(host_id, maintenance_until=org_bench.now)
     org_bench.set_server(server_id, is_enabled=False)
-    assert (claim_on(org_bench, host_id), claim(org_bench, ours)) == ([], None)
+    assert (claim_on(org_bench, host_id), claim(org_bench, service_job)) == ([], None)
     org_bench.set_server(server_id, is_enabled=True)
     assert claim_on(org_bench, host_id) == [agents]
-    assert claim(org_bench, ours) is not None
+    assert claim(org_bench, service_job) is not None
 
 
-def test_an_organisation_has_so_many_at_work_whoever_does_them(org_bench: Bench) -> None:
+def test_limit_of_an_organisation_counts_agents_and_workers(org_bench: Bench) -> None:
     org_bench.organisation(max_running=3)
     host_id, server_id = place(org_bench)
     org_bench.running_job(of_type=SERVICE)
@@ -144,21 +147,21 @@ def test_an_organisation_has_so_many_at_work_whoever_does_them(org_bench: Bench)
     assert claim_on(org_bench, host_id) == readers[:1]
 
 
-def test_a_worker_that_was_asked_for_has_its_place(org_bench: Bench) -> None:
+def test_requested_worker_has_reserved_capacity(org_bench: Bench) -> None:
     org_bench.organisation(max_running=2)
     host_id, server_id = place(org_bench)
     readers = [
         org_bench.job(of_type=READING, server_instance_id=server_id, priority=1) for _ in range(3)
     ]
-    ours = org_bench.job(
+    service_job = org_bench.job(
         of_type=SERVICE, priority=9, run={"requested_at": org_bench.now, "requests": 1}
     )
     assert claim_on(org_bench, host_id) == readers[:1]
     assert claim_on(org_bench, host_id) == []
-    assert claim(org_bench, ours) is not None
+    assert claim(org_bench, service_job) is not None
 
 
-def test_the_place_of_a_worker_that_does_not_come_is_given_away(org_bench: Bench) -> None:
+def test_reserved_capacity_expires(org_bench: Bench) -> None:
     org_bench.organisation(max_running=1)
     host_id, server_id = place(org_bench)
     org_bench.job(of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1}, priority=9)
@@ -178,7 +181,7 @@ def test_the_place_of_a_worker_that_does_not_come_is_given_away(org_bench: Bench
         (4, ORG, True, 2),
     ],
 )
-def test_a_place_is_left_for_what_this_system_is_to_do_before(
+def test_capacity_is_left_for_more_urgent_service_jobs(
     org_bench: Bench, priority: int, org_id: str, later: bool, given: int
 ) -> None:
     org_bench.organisation(max_running=2)
@@ -193,7 +196,7 @@ def test_a_place_is_left_for_what_this_system_is_to_do_before(
     assert claim_on(org_bench, host_id) == []
 
 
-def test_what_this_system_may_not_begin_keeps_nobody_waiting(org_bench: Bench) -> None:
+def test_service_job_that_cannot_start_blocks_no_agent(org_bench: Bench) -> None:
     org_bench.organisation(max_running=1)
     host_id, server_id = place(org_bench)
     off = org_bench.server(is_enabled=False)
@@ -202,7 +205,7 @@ def test_what_this_system_may_not_begin_keeps_nobody_waiting(org_bench: Bench) -
     assert claim_on(org_bench, host_id) == [reader]
 
 
-def test_of_a_hosts_jobs_one_changes_something_and_eight_read(org_bench: Bench) -> None:
+def test_host_runs_one_changing_and_eight_reading_jobs(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
     changers = [org_bench.job(server_instance_id=server_id) for _ in range(2)]
     readers = [org_bench.job(of_type=READING, server_instance_id=server_id) for _ in range(9)]
@@ -217,7 +220,7 @@ def test_of_a_hosts_jobs_one_changes_something_and_eight_read(org_bench: Bench) 
     assert claim_on(org_bench, host_id) == changers[1:]
 
 
-def test_what_is_most_urgent_comes_first_and_then_what_is_oldest(org_bench: Bench) -> None:
+def test_most_urgent_and_then_oldest_run_comes_first(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
     jobs = [
         org_bench.job(of_type=READING, server_instance_id=server_id, priority=each)
@@ -227,7 +230,7 @@ def test_what_is_most_urgent_comes_first_and_then_what_is_oldest(org_bench: Benc
     assert given == [[jobs[2], jobs[0]], [jobs[3], jobs[1]]]
 
 
-def test_runs_of_one_line_are_begun_one_after_another(org_bench: Bench) -> None:
+def test_runs_of_one_line_start_one_at_a_time(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
     first, second = (
         org_bench.job(of_type=READING, server_instance_id=server_id, line="a") for _ in range(2)
@@ -241,12 +244,12 @@ def test_runs_of_one_line_are_begun_one_after_another(org_bench: Bench) -> None:
     assert claim_on(org_bench, host_id) == [second]
 
 
-def test_a_line_of_another_organisation_is_another_line(org_bench: Bench) -> None:
+def test_lines_of_organisations_are_separate(org_bench: Bench) -> None:
     org_bench.job(OTHER_ORG, SERVICE, line="a")
     assert claim(org_bench, org_bench.job(of_type=SERVICE, line="a")) is not None
 
 
-def test_an_agent_is_given_what_its_own_servers_are_to_do(org_bench: Bench) -> None:
+def test_agent_claims_jobs_of_its_own_servers(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
     other_host, other_server = place(org_bench)
     _, strange_server = place(org_bench, OTHER_ORG)
@@ -260,7 +263,7 @@ def test_an_agent_is_given_what_its_own_servers_are_to_do(org_bench: Bench) -> N
     assert {org_bench.run_row(job_id).host_id for job_id in (mine, moved)} == {host_id}
 
 
-def test_a_server_of_another_organisation_on_the_host_gives_it_nothing(org_bench: Bench) -> None:
+def test_server_of_another_organisation_gives_no_jobs(org_bench: Bench) -> None:
     host_id, _ = place(org_bench)
     strange = org_bench.server(OTHER_ORG, host_id=host_id)
     org_bench.job(OTHER_ORG, server_instance_id=strange)
@@ -274,9 +277,9 @@ def test_many_at_once_claim_each_run_once_and_keep_all_limits(org_bench: Bench) 
         org_bench.job(of_type=CHANGING, server_instance_id=server_id)
     for _ in range(6):
         org_bench.job(of_type=READING, server_instance_id=server_id)
-    ours = [org_bench.run_row(org_bench.job(of_type=SERVICE)).id for _ in range(4)]
+    service_job = [org_bench.run_row(org_bench.job(of_type=SERVICE)).id for _ in range(4)]
     url = org_bench.database.url.render_as_string(hide_password=False)
-    calls = [(url, org_bench.now, host_id, ours, seed) for seed in range(4)]
+    calls = [(url, org_bench.now, host_id, service_job, seed) for seed in range(4)]
     claimed: list[Sequence[int]] = at_once(crew.claim_all, *calls)
     run_ids = [run_id for each in claimed for run_id in each]
     rows = [org_bench.run_by_id(run_id) for run_id in run_ids]
@@ -324,7 +327,7 @@ def put_off(bench: Bench, host_id: int, org_id: str = ORG) -> None:
         postpone_closed(session, of_host(host_id, org_id), bench.now)
 
 
-def test_an_agent_is_given_what_is_outside_of_its_window_when_it_opens(org_bench: Bench) -> None:
+def test_agent_claims_a_run_when_its_window_opens(org_bench: Bench) -> None:
     host_id, server_id = a_host_with_a_server(org_bench)
     job_id = org_bench.job(server_instance_id=server_id, start_window=closed(org_bench))
     opens = opening(org_bench)
@@ -336,7 +339,7 @@ def test_an_agent_is_given_what_is_outside_of_its_window_when_it_opens(org_bench
     assert claim_jobs_of(org_bench, host_id) == [job_id]
 
 
-def test_what_is_closed_takes_nobody_s_place(org_bench: Bench) -> None:
+def test_run_outside_its_window_takes_no_capacity(org_bench: Bench) -> None:
     host_id, server_id = a_host_with_a_server(org_bench)
     for _ in range(3):
         org_bench.job(server_instance_id=server_id, priority=1, start_window=closed(org_bench))
@@ -346,7 +349,7 @@ def test_what_is_closed_takes_nobody_s_place(org_bench: Bench) -> None:
     assert claim_jobs_of(org_bench, host_id, most=1) == [job_id]
 
 
-def test_a_worker_is_asked_for_when_the_window_opens(org_bench: Bench) -> None:
+def test_worker_is_requested_when_the_window_opens(org_bench: Bench) -> None:
     job_id, open_id = (
         org_bench.job(of_type=SERVICE, start_window=one) for one in (closed(org_bench), None)
     )
@@ -357,7 +360,7 @@ def test_a_worker_is_asked_for_when_the_window_opens(org_bench: Bench) -> None:
     assert run.id in release(org_bench)
 
 
-def test_a_worker_that_comes_too_late_begins_nothing(org_bench: Bench) -> None:
+def test_worker_after_the_window_claims_nothing(org_bench: Bench) -> None:
     job_id = org_bench.job(of_type=SERVICE, start_window=window(org_bench, timedelta(0)))
     [run_id] = release(org_bench)
     opens = org_bench.now.replace(second=0, microsecond=0) + timedelta(days=1)

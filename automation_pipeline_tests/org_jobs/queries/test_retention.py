@@ -60,7 +60,7 @@ def batch(bench: Bench, schedule_id: str, status: str) -> None:
         session.add(BatchRow(org_id=ORG, schedule_id=schedule_id, status=status, **times, **values))
 
 
-def test_old_jobs_go_with_all_that_is_theirs(org_bench: Bench) -> None:
+def test_old_jobs_are_deleted_with_runs_and_attempts(org_bench: Bench) -> None:
     schedule = org_bench.schedule()
     fire = org_bench.fire(schedule)
     done(org_bench, schedule_id=schedule, fire_id=fire)
@@ -82,7 +82,7 @@ def test_old_jobs_go_with_all_that_is_theirs(org_bench: Bench) -> None:
     assert len(org_bench.fires(schedule)) == 1
 
 
-def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> None:
+def test_old_logs_alerts_backfills_and_deleted_schedules_are_deleted(org_bench: Bench) -> None:
     gone, kept = org_bench.schedule(deleted_at=org_bench.now), org_bench.schedule()
     org_bench.fire(gone, outcome="SKIPPED", skip_reason="overlap")
     org_bench.fire(kept, outcome="SKIPPED", skip_reason="overlap")
@@ -114,7 +114,7 @@ def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> Non
     assert org_bench.rows(select(BatchRow.status)) == ["running"]
 
 
-def test_who_did_what_is_known_for_a_year_or_as_long_as_is_set(org_bench: Bench) -> None:
+def test_audit_log_is_kept_as_long_as_configured(org_bench: Bench) -> None:
     org_bench.organisation()
     with org_bench.database.transaction() as session:
         for number in range(3):
@@ -136,14 +136,14 @@ def test_who_did_what_is_known_for_a_year_or_as_long_as_is_set(org_bench: Bench)
     assert purged(org_bench, keep_days=3650, keep_audit_days=30) == {"org_audit_log": 1}
 
 
-def test_a_call_takes_so_many_of_each(org_bench: Bench) -> None:
+def test_purge_is_limited_per_kind(org_bench: Bench) -> None:
     for _ in range(4):
         done(org_bench)
     org_bench.clock.pass_time(timedelta(days=91))
     assert [purged(org_bench, limit=2).get("org_jobs", 0) for _ in range(3)] == [2, 1, 0]
 
 
-def test_no_number_of_a_job_or_a_run_is_given_out_again(org_bench: Bench) -> None:
+def test_ids_of_jobs_and_runs_are_not_reused(org_bench: Bench) -> None:
     """Workers are asked for under a key of the run's number, and Dagster begins nothing twice under
     one key."""
     oldest, middle, newest = (done(org_bench) for _ in range(3))

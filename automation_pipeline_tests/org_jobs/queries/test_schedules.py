@@ -59,9 +59,7 @@ def test_the_newest_come_first_page_by_page(org_bench: Bench) -> None:
 
 
 @every_case("look", [get_schedule, lock_schedule, lock_with_organisation])
-def test_one_of_another_organisation_is_not_found_in_the_words_of_one_that_does_not_exist(
-    org_bench: Bench, look: Any
-) -> None:
+def test_schedule_of_another_organisation_is_not_found(org_bench: Bench, look: Any) -> None:
     theirs, gone = org_bench.schedule(OTHER_ORG), org_bench.schedule(deleted_at=org_bench.now)
     with org_bench.database.transaction() as session:
         for missing in (theirs, gone, "none", "a\0b", "\ud800"):

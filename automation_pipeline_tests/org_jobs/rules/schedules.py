@@ -1,4 +1,4 @@
-"""Schedules as people write them, for tests of rules."""
+"""Requested and stored schedules for tests of rules."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,8 +10,8 @@ from automation_pipeline.org_jobs.rules.schedules import read_schedule
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 
 
-def said(**fields: Any) -> dict[str, object]:
-    """A call at 02:00, which is about no server."""
+def schedule_input(**fields: Any) -> dict[str, object]:
+    """An HTTPS call at 02:00."""
     call = {"url": "https://example.com/"}
     return {
         "name": "Nightly",
@@ -29,7 +29,7 @@ def stored(fields: dict[str, object] | None = None, **known: Any) -> OrgSchedule
     counts = {"run_count": 0, "failure_count": 0, "consecutive_failures": 0, "version": 1}
     texts = {"id": "s1", "org_id": "acme", "created_by": "user:1", "state": ScheduleState.ACTIVE}
     times = {"created_at": NOW, "updated_at": NOW}
-    written = dict(read_schedule(said(**(fields or {}))))
+    written = dict(read_schedule(schedule_input(**(fields or {}))))
     return OrgSchedule.model_validate(
         {**rest, **flags, **counts, **texts, **times, **written, **known}
     )

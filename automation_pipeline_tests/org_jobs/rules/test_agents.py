@@ -75,9 +75,7 @@ def sized(size: int) -> dict[str, str]:
         ({"attempt_no": 1}, "attempt_no"),
     ],
 )
-def test_a_result_that_says_something_else_is_refused_by_the_field(
-    given: dict[str, Any], field: str
-) -> None:
+def test_invalid_result_names_the_field(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         read_result({**OF, "status": "success", **given})
     assert [name for name, _ in refused.value.fields] == [field]
@@ -94,12 +92,12 @@ def test_a_result_that_says_something_else_is_refused_by_the_field(
         {"status": "cancelled", "error": "It was told to."},
     ],
 )
-def test_a_result_may_say_this(given: dict[str, Any]) -> None:
+def test_valid_results_are_accepted(given: dict[str, Any]) -> None:
     assert read_result({**OF, **given}).status == given["status"]
 
 
 @every_case("missing", ["attemptNo", "leaseToken", "status"])
-def test_what_a_result_needs_is_asked_for(missing: str) -> None:
+def test_missing_fields_of_a_result_are_named(missing: str) -> None:
     whole = {**OF, "status": "success"}
     with pytest.raises(InvalidInputError) as refused:
         read_result({name: value for name, value in whole.items() if name != missing})
@@ -124,7 +122,7 @@ def test_what_a_result_needs_is_asked_for(missing: str) -> None:
         (Greeting, {"agentVersion": 1}, "agentVersion"),
     ],
 )
-def test_whatever_else_they_send_is_refused_by_the_field(
+def test_other_invalid_messages_name_the_field(
     model: type[JsonModel], given: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -133,12 +131,12 @@ def test_whatever_else_they_send_is_refused_by_the_field(
 
 
 @every_case("percent", [0, 0.5, 50, 100])
-def test_whole_and_broken_percents_are_taken(percent: float) -> None:
+def test_integer_and_fractional_percents_are_accepted(percent: float) -> None:
     assert parse(ProgressReport, {**OF, "percent": percent}, "").percent == percent
 
 
 @given(st.text())
-def test_an_agent_is_known_by_its_name_whatever_its_host_is_called(host: str) -> None:
+def test_agent_name_is_recognised(host: str) -> None:
     assert is_agent(agent_name(host))
     assert not is_agent(f"user:{host}")
 
@@ -198,7 +196,7 @@ def a_report(
         (a_report("failed", token=9), 2, 3, GIVEN_UP[FAILED], ReportVerdict.STRANGE),
     ],
 )
-def test_what_comes_after_the_end_is_the_same_something_else_or_too_late(
+def test_verdict_on_reports_after_the_end(
     report: ResultReport,
     attempt_no: int,
     token: int,
@@ -209,7 +207,7 @@ def test_what_comes_after_the_end_is_the_same_something_else_or_too_late(
 
 
 @given(st.sampled_from(AgentStatus), st.sampled_from(AgentStatus), st.booleans(), st.integers(1, 3))
-def test_only_what_was_said_before_is_the_same(
+def test_only_an_equal_result_is_a_repetition(
     first: AgentStatus, second: AgentStatus, is_cancel_wanted: bool, attempt_no: int
 ) -> None:
     end = attempt_end(a_report(first, attempt_no), is_cancel_wanted=is_cancel_wanted)
@@ -246,7 +244,7 @@ def test_only_what_was_said_before_is_the_same(
         ),
     ],
 )
-def test_how_an_attempt_ends_by_its_agents_word(
+def test_attempt_end_by_report(
     report: ResultReport,
     is_wanted: bool,
     status: OrgJobsRunState,
@@ -258,14 +256,14 @@ def test_how_an_attempt_ends_by_its_agents_word(
 
 
 @every_case("status", AgentStatus)
-def test_results_and_logs_are_kept_however_it_ended(status: AgentStatus) -> None:
+def test_result_and_log_are_kept_for_every_status(status: AgentStatus) -> None:
     end = attempt_end(a_report(status, result={"a": 1}, log_ref="/log/1"), is_cancel_wanted=True)
     assert (end.result, end.log_ref) == ({"a": 1}, "/log/1")
 
 
 @every_case("verdict", ReportVerdict)
 @every_case("past", [None, REPORTED[SUCCESS], GIVEN_UP[FAILED]])
-def test_every_refusal_says_which_attempt_and_to_stop(
+def test_refusals_name_the_attempt_and_the_next_step(
     verdict: ReportVerdict, past: PastAttempt | None
 ) -> None:
     words = refusal_message(verdict, 12, 3, past)
@@ -273,7 +271,7 @@ def test_every_refusal_says_which_attempt_and_to_stop(
     assert words.endswith(": stop working on it, and claim again.")
 
 
-def test_a_late_one_is_told_what_it_was_given_up_for() -> None:
+def test_late_refusal_names_the_reason() -> None:
     assert "was ended by the system (STALE)" in refusal_message(
         ReportVerdict.LATE, 12, 1, GIVEN_UP[FAILED]
     )

@@ -75,14 +75,14 @@ def test_both_ends_are_in_the_period() -> None:
     ]
 
 
-def test_what_lies_ahead_is_not_in_it() -> None:
+def test_future_due_times_are_left_out() -> None:
     assert due({"from": "2026-05-03T00:00:00Z", "until": "2026-06-01T00:00:00Z"}, timing()) == [
         at(3),
         at(4),
     ]
 
 
-def test_what_waits_for_its_window_still_lies_ahead() -> None:
+def test_due_time_that_waits_for_its_window_is_left_out() -> None:
     clamped = timing("0 12 * * *", window_start="22:00", window_end="06:00")
     found = due_times(clamped, read_backfill(MAY | {"until": "2026-05-09T00:00:00Z"}), NOW)
     assert [one.effective_for for one in found] == [at(1, 22), at(2, 22), at(3, 22)]
@@ -96,7 +96,7 @@ def test_its_dates_and_excluded_days_are_kept() -> None:
     assert due({"from": "2026-04-01T00:00:00Z", "until": "2026-05-04T09:00:00Z"}, timed) == [at(2)]
 
 
-def test_a_period_of_too_many_is_not_looked_through() -> None:
+def test_period_with_too_many_due_times_is_refused() -> None:
     with pytest.raises(InvalidInputError) as refused:
         due({"from": "2026-01-01T00:00:00Z", "until": "2026-05-04T00:00:00Z"}, timing("* * * * *"))
     assert refused.value.fields == (
@@ -125,7 +125,7 @@ def test_a_period_of_too_many_is_not_looked_through() -> None:
         (["running"], "none", "at_work"),
     ],
 )
-def test_the_behaviour_says_what_is_done_again(
+def test_behaviour_decides_what_is_repeated(
     states: list[str], behaviour: str, left_out: str | None
 ) -> None:
     done = {at(1): [OrgJobsRunState(state) for state in states]} if states else {}
@@ -133,13 +133,13 @@ def test_the_behaviour_says_what_is_done_again(
     assert (one.scheduled_for, one.left_out) == (at(1), left_out)
 
 
-def test_what_the_schedule_is_about_to_decide_is_left_to_it() -> None:
+def test_due_times_of_the_schedule_are_left_to_it() -> None:
     planned = [Planned(at(day), at(day)) for day in (1, 2, 3)]
     chosen = chosen_times(planned, {}, Behaviour.COMPLETED, Planned(at(2), at(2, 5)))
     assert [one.left_out for one in chosen] == [None, "still_due", "still_due"]
 
 
-def test_too_many_are_refused_with_how_many_there_are() -> None:
+def test_refusal_counts_the_due_times() -> None:
     check_backfill_count(3, 3)
     with pytest.raises(InvalidInputError) as refused:
         check_backfill_count(4, 3)
@@ -148,7 +148,7 @@ def test_too_many_are_refused_with_how_many_there_are() -> None:
 
 
 @every_case(("priority", "less"), [(1, 2), (5, 6), (9, 9)])
-def test_what_is_made_up_for_is_less_urgent(priority: int, less: int) -> None:
+def test_backfill_jobs_are_less_urgent(priority: int, less: int) -> None:
     assert less_urgent(priority) == less
 
 
@@ -157,9 +157,7 @@ def test_what_is_made_up_for_is_less_urgent(priority: int, less: int) -> None:
     length=st.integers(0, 3000),
     cron=st.sampled_from(["0 2 * * *", "*/30 * * * *", "15 3,4 * * 1-5"]),
 )
-def test_nothing_of_the_period_is_missed_and_nothing_beyond_it_found(
-    begin: int, length: int, cron: str
-) -> None:
+def test_due_times_of_the_period_are_complete(begin: int, length: int, cron: str) -> None:
     start = at(1) + timedelta(minutes=begin)
     request = BackfillInput.model_validate(
         {"from_at": start, "until_at": start + timedelta(minutes=length)}

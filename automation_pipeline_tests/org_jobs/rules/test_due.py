@@ -1,5 +1,4 @@
-"""What becomes of a due schedule: outages under each policy, overlaps, windows, operators and
-surroundings."""
+"""Decisions about due schedules: outages, overlaps, windows, skips and obstacles."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -45,7 +44,7 @@ def due(of: Timing, after: datetime = TEN, **result: Any) -> DueOrgSchedule:
     return DueOrgSchedule(timing=of, due=planned, **result)
 
 
-def told(decision: FireDecision) -> list[str]:
+def fire_lines(decision: FireDecision) -> list[str]:
     return [f"{fire.scheduled_for:%H:%M} {fire.skip or 'run'}" for fire in decision.fires]
 
 
@@ -53,9 +52,9 @@ def at(hour: int, minute: int = 0, second: int = 10, day: int = 4) -> datetime:
     return datetime(2026, 5, day, hour, minute, second, tzinfo=UTC)
 
 
-def test_in_time_it_is_run_and_due_again() -> None:
+def test_due_time_is_dispatched_and_the_next_planned() -> None:
     decision = decide(due(timing()), at(10, 5))
-    assert told(decision) == ["10:05 run"]
+    assert fire_lines(decision) == ["10:05 run"]
     assert decision.fires[0].trigger is FireTrigger.CRON
     assert decision.next == Planned(at(10, 10, 0), at(10, 10, 0))
 
@@ -68,7 +67,7 @@ def test_in_time_it_is_run_and_due_again() -> None:
         (MisfirePolicy.FIRE_ALL, [at(12, 15, 0)], 26, at(12, 20, 0)),
     ],
 )
-def test_down_for_three_hours(
+def test_misfire_policies_after_three_hours(
     policy: MisfirePolicy, run: list[datetime], skipped: int, next_at: datetime
 ) -> None:
     decision = decide(due(timing(), misfire_policy=policy), at(13, 0))
@@ -79,8 +78,8 @@ def test_down_for_three_hours(
     assert not decision.is_cut
 
 
-def gone_through(schedule: DueOrgSchedule, now: datetime) -> list[datetime]:
-    """What is run until it is not due any more, one look after the other."""
+def run_until_not_due(schedule: DueOrgSchedule, now: datetime) -> list[datetime]:
+    """The due times that are run until the schedule is no longer due."""
     ran: list[datetime] = []
     for _ in range(50):
         decision = decide(schedule, now)
@@ -98,21 +97,19 @@ def gone_through(schedule: DueOrgSchedule, now: datetime) -> list[datetime]:
     raise AssertionError("It never ends")
 
 
-def test_all_that_was_missed_is_the_newest_ten_oldest_first_though_they_wait_for_each_other() -> (
-    None
-):
-    ran = gone_through(due(timing(), misfire_policy=MisfirePolicy.FIRE_ALL), at(13, 2))
+def test_fire_all_runs_the_newest_ten_in_order() -> None:
+    ran = run_until_not_due(due(timing(), misfire_policy=MisfirePolicy.FIRE_ALL), at(13, 2))
     assert ran == [at(12, 15, 0) + timedelta(minutes=5 * place) for place in range(MOST_CAUGHT_UP)]
 
 
 @every_case("policy", MisfirePolicy)
-def test_within_the_grace_the_newest_is_run_whatever_the_policy(policy: MisfirePolicy) -> None:
+def test_newest_due_time_within_the_grace_time_is_run(policy: MisfirePolicy) -> None:
     decision = decide(due(timing(), misfire_policy=policy), at(10, 18))
     ran = [fire.scheduled_for for fire in decision.fires if fire.skip is None]
     assert ran == ([at(10, 5, 0)] if policy is MisfirePolicy.FIRE_ALL else [at(10, 15, 0)])
 
 
-def test_an_outage_of_a_year_is_not_gone_through_minute_by_minute() -> None:
+def test_long_outage_lists_few_due_times() -> None:
     decision = decide(due(timing("* * * * *")), at(10, 0) + timedelta(days=365))
     assert decision.is_cut
     assert len(decision.fires) < 400
@@ -120,7 +117,7 @@ def test_an_outage_of_a_year_is_not_gone_through_minute_by_minute() -> None:
     assert decision.dispatched.scheduled_for == at(10, 0, 0) + timedelta(days=365)
 
 
-def test_of_a_rare_schedule_that_was_missed_for_long_the_newest_is_found() -> None:
+def test_newest_due_time_of_a_rare_schedule_is_found() -> None:
     decision = decide(due(timing("0 0 1 1 *"), datetime(2020, 6, 1, tzinfo=UTC)), at(10))
     assert decision.dispatched is not None
     assert decision.dispatched.scheduled_for == datetime(2026, 1, 1, tzinfo=UTC)
@@ -162,36 +159,34 @@ def test_each_overlap_policy(
         ({"around": BUSY, "skips_next": True}, SkipReason.OPERATOR),
     ],
 )
-def test_why_it_is_left_out(text: dict[str, Any], reason: SkipReason) -> None:
+def test_skip_reasons(text: dict[str, Any], reason: SkipReason) -> None:
     decision = decide(due(timing(), **text), at(10, 5))
-    assert told(decision) == [f"10:05 {reason}"]
+    assert fire_lines(decision) == [f"10:05 {reason}"]
     assert decision.clears_skip is (reason is SkipReason.OPERATOR)
 
 
 NIGHT = {"window_start": "02:00", "window_end": "06:00"}
 
 
-def test_late_and_outside_of_its_window_it_waits_for_the_next() -> None:
+def test_late_due_time_waits_for_the_next_window() -> None:
     of = timing("30 5 * * 1", **NIGHT)
     decision = decide(due(of, at(4, 45)), at(9))
     assert decision.fires == ()
     assert decision.next == Planned(at(5, 30, 0), at(2, 0, 0, day=5))
     after = decide(DueOrgSchedule(timing=of, due=decision.next), at(2, day=5))
-    assert told(after) == ["05:30 run"]
+    assert fire_lines(after) == ["05:30 run"]
     assert after.next == Planned(at(5, 30, 0, day=11), at(5, 30, 0, day=11))
 
 
-def test_what_starts_with_the_next_window_anyway_stands_for_one_that_came_too_late_for_the_last() -> (
-    None
-):
+def test_due_time_of_the_next_window_replaces_a_late_one() -> None:
     decision = decide(due(timing("30 * * * *", **NIGHT), at(4, 45)), at(9))
-    assert told(decision) == ["05:30 outside_window"]
+    assert fire_lines(decision) == ["05:30 outside_window"]
     assert decision.next == Planned(at(1, 30, 0, day=5), at(2, 0, 0, day=5))
 
 
-def test_late_and_outside_of_its_window_it_is_left_out_where_the_window_filters() -> None:
+def test_late_due_time_is_skipped_by_a_filtering_window() -> None:
     decision = decide(due(timing("30 * * * *", window_policy="FILTER", **NIGHT), at(4, 45)), at(9))
-    assert told(decision) == ["05:30 outside_window"]
+    assert fire_lines(decision) == ["05:30 outside_window"]
     assert decision.next is not None
     assert decision.next.effective_for == at(2, 30, 0, day=5)
 
@@ -211,7 +206,7 @@ def test_the_last_minute_of_a_window_is_inside(
 
 
 @every_case("seconds", [0, 14, 300, 3500])
-def test_a_window_that_the_clock_skips_begins_after_the_gap_and_is_as_long(seconds: int) -> None:
+def test_skipped_window_starts_after_the_gap(seconds: int) -> None:
     of = timing("30 2 * * *", zone="Europe/Paris", window_start="02:00", window_end="02:59")
     gap_ends = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
     schedule = due(of, gap_ends - timedelta(hours=1))
@@ -221,14 +216,14 @@ def test_a_window_that_the_clock_skips_begins_after_the_gap_and_is_as_long(secon
     ] == [None]
 
 
-def test_what_is_postponed_keeps_to_the_days_and_the_end() -> None:
+def test_postponed_due_time_respects_exclusions_and_the_end() -> None:
     of = timing("30 5 * * 1", excluded_on=("2026-05-05",), **NIGHT)
     assert decide(due(of, at(4, 45)), at(9)).next == Planned(at(5, 30, 0), at(2, 0, 0, day=6))
     ended = decide(due(timing("30 5 * * 1", end_at=at(12), **NIGHT), at(4, 45)), at(9))
-    assert (told(ended), ended.next) == (["05:30 outside_window"], None)
+    assert (fire_lines(ended), ended.next) == (["05:30 outside_window"], None)
 
 
-def test_what_is_caught_up_does_not_push_away_what_was_just_made() -> None:
+def test_catch_up_does_not_replace_a_new_job() -> None:
     around = ScheduleFacts(waiting=1)
     schedule = due(
         timing(),
@@ -242,7 +237,7 @@ def test_what_is_caught_up_does_not_push_away_what_was_just_made() -> None:
 
 
 @every_case("policy", MisfirePolicy)
-def test_more_jitter_than_there_is_between_two_misses_nothing(policy: MisfirePolicy) -> None:
+def test_large_jitter_misses_no_due_time(policy: MisfirePolicy) -> None:
     of, ran = timing("0 * * * *", jitter_seconds=14_400), list[datetime]()
     schedule, now = due(of, misfire_policy=policy, overlap_policy=OverlapPolicy.ALLOW_ALL), at(10)
     for _ in range(48 * 60):
@@ -262,9 +257,9 @@ def test_more_jitter_than_there_is_between_two_misses_nothing(policy: MisfirePol
     assert len(ran) in {47, 48}
 
 
-def test_its_last_time_is_one_that_is_run() -> None:
+def test_last_due_time_is_run() -> None:
     decision = decide(due(timing(end_at=at(10, 5, 0))), at(10, 5))
-    assert told(decision) == ["10:05 run"]
+    assert fire_lines(decision) == ["10:05 run"]
     assert decision.next is None
 
 
@@ -275,7 +270,7 @@ def test_its_last_time_is_one_that_is_run() -> None:
         (datetime(2026, 10, 24, 12, tzinfo=UTC), "2026-10-25 02:30+01:00"),
     ],
 )
-def test_over_the_clock_changes_it_is_run_once(now: datetime, local: str) -> None:
+def test_clock_changes_repeat_no_due_time(now: datetime, local: str) -> None:
     of = timing("30 2 * * *", zone="Europe/Paris")
     planned = next_planned(of, now)
     assert planned is not None
@@ -305,7 +300,7 @@ EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FI
     late=st.timedeltas(timedelta(0), timedelta(days=40)),
     around=st.builds(ScheduleFacts, at_work=st.integers(0, 2), waiting=st.integers(0, 2)),
 )
-def test_whatever_happens_it_goes_on_and_decides_nothing_twice(
+def test_no_due_time_is_decided_twice(
     of: Timing,
     policy: MisfirePolicy,
     overlap: OverlapPolicy,

@@ -53,7 +53,7 @@ def faults(type_: JobType, payload: object) -> dict[str, str]:
     return {}
 
 
-def test_every_organisation_has_the_33_types_of_the_origin_with_their_limits() -> None:
+def test_every_organisation_has_the_33_built_in_types() -> None:
     found: dict[str, int] = {}
     for one in AGENTS:
         family = one.name.partition("_")[0]
@@ -74,7 +74,7 @@ def test_every_organisation_has_the_33_types_of_the_origin_with_their_limits() -
     assert {one.limit_seconds for one in AGENTS} == {180, 900, 86_400}
 
 
-def test_four_types_are_of_the_service() -> None:
+def test_service_has_four_types() -> None:
     service = {
         name: (one.limit_seconds, one.permission)
         for name, one in JOB_TYPES.items()
@@ -88,7 +88,7 @@ def test_four_types_are_of_the_service() -> None:
     }
 
 
-def test_a_type_has_its_name_its_aliases_and_no_others() -> None:
+def test_type_is_found_by_name_and_alias() -> None:
     aliases = {
         "start": "SERVER_START",
         "stop": "SERVER_STOP",

@@ -59,7 +59,7 @@ NIGHT = StartWindow(ExecutionWindow(time(2), time(6)), ZoneInfo("UTC"))
         (BackoffType.EXPONENTIAL, 1_000_000, [1000, 2000, 3600]),
     ],
 )
-def test_the_waits_of_each_kind(kind: BackoffType, backoff_ms: int, waits: list[float]) -> None:
+def test_waits_of_each_backoff_type(kind: BackoffType, backoff_ms: int, waits: list[float]) -> None:
     policy = RetryPolicy(backoff_type=kind, backoff_ms=backoff_ms)
     assert [policy.wait_seconds(failures, LUCK) for failures in range(1, len(waits) + 1)] == waits
 
@@ -76,9 +76,7 @@ def test_without_a_policy_there_are_three_attempts_two_seconds_apart() -> None:
 @every_case(
     ("retries", "failures", "again"), [(0, 1, False), (1, 1, True), (1, 2, False), (10, 10, True)]
 )
-def test_there_is_one_attempt_more_than_there_are_retries(
-    retries: int, failures: int, again: bool
-) -> None:
+def test_attempts_are_retries_plus_one(retries: int, failures: int, again: bool) -> None:
     at = retry_at(RetryPolicy(max_retries=retries), failures, BEFORE_SIX, None, LUCK)
     assert at == (BEFORE_SIX + timedelta(seconds=2) if again else None)
 
@@ -100,7 +98,7 @@ def test_a_retry_waits_for_the_window() -> None:
         (None, True),
     ],
 )
-def test_whether_another_try_can_help(code: str | None, again: bool) -> None:
+def test_retryable_error_codes(code: str | None, again: bool) -> None:
     assert is_retryable(code) is again
 
 
@@ -134,13 +132,13 @@ def test_a_policy_out_of_bounds_is_refused_by_field(given_: dict[str, Any], fiel
 
 
 @every_case("document", [{"maxRetries": 11}, {"backoffType": "linear"}, {"other": 1}])
-def test_one_that_was_stored_beyond_todays_bounds_tries_nothing_again(
+def test_stored_policy_out_of_bounds_allows_no_retry(
     document: dict[str, Any],
 ) -> None:
     assert stored_policy(document).attempts == 1
 
 
-def test_one_that_was_stored_is_read_as_it_was() -> None:
+def test_stored_policy_is_read_unchanged() -> None:
     policy = RetryPolicy(
         max_retries=7, backoff_ms=5, backoff_type=BackoffType.EXPONENTIAL, jitter=True
     )
@@ -189,7 +187,7 @@ def ended(end: AttemptEnd, **result: Any) -> RunEnd:
         ),
     ],
 )
-def test_what_becomes_of_the_run(end: AttemptEnd, text: dict[str, Any], becomes: RunEnd) -> None:
+def test_run_state_after_an_attempt(end: AttemptEnd, text: dict[str, Any], becomes: RunEnd) -> None:
     assert ended(end, **text) == becomes
 
 
@@ -251,7 +249,7 @@ WAITS = {"status": OrgJobsRunState.PENDING, "expires_at": TEN}
         ),
     ],
 )
-def test_what_becomes_of_a_run(
+def test_end_of_unattended_runs(
     status: dict[str, object], outcome: tuple[str, str | None] | None
 ) -> None:
     end = end_of_unattended(TEN, **{"performer": Performer.AGENT} | status)
@@ -271,7 +269,7 @@ def test_what_becomes_of_a_run(
         ),
     ],
 )
-def test_what_was_never_begun_says_who_should_have(performer: Performer, words: str) -> None:
+def test_expired_run_names_its_performer(performer: Performer, words: str) -> None:
     end = end_of_unattended(
         TEN, performer=performer, status=OrgJobsRunState.PENDING, expires_at=TEN
     )
@@ -286,15 +284,13 @@ DAY = timedelta(days=1)
 
 
 @every_case(("has_window", "days"), [(False, 1), (True, 2)])
-def test_it_waits_a_day_and_under_a_window_until_the_next_one_is_over(
-    has_window: bool, days: int
-) -> None:
+def test_run_expires_after_a_day_or_the_next_window(has_window: bool, days: int) -> None:
     assert expires_at(BEGINS, has_window=has_window) == BEGINS + days * DAY
     assert expires_at(BEGINS, has_window=has_window, waits=3 * DAY) == BEGINS + (days + 2) * DAY
 
 
 @every_case("month", [3, 10])
-def test_there_is_another_whole_window_also_when_the_clocks_change(month: int) -> None:
+def test_expiry_includes_a_whole_window_across_clock_changes(month: int) -> None:
     window = StartWindow(ExecutionWindow.parse("01:00", "03:30"), zone("Europe/Paris"))
     for day in range(20, 31):
         starts = window.first_at(datetime(2026, month, day, 12, tzinfo=UTC))
@@ -315,7 +311,7 @@ def test_there_is_another_whole_window_also_when_the_clocks_change(month: int) -
         (AutomationError("It failed."), "FAILED", True),
     ],
 )
-def test_the_kind_of_an_error_says_whether_it_is_tried_again(
+def test_type_of_an_error_decides_about_the_retry(
     error: AutomationError, code: str, *, is_retried: bool
 ) -> None:
     end = end_of_error(error)
@@ -323,7 +319,7 @@ def test_the_kind_of_an_error_says_whether_it_is_tried_again(
     assert is_retryable(end.error_code) is is_retried
 
 
-def test_fields_are_told_and_secrets_are_not() -> None:
+def test_error_text_names_fields_and_hides_secrets() -> None:
     error = InvalidInputError(
         "Refused", (("payload.a", "is wrong"), ("payload.b", "token=hunter2hunter2"))
     )

@@ -23,7 +23,7 @@ LEAST = {"id": "acme", "name": "Acme"}
 
 
 @every_case("org_id", ["a", "7", "acme", "acme-eu", "a-b-c", "2fast", "a" * 40])
-def test_an_id_is_a_short_plain_word(org_id: str) -> None:
+def test_valid_organisation_ids(org_id: str) -> None:
     assert parse(OrganisationInput, LEAST | {"id": org_id}, "Invalid organisation").id == org_id
 
 
@@ -46,14 +46,14 @@ def test_an_id_is_a_short_plain_word(org_id: str) -> None:
         "a" * 41,
     ],
 )
-def test_anything_else_is_no_id(org_id: str) -> None:
+def test_invalid_organisation_ids(org_id: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid organisation") as refused:
         parse(OrganisationInput, LEAST | {"id": org_id}, "Invalid organisation")
     assert [field for field, _ in refused.value.fields] == ["id"]
 
 
 @given(st.text(alphabet="ab0-", max_size=45))
-def test_hyphens_stand_alone_and_between(text: str) -> None:
+def test_hyphens_are_single_and_inside(text: str) -> None:
     is_id = (
         0 < len(text) <= 40
         and not text.startswith("-")
@@ -84,7 +84,7 @@ def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: 
     assert (named, faults.startswith(why)) == (field, True)
 
 
-def test_an_organisation_needs_little() -> None:
+def test_minimal_organisation() -> None:
     wanted = parse(OrganisationInput, {"id": "acme", "name": "  Acme  "}, "Invalid organisation")
     assert (wanted.name, wanted.max_running, wanted.maintenance_until) == ("Acme", 10, None)
 
@@ -102,7 +102,7 @@ def test_a_host_is_named_by_its_number_or_its_digits(host: object, kept: int | N
 
 
 @every_case("host", [0, -1, "0", "x", "1 ", True, 1.0, "9" * 19])
-def test_what_is_no_host_is_refused(host: object) -> None:
+def test_invalid_host_id_is_refused(host: object) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse(ServerInput, {"name": "s", "hostId": host}, "Invalid server")
     assert [field for field, _ in refused.value.fields] == ["hostId"]

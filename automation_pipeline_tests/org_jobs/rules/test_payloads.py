@@ -41,7 +41,7 @@ def test_a_call_needs_only_its_address() -> None:
     }
 
 
-def test_references_may_stand_in_the_address_the_headers_and_the_body() -> None:
+def test_address_headers_and_body_accept_references() -> None:
     given = {
         "url": REFERENCE,
         "headers": {"X-Api-Key": REFERENCE},
@@ -75,7 +75,7 @@ def test_references_may_stand_in_the_address_the_headers_and_the_body() -> None:
         12,
     ],
 )
-def test_an_address_that_is_none_or_holds_a_secret_is_refused(url: object) -> None:
+def test_invalid_or_secret_address_is_refused(url: object) -> None:
     assert [where for where, _ in faults(url=url)] == ["payload.url"]
 
 
@@ -96,7 +96,7 @@ def test_an_address_that_is_none_or_holds_a_secret_is_refused(url: object) -> No
         ),  # the listed origins are exceptions, not the only ones
     ],
 )
-def test_an_address_that_is_public_or_listed_is_saved(url: str, listed: tuple[str, ...]) -> None:
+def test_public_or_listed_address_is_accepted(url: str, listed: tuple[str, ...]) -> None:
     stored = checked_payload(job_type(HTTPS_CALL), {"url": url}, call_origins=listed)
     assert stored["url"] == url
 
@@ -138,7 +138,7 @@ IP, HOST, PLAIN = "url IP not allowed", "url hostname not allowed", "url must be
         ("http://example.com/", ("https://example.com",), PLAIN),
     ],
 )
-def test_an_address_that_would_be_refused_at_the_call_is_refused_before_it_is_saved(
+def test_private_address_is_refused_when_it_is_stored(
     url: str, listed: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
@@ -152,7 +152,7 @@ def test_an_address_that_would_be_refused_at_the_call_is_refused_before_it_is_sa
     assert str(at_the_call.value) in {message, "The address or a header cannot be sent as it is."}
 
 
-def test_an_address_that_is_a_secret_is_seen_only_when_it_is_called() -> None:
+def test_secret_address_is_checked_at_the_call() -> None:
     assert checked_payload(job_type(HTTPS_CALL), {"url": REFERENCE})["url"] == REFERENCE
 
 
@@ -214,7 +214,7 @@ def test_a_header_that_cannot_be_sent_is_refused(headers: dict[str, Any], why: s
         ({"verify": False}, "payload.verify"),
     ],
 )
-def test_what_is_out_of_bounds_is_refused(payload: dict[str, Any], where: str) -> None:
+def test_values_out_of_bounds_are_refused(payload: dict[str, Any], where: str) -> None:
     assert [path for path, _ in faults(**payload)] == [where]
 
 
@@ -224,7 +224,7 @@ def test_what_is_out_of_bounds_is_refused(payload: dict[str, Any], where: str) -
     ),
     st.text("a1", min_size=1),
 )
-def test_no_text_passes_in_a_header_that_is_for_secrets(name: str, text: str) -> None:
+def test_secret_header_accepts_no_text(name: str, text: str) -> None:
     with pytest.raises(InvalidInputError):
         checked(headers={"Accept": "*/*", name: text})
 
@@ -240,7 +240,7 @@ def test_no_text_passes_in_a_header_that_is_for_secrets(name: str, text: str) ->
         ((404,), 200, False),
     ],
 )
-def test_any_status_of_200_is_good_unless_others_are_named(
+def test_status_2xx_is_success_unless_others_are_listed(
     expected: tuple[int, ...], status: int, *, is_good: bool
 ) -> None:
     assert HttpsCallPayload(url=URL, expect_status=expected).is_good(status) is is_good

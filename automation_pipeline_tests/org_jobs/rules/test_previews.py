@@ -40,7 +40,7 @@ def runs(
     return list(preview(timing, after, count, most_jitter=most_jitter).runs)
 
 
-def test_each_run_is_told_on_the_wall_clock() -> None:
+def test_each_run_has_its_wall_clock_time() -> None:
     (first, second) = runs("0 2 * * *", MAY)
     assert (iso(first.scheduled_for), first.effective_for) == (
         "2026-05-05T00:00:00.000Z",
@@ -50,7 +50,7 @@ def test_each_run_is_told_on_the_wall_clock() -> None:
     assert second.local_time == "Wed 2026-05-06 02:00 +0200"
 
 
-def test_a_time_that_the_clock_skips_is_moved_and_says_so() -> None:
+def test_skipped_time_is_moved_with_a_note() -> None:
     (moved, usual) = runs("30 2 * * *", SPRING)
     assert moved.local_time == "Sun 2026-03-29 03:00 +0200"
     assert moved.note is not None
@@ -58,19 +58,19 @@ def test_a_time_that_the_clock_skips_is_moved_and_says_so() -> None:
     assert usual.note is None
 
 
-def test_a_time_that_comes_twice_is_due_the_second_time() -> None:
+def test_repeated_time_is_due_the_second_time() -> None:
     (second_pass, usual) = runs("30 2 * * *", AUTUMN)
     assert second_pass.local_time == "Sun 2026-10-25 02:30 +0100"
     assert "the second time" in (second_pass.note or "")
     assert usual.note is None
 
 
-def test_by_the_hour_it_is_due_both_times() -> None:
+def test_hourly_schedule_is_due_both_times() -> None:
     found = [run for run in runs("30 * * * *", AUTUMN, 16) if "both times" in (run.note or "")]
     assert [run.local_time[-11:] for run in found] == ["02:30 +0200", "02:30 +0100"]
 
 
-def test_what_waits_for_its_window_says_so() -> None:
+def test_wait_for_the_window_has_a_note() -> None:
     (first, _) = runs(
         "0 12 * * *", MAY - timedelta(hours=1), window_start="22:00", window_end="06:00"
     )
@@ -78,7 +78,7 @@ def test_what_waits_for_its_window_says_so() -> None:
     assert "closed at 12:00: it waits until 22:00" in (first.note or "")
 
 
-def test_jitter_is_told_in_seconds_or_as_the_most_of_it() -> None:
+def test_jitter_note_has_seconds_or_the_maximum() -> None:
     jittered = [
         run
         for run in runs("0 2 * * *", MAY, 5, jitter_seconds=3600)
@@ -92,7 +92,7 @@ def test_jitter_is_told_in_seconds_or_as_the_most_of_it() -> None:
     assert "up to 600 s" in (unsaved.note or "")
 
 
-def test_without_any_run_it_says_so() -> None:
+def test_preview_without_runs_has_a_note() -> None:
     timing = read_timing(
         TimingFields(seed="s", cron_expression="0 2 * * *", timezone="UTC", end_at=MAY)
     )
@@ -102,7 +102,7 @@ def test_without_any_run_it_says_so() -> None:
 
 
 @every_case("start", [MAY, SPRING, AUTUMN])
-def test_following_the_one_that_is_planned_gives_what_is_planned_after_it(start: datetime) -> None:
+def test_planned_runs_follow_the_stored_one(start: datetime) -> None:
     fields = {"window_start": "22:00", "window_end": "06:00", "jitter_seconds": 900}
     timing = read_timing(
         TimingFields(seed="s", cron_expression="0 */4 * * *", timezone="Europe/Paris", **fields)
@@ -115,7 +115,7 @@ def test_following_the_one_that_is_planned_gives_what_is_planned_after_it(start:
     assert found == sorted(found, key=lambda one: one.scheduled_for)
 
 
-def test_one_that_was_put_off_to_the_next_window_is_not_followed_by_its_like() -> None:
+def test_postponed_run_is_not_repeated() -> None:
     timing = read_timing(
         TimingFields(
             seed="s",
@@ -133,7 +133,7 @@ def test_one_that_was_put_off_to_the_next_window_is_not_followed_by_its_like() -
 
 
 @every_case("after", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
-def test_the_ends_of_the_calendar_are_no_fault(after: datetime) -> None:
+def test_ends_of_the_calendar_are_accepted(after: datetime) -> None:
     found = runs(
         "0 2 * * *",
         after,
@@ -146,7 +146,7 @@ def test_the_ends_of_the_calendar_are_no_fault(after: datetime) -> None:
 
 
 @every_case(("count", "is_fine"), [(1, True), (100, True), (0, False), (101, False)])
-def test_so_many_at_once_and_no_more(count: int, is_fine: bool) -> None:
+def test_number_of_runs_is_limited(count: int, is_fine: bool) -> None:
     if is_fine:
         check_count(count)
     else:
@@ -158,7 +158,7 @@ TOMORROW = NOW.replace(day=5, hour=2)
 NEXT = {"next_run_at": TOMORROW, "next_scheduled_for": TOMORROW}
 
 
-def test_the_next_one_is_as_stored_and_marked_if_it_is_left_out() -> None:
+def test_next_run_is_the_stored_one_and_shows_the_skip() -> None:
     shown = plan_of(stored(**NEXT, skip_next_run=True, skip_next_run_reason="Audit"), NOW, 3, None)
     assert [run.effective_for for run in shown.runs] == [
         TOMORROW + timedelta(days=days) for days in range(3)
@@ -167,19 +167,19 @@ def test_the_next_one_is_as_stored_and_marked_if_it_is_left_out() -> None:
     assert shown.runs[0].note == "It is left out: Audit"
 
 
-def test_one_that_is_due_already_comes_first() -> None:
+def test_overdue_run_comes_first() -> None:
     late = NOW - timedelta(hours=8)
     shown = plan_of(stored(next_run_at=late, next_scheduled_for=late), NOW, 2, None)
     assert [run.scheduled_for for run in shown.runs] == [late, TOMORROW]
 
 
-def test_a_later_page_begins_after_the_one_before() -> None:
+def test_next_page_continues_after_the_previous_one() -> None:
     shown = plan_of(stored(**NEXT, skip_next_run=True), NOW, 2, TOMORROW)
     assert [iso(run.scheduled_for)[8:10] for run in shown.runs] == ["06", "07"]
     assert not any(run.is_skipped for run in shown.runs)
 
 
-def test_one_that_is_paused_until_a_time_goes_on_then() -> None:
+def test_pause_with_an_end_shows_later_runs() -> None:
     until = NOW + timedelta(days=10)
     shown = plan_of(stored(state=ScheduleState.PAUSED, paused_until=until), NOW, 1, None)
     assert [iso(run.scheduled_for) for run in shown.runs] == ["2026-05-15T02:00:00.000Z"]
@@ -187,7 +187,7 @@ def test_one_that_is_paused_until_a_time_goes_on_then() -> None:
 
 
 @every_case("state", ScheduleState)
-def test_after_an_instant_that_somebody_names_it_tells_what_its_fields_say(
+def test_given_instant_shows_due_times_in_any_state(
     state: ScheduleState,
 ) -> None:
     known = NEXT if state is ScheduleState.ACTIVE else {}
@@ -206,7 +206,7 @@ def test_after_an_instant_that_somebody_names_it_tells_what_its_fields_say(
         ({"state": ScheduleState.INVALID_CRON, "timezone": "Gone/City"}, "Gone/City"),
     ],
 )
-def test_one_that_is_not_due_says_why(known: dict[str, Any], why: str) -> None:
+def test_inactive_schedule_has_a_note(known: dict[str, Any], why: str) -> None:
     shown = plan_of(stored(**known), NOW, 5, None)
     assert shown.runs == ()
     assert why in (shown.note or "")
@@ -243,7 +243,7 @@ def test_one_that_is_not_due_says_why(known: dict[str, Any], why: str) -> None:
         ("0 0 */2 * *", "0 0 */2 * *"),
     ],
 )
-def test_common_forms_are_said_in_words_and_others_as_they_are(expression: str, words: str) -> None:
+def test_common_crons_have_words(expression: str, words: str) -> None:
     Cron.parse(expression)
     assert describe_cron(expression) == words
 
@@ -255,7 +255,7 @@ def test_common_forms_are_said_in_words_and_others_as_they_are(expression: str, 
         max_size=5,
     )
 )
-def test_whatever_can_be_read_has_words(fields: list[str]) -> None:
+def test_every_valid_cron_has_a_description(fields: list[str]) -> None:
     expression = " ".join(fields)
     try:
         Cron.parse(expression)

@@ -37,7 +37,7 @@ from automation_pipeline.org_jobs.rules.schedules import (
     state_after,
     window_timing,
 )
-from automation_pipeline_tests.org_jobs.rules.schedules import NOW, said, stored
+from automation_pipeline_tests.org_jobs.rules.schedules import NOW, schedule_input, stored
 from automation_pipeline_tests.tables import every_case
 
 
@@ -91,7 +91,7 @@ def fields_at_fault(given: dict[str, object]) -> set[str]:
     ],
 )
 def test_every_field_at_fault_is_named(fields: dict[str, object], faults: set[str]) -> None:
-    assert fields_at_fault(said(**fields)) == faults
+    assert fields_at_fault(schedule_input(**fields)) == faults
 
 
 @every_case(("cutoff", "is_allowed"), [(0, True), (239, True), (240, False), (600, False)])
@@ -102,9 +102,9 @@ def test_the_cutoff_is_shorter_than_the_window(cutoff: int, is_allowed: bool) ->
         "latestStartCutoffMin": cutoff,
     }
     if is_allowed:
-        assert read_schedule(said(**window)).latest_start_cutoff_min == cutoff
+        assert read_schedule(schedule_input(**window)).latest_start_cutoff_min == cutoff
     else:
-        assert fields_at_fault(said(**window)) == {"latestStartCutoffMin"}
+        assert fields_at_fault(schedule_input(**window)) == {"latestStartCutoffMin"}
 
 
 @every_case(
@@ -121,8 +121,8 @@ def test_a_filter_that_leaves_everything_out_is_refused(
     cron: str, start: str, end: str, is_allowed: bool
 ) -> None:
     window = {"cronExpression": cron, "executionWindowStart": start, "executionWindowEnd": end}
-    assert read_schedule(said(**window, windowPolicy="CLAMP"))
-    filtered = said(**window, windowPolicy="FILTER")
+    assert read_schedule(schedule_input(**window, windowPolicy="CLAMP"))
+    filtered = schedule_input(**window, windowPolicy="FILTER")
     if is_allowed:
         assert read_schedule(filtered)
     else:
@@ -130,9 +130,9 @@ def test_a_filter_that_leaves_everything_out_is_refused(
 
 
 def test_a_type_has_its_own_name_and_a_payload_that_is_filled_in() -> None:
-    schedule = read_schedule(said(jobType="restart", payload={}, serverInstanceId="3"))
+    schedule = read_schedule(schedule_input(jobType="restart", payload={}, serverInstanceId="3"))
     assert (schedule.job_type, schedule.server_instance_id) == ("SERVER_RESTART", 3)
-    assert read_schedule(said()).payload.keys() > {"url"}
+    assert read_schedule(schedule_input()).payload.keys() > {"url"}
 
 
 def in_days(days: float) -> str:
@@ -150,7 +150,7 @@ def in_days(days: float) -> str:
     ],
 )
 def test_a_new_one_is_due_at_least_once(fields: dict[str, Any], fault: str | None) -> None:
-    schedule = read_schedule(said(**fields))
+    schedule = read_schedule(schedule_input(**fields))
     if fault is None:
         refuse_never_due(schedule, NOW)
         return
@@ -171,7 +171,7 @@ def test_a_new_one_is_due_at_least_once(fields: dict[str, Any], fault: str | Non
         (Payload, {"a": [1]}, {"a": [1]}),
     ],
 )
-def test_a_field_that_is_well_is_kept(kind: object, given: object, kept: object) -> None:
+def test_valid_field_is_kept(kind: object, given: object, kept: object) -> None:
     assert TypeAdapter(kind).validate_python(given) == kept
 
 
@@ -197,7 +197,7 @@ def test_a_field_that_is_well_is_kept(kind: object, given: object, kept: object)
         (Payload, [1]),
     ],
 )
-def test_a_field_that_is_not_well_is_refused(kind: object, given: object) -> None:
+def test_invalid_field_is_refused(kind: object, given: object) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(kind).validate_python(given)
 
@@ -220,7 +220,7 @@ def test_the_last_run_has_one_status(
     assert last_run_status(dispatch, job) == status
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_omitted_field_has_its_default() -> None:
     document = input_document(stored())
     expected = {
         "priority": 5,
@@ -241,7 +241,7 @@ def test_what_is_left_out_has_its_default() -> None:
     assert len(document) == len(OrgScheduleDefinition.model_fields)
 
 
-def test_a_stored_one_is_shown_as_others_read_it() -> None:
+def test_stored_schedule_is_shown_as_json() -> None:
     schedule = stored({"startAt": "2026-06-01T02:00:00+02:00"})
     document = as_document(schedule)
     assert document["startAt"] == "2026-06-01T00:00:00.000Z"
@@ -257,7 +257,7 @@ ACTIVE, PAUSED, INVALID, COMPLETED = (
 PAST, AHEAD = iso(NOW - timedelta(days=1)), iso(NOW + timedelta(days=30))
 
 
-def test_what_the_patch_does_not_name_stays_and_null_clears() -> None:
+def test_patch_keeps_other_fields_and_null_clears() -> None:
     before = stored({"description": "Why", "retryPolicy": {"maxRetries": 4}, "jitterS": 30})
     changed = changed_schedule(before, {"description": None, "retryPolicy": None, "priority": 1})
     assert (changed.description, changed.retry_policy, changed.priority, changed.jitter_s) == (
@@ -272,7 +272,7 @@ def test_what_the_patch_does_not_name_stays_and_null_clears() -> None:
 @every_case(
     "field", ["name", "cronExpression", "timezone", "priority", "enabled", "payload", "jitterS"]
 )
-def test_what_may_not_be_null_says_so(field: str) -> None:
+def test_null_is_refused_where_it_is_not_allowed(field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         changed_schedule(stored(), {field: None})
     assert (field, NEVER_NULL) in refused.value.fields
@@ -306,7 +306,7 @@ def test_the_state_after_a_change(
     assert status is None or (status.planned is not None) == (state is ACTIVE)
 
 
-def test_a_change_that_leaves_no_time_is_refused_unless_an_end_says_so() -> None:
+def test_change_without_due_times_is_refused_unless_it_has_an_end() -> None:
     before, end_of_time = stored(), datetime(9999, 12, 31, 23, tzinfo=UTC)
     with pytest.raises(InvalidInputError) as refused:
         state_after(before, changed_schedule(before, {"cronExpression": "0 3 * * *"}), end_of_time)
@@ -316,9 +316,7 @@ def test_a_change_that_leaves_no_time_is_refused_unless_an_end_says_so() -> None
 
 
 @given(st.integers(0, 10_000), st.integers(-10_000, 10_000))
-def test_what_was_decided_upon_never_comes_again_even_if_the_clock_is_set_back(
-    now: int, last: int
-) -> None:
+def test_next_due_time_is_later_than_the_decided_one(now: int, last: int) -> None:
     timing = read_timing(TimingFields(seed="s", cron_expression="*/5 * * * *", timezone="UTC"))
     at, decided = NOW + timedelta(minutes=now), NOW + timedelta(minutes=last)
     planned = next_after(timing, at, decided)
@@ -329,7 +327,9 @@ def test_what_was_decided_upon_never_comes_again_even_if_the_clock_is_set_back(
 @every_case(
     ("state", "is_refused"), [(ACTIVE, False), (PAUSED, False), (INVALID, True), (COMPLETED, True)]
 )
-def test_what_is_not_due_any_more_cannot_be_paused(state: ScheduleState, is_refused: bool) -> None:
+def test_schedule_without_due_times_cannot_be_paused(
+    state: ScheduleState, is_refused: bool
+) -> None:
     if is_refused:
         with pytest.raises(ConflictError):
             refuse_pause(state)
@@ -363,9 +363,7 @@ def test_a_closed_window_says_when_it_opens(at: datetime, opens: str | None) -> 
             refuse_closed(schedule, window_timing(schedule), at)
 
 
-def test_a_cron_that_means_nothing_does_not_matter_but_a_zone_does_where_there_is_a_window() -> (
-    None
-):
+def test_manual_run_ignores_an_invalid_cron_but_not_the_zone_of_a_window() -> None:
     broken = {"cron_expression": "gone", "timezone": "Gone/City"}
     assert window_timing(stored(**broken)).window is None
     assert window_timing(stored(WINDOW, **broken), ignore_window=True).window is None
@@ -388,7 +386,7 @@ def test_a_cron_that_means_nothing_does_not_matter_but_a_zone_does_where_there_i
         ("TERMINATE_OTHER", [7], [8], None),
     ],
 )
-def test_what_is_not_over_is_in_the_way_by_the_overlap_policy(
+def test_overlap_policy_decides_which_job_is_in_the_way(
     policy: str, at_work: list[int], waiting: list[int], named: int | None
 ) -> None:
     schedule = stored({"overlapPolicy": policy})
@@ -430,9 +428,7 @@ def test_a_pause_may_say_why_and_until_when() -> None:
         (None, datetime(2026, 6, 1), "until"),  # noqa: DTZ001  that is the fault
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    reason: str | None, until: datetime | None, field: str
-) -> None:
+def test_invalid_pause_is_refused(reason: str | None, until: datetime | None, field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         read_pause(reason, until, PAUSED_AT)
     assert [name for name, _ in refused.value.fields] == [field]

@@ -56,11 +56,11 @@ def test_a_name_of_capitals_digits_and_single_underscores_is_a_reference(name: s
         {"secretref": "ONE"},
     ],
 )
-def test_nothing_else_is_one(value: object) -> None:
+def test_other_values_are_no_reference(value: object) -> None:
     assert reference_in(value) is None
 
 
-def test_secrets_are_looked_up_and_put_in_the_place_of_their_references() -> None:
+def test_references_are_replaced_by_secrets() -> None:
     environment = {
         "ORG_SECRET__ACME_EU__ONE": "1st",
         "ORG_SECRET__ACME_EU__TWO": "2nd",
@@ -84,7 +84,7 @@ def test_a_secret_that_the_organisation_does_not_have_is_named_by_its_variable(
 
 
 @given(ORG_IDS, REFERENCE_NAMES, ORG_IDS, REFERENCE_NAMES)
-def test_no_variable_is_of_two_secrets(
+def test_two_secrets_never_share_a_variable(
     org_id: str, name: str, other_org_id: str, other_name: str
 ) -> None:
     is_same = variable_of(org_id, name) == variable_of(other_org_id, other_name)
@@ -142,19 +142,19 @@ def test_a_secret_is_known_by_its_name(name: str) -> None:
         "auth",
     ],
 )
-def test_other_names_are_none(name: str) -> None:
+def test_plain_names_are_not_secret(name: str) -> None:
     assert not names_secret(name)
 
 
 @every_case(
     "name", ["key", "X-Key", "xAuth", "functionsKey", "sid", "sessionId", "primaryKey", "email"]
 )
-def test_in_a_header_or_a_query_more_names_are(name: str) -> None:
+def test_more_names_are_secret_in_headers_and_queries(name: str) -> None:
     assert is_secret_when_sent(name)
 
 
 @every_case("name", ["page", "sortKey", "cache-key", "Accept", "X-Request-Id", "design"])
-def test_in_a_header_or_a_query_too_some_names_are_none(name: str) -> None:
+def test_some_names_are_plain_in_headers_and_queries(name: str) -> None:
     assert not is_secret_when_sent(name)
 
 
@@ -173,7 +173,7 @@ def test_in_a_header_or_a_query_too_some_names_are_none(name: str) -> None:
         "sk-0123456789abcdef",
     ],
 )
-def test_a_credential_is_known_by_its_look(text: str) -> None:
+def test_credential_is_recognised_by_its_form(text: str) -> None:
     assert looks_secret(text)
 
 
@@ -195,14 +195,14 @@ def test_a_credential_is_known_by_its_look(text: str) -> None:
         "Key 12",
     ],
 )
-def test_a_sentence_is_none(text: str) -> None:
+def test_sentence_is_not_a_credential(text: str) -> None:
     assert not looks_secret(text)
 
 
 @given(
     st.text(st.characters(codec="ascii", exclude_characters=":"), max_size=8), st.text(max_size=12)
 )
-def test_a_user_and_a_password_are_known_whatever_they_are(user: str, password: str) -> None:
+def test_basic_credentials_are_recognised(user: str, password: str) -> None:
     encoded = b64encode(f"{user}:{password}xx".encode()).decode()
     assert looks_secret(f"Basic {encoded}")
     assert looks_secret(f"basic {encoded.rstrip('=')}")
@@ -211,7 +211,7 @@ def test_a_user_and_a_password_are_known_whatever_they_are(user: str, password: 
 @every_case(
     "text", ["Basic x", "token x", "ApiKey x", "api-key x", "GenieKey x", "Negotiate x", "HMAC x"]
 )
-def test_in_a_header_whatever_follows_a_scheme_is_one(text: str) -> None:
+def test_every_value_after_a_scheme_is_a_credential_in_a_header(text: str) -> None:
     assert is_scheme(text)
     assert not is_scheme(text.replace(" ", "-"))
 
@@ -300,10 +300,10 @@ def hidden_secrets(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(hidden_secrets(), st.lists(st.booleans(), max_size=4), PLAIN)
 def test_a_text_that_is_known_for_a_secret_passes_nowhere(
-    value: Any, ways: list[bool], beside: Any
+    value: Any, ways: list[bool], sibling: Any
 ) -> None:
     for is_listed in ways:
-        value = [beside, value] if is_listed else {"beside": beside, "inside": value}
+        value = [sibling, value] if is_listed else {"sibling": sibling, "inside": value}
     [(where, why)] = payload_faults({"body": value})
     assert (where.startswith("body."), why) == (True, PLAIN_SECRET)
 
@@ -331,8 +331,8 @@ def payloads_with_a_secret(draw: st.DrawFn) -> dict[str, Any]:
     """Plain values all around, and a secret under a sensitive name somewhere in it."""
     value: Any = {draw(st.sampled_from(SENSITIVE)): draw(SECRETS)}
     for _ in range(draw(st.integers(0, 4))):
-        beside = draw(PLAIN)
-        value = [beside, value] if draw(st.booleans()) else {"beside": beside, "inside": value}
+        sibling = draw(PLAIN)
+        value = [sibling, value] if draw(st.booleans()) else {"sibling": sibling, "inside": value}
     return {"first": draw(PLAIN), "body": value}
 
 

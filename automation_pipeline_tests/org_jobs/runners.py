@@ -1,4 +1,4 @@
-"""Doers of jobs that do what a test says."""
+"""Runners of jobs whose outcome a test decides."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,12 +10,11 @@ from automation_pipeline_tests.org_jobs.bench import SERVICE
 
 
 @dataclass
-class Here:
-    """Its work is done at once, unless the test says otherwise: `meanwhile` is done first, in a
-    thread of its own."""
+class LocalWork:
+    """Ends at once with `end`, unless it `lasts`. `during` is called first, in a thread."""
 
     end: AttemptEnd | Exception = field(default_factory=lambda: attempt_succeeded({"status": 200}))
-    meanwhile: Callable[[], object] | None = None
+    during: Callable[[], object] | None = None
     lasts: bool = False
     asked: list[JobContext] = field(default_factory=list)
     was_stopped: bool = False
@@ -23,8 +22,8 @@ class Here:
     async def work(self, asked: JobContext) -> AttemptEnd:
         self.asked.append(asked)
         try:
-            if self.meanwhile is not None:
-                await asyncio.to_thread(self.meanwhile)
+            if self.during is not None:
+                await asyncio.to_thread(self.during)
             if self.lasts:
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -36,10 +35,10 @@ class Here:
 
 
 @dataclass
-class Elsewhere:
-    """What it has begun, under the key of its attempt, and what became of that."""
+class RemoteWork:
+    """`started` has the end of each started work, by the key of its attempt; None while it runs."""
 
-    begun: dict[str, AttemptEnd | None] = field(default_factory=dict)
+    started: dict[str, AttemptEnd | None] = field(default_factory=dict)
     fault: Exception | None = None
     stopped: list[tuple[str, str, str | None]] = field(default_factory=list)
     looks: int = 0
@@ -49,13 +48,13 @@ class Elsewhere:
         if self.fault is not None:
             raise self.fault
         key = f"{asked.run_id}:{asked.attempt_no}"
-        self.begun[key] = None
+        self.started[key] = None
         return {"key": key}
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
         self.looks += 1
         found = {
-            number: self.begun[str(following["key"])] for number, following in followed.items()
+            number: self.started[str(following["key"])] for number, following in followed.items()
         }
         return {number: end for number, end in found.items() if end is not None}
 
@@ -68,7 +67,7 @@ class Elsewhere:
         return self.stops_at_once
 
     def end_all(self, end: AttemptEnd) -> None:
-        self.begun = dict.fromkeys(self.begun, end)
+        self.started = dict.fromkeys(self.started, end)
 
 
-DOES = SERVICE.name
+SERVICE_TYPE = SERVICE.name
