@@ -82,7 +82,7 @@ class FakeShop:
 
     `called` lists every call that reached the shop, failed ones too: its kind ("page", "prices",
     "write") and the place, the ids or the product it was about. `written` lists every write that
-    took effect. `most_at_once` is how many calls were ever open together; `meanwhile` is awaited in
+    took effect. `most_at_once` is how many calls were ever open together; `during_call` is awaited in
     the middle of each, with its kind and subject.
     """
 
@@ -92,7 +92,7 @@ class FakeShop:
         bucket: BucketStatus | None = None,
         page_size: int = 250,
         seconds: Callable[[], float] = monotonic,
-        meanwhile: Callable[[str, object], Awaitable[None]] | None = None,
+        during_call: Callable[[str, object], Awaitable[None]] | None = None,
     ) -> None:
         self.called: list[tuple[str, object]] = []
         self.written: list[PriceWrite] = []
@@ -101,7 +101,7 @@ class FakeShop:
         self._seconds = seconds
         self._points = None if bucket is None else _Points(bucket, seconds, seconds())
         self._page_size = page_size
-        self._meanwhile = meanwhile
+        self._during_call = during_call
         self._open = 0
         self._once: dict[str, list[_Script]] = {}
         self._always: dict[str, _Script] = {}
@@ -248,14 +248,14 @@ class FakeShop:
         self._open += 1
         self.most_at_once = max(self.most_at_once, self._open)
         try:
-            await (self._meanwhile(kind, subject) if self._meanwhile else asyncio.sleep(0))
+            await (self._during_call(kind, subject) if self._during_call else asyncio.sleep(0))
         finally:
             self._open -= 1
         once = self._once.get(script)
         scripted = self._refusal or (once.pop(0) if once else self._always.get(script))
         if scripted is not None:
             return classify_failure(
-                scripted[0], f"The shop fails as it was told to ({kind}).", scripted[1]
+                scripted[0], f"The shop fails as the test asks ({kind}).", scripted[1]
             )
         wait = self._points.take(asked, asked if used is None else used) if self._points else None
         return (
@@ -295,8 +295,8 @@ def shelf(products: int, variants: int = 1, *, amount: int = 1000) -> Iterable[V
             )
 
 
-def storefront(shop: FakeShop, *, meter: Meter | None = None, **knobs: object) -> Storefront:
+def storefront(shop: FakeShop, *, meter: Meter | None = None, **shop_options: object) -> Storefront:
     """For stages: the same shop, however often it is opened."""
     return Storefront(
-        "shop.test", lambda: nullcontext(shop), ShopOptions(**knobs), meter or Meter()
+        "shop.test", lambda: nullcontext(shop), ShopOptions(**shop_options), meter or Meter()
     )

@@ -1,26 +1,24 @@
-"""The bench of the stages of pricing: a fake shop that is never in a hurry, rules, runs, and what
-became of them."""
+"""A fake shop whose points never run out, with rules, runs and their results."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.metrics import Meter
+from automation_pipeline.pricing import worker
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.pricing.models.runs import RuleRun, RuleTrigger, RunAction
 from automation_pipeline.pricing.planning import plan_run, preview_rule
 from automation_pipeline.pricing.ports import PricingContext, Storefront
 from automation_pipeline.pricing.pricing_rules import create_rule, put_policy
 from automation_pipeline.pricing.queries.runs import NewRun, add_run, get_run
-from automation_pipeline.pricing.runs import (
-    approve_run,
-    queue_run,
-    request_rule_run,
-)
+from automation_pipeline.pricing.runs import approve_run, queue_run, request_rule_run
 from automation_pipeline.pricing.tables import (
     PriceChangeRow,
     RuleCheckRow,
@@ -37,6 +35,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
+from automation_pipeline_tests.waiting import come_true
 from automation_pipeline_tests.waiting import run as run_loop
 
 Result = TypeVar("Result")
@@ -53,13 +52,13 @@ _TENTH_OFF: dict[str, object] = {
 
 @dataclass
 class Bench:
-    """`knobs` are the storefront's. The shop's bucket holds plenty, so that no call waits for its
+    """`shop_options` are the storefront's. The shop's bucket holds plenty, so that no call waits for its
     points."""
 
     database: Database
     clock: StandingClock
     shop: FakeShop = field(default_factory=FakeShop)
-    knobs: dict[str, Any] = field(default_factory=dict)
+    shop_options: dict[str, Any] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
 
     def __post_init__(self) -> None:
@@ -74,7 +73,7 @@ class Bench:
 
     @property
     def front(self) -> Storefront:
-        return storefront(self.shop, meter=self.meter, **self.knobs)
+        return storefront(self.shop, meter=self.meter, **self.shop_options)
 
     @property
     def context(self) -> PricingContext:
@@ -130,14 +129,14 @@ class Bench:
         return self.queue(self.previewed(rule), force=force)
 
     def work(self, run: RuleRun) -> RuleRun:
-        """What a worker of Dagster would do with it."""
+        """Do what a worker of Dagster does."""
         return self.work_id(run.id)
 
     def work_id(self, run_id: int) -> RuleRun:
         return self.loop(work_run(run_id, self.context, "bench"))
 
     def scheduled(self, rule: PricingRule) -> int:
-        """A run that its schedule has asked for."""
+        """A run that its schedule requested."""
         with self.database.transaction() as session:
             now = self.clock.now()
             new = NewRun(
@@ -151,7 +150,7 @@ class Bench:
             return add_run(session, new, now)
 
     def rested(self) -> None:
-        """The shop has been left alone for as long as it wanted."""
+        """The pause that the shop asked for is over."""
         with self.database.transaction() as session:
             session.execute(update(ShopRow).values(until=database_now(-1.0)))
 
@@ -201,7 +200,7 @@ class Bench:
         return [event for event in found if name in {None, event.name}]
 
     def requests(self) -> list[tuple[str, Mapping[str, object]]]:
-        """Key and config of what was asked of Dagster."""
+        """Keys and configs of the requests to Dagster."""
         return [
             (row.request_key, row.config)
             for row in self._rows(select(RunRequestRow).order_by(RunRequestRow.id))
@@ -214,11 +213,11 @@ class Bench:
             )
 
     def hold_again(self, run_id: int) -> None:
-        """As if whoever held it last still did."""
+        """As if the last worker still had the claim."""
         self.set_run(run_id, lease_until=database_now(60.0))
 
     def make_due(self, run_id: int) -> None:
-        """Whatever of the run waits for its time is due now."""
+        """Make the run and its waiting targets due now."""
         with self.database.transaction() as session:
             waits = RuleTargetRow.rule_run_id == run_id, RuleTargetRow.next_attempt_at.is_not(None)
             session.execute(
@@ -228,7 +227,7 @@ class Bench:
             session.execute(update(RuleRunRow).where(*its).values(resume_at=database_now(-1.0)))
 
     def expire_hold(self, run_id: int) -> None:
-        """As if its worker had not been heard of for too long."""
+        """As if its worker had sent no heartbeat for too long."""
         self.set_run(run_id, lease_until=database_now(-1.0))
 
     def pass_minutes(self, minutes: float) -> None:
@@ -237,3 +236,56 @@ class Bench:
     def _rows(self, query: Any) -> Sequence[Any]:
         with self.database.reading() as session:
             return list(session.scalars(query))
+
+
+def during_first_write(bench: Bench, what: Callable[[], object]) -> None:
+    """Call `what` once, in a thread; the write waits for its end."""
+    left = [what]
+
+    async def during_call(kind: str, _subject: object) -> None:
+        if kind == "write" and left:
+            await asyncio.to_thread(left.pop())
+
+    bench.shop._during_call = during_call
+
+
+def until_stopped(bench: Bench, what: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
+    """In the middle of the first write, which goes on when the worker has seen that no more is
+    wanted."""
+    seen: list[bool] = []
+    keep = worker.TargetWork.keep
+
+    def watched(applying: worker.TargetWork) -> bool:
+        seen.append(keep(applying))
+        return seen[-1]
+
+    left = [what]
+
+    async def during_call(kind: str, _subject: object) -> None:
+        if kind == "write" and left:
+            await asyncio.to_thread(left.pop())
+            # It looks for the second time when it knows what it saw the first time.
+            await come_true(lambda: seen.count(False) > 1)
+
+    patch.setattr(worker.TargetWork, "keep", watched)
+    patch.setattr(worker, "LOOK_AGAIN_SECONDS", 0.02)
+    bench.shop._during_call = during_call
+
+
+def failing(bench: Bench, kinds: dict[str, str], *, hours: float = 0.0, **rule: object) -> RuleRun:
+    """A run whose variants failed with these kinds of errors, `hours` ago."""
+    run = bench.queued(bench.rule(**rule))
+    for variant_id in kinds:
+        bench.shop.refuse(variant_id)
+    run = bench.work(run)
+    at = bench.clock.now() - timedelta(hours=hours)
+    for target in bench.targets(run.id):
+        kind = kinds.get(str(target.variant_id))
+        if kind is not None:
+            retryable = kind in {"server", "network", "rate_limit", "cancelled"}
+            bench.set_target(target.id, error_type=kind, error_retryable=retryable, last_attempt=at)
+    return run
+
+
+def dead_targets(bench: Bench, run: RuleRun) -> list[int]:
+    return [target.id for target in bench.targets(run.id) if target.status == "FAILED"]

@@ -100,7 +100,7 @@ BUSY, REFUSED = FailureSignal(status=500), FailureSignal(status=401)
 
 @pytest.fixture
 def bench_of_three(database: Database, clock: StandingClock) -> Bench:
-    """Nobody waits for another try."""
+    """Retries are due at once."""
     return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
@@ -188,7 +188,7 @@ def test_a_read_that_fails_proves_nothing(bench_of_three: Bench) -> None:
     bench_of_three.shop.fail_always(PRICES, BUSY)
     found = look(bench_of_three, run)
     assert (found.total_checked, found.mismatches, len(found.unverified)) == (0, 0, 3)
-    assert "The shop fails as it was told to" in found.unverified[0].reason
+    assert "The shop fails as the test asks" in found.unverified[0].reason
     assert bench_of_three.events("automation.reconciliation.mismatch") == []
 
 
@@ -239,7 +239,7 @@ def test_a_target_rolled_back_during_the_check_is_left_out(bench_of_three: Bench
         bench_of_three.shop.edit("101", amount=1000)
         bench_of_three.set_target(first.id, status="ROLLED_BACK")
 
-    bench_of_three.shop._meanwhile = taken_back
+    bench_of_three.shop._during_call = taken_back
     found = look(bench_of_three, run)
     assert (found.total_checked, found.mismatches) == (2, 0)
 
@@ -259,7 +259,7 @@ def test_a_shop_that_wants_to_be_left_alone_leaves_the_check_due(
 def test_a_token_that_is_refused_is_not_tried_for_every_lot(bench_of_three: Bench) -> None:
     bench_of_three.shop = FakeShop(*shelf(300, 2))
     run = applied(bench_of_three)
-    bench_of_three.knobs["calls_at_once"] = 1
+    bench_of_three.shop_options["calls_at_once"] = 1
     bench_of_three.shop.fail_always(PRICES, REFUSED)
     assert len(look(bench_of_three, run).unverified) == 600
     assert bench_of_three.shop.times("prices") == 1
@@ -378,7 +378,7 @@ def test_a_day_is_that_of_the_zone(bench_of_four: Bench) -> None:
 
 def test_reconciliation_can_be_switched_off(bench_of_four: Bench) -> None:
     applied_by_rule(bench_of_four)
-    bench_of_four.knobs["reconciles"] = False
+    bench_of_four.shop_options["reconciles"] = False
     assert (look_at_all(bench_of_four), bench_of_four.shop.called) == ([], [])
 
 

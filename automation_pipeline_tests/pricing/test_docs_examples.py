@@ -63,7 +63,7 @@ def _is_rule(row: list[str]) -> bool:
     return bool(row) and all(cell.strip("-") == "" for cell in row)
 
 
-def told(outcome: PriceOutcome) -> tuple[str, str, str]:
+def described(outcome: PriceOutcome) -> tuple[str, str, str]:
     """What becomes of the variant, in the page's words."""
     if outcome.after is None:
         return str(outcome.skipped), "", ""
@@ -83,14 +83,14 @@ def read(text: str) -> Price:
 
 
 @every_case("row", rows_under("Worked examples"), ids=lambda row: f"{row[0]} {row[2]}"[:60])
-def test_every_worked_example_comes_out_as_it_says(row: list[str]) -> None:
+def test_every_worked_example_has_its_documented_result(row: list[str]) -> None:
     start, known, transform, *promised = row
     before = read(start)
     facts = {FACTS[name]: value for name, value in json.loads(known or "{}").items()}
     found = variant(before.unit_amount, currency=before.currency, **facts)
     does = json.loads(transform)
     currency = before.currency if names_amounts(Transform.model_validate(does)) else None
-    assert told(price(rule(does, currency=currency), found)) == tuple(promised)
+    assert described(price(rule(does, currency=currency), found)) == tuple(promised)
 
 
 def test_there_are_examples_of_every_operation_and_option() -> None:

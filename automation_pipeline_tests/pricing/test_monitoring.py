@@ -55,16 +55,16 @@ from automation_pipeline_tests.clients.receiver import receiver, says
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import Bench
-from automation_pipeline_tests.pricing.dead_letters import dead_targets, failing
-from automation_pipeline_tests.pricing.ended import (
+from automation_pipeline_tests.pricing.bench import Bench, dead_targets, failing
+from automation_pipeline_tests.pricing.rows import (
     EVERY_ALERT,
+    a_rule,
+    a_run,
     a_shop,
     alert_rows,
     an_ended_run,
     change_targets,
 )
-from automation_pipeline_tests.pricing.kept import a_rule, a_run
 
 LONG_AGO = timedelta(days=2)
 
@@ -415,7 +415,7 @@ def test_a_process_that_dies_has_used_up_an_attempt(
 def test_a_late_result_is_not_stored(database: Database, clock: StandingClock) -> None:
     class Slow(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
-            wait_over(database)  # its hold has ended, and somebody else gets through first
+            wait_over(database)  # its claim has ended, and another process is first
             await asyncio.to_thread(deliver, database, FakeWebhookSender())
             return WebhookAnswer(500, "late")
 
@@ -433,13 +433,13 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
 
 
-def told(bench: Bench, project_id: str = "default", **how: bool) -> DeadLetterReport:
+def report_of(bench: Bench, project_id: str = "default", **how: bool) -> DeadLetterReport:
     return report_dead_letters(project_id, database=bench.database, clock=bench.clock, **how)
 
 
 def test_failed_targets_are_counted_by_kind_with_advice(bench: Bench) -> None:
     run = failing(bench, KINDS, hours=25)
-    report = told(bench)
+    report = report_of(bench)
     assert (report.total_failed, report.retryable, report.stale) == (3, 1, 3)
     assert report.by_error_type == {FailureKind.NOT_FOUND: 2, FailureKind.SERVER: 1}
     assert (
@@ -455,7 +455,7 @@ def test_all_are_counted_where_the_oldest_alone_are_listed(
 ) -> None:
     failing(bench, KINDS)
     monkeypatch.setattr(module, "MAX_ENTRIES", 2)
-    report = told(bench)
+    report = report_of(bench)
     assert (report.total_failed, sum(report.by_error_type.values()), len(report.entries)) == (
         3,
         3,
@@ -465,20 +465,20 @@ def test_all_are_counted_where_the_oldest_alone_are_listed(
 
 def test_projects_are_reported_apart(bench: Bench) -> None:
     failing(bench, KINDS, project_id="toys")
-    assert (told(bench).total_failed, told(bench, "toys").total_failed) == (0, 3)
+    assert (report_of(bench).total_failed, report_of(bench, "toys").total_failed) == (0, 3)
 
 
 @pytest.mark.parametrize(("hours", "count"), [(90 * 24, 3), (90 * 24 + 1, 0)])
 def test_dead_letters_are_kept_for_ninety_days(bench: Bench, hours: float, count: int) -> None:
     failing(bench, KINDS, hours=hours)
-    assert told(bench).total_failed == count
+    assert report_of(bench).total_failed == count
 
 
 def test_a_run_that_is_rolled_back_has_no_dead_letters_in_the_report(bench: Bench) -> None:
     run = failing(bench, KINDS)
     roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:1")
     assert bench.work(run).status == "ROLLED_BACK"
-    assert told(bench).total_failed == 0
+    assert report_of(bench).total_failed == 0
 
 
 def test_a_retry_reports_the_dead_letters_as_an_event(bench: Bench) -> None:
@@ -505,7 +505,7 @@ def test_what_is_acknowledged_is_not_counted(bench: Bench) -> None:
     chosen = dead_targets(bench, run)[1:]
     world = {"database": bench.database, "clock": bench.clock, "actor": "user:9"}
     assert acknowledge_dead_letters("default", chosen, **world) == 2
-    assert told(bench).total_failed == 1
+    assert report_of(bench).total_failed == 1
 
 
 def retry(bench: Bench, *, force: bool = False) -> RetriedRuns:

@@ -196,7 +196,7 @@ def test_a_variant_listed_twice_is_planned_once(bench: Bench) -> None:
             bench.shop.put(variant("1", "1"))
 
     bench.shop = FakeShop(
-        variant("1", "1"), variant("2", "2"), variant("3", "3"), page_size=1, meanwhile=reorder
+        variant("1", "1"), variant("2", "2"), variant("3", "3"), page_size=1, during_call=reorder
     )
     run = bench.plan(bench.asked_for(bench.rule()))
     assert Counter(target.variant_id for target in bench.targets(run.id)) == {"1": 1, "2": 1}
@@ -241,7 +241,7 @@ def test_a_run_that_is_cancelled_while_it_is_planned_stays_without_targets(bench
     async def cancel(_kind: str, _place: object) -> None:
         bench.set_run(run_id, cancel_requested_at=bench.clock.now())
 
-    bench.shop = FakeShop(variant("1", "1"), meanwhile=cancel)
+    bench.shop = FakeShop(variant("1", "1"), during_call=cancel)
     run_id = bench.asked_for(bench.rule())
     run = bench.plan(run_id)
     assert (run.previewed_at, bench.targets(run_id)) == (None, [])
@@ -275,8 +275,8 @@ def test_a_shop_that_keeps_failing_leaves_nothing_of_the_plan(
         if place == "2":
             bench.shop.fail_always(PAGES, signal)
 
-    bench.shop = FakeShop(*shelf(4), page_size=2, meanwhile=break_down)
-    with pytest.raises(error, match=r"The shop fails as it was told to \(page\)\."):
+    bench.shop = FakeShop(*shelf(4), page_size=2, during_call=break_down)
+    with pytest.raises(error, match=r"The shop fails as the test asks \(page\)\."):
         bench.plan(run_id)
     assert bench.shop.times("page") == 1 + calls
     assert (bench.run(run_id).previewed_at, bench.targets(run_id), bench.skipped(run_id)) == (
@@ -314,7 +314,7 @@ def test_no_transaction_is_open_while_the_shop_is_called(bench: Bench) -> None:
             written.append(True)
 
     written: list[bool] = []
-    bench.shop = FakeShop(*shelf(3), page_size=1, meanwhile=write)
+    bench.shop = FakeShop(*shelf(3), page_size=1, during_call=write)
     bench.plan(bench.asked_for(bench.rule()))
     assert written == [True] * 3
 
@@ -325,7 +325,7 @@ def test_of_two_concurrent_plans_one_is_stored(bench: Bench) -> None:
     async def meet(_kind: str, _place: object) -> None:
         both_ask.wait()
 
-    bench.shop = FakeShop(*shelf(5, 2), meanwhile=meet)
+    bench.shop = FakeShop(*shelf(5, 2), during_call=meet)
     run_id = bench.asked_for(bench.rule())
     threads = [threading.Thread(target=bench.plan, args=(run_id,)) for _ in range(2)]
     for thread in threads:
@@ -338,7 +338,7 @@ def test_of_two_concurrent_plans_one_is_stored(bench: Bench) -> None:
 
 
 def test_three_thousand_variants_take_as_many_statements_a_page_as_few(bench: Bench) -> None:
-    def said(pages: int) -> int:
+    def statements_of(pages: int) -> int:
         bench.shop = FakeShop(*shelf(pages * 25, 10))
         run_id = bench.asked_for(bench.rule())
         with statements(bench.database) as all_of_them:
@@ -347,7 +347,7 @@ def test_three_thousand_variants_take_as_many_statements_a_page_as_few(bench: Be
         assert bench.shop.times("page") == pages
         return len(all_of_them)
 
-    one, two, twelve = said(1), said(2), said(12)
+    one, two, twelve = statements_of(1), statements_of(2), statements_of(12)
     # Three thousand targets are three statements.
     assert twelve - one == 11 * (two - one) + 2
 
@@ -391,7 +391,7 @@ def test_a_deleted_rule_cannot(bench_of_two: Bench) -> None:
 
 def test_where_the_shop_fails_there_is_no_run(bench_of_two: Bench) -> None:
     bench_of_two.shop.fail_always(PAGES, FailureSignal(status=401))
-    with pytest.raises(PermanentError, match="The shop fails as it was told to"):
+    with pytest.raises(PermanentError, match="The shop fails as the test asks"):
         bench_of_two.previewed()
     with bench_of_two.database.reading() as session:
         assert list_runs(session, RuleRunFilter(), 9, 0) == []
@@ -410,7 +410,7 @@ def test_a_rule_that_changes_while_it_is_previewed_leaves_a_run_of_the_version_t
             actor="user:1",
         )
 
-    bench_of_two.shop = FakeShop(variant("1", "1", 1000), meanwhile=change)
+    bench_of_two.shop = FakeShop(variant("1", "1", 1000), during_call=change)
     rule = bench_of_two.rule()
     run = bench_of_two.previewed(rule)
     assert (run.rule_version, run.rule_version_hash) == (1, rule.version_hash)

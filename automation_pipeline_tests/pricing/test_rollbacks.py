@@ -96,7 +96,7 @@ def test_every_rolled_back_price_is_recorded_and_the_end_is_an_event(bench: Benc
 
 
 def test_the_last_applied_goes_back_first(bench: Bench) -> None:
-    bench.knobs["calls_at_once"] = 1
+    bench.shop_options["calls_at_once"] = 1
     rolled_back(bench, applied(bench))
     assert [subject for kind, subject in bench.shop.called if kind == "write"] == ["3", "2", "1"]
 
@@ -266,7 +266,7 @@ def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
 
 
 def test_a_refusal_for_haste_leaves_the_shop_alone_and_costs_no_attempt(bench: Bench) -> None:
-    bench.knobs["calls_at_once"] = 1
+    bench.shop_options["calls_at_once"] = 1
     run = applied(bench)
     bench.shop.fail_once("3", FailureSignal(status=429), retry_after_seconds=600.0)
     waiting = rolled_back(bench, run)
@@ -287,7 +287,7 @@ def test_a_refusal_for_haste_leaves_the_shop_alone_and_costs_no_attempt(bench: B
 
 
 def test_a_token_that_is_refused_in_the_middle_leaves_the_rest_applied(bench: Bench) -> None:
-    bench.knobs["calls_at_once"] = 1
+    bench.shop_options["calls_at_once"] = 1
     run = applied(bench)
     bench.shop.fail_always("2", REFUSED)
     assert rolled_back(bench, run).rollback_state == "PARTIAL"

@@ -21,7 +21,7 @@ from automation_pipeline.pricing.pricing_rules import (
 from automation_pipeline.pricing.tables import PricingPolicyRow, RuleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.pricing.kept import GIVEN, a_rule, a_run, events
+from automation_pipeline_tests.pricing.rows import GIVEN, a_rule, a_run, events
 
 
 def test_a_new_rule_is_kept_with_its_first_version(

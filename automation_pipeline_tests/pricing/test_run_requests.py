@@ -24,17 +24,16 @@ from automation_pipeline.pricing.runs import (
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.at_work import until_unwanted
-from automation_pipeline_tests.pricing.bench import APPROVER, CREATOR, Bench
-from automation_pipeline_tests.pricing.kept import (
+from automation_pipeline_tests.pricing.bench import APPROVER, CREATOR, Bench, until_stopped
+from automation_pipeline_tests.pricing.rows import (
     a_rule,
     a_run,
-    asked_for,
     change_run,
-    filed,
-    look_or_ask,
+    requested_run,
     run_row,
     run_rows,
+    start_due_or_request,
+    stored_requests,
 )
 from automation_pipeline_tests.processes import CREW, at_once
 
@@ -44,7 +43,7 @@ HOUR = timedelta(hours=1)
 def test_a_run_is_filed_with_the_request_for_it(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     update_rule(rule.id, {"currency": "EUR"}, database=database, clock=clock, actor="user:12")
-    id_ = asked_for(rule, database, clock)
+    id_ = requested_run(rule, database, clock)
     row = run_row(database, id_)
     assert (row.status, row.wish, row.wished_by, row.trigger) == (
         "PREVIEW",
@@ -59,7 +58,7 @@ def test_a_run_is_filed_with_the_request_for_it(database: Database, clock: Stand
         "source": "api",
         "force": False,
     }
-    assert filed(database) == [(f"rule-run-{id_}-1", "rule_run", {"run_id": id_})]
+    assert stored_requests(database) == [(f"rule-run-{id_}-1", "rule_run", {"run_id": id_})]
 
 
 @pytest.mark.parametrize(
@@ -86,18 +85,18 @@ def test_one_run_of_a_rule_at_a_time(
     with pytest.raises(
         ConflictError, match=f"Run {run_id} of pricing rule {rule.id} {words}: wait for its end"
     ):
-        asked_for(rule, database, clock, force=force)
+        requested_run(rule, database, clock, force=force)
     assert len(run_rows(database)) == 1
-    assert filed(database) == []
-    asked_for(other, database, clock)
+    assert stored_requests(database) == []
+    requested_run(other, database, clock)
 
 
 def test_a_mere_preview_blocks_no_other_run(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, "PREVIEW", clock.now())
-    first = asked_for(rule, database, clock)
+    first = requested_run(rule, database, clock)
     change_run(database, first, cancel_requested_at=clock.now())
-    assert asked_for(rule, database, clock) > first
+    assert requested_run(rule, database, clock) > first
 
 
 @pytest.mark.parametrize(
@@ -120,9 +119,9 @@ def test_a_rule_rests_after_it_was_applied_unless_it_is_forced(
         with pytest.raises(
             ConflictError, match=f"rests until {until:%Y-%m-%dT%H:%M:%S}.000Z after its last run"
         ):
-            asked_for(rule, database, clock)
-        assert filed(database) == []
-    row = run_row(database, asked_for(rule, database, clock, force=rests))
+            requested_run(rule, database, clock)
+        assert stored_requests(database) == []
+    row = run_row(database, requested_run(rule, database, clock, force=rests))
     assert row.run_metadata is not None
     assert row.run_metadata["force"] is rests
 
@@ -135,9 +134,9 @@ def test_a_rule_that_is_disabled_or_gone_is_not_run(
     with pytest.raises(
         ConflictError, match=f"Pricing rule {disabled.id} is disabled: enable it first"
     ):
-        asked_for(disabled, database, clock, force=True)
+        requested_run(disabled, database, clock, force=True)
     with pytest.raises(NotFoundError, match=f"Pricing rule {gone.id} not found"):
-        asked_for(gone, database, clock)
+        requested_run(gone, database, clock)
     assert run_rows(database) == []
 
 
@@ -146,10 +145,10 @@ def test_of_several_processes_that_ask_at_once_one_gets_its_run(
 ) -> None:
     rule = a_rule(database, clock)
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    assert sorted(at_once(look_or_ask, *[(database_url, now, rule.id)] * CREW)) == [0] * (
+    assert sorted(at_once(start_due_or_request, *[(database_url, now, rule.id)] * CREW)) == [0] * (
         CREW - 1
     ) + [1]
-    assert len(run_rows(database)) == len(filed(database)) == 1
+    assert len(run_rows(database)) == len(stored_requests(database)) == 1
 
 
 @pytest.fixture
@@ -354,7 +353,7 @@ def guard_and_approve_oneself(bench_of_two: Bench, run: RuleRun) -> None:
 
 
 def let_the_author_approve_and_guard(bench_of_two: Bench, run: RuleRun) -> None:
-    """A run that a schedule has made was approved by whoever wrote its rule, when nobody had to."""
+    """The author of the rule approved a scheduled run before the project required an approval."""
     bench_of_two.set_run(run.id, created_by="schedule")
     guard_and_approve_oneself(bench_of_two, run)
 
@@ -633,7 +632,7 @@ def test_a_run_at_work_stops_before_its_next_call(
 ) -> None:
     run = bench_of_three.queued()
     messages: list[RuleRun] = []
-    until_unwanted(
+    until_stopped(
         bench_of_three, lambda: messages.append(cancel_by(bench_of_three, run)), monkeypatch
     )
     ended = bench_of_three.work(run)
@@ -671,7 +670,7 @@ def test_real_failures_are_shown_before_cancelled_targets(
     ended = cancel_by(bench_of_three, run)
     assert (ended.targets.applied, ended.targets.failed, ended.targets.cancelled) == (1, 2, 1)
     assert ended.success_rate == 0.5
-    assert str(ended.error_message).startswith("The shop fails as it was told to (write)")
+    assert str(ended.error_message).startswith("The shop fails as the test asks (write)")
 
 
 @pytest.mark.parametrize(

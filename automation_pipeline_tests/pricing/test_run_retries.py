@@ -27,9 +27,15 @@ from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.at_work import during_first_write
-from automation_pipeline_tests.pricing.bench import Bench
-from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run, change_run, filed, run_row
+from automation_pipeline_tests.pricing.bench import Bench, during_first_write
+from automation_pipeline_tests.pricing.rows import (
+    SHOP,
+    a_rule,
+    a_run,
+    change_run,
+    run_row,
+    stored_requests,
+)
 
 BUSY, GONE = FailureSignal(status=500), FailureSignal(status=404)
 
@@ -327,7 +333,7 @@ def test_a_second_request_is_refused(bench_of_three: Bench) -> None:
 def test_of_two_concurrent_requests_one_is_accepted(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
 
-    def heard(_: int) -> bool:
+    def is_requested(_: int) -> bool:
         try:
             ask_to_roll_back(bench_of_three, run)
         except ConflictError:
@@ -335,7 +341,7 @@ def test_of_two_concurrent_requests_one_is_accepted(bench_of_three: Bench) -> No
         return True
 
     with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(heard, range(4))) == 1
+        assert sum(pool.map(is_requested, range(4))) == 1
     assert bench_of_three.run_row(run.id).rollbacks == 1
 
 
@@ -476,9 +482,9 @@ def test_a_worker_is_requested_for_a_run_without_one(
     run_id = a_run(database, a_rule(database, clock), status, clock.now())
     for setting in settings:
         setting(database, run_id)
-    before = len(filed(database))
+    before = len(stored_requests(database))
     assert sweep(database, clock) == [run_id] * is_found
-    asked = filed(database)[before:]
+    asked = stored_requests(database)[before:]
     assert [(job, config) for _, job, config in asked] == [
         ("rule_run", {"run_id": run_id})
     ] * is_found
@@ -488,4 +494,6 @@ def test_a_requested_worker_is_not_requested_again(database: Database, clock: Cl
     runs = [a_run(database, a_rule(database, clock), "QUEUED", clock.now()) for _ in range(3)]
     assert sweep(database, clock) == runs
     assert sweep(database, clock) == []
-    assert [key for key, _, _ in filed(database)] == [f"rule-run-{run_id}-1" for run_id in runs]
+    assert [key for key, _, _ in stored_requests(database)] == [
+        f"rule-run-{run_id}-1" for run_id in runs
+    ]

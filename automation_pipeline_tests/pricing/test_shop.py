@@ -52,9 +52,14 @@ from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, storefront
 from automation_pipeline_tests.outside import set_up_shop, shop_totals
-from automation_pipeline_tests.pricing.at_work import until_unwanted
-from automation_pipeline_tests.pricing.bench import Bench
-from automation_pipeline_tests.pricing.calling import NAME, catalogue, drain, may_go, write_many
+from automation_pipeline_tests.pricing.bench import Bench, until_stopped
+from automation_pipeline_tests.pricing.processes import (
+    NAME,
+    catalogue,
+    drain,
+    may_call_now,
+    write_many,
+)
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.waiting import come_true, leap, run
 
@@ -93,13 +98,13 @@ def calls(bench: Bench, signal: FailureSignal, times: int) -> None:
         call(bench, answer(signal))
 
 
-def standing(bench: Bench) -> ShopShown:
+def status_of(bench: Bench) -> ShopShown:
     with bench.database.reading() as session:
         return shop_status(session, bench.front.name)
 
 
 def state(bench: Bench) -> CircuitState:
-    return standing(bench).circuit.state
+    return status_of(bench).circuit.state
 
 
 def rest_of(bench: Bench) -> float:
@@ -159,7 +164,7 @@ def test_refusals_are_counted_apart_from_failures(bench: Bench) -> None:
 
 def test_refusals_are_remembered_and_metered(bench: Bench) -> None:
     calls(bench, HASTE, 4)
-    assert len(standing(bench).refusals) == 4
+    assert len(status_of(bench).refusals) == 4
     assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 4
 
 
@@ -250,7 +255,7 @@ def test_of_several_processes_that_ask_when_the_pause_is_over_one_goes(
 ) -> None:
     calls(bench, HASTE, 6)
     bench.rested()
-    went = at_once(may_go, *[(database_url,)] * CREW)
+    went = at_once(may_call_now, *[(database_url,)] * CREW)
     assert sorted(went) == [False] * (CREW - 1) + [True]
     assert state(bench) == "half_open"
 
@@ -297,7 +302,7 @@ def test_a_waiting_call_goes_as_soon_as_the_circuit_closes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("automation_pipeline.pricing.shop.LOOK_AGAIN_SECONDS", 0.02)
-    bench.knobs["longest_pause_seconds"] = 90.0
+    bench.shop_options["longest_pause_seconds"] = 90.0
     call(bench, answer(HASTE, 60.0))
 
     async def rested_meanwhile() -> CallResult[str]:
@@ -325,13 +330,13 @@ def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
         True,
         True,
     )
-    assert standing(bench).circuit.failures == 1
+    assert status_of(bench).circuit.failures == 1
 
 
 def test_the_shops_figures_of_its_bucket_are_stored(bench: Bench) -> None:
     call(bench, CallResult(value="well", bucket=BucketStatus(700.0, 4000.0, 200.0)))
     bucket = BucketShown(available=700.0, maximum=4000.0, restore_rate=200.0)
-    assert standing(bench).bucket == bucket
+    assert status_of(bench).bucket == bucket
 
 
 def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: Database) -> None:
@@ -458,12 +463,12 @@ def together(shop: FakeShop, count: int) -> None:
     """The first so many writes are in the shop at the same time."""
     first = asyncio.Barrier(count)
 
-    async def meanwhile(kind: str, _subject: object) -> None:
+    async def during_call(kind: str, _subject: object) -> None:
         if kind == "write" and shop.times("write") <= count:
             await first.wait()
         await asyncio.sleep(0)
 
-    shop._meanwhile = meanwhile
+    shop._during_call = during_call
 
 
 @pytest.mark.usefixtures("no_turns")
@@ -471,7 +476,7 @@ def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
     shop = FakeShop(*shelf(20))
     together(shop, 4)
     later: list[int] = []
-    first = shop._meanwhile
+    first = shop._during_call
     assert first is not None
 
     async def counted(kind: str, subject: object) -> None:
@@ -480,7 +485,7 @@ def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
             later.append(shop._open)
         await first(kind, subject)
 
-    shop._meanwhile = counted
+    shop._during_call = counted
     for product in range(1, 5):
         shop.fail_once(str(product), HASTE)
     settled, halt = applied(shop, targets(20), at_once=4)
@@ -495,7 +500,7 @@ def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
 
 @pytest.mark.usefixtures("no_turns")
 def test_a_task_that_ends_leaves_no_product_behind() -> None:
-    """The last calls are refused too, so that nobody makes a proper one any more."""
+    """The last calls are refused too, so that no later call succeeds."""
     shop = FakeShop(*shelf(8))
     together(shop, 5)
     for product in range(1, 9):
@@ -672,7 +677,7 @@ def test_a_run_in_the_middle_stops_before_its_next_call_and_is_later_applied_to_
 ) -> None:
     run = bench_of_three.queued()
     with monkeypatch.context() as patch:
-        until_unwanted(bench_of_three, lambda: pause(bench_of_three), patch)
+        until_stopped(bench_of_three, lambda: pause(bench_of_three), patch)
         left = bench_of_three.work(run)
     assert (left.status, left.resume_at, bench_of_three.run_row(run.id).lease_owner) == (
         "APPLYING",

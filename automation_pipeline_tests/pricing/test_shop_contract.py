@@ -413,7 +413,7 @@ def test_the_fake_knows_how_many_calls_were_open_together_and_what_happened_mean
         if kind == "write":
             fake.edit("101", amount=42)
 
-    fake = FakeShop(*shelf(3), meanwhile=by_hand)
+    fake = FakeShop(*shelf(3), during_call=by_hand)
 
     async def both() -> None:
         await asyncio.gather(fake.prices(["101"]), fake.prices(["201"]))

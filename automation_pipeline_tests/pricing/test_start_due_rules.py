@@ -12,22 +12,22 @@ from automation_pipeline.pricing.pricing_rules import delete_rule, lock_rule, up
 from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.pricing.kept import (
+from automation_pipeline_tests.pricing.rows import (
     SHOP,
     a_rule,
     a_run,
-    asked_for,
     change_run,
+    delete_all,
     events,
-    filed,
-    forget_all,
-    look,
-    look_many,
-    look_or_ask,
+    marked_targets,
+    requested_run,
     rule_row,
     run_row,
     run_rows,
-    wished,
+    start_due,
+    start_due_many,
+    start_due_or_request,
+    stored_requests,
 )
 from automation_pipeline_tests.processes import CREW, at_once
 
@@ -52,7 +52,7 @@ def test_a_rule_whose_time_has_come_is_started(database: Database, clock: Standi
     )
     a_rule(database, clock, scheduleAt=in_hours(clock, 1))
     clock.pass_time(timedelta(minutes=3))
-    looked = look(database, clock)
+    looked = start_due(database, clock)
     [row] = run_rows(database)
     assert looked == DuePriceRules(started=(row.id,))
     assert (row.rule_id, row.status, row.wish, row.wished_by) == (
@@ -72,7 +72,7 @@ def test_a_rule_whose_time_has_come_is_started(database: Database, clock: Standi
         rule.version_hash,
         "schedule",
     )
-    assert filed(database) == [(f"rule-run-{row.id}-1", "rule_run", {"run_id": row.id})]
+    assert stored_requests(database) == [(f"rule-run-{row.id}-1", "rule_run", {"run_id": row.id})]
     stored = rule_row(database, rule.id)
     assert (stored.schedule_at, stored.updated_at) == (None, clock.now())
     [event] = events(database, "rule.scheduled.queued")
@@ -83,7 +83,7 @@ def test_a_rule_whose_time_has_come_is_started(database: Database, clock: Standi
         "runId": str(row.id),
         "scheduledFor": iso(due_at),
     }
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == NOTHING
 
 
 @pytest.mark.parametrize("fields", [{"enabled": False}, {"scheduleAt": None}, {}])
@@ -93,7 +93,7 @@ def test_a_rule_that_is_not_due_is_left_alone(
     rule = a_rule(database, clock, **{"scheduleAt": in_hours(clock, -1), **fields})
     if not fields:
         delete_rule(rule.id, database=database, clock=clock, actor="user:12")
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == NOTHING
     assert run_rows(database) == []
 
 
@@ -106,11 +106,11 @@ def test_a_rule_with_a_run_is_put_off_until_that_is_over(
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 0))
     run_id = a_run(database, rule, status, clock.now(), wish=requested)
     for _ in range(2):
-        assert look(database, clock) == DuePriceRules(put_off=(rule.id,))
+        assert start_due(database, clock) == DuePriceRules(put_off=(rule.id,))
         clock.pass_time(HOUR)
-    assert filed(database) == []
+    assert stored_requests(database) == []
     ending(run_id, database, clock.now())
-    looked = look(database, clock)
+    looked = start_due(database, clock)
     assert (len(looked.started), looked.put_off) == (1, ())
 
 
@@ -120,8 +120,8 @@ def test_a_promotion_that_passed_in_an_outage_is_not_started(
     due_at = clock.now()
     rule = a_rule(database, clock, scheduleAt=iso(due_at), endsAt=in_hours(clock, 1))
     clock.pass_time(HOUR)
-    assert look(database, clock) == DuePriceRules(missed=(rule.id,))
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == DuePriceRules(missed=(rule.id,))
+    assert start_due(database, clock) == NOTHING
     assert run_rows(database) == []
     assert rule_row(database, rule.id).schedule_at is None
     [event] = events(database, "rule.scheduled.missed")
@@ -135,15 +135,15 @@ def test_a_promotion_that_passed_in_an_outage_is_not_started(
 def test_a_rule_is_not_started_twice_for_one_time(database: Database, clock: StandingClock) -> None:
     rule, due_at = a_rule(database, clock, scheduleAt=iso(clock.now())), iso(clock.now())
     good = a_rule(database, clock, scheduleAt=in_hours(clock, 1))
-    [run_id] = look(database, clock).started
+    [run_id] = start_due(database, clock).started
     ending(run_id, database, clock.now())
     clock.pass_time(HOUR)
     update_rule(rule.id, {"scheduleAt": due_at}, database=database, clock=clock, actor="user:12")
-    looked = look(database, clock)
+    looked = start_due(database, clock)
     assert (looked.before, len(looked.started)) == ((rule.id,), 1)
     assert [row.rule_id for row in run_rows(database)] == [rule.id, good.id]
     assert rule_row(database, rule.id).schedule_at is None
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == NOTHING
 
 
 @pytest.mark.parametrize("status", ["APPLIED", "PARTIAL"])
@@ -155,9 +155,9 @@ def test_what_a_promotion_has_applied_is_rolled_back_at_its_end(
         ["APPLIED", "FAILED", "ROLLED_BACK", "APPLIED"] if status == "PARTIAL" else ["APPLIED"]
     )
     run_id = a_run(database, rule, status, clock.now(), targets, requests=4, rollbacks=2)
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == NOTHING
     clock.pass_time(HOUR)
-    assert look(database, clock) == DuePriceRules(ended=(run_id,))
+    assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     row = run_row(database, run_id)
     assert (row.status, row.wish, row.wished_by, row.rollbacks) == (
         status,
@@ -166,11 +166,11 @@ def test_what_a_promotion_has_applied_is_rolled_back_at_its_end(
         3,
     )
     assert (row.promotion_ended_at, row.updated_at) == (clock.now(), clock.now())
-    assert wished(database, run_id) == [(one, one == "APPLIED") for one in targets]
-    assert filed(database) == [(f"rule-run-{run_id}-5", "rule_run", {"run_id": run_id})]
+    assert marked_targets(database, run_id) == [(one, one == "APPLIED") for one in targets]
+    assert stored_requests(database) == [(f"rule-run-{run_id}-5", "rule_run", {"run_id": run_id})]
     [event] = events(database, "rule.promotion.ended")
     assert (event.correlation_id, event.payload["runId"]) == (f"rule-run-{run_id}", str(run_id))
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == NOTHING
 
 
 def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
@@ -184,10 +184,10 @@ def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
     a_run(database, other, "APPLIED", clock.now(), ["APPLIED"])
     last = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"])
     clock.pass_time(HOUR)
-    assert look(database, clock) == DuePriceRules(ended=(last,))
-    assert look(database, clock) == DuePriceRules()
+    assert start_due(database, clock) == DuePriceRules(ended=(last,))
+    assert start_due(database, clock) == DuePriceRules()
     change_run(database, last, wish=None)
-    assert look(database, clock) == DuePriceRules(ended=(first,))
+    assert start_due(database, clock) == DuePriceRules(ended=(first,))
     assert [row.id for row in run_rows(database) if row.wish] == [first]
 
 
@@ -200,12 +200,12 @@ def test_a_repair_ends_with_what_it_has_repaired(
     fields = {"trigger": "repair", "wish": requested, "parent_run_id": run_id}
     repair = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], **fields)
     clock.pass_time(HOUR)
-    assert look(database, clock) == DuePriceRules(ended=(run_id,))
+    assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     row = run_row(database, repair)
     assert (row.status, row.wish, row.promotion_ended_at) == ("PARTIAL", None, clock.now())
-    assert wished(database, repair) == [("APPLIED", False), ("FAILED", False)]
-    assert [key for key, _, _ in filed(database)] == [f"rule-run-{run_id}-1"]
-    assert look(database, clock) == NOTHING
+    assert marked_targets(database, repair) == [("APPLIED", False), ("FAILED", False)]
+    assert [key for key, _, _ in stored_requests(database)] == [f"rule-run-{run_id}-1"]
+    assert start_due(database, clock) == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def test_a_repair_that_is_being_worked_on_is_waited_for(
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     repair = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], trigger="repair", **fields)
     clock.pass_time(HOUR)
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == NOTHING
     assert run_row(database, repair).promotion_ended_at is None
     change_run(database, repair, wish=None, lease_until=None)
-    assert look(database, clock) == DuePriceRules(ended=(run_id,))
+    assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 @pytest.mark.parametrize("status", ["QUEUED", "APPLYING"])
@@ -232,9 +232,9 @@ def test_while_another_run_is_at_work_nothing_is_rolled_back(
     first = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     last = a_run(database, rule, status, clock.now(), ["QUEUED"])
     clock.pass_time(HOUR)
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == NOTHING
     ending(last, database, clock.now(), "FAILED")
-    assert look(database, clock) == DuePriceRules(ended=(first,))
+    assert start_due(database, clock) == DuePriceRules(ended=(first,))
 
 
 @pytest.mark.parametrize("how", ["disabled", "deleted"])
@@ -248,7 +248,7 @@ def test_a_promotion_ends_though_its_rule_is_out_of_use(
     else:
         update_rule(rule.id, {"enabled": False}, database=database, clock=clock, actor="user:12")
     clock.pass_time(HOUR)
-    assert look(database, clock) == DuePriceRules(ended=(run_id,))
+    assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 def test_a_run_at_work_is_rolled_back_once_it_is_over(
@@ -257,9 +257,9 @@ def test_a_run_at_work_is_rolled_back_once_it_is_over(
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLYING", clock.now(), ["APPLYING"])
     clock.pass_time(2 * HOUR)
-    assert look(database, clock) == NOTHING
+    assert start_due(database, clock) == NOTHING
     ending(run_id, database, clock.now())
-    assert look(database, clock) == DuePriceRules(ended=(run_id,))
+    assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 def test_a_requested_retry_gives_way_to_the_end(database: Database, clock: StandingClock) -> None:
@@ -274,9 +274,9 @@ def test_a_requested_retry_gives_way_to_the_end(database: Database, clock: Stand
         wished_by="user:1",
     )
     clock.pass_time(HOUR)
-    assert look(database, clock) == DuePriceRules(ended=(run_id,))
+    assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     assert run_row(database, run_id).wish == "rollback"
-    assert wished(database, run_id) == [("APPLIED", True), ("FAILED", False)]
+    assert marked_targets(database, run_id) == [("APPLIED", True), ("FAILED", False)]
 
 
 def test_a_requested_rollback_comes_first(database: Database, clock: StandingClock) -> None:
@@ -291,10 +291,10 @@ def test_a_requested_rollback_comes_first(database: Database, clock: StandingClo
         rollback_force=True,
     )
     clock.pass_time(HOUR)
-    assert look(database, clock) == NOTHING
-    assert wished(database, run_id) == [("APPLIED", False)] * 2
+    assert start_due(database, clock) == NOTHING
+    assert marked_targets(database, run_id) == [("APPLIED", False)] * 2
     change_run(database, run_id, wish=None, rollback_force=False)
-    assert look(database, clock) == DuePriceRules(ended=(run_id,))
+    assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 @pytest.mark.parametrize(
@@ -309,9 +309,9 @@ def test_a_run_that_its_worker_still_has_is_left_to_it(
         database, rule, "APPLIED", clock.now(), ["APPLIED"], lease_owner="w", lease_until=until
     )
     clock.pass_time(HOUR)
-    assert look(database, clock) == (NOTHING if is_held else DuePriceRules(ended=(run_id,)))
+    assert start_due(database, clock) == (NOTHING if is_held else DuePriceRules(ended=(run_id,)))
     change_run(database, run_id, lease_until=None)
-    assert look(database, clock) == (DuePriceRules(ended=(run_id,)) if is_held else NOTHING)
+    assert start_due(database, clock) == (DuePriceRules(ended=(run_id,)) if is_held else NOTHING)
 
 
 def test_an_old_promotion_ends_before_its_next_time_is_missed(
@@ -320,8 +320,8 @@ def test_an_old_promotion_ends_before_its_next_time_is_missed(
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 1), endsAt=in_hours(clock, 2))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     clock.pass_time(3 * HOUR)
-    assert look(database, clock) == DuePriceRules(ended=(run_id,))
-    assert look(database, clock) == DuePriceRules(missed=(rule.id,))
+    assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
+    assert start_due(database, clock) == DuePriceRules(missed=(rule.id,))
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
@@ -329,9 +329,9 @@ def test_a_locked_rule_is_left_for_the_next_tick(database: Database, clock: Stan
     held, free = (a_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
     with database.transaction() as session:
         lock_rule(session, held.id)
-        look(database, clock)
+        start_due(database, clock)
         assert [row.rule_id for row in run_rows(database)] == [free.id]
-    look(database, clock)
+    start_due(database, clock)
     assert [row.rule_id for row in run_rows(database)] == [free.id, held.id]
 
 
@@ -345,7 +345,7 @@ def test_whenever_it_is_looked_a_promotion_starts_and_ends_at_most_once(
     data: st.DataObject, database: Database
 ) -> None:
     clock = StandingClock(datetime.fromisoformat("2026-05-04T10:00:00Z"))
-    forget_all(database)  # an example may be given up in the middle
+    delete_all(database)  # an example may be given up in the middle
     starts, lasts = data.draw(st.integers(-3, 5)), data.draw(st.integers(1, 6))
     rule = a_rule(
         database, clock, scheduleAt=in_hours(clock, starts), endsAt=in_hours(clock, starts + lasts)
@@ -354,7 +354,7 @@ def test_whenever_it_is_looked_a_promotion_starts_and_ends_at_most_once(
     started, ended, missed = list[int](), list[int](), list[int]()
     for hours in (*data.draw(st.lists(st.integers(0, 4), max_size=6)), 12, 0):
         clock.pass_time(hours * HOUR)
-        looked = look(database, clock)
+        looked = start_due(database, clock)
         if looked.started:
             assert begins_at <= clock.now() < ends_at
             ending(
@@ -382,13 +382,13 @@ def test_several_processes_start_a_rule_and_end_a_promotion_once(
         over = a_rule(database, clock, endsAt=iso(clock.now()))
         a_run(database, over, "APPLIED", clock.now(), ["APPLIED"])
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    at_once(look_many, *[(database_url, now, 3)] * CREW)
-    look(database, clock)
+    at_once(start_due_many, *[(database_url, now, 3)] * CREW)
+    start_due(database, clock)
     rows = run_rows(database)
     assert len({row.rule_id for row in rows}) == len(rows) == 10
     assert {(row.trigger, row.wish) for row in rows} == {("schedule", "apply"), ("api", "rollback")}
     assert {row.requests for row in rows} == {1}
-    assert len(filed(database)) == 10
+    assert len(stored_requests(database)) == 10
 
 
 def test_of_a_concurrent_request_and_a_due_rule_one_creates_a_run(
@@ -397,13 +397,14 @@ def test_of_a_concurrent_request_and_a_due_rule_one_creates_a_run(
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
     made = at_once(
-        look_or_ask, *((database_url, now, rule_id) for rule_id in (0, 0, rule.id, rule.id))
+        start_due_or_request,
+        *((database_url, now, rule_id) for rule_id in (0, 0, rule.id, rule.id)),
     )
-    assert sum(made) == len(run_rows(database)) == len(filed(database)) == 1
+    assert sum(made) == len(run_rows(database)) == len(stored_requests(database)) == 1
 
 
 def test_a_requested_run_postpones_the_schedule(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
-    asked_for(rule, database, clock)
-    assert look(database, clock) == DuePriceRules(put_off=(rule.id,))
+    requested_run(rule, database, clock)
+    assert start_due(database, clock) == DuePriceRules(put_off=(rule.id,))
     assert rule_row(database, rule.id).schedule_at == clock.now()

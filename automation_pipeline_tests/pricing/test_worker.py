@@ -1,4 +1,4 @@
-"""The worker of a run: what it does next, whatever happens meanwhile."""
+"""The worker of a run: its next action after each change of the run."""
 
 import asyncio
 import threading
@@ -53,8 +53,7 @@ from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
 from automation_pipeline_tests.fiches.queries.mirror import statements
-from automation_pipeline_tests.pricing.at_work import during_first_write
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.bench import Bench, during_first_write
 
 # Waits are a thousand times as long here, so that nothing is due before the test says so; and each
 # is counted from the answer, but seen from the claim before it.
@@ -260,10 +259,10 @@ def test_guardrails_that_are_set_meanwhile_hold_from_the_next_prices_on(bench: B
 
     async def once(kind: str, _subject: object) -> None:
         if kind == "write":
-            bench.shop._meanwhile = None
+            bench.shop._during_call = None
             await asyncio.to_thread(bench.guard, autoApply=True, maxPctDelta=0.01)
 
-    bench.shop._meanwhile = once
+    bench.shop._during_call = once
     ended = bench.work(run)
     assert (ended.targets.applied, ended.targets.failed) == (MAX_PRODUCTS, 60 - MAX_PRODUCTS)
 
@@ -271,7 +270,7 @@ def test_guardrails_that_are_set_meanwhile_hold_from_the_next_prices_on(bench: B
 def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.knobs["calls_at_once"] = 1
+    bench.shop_options["calls_at_once"] = 1
     run = bench.queued()
 
     async def time_passes(kind: str, _subject: object) -> None:
@@ -281,7 +280,7 @@ def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
         else:
             monkeypatch.setattr(loop, "LONGEST_READ_SECONDS", 1000.0)
 
-    bench.shop._meanwhile = time_passes
+    bench.shop._during_call = time_passes
     ended = bench.work(run)
     assert (ended.status, bench.shop.amounts()["301"]) == ("PARTIAL", 5555)
     assert bench.shop.times("prices") == 2
@@ -350,7 +349,7 @@ def test_guardrails_hold_at_the_write_too(bench: Bench) -> None:
 def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(60))
     run = bench.queued()
-    bench.knobs["calls_at_once"] = 1
+    bench.shop_options["calls_at_once"] = 1
     bench.shop.fail_always("4", REFUSED)
     ended = bench.work(run)
     assert (ended.status, ended.targets.applied, ended.targets.failed) == ("PARTIAL", 3, 57)
@@ -394,14 +393,14 @@ def test_a_price_that_is_there_already_is_not_written(bench: Bench) -> None:
 def test_calls_are_bounded(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(24))
     run = bench.queued()
-    bench.knobs["calls_at_once"] = 4
+    bench.shop_options["calls_at_once"] = 4
     four = asyncio.Barrier(4)
 
     async def wait_for_three_others(kind: str, _subject: object) -> None:
         if kind == "write":
             await four.wait()
 
-    bench.shop._meanwhile = wait_for_three_others
+    bench.shop._during_call = wait_for_three_others
     bench.work(run)
     assert bench.shop.most_at_once == 4
 
@@ -496,7 +495,7 @@ def test_a_run_that_is_overtaken_while_it_is_planned_waits_for_its_turn(
         if patient_bench.run(other.id).status == "PREVIEW":
             patient_bench.queue(other)
 
-    patient_bench.shop._meanwhile = overtake
+    patient_bench.shop._during_call = overtake
     waiting = patient_bench.work_id(run_id)
     assert (waiting.status, waiting.wish, waiting.resume_at is not None) == (
         "PREVIEW",
@@ -682,7 +681,7 @@ def test_a_worker_that_loses_its_claim_saves_nothing_and_the_next_one_reads(
     bench: Bench,
 ) -> None:
     run = bench.queued()
-    bench.knobs["calls_at_once"] = 1
+    bench.shop_options["calls_at_once"] = 1
     during_first_write(bench, lambda: taken_over(bench, run))
     with pytest.raises(LostRunClaimError):
         bench.work(run)

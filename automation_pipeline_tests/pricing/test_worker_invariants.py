@@ -186,12 +186,12 @@ class Life(RuleBasedStateMachine):
         self.bench.make_due(run_id)
         self.bench.expire_hold(run_id)
         began = len(self.bench.shop.written)
-        # Another run of the rule may have been queued since somebody asked for this one to be tried
+        # Another run of the rule may have been queued since the request for this one to be tried
         # again.
         with suppress(KilledError, ConflictError), pytest.MonkeyPatch.context() as patch:
             kill(self.bench, patch, die)
             self.bench.work_id(run_id)
-        self.bench.shop._meanwhile = None
+        self.bench.shop._during_call = None
         row = self.bench.run_row(run_id)
         writer = run_id, row.retry_cycle, row.rollbacks
         for write in self.bench.shop.written[began:]:
@@ -234,7 +234,7 @@ def kill(bench: Bench, patch: pytest.MonkeyPatch, die: str) -> None:
             raise KilledError
 
     if die == "before it is written":
-        bench.shop._meanwhile = killed
+        bench.shop._during_call = killed
     elif die:
         patch.setattr(worker, "save_outcomes", killed_too)
         patch.setattr(worker, "save_rollback_outcomes", killed_too)
@@ -254,7 +254,7 @@ def test_no_promise_is_broken_whatever_happens(sqlite_template: Path, tmp_path: 
         )
 
     checks = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    # A life is told as it was: to look for a shorter one would take minutes.
+    # A failing sequence is not shortened, because that would take minutes.
     how = settings(
         max_examples=8,
         stateful_step_count=20,

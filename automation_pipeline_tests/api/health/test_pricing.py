@@ -13,8 +13,14 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import MetricsFlusher, MetricValue, add_metrics
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.pricing.ended import a_check, a_shop, an_ended_run
-from automation_pipeline_tests.pricing.kept import a_rule, a_run, change_run
+from automation_pipeline_tests.pricing.rows import (
+    a_check,
+    a_rule,
+    a_run,
+    a_shop,
+    an_ended_run,
+    change_run,
+)
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 

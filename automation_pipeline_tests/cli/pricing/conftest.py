@@ -1,4 +1,4 @@
-"""A terminal, a shop behind it that is never in a hurry, and a worker that is called by hand."""
+"""A terminal, a fake shop, and a worker that the test calls."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.output import screen
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline_tests.cli.pricing.workshop import Workshop, a_shop
+from automation_pipeline_tests.cli.pricing.commands import PricingCommands, a_shop
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.pricing.bench import Bench
@@ -29,5 +29,5 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
 
 
 @pytest.fixture
-def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
-    return Workshop(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time is passed
+def commands(terminal: Terminal, shop: FakeShop) -> PricingCommands:
+    return PricingCommands(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time is passed

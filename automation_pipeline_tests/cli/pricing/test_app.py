@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from automation_pipeline.cli import main
 from automation_pipeline_tests.cli.conftest import Sized
-from automation_pipeline_tests.cli.pricing.workshop import Workshop
+from automation_pipeline_tests.cli.pricing.commands import PricingCommands
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, variant
 from automation_pipeline_tests.tables import every_case
@@ -67,7 +67,7 @@ PRICES = ("1995.00 EUR", "1795.50 EUR", "-10.0 %  -199.50 EUR")
     ],
 )
 def test_no_command_breaks_a_price_or_a_state_at_80_columns(
-    workshop: Workshop,
+    commands: PricingCommands,
     shop: FakeShop,
     on_terminal: Sized,
     words: tuple[str, ...],
@@ -84,12 +84,12 @@ def test_no_command_breaks_a_price_or_a_state_at_80_columns(
             compare_at=249_900,
         )
     )
-    workshop.applied(
+    commands.applied(
         name="A rule of a long name " * 5,
         transform={"op": "percent", "value": -10, "compareAt": "before"},
     )
     on_terminal(80, is_terminal=is_terminal)
-    output = workshop.run(*words).out
+    output = commands.run(*words).out
     assert [one for one in whole if one not in output] == []
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from automation_pipeline.pricing.commands import rules as preview
 from automation_pipeline.pricing.commands.rendering import check_words
-from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop
+from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCommands
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.tables import every_case
 
 
-def test_a_rule_is_stored_and_shown_as_it_is_stored(workshop: Workshop) -> None:
-    made = workshop.json("rules", "create", "--file", "-", "--project", "summer", given=TENTH_OFF)
+def test_a_rule_is_stored_and_shown_as_it_is_stored(commands: PricingCommands) -> None:
+    made = commands.json("rules", "create", "--file", "-", "--project", "summer", given=TENTH_OFF)
     assert (made["id"], made["version"], made["projectId"], made["createdBy"]) == (
         "1",
         1,
@@ -20,24 +20,24 @@ def test_a_rule_is_stored_and_shown_as_it_is_stored(workshop: Workshop) -> None:
         "cli:ada",
     )
     assert made["transform"] | {"op": "percent", "value": -10} == made["transform"]
-    assert workshop.json("rules", "show", "1") == made
-    shown = workshop.said("rules", "show", "1")
+    assert commands.json("rules", "show", "1") == made
+    shown = commands.text("rules", "show", "1")
     assert "rule 1 Summer [sale]" in shown
     assert 'picks {"all": true}' in shown
     assert 'does {"op": "percent", "value": -10}' in shown
     assert "`automation pricing preview 1`" in shown
 
 
-def test_rules_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) -> None:
+def test_rules_are_listed_newest_first_and_can_be_narrowed(commands: PricingCommands) -> None:
     for project, name, enabled in (
         ("a", "Winter", True),
         ("b", "Été", True),
         ("b", "Winter sale", False),
     ):
-        workshop.rule("--project", project, name=name, enabled=enabled)
+        commands.rule("--project", project, name=name, enabled=enabled)
 
     def listed(*options: str) -> list[str]:
-        return [rule["id"] for rule in workshop.json("rules", "list", *options)["rules"]]
+        return [rule["id"] for rule in commands.json("rules", "list", *options)["rules"]]
 
     assert listed() == ["3", "2", "1"]
     assert listed("--project", "b") == ["3", "2"]
@@ -45,12 +45,12 @@ def test_rules_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) -
     assert listed("--disabled") == ["3"]
     assert listed("--query", "winter") == ["3", "1"]
     assert listed("--limit", "1", "--offset", "1") == ["2"]
-    assert workshop.json("rules", "list", "--limit", "2")["more"] is True
-    assert workshop.json("rules", "list", "--limit", "3")["more"] is False
-    assert workshop.said("rules", "list", "--limit", "2").endswith(
+    assert commands.json("rules", "list", "--limit", "2")["more"] is True
+    assert commands.json("rules", "list", "--limit", "3")["more"] is False
+    assert commands.text("rules", "list", "--limit", "2").endswith(
         "There are more rows: --offset 2 shows the next page."
     )
-    assert "There are more" not in workshop.said("rules", "list")
+    assert "There are more" not in commands.text("rules", "list")
 
 
 @pytest.mark.parametrize(
@@ -64,67 +64,67 @@ def test_rules_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) -
         ({"op": "from_compare_at"}, "from compare at"),
     ],
 )
-def test_the_list_says_what_each_does(
-    workshop: Workshop, transform: dict[str, object], words: str
+def test_the_list_shows_the_operation_of_each_rule(
+    commands: PricingCommands, transform: dict[str, object], words: str
 ) -> None:
-    workshop.rule(transform=transform)
-    assert f" {words}" in workshop.said("rules", "list")
-    assert words in workshop.said("rules", "versions", "1")
+    commands.rule(transform=transform)
+    assert f" {words}" in commands.text("rules", "list")
+    assert words in commands.text("rules", "versions", "1")
 
 
-def test_what_is_idle_is_not_told_but_a_floor_of_zero_and_a_cleared_compare_at_are(
-    workshop: Workshop,
+def test_unused_fields_are_hidden_but_a_floor_of_zero_and_a_cleared_compare_at_are_shown(
+    commands: PricingCommands,
 ) -> None:
-    workshop.rule(transform={"op": "percent", "value": -10, "floor": 0, "compareAt": None})
-    assert 'does {"op": "percent", "value": -10, "compareAt": null, "floor": 0}' in workshop.said(
+    commands.rule(transform={"op": "percent", "value": -10, "floor": 0, "compareAt": None})
+    assert 'does {"op": "percent", "value": -10, "compareAt": null, "floor": 0}' in commands.text(
         "rules", "show", "1"
     )
 
 
-def test_a_change_of_what_decides_prices_makes_a_version(workshop: Workshop) -> None:
-    workshop.rule()
+def test_a_change_of_what_decides_prices_makes_a_version(commands: PricingCommands) -> None:
+    commands.rule()
     assert (
-        workshop.json("rules", "update", "1", "--file", "-", given={"name": "Autumn"})["version"]
+        commands.json("rules", "update", "1", "--file", "-", given={"name": "Autumn"})["version"]
         == 1
     )
-    changed = workshop.json(
+    changed = commands.json(
         "rules", "update", "1", "--file", "-", given={"transform": {"op": "percent", "value": 5}}
     )
     assert (changed["version"], changed["name"]) == (2, "Autumn")
-    versions = workshop.json("rules", "versions", "1")["versions"]
+    versions = commands.json("rules", "versions", "1")["versions"]
     assert [(one["version"], one["rule"]["transform"]["value"]) for one in versions] == [
         (2, 5),
         (1, -10),
     ]
-    assert "version 2" in workshop.said(
+    assert "version 2" in commands.text(
         "rules", "update", "1", "--file", "-", given=b'{"enabled": false}'
     )
-    assert "disabled" in workshop.said("rules", "show", "1")
+    assert "disabled" in commands.text("rules", "show", "1")
 
 
-def test_a_promotion_tells_when_it_starts_and_ends(workshop: Workshop) -> None:
-    workshop.rule(
+def test_a_promotion_shows_its_start_and_end(commands: PricingCommands) -> None:
+    commands.rule(
         scheduleAt="2027-03-20T07:00:00Z", endsAt="2027-03-27T07:00:00Z", cooldownMinutes=30
     )
-    shown = workshop.said("rules", "show", "1")
+    shown = commands.text("rules", "show", "1")
     assert "starts 2027-03-20 07:00 UTC" in shown
     assert "ends 2027-03-27 07:00 UTC: its prices are rolled back then" in shown
     assert "rests 30 minutes after a run" in shown
 
 
-def test_a_rule_is_deleted_when_somebody_says_so(workshop: Workshop) -> None:
-    workshop.rule()
-    message = workshop.refused("rules", "delete", "1", code=2)
+def test_a_rule_is_deleted_after_a_confirmation(commands: PricingCommands) -> None:
+    commands.rule()
+    message = commands.refused("rules", "delete", "1", code=2)
     assert message == "Standard input is no terminal: add --yes to delete pricing rule 1."
-    refused = workshop.run("rules", "delete", "1", given=b"n\n", somebody=True)
+    refused = commands.run("rules", "delete", "1", given=b"n\n", somebody=True)
     assert refused.code == 130
     assert "Delete pricing rule 1, Summer [sale]?" in refused.err
-    assert workshop.json("rules", "show", "1")["deletedAt"] is None
-    assert workshop.json("rules", "delete", "1", "--yes") == {"id": "1", "deleted": True}
-    assert workshop.json("rules", "list")["rules"] == []
-    assert workshop.refused("rules", "show", "1") == "Pricing rule 1 not found."
-    workshop.rule()
-    assert workshop.said("rules", "delete", "2", "-y") == "Pricing rule 2 is deleted."
+    assert commands.json("rules", "show", "1")["deletedAt"] is None
+    assert commands.json("rules", "delete", "1", "--yes") == {"id": "1", "deleted": True}
+    assert commands.json("rules", "list")["rules"] == []
+    assert commands.refused("rules", "show", "1") == "Pricing rule 1 not found."
+    commands.rule()
+    assert commands.text("rules", "delete", "2", "-y") == "Pricing rule 2 is deleted."
 
 
 @pytest.mark.parametrize(
@@ -139,51 +139,51 @@ def test_a_rule_is_deleted_when_somebody_says_so(workshop: Workshop) -> None:
         ({"name": ""}, "name: must have at least 1 character"),
     ],
 )
-def test_every_fault_is_told_by_its_field(
-    workshop: Workshop, fields: dict[str, object], fault: str
+def test_every_fault_names_its_field(
+    commands: PricingCommands, fields: dict[str, object], fault: str
 ) -> None:
     given = json.dumps(TENTH_OFF | fields).encode()
-    message = workshop.refused("rules", "create", "--file", "-", code=2, given=given)
+    message = commands.refused("rules", "create", "--file", "-", code=2, given=given)
     assert message == f"Invalid pricing rule data: {fault}."
-    assert workshop.json("rules", "list")["rules"] == []
+    assert commands.json("rules", "list")["rules"] == []
 
 
-def test_a_project_has_a_plain_name(workshop: Workshop) -> None:
+def test_a_project_has_a_plain_name(commands: PricingCommands) -> None:
     given = json.dumps(TENTH_OFF).encode()
-    message = workshop.refused(
+    message = commands.refused(
         "rules", "create", "--file", "-", "--project", "a b", code=2, given=given
     )
     assert message.startswith("Invalid request: project: must be 1 to 100 of the letters")
 
 
-def test_a_project_without_guardrails_says_so(workshop: Workshop) -> None:
-    assert workshop.json("policy", "show") == {"project": "default", "policy": None}
-    result = workshop.said("policy", "show", "--project", "summer")
+def test_a_project_without_guardrails_is_shown(commands: PricingCommands) -> None:
+    assert commands.json("policy", "show") == {"project": "default", "policy": None}
+    result = commands.text("policy", "show", "--project", "summer")
     assert result == "project summer guardrails none: its runs need no approval"
-    assert workshop.refused("policy", "remove") == "Project default has no pricing policy."
+    assert commands.refused("policy", "remove") == "Project default has no pricing policy."
 
 
-def test_guardrails_are_set_shown_and_removed(workshop: Workshop) -> None:
+def test_guardrails_are_set_shown_and_removed(commands: PricingCommands) -> None:
     given = {
         "maxPctDelta": 0.125, "dailyChangeBudgetPct": 0.3, "floor": 100, "ceiling": 100_000, "currency": "EUR",
         "floors": {"TABLE": 20_000}, "ceilings": {"MUG-S": 5000}, "autoApply": True,
     }  # fmt: skip
-    stored = workshop.json("policy", "set", "--file", "-", given=given)
+    stored = commands.json("policy", "set", "--file", "-", given=given)
     assert stored["policy"] == given
-    assert workshop.json("policy", "show") == stored
-    assert workshop.json("policy", "show", "--project", "other")["policy"] is None
-    assert workshop.said("policy", "show") == (
+    assert commands.json("policy", "show") == stored
+    assert commands.json("policy", "show", "--project", "other")["policy"] is None
+    assert commands.text("policy", "show") == (
         "project default approval not needed largest change 12.5 % of the price change per day 30 % of the price "
         "floor 1.00 EUR ceiling 1000.00 EUR floors TABLE 200.00 EUR ceilings MUG-S 50.00 EUR"
     )
-    assert workshop.said("policy", "remove") == "Project default no longer has guardrails."
-    assert workshop.json("policy", "show")["policy"] is None
-    workshop.json("policy", "set", "--file", "-", given={})
-    assert workshop.json("policy", "remove") == {"project": "default", "removed": True}
+    assert commands.text("policy", "remove") == "Project default no longer has guardrails."
+    assert commands.json("policy", "show")["policy"] is None
+    commands.json("policy", "set", "--file", "-", given={})
+    assert commands.json("policy", "remove") == {"project": "default", "removed": True}
 
 
-def test_a_fault_is_told_by_its_field(workshop: Workshop) -> None:
-    message = workshop.refused("policy", "set", "--file", "-", code=2, given=b'{"maxPctDelta": 2}')
+def test_a_policy_fault_names_its_field(commands: PricingCommands) -> None:
+    message = commands.refused("policy", "set", "--file", "-", code=2, given=b'{"maxPctDelta": 2}')
     assert message == "Invalid pricing policy data: maxPctDelta: must be at most 1."
 
 
@@ -212,7 +212,7 @@ def test_a_fault_is_told_by_its_field(workshop: Workshop) -> None:
         ({"name": "phaseOfTheMoon", "phase": "full"}, "phaseOfTheMoon"),
     ],
 )
-def test_a_check_is_told_in_words(check: dict[str, object], words: str) -> None:
+def test_a_check_is_shown_in_words(check: dict[str, object], words: str) -> None:
     assert check_words({"ok": False, **check}, "EUR") == words
 
 
@@ -222,9 +222,9 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in cells if row and row[0].strip().isdigit()]
 
 
-def test_a_person_sees_every_price_and_may_approve_it(workshop: Workshop) -> None:
-    workshop.rule(transform={"op": "percent", "value": -10, "floor": 950, "compareAt": "before"})
-    ended = workshop.run("preview", "1")
+def test_a_person_sees_every_price_and_may_approve_it(commands: PricingCommands) -> None:
+    commands.rule(transform={"op": "percent", "value": -10, "floor": 950, "compareAt": "before"})
+    ended = commands.run("preview", "1")
     assert (ended.code, ended.err) == (0, "")
     assert rows(ended.out) == [
         ["1", "Mug [small]", "1/11", "MUG-S", "19.99 EUR", "17.99 EUR", "-10.0 %", "-2.00 EUR",
@@ -244,14 +244,16 @@ def test_a_person_sees_every_price_and_may_approve_it(workshop: Workshop) -> Non
     assert "\x1b" not in ended.out
 
 
-def test_nothing_is_written_by_a_preview(workshop: Workshop, shop: FakeShop) -> None:
+def test_nothing_is_written_by_a_preview(commands: PricingCommands, shop: FakeShop) -> None:
     before = shop.amounts()
-    workshop.previewed()
+    commands.previewed()
     assert shop.amounts() == before
     assert shop.times("write") == 0
 
 
-def test_what_the_guardrails_block_is_listed_with_the_failing_checks(workshop: Workshop) -> None:
+def test_what_the_guardrails_block_is_listed_with_the_failing_checks(
+    commands: PricingCommands,
+) -> None:
     guardrails = {
         "maxPctDelta": 0.08,
         "floor": 1000,
@@ -259,9 +261,9 @@ def test_what_the_guardrails_block_is_listed_with_the_failing_checks(workshop: W
         "currency": "EUR",
         "autoApply": True,
     }
-    workshop.json("policy", "set", "--file", "-", given=guardrails)
-    workshop.rule()
-    result = workshop.said("preview", "1")
+    commands.json("policy", "set", "--file", "-", given=guardrails)
+    commands.rule()
+    result = commands.text("preview", "1")
     assert "Blocked by the project's guardrails: 4" in result
     assert (
         "1/13 MUG-0 10.00 EUR 9.00 EUR changes by 10 %, more than 8 %; below the floor of 10.00 EUR"
@@ -275,51 +277,51 @@ def test_what_the_guardrails_block_is_listed_with_the_failing_checks(workshop: W
     assert result.endswith("There is nothing to apply.")
 
 
-def test_where_the_project_wants_it_a_second_person_must_approve(workshop: Workshop) -> None:
-    workshop.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
-    workshop.rule()
-    result = workshop.said("preview", "1")
+def test_where_the_project_wants_it_a_second_person_must_approve(commands: PricingCommands) -> None:
+    commands.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
+    commands.rule()
+    result = commands.text("preview", "1")
     assert (
         "A second person must approve it, with `automation pricing runs approve 1`. Then apply it, until "
         in result
     )
-    assert workshop.refused("runs", "apply", "1") == "The run must be approved first."
+    assert commands.refused("runs", "apply", "1") == "The run must be approved first."
     assert (
-        workshop.refused("runs", "approve", "1")
+        commands.refused("runs", "approve", "1")
         == "The run must be approved by a person other than its creator."
     )
-    workshop.terminal.export(LOGNAME="bob")
-    approved = workshop.said("runs", "approve", "1")
+    commands.terminal.export(LOGNAME="bob")
+    approved = commands.text("runs", "approve", "1")
     assert approved.startswith("Run 1 is approved by cli:bob. Apply it, until ")
-    assert workshop.json("runs", "apply", "1")["status"] == "QUEUED"
+    assert commands.json("runs", "apply", "1")["status"] == "QUEUED"
 
 
-def test_a_disabled_rule_can_be_looked_at(workshop: Workshop) -> None:
-    workshop.rule(enabled=False)
-    assert "The rule is disabled: it can be applied once it is enabled." in workshop.said(
+def test_a_disabled_rule_can_be_looked_at(commands: PricingCommands) -> None:
+    commands.rule(enabled=False)
+    assert "The rule is disabled: it can be applied once it is enabled." in commands.text(
         "preview", "1"
     )
-    assert workshop.refused("runs", "apply", "1") == "Pricing rule 1 is disabled: enable it first."
+    assert commands.refused("runs", "apply", "1") == "Pricing rule 1 is disabled: enable it first."
 
 
 @pytest.mark.parametrize("guardrails", [{}, {"maxPctDelta": 0.05, "autoApply": True}])
-def test_what_is_left_out_is_said(
-    workshop: Workshop, shop: FakeShop, guardrails: dict[str, object]
+def test_omitted_rows_are_counted(
+    commands: PricingCommands, shop: FakeShop, guardrails: dict[str, object]
 ) -> None:
     shop.put(*shelf(60))
     if guardrails:
-        workshop.json("policy", "set", "--file", "-", given=guardrails)
-    workshop.rule()
+        commands.json("policy", "set", "--file", "-", given=guardrails)
+    commands.rule()
     of = f"{preview.SHOWN} of 64{' blocked ones' if guardrails else ''} are shown: --all shows every one."
-    assert of in workshop.said("preview", "1")
-    assert "are shown" not in workshop.said("preview", "1", "--all")
+    assert of in commands.text("preview", "1")
+    assert "are shown" not in commands.text("preview", "1", "--all")
     rows_in = "blocked" if guardrails else "targets"
-    some, everything = workshop.json("preview", "1"), workshop.json("preview", "1", "--all")
+    some, everything = commands.json("preview", "1"), commands.json("preview", "1", "--all")
     assert (some["truncated"], everything["truncated"]) == (True, False)
     assert [len(some[rows_in]), len(everything[rows_in])] == [preview.SHOWN, 64]
     assert everything["run"]["matched"] == 65
 
 
-def test_a_rule_that_is_not_there_has_no_preview(workshop: Workshop) -> None:
-    assert workshop.refused("preview", "9") == "Pricing rule 9 not found."
-    assert workshop.refused("preview", "0", code=2).startswith("Invalid value for 'rule_id': ")
+def test_a_rule_that_is_not_there_has_no_preview(commands: PricingCommands) -> None:
+    assert commands.refused("preview", "9") == "Pricing rule 9 not found."
+    assert commands.refused("preview", "0", code=2).startswith("Invalid value for 'rule_id': ")

@@ -17,37 +17,37 @@ from automation_pipeline.pricing.models.runs import (
     TargetCounts,
 )
 from automation_pipeline.pricing.models.shop import ShopShown
-from automation_pipeline_tests.cli.pricing.workshop import Workshop
+from automation_pipeline_tests.cli.pricing.commands import PricingCommands
 from automation_pipeline_tests.cli.terminal import meanwhile, time_passes
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop
 from automation_pipeline_tests.tables import every_case
 
 
-def test_runs_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) -> None:
-    workshop.applied()
-    workshop.json("preview", "1")
-    workshop.json("preview", workshop.rule("--project", "other"))
+def test_runs_are_listed_newest_first_and_can_be_narrowed(commands: PricingCommands) -> None:
+    commands.applied()
+    commands.json("preview", "1")
+    commands.json("preview", commands.rule("--project", "other"))
 
     def listed(*options: str) -> list[str]:
-        return [run["id"] for run in workshop.json("runs", "list", *options)["runs"]]
+        return [run["id"] for run in commands.json("runs", "list", *options)["runs"]]
 
     assert listed() == ["3", "2", "1"]
     assert listed("--project", "other") == ["3"]
     assert listed("--rule", "1") == ["2", "1"]
     assert listed("--status", "applied") == ["1"]
     assert listed("--limit", "1", "--offset", "1") == ["2"]
-    result = workshop.said("runs", "list", "--limit", "2")
+    result = commands.text("runs", "list", "--limit", "2")
     assert "2 1 Summer [sale] default PREVIEW cli" in result
     assert result.endswith("There are more rows: --offset 2 shows the next page.")
-    assert workshop.refused("runs", "list", "--status", "done", code=2).startswith(
+    assert commands.refused("runs", "list", "--status", "done", code=2).startswith(
         "Invalid value for '--status'"
     )
 
 
-def test_a_run_tells_how_it_stands_and_what_to_type_next(workshop: Workshop) -> None:
-    run_id = workshop.previewed()
-    shown = workshop.said("runs", "show", run_id)
+def test_a_run_shows_its_status_and_the_next_command(commands: PricingCommands) -> None:
+    run_id = commands.previewed()
+    shown = commands.text("runs", "show", run_id)
     assert (
         "run 1 of rule 1, Summer [sale], version 1 project default shop shop.test status PREVIEW"
         in shown
@@ -57,26 +57,26 @@ def test_a_run_tells_how_it_stands_and_what_to_type_next(workshop: Workshop) -> 
         in shown
     )
     assert "Apply it, until " in shown
-    asked = workshop.said("runs", "apply", run_id)
+    asked = commands.text("runs", "apply", run_id)
     assert asked == "Run 1 is queued, 4 prices: `automation pricing runs watch 1` follows it."
-    assert workshop.said("runs", "show", run_id).endswith(
+    assert commands.text("runs", "show", run_id).endswith(
         "Follow it: `automation pricing runs watch 1`."
     )
-    workshop.work(run_id)
-    shown = workshop.said("runs", "show", run_id)
+    commands.work(run_id)
+    shown = commands.text("runs", "show", run_id)
     assert "status APPLIED" in shown
     assert (
         "targets 4 = 4 applied success 100.0 % Take it back: `automation pricing runs rollback 1`."
         in shown
     )
-    assert workshop.json("runs", "show", run_id)["targets"]["applied"] == 4
+    assert commands.json("runs", "show", run_id)["targets"]["applied"] == 4
 
 
-def test_a_run_that_was_cancelled_or_has_failed_says_so(workshop: Workshop, shop: FakeShop) -> None:
+def test_a_cancelled_or_failed_run_shows_it(commands: PricingCommands, shop: FakeShop) -> None:
     shop.refuse("11")
     shop.refuse("12")
-    run_id = workshop.applied()
-    shown = workshop.said("runs", "show", run_id)
+    run_id = commands.applied()
+    shown = commands.text("runs", "show", run_id)
     assert "status PARTIAL" in shown
     assert "targets 4 = 2 applied + 2 failed success 50.0 %" in shown
     assert (
@@ -84,23 +84,25 @@ def test_a_run_that_was_cancelled_or_has_failed_says_so(workshop: Workshop, shop
         in shown
     )
     assert shown.endswith("Take it back: `automation pricing runs rollback 1`.")
-    cancelled = workshop.previewed()
-    workshop.json("runs", "apply", cancelled)
-    result = workshop.said("runs", "cancel", cancelled)
+    cancelled = commands.previewed()
+    commands.json("runs", "apply", cancelled)
+    result = commands.text("runs", "cancel", cancelled)
     assert result == "Run 2 is cancelled. Run 2 is FAILED: 4 = 4 failed (4 of them cancelled)."
-    assert "cancelled asked for 20" in workshop.said("runs", "show", cancelled)
-    assert "nothing to cancel" in workshop.refused("runs", "cancel", cancelled)
+    assert "cancelled asked for 20" in commands.text("runs", "show", cancelled)
+    assert "nothing to cancel" in commands.refused("runs", "cancel", cancelled)
 
 
-def test_targets_shows_every_target_with_its_error(workshop: Workshop, shop: FakeShop) -> None:
+def test_targets_shows_every_target_with_its_error(
+    commands: PricingCommands, shop: FakeShop
+) -> None:
     shop.refuse("11", "INVALID_INPUT")
-    run_id = workshop.applied()
-    every = workshop.json("runs", "targets", run_id)["targets"]
+    run_id = commands.applied()
+    every = commands.json("runs", "targets", run_id)["targets"]
     assert [(one["variantId"], one["status"]) for one in every] == [
         ("11", "FAILED"), ("12", "APPLIED"), ("13", "APPLIED"), ("21", "APPLIED")
     ]  # fmt: skip
-    assert workshop.json("runs", "targets", run_id, "--status", "failed")["targets"] == every[:1]
-    result = workshop.said("runs", "targets", run_id)
+    assert commands.json("runs", "targets", run_id, "--status", "failed")["targets"] == every[:1]
+    result = commands.text("runs", "targets", run_id)
     assert (
         "1 Mug [small] 1/11 MUG-S 19.99 EUR 17.99 EUR -10.0 % -2.00 EUR FAILED validation, not retryable"
         in result
@@ -108,9 +110,9 @@ def test_targets_shows_every_target_with_its_error(workshop: Workshop, shop: Fak
     assert "2 Mug [large] 1/12 MUG-L 29.99 EUR 26.99 EUR -10.0 % -3.00 EUR APPLIED" in result
 
 
-def test_everything_that_moved_is_in_the_log(workshop: Workshop) -> None:
-    run_id = workshop.applied(selector={"sku": "TABLE"})
-    moves = workshop.json("runs", "log", run_id)["log"]
+def test_everything_that_moved_is_in_the_log(commands: PricingCommands) -> None:
+    run_id = commands.applied(selector={"sku": "TABLE"})
+    moves = commands.json("runs", "log", run_id)["log"]
     assert [(one["machine"], one["fromState"], one["toState"], one["actor"]) for one in moves] == [
         ("rule run", "PREVIEW", "QUEUED", "cli:ada"),
         ("rule target", "PREVIEW", "QUEUED", "cli:ada"),
@@ -119,7 +121,7 @@ def test_everything_that_moved_is_in_the_log(workshop: Workshop) -> None:
         ("rule target", "APPLYING", "APPLIED", "worker"),
         ("rule run", "APPLYING", "APPLIED", "worker"),
     ]
-    lines = workshop.run("runs", "log", run_id).out.splitlines()
+    lines = commands.run("runs", "log", run_id).out.splitlines()
     assert len(lines) == 6
     assert lines[0].endswith("rule run 1          PREVIEW -> QUEUED  by cli:ada")
 
@@ -127,17 +129,17 @@ def test_everything_that_moved_is_in_the_log(workshop: Workshop) -> None:
 @every_case(
     "what", ["show", "targets", "log", "apply", "approve", "retry", "cancel", "watch", "rollback"]
 )
-def test_a_run_that_is_not_there_is_one_sentence(workshop: Workshop, what: str) -> None:
-    assert workshop.refused("runs", what, "9") == "Rule run 9 not found."
-    assert workshop.refused("runs", what, "x", code=2).startswith("Invalid value for 'run_id': ")
+def test_a_run_that_is_not_there_is_one_sentence(commands: PricingCommands, what: str) -> None:
+    assert commands.refused("runs", what, "9") == "Rule run 9 not found."
+    assert commands.refused("runs", what, "x", code=2).startswith("Invalid value for 'run_id': ")
 
 
 def test_what_was_previewed_is_applied_and_followed(
-    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = workshop.previewed()
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    result = workshop.said("runs", "apply", run_id, "--wait")
+    run_id = commands.previewed()
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    result = commands.text("runs", "apply", run_id, "--wait")
     assert (
         "Run 1 is APPLIED: 4 = 4 applied. Take it back: `automation pricing runs rollback 1`."
         in result
@@ -147,159 +149,159 @@ def test_what_was_previewed_is_applied_and_followed(
 
 
 def test_a_run_that_does_not_end_well_ends_with_1(
-    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.refuse("11")
-    run_id = workshop.previewed()
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    document = workshop.json("runs", "apply", run_id, "--wait", code=1)
+    run_id = commands.previewed()
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    document = commands.json("runs", "apply", run_id, "--wait", code=1)
     assert (document["run_id"], document["status"], document["run"]["targets"]["failed"]) == (
         "1",
         "PARTIAL",
         1,
     )
-    assert workshop.json("runs", "watch", run_id, code=1)["status"] == "PARTIAL"
+    assert commands.json("runs", "watch", run_id, code=1)["status"] == "PARTIAL"
 
 
 def test_a_rule_is_planned_and_applied_at_once_when_it_is_started(
-    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rule_id = workshop.rule()
-    meanwhile(monkeypatch, lambda: workshop.work("1"))
-    assert workshop.json("runs", "start", rule_id, "--wait")["status"] == "APPLIED"
+    rule_id = commands.rule()
+    meanwhile(monkeypatch, lambda: commands.work("1"))
+    assert commands.json("runs", "start", rule_id, "--wait")["status"] == "APPLIED"
     assert shop.times("write") == 2
-    result = workshop.said("runs", "start", rule_id)
+    result = commands.text("runs", "start", rule_id)
     assert result == "Run 2 of rule 1 is asked for: `automation pricing runs watch 2` follows it."
-    assert workshop.json("runs", "show", "2")["wish"] == "apply"
-    assert workshop.refused("runs", "start", rule_id).startswith(
+    assert commands.json("runs", "show", "2")["wish"] == "apply"
+    assert commands.refused("runs", "start", rule_id).startswith(
         "Run 2 of pricing rule 1 waits to be applied"
     )
 
 
-def test_a_start_that_needs_an_approval_stays_a_preview_and_says_why(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+def test_a_start_that_needs_an_approval_stays_a_preview_with_the_reason(
+    commands: PricingCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workshop.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
-    rule_id = workshop.rule()
-    meanwhile(monkeypatch, lambda: workshop.work("1"))
-    result = workshop.said("runs", "start", rule_id, "--wait", code=1)
+    commands.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
+    rule_id = commands.rule()
+    meanwhile(monkeypatch, lambda: commands.work("1"))
+    result = commands.text("runs", "start", rule_id, "--wait", code=1)
     assert (
         "Run 1 is PREVIEW: 4 = 4 preview. The run must be approved first. A second person must approve it"
         in result
     )
 
 
-def test_a_rest_is_cut_short_by_force(workshop: Workshop) -> None:
-    workshop.applied(cooldownMinutes=60)
-    assert "rests until" in workshop.refused("runs", "start", "1")
-    workshop.json("preview", "1")
-    assert "rests until" in workshop.refused("runs", "apply", "2")
-    assert workshop.json("runs", "apply", "2", "--force")["status"] == "QUEUED"
+def test_a_rest_is_cut_short_by_force(commands: PricingCommands) -> None:
+    commands.applied(cooldownMinutes=60)
+    assert "rests until" in commands.refused("runs", "start", "1")
+    commands.json("preview", "1")
+    assert "rests until" in commands.refused("runs", "apply", "2")
+    assert commands.json("runs", "apply", "2", "--force")["status"] == "QUEUED"
 
 
 def test_retry_retries_failed_targets(
-    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.refuse("11")
     shop.refuse("12")
-    run_id = workshop.applied()
-    assert "No failed target of the run is retryable" in workshop.refused("runs", "retry", run_id)
-    first = workshop.target(run_id, "11")
-    hopeless = workshop.refused("runs", "retry", run_id, "--target", first, code=2)
+    run_id = commands.applied()
+    assert "No failed target of the run is retryable" in commands.refused("runs", "retry", run_id)
+    first = commands.target(run_id, "11")
+    hopeless = commands.refused("runs", "retry", run_id, "--target", first, code=2)
     assert hopeless.endswith(f"targetIds: {first} would fail again: fix its cause, then use force.")
     shop.accept("11")
     shop.accept("12")
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    one = workshop.json("runs", "retry", run_id, "--target", first, "--force", "--wait", code=1)
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    one = commands.json("runs", "retry", run_id, "--target", first, "--force", "--wait", code=1)
     assert (one["status"], one["run"]["targets"]["failed"]) == ("PARTIAL", 1)
-    result = workshop.said("runs", "retry", run_id, "--force")
+    result = commands.text("runs", "retry", run_id, "--force")
     assert result == "Run 1 will be retried: `automation pricing runs watch 1` follows it."
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    assert workshop.json("runs", "watch", run_id)["status"] == "APPLIED"
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    assert commands.json("runs", "watch", run_id)["status"] == "APPLIED"
 
 
 def test_a_run_is_taken_back(
-    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, run_id = shop.amounts(), workshop.applied()
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    result = workshop.said("runs", "rollback", run_id, "--wait")
+    before, run_id = shop.amounts(), commands.applied()
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    result = commands.text("runs", "rollback", run_id, "--wait")
     assert "Run 1 is ROLLED_BACK: 4 = 4 rolled back." in result
     assert shop.amounts() == before
-    assert workshop.json("runs", "watch", run_id)["status"] == "ROLLED_BACK"
+    assert commands.json("runs", "watch", run_id)["status"] == "ROLLED_BACK"
     assert (
-        workshop.refused("runs", "rollback", run_id)
+        commands.refused("runs", "rollback", run_id)
         == "A run that is ROLLED_BACK cannot be rolled back."
     )
 
 
 def test_some_targets_are_taken_back(
-    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = workshop.applied()
-    chosen = ["--target", workshop.target(run_id, "11"), "--target", workshop.target(run_id, "21")]
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    document = workshop.json("runs", "rollback", run_id, *chosen, "--wait")
+    run_id = commands.applied()
+    chosen = ["--target", commands.target(run_id, "11"), "--target", commands.target(run_id, "21")]
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    document = commands.json("runs", "rollback", run_id, *chosen, "--wait")
     assert (document["status"], document["run"]["rollbackState"]) == ("APPLIED", "PARTIAL")
     assert shop.amounts() == {"11": 1999, "12": 2699, "13": 900, "21": 50_000, "31": 100}
-    assert workshop.said("runs", "show", run_id).endswith(
+    assert commands.text("runs", "show", run_id).endswith(
         "Take the rest back: `automation pricing runs rollback 1`."
     )
 
 
 def test_what_was_edited_since_stays_unless_forced(
-    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = workshop.applied()
+    run_id = commands.applied()
     shop.edit("11", amount=1500)
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    assert workshop.json("runs", "rollback", run_id, "--wait", code=1)["status"] == "APPLIED"
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    assert commands.json("runs", "rollback", run_id, "--wait", code=1)["status"] == "APPLIED"
     assert shop.amounts()["11"] == 1500
-    workshop.json("runs", "rollback", run_id)
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    assert workshop.json("runs", "watch", run_id, code=1)["status"] == "APPLIED"
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
-    assert workshop.json("runs", "rollback", run_id, "--force", "--wait")["status"] == "ROLLED_BACK"
+    commands.json("runs", "rollback", run_id)
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    assert commands.json("runs", "watch", run_id, code=1)["status"] == "APPLIED"
+    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    assert commands.json("runs", "rollback", run_id, "--force", "--wait")["status"] == "ROLLED_BACK"
     assert shop.amounts()["11"] == 1999
 
 
-def test_a_rollback_asks_whoever_sits_at_a_terminal(workshop: Workshop) -> None:
-    run_id = workshop.applied()
-    refused = workshop.run("runs", "rollback", run_id, given=b"n\n", somebody=True)
+def test_a_rollback_asks_for_confirmation_at_a_terminal(commands: PricingCommands) -> None:
+    run_id = commands.applied()
+    refused = commands.run("runs", "rollback", run_id, given=b"n\n", somebody=True)
     assert (refused.code, refused.out.strip()) == (1, "")
     assert "Take back 4 prices of run 1 (Summer [sale]) in shop.test?" in refused.err
     assert refused.err.endswith("Run 1 is unchanged.\n")
-    assert workshop.json("runs", "show", run_id)["wish"] is None
-    asked = workshop.run("runs", "rollback", run_id, "--json", given=b"y\n", somebody=True)
+    assert commands.json("runs", "show", run_id)["wish"] is None
+    asked = commands.run("runs", "rollback", run_id, "--json", given=b"y\n", somebody=True)
     assert json.loads(asked.out)["run"]["wish"] == "rollback"
 
 
-def test_yes_leaves_the_question_out(workshop: Workshop) -> None:
-    run_id = workshop.applied()
-    asked = workshop.run("runs", "rollback", run_id, "--yes", somebody=True)
+def test_yes_leaves_the_question_out(commands: PricingCommands) -> None:
+    run_id = commands.applied()
+    asked = commands.run("runs", "rollback", run_id, "--yes", somebody=True)
     assert (asked.code, asked.err) == (0, "")
     assert asked.out == "Run 1 will be rolled back: `automation pricing runs watch 1` follows it.\n"
 
 
-def test_prices_that_stand_are_well(workshop: Workshop) -> None:
-    run_id = workshop.applied()
+def test_prices_that_stand_are_well(commands: PricingCommands) -> None:
+    run_id = commands.applied()
     assert (
-        workshop.said("runs", "reconcile", run_id)
+        commands.text("runs", "reconcile", run_id)
         == "Run 1: 4 prices compared, 0 differ, 0 could not be read."
     )
-    assert workshop.json("runs", "reconcile", run_id, "--repair")["repairRunId"] is None
+    assert commands.json("runs", "reconcile", run_id, "--repair")["repairRunId"] is None
 
 
 def test_reconcile_shows_differences_by_severity_and_exits_with_1(
-    workshop: Workshop, shop: FakeShop
+    commands: PricingCommands, shop: FakeShop
 ) -> None:
-    run_id = workshop.applied()
+    run_id = commands.applied()
     shop.edit("11", amount=1800)
-    assert "INFO" in workshop.said("runs", "reconcile", run_id).upper()
+    assert "INFO" in commands.text("runs", "reconcile", run_id).upper()
     shop.edit("12", amount=3000)
     shop.edit("21", amount=45_100)
     shop.remove("13")
-    result = workshop.said("runs", "reconcile", run_id, code=1)
+    result = commands.text("runs", "reconcile", run_id, code=1)
     assert "MUG-S 17.99 EUR 18.00 EUR +0.1 % info" in result
     assert "MUG-L 26.99 EUR 30.00 EUR +11.2 % critical" in result
     assert "TABLE 450.00 EUR 451.00 EUR +0.2 % warning" in result
@@ -307,18 +309,18 @@ def test_reconcile_shows_differences_by_severity_and_exits_with_1(
     assert "`automation pricing runs reconcile 1 --repair` plans a run that does that." in result
 
 
-def test_a_repair_creates_a_run(workshop: Workshop, shop: FakeShop) -> None:
-    run_id = workshop.applied()
+def test_a_repair_creates_a_run(commands: PricingCommands, shop: FakeShop) -> None:
+    run_id = commands.applied()
     shop.edit("12", amount=3000)
-    document = workshop.json("runs", "reconcile", run_id, "--repair", code=1)
+    document = commands.json("runs", "reconcile", run_id, "--repair", code=1)
     assert (document["mismatches"], document["repairRunId"]) == (1, "2")
-    assert "created from run 1" in workshop.said("runs", "show", "2")
-    workshop.json("runs", "apply", "2")
-    workshop.work("2")
+    assert "created from run 1" in commands.text("runs", "show", "2")
+    commands.json("runs", "apply", "2")
+    commands.work("2")
     assert shop.amounts()["12"] == 2699
     shop.edit("12", amount=3000)
-    assert workshop.json("runs", "reconcile", run_id)["totalChecked"] == 3
-    result = workshop.said("runs", "reconcile", "2", "--repair", code=1)
+    assert commands.json("runs", "reconcile", run_id)["totalChecked"] == 3
+    result = commands.text("runs", "reconcile", "2", "--repair", code=1)
     assert "would write 1 price again: `automation pricing runs apply 3`." in result
 
 
@@ -361,18 +363,18 @@ def why(
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_ctrl_c_says_that_the_run_goes_on(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+def test_ctrl_c_prints_that_the_run_continues(
+    commands: PricingCommands, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    run_id = workshop.previewed()
+    run_id = commands.previewed()
     meanwhile(monkeypatch)
-    ended = workshop.run("runs", "apply", run_id, "--wait", *flags)
+    ended = commands.run("runs", "apply", run_id, "--wait", *flags)
     assert (ended.code, ended.err) == (130, GOES_ON)
-    assert workshop.json("runs", "show", run_id)["status"] == "QUEUED"
+    assert commands.json("runs", "show", run_id)["status"] == "QUEUED"
 
 
 @pytest.mark.usefixtures("workshop")
-def test_the_command_says_why_a_run_does_not_begin(
+def test_the_command_prints_why_a_run_does_not_start(
     clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert why(monkeypatch, clock, a_run(clock)) == "NO_DAEMON"
@@ -416,7 +418,7 @@ def test_the_bar_counts_what_is_done_with(
 
 @every_case("requested", [None, *RunAction])
 @every_case("status", list(PricingRunState))
-def test_a_run_is_over_when_nobody_is_at_it_and_nobody_asked(
+def test_a_run_is_over_without_a_worker_and_without_a_request(
     clock: StandingClock, status: PricingRunState, requested: RunAction | None
 ) -> None:
     at_work = requested is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}

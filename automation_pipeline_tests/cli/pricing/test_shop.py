@@ -11,31 +11,31 @@ from automation_pipeline.pricing.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.alerts import add_alerts
-from automation_pipeline_tests.cli.pricing.workshop import Workshop
+from automation_pipeline_tests.cli.pricing.commands import PricingCommands
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop
 
 
-def test_a_shop_tells_how_it_stands(workshop: Workshop) -> None:
-    document = workshop.json("shop", "show")
+def test_a_shop_shows_its_status(commands: PricingCommands) -> None:
+    document = commands.json("shop", "show")
     assert (document["shop"], document["circuit"]["state"], document["pausedAt"]) == (
         "shop.test",
         "closed",
         None,
     )
-    result = workshop.said("shop", "show")
+    result = commands.text("shop", "show")
     assert result.startswith(
         "shop shop.test prices are written calls are made points 1000000000 of 1000000000 were left"
     )
 
 
-def test_a_pause_has_a_reason_and_ends(workshop: Workshop) -> None:
-    document = workshop.json("shop", "pause", "--reason", "Stock [count]")
+def test_a_pause_has_a_reason_and_ends(commands: PricingCommands) -> None:
+    document = commands.json("shop", "pause", "--reason", "Stock [count]")
     assert (document["pausedBy"], document["pauseReason"]) == ("cli:ada", "Stock [count]")
-    assert "UTC, paused by cli:ada: Stock [count]" in workshop.said("shop", "show")
-    resumed = workshop.said("shop", "resume")
+    assert "UTC, paused by cli:ada: Stock [count]" in commands.text("shop", "show")
+    resumed = commands.text("shop", "resume")
     assert "prices are written" in resumed
-    assert workshop.json("shop", "show")["pausedAt"] is None
+    assert commands.json("shop", "show")["pausedAt"] is None
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_a_pause_has_a_reason_and_ends(workshop: Workshop) -> None:
         ),
     ],
 )
-def test_a_circuit_is_told_in_words(
-    workshop: Workshop, circuit: dict[str, object], words: str
+def test_a_circuit_is_shown_in_words(
+    commands: PricingCommands, circuit: dict[str, object], words: str
 ) -> None:
     until = SystemClock().now() + timedelta(hours=1)
-    with workshop.terminal.database.transaction() as session:
+    with commands.terminal.database.transaction() as session:
         session.execute(update(ShopRow).values(until=until, **circuit))
-    assert words in workshop.said("shop", "show")
+    assert words in commands.text("shop", "show")
 
 
 def test_without_a_shop_the_setting_is_named(terminal: Terminal) -> None:
@@ -65,14 +65,14 @@ def test_without_a_shop_the_setting_is_named(terminal: Terminal) -> None:
     assert "SHOP_API_BASE_URL" in ended.err
 
 
-def test_every_price_that_was_written_is_listed_newest_last(workshop: Workshop) -> None:
-    run_id = workshop.applied()
-    workshop.json("runs", "rollback", run_id)
-    workshop.work(run_id)
-    workshop.applied(selector={"sku": "TABLE"})
+def test_every_price_that_was_written_is_listed_newest_last(commands: PricingCommands) -> None:
+    run_id = commands.applied()
+    commands.json("runs", "rollback", run_id)
+    commands.work(run_id)
+    commands.applied(selector={"sku": "TABLE"})
 
     def listed(*options: str) -> list[tuple[str, str, int]]:
-        found = workshop.json("changes", *options)["changes"]
+        found = commands.json("changes", *options)["changes"]
         return [(one["variantId"], one["kind"], one["toAmount"]) for one in found]
 
     assert listed("--variant", "21") == [
@@ -82,11 +82,11 @@ def test_every_price_that_was_written_is_listed_newest_last(workshop: Workshop) 
     assert listed("--run", "2") == [("21", "apply", 45_000)]
     assert len(listed()) == 9
     assert listed("--project", "other") == []
-    result = workshop.said("changes", "--run", "2")
+    result = commands.text("changes", "--run", "2")
     assert "2 apply (rule:2) 2/21 TABLE 500.00 EUR 450.00 EUR -10.0 % -50.00 EUR" in result
 
 
-def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
+def test_alerts_are_listed_newest_first(commands: PricingCommands) -> None:
     raised = [
         AlertCondition(
             name=PricingAlertName.DEAD_LETTERS,
@@ -101,67 +101,69 @@ def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
             message="Only [half] succeeded.",
         ),
     ]
-    with workshop.terminal.database.transaction() as session:
-        add_alerts(session, PRICING_ALERTS, raised, workshop.bench.clock.now(), {})
-    assert [one["projectId"] for one in workshop.json("alerts")["alerts"]] == ["summer", "default"]
-    assert [one["id"] for one in workshop.json("alerts", "--project", "default")["alerts"]] == ["1"]
-    result = workshop.said("alerts", "--limit", "1")
+    with commands.terminal.database.transaction() as session:
+        add_alerts(session, PRICING_ALERTS, raised, commands.bench.clock.now(), {})
+    assert [one["projectId"] for one in commands.json("alerts")["alerts"]] == ["summer", "default"]
+    assert [one["id"] for one in commands.json("alerts", "--project", "default")["alerts"]] == ["1"]
+    result = commands.text("alerts", "--limit", "1")
     assert "summer success_rate critical Only [half] succeeded. unsent" in result
     assert result.endswith("There are more rows: --offset 1 shows the next page.")
 
 
 @pytest.fixture
-def failed(workshop: Workshop, shop: FakeShop) -> str:
+def failed(commands: PricingCommands, shop: FakeShop) -> str:
     """A run of which one price was refused by the shop, and one was changed by hand."""
     shop.refuse("11")
-    run_id = workshop.previewed()
+    run_id = commands.previewed()
     shop.edit("12", amount=1234)
-    workshop.json("runs", "apply", run_id)
-    workshop.work(run_id)
+    commands.json("runs", "apply", run_id)
+    commands.work(run_id)
     return run_id
 
 
-def test_the_report_tells_reasons_and_what_to_do(workshop: Workshop, failed: str) -> None:
-    report = workshop.json("dlq")
+def test_the_report_shows_reasons_and_recommendations(
+    commands: PricingCommands, failed: str
+) -> None:
+    report = commands.json("dlq")
     assert (report["totalFailed"], report["retryable"]) == (2, 0)
     assert report["byErrorType"] == {"conflict": 1, "validation": 1}
-    result = workshop.said("dlq")
+    result = commands.text("dlq")
     assert (
         "2 failed: 0 retryable, 0 older than a day. By reason: 1 conflict, 1 validation." in result
     )
     assert "- 1 variant had another price than was previewed: preview again." in result
     assert "1/11 20" in result
-    assert workshop.said("dlq", "--project", "other") == "Project other has no dead letter."
+    assert commands.text("dlq", "--project", "other") == "Project other has no dead letter."
 
 
 def test_they_are_tried_again_by_force_when_the_cause_is_removed(
-    workshop: Workshop, shop: FakeShop, failed: str
+    commands: PricingCommands, shop: FakeShop, failed: str
 ) -> None:
-    result = workshop.said("dlq", "--retry")
+    result = commands.text("dlq", "--retry")
     assert (
         result == "No dead letter can be retried now: remove the cause, then use --retry --force."
     )
     shop.accept("11")
-    assert workshop.json("dlq", "--retry", "--force") == {"project": "default", "run_ids": [failed]}
-    workshop.work(failed)
-    assert workshop.json("dlq")["byErrorType"] == {"conflict": 1}
-    result = workshop.said("dlq", "--retry", "--force")
+    assert commands.json("dlq", "--retry", "--force") == {"project": "default", "run_ids": [failed]}
+    commands.work(failed)
+    assert commands.json("dlq")["byErrorType"] == {"conflict": 1}
+    result = commands.text("dlq", "--retry", "--force")
     assert (
         result == f"Retried in run {failed}: `automation pricing runs watch {failed}` follows it."
     )
 
 
-def test_what_is_acknowledged_is_reported_no_more(workshop: Workshop, failed: str) -> None:
-    one = workshop.target(failed, "11")
-    assert workshop.json("dlq", "--acknowledge", "--target", one) == {
+def test_what_is_acknowledged_is_reported_no_more(commands: PricingCommands, failed: str) -> None:
+    one = commands.target(failed, "11")
+    assert commands.json("dlq", "--acknowledge", "--target", one) == {
         "project": "default",
         "acknowledged": 1,
     }
-    assert [entry["targetId"] for entry in workshop.json("dlq")["entries"]] == [
-        workshop.target(failed, "12")
+    assert [entry["targetId"] for entry in commands.json("dlq")["entries"]] == [
+        commands.target(failed, "12")
     ]
-    assert workshop.said("dlq", "--acknowledge") == "1 dead letter of default acknowledged."
-    assert workshop.json("dlq")["totalFailed"] == 0
+    assert commands.text("dlq", "--acknowledge") == "1 dead letter of default acknowledged."
+    assert commands.json("dlq")["totalFailed"] == 0
 
 
 @pytest.mark.parametrize(
@@ -179,6 +181,6 @@ def test_what_is_acknowledged_is_reported_no_more(workshop: Workshop, failed: st
     ],
 )
 def test_conflicting_options_are_refused(
-    workshop: Workshop, options: list[str], sentence: str
+    commands: PricingCommands, options: list[str], sentence: str
 ) -> None:
-    assert workshop.refused("dlq", *options, code=2) == sentence
+    assert commands.refused("dlq", *options, code=2) == sentence

@@ -9,12 +9,12 @@ from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.pricing.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.storage.alerts import add_alerts
-from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop
+from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCommands, a_shop
 from automation_pipeline_tests.cli.remote.served import Far
 from automation_pipeline_tests.cli.terminal import Terminal, meanwhile
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.pricing.bench import Bench
-from automation_pipeline_tests.pricing.ended import EVERY_ALERT
+from automation_pipeline_tests.pricing.rows import EVERY_ALERT
 
 LOOKING = """
 rules list
@@ -91,12 +91,12 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
 
 
 @pytest.fixture
-def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
+def workshop(terminal: Terminal, shop: FakeShop) -> PricingCommands:
     """Run 1 of rule 1 was applied but for one target; project summer has guardrails, an alert and a
     rule."""
     terminal.export(LOGNAME="ada")
     shop.refuse("11")
-    workshop = Workshop(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time passes
+    workshop = PricingCommands(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time passes
     workshop.applied()
     workshop.rule("--project", "summer", name="Été", enabled=False)
     workshop.json(
@@ -123,11 +123,11 @@ def lines(text: str) -> list[str]:
     return [f"pricing {command}" for command in text.strip().splitlines()]
 
 
-def test_what_is_shown_is_the_same_by_the_api(workshop: Workshop, far: Far) -> None:
+def test_what_is_shown_is_the_same_by_the_api(workshop: PricingCommands, far: Far) -> None:
     assert far.differences(lines(LOOKING)) == []
 
 
-def test_what_is_refused_is_refused_alike_by_the_api(workshop: Workshop, far: Far) -> None:
+def test_what_is_refused_is_refused_alike_by_the_api(workshop: PricingCommands, far: Far) -> None:
     commands = lines(REFUSED)
     assert far.differences(f"{command} --json" for command in commands[1::2]) == []
     assert far.differences(commands[::2]) == []
@@ -135,13 +135,13 @@ def test_what_is_refused_is_refused_alike_by_the_api(workshop: Workshop, far: Fa
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_faults_of_what_is_sent_are_the_same(workshop: Workshop, far: Far) -> None:
+def test_faults_of_what_is_sent_are_the_same(workshop: PricingCommands, far: Far) -> None:
     for command, given in FAULTY:
         assert far.differences(lines(command), given) == []
 
 
 def test_a_price_is_changed_and_taken_back_from_afar(
-    workshop: Workshop, far: Far, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    workshop: PricingCommands, far: Far, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = far.json(
         "pricing",
@@ -174,7 +174,9 @@ def test_a_price_is_changed_and_taken_back_from_afar(
     }
 
 
-def test_what_has_failed_is_seen_to_from_afar(workshop: Workshop, far: Far, shop: FakeShop) -> None:
+def test_what_has_failed_is_seen_to_from_afar(
+    workshop: PricingCommands, far: Far, shop: FakeShop
+) -> None:
     shop.accept("11")
     assert far.json("pricing", "dlq", "--retry", "--force") == {
         "project": "default",
@@ -189,7 +191,7 @@ def test_what_has_failed_is_seen_to_from_afar(workshop: Workshop, far: Far, shop
     assert far.json("pricing", "dlq")["totalFailed"] == 0
 
 
-def test_the_shop_is_paused_and_guarded_from_afar(workshop: Workshop, far: Far) -> None:
+def test_the_shop_is_paused_and_guarded_from_afar(workshop: PricingCommands, far: Far) -> None:
     assert far.json("pricing", "shop", "pause", "--reason", "count")["pauseReason"] == "count"
     assert workshop.json("shop", "show")["pausedAt"] is not None
     assert far.json("pricing", "shop", "resume")["pausedAt"] is None
@@ -207,7 +209,7 @@ def test_the_shop_is_paused_and_guarded_from_afar(workshop: Workshop, far: Far) 
     assert far.json("pricing", "runs", "start", "1")["run"]["wish"] == "apply"
 
 
-def test_a_run_is_repaired_from_afar(workshop: Workshop, far: Far, shop: FakeShop) -> None:
+def test_a_run_is_repaired_from_afar(workshop: PricingCommands, far: Far, shop: FakeShop) -> None:
     shop.edit("21", amount=77_700)
     document = far.json("pricing", "runs", "reconcile", "1", "--repair", code=1)
     assert (document["mismatches"], document["repairRunId"]) == (1, "2")

@@ -16,7 +16,7 @@ from automation_pipeline_tests.clients.service_jobs.asked import Killed, asked, 
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench
-from automation_pipeline_tests.pricing.kept import a_run, run_rows
+from automation_pipeline_tests.pricing.rows import a_run, run_rows
 
 
 @pytest.fixture

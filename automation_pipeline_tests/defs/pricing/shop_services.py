@@ -15,7 +15,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench
 
-OURS = {"services": ServicesResource()}
+RESOURCES = {"services": ServicesResource()}
 SHOP_URL = "https://shop.test"
 
 
@@ -42,14 +42,14 @@ def execute(
         return job.execute_in_process(
             run_config={"ops": {op: {"config": config}}},
             tags=tags,
-            resources=OURS,
+            resources=RESOURCES,
             instance=instance,
             raise_on_error=False,
         )
 
 
 def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
-    """What the one request that waits becomes."""
+    """Execute the job of the one waiting request."""
     with bench.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     asked = run_request(request)
@@ -58,7 +58,7 @@ def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
     return execute(job, op, dict(asked.tags or {}), **given["config"])
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     """The metadata of the one step."""
     [output] = [
         event.step_output_data.metadata for event in result.all_events if event.is_successful_output

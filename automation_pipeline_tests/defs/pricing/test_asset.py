@@ -8,8 +8,8 @@ import pytest
 from automation_pipeline.defs.pricing import pricing_runs, pricing_runs_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.defs.pricing.shop_services import OURS, a_bench
-from automation_pipeline_tests.pricing.ended import a_check, an_ended_run
+from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, a_bench
+from automation_pipeline_tests.pricing.rows import a_check, an_ended_run
 
 DAY = "2026-05-04"
 MIDNIGHT = datetime(2026, 5, 3, 22, 0, tzinfo=UTC)  # in Paris
@@ -26,7 +26,7 @@ def materialize() -> tuple[dict[str, object], dict[str, tuple[bool, str]]]:
         result = dg.materialize(
             [pricing_runs, pricing_runs_checks],  # type: ignore[list-item]  checks are taken too
             partition_key=DAY,
-            resources=OURS,
+            resources=RESOURCES,
             instance=instance,
         )
     [event] = result.asset_materializations_for_node("pricing_runs")

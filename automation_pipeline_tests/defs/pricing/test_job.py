@@ -18,12 +18,12 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.pricing.shop_services import (
-    OURS,
+    RESOURCES,
     a_bench,
     execute,
     launch,
+    metadata_of,
     refusal,
-    told,
 )
 from automation_pipeline_tests.fakes.shop import PAGES, shelf
 from automation_pipeline_tests.pricing.bench import Bench
@@ -48,7 +48,7 @@ def test_a_request_becomes_prices(bench: Bench) -> None:
     assert result.success
     assert bench.shop.amounts() == {"101": 900, "201": 900, "301": 900}
     assert (bench.run(run_id).status, request_states(bench)[0]) == ("APPLIED", "taken")
-    page = told(result)
+    page = metadata_of(result)
     assert (page["run"], page["status"], page["applied"], page["success_rate"]) == (
         str(run_id),
         "APPLIED",
@@ -63,7 +63,7 @@ def test_a_request_becomes_prices(bench: Bench) -> None:
 def test_the_table_holds_no_more_than_twenty_targets(bench: Bench) -> None:
     bench.shop.put(*shelf(25))
     bench.asked_for(bench.rule())
-    assert str(told(launch(bench, rule_run))["targets"]).count("\n") == 21
+    assert str(metadata_of(launch(bench, rule_run))["targets"]).count("\n") == 21
 
 
 def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
@@ -85,7 +85,7 @@ def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
 def test_a_run_that_waits_for_its_next_attempt_has_a_time(bench: Bench) -> None:
     bench.shop.fail_once("2", FailureSignal(status=500))
     bench.asked_for(bench.rule())
-    page = told(launch(bench, rule_run))
+    page = metadata_of(launch(bench, rule_run))
     assert (page["status"], page["applied"]) == ("APPLYING", 2)
     assert page["resume_at"]
 
@@ -100,7 +100,7 @@ def test_a_run_whose_catalogue_cannot_be_read_has_the_reason_and_is_tried_again(
     assert not result.success
     run = bench.run(run_id)
     assert (run.status, run.wish) == ("PREVIEW", "apply")
-    assert run.error_message == "The shop fails as it was told to (page)."
+    assert run.error_message == "The shop fails as the test asks (page)."
     assert run.resume_at
     assert 290 < (run.resume_at - datetime.now(UTC)).total_seconds() <= 300
     bench.shop.fail_no_more(PAGES)
@@ -112,7 +112,7 @@ def test_a_run_whose_catalogue_cannot_be_read_has_the_reason_and_is_tried_again(
 
 def test_the_launchpad_makes_a_run_of_a_rule_and_works_on_it_once(bench: Bench) -> None:
     rule = bench.rule()
-    page = told(execute(rule_run, OP, rule_id=rule.id))
+    page = metadata_of(execute(rule_run, OP, rule_id=rule.id))
     run = bench.run(int(str(page["run"])))
     assert (page["status"], run.trigger, run.created_by) == ("APPLIED", "launchpad", "launchpad")
     assert set(request_states(bench)[:1]) == {"taken"}
@@ -120,15 +120,15 @@ def test_the_launchpad_makes_a_run_of_a_rule_and_works_on_it_once(bench: Bench) 
 
 def test_the_run_of_a_retried_launch_is_the_one_that_was_made_before(bench: Bench) -> None:
     rule = bench.rule()
-    made = told(execute(rule_run, OP, rule_id=rule.id))["run"]
+    made = metadata_of(execute(rule_run, OP, rule_id=rule.id))["run"]
     again = execute(rule_run, OP, {RUN_ID_TAG: str(made)}, rule_id=rule.id)
-    assert told(again)["run"] == made
+    assert metadata_of(again)["run"] == made
     assert len(bench.shop.written) == 3
 
 
 def test_a_preview_writes_nothing_in_the_shop(bench: Bench) -> None:
     rule = bench.rule()
-    page = told(execute(rule_run, OP, rule_id=rule.id, preview_only=True))
+    page = metadata_of(execute(rule_run, OP, rule_id=rule.id, preview_only=True))
     assert (page["status"], page["preview"]) == ("PREVIEW", 3)
     assert "9.00 EUR | PREVIEW" in str(page["targets"])
     assert (bench.shop.written, bench.shop.times("write")) == ([], 0)
@@ -136,7 +136,7 @@ def test_a_preview_writes_nothing_in_the_shop(bench: Bench) -> None:
 
 def test_a_run_that_is_there_is_only_planned_by_a_preview(bench: Bench) -> None:
     run_id = bench.asked_for(bench.rule())
-    page = told(execute(rule_run, OP, run_id=run_id, preview_only=True))
+    page = metadata_of(execute(rule_run, OP, run_id=run_id, preview_only=True))
     assert (page["status"], page["preview"], bench.shop.written) == ("PREVIEW", 3, [])
 
 
@@ -213,7 +213,7 @@ def test_a_termination_in_dagster_cancels_the_run(bench: Bench) -> None:
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
         with dg.build_run_status_sensor_context(
-            "terminated_runs", event, instance, ended, resources=OURS
+            "terminated_runs", event, instance, ended, resources=RESOURCES
         ) as context:
             terminated_runs(context)
     stopped = bench.run(queued.id)
@@ -236,7 +236,7 @@ def test_what_failed_for_good_rests_before_it_is_tried_again(bench: Bench) -> No
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
         with dg.build_run_status_sensor_context(
-            "run_failures", event, instance, ended, resources=OURS
+            "run_failures", event, instance, ended, resources=RESOURCES
         ) as context:
             run_failures(context.for_run_failure())
     put_off = bench.run(queued.id)

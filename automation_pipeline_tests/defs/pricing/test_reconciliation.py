@@ -11,11 +11,11 @@ from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.pricing.shop_services import (
-    OURS,
+    RESOURCES,
     a_bench,
     execute,
+    metadata_of,
     refusal,
-    told,
 )
 from automation_pipeline_tests.pricing.bench import Bench
 
@@ -36,7 +36,7 @@ def changed(bench: Bench) -> RuleRun:
 
 
 def test_a_check_of_a_run_reports_the_changed_prices(bench: Bench, changed: RuleRun) -> None:
-    page = told(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
+    page = metadata_of(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
     assert (page["runs"], page["checked"], page["mismatches"], page["unverified"]) == (1, 3, 1, 0)
     assert "| SKU-2-1 | 900 | 1500 | critical |" in str(page["details"])
     [check] = [one for one in bench.checks(changed.id) if one.name == "5m"]
@@ -58,7 +58,7 @@ def test_a_check_by_hand_gets_a_name_of_its_own(bench: Bench, changed: RuleRun) 
 
 def test_without_a_run_all_that_is_watched_is_looked_up(bench: Bench, changed: RuleRun) -> None:
     bench.clock.pass_time(timedelta(hours=2))
-    page = told(execute(rule_reconciliation, OP))
+    page = metadata_of(execute(rule_reconciliation, OP))
     assert (page["runs"], page["mismatches"]) == (1, 1)
 
 
@@ -101,7 +101,7 @@ def test_every_morning_all_is_looked_up_where_there_is_a_shop(
 ) -> None:
     a_bench(database, monkeypatch, **settings)
     tick = datetime(2026, 5, 4, 4, 0, tzinfo=UTC)
-    with dg.build_schedule_context(scheduled_execution_time=tick, resources=OURS) as context:
+    with dg.build_schedule_context(scheduled_execution_time=tick, resources=RESOURCES) as context:
         made = daily_pricing_reconciliation(context)
     if says is None:
         assert isinstance(made, dg.RunRequest)

@@ -19,14 +19,14 @@ from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.clients.receiver import receiver, says
-from automation_pipeline_tests.defs.pricing.shop_services import OURS, a_bench
-from automation_pipeline_tests.pricing.ended import alert_rows, an_ended_run
+from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, a_bench
+from automation_pipeline_tests.pricing.rows import alert_rows, an_ended_run
 
 SENSORS = [due_pricing_rules, due_rule_checks, sweep_rule_runs, pricing_alerts]
 
 
 def tick(sensor: dg.SensorDefinition) -> str:
-    with dg.build_sensor_context(resources=OURS) as context:
+    with dg.build_sensor_context(resources=RESOURCES) as context:
         result = sensor(context)
     assert isinstance(result, dg.SkipReason)
     return result.skip_message or ""

@@ -32,8 +32,15 @@ from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench
-from automation_pipeline_tests.pricing.ended import a_check, a_shop, an_ended_run, change_targets
-from automation_pipeline_tests.pricing.kept import a_rule, a_run, change_run
+from automation_pipeline_tests.pricing.rows import (
+    a_check,
+    a_rule,
+    a_run,
+    a_shop,
+    an_ended_run,
+    change_run,
+    change_targets,
+)
 
 AN_HOUR, A_SECOND = timedelta(hours=1), timedelta(seconds=1)
 

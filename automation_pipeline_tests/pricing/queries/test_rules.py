@@ -37,7 +37,7 @@ from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench
-from automation_pipeline_tests.pricing.kept import a_rule, a_run, forget_all, look, run_rows
+from automation_pipeline_tests.pricing.rows import a_rule, a_run, delete_all, run_rows, start_due
 from automation_pipeline_tests.pricing.rules.rules import any_selector, any_transform, rule
 
 TEN_PERCENT, TWENTY_PERCENT = (rule({"op": "percent", "value": value}) for value in (-10, -20))
@@ -203,7 +203,7 @@ def counted(database: Database, clock: StandingClock) -> tuple[DuePriceRules, in
         statements.append(str(given[2]))
 
     event.listen(database.engine, "before_cursor_execute", count)
-    looked = look(database, clock)
+    looked = start_due(database, clock)
     event.remove(database.engine, "before_cursor_execute", count)
     return looked, len(statements)
 
@@ -252,7 +252,7 @@ def test_hundreds_of_due_rules_cost_as_many_statements_as_one(
         1
     ] * 4
     clock.pass_time(HOUR)
-    forget_all(database)
+    delete_all(database)
     one_of_each(database, clock)
     multiplied(database)
     looked, for_many = counted(database, clock)
@@ -379,7 +379,7 @@ def test_what_was_edited_or_is_gone_is_left_for_good(bench: Bench) -> None:
 
 
 def test_a_cancelled_end_is_not_tried_again(bench: Bench) -> None:
-    bench.knobs["calls_at_once"] = 1
+    bench.shop_options["calls_at_once"] = 1
     run = over(bench)
     bench.shop.fail_always("3", ODD)
     bench.shop.fail_always("2", BUSY)

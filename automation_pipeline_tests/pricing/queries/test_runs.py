@@ -50,8 +50,8 @@ from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf, variant
 from automation_pipeline_tests.pricing.bench import Bench
-from automation_pipeline_tests.pricing.calling import take
-from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run, filed, run_row
+from automation_pipeline_tests.pricing.processes import take
+from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run, run_row, stored_requests
 from automation_pipeline_tests.processes import CREW, at_once
 
 
@@ -82,7 +82,7 @@ def test_a_run_is_of_the_rule_as_it_is_now(database: Database, clock: StandingCl
     }
     assert (row.created_by, row.created_at, row.updated_at) == ("cli:me", clock.now(), clock.now())
     assert (row.requests, row.retry_cycle, row.lease_token, row.rollback_state) == (0, 0, 0, "NONE")
-    assert filed(database) == []
+    assert stored_requests(database) == []
 
 
 def test_a_run_may_have_a_request_a_time_and_a_parent(
@@ -117,7 +117,7 @@ def test_each_request_of_a_run_has_the_next_number(
         keys = [file_run_requests(session, [id_], clock.now())[id_] for _ in range(3)]
         requests = filed_requests(session, keys)
     assert keys == [f"rule-run-{id_}-{number}" for number in (1, 2, 3)]
-    assert filed(database) == [(key, "rule_run", {"run_id": id_}) for key in keys]
+    assert stored_requests(database) == [(key, "rule_run", {"run_id": id_}) for key in keys]
     tags = {"pricing/run_id": str(id_), "pricing/rule_id": str(rule.id)}
     assert [dict(request.tags) for request in requests] == [tags] * 3
     assert run_row(database, id_).requests == 3

@@ -33,8 +33,8 @@ from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleT
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.pricing.calling import claim
-from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
+from automation_pipeline_tests.pricing.processes import claim
+from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run
 from automation_pipeline_tests.processes import CREW, at_once
 
 Row = RuleTargetRow

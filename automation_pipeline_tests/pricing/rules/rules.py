@@ -77,11 +77,11 @@ _operations = st.one_of(
 _roundings = st.one_of(
     st.just({}),
     st.tuples(st.sampled_from(["none", "up", "down", "nearest"]), st.integers(0, 4)).map(
-        lambda told: {"round": told[0], "precision": told[1]}
+        lambda drawn: {"round": drawn[0], "precision": drawn[1]}
     ),
     st.tuples(
         st.sampled_from(["up", "down", "nearest"]), st.sampled_from([".99", ".95", "9.99", ".9"])
-    ).map(lambda told: {"round": told[0], "ending": told[1]}),
+    ).map(lambda drawn: {"round": drawn[0], "ending": drawn[1]}),
 )
 _bounds = (
     st.tuples(amounts, amounts).map(sorted).map(lambda pair: {"floor": pair[0], "ceiling": pair[1]})
@@ -92,12 +92,12 @@ _limits = st.one_of(
     amounts.map(lambda floor: {"floor": floor}),
     st.integers(1, 80).map(lambda share: {"maxChangePercent": share}),
     st.tuples(_bounds, st.integers(1, 80)).map(
-        lambda told: told[0] | {"maxChangePercent": told[1]}
+        lambda drawn: drawn[0] | {"maxChangePercent": drawn[1]}
     ),
     st.integers(0, 100).map(lambda share: {"marginOverCostPercent": share}),
 )
 _compare_ats = st.one_of(
-    st.just({}), st.sampled_from([None, "before", 5000]).map(lambda told: {"compareAt": told})
+    st.just({}), st.sampled_from([None, "before", 5000]).map(lambda drawn: {"compareAt": drawn})
 )
 
 

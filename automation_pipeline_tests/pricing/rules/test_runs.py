@@ -481,7 +481,7 @@ def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
     return TargetState.QUEUED, progress.attempts, waits
 
 
-def test_the_run_of_the_reference_ends_as_it_says() -> None:
+def test_the_run_of_the_reference_ends_as_described() -> None:
     ends = [worked_on(200), worked_on(500, 500, 200), worked_on(404)]
     assert ends == [
         (TargetState.APPLIED, 0, []),

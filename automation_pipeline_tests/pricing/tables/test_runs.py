@@ -1,4 +1,4 @@
-"""What the database itself refuses of runs and targets, whoever writes them."""
+"""Rows of runs and targets that the constraints of the tables refuse."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from automation_pipeline.pricing.tables import (
     RuleTargetRow,
 )
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.pricing.kept import a_rule, a_run
+from automation_pipeline_tests.pricing.rows import a_rule, a_run
 from automation_pipeline_tests.tables import every_case
 
 SECOND = timedelta(seconds=1)

@@ -1,11 +1,12 @@
-"""Rules and runs as rows, for the tests of pricing. Importable by processes."""
+"""Rules and runs as rows, for the tests of pricing. Processes can import it."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import delete, select, update
 
+from automation_pipeline.core.alerts import AlertReceiver, AlertSeverity
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.events import Event
@@ -16,14 +17,18 @@ from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.pricing.runs import request_rule_run
 from automation_pipeline.pricing.schedules import start_due_rules
 from automation_pipeline.pricing.tables import (
+    PricingAlertRow,
+    RuleCheckRow,
     RuleRow,
     RuleRunRow,
     RuleTargetRow,
     RuleVersionRow,
+    ShopRow,
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.conftest import StandingClock
 
 SHOP = "shop.example"
@@ -42,7 +47,9 @@ def a_rule(
     )
 
 
-def asked_for(rule: PricingRule, database: Database, clock: Clock, *, force: bool = False) -> int:
+def requested_run(
+    rule: PricingRule, database: Database, clock: Clock, *, force: bool = False
+) -> int:
     return request_rule_run(
         rule.id,
         database=database,
@@ -54,7 +61,7 @@ def asked_for(rule: PricingRule, database: Database, clock: Clock, *, force: boo
     )
 
 
-def look(database: Database, clock: Clock) -> DuePriceRules:
+def start_due(database: Database, clock: Clock) -> DuePriceRules:
     return start_due_rules(database=database, clock=clock, shop=SHOP)
 
 
@@ -66,7 +73,7 @@ def a_run(
     targets: Sequence[str] = (),
     **fields: Any,
 ) -> int:
-    """A run that stands there, with one target a status."""
+    """A run in this state, with one target per status."""
     ended = status not in {"PREVIEW", "QUEUED", "APPLYING"}
     with database.transaction() as session:
         run = RuleRunRow(
@@ -132,14 +139,14 @@ def change_run(database: Database, run_id: int, **values: object) -> None:
         session.execute(update(RuleRunRow).where(RuleRunRow.id == run_id).values(**values))
 
 
-def forget_all(database: Database) -> None:
+def delete_all(database: Database) -> None:
     with database.transaction() as session:
         for table in (RuleTargetRow, RuleRunRow, RuleVersionRow, RuleRow, RunRequestRow, OutboxRow):
             session.execute(delete(table))
 
 
-def wished(database: Database, run_id: int) -> list[tuple[str, bool]]:
-    """Every target's state, and whether the worker is to look at it."""
+def marked_targets(database: Database, run_id: int) -> list[tuple[str, bool]]:
+    """The state of each target, and whether it is marked for the worker."""
     query = select(RuleTargetRow.status, RuleTargetRow.is_wished).where(
         RuleTargetRow.rule_run_id == run_id
     )
@@ -150,7 +157,7 @@ def wished(database: Database, run_id: int) -> list[tuple[str, bool]]:
         ]
 
 
-def filed(database: Database) -> list[tuple[str, str, dict[str, object]]]:
+def stored_requests(database: Database) -> list[tuple[str, str, dict[str, object]]]:
     with database.reading() as session:
         rows = session.scalars(select(RunRequestRow).order_by(RunRequestRow.request_key))
         return [(row.request_key, row.job, dict(row.config)) for row in rows]
@@ -164,22 +171,22 @@ def events(database: Database, name: str) -> list[Event]:
         return [event_in(row) for row in rows]
 
 
-def look_many(url: str, now: str, times: int) -> tuple[int, int]:
-    """How many runs this process has started, and how many it had rolled back."""
+def start_due_many(url: str, now: str, times: int) -> tuple[int, int]:
+    """The numbers of runs that this process started and of promotions that it ended."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
-        looks = [look(database, clock) for _ in range(times)]
+        looks = [start_due(database, clock) for _ in range(times)]
         return sum(len(one.started) for one in looks), sum(len(one.ended) for one in looks)
     finally:
         database.dispose()
 
 
-def look_or_ask(url: str, now: str, rule_id: int) -> int:
-    """Runs that this process has made: of the rule by hand, or of whatever is due."""
+def start_due_or_request(url: str, now: str, rule_id: int) -> int:
+    """The number of runs that this process created: of the rule, or of the due rules."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         if not rule_id:
-            return len(look(database, clock).started)
+            return len(start_due(database, clock).started)
         request_rule_run(
             rule_id,
             database=database,
@@ -194,3 +201,80 @@ def look_or_ask(url: str, now: str, rule_id: int) -> int:
         return 1
     finally:
         database.dispose()
+
+
+EVERY_ALERT = dict.fromkeys(AlertSeverity, AlertReceiver("https://hooks.example.com/prices"))
+
+
+def an_ended_run(
+    database: Database,
+    clock: Clock,
+    applied: int,
+    failed: int = 0,
+    *,
+    ended: timedelta = timedelta(minutes=30),
+    project_id: str = "default",
+    **fields: Any,
+) -> int:
+    """A run that ended `ended` ago, of its own rule; its targets were tried a minute earlier."""
+    at = clock.now() - ended
+    status = "APPLIED" if not failed else "PARTIAL" if applied else "FAILED"
+    rule = a_rule(database, clock, project_id=project_id)
+    targets = ["APPLIED"] * applied + ["FAILED"] * failed
+    started = {"queued_at": at - timedelta(minutes=3), "started_at": at - timedelta(minutes=2)}
+    run_id = a_run(
+        database, rule, fields.pop("status", status), at, targets, **{**started, **fields}
+    )
+    change_targets(database, run_id, last_attempt=at - timedelta(minutes=1))
+    return run_id
+
+
+def change_targets(
+    database: Database, run_id: int, *, first: int | None = None, **values: Any
+) -> None:
+    """Change all targets of the run, or only the first failed ones."""
+    chosen = select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)
+    if first is not None:
+        chosen = (
+            chosen.where(RuleTargetRow.status == "FAILED").order_by(RuleTargetRow.id).limit(first)
+        )
+    with database.transaction() as session:
+        session.execute(update(RuleTargetRow).where(RuleTargetRow.id.in_(chosen)).values(**values))
+
+
+def a_shop(
+    database: Database, *refused_seconds_ago: float, shop: str = SHOP, circuit: str = "closed"
+) -> None:
+    """A shop that refused calls that many seconds ago by the database's clock."""
+    with database.transaction() as session:
+        now = database_time(session)
+        session.add(
+            ShopRow(
+                shop=shop, circuit=circuit, available=1, maximum=1, restore_rate=1, measured_at=now,
+                refusals=[now.timestamp() - seconds for seconds in refused_seconds_ago],
+            )
+        )  # fmt: skip
+
+
+def a_check(
+    database: Database,
+    run_id: int,
+    name: str,
+    at: datetime,
+    worst: str | None = None,
+    mismatches: int = 0,
+    **counts: int,
+) -> None:
+    """A check that read one price, unless `counts` differ."""
+    found = {"total_checked": 1, "mismatches": mismatches, "unverified": 0} | counts
+    with database.transaction() as session:
+        session.add(
+            RuleCheckRow(
+                rule_run_id=run_id, name=name, due_at=at, checked_at=at, worst=worst, **found
+            )
+        )
+
+
+def alert_rows(database: Database) -> list[PricingAlertRow]:
+    with database.reading() as session:
+        return list(session.scalars(select(PricingAlertRow).order_by(PricingAlertRow.id)))

@@ -1,4 +1,4 @@
-"""What tests of the pricing commands do again and again."""
+"""The pricing commands on a terminal, with a worker that the test calls."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ def a_shop() -> FakeShop:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class PricingCommands:
     terminal: Terminal
     bench: Bench
 
@@ -36,8 +36,8 @@ class Workshop:
     def json(self, *words: str, given: object = None, code: int = 0):  # noqa: ANN201  JSON
         return self.terminal.json("pricing", *words, given=given, code=code)
 
-    def said(self, *words: str, code: int = 0, **given: object) -> str:
-        """What stands on the screen, a blank between any two words."""
+    def text(self, *words: str, code: int = 0, **given: object) -> str:
+        """The text on the screen, with single spaces."""
         ended = self.run(*words, **given)
         assert (ended.code, ended.err) == (code, "")
         return " ".join(ended.out.split())
@@ -57,7 +57,7 @@ class Workshop:
         return self.json("preview", self.rule(**fields))["run_id"]
 
     def applied(self, **fields: object) -> str:
-        """The id of a run that a worker is done with."""
+        """The id of a run that a worker has applied."""
         run_id = self.previewed(**fields)
         self.json("runs", "apply", run_id)
         self.work(run_id)

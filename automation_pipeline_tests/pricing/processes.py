@@ -1,4 +1,4 @@
-"""What processes do that call one shop together. Importable by them."""
+"""Calls of one shop by many processes, which can import this module."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,12 +10,7 @@ import httpx
 from automation_pipeline.clients.shop import ShopifyShop
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.pricing.models.shop import (
-    Price,
-    PriceWrite,
-    ShopOptions,
-    Variant,
-)
+from automation_pipeline.pricing.models.shop import Price, PriceWrite, ShopOptions, Variant
 from automation_pipeline.pricing.ports import PricingContext, Shop, Storefront
 from automation_pipeline.pricing.queries.runs import claim_run
 from automation_pipeline.pricing.queries.targets import claim_chunk
@@ -55,7 +50,7 @@ def catalogue(url: str) -> list[Variant]:
 
 
 def drain(database_url: str, shop_url: str, variant_ids: Sequence[str], times: int) -> int:
-    """Reads many prices, one call after the other; how many went well."""
+    """Read prices one call after the other; return the number of successes."""
 
     async def read() -> int:
         context, well = a_context(shop_url, database), 0
@@ -76,7 +71,7 @@ def drain(database_url: str, shop_url: str, variant_ids: Sequence[str], times: i
 def write_many(
     database_url: str, shop_url: str, writes: Sequence[tuple[str, str]], at_once: int
 ) -> int:
-    """Sets a price for each (product, variant); how many went well."""
+    """Set a price for each (product, variant); return the number of successes."""
 
     async def write_some(shop: Shop, left: list[tuple[str, str]]) -> int:
         well = 0
@@ -104,8 +99,8 @@ def write_many(
         database.dispose()
 
 
-def may_go(database_url: str) -> bool:
-    """Whether a call that this process wants to make goes at once."""
+def may_call_now(database_url: str) -> bool:
+    """Whether this process may call the shop at once."""
     database = Database(database_url)
     try:
         with database.transaction() as session:
@@ -115,7 +110,7 @@ def may_go(database_url: str) -> bool:
 
 
 def take(database_url: str, run_id: int, owner: str) -> int:
-    """The token of this process's hold of the run; 0 without one."""
+    """The token of this process's claim on the run; 0 without one."""
     database = Database(database_url)
     try:
         with database.transaction() as session:
@@ -126,7 +121,7 @@ def take(database_url: str, run_id: int, owner: str) -> int:
 
 
 def claim(database_url: str, run_id: int) -> int:
-    """How many targets of the run this process has taken up."""
+    """The number of targets that this process claims."""
     database = Database(database_url)
     try:
         with database.transaction() as session:
