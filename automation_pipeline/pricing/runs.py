@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, Text, and_, cast, exists, literal, or_, select, update
 
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
@@ -20,30 +20,31 @@ from automation_pipeline.pricing.models.runs import (
 from automation_pipeline.pricing.models.shop import CANCELLED
 from automation_pipeline.pricing.pricing_rules import author_of, lock_rule, policy_of
 from automation_pipeline.pricing.queries.runs import (
+    HAS_WORK,
+    IS_ACTIVE,
+    RUN_CLAIMS,
     NewRun,
+    Run,
     active_run_of,
     add_run,
     begin_applying,
     blocking_reason,
     claim_run,
-    clear_request,
     end_run,
     file_run_requests,
-    free_variants,
     get_run,
     last_applied_at,
     locked_run,
     move_to_queue,
     no_such_run,
     open_runs_of,
-    postpone_run,
     release_claim,
-    runs_without_worker,
 )
 from automation_pipeline.pricing.queries.targets import (
     give_up_rest,
     mark_targets,
     requeue_abandoned,
+    update_targets,
 )
 from automation_pipeline.pricing.rules.runs import (
     PromotionOverError,
@@ -53,9 +54,10 @@ from automation_pipeline.pricing.rules.runs import (
     targets_to_retry,
     targets_to_roll_back,
 )
-from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
+from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow, ShopRow
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.statements import database_time
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.statements import among, database_now, database_time
 
 
 def request_rule_run(  # noqa: PLR0913  the services by name, and who requests what
@@ -225,7 +227,9 @@ def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> 
         if is_active:
             _end_without_worker(session, run, actor)
         else:
-            clear_request(session, run)
+            run.wish = run.wished_by = None
+            is_marked = RuleTargetRow.rule_run_id == run.id, RuleTargetRow.is_wished
+            update_targets(session, *is_marked, is_wished=False)
         return get_run(session, run_id)
 
 
@@ -335,16 +339,58 @@ REST_SECONDS = 300.0
 
 def postpone_failed_run(run_id: int, reason: str, *, database: Database) -> bool:
     """Return whether it was postponed. The run shows the reason, and the sweep requests a worker
-    when the time has passed."""
+    when the time has passed. A run without work, a claimed run and a run that already waits longer
+    are not postponed."""
+    waits_less = or_(Run.resume_at.is_(None), Run.resume_at < database_now(REST_SECONDS))
+    postponing = (
+        update(Run)
+        .where(Run.id == run_id, HAS_WORK, RUN_CLAIMS.is_free(), waits_less)
+        .values(resume_at=database_now(REST_SECONDS), error_message=reason)
+        .returning(Run.id)
+        .execution_options(synchronize_session=False)
+    )
     with database.transaction() as session:
-        return postpone_run(session, run_id, REST_SECONDS, reason)
+        return session.scalar(postponing) is not None
+
+
+MAX_RUNS = 100
+# A requested worker claims its run within this time, or never starts.
+STARTS_WITHIN_SECONDS = 60.0
+
+
+def runs_without_worker(session: Session, *, shop: str | None = None) -> list[int]:
+    """Runs that have work now, no worker, and no recent request for one. While a shop is paused,
+    only its runs that are to be cancelled count."""
+    is_due = or_(Run.resume_at.is_(None), Run.resume_at <= database_now())
+    is_paused = exists().where(ShopRow.shop == Run.shop, ShopRow.paused_at.is_not(None))
+    may_go_on = or_(~is_paused, and_(IS_ACTIVE, Run.cancel_requested_at.is_not(None)))
+    key = literal("rule-run-") + cast(Run.id, Text) + literal("-") + cast(Run.requests, Text)
+    was_just_taken = and_(
+        RunRequestRow.state == "taken",
+        RunRequestRow.offered_at > database_now(-STARTS_WITHIN_SECONDS),
+    )
+    is_asked_for = exists().where(
+        RunRequestRow.request_key == key, or_(RunRequestRow.state == "waiting", was_just_taken)
+    )
+    query = select(Run.id).where(HAS_WORK, RUN_CLAIMS.is_free(), is_due, may_go_on, ~is_asked_for)
+    if shop is not None:
+        query = query.where(Run.shop == shop)
+    return list(
+        session.scalars(query.order_by(Run.id).limit(MAX_RUNS).with_for_update(skip_locked=True))
+    )
 
 
 def sweep_rule_runs(*, database: Database, clock: Clock) -> Sequence[int]:
     """Return the runs for which a worker was requested. Two concurrent sweeps may request two
     workers of one run; the second worker finds the claim of the first."""
+    has_writes = Run.id.in_(select(RuleTargetRow.rule_run_id).where(RuleTargetRow.is_writing))
+    ended = select(Run.id).where(has_writes, ~HAS_WORK, RUN_CLAIMS.is_free())
     with database.transaction() as session:
-        free_variants(session)
+        # No other worker releases the variants that a lost worker was writing for an ended run.
+        lost = session.scalars(ended.with_for_update(skip_locked=True)).all()
+        if lost:
+            of_lost = among(session, RuleTargetRow.rule_run_id, lost)
+            update_targets(session, of_lost, RuleTargetRow.is_writing, is_writing=False)
         runs = runs_without_worker(session)
         file_run_requests(session, runs, clock.now())
         return runs

@@ -61,8 +61,6 @@ def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) ->
     """Close the repairs of locked rules whose promotion is over: restored prices are rolled back
     with the run that the repair belongs to. A repair that is claimed or locked elsewhere stays
     unchanged."""
-    if not rule_ids:
-        return
     is_left = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != RunAction.ROLLBACK)
     query = (
         select(RuleRunRow.id)
@@ -87,8 +85,6 @@ def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[in
     """The id and the rule of the newest run of each rule whose prices are still to be rolled back:
     newer prices are rolled back before older ones. Runs that are claimed, locked elsewhere or
     postponed, and rules with an active run or a rollback wait for a later tick."""
-    if not rule_ids:
-        return []
     other = aliased(RuleRunRow)
     is_due = or_(RuleRunRow.resume_at.is_(None), RuleRunRow.resume_at <= database_now())
     is_awaited = exists().where(
@@ -212,6 +208,8 @@ def _start_rules(
 
 
 def _end_promotions(session: Session, rules: Sequence[PlannedRule], now: datetime) -> list[int]:
+    if not rules:
+        return []
     by_id = {rule.id: rule for rule in rules}
     close_repairs(session, list(by_id), now)
     runs = [(run_id, by_id[rule_id]) for run_id, rule_id in lock_live_runs(session, list(by_id))]

@@ -32,7 +32,7 @@ from automation_pipeline.pricing.models.shop import (
     classify_failure,
 )
 from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, ApplyContext, PricingContext
-from automation_pipeline.pricing.queries.runs import file_run_requests, runs_without_worker
+from automation_pipeline.pricing.queries.runs import file_run_requests
 from automation_pipeline.pricing.queries.targets import changes_since
 from automation_pipeline.pricing.rules.evaluation import used_budget
 from automation_pipeline.pricing.rules.pacing import (
@@ -40,7 +40,6 @@ from automation_pipeline.pricing.rules.pacing import (
     CallOutcome,
     Circuit,
     LeakyBucket,
-    NotBefore,
     Streak,
     after_answer,
     default_bucket,
@@ -52,6 +51,7 @@ from automation_pipeline.pricing.rules.pacing import (
     without_probe,
 )
 from automation_pipeline.pricing.rules.runs import AttemptProgress, decide_retry, start_of_day
+from automation_pipeline.pricing.runs import runs_without_worker
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
@@ -159,8 +159,8 @@ def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool)
         left, wait = reserve_points(_bucket(row), cost, now)
         _save_bucket(row, left)
     permission = request_permit(_circuit(row), now)
-    if isinstance(permission, NotBefore):
-        return CallTurn(now, max(wait, (permission.at - now).total_seconds()), is_resting=True)
+    if isinstance(permission, datetime):
+        return CallTurn(now, max(wait, (permission - now).total_seconds()), is_resting=True)
     if wait > 0:
         return CallTurn(now, wait)
     _save_circuit(row, permission.circuit)

@@ -12,12 +12,13 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError, No
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.pricing_rules import get_rule
-from automation_pipeline.pricing.queries.runs import file_run_requests, runs_without_worker
+from automation_pipeline.pricing.queries.runs import file_run_requests
 from automation_pipeline.pricing.runs import (
     REST_SECONDS,
     postpone_failed_run,
     retry_run,
     roll_back_run,
+    runs_without_worker,
     sweep_rule_runs,
 )
 from automation_pipeline.pricing.shop import pause_shop

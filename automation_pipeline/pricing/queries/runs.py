@@ -71,13 +71,12 @@ from automation_pipeline.pricing.tables import (
     RuleRow,
     RuleRunRow,
     RuleTargetRow,
-    ShopRow,
     SkippedVariantRow,
 )
 from automation_pipeline.storage.claims import LostClaimError, RowClaims
 from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
 from automation_pipeline.storage.statements import (
     among,
     database_now,
@@ -157,8 +156,8 @@ class OpenRun:
     status: PricingRunState
 
 
-_IS_ACTIVE = Run.status.in_(sorted(ACTIVE_RUN_STATES))
-_HAS_WORK = or_(_IS_ACTIVE, Run.wish.is_not(None))
+IS_ACTIVE = Run.status.in_(sorted(ACTIVE_RUN_STATES))
+HAS_WORK = or_(IS_ACTIVE, Run.wish.is_not(None))
 
 
 def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenRun]:
@@ -172,7 +171,7 @@ def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenR
         select(Run.rule_id, Run.id, Run.status)
         .where(
             among(session, Run.rule_id, rule_ids),
-            or_(_IS_ACTIVE, is_asked_for, Run.wish == RunAction.RETRY),
+            or_(IS_ACTIVE, is_asked_for, Run.wish == RunAction.RETRY),
         )
         .order_by(Run.id)
     )
@@ -182,7 +181,7 @@ def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenR
 
 def active_run_of(session: Session, rule_id: int) -> int | None:
     """The run that is queued or being applied: there is one at most."""
-    return session.scalar(select(Run.id).where(Run.rule_id == rule_id, _IS_ACTIVE))
+    return session.scalar(select(Run.id).where(Run.rule_id == rule_id, IS_ACTIVE))
 
 
 def blocking_reason(session: Session, rule_id: int) -> str | None:
@@ -476,68 +475,6 @@ def end_rollback(session: Session, run: RuleRunRow, now: datetime) -> None:
     enqueue(session, [replace(run_event(run, _ROLLED_BACK, now, payload), key=key)])
 
 
-def clear_request(session: Session, run: RuleRunRow) -> None:
-    run.wish = run.wished_by = None
-    is_marked = RuleTargetRow.rule_run_id == run.id, RuleTargetRow.is_wished
-    update_targets(session, *is_marked, is_wished=False)
-
-
-def postpone_run(session: Session, run_id: int, seconds: float, reason: str) -> bool:
-    """Return whether it was postponed. A run without work, a claimed run and a run that already
-    waits longer are not postponed."""
-    waits_less = or_(Run.resume_at.is_(None), Run.resume_at < database_now(seconds))
-    found = session.scalar(
-        update(Run)
-        .where(Run.id == run_id, _HAS_WORK, RUN_CLAIMS.is_free(), waits_less)
-        .values(resume_at=database_now(seconds), error_message=reason)
-        .returning(Run.id)
-        .execution_options(synchronize_session=False)
-    )
-    return found is not None
-
-
-MAX_RUNS = 100
-# A requested worker claims its run within this time, or never starts.
-STARTS_WITHIN_SECONDS = 60.0
-
-
-def runs_without_worker(session: Session, *, shop: str | None = None) -> list[int]:
-    """Runs that have work now, no worker, and no recent request for one. While a shop is paused,
-    only its runs that are to be cancelled count."""
-    is_due = or_(Run.resume_at.is_(None), Run.resume_at <= database_now())
-    is_paused = exists().where(ShopRow.shop == Run.shop, ShopRow.paused_at.is_not(None))
-    may_go_on = or_(~is_paused, and_(_IS_ACTIVE, Run.cancel_requested_at.is_not(None)))
-    key = literal("rule-run-") + cast(Run.id, Text) + literal("-") + cast(Run.requests, Text)
-    was_just_taken = and_(
-        RunRequestRow.state == "taken",
-        RunRequestRow.offered_at > database_now(-STARTS_WITHIN_SECONDS),
-    )
-    is_asked_for = exists().where(
-        RunRequestRow.request_key == key, or_(RunRequestRow.state == "waiting", was_just_taken)
-    )
-    query = select(Run.id).where(_HAS_WORK, RUN_CLAIMS.is_free(), is_due, may_go_on, ~is_asked_for)
-    if shop is not None:
-        query = query.where(Run.shop == shop)
-    return list(
-        session.scalars(query.order_by(Run.id).limit(MAX_RUNS).with_for_update(skip_locked=True))
-    )
-
-
-def free_variants(session: Session) -> None:
-    """Release the variants that a lost worker was writing for a run that has ended since: no other
-    worker of the run releases them."""
-    has_writes = Run.id.in_(select(RuleTargetRow.rule_run_id).where(RuleTargetRow.is_writing))
-    query = (
-        select(Run.id)
-        .where(has_writes, ~_HAS_WORK, RUN_CLAIMS.is_free())
-        .with_for_update(skip_locked=True)
-    )
-    runs = session.scalars(query).all()
-    if runs:
-        of_runs = among(session, RuleTargetRow.rule_run_id, runs)
-        update_targets(session, of_runs, RuleTargetRow.is_writing, is_writing=False)
-
-
 BLOCKED_REASON = "The project's guardrails do not allow its new price."
 _COMPUTED = {"rule_name", "targets", "success_rate", "explain"}
 _OF_ROW = RuleRun.model_fields.keys() - _COMPUTED
@@ -651,19 +588,17 @@ def result_of(session: Session, run_id: int) -> RunResult:
         .where(row.status.in_((TargetState.APPLIED, TargetState.FAILED)))
         .order_by(row.id)
     )
-    results: list[TargetResult] = []
-    for id_, status, variant_id, after, error, duration in session.execute(query):
-        applied = status == TargetState.APPLIED
-        results.append(
-            TargetResult(
-                target_id=str(id_),
-                success=applied,
-                external_id=variant_id,
-                applied_price=after["unit_amount"] if applied else None,
-                error=None if applied else error,
-                duration=duration or 0,
-            )
+    results = [
+        TargetResult(
+            target_id=str(id_),
+            success=status == TargetState.APPLIED,
+            external_id=variant_id,
+            applied_price=after["unit_amount"] if status == TargetState.APPLIED else None,
+            error=error if status == TargetState.FAILED else None,
+            duration=duration or 0,
         )
+        for id_, status, variant_id, after, error, duration in session.execute(query)
+    ]
     return RunResult(
         run_id=str(run_id),
         status=run.status,

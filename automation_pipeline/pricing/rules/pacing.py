@@ -63,15 +63,11 @@ class CallPermit:
     is_probe: bool = False
 
 
-@dataclass(frozen=True)
-class NotBefore:
-    at: datetime
-
-
-def request_permit(circuit: Circuit, now: datetime) -> CallPermit | NotBefore:
-    """Decide whether a call may be made now. After its pause an open circuit allows one probe."""
+def request_permit(circuit: Circuit, now: datetime) -> CallPermit | datetime:
+    """The permit for a call now, or the time before which no call may be made. After its pause an open
+    circuit allows one probe."""
     if circuit.until is not None and now < circuit.until:
-        return NotBefore(circuit.until)
+        return circuit.until
     if circuit.state is CircuitState.CLOSED:
         return CallPermit(circuit)
     # A probe without an answer for a whole pause was lost with its process.

@@ -373,7 +373,7 @@ def test_ctrl_c_prints_that_the_run_continues(
     assert commands.json("runs", "show", run_id)["status"] == "QUEUED"
 
 
-@pytest.mark.usefixtures("workshop")
+@pytest.mark.usefixtures("commands")
 def test_the_command_prints_why_a_run_does_not_start(
     clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,6 @@ from automation_pipeline.pricing.rules.pacing import (
     CallPermit,
     Circuit,
     LeakyBucket,
-    NotBefore,
     Streak,
     after_answer,
     concurrency,
@@ -416,12 +415,12 @@ def test_a_success_of_another_kind_does_not_close_a_circuit_that_writes_opened()
 def test_an_open_circuit_allows_no_call_for_a_minute_and_then_one() -> None:
     opened = after_answers("TTTTTT")
     assert has_opened(Circuit(), opened)
-    assert request_permit(opened, NOON + timedelta(seconds=59)) == NotBefore(NOON + MINUTE)
+    assert request_permit(opened, NOON + timedelta(seconds=59)) == NOON + MINUTE
     probe = request_permit(opened, NOON + MINUTE)
     assert isinstance(probe, CallPermit)
     assert probe.is_probe
     assert probe.circuit.state is CircuitState.HALF_OPEN
-    assert request_permit(probe.circuit, NOON + MINUTE) == NotBefore(NOON + 2 * MINUTE)
+    assert request_permit(probe.circuit, NOON + MINUTE) == NOON + 2 * MINUTE
 
 
 @every_case("answer", [CallOutcome.THROTTLED, CallOutcome.FAILED])
@@ -447,11 +446,11 @@ def test_late_answers_do_not_change_an_open_circuit() -> None:
 def test_a_retry_after_of_the_shop_holds_up_every_call() -> None:
     refused = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, timedelta(seconds=2))
     assert refused.state is CircuitState.CLOSED
-    assert request_permit(refused, NOON) == NotBefore(NOON + timedelta(seconds=2))
+    assert request_permit(refused, NOON) == NOON + timedelta(seconds=2)
     shorter = after_answer(
         refused, CallKind.READ, CallOutcome.THROTTLED, NOON, timedelta(seconds=1)
     )
-    assert request_permit(shorter, NOON) == NotBefore(NOON + timedelta(seconds=2))
+    assert request_permit(shorter, NOON) == NOON + timedelta(seconds=2)
     assert request_permit(
         after_answer(shorter, CallKind.READ, CallOutcome.WELL, NOON),
         NOON + timedelta(seconds=2),
