@@ -309,40 +309,31 @@ def _warnings(
 
 @dataclass(frozen=True)
 class GuardrailCheck:
-    """`facts` are the numbers that were compared, which explain to an operator why a price is blocked."""
+    """A limit that a price breaks. `facts` are the numbers that were compared, which explain to an
+    operator why the price is blocked."""
 
     name: str
-    ok: bool
     facts: Mapping[str, object]
 
 
-def check_guardrails(
+def failing_guardrails(
     policy: Policy, sku: str | None, current: Price, proposed: int, used: Decimal = Decimal(0)
 ) -> list[GuardrailCheck]:
-    """One check per limit of the policy. `used` is the used part of the variant's daily budget,
-    from `used_budget`."""
+    """The limits of the policy that the proposed price breaks. `used` is the used part of the
+    variant's daily budget, from `used_budget`."""
     checks: list[GuardrailCheck] = []
     change = share_of_change(current.unit_amount, proposed)
-    limit = policy.max_pct_delta
-    if limit is not None:
-        # A change from zero has no percentage, so every price passes.
-        ok = current.unit_amount == 0 or change <= limit
-        checks.append(GuardrailCheck("maxPctDelta", ok, {"deltaPct": change, "limit": limit}))
-    checks += _check_bounds(policy, sku, current.currency, proposed)
-    budget = policy.daily_change_budget_pct
+    limit, budget = policy.max_pct_delta, policy.daily_change_budget_pct
+    # A change from zero has no percentage, so every price passes.
+    if limit is not None and current.unit_amount != 0 and change > limit:
+        checks.append(GuardrailCheck("maxPctDelta", {"deltaPct": change, "limit": limit}))
+    checks += _failing_bounds(policy, sku, current.currency, proposed)
     if budget is not None:
         left = max(budget - used, Decimal(0))
-        facts = {"deltaPct": change, "used": used, "limit": budget, "remaining": left}
-        checks.append(GuardrailCheck("dailyBudget", change <= left, facts))
+        if change > left:
+            facts = {"deltaPct": change, "used": used, "limit": budget, "remaining": left}
+            checks.append(GuardrailCheck("dailyBudget", facts))
     return checks
-
-
-def failing_guardrails(
-    policy: Policy, sku: str | None, current: Price, proposed: int, used: Decimal
-) -> list[GuardrailCheck]:
-    return [
-        check for check in check_guardrails(policy, sku, current, proposed, used) if not check.ok
-    ]
 
 
 def share_of_change(current: int, proposed: int) -> Decimal:
@@ -357,7 +348,7 @@ def used_budget(changes: Iterable[tuple[int, int]]) -> Decimal:
     return sum((share_of_change(before, after) for before, after in changes), Decimal(0))
 
 
-def _check_bounds(
+def _failing_bounds(
     policy: Policy, sku: str | None, currency: str, proposed: int
 ) -> Iterator[GuardrailCheck]:
     floor = policy.floors.get(sku or "", policy.floor)
@@ -366,14 +357,12 @@ def _check_bounds(
         return
     if currency != policy.currency:
         facts = {"currency": currency, "policyCurrency": policy.currency}
-        yield GuardrailCheck("currency", False, facts)
+        yield GuardrailCheck("currency", facts)
         return
-    if floor is not None:
-        facts = {"floor": floor, "proposedAmount": proposed}
-        yield GuardrailCheck("floor", proposed >= floor, facts)
-    if ceiling is not None:
-        facts = {"ceiling": ceiling, "proposedAmount": proposed}
-        yield GuardrailCheck("ceiling", proposed <= ceiling, facts)
+    if floor is not None and proposed < floor:
+        yield GuardrailCheck("floor", {"floor": floor, "proposedAmount": proposed})
+    if ceiling is not None and proposed > ceiling:
+        yield GuardrailCheck("ceiling", {"ceiling": ceiling, "proposedAmount": proposed})
 
 
 def check_text(check: GuardrailCheck) -> str:
@@ -427,7 +416,7 @@ def plan_target(
 
 def check_document(check: GuardrailCheck) -> dict[str, object]:
     facts = {name: _fact_document(fact) for name, fact in check.facts.items()}
-    return {"name": check.name, "ok": check.ok, **facts}
+    return {"name": check.name, "ok": False, **facts}
 
 
 @dataclass

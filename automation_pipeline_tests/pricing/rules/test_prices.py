@@ -28,13 +28,13 @@ from automation_pipeline.pricing.rules.evaluation import (
     PlannedTarget,
     PlanTally,
     check_document,
-    check_guardrails,
     compile_selector,
     explain_plan,
     failing_guardrails,
     limits_of,
     plan_target,
     price,
+    share_of_change,
     used_budget,
     within,
 )
@@ -354,7 +354,7 @@ def test_facts_are_stored_as_json() -> None:
         "floor": 10**12,
         "currency": "EUR",
     }
-    assert check_document(GuardrailCheck("a check", ok=False, facts=facts)) == {
+    assert check_document(GuardrailCheck("a check", facts)) == {
         "name": "a check",
         "ok": False,
         "deltaPct": 0.333333,
@@ -423,16 +423,15 @@ def test_a_price_outside_a_guardrail_is_blocked(
 
 def test_the_budget_of_the_day_is_what_is_left_of_it() -> None:
     policy = parse_policy({"dailyChangeBudgetPct": 0.25})
-    (check,) = check_guardrails(policy, "a", Price(1000, "EUR"), 1200, Decimal("0.10"))
-    assert not check.ok
+    (check,) = failing_guardrails(policy, "a", Price(1000, "EUR"), 1200, Decimal("0.10"))
     assert (check.facts["deltaPct"], check.facts["remaining"]) == (Decimal("0.2"), Decimal("0.15"))
     assert failing({"dailyChangeBudgetPct": 0.25}, 1000, 1150, used="0.10") == []
     assert failing({"dailyChangeBudgetPct": 0.25}, 1000, 1001, used=3) == ["dailyBudget"]
 
 
 def test_a_change_from_zero_counts_as_all_of_it() -> None:
-    (check,) = check_guardrails(parse_policy({"maxPctDelta": 0.15}), None, Price(0, "EUR"), 100)
-    assert (check.ok, check.facts["deltaPct"]) == (True, 1)
+    assert (share_of_change(0, 100), share_of_change(0, 0)) == (1, 0)
+    assert failing({"dailyChangeBudgetPct": 0.99}, 0, 100) == ["dailyBudget"]
 
 
 def test_what_was_used_is_the_sum_of_the_days_changes() -> None:
