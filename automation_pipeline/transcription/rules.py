@@ -83,7 +83,7 @@ def chunks_of(words: Iterable[Word]) -> tuple[Chunk, ...]:
 
 
 def _chunk(index: int, messages: Sequence[tuple[str, Sequence[Word]]]) -> Chunk:
-    lines = [f"{speaker}: {' '.join([word.text for word in said])}" for speaker, said in messages]
+    lines = [f"{speaker}: {' '.join([word.text for word in words])}" for speaker, words in messages]
     return Chunk(
         index=index,
         start=messages[0][1][0].start,

@@ -278,8 +278,8 @@ def _join_or_start_each(
     plans = plans_for(session, new) if new else {}
     planned = [(request, plans[request.fiche_id]) for request in new if request.fiche_id in plans]
     started = start_runs(session, planned, database_time(session)) if planned else set[str]()
-    begun = [(request, plan) for request, plan in planned if request.run_id in started]
-    results.update({run.fiche_id: run for run in _begin_work(session, begun)})
+    new_plans = [(request, plan) for request, plan in planned if request.run_id in started]
+    results.update({run.fiche_id: run for run in _begin_work(session, new_plans)})
     for request in requests:
         if request.fiche_id in results:
             continue

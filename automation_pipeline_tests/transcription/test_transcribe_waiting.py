@@ -132,6 +132,7 @@ def test_an_error_that_may_pass_is_tried_again_and_each_call_counts_once(bench: 
     bench.work(bench.begin("7", "r1").run_id)
     assert bench.speech.times(call("a").url) == 3
     assert tasks(bench)["a"].attempts == 3
+    assert len(bench.events("transcription.recording_started")) == 3
     assert bench.summary("r1").failed == 0
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from automation_pipeline.core.coordination import FailoverRateLimiter, Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
@@ -25,6 +26,7 @@ from automation_pipeline.transcription.requests import (
     request_transcriptions,
 )
 from automation_pipeline.transcription.runs import sweep_transcriptions
+from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
@@ -125,6 +127,7 @@ def test_4b_the_status_of_a_waiting_recording_has_the_wait(bench: Bench) -> None
             available_at=database_now(40.0),
             owner=None,
         )
+        assert session.scalars(select(TranscriptionTaskRow.finished_at)).one() is None
     task = status(bench)["run"]["tasks"][0]
     assert (task["state"], task["error"], task["owner"]) == (
         "waiting",
