@@ -21,4 +21,4 @@ def test_a_run_survives_a_killed_worker_a_killed_api_and_a_full_disk(tmp_path: P
     with World(tmp_path, Profile.EMBEDDED, "in_process") as world:
         outcome = Player(world, log.append, PATIENCE).play(Round(1, FAULTS))
     assert outcome.violations == [], log
-    assert [one.kind for one in outcome.suffered] == [fault.kind for fault in FAULTS]
+    assert [one.kind for one in outcome.injected] == [fault.kind for fault in FAULTS]

@@ -1,5 +1,5 @@
-"""`python -m automation_pipeline_tests.survival`: whole installations under seeded faults, and a
-table of them."""
+"""`python -m automation_pipeline_tests.survival`: injects seeded faults into whole installations, and
+prints a table of them."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ SEEDS = Path(__file__).with_name("seeds.txt")
 
 
 @dataclass(frozen=True)
-class Wish:
+class Campaign:
     seed: int
     profile: Profile
     faults: int
@@ -46,15 +46,15 @@ def main() -> int:
     for ending in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # a shell that starts this in the background has SIGINT ignored
+    ):  # a background job of a shell ignores SIGINT
         signal.signal(ending, signal.default_int_handler)
     outcomes: list[Outcome] = []
     began = time.monotonic()
-    for request in wishes(options):
-        outcomes += survive(request)
+    for campaign in campaigns(options):
+        outcomes += survive(campaign)
         if any(outcome.violations for outcome in outcomes):
             break
-    say(table(outcomes, time.monotonic() - began))
+    report(table(outcomes, time.monotonic() - began))
     if options.json:
         options.json.write_text(
             json.dumps(document(outcomes, time.monotonic() - began), indent=2) + "\n"
@@ -62,55 +62,57 @@ def main() -> int:
     return int(any(outcome.violations for outcome in outcomes))
 
 
-def survive(request: Wish) -> list[Outcome]:
-    """The rounds of one wish in one world, up to the first violation."""
-    room = Path(tempfile.mkdtemp(prefix="survival-"))
-    room.chmod(0o755)  # PostgreSQL is another user where we are root
-    say(
-        f"Seed {request.seed}, {request.profile} profile, executor {request.executor}, "
-        f"{request.faults} faults; in {room}"
+def survive(campaign: Campaign) -> list[Outcome]:
+    """The rounds of one campaign, up to the first violation."""
+    folder = Path(tempfile.mkdtemp(prefix="survival-"))
+    folder.chmod(0o755)  # PostgreSQL is another user where we are root
+    report(
+        f"Seed {campaign.seed}, {campaign.profile} profile, executor {campaign.executor}, "
+        f"{campaign.faults} faults; in {folder}"
     )
     outcomes: list[Outcome] = []
-    with World(room, request.profile, request.executor) as world:
+    with World(folder, campaign.profile, campaign.executor) as world:
         if world.disk:
-            say(f"A full disk is {world.disk.said}.")
-        player = Player(world, say, request.patience)
-        for round_ in request.rounds():
+            report(f"A full disk is {world.disk.description}.")
+        player = Player(world, report, campaign.patience)
+        for round_ in campaign.rounds():
             outcomes.append(player.play(round_))
             if outcomes[-1].violations:
                 world.keep = True
                 break
-            say(f"run {outcomes[-1].run_id}: {outcomes[-1].status}, and all is in order")
+            report(f"run {outcomes[-1].run_id}: {outcomes[-1].status}, and all is in order")
     for violation in outcomes[-1].violations:
-        say(f"VIOLATION in round {outcomes[-1].round.number} of seed {request.seed}: {violation}")
+        report(
+            f"VIOLATION in round {outcomes[-1].round.number} of seed {campaign.seed}: {violation}"
+        )
     if world.keep:
-        say(f"Again: python -m automation_pipeline_tests.survival {request.again}")
-        say(f"That run alone: the same with --round {outcomes[-1].round.number}")
-        say(f"Logs and database: {room}")
+        report(f"Again: python -m automation_pipeline_tests.survival {campaign.again}")
+        report(f"That run alone: the same with --round {outcomes[-1].round.number}")
+        report(f"Logs and database: {folder}")
     return outcomes
 
 
-def wishes(options: argparse.Namespace) -> list[Wish]:
+def campaigns(options: argparse.Namespace) -> list[Campaign]:
     lines = [
         line.split()
         for line in SEEDS.read_text().splitlines()
         if line.strip() and not line.startswith("#")
     ]
-    alike = {"only": options.only or (), "round": options.round, "patience": options.patience}
+    common = {"only": options.only or (), "round": options.round, "patience": options.patience}
     if options.seed is None and options.faults is None:
         return [
-            Wish(int(seed), Profile(profile), int(faults), executor, **alike)
+            Campaign(int(seed), Profile(profile), int(faults), executor, **common)
             for seed, profile, executor, faults in lines
         ]
     seed = int(lines[0][0]) if options.seed is None else options.seed
     return [
-        Wish(seed, options.profile, faults, executor, **alike)
+        Campaign(seed, options.profile, faults, executor, **common)
         for executor, faults in shares(options.profile, options.faults or 100, options.executor)
     ]
 
 
 def shares(profile: Profile, faults: int, executor: str | None) -> list[tuple[str, int]]:
-    """The embedded profile is tried on both of its executors."""
+    """The embedded profile is tested on both of its executors."""
     if executor or profile is Profile.PRODUCTION:
         return [(executor or "celery", faults)]
     return [("in_process", faults // 2), ("multiprocess", faults - faults // 2)]
@@ -121,16 +123,15 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m automation_pipeline_tests.survival",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Starts a whole installation, asks it for runs, and does to them what a seed says. Each run must\n"
-        "end by itself within two minutes of the last repair, with one row a fiche, totals that add up,\n"
-        "nothing held or waiting, every event sent, and no call of a provider for work that was finished.",
-        epilog=f"Faults:\n{kinds}\n\nThe same seed does the same to the same pieces of work. Exit 1 at a violation:\n"
-        "the folder of its installation is kept, and the command that repeats it is said. Without --seed\n"
-        "the committed seeds are played (seeds.txt).",
+        description="Starts a whole installation, requests runs, and injects the faults that a seed\n"
+        "draws. Each run must end by itself within two minutes of the last repair, with one row per\n"
+        "fiche, totals that add up, nothing held or waiting, every event sent, and no provider call for\n"
+        "work that was finished.",
+        epilog=f"Faults:\n{kinds}\n\nThe same seed injects the same faults at the same pieces of work.\n"
+        "Exit 1 at a violation: the folder of its installation is kept, and the command that repeats it\n"
+        "is printed. Without --seed the committed seeds are used (seeds.txt).",
     )
-    parser.add_argument(
-        "--seed", type=int, help="what happens when; without it the committed seeds"
-    )
+    parser.add_argument("--seed", type=int, help="draws the faults; default: the committed seeds")
     parser.add_argument(
         "--faults",
         type=at_least_one,
@@ -163,7 +164,7 @@ def parse() -> argparse.Namespace:
         type=at_least_one,
         default=PATIENCE_SECONDS,
         metavar="SECONDS",
-        help="how long a recovery may take (default 120, the promise; more for a machine that has other work)",
+        help="how long a recovery may take (default 120; choose more on a busy machine)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures, for machines")
     return parser.parse_args()
@@ -175,7 +176,7 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

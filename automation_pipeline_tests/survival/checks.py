@@ -1,6 +1,5 @@
-"""What must be true of an installation once a run under faults is over. Each answers with
-sentences, none if all is well; what may take its time to settle is looked at again until it does.
-"""
+"""Conditions that must hold for an installation after a run with faults. Each check returns sentences,
+or nothing. Conditions that need time to settle are checked repeatedly."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +29,11 @@ UNENDED = [
 ]
 MOST_BYTES = 9000  # PUSHER_MAX_PAYLOAD_BYTES
 
-Told = Counter[tuple[str, str, str]]
+Events = Counter[tuple[str, str, str]]
 
 
 def ledger_faults(session: Session, run_id: int, fiche_ids: Sequence[str]) -> Iterator[str]:
-    """One row a fiche, none pending, and the totals add up."""
+    """One row per fiche, none pending, and totals that add up."""
     run = session.get_one(RunRow, run_id)
     rows = session.execute(
         select(FicheResultRow.fiche_id, FicheResultRow.status).where(
@@ -47,17 +46,17 @@ def ledger_faults(session: Session, run_id: int, fiche_ids: Sequence[str]) -> It
         yield f"run {run_id} has not ended: it is {run.status}"
     selected = sorted(fiche_id for fiche_id, _ in found)
     if selected != (sorted(fiche_ids) if run.selected_at else []):
-        yield f"run {run_id} has rows for {selected}, and was asked for {sorted(fiche_ids)}"
+        yield f"run {run_id} has rows for {selected} instead of {sorted(fiche_ids)}"
     if statuses["pending"]:
         yield f"run {run_id} has {statuses['pending']} rows pending"
     result = (run.successful_fiches, run.failed_fiches, run.ignored_fiches)
     counted = tuple(statuses[status] for status in ("successful", "failed", "ignored"))
     if result != counted or run.selected_fiches != sum(result) or run.selected_fiches != len(found):
-        yield f"run {run_id} says {run.selected_fiches} = {result}, and its rows are {counted}"
+        yield f"run {run_id} has the totals {run.selected_fiches} = {result}, but its rows are {counted}"
 
 
 def left_behind(session: Session) -> Iterator[str]:
-    """What waits for somebody, or is held by somebody, when nobody is at work."""
+    """Rows that wait or are claimed although no process works."""
     live = {
         "transcription tasks": select(TranscriptionTaskRow.id).where(
             TranscriptionTaskRow.state.in_(("waiting", "working"))
@@ -102,16 +101,16 @@ def redis_left_behind(world: World) -> Iterator[str]:
             yield f"lease left behind in Redis: {key}"
 
 
-def told_by_outbox(session: Session) -> Told:
-    """What browsers should have been told, by the rows."""
-    result: Told = Counter()
+def expected_events(session: Session) -> Events:
+    """The events that browsers should have received, by the outbox."""
+    result: Events = Counter()
     for row in session.scalars(select(OutboxRow).where(OutboxRow.published_at.is_not(None))):
         entries = entries_of(event_in(row), private=True, max_bytes=MOST_BYTES)
         result.update((entry.channel, entry.name, entry.data) for entry in entries)  # pyright: ignore  never an error here
     return result
 
 
-def told_in_earnest(world: World) -> Told:
+def received_events(world: World) -> Events:
     received = shown_to_browsers(world.provider)
     return Counter(
         (channel, one["name"], one["data"]) for one in received for channel in one["channels"]
@@ -119,7 +118,7 @@ def told_in_earnest(world: World) -> Told:
 
 
 def messages(world: World) -> Counter[str]:
-    """Webhooks that were received, by the name of their delivery."""
+    """Received webhooks by the id of their delivery."""
     return Counter(
         {key.lower(): value for key, value in call.headers.items()}["x-automation-delivery"]
         for call in world.webhooks.calls
@@ -127,25 +126,25 @@ def messages(world: World) -> Counter[str]:
 
 
 def unsent(world: World) -> Iterator[str]:
-    """What was marked as sent, and never arrived."""
+    """Events and webhooks that are marked as sent but never arrived."""
     with world.database.reading() as session:
-        expected = told_by_outbox(session)
+        expected = expected_events(session)
         sent = session.scalar(
             select(func.count())
             .select_from(NotificationRow)
             .where(NotificationRow.status == "sent")
         )
-    for channel, name, data in expected - told_in_earnest(world):
-        yield f"an event that is marked as sent was never heard: {name} on {channel}: {data[:200]}"
+    for channel, name, data in expected - received_events(world):
+        yield f"an event is marked as sent but never arrived: {name} on {channel}: {data[:200]}"
     if len(messages(world)) < (sent or 0):
-        yield f"{sent} webhooks are marked as sent, and {len(messages(world))} were received"
+        yield f"{sent} webhooks are marked as sent, but {len(messages(world))} were received"
 
 
-def told_again(world: World) -> int:
-    """How much was told more than once."""
+def sent_again(world: World) -> int:
+    """The number of repeated events and webhooks."""
     with world.database.reading() as session:
-        expected = told_by_outbox(session)
-    events = (told_in_earnest(world) - expected).total()
+        expected = expected_events(session)
+    events = (received_events(world) - expected).total()
     return events + sum(times - 1 for times in messages(world).values())
 
 

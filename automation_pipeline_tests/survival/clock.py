@@ -1,5 +1,5 @@
-"""A leap of the database's clock, emulated: as it reads later by so much, all that is stored is
-older by so much."""
+"""Emulates a jump of the database's clock: every stored time becomes older by the same number of
+seconds."""
 
 from sqlalchemy import Column, text
 
@@ -8,13 +8,12 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.types import Table, UtcDateTime
 
 assert TABLE_MODULES  # every table is known
-# GCRA's instants are numbers.
+# The times of GCRA are numbers.
 _NUMBERS = {"rate_limits": "paid_until"}
 
 
 def leap(database: Database, seconds: float) -> None:
-    """In one transaction, as everybody sees one clock. Processes' own clocks stay, as those of
-    other hosts do."""
+    """Change all times in one transaction. The clocks of processes do not change."""
     with database.transaction() as session:
         for table in Table.metadata.sorted_tables:
             moved = [_earlier(column, database.dialect, seconds) for column in table.columns]

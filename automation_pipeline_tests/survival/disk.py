@@ -1,8 +1,7 @@
 """A small disk for the SQLite database that can be filled to the last byte and emptied again.
 
-As root a file system of its own in memory, where the system says that no space is left. Whoever may
-not mount gets an emulation: no process of the installation can make a file longer than the database
-is (an I/O error to SQLite)."""
+Root gets a file system in memory. Other users get an emulation: no process of the installation can make
+a file longer than the database (an I/O error for SQLite)."""
 
 import os
 import resource
@@ -28,7 +27,7 @@ class Disk:
         )
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         return (
             "a full file system"
             if self.is_mounted
@@ -36,7 +35,7 @@ class Disk:
         )
 
     def fill(self, processes: Callable[[], Iterable[psutil.Process]]) -> Callable[[], None]:
-        """What empties it again."""
+        """Fill the disk, and return the function that empties it."""
         return self._fill_up() if self.is_mounted else self._forbid_growth(processes)
 
     def _fill_up(self) -> Callable[[], None]:
@@ -47,7 +46,7 @@ class Disk:
                 while True:
                     file.write(block)
             except OSError:
-                pass  # that is what it is for
+                pass  # the disk is full
         return ballast.unlink
 
     def _forbid_growth(
@@ -65,8 +64,8 @@ class Disk:
             except (OSError, ValueError):
                 continue
 
-    def leave(self, keep_in: Path | None = None) -> None:
-        """The database is copied before the disk goes, if somebody wants to look at it."""
+    def remove(self, keep_in: Path | None = None) -> None:
+        """Unmount the disk, after copying the database to `keep_in`."""
         if keep_in is not None and self.is_mounted:
             shutil.copytree(self.folder, keep_in, ignore=shutil.ignore_patterns(BALLAST))
         if self.is_mounted:

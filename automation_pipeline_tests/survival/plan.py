@@ -1,15 +1,14 @@
-"""What is done to an installation, and when: from a seed alone. "When" is a number of finished
-pieces of work of the run (details, transcripts, judged steps), so that a slow machine gets the same
-faults at the same places."""
+"""Draws faults and their times from a seed. A time is a number of finished pieces of work of the run
+(details, transcripts, judged steps), so that a slow machine gets the same faults at the same points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-FAULTS_A_RUN = 5
-MOST_DEADLY = 3  # Dagster tries a run that died three times more
-LAST_MOMENT = 40  # of the ninety pieces and more of a run
+MAX_FAULTS_PER_RUN = 5
+MAX_DEADLY_FAULTS = 3  # a run that died is started three more times
+LAST_ITEM = 40  # a run has more than ninety pieces
 
 
 class Kind(StrEnum):
@@ -38,21 +37,21 @@ class Profile(StrEnum):
 MEANING = {
     Kind.RUN_WORKER: "kill -9 of the process of a Dagster run",
     Kind.STEP: "kill -9 of the process that works on a step, or the run's own where it has none",
-    Kind.PAUSE: "the run's processes are stopped for seconds, often longer than they may be silent, and go on",
+    Kind.PAUSE: "the run's processes are stopped for seconds, often longer than the heartbeat limit, and resumed",
     Kind.DAEMON: "kill -9 of Dagster's daemon, which is started again",
-    Kind.PAUSED_DAEMON: "Dagster's daemon is stopped for seconds and goes on",
-    Kind.TWO_DAEMONS: "a second daemon works beside the first until the run's end",
+    Kind.PAUSED_DAEMON: "Dagster's daemon is stopped for seconds and resumed",
+    Kind.TWO_DAEMONS: "a second daemon runs until the run's end",
     Kind.CODE_SERVER: "kill -9 of the process that serves the definitions; in production with its runs",
     Kind.API: "kill -9 of the HTTP API, which is started again",
     Kind.CELERY_WORKER: "kill -9 of a Celery worker with all its processes; started again",
-    Kind.CELERY_CHILD: "kill -9 of the Celery worker's child that is at work",
-    Kind.DATABASE: "PostgreSQL is shut down at once, without a word to its clients, and started again",
+    Kind.CELERY_CHILD: "kill -9 of the child process of a Celery worker that executes a step",
+    Kind.DATABASE: "PostgreSQL is shut down at once, without notice to its clients, and started again",
     Kind.REDIS: "Redis is killed and started again, empty",
     Kind.DISK_FULL: "nothing more can be written to the disk of the SQLite database for seconds",
-    Kind.CLOCK: "the database's clock leaps: every stored instant is an hour older at once, or 20 s younger",
-    Kind.STORM: "CRM, speech-to-text, the model and Pusher refuse, drop or spoil every second call for seconds",
+    Kind.CLOCK: "the database's clock jumps: every stored time is an hour older at once, or 20 s younger",
+    Kind.STORM: "CRM, speech-to-text, the model and Pusher refuse, drop or corrupt every second call for seconds",
 }
-# What takes an attempt at the run with it, or may.
+# Faults that may end the attempt of a run.
 DEADLY = frozenset(
     {
         Kind.RUN_WORKER,
@@ -65,7 +64,7 @@ DEADLY = frozenset(
         Kind.CELERY_WORKER,
     }
 )
-# What may hit whoever carries events, between sending one and writing down that it is sent.
+# Faults that may occur between sending an event and recording that it was sent.
 HITS_THE_RELAY = frozenset(
     {
         Kind.DAEMON,
@@ -78,7 +77,7 @@ HITS_THE_RELAY = frozenset(
         Kind.STORM,
     }
 )
-# Others last ten. A run may be silent for twenty.
+# Other faults last up to ten seconds. A run without heartbeats for twenty seconds is lost.
 LONGEST_SECONDS = {Kind.PAUSE: 30.0}
 _PRODUCTION_ONLY = {Kind.CELERY_WORKER, Kind.CELERY_CHILD, Kind.DATABASE, Kind.REDIS}
 _EMBEDDED_ONLY = {Kind.DISK_FULL}
@@ -86,7 +85,7 @@ _EMBEDDED_ONLY = {Kind.DISK_FULL}
 
 @dataclass(frozen=True)
 class Fault:
-    """Once `at` pieces are finished, for so many seconds; `chance` decides what is left open."""
+    """Injected once `at` pieces are finished, for `seconds`; `chance` decides between variants."""
 
     kind: Kind
     at: int
@@ -96,7 +95,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Round:
-    """One run, and what happens to it."""
+    """One run and its faults."""
 
     number: int
     faults: Sequence[Fault]
@@ -109,30 +108,33 @@ def kinds_of(profile: Profile, *, celery: bool = False) -> Sequence[Kind]:
 
 
 def plan(seed: int, faults: int, kinds: Sequence[Kind]) -> Sequence[Round]:
-    """So many faults, every kind about as often, in runs of a few faults each."""
+    """Faults of every kind, about equally often, in runs of a few faults each."""
     random = Random(seed)
-    deck = [
+    order = [
         kind for _ in range(0, faults, len(kinds)) for kind in random.sample(kinds, len(kinds))
     ][:faults]
     return [
-        Round(number, _faults(hand, random)) for number, hand in enumerate(_hands(deck), start=1)
+        Round(number, _faults(kinds, random))
+        for number, kinds in enumerate(_group_by_run(order), start=1)
     ]
 
 
-def _hands(deck: Sequence[Kind]) -> Sequence[Sequence[Kind]]:
-    """No run is struck dead more often than it is tried."""
-    hands: list[list[Kind]] = []
-    for kind in deck:
-        fits = hands and len(hands[-1]) < FAULTS_A_RUN
-        if fits and (kind not in DEADLY or sum(one in DEADLY for one in hands[-1]) < MOST_DEADLY):
-            hands[-1].append(kind)
+def _group_by_run(order: Sequence[Kind]) -> Sequence[Sequence[Kind]]:
+    """No run gets more deadly faults than it has attempts."""
+    runs: list[list[Kind]] = []
+    for kind in order:
+        fits = runs and len(runs[-1]) < MAX_FAULTS_PER_RUN
+        if fits and (
+            kind not in DEADLY or sum(one in DEADLY for one in runs[-1]) < MAX_DEADLY_FAULTS
+        ):
+            runs[-1].append(kind)
         else:
-            hands.append([kind])
-    return hands
+            runs.append([kind])
+    return runs
 
 
-def _faults(hand: Sequence[Kind], random: Random) -> Sequence[Fault]:
-    moments = sorted(random.sample(range(LAST_MOMENT), len(hand)))
+def _faults(kinds: Sequence[Kind], random: Random) -> Sequence[Fault]:
+    items = sorted(random.sample(range(LAST_ITEM), len(kinds)))
     return [
         Fault(
             kind,
@@ -140,5 +142,5 @@ def _faults(hand: Sequence[Kind], random: Random) -> Sequence[Fault]:
             round(random.uniform(0.5, LONGEST_SECONDS.get(kind, 10.0)), 1),
             random.random(),
         )
-        for kind, at in zip(hand, moments, strict=True)
+        for kind, at in zip(kinds, items, strict=True)
     ]

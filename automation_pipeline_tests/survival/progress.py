@@ -1,4 +1,4 @@
-"""How far a run is, by the database; and what was asked of the providers, by the simulator's
+"""The progress of a run by the database, and the calls of the providers by the simulator's
 ledger."""
 
 from collections import Counter
@@ -19,7 +19,7 @@ ROUTES = ("crm.details", "speech.transcribe", "llm.complete")
 
 
 def finished(database: Database, run_id: int, fiche_ids: Sequence[str]) -> set[str]:
-    """Work that is stored and need not be done again, named as in `asked`."""
+    """Stored work that must not be repeated, named as in `asked`."""
     with database.reading() as session:
         fetched = session.scalars(
             select(FicheResultRow.fiche_id).where(
@@ -45,7 +45,7 @@ def finished(database: Database, run_id: int, fiche_ids: Sequence[str]) -> set[s
 
 
 def asked(provider: str) -> Counter[str]:
-    """Calls of the providers, answered or not, by what they were about."""
+    """Calls of the providers, answered or not, by route and item."""
     routes = (
         httpx.get(f"{provider}/_sim/calls", verify=NO_CERTIFICATES)
         .raise_for_status()
@@ -65,7 +65,7 @@ def has_ended(database: Database, run_id: int) -> bool:
 
 
 def process_at_work(database: Database, run_id: int) -> psutil.Process | None:
-    """The process that beats for the run."""
+    """The process that sends the heartbeats of the run."""
     with database.reading() as session:
         worker = session.scalars(
             select(HeartbeatRow.worker).where(HeartbeatRow.run_id == run_id)
@@ -74,7 +74,7 @@ def process_at_work(database: Database, run_id: int) -> psutil.Process | None:
 
 
 def process_that_waits(database: Database, run_id: int) -> psutil.Process | None:
-    """Of a run whose steps are elsewhere, the process that waits for them."""
+    """The process that waits for the steps of a run that other processes execute."""
     mine = select(RunRow.dagster_run_id).where(RunRow.id == run_id).scalar_subquery()
     with database.reading() as session:
         worker = session.scalars(
@@ -95,7 +95,7 @@ def _alive(worker: str | None) -> psutil.Process | None:
 
 
 def run_worker_of(step: psutil.Process) -> psutil.Process:
-    """The oldest of its line that is neither code server nor foreign: who runs the whole Dagster
+    """The oldest ancestor of this installation that is no code server: it executes the Dagster
     run."""
     oldest, home = step, home_of(step)
     for parent in step.parents():
@@ -106,7 +106,7 @@ def run_worker_of(step: psutil.Process) -> psutil.Process:
 
 
 def home_of(process: psutil.Process) -> str | None:
-    """The installation that it works for, if it is ours to know."""
+    """The DAGSTER_HOME of the process, if it is readable."""
     try:
         return process.environ().get("DAGSTER_HOME")
     except psutil.Error:

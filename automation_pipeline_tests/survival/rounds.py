@@ -1,5 +1,4 @@
-"""Plays a round: one run asked for over HTTP, the faults of the plan at their moments, and a look
-at what is left."""
+"""Executes a round: requests a run over HTTP, injects the faults of the plan, and checks the result."""
 
 import os
 import time
@@ -16,16 +15,15 @@ from automation_pipeline.simulator import Kind as FicheKind
 from automation_pipeline.simulator import World as Calls
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.survival import checks
+from automation_pipeline_tests.survival.injection import NoTargetError, inject, is_forward
 from automation_pipeline_tests.survival.plan import HITS_THE_RELAY, Fault, Kind, Round
 from automation_pipeline_tests.survival.progress import asked, finished, has_ended
-from automation_pipeline_tests.survival.strikes import NothingToStrikeError, is_forward, strike
 from automation_pipeline_tests.survival.world import FICHES_PER_DAY, TOKEN, World
 from automation_pipeline_tests.waiting import pause, wait_until
 
-# So many, and so slow (`world.SLOW_SECONDS`), that a run is still at work when the last of its
-# faults comes.
+# Enough fiches, with slow providers (`world.SLOW_SECONDS`), that a run still executes at its last fault.
 FICHES = 12
-PATIENCE_SECONDS = 120.0  # the promise: terminal by itself within two minutes of recovery
+PATIENCE_SECONDS = 120.0  # a run ends by itself within two minutes of recovery
 LOOK_EVERY_SECONDS = 0.1
 DAY = [
     fiche.id
@@ -35,9 +33,9 @@ DAY = [
 
 
 @dataclass
-class Suffered:
-    """One fault, and after how long work went on. A late one came when the run had ended: all that
-    it could meet were its events and messages."""
+class InjectedFault:
+    """A fault, and the seconds until work continued. A late fault was injected after the run had ended,
+    so that it could affect only events and messages."""
 
     kind: Kind
     at: int
@@ -50,22 +48,21 @@ class Outcome:
     round: Round
     run_id: int = 0
     status: str = ""
-    suffered: list[Suffered] = field(default_factory=list)
+    injected: list[InjectedFault] = field(default_factory=list)
     repeated: Counter[str] = field(default_factory=Counter)
-    told_again: int = 0
+    sent_again: int = 0
     violations: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Work that was finished at some moment, and how often it had been asked for when that was
-    known."""
+    """Finished work at one time, and the calls of the providers until then."""
 
     finished: set[str]
     asked: Counter[str]
 
-    def asked_again(self, now: Counter[str]) -> dict[str, int]:
-        """How often it was, by what it is."""
+    def called_again(self, now: Counter[str]) -> dict[str, int]:
+        """The calls since then for work that was finished, by work."""
         return {
             work: now[work] - self.asked[work]
             for work in self.finished
@@ -77,15 +74,17 @@ class Snapshot:
 
 
 class Player:
-    """Of one world. `say` hears of every fault; whoever must not depend on a quick machine has more
-    patience."""
+    """Executes the rounds of one world and reports every fault."""
 
     def __init__(
-        self, world: World, say: Callable[[str], None], patience_seconds: float = PATIENCE_SECONDS
+        self,
+        world: World,
+        report: Callable[[str], None],
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        self._world, self._say, self._patience = world, say, patience_seconds
+        self._world, self._report, self._patience = world, report, patience_seconds
         self._instance: DagsterInstance | None = None
-        self._told_again = 0
+        self._sent_again = 0
 
     def instance(self) -> DagsterInstance:
         if self._instance is None:
@@ -97,13 +96,13 @@ class Player:
     def play(self, round_: Round) -> Outcome:
         outcome = Outcome(round_)
         fiche_ids = DAY[FICHES * (round_.number - 1) :][:FICHES]
-        outcome.run_id = self._ask_for_run(round_, fiche_ids)
+        outcome.run_id = self._request_run(round_, fiche_ids)
         before = asked(self._world.provider)
         snapshots: list[Snapshot] = []
         repairs: list[Callable[[], None]] = []
         try:
             for fault in round_.faults:
-                self._suffer(fault, outcome, fiche_ids, snapshots, repairs)
+                self._inject(fault, outcome, fiche_ids, snapshots, repairs)
             self._wait_for_end(outcome)
         finally:
             for repair in repairs:
@@ -112,7 +111,7 @@ class Player:
             self._examine(outcome, fiche_ids, snapshots, before)
         return outcome
 
-    def _ask_for_run(self, round_: Round, fiche_ids: Sequence[str]) -> int:
+    def _request_run(self, round_: Round, fiche_ids: Sequence[str]) -> int:
         selection = {"mode": "manual", "ficheIds": list(fiche_ids)}
         values = {
             "webhookUrl": f"{self._world.webhooks.url}/runs",
@@ -130,10 +129,10 @@ class Player:
         }
         made = self._post("/api/automation/schedules", f"schedule-{round_.number}", schedule)
         schedule_id = int(made["data"]["id"])
-        asked_for = self._post(
+        requested = self._post(
             "/api/automation/trigger", f"run-{round_.number}", {"scheduleId": schedule_id}
         )
-        return int(asked_for["run_id"])
+        return int(requested["run_id"])
 
     def _post(self, path: str, key: str, posted: dict) -> dict:
         headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": f"survival-{key}"}
@@ -147,7 +146,7 @@ class Player:
         assert answered.is_success, answered.text
         return answered.json()
 
-    def _suffer(
+    def _inject(
         self,
         fault: Fault,
         outcome: Outcome,
@@ -160,38 +159,38 @@ class Player:
         def done() -> int:
             return len(finished(world.database, run_id, fiche_ids))
 
-        if outcome.violations or not self._comes(
-            lambda: done() >= fault.at or self._over(run_id), outcome, fault
+        if outcome.violations or not self._wait_for(
+            lambda: done() >= fault.at or self._has_ended(run_id), outcome, fault
         ):
             return
-        snapshots.append(self._look(run_id, fiche_ids))
-        late = self._over(run_id)
+        snapshots.append(self._snapshot(run_id, fiche_ids))
+        late = self._has_ended(run_id)
         try:
-            repair = strike(world, run_id, fault)
-        except NothingToStrikeError:
+            repair = inject(world, run_id, fault)
+        except NoTargetError:
             return
-        suffered = Suffered(fault.kind, len(snapshots[-1].finished), late)
-        outcome.suffered.append(suffered)
+        injected = InjectedFault(fault.kind, len(snapshots[-1].finished), late)
+        outcome.injected.append(injected)
         if fault.kind is Kind.TWO_DAEMONS:
             repairs.append(repair)
         elif repair:
             pause(fault.seconds)
             repair()
         repaired_at, reached = time.monotonic(), done()
-        if self._comes(lambda: done() > reached or self._over(run_id), outcome, fault):
-            suffered.recovery_seconds = round(time.monotonic() - repaired_at, 1)
-            seconds = suffered.recovery_seconds
+        if self._wait_for(lambda: done() > reached or self._has_ended(run_id), outcome, fault):
+            injected.recovery_seconds = round(time.monotonic() - repaired_at, 1)
+            seconds = injected.recovery_seconds
             went_on = "its run was over" if late else f"goes on after {seconds} s"
-            self._say(f"run {outcome.run_id}: {fault.kind} at {suffered.at} pieces, {went_on}")
+            self._report(f"run {outcome.run_id}: {fault.kind} at {injected.at} pieces, {went_on}")
 
-    def _look(self, run_id: int, fiche_ids: Sequence[str]) -> Snapshot:
+    def _snapshot(self, run_id: int, fiche_ids: Sequence[str]) -> Snapshot:
         done = finished(self._world.database, run_id, fiche_ids)
         return Snapshot(done, asked(self._world.provider))
 
-    def _over(self, run_id: int) -> bool:
+    def _has_ended(self, run_id: int) -> bool:
         return has_ended(self._world.database, run_id)
 
-    def _comes(self, condition: Callable[[], bool], outcome: Outcome, fault: Fault) -> bool:
+    def _wait_for(self, condition: Callable[[], bool], outcome: Outcome, fault: Fault) -> bool:
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             self._world.supervise()
@@ -199,15 +198,15 @@ class Player:
                 if condition():
                     return True
             except AutomationError:
-                pass  # the database is what was struck
+                pass  # the fault affects the database
             pause(LOOK_EVERY_SECONDS)
-        outcome.violations.append(f"nothing goes on within {self._patience:g} s around {fault}")
+        outcome.violations.append(f"no progress within {self._patience:g} s around {fault}")
         return False
 
     def _wait_for_end(self, outcome: Outcome) -> None:
         def ended() -> bool:
             self._world.supervise()
-            return self._over(outcome.run_id)
+            return self._has_ended(outcome.run_id)
 
         try:
             wait_until(ended, self._patience)
@@ -243,19 +242,19 @@ class Player:
         if any(fault.kind is Kind.CLOCK and is_forward(fault) for fault in outcome.round.faults):
             snapshots = [
                 one.without("crm.details") for one in snapshots
-            ]  # out of date at once, they are wanted anew
+            ]  # details expire at once and are fetched again
         for snapshot in snapshots:
             outcome.violations += [
-                f"{work} was finished before a fault, and asked for again {times} times after it"
-                for work, times in snapshot.asked_again(now).items()
+                f"{work} was finished before a fault, and called {times} more times after it"
+                for work, times in snapshot.called_again(now).items()
             ]
         again = {work: times - 1 for work, times in (now - before).items() if times > 1}
         outcome.repeated = Counter({work.partition(" ")[0]: 0 for work in again})
         for work, times in again.items():
             outcome.repeated[work.partition(" ")[0]] += times
-        result = checks.told_again(world)
-        outcome.told_again, self._told_again = result - self._told_again, result
-        if outcome.told_again and not HITS_THE_RELAY & {one.kind for one in outcome.suffered}:
+        result = checks.sent_again(world)
+        outcome.sent_again, self._sent_again = result - self._sent_again, result
+        if outcome.sent_again and not HITS_THE_RELAY & {one.kind for one in outcome.injected}:
             outcome.violations.append(
-                f"{outcome.told_again} messages were sent twice, and nothing had struck their sender"
+                f"{outcome.sent_again} messages were sent twice without a fault of their sender"
             )

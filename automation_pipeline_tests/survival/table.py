@@ -1,4 +1,4 @@
-"""What was suffered, as a table for people and as a document for machines."""
+"""The injected faults, as a table for people and as a document for machines."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,9 +9,7 @@ from automation_pipeline_tests.survival.rounds import Outcome
 
 def table(outcomes: Sequence[Outcome], seconds: float) -> str:
     result = document(outcomes, seconds)
-    lines = [
-        f"{'fault':15}{'injected':>9}{'survived':>9}{'goes on after: median':>23}{'longest':>9}"
-    ]
+    lines = [f"{'fault':15}{'injected':>9}{'survived':>9}{'recovery: median':>23}{'longest':>9}"]
     for kind, figures in result["faults"].items():
         median, longest = (
             f"{figures[name]:.1f} s" for name in ("median_seconds", "longest_seconds")
@@ -28,23 +26,23 @@ def table(outcomes: Sequence[Outcome], seconds: float) -> str:
             f"{result['injected']} faults in {len(outcomes)} runs "
             f"({', '.join(f'{n} {s}' for s, n in result['runs'].items())})"
         ),
-        f"Not counted, as they came when their run was over and met its events and messages alone: {result['late']}",
-        f"Calls repeated because a fault met them under way, or a storm refused them: {repeated}",
-        f"Events and messages sent again because a fault met their sender: {result['told_again']}",
+        f"Not counted, because they were injected after the end of their run: {result['late']}",
+        f"Calls repeated because a fault interrupted them or a storm refused them: {repeated}",
+        f"Events and messages sent again because of a fault of their sender: {result['sent_again']}",
         f"{len(result['violations'])} violations, {seconds / 60:.1f} minutes",
     ]
     return "\n".join(lines)
 
 
 def document(outcomes: Sequence[Outcome], seconds: float) -> dict:
-    every = [(one, not outcome.violations) for outcome in outcomes for one in outcome.suffered]
-    suffered = [(one, survived) for one, survived in every if not one.late]
+    every = [(one, not outcome.violations) for outcome in outcomes for one in outcome.injected]
+    injected = [(one, survived) for one, survived in every if not one.late]
     repeated: Counter[str] = Counter()
     for outcome in outcomes:
         repeated.update(outcome.repeated)
     faults = {}
     for kind in Kind:
-        mine = [(one, survived) for one, survived in suffered if one.kind is kind]
+        mine = [(one, survived) for one, survived in injected if one.kind is kind]
         times = sorted(one.recovery_seconds for one, _ in mine if one.recovery_seconds is not None)
         if mine:
             faults[str(kind)] = {
@@ -54,12 +52,12 @@ def document(outcomes: Sequence[Outcome], seconds: float) -> dict:
                 "longest_seconds": times[-1] if times else 0.0,
             }
     return {
-        "injected": len(suffered),
-        "late": len(every) - len(suffered),
+        "injected": len(injected),
+        "late": len(every) - len(injected),
         "faults": faults,
         "runs": dict(Counter(outcome.status or "unended" for outcome in outcomes)),
         "repeated_calls": dict(repeated),
-        "told_again": sum(outcome.told_again for outcome in outcomes),
+        "sent_again": sum(outcome.sent_again for outcome in outcomes),
         "violations": [violation for outcome in outcomes for violation in outcome.violations],
         "minutes": round(seconds / 60, 1),
     }

@@ -1,5 +1,4 @@
-"""The checks notice what they are for: a row that is missing or pending, totals that lie, a lease,
-a call too many."""
+"""The checks find missing and pending rows, wrong totals, claims, and repeated calls."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -57,7 +56,7 @@ def ended_run(database: Database, *statuses: str, **fields: Any) -> int:
         (("successful", "failed"), {"completed_at": None, "status": "running"}, ["has not ended"]),
     ],
 )
-def test_a_ledger_that_is_not_whole_is_noticed(
+def test_an_incomplete_ledger_is_found(
     database: Database, statuses: tuple[str, ...], fields: dict[str, Any], noticed: list[str]
 ) -> None:
     run_id = ended_run(database, *statuses, **fields)
@@ -68,7 +67,7 @@ def test_a_ledger_that_is_not_whole_is_noticed(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_what_is_held_or_at_work_when_all_is_over_is_noticed(database: Database) -> None:
+def test_claims_and_unfinished_work_after_the_end_are_found(database: Database) -> None:
     leases = DatabaseClaims(database)
     with database.reading() as session:
         assert list(left_behind(session)) == []
@@ -85,9 +84,9 @@ def test_what_is_held_or_at_work_when_all_is_over_is_noticed(database: Database)
         assert list(left_behind(session)) == ["runs at work left behind: 1"]
 
 
-def test_only_a_call_for_work_that_was_finished_is_one_too_many() -> None:
+def test_only_calls_for_finished_work_count_as_repeated() -> None:
     at_the_fault = Snapshot(
         {"llm.complete 1/1"}, Counter({"llm.complete 1/1": 1, "llm.complete 1/2": 1})
     )
-    assert at_the_fault.asked_again(Counter({"llm.complete 1/1": 1, "llm.complete 1/2": 3})) == {}
-    assert at_the_fault.asked_again(Counter({"llm.complete 1/1": 2})) == {"llm.complete 1/1": 1}
+    assert at_the_fault.called_again(Counter({"llm.complete 1/1": 1, "llm.complete 1/2": 3})) == {}
+    assert at_the_fault.called_again(Counter({"llm.complete 1/1": 2})) == {"llm.complete 1/1": 1}

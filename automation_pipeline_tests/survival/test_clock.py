@@ -1,4 +1,4 @@
-"""An emulated leap of the clock makes every stored instant older, and nothing else."""
+"""An emulated jump of the clock makes every stored time older, and changes nothing else."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from automation_pipeline_tests.survival.clock import leap
 
 
 @pytest.mark.parametrize("seconds", [3600.0, -20.0])
-def test_what_is_stored_is_older_by_as_much_as_the_clock_leaps(
+def test_stored_times_become_older_by_the_jump_of_the_clock(
     database: Database, seconds: float
 ) -> None:
     lease = DatabaseClaims(database).take("key", "owner", 30)

@@ -1,5 +1,5 @@
-"""A whole installation as real processes, in a folder of its own: what a supervisor would start, it
-starts again."""
+"""A whole installation as real processes in its own folder, with a supervisor that restarts
+them."""
 
 import shutil
 import subprocess
@@ -26,9 +26,9 @@ from automation_pipeline_tests.waiting import wait_until
 TOKEN = "a-machine-token-of-the-suite"
 MODULE = "automation_pipeline.definitions"
 STEPS = REPOSITORY / "automation_pipeline_tests" / "e2e" / "five_steps.json"
-# As short as waiting for the dead may be here: a step process takes seconds to begin to beat, and
-# no outage of ten seconds may end a hold.
-IMPATIENCE = {
+# The shortest useful limits: a step process needs seconds until its first heartbeat, and an outage of
+# ten seconds must not end a claim.
+SHORT_WAITS = {
     "AUTOMATION_HEARTBEAT_SECONDS": "1",
     "AUTOMATION_LOST_AFTER_SECONDS": "20",
     "TRANSCRIPTION_LEASE_SECONDS": "20",
@@ -39,8 +39,8 @@ IMPATIENCE = {
     "LLM_MAX_ATTEMPTS": "8",
     "AUTOMATION_TRANSCRIPTION_POLL_INTERVAL_SECONDS": "5",
 }
-# So slow that a fault meets work under way. Rules of the simulator, the last ones: what is a fault
-# strikes first.
+# Slow enough that a fault affects work in progress. The last rules of the simulator, because the first
+# rule that matches applies.
 SLOW_SECONDS = 1.5
 SLOW = [{"route": route, "latency_seconds": SLOW_SECONDS} for route in ROUTES]
 PACE = {"FICHE_FETCH_CONCURRENCY": "3", "AUDIT_RUN_CONCURRENCY": "2", "AUDIT_STEP_CONCURRENCY": "2"}
@@ -49,24 +49,23 @@ FICHES_PER_DAY = 1000
 
 
 class World:
-    """Within `with` it works. Whoever sets `keep` finds its folder afterwards, as does who leaves
-    by an exception."""
+    """A context manager. With `keep`, or after an exception, the folder stays."""
 
-    def __init__(self, room: Path, profile: Profile, executor: str) -> None:
-        self.room, self.profile, self.executor = room, profile, executor
+    def __init__(self, folder: Path, profile: Profile, executor: str) -> None:
+        self.folder, self.profile, self.executor = folder, profile, executor
         self._ends = ExitStack()
-        self.postgres = Postgres(room) if profile is Profile.PRODUCTION else None
-        self.redis = Redis(room) if profile is Profile.PRODUCTION else None
-        self.disk = Disk(room / "disk") if profile is Profile.EMBEDDED else None
+        self.postgres = Postgres(folder) if profile is Profile.PRODUCTION else None
+        self.redis = Redis(folder) if profile is Profile.PRODUCTION else None
+        self.disk = Disk(folder / "disk") if profile is Profile.EMBEDDED else None
         self.provider = self._ends.enter_context(
             outside.simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY))
         )
         self.webhooks = self._ends.enter_context(receiver())
-        url = self.postgres.url if self.postgres else f"sqlite:///{room}/disk/automation.db"
+        url = self.postgres.url if self.postgres else f"sqlite:///{folder}/disk/automation.db"
         self.database = Database(url)
         migrations.upgrade(self.database)
-        self.system = System(room, url, self.provider, **self._variables())
-        self.home = room / "dagster"
+        self.system = System(folder, url, self.provider, **self._variables())
+        self.home = folder / "dagster"
         self._configure_dagster()
         self.api_port, self.code_port = free_port(), free_port()
         self.roles: dict[str, subprocess.Popen[bytes]] = {}
@@ -82,7 +81,7 @@ class World:
                 "AUTOMATION_MAX_PROCESSES": "4",
             }
         return {
-            **IMPATIENCE,
+            **SHORT_WAITS,
             **PACE,
             **production,
             "AUTOMATION_EXECUTOR": self.executor,
@@ -99,7 +98,7 @@ class World:
             "PUSHER_SECRET": outside.PUSHER_SECRET,
             "WEBHOOK_ALLOWED_ORIGINS": self.webhooks.url,
             "API_AUTH_TOKENS": TOKEN,
-            "AUTOMATION_REPORTS_DIR": str(self.room / "reports"),
+            "AUTOMATION_REPORTS_DIR": str(self.folder / "reports"),
         }
 
     def _configure_dagster(self) -> None:
@@ -111,37 +110,35 @@ class World:
             configured.replace(slow, f"poll_interval_seconds: {MONITORING_SECONDS}")
         )
 
-    def weather(self, *rules: Mapping[str, object]) -> None:
-        """What the providers do from now on, besides being slow."""
+    def set_provider_faults(self, *rules: Mapping[str, object]) -> None:
+        """Set the faults of the providers, which stay slow."""
         outside.clear_faults(self.provider)
         outside.fault(self.provider, *rules, *SLOW)
 
     def __enter__(self) -> Self:
         try:
             self._start()
-        except (
-            BaseException
-        ):  # whatever it is: nothing that was started is left, and the folder is kept
-            self._leave(keep=True)
+        except BaseException:  # after any error, end all processes and keep the folder
+            self._remove(keep=True)
             raise
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        self._leave(keep=self.keep or error is not None)
+        self._remove(keep=self.keep or error is not None)
 
     def _start(self) -> None:
-        self.weather()
+        self.set_provider_faults()
         imported = self.system.run("automation", "audit-configs", "import", str(STEPS))
         assert imported.returncode == 0, imported.stderr
         if self.profile is Profile.PRODUCTION:
             server = {"host": "127.0.0.1", "port": self.code_port, "location_name": MODULE}
-            (self.room / "workspace.yaml").write_text(f"load_from:\n  - grpc_server: {server}\n")
+            (self.folder / "workspace.yaml").write_text(f"load_from:\n  - grpc_server: {server}\n")
         for role in self.commands():
-            self.begin(role)
+            self.start_role(role)
         wait_until(self.answers, PATIENCE)
 
     def commands(self) -> Mapping[str, list[str]]:
-        """What a supervisor keeps alive."""
+        """The commands that the supervisor keeps running."""
         api = ["automation", "api", "--port", str(self.api_port)]
         if self.profile is Profile.EMBEDDED:
             return {"api": api, "daemon": ["dagster-daemon", "run", "-m", MODULE]}
@@ -157,27 +154,26 @@ class World:
             },
         }
 
-    def begin(self, role: str, *, name: str | None = None) -> None:
-        with (self.room / f"{role}.log").open("ab") as log:
+    def start_role(self, role: str, *, name: str | None = None) -> None:
+        with (self.folder / f"{role}.log").open("ab") as log:
             self.roles[name or role] = subprocess.Popen(
                 self.commands()[role],
                 env=self.system.environment,
-                cwd=self.room,
+                cwd=self.folder,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
 
     def supervise(self) -> None:
-        """Who has ended by itself is begun again: a daemon that comes up while its database is away
-        gives up."""
+        """Restart processes that ended, such as a daemon that started during an outage of its
+        database."""
         for role in self.commands().keys() & self.roles.keys():
             if self.roles[role].poll() is not None:
-                self.begin(role)
+                self.start_role(role)
 
     def kill(self, role: str, *, whole: bool = False) -> None:
-        """The process alone, so that what it has started finds out by itself; or all of it, as a
-        container dies."""
+        """Kill the process alone, or `whole` with its children, as a container ends."""
         process = self.roles.pop(role)
         (kill_tree if whole else kill)(process.pid)
         process.wait()
@@ -194,23 +190,23 @@ class World:
         except httpx.TransportError:
             return False
 
-    def family(self) -> list[psutil.Process]:
-        """Every process that works for this installation, whoever started it."""
+    def processes(self) -> list[psutil.Process]:
+        """Every process of this installation."""
         return [process for process in psutil.process_iter() if home_of(process) == str(self.home)]
 
-    def _leave(self, *, keep: bool) -> None:
-        while family := self.family():
-            for process in family:
+    def _remove(self, *, keep: bool) -> None:
+        while processes := self.processes():
+            for process in processes:
                 kill(process.pid)
-            psutil.wait_procs(family, timeout=60)
+            psutil.wait_procs(processes, timeout=60)
         for process in self.roles.values():
             process.wait()
         self._ends.close()
         self.database.dispose()
         if self.postgres and self.redis:
-            self.redis.leave()
-            self.postgres.leave()
+            self.redis.remove()
+            self.postgres.remove()
         if self.disk:
-            self.disk.leave(self.room / "kept" if keep else None)
+            self.disk.remove(self.folder / "kept" if keep else None)
         if not keep:
-            shutil.rmtree(self.room, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
