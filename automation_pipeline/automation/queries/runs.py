@@ -430,12 +430,16 @@ def count_runs(session: Session) -> RunCounts:
         OutcomeStatus.FAILED: RunRow.failed_fiches,
         OutcomeStatus.IGNORED: RunRow.ignored_fiches,
     }
-    by_status = select(RunRow.status, func.count()).group_by(RunRow.status)
-    counts = dict(session.execute(by_status).tuples().all())
-    sums = select(*(func.coalesce(func.sum(column), 0) for column in fiches.values()))
+    sums = [func.coalesce(func.sum(column), 0) for column in fiches.values()]
+    query = select(RunRow.status, func.count(), *sums).group_by(RunRow.status)
+    rows = session.execute(query).tuples().all()
+    counts = {status: count for status, count, *_ in rows}
     return RunCounts(
         runs={status: counts.get(status, 0) for status in RunStatus},
-        fiches=dict(zip(fiches, map(int, session.execute(sums).one()), strict=True)),
+        fiches={
+            status: sum(int(row[column]) for row in rows)
+            for column, status in enumerate(fiches, start=2)
+        },
     )
 
 

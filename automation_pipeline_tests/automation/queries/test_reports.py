@@ -1,18 +1,28 @@
-"""What the report of a run tells: every outcome with why, every audit with its proofs, and no query
-a fiche."""
+"""The report of a run, and the quality of a day."""
 
+from collections.abc import Mapping
 from datetime import date, timedelta
 
 import pytest
 
+from automation_pipeline.audits.days import FailingPoint
+from automation_pipeline.audits.queries.audits import set_deleted
 from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus, ReasonCount
 from automation_pipeline.automation.queries.ledger import days_covered
-from automation_pipeline.automation.queries.reports import RunReport, run_report
+from automation_pipeline.automation.queries.reports import (
+    DayAudit,
+    FicheSold,
+    QualityDay,
+    RunReport,
+    audits_on,
+    quality_of,
+    run_report,
+)
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import DAY, by_what_is_said, sold
-from automation_pipeline_tests.automation.reports import EVIL, a_reported_run, open_a_run, tell
+from automation_pipeline_tests.automation.reports import EVIL, a_reported_run, end, open_a_run, tell
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fiches.queries.mirror import statements
@@ -106,3 +116,102 @@ def test_the_days_of_a_run_are_those_on_which_its_fiches_were_sold(bench: Bench)
 def test_a_run_that_is_not_there_has_no_report(bench: Bench) -> None:
     with pytest.raises(NotFoundError):
         report(bench, 99)
+
+
+def quality(bench: Bench) -> QualityDay:
+    with bench.database.reading() as session:
+        found = quality_of(session, DAY)
+        assert audits_on(session, DAY) == len(found.audits)
+        return found
+
+
+def found(audits: tuple[DayAudit, ...]) -> list[tuple[str, int, str]]:
+    return [(audit.fiche_id, audit.audit_id, audit.status) for audit in audits]
+
+
+def test_a_day_has_fiches_audits_failed_points_and_causes(
+    bench: Bench,
+) -> None:
+    a_reported_run(bench)
+    day = quality(bench)
+    assert day.fiches == (
+        FicheSold("1", "NORD", True),
+        FicheSold("2", "SUD", True),
+        FicheSold("3", EVIL, True),
+    )
+    good, bad = day.audits
+    assert (good.fiche_id, good.groupe, good.status, good.score) == (
+        "1",
+        "NORD",
+        "completed",
+        100.0,
+    )
+    assert bad.score is not None
+    assert bad.score < 100
+    assert [(point.failing, point.judged) for point in day.failing_points] == [(1, 2), (1, 2)]
+    assert isinstance(day.failing_points[0], FailingPoint)
+    assert day.failures == {"transcription_incomplete": 1}
+
+
+def test_only_the_latest_audit_that_was_not_deleted_counts(bench: Bench) -> None:
+    config_id = bench.configure()
+    sold(bench, "1", "2")
+    bench.audit("1", config_id, "first")
+    second = bench.audit("1", config_id, "second")
+    gone = bench.audit("2", config_id, "gone")
+    with bench.database.transaction() as session:
+        set_deleted(session, gone.audit_id, bench.clock.now())
+    assert found(quality(bench).audits) == [("1", second.audit_id, "completed")]
+
+
+def test_an_audit_without_a_verdict_has_no_score(bench: Bench) -> None:
+    config_id = bench.configure()
+    sold(bench, "1", said=None)
+    bench.audit("1", config_id)
+    [audit] = quality(bench).audits
+    assert (audit.status, audit.score, audit.is_compliant) == ("incomplete", None, None)
+    assert audit.error
+
+
+def test_of_a_fiche_only_its_newest_run_counts(bench: Bench) -> None:
+    sold(bench, "1", "2", "3", "4")
+    values = {"1": "fetch_failed", "2": "fetch_failed", "3": "fetch_failed", "4": None}
+    _a_run_failed(bench, values)
+    assert list(quality(bench).failures.items()) == [("fetch_failed", 3), ("unknown", 1)]
+    _a_run_failed(bench, {"2": "transcription_incomplete"})
+    retried = open_a_run(bench, ("1",))
+    with bench.database.transaction() as session:
+        end(session, retried, "1", "successful")
+    assert quality(bench).failures == {
+        "fetch_failed": 1,
+        "transcription_incomplete": 1,
+        "unknown": 1,
+    }
+
+
+def _a_run_failed(bench: Bench, reasons: Mapping[str, str | None]) -> None:
+    run_id = open_a_run(bench, tuple(reasons))
+    with bench.database.transaction() as session:
+        for fiche_id, reason in reasons.items():
+            end(session, run_id, fiche_id, "failed", reason=reason, error="It failed")
+        tell(session, run_id, status="failed", completed_at=bench.clock.now())
+
+
+def test_an_unknown_day_is_empty(bench: Bench) -> None:
+    assert quality(bench) == QualityDay(
+        day=DAY, fiches=(), audits=(), failing_points=(), failures={}
+    )
+
+
+def test_a_long_day_takes_no_more_queries_than_a_short_one(bench: Bench) -> None:
+    config_id = bench.configure()
+    sold(bench, "1")
+    bench.audit("1", config_id)
+    with statements(bench.database) as short:
+        quality(bench)
+    sold(bench, *"123456")
+    for fiche_id in "23456":
+        bench.audit(fiche_id, config_id, f"audit-{fiche_id}")
+    with statements(bench.database) as long:
+        assert len(quality(bench).audits) == 6
+    assert len(long) == len(short)
