@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from random import Random
+from sys import maxsize
 from uuid import uuid4
 
 from sqlalchemy import select, update
@@ -224,13 +225,18 @@ MAX_BROKEN_DELIVERIES = 3
 
 @dataclass(frozen=True)
 class _DueNotification:
-    """`attempt`: one more than the attempts so far, or beyond the last one if every delivery broke
-    off. An interrupted delivery is not an attempt."""
+    """`attempts`: those so far, without interrupted ones. `is_broken`: its deliveries broke off
+    every time."""
 
     event_id: int
     row_id: int
     notification: Notification
-    attempt: int
+    attempts: int
+    is_broken: bool
+
+    @property
+    def attempt(self) -> int:
+        return maxsize if self.is_broken else self.attempts + 1
 
 
 async def deliver_notifications(
@@ -262,16 +268,16 @@ async def deliver_notifications(
         for row in session.scalars(select(NotificationRow).where(unsent, is_pending)):
             one = claimed.pop(row.id)
             is_broken = one.attempt > policy.attempts + MAX_BROKEN_DELIVERIES
-            attempt = policy.attempts + 1 if is_broken else row.attempts + 1
             channel = NotificationChannel(row.channel)
             notification = Notification(row.run_id, channel, row.target, row.payload)
-            due.append(_DueNotification(one.id, row.id, notification, attempt))
+            due.append(_DueNotification(one.id, row.id, notification, row.attempts, is_broken))
         mark_published(session, worker, [one.id for one in claimed.values()])
         return due
 
     def record(session: Session, due: _DueNotification, delivery: Delivery) -> None:
         if delivery.error != INTERRUPTED:
-            _record_delivery(session, due.row_id, delivery)
+            attempts = due.attempts if due.is_broken else delivery.attempts
+            _record_delivery(session, due.row_id, replace(delivery, attempts=attempts))
         if delivery.status is DeliveryStatus.PENDING:
             error, pause = delivery.error or "", delivery.pause_seconds
             put_back(session, worker, due.event_id, error=error, delay_seconds=pause)

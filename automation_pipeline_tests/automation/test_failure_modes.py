@@ -1,5 +1,4 @@
-"""The seed's failure modes, each with what happens now: nothing hangs, and every fiche says how it
-ended."""
+"""Whole runs: failures of the environment, and symptoms that operators report."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,36 +10,39 @@ import pytest
 from sqlalchemy import ColumnElement, func, select
 
 from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
+from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.queries.ledger import untranscribed, why_without_details
+from automation_pipeline.automation.queries.run_details import RunProgress, progress_of, reasons_of
 from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.runs import finalise_run, open_run
 from automation_pipeline.automation.schedules import reconcile_stale_runs
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.core.coordination import FailoverRateLimiter, Rate
 from automation_pipeline.core.errors import (
     ConflictError,
+    InvalidInputError,
     NotFoundError,
     PermanentError,
     TransientError,
 )
-from automation_pipeline.storage.database import Database
+from automation_pipeline.fiches.models.fiches import CrmFiche
+from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.automation.bench import Bench, Outcome
-from automation_pipeline_tests.automation.due import RULES, change
+from automation_pipeline_tests.automation.due import RULES, a_daily, change, look, occurrences
 from automation_pipeline_tests.automation.post import a_post_office, records, relay
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.crm import summary
+from automation_pipeline_tests.factories import an_opening
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, summary
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.post import FakeMailSender, FakePublisher, FakeWebhookSender
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import NoLimit, transcript_of
 from automation_pipeline_tests.waiting import come_true, leap
 
-TODAY, YESTERDAY = date(2026, 5, 4), date(2026, 5, 3)
+SOLD_ON, YESTERDAY = date(2026, 5, 4), date(2026, 5, 3)
 LAST_DAY = {"mode": "date_range", "dateRange": "last_24h"}
-REFUSED = PermanentError("The CRM refused our token (status 401).")
-BUSY = TransientError("The CRM answered 500.")
-
-
-@pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+DENIED = PermanentError("The CRM refused our token (status 401).")
+THROTTLED = TransientError("The CRM answered 500.")
 
 
 STALL_SECONDS = 25.0
@@ -71,31 +73,31 @@ def test_2_failed_sales_lists_are_logged_and_the_mirror_is_used(bench: Bench) ->
     bench.offer("1", "2")
     bench.automatic()
     bench.crm.sell(YESTERDAY, summary("1"))
-    bench.crm.sell(TODAY, summary("2"))
+    bench.crm.sell(SOLD_ON, summary("2"))
     first = bench.run(ficheSelection=LAST_DAY)
     bench.clock.pass_time(timedelta(minutes=30))
-    bench.crm.fail_always(TODAY.isoformat(), BUSY)
+    bench.crm.fail_always(SOLD_ON.isoformat(), THROTTLED)
     run = bench.carry_out(first.schedule_id, "dagster-9")
     assert (run.status, run.selected_fiches) == ("completed", 2)
     assert run.error_details == {
-        "revalidation_failures": [{"date": "2026-05-04", "error": str(BUSY)}]
+        "revalidation_failures": [{"date": "2026-05-04", "error": str(THROTTLED)}]
     }
-    assert f"Failed to revalidate 04/05/2026: {BUSY}" in bench.logs(run)
+    assert f"Failed to revalidate 04/05/2026: {THROTTLED}" in bench.logs(run)
 
 
 def test_2_1_a_refused_key_is_in_the_log_and_the_fiches_fail_with_it(bench: Bench) -> None:
     bench.offer("1")
     bench.automatic()
-    bench.crm.sell(TODAY, summary("1"))
+    bench.crm.sell(SOLD_ON, summary("1"))
     first = bench.run(ficheSelection=LAST_DAY)
     bench.clock.pass_time(timedelta(minutes=30))
-    bench.crm.refuse_everything(REFUSED)
+    bench.crm.refuse_everything(DENIED)
     run = bench.carry_out(first.schedule_id, "dagster-9")
     assert (run.status, run.selected_fiches, run.failed_fiches) == ("failed", 1, 1)
-    assert f"Failed to revalidate 04/05/2026: {REFUSED}" in bench.logs(run)
+    assert f"Failed to revalidate 04/05/2026: {DENIED}" in bench.logs(run)
     [outcome] = bench.outcomes(run).values()
     assert outcome.reason == "fetch_failed"
-    assert str(outcome.words).endswith(str(REFUSED))
+    assert str(outcome.words).endswith(str(DENIED))
 
 
 @pytest.mark.parametrize(("go_on", "transcribed"), [(True, 1), (False, 0)])
@@ -104,9 +106,9 @@ def test_3_fiche_details_that_never_come_fail_and_may_stop_the_later_stages(
 ) -> None:
     bench.offer("1")
     bench.automatic()
-    bench.crm.sell(TODAY, summary("2"))
-    bench.crm.fail_always("2", BUSY)
-    bench.crm.fail_always("3", BUSY)
+    bench.crm.sell(SOLD_ON, summary("2"))
+    bench.crm.fail_always("2", THROTTLED)
+    bench.crm.fail_always("3", THROTTLED)
     bench.select(
         bench.open(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-sales")
     )  # mirrors 2 in short
@@ -119,8 +121,8 @@ def test_3_fiche_details_that_never_come_fail_and_may_stop_the_later_stages(
     in_short = "Fiche details not fetched (still sales-list-only cache)"
     assert bench.outcomes(run) == {
         "1": Outcome("successful"),
-        "2": Outcome("failed", "fetch_failed", f"{in_short}: {BUSY}"),
-        "3": Outcome("failed", "fetch_failed", f"Fiche not found in cache: {BUSY}"),
+        "2": Outcome("failed", "fetch_failed", f"{in_short}: {THROTTLED}"),
+        "3": Outcome("failed", "fetch_failed", f"Fiche not found in cache: {THROTTLED}"),
     }
 
 
@@ -247,3 +249,198 @@ def test_8_pusher_webhook_and_email_that_fail_are_on_record_and_the_run_is_as_it
     assert bench.read(run) == run
     assert run.status == "completed"
     assert bench.events("automation.run.completed")
+
+
+UNAVAILABLE = TransientError("The CRM answered 503.")
+
+
+class Look:
+    """What an operator sees of run 1 while it works."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.phases: list[str | None] = []
+        self.progress: list[RunProgress] = []
+
+    async def __call__(self, _asked: object) -> None:
+        with self._bench.database.reading() as session:
+            self.progress.append(progress_of(session, 1))
+        self.phases.append(self._bench.read(RunAttempt(1, 1)).phase)
+
+
+class TestTheSchedulerNeverTriggersASchedule:
+    @pytest.mark.parametrize(
+        "change_it", [{"is_active": False}, {"schedule_type": "MANUAL"}], ids=["inactive", "manual"]
+    )
+    def test_one_that_is_not_watched_has_no_occurrences(
+        self, change_it: dict[str, object], bench: Bench
+    ) -> None:
+        schedule = a_daily(bench.database, bench.clock)
+        change(bench.database, schedule.id, **change_it)
+        bench.clock.pass_time(timedelta(days=1))
+        assert (look(bench.database, bench.clock).checked, occurrences(bench.database)) == (0, [])
+
+    def test_what_its_type_needs_is_asked_for_when_it_is_made(self, bench: Bench) -> None:
+        with pytest.raises(InvalidInputError) as refused:
+            bench.schedule("1", scheduleType="DAILY")
+        assert "DAILY schedule requires timeOfDay" in str(refused.value.fields)
+
+    @pytest.mark.parametrize(
+        ("marked", "hours", "because"),
+        [
+            (True, 0, "the previous run is still at work"),
+            (False, 2, "missed while the scheduler was down"),
+        ],
+    )
+    def test_a_due_time_without_a_run_says_why(
+        self, marked: bool, hours: int, because: str, bench: Bench
+    ) -> None:
+        schedule = a_daily(bench.database, bench.clock)
+        [started] = look(bench.database, bench.clock).triggered
+        finalise_run(started.run_id, database=bench.database, clock=bench.clock, breakdown="over")
+        bench.clock.pass_time(timedelta(days=1, hours=hours))
+        if marked:
+            open_run(an_opening(schedule.id), database=bench.database, clock=bench.clock)
+        look(bench.database, bench.clock)
+        [*_, (_, run_id, result)] = occurrences(bench.database)
+        assert (run_id, result) == (None, because)
+
+
+class Watched(FakeFicheSource):
+    """Lets an operator look before each answer about a fiche."""
+
+    look: Look
+
+    async def details(self, fiche_id: str) -> CrmFiche:
+        await self.look(fiche_id)
+        return await super().details(fiche_id)
+
+
+class TestARunIsStuckInFicheDetails:
+    def test_the_rows_say_how_far_it_is(self, bench: Bench) -> None:
+        crm = bench.crm = Watched()
+        crm.at_once, crm.look = 1, Look(bench)
+        bench.offer("1", "2")
+        bench.fetch(selected(bench, "1", "2"))
+        assert crm.look.phases == ["fetching", "fetching"]
+        assert [(seen.fetched, seen.selected) for seen in crm.look.progress] == [(0, 2), (0, 2)]
+
+    def test_the_log_and_the_mirror_say_which_fiches_and_why(self, bench: Bench) -> None:
+        bench.crm.sell(date(2026, 5, 4), summary("short"))
+        sales = {"mode": "date_range", "dateRange": "last_24h"}
+        bench.select(bench.open(bench.schedule(ficheSelection=sales).id, "dagster-sales"))
+        for fiche_id in ("short", "absent"):
+            bench.crm.fail_always(fiche_id, UNAVAILABLE)
+        run = bench.run("short", "absent", "gone", retryFailed=True, maxRetries=2)
+        assert bench.logs(run).count("Fiche details stalled; retrying incomplete fetches") >= 1
+        with bench.database.reading() as session:
+            assert why_without_details(session, ["short", "absent"]) == {
+                "short": "Fiche details not fetched (still sales-list-only cache)",
+                "absent": "Fiche not found in cache",
+            }
+            assert reasons_of(session, run.id) == {
+                "failed": {"fetch_failed": 2},
+                "ignored": {"not_found": 1},
+            }
+        assert run.total_fiches == 2, "what is not found leaves the totals"
+
+
+class TestARunIsStuckInTranscription:
+    def test_rows_and_counts_say_how_far_it_is(self, bench: Bench) -> None:
+        bench.sell("1")
+        bench.offer("2", calls=2)
+        counts: list[dict[str, int]] = []
+        watch = Look(bench)
+
+        async def meanwhile(url: str) -> None:
+            await watch(url)
+            with bench.database.reading() as session:
+                counts.append(dict(untranscribed(session, ["1", "2"])))
+
+        bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, meanwhile=meanwhile)
+        run = bench.run("1", "2", runAudits=False)
+        assert watch.phases == ["transcribing", "transcribing"]
+        assert counts == [{"1": 0, "2": 2}, {"1": 0, "2": 1}]
+        lines = [line for line in bench.logs(run) if line.startswith("Transcription progress")]
+        assert lines[-1] == "Transcription progress: 2/2"
+        assert "Dispatched fiche/transcribe fan-out events" in bench.logs(run)
+
+    def test_the_common_blockers_are_named_in_the_rows(self, bench: Bench) -> None:
+        bench.crm.add(fiche("blank", call("1", url="")))
+        bench.offer("slow", "keyless")
+        bench.speech.fail_always(bench.url("slow"), TransientError("status=429 slow down"))
+        bench.speech.fail_always(
+            bench.url("keyless"), PermanentError("The key is refused (status 401).")
+        )
+        run = bench.run("blank", "slow", "keyless", runAudits=False)
+        words = "Transcription incomplete: "
+        assert [str(outcome.words) for outcome in bench.outcomes(run).values()] == [
+            f"{words}No recording URL available",
+            f"{words}status=429 slow down",
+            f"{words}The key is refused (status 401).",
+        ]
+
+
+class TestARunIsStuckInAudits:
+    def test_without_configurations_each_fiche_says_so(self, bench: Bench) -> None:
+        bench.sell("1")
+        bench.configure(1, "Not automatic")
+        run = bench.run("1")
+        assert bench.outcomes(run) == {
+            "1": Outcome("failed", "no_audit_config", "No audit configs resolved")
+        }
+
+    def test_audits_are_linked_to_the_run_and_the_log_counts_them(self, bench: Bench) -> None:
+        bench.sell("1")
+        bench.sell("2")
+        bench.automatic()
+        bench.automatic(name="Second")
+        watch = Look(bench)
+        bench.model = FakeLanguageModel(meanwhile=watch)
+        run = bench.run("1", "2")
+        assert set(watch.phases) == {"auditing"}
+        with bench.database.reading() as session:
+            linked = (AuditRow.automation_run_id == run.id, AuditRow.is_latest)
+            assert (
+                list(session.scalars(select(AuditRow.status).where(*linked))) == ["completed"] * 4
+            )
+        assert "Running 2 configs × 2 fiches = 4 total audits" in bench.logs(run)
+        assert "Audit progress: 4/4 (completed=4, failed=0)" in bench.logs(run)
+
+
+class TestARunEndedPartialButCompletedWasExpected:
+    def test_each_row_points_to_its_stage(self, bench: Bench) -> None:
+        bench.automatic()
+        bench.sell("good")
+        bench.offer("lost", "mute", "far", "many", "silent")
+        bench.offer("far", groupe="SUD")
+        bench.offer("many", calls=9)
+        bench.offer("silent", calls=0)
+        bench.crm.fail_always("lost", UNAVAILABLE)
+        bench.speech.fail_always(bench.url("mute"), PermanentError("No speech in this audio"))
+        names = ["good", "lost", "mute", "far", "many", "silent", "gone"]
+        requests = {"groupes": ["TEAM R1"], "onlyWithRecordings": True, "maxRecordingsPerFiche": 5}
+        run = bench.run(ficheSelection={"mode": "manual", "ficheIds": names, **requests})
+        assert (run.status, run.successful_fiches, run.failed_fiches, run.ignored_fiches) == (
+            "partial",
+            1,
+            2,
+            4,
+        )
+        with bench.database.reading() as session:
+            assert reasons_of(session, run.id) == {
+                "failed": {"fetch_failed": 1, "transcription_incomplete": 1},
+                "ignored": {
+                    "groupe_not_selected": 1,
+                    "no_recordings": 1,
+                    "not_found": 1,
+                    "too_many_recordings": 1,
+                },
+            }
+        assert "Transcription progress: 1/2" in bench.logs(run)
+
+
+def selected(bench: Bench, *fiche_ids: str) -> RunAttempt:
+    ticket = bench.open(bench.schedule(*fiche_ids).id)
+    bench.select(ticket)
+    return ticket

@@ -16,19 +16,12 @@ from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline.fiches.tables import FicheCacheRow
-from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.automation.bench import FETCHING, Bench, Outcome
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
 from automation_pipeline_tests.waiting import come_true, leap
 
 BUSY = TransientError("The CRM answered 503.")
-
-
-@pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
 
 
 def opened(bench: Bench, *fiche_ids: str, **fields: Any) -> RunAttempt:

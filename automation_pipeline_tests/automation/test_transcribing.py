@@ -28,7 +28,6 @@ from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.runs import begin_transcription
 from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.automation.bench import Bench
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import transcript_of
@@ -37,11 +36,6 @@ from automation_pipeline_tests.waiting import come_true, leap, run
 MUTE = PermanentError("No speech in this audio")
 INCOMPLETE = "Transcription incomplete"
 TIMED_OUT = f"{INCOMPLETE} (timeout/stall)"
-
-
-@pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
 
 
 def transcribe(

@@ -1,0 +1,12 @@
+"""Fixtures of automation tests."""
+
+import pytest
+
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)

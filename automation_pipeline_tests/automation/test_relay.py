@@ -1,0 +1,599 @@
+"""The relay: events, notifications, and the budget that they share."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import select, update
+
+from automation_pipeline.automation.ports import EventPublisher, PublishResult
+from automation_pipeline.automation.relay import publish_events, relay_events
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.events import Event, is_internal
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.webhooks import WebhookAnswer
+from automation_pipeline.storage.claims import LeaseRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow, claim_in_order, enqueue
+from automation_pipeline_tests.automation.post import (
+    HOOK,
+    a_post_office,
+    an_ended_run,
+    outbox,
+    records,
+    relay,
+)
+from automation_pipeline_tests.automation.processes import client, relay_all
+from automation_pipeline_tests.clients.receiver import Receiver, receiver, says
+from automation_pipeline_tests.fakes.post import (
+    TAKEN,
+    FakeMailSender,
+    FakePublisher,
+    FakeWebhookSender,
+)
+from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.storage.processes import event
+from automation_pipeline_tests.waiting import wait_until
+
+KEYS = [f"event {number}" for number in range(7)]
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+AWAY = TransientError("Pusher does not answer")
+
+
+class BreaksOn(FakePublisher):
+    """A call with one of these events in it is answered as if the publisher were away."""
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__()
+        self.keys = set(keys)
+
+    async def publish(self, events: Sequence[Event]) -> PublishResult:
+        if self.keys & {event.key for event in events}:
+            return PublishResult(0, AWAY)
+        return await super().publish(events)
+
+
+class InternalGoes(FakePublisher):
+    """It has nobody to show internal events to: they are out whether it is away or not."""
+
+    async def publish(self, events: Sequence[Event]) -> PublishResult:
+        if is_internal(events[0].name):
+            self.published.append(events[0].key)
+            rest = await self.publish(events[1:]) if len(events) > 1 else PublishResult(0)
+            return PublishResult(1 + rest.out, rest.stopped)
+        return await super().publish(events)
+
+
+def fill(database: Database, events: Sequence[Event]) -> None:
+    with database.transaction() as session:
+        enqueue(session, events)
+
+
+def publish(database: Database, publisher: EventPublisher | None) -> int:
+    return relay(a_post_office(FakeWebhookSender(), None, publisher), database).events
+
+
+def make_due(database: Database) -> None:
+    """As if the pauses of events, and of the publisher, were over; what is parked stays."""
+    with database.transaction() as session:
+        session.execute(update(OutboxRow).where(OutboxRow.available_at < datetime(8000, 1, 1, tzinfo=UTC)).values(
+            available_at=LONG_AGO))  # fmt: skip
+        for lease in session.scalars(select(LeaseRow).where(LeaseRow.key == "pause:publisher")):
+            length = lease.expires_at - lease.acquired_at
+            lease.acquired_at, lease.expires_at = lease.acquired_at - length, lease.acquired_at
+
+
+def pause_seconds(database: Database) -> float | None:
+    with database.reading() as session:
+        row = session.get(LeaseRow, "pause:publisher")
+        return None if row is None else round((row.expires_at - row.acquired_at).total_seconds(), 1)
+
+
+def waiting(database: Database) -> list[OutboxRow]:
+    return [row for row in outbox(database, "run.completed") if row.published_at is None]
+
+
+def test_without_a_publisher_all_are_done_and_stay_on_record(database: Database) -> None:
+    fill(database, [event(f"event {number}") for number in range(450)])
+    assert publish(database, None) == 450
+    assert {row.published_at is None for row in outbox(database, "run.completed")} == {False}
+
+
+def test_they_go_out_once_and_in_their_order(database: Database) -> None:
+    fill(database, [event(key) for key in KEYS])
+    publisher = FakePublisher()
+    assert (publish(database, publisher), publish(database, publisher)) == (7, 0)
+    assert publisher.published == KEYS
+
+
+def test_while_the_publisher_is_away_all_wait_in_their_order_and_it_is_left_alone(
+    database: Database,
+) -> None:
+    fill(database, [event(key) for key in KEYS])
+    publisher = FakePublisher(outage=AWAY)
+    lengths = []
+    for _ in range(8):
+        assert publish(database, publisher) == publish(database, publisher) == 0
+        lengths.append(pause_seconds(database))
+        make_due(database)
+    assert (publisher.asked, lengths) == (8, [2, 4, 8, 16, 32, 60, 60, 60])
+    assert {(row.attempts, row.last_error, row.claimed_by) for row in waiting(database)} == {
+        (0, str(AWAY), None)
+    }
+    publisher.outage = None
+    assert publish(database, publisher) == 7
+    assert (publisher.published, pause_seconds(database)) == (KEYS, None)
+
+
+def test_the_publisher_may_ask_for_a_longer_pause(database: Database) -> None:
+    fill(database, [event("a")])
+    publish(database, FakePublisher(outage=TransientError("429", retry_after_seconds=25)))
+    assert pause_seconds(database) == 25
+
+
+def test_an_outage_in_the_middle_tears_nothing_apart(database: Database) -> None:
+    fill(database, [event(f"event {number}") for number in range(50)])
+    publisher = FakePublisher(poison={"event 33": AWAY})
+    assert publish(database, publisher) == 33
+    publisher.poison = {}
+    make_due(database)
+    assert publish(database, publisher) == 17
+    assert publisher.published == [f"event {number}" for number in range(50)]
+
+
+@pytest.mark.parametrize("problem", [PermanentError("too big"), ZeroDivisionError("a bug")])
+def test_an_event_that_cannot_be_published_blocks_its_aggregate_until_it_is_parked(
+    database: Database, problem: Exception
+) -> None:
+    fill(
+        database,
+        [event("a1", "a"), event("b1", "b"), event("b2", "b"), event("a2", "a"), event("b3", "b")],
+    )
+    publisher = FakePublisher(poison={"b1": problem})
+    assert publish(database, publisher) == 2
+    fill(database, [event("b4", "b"), event("a3", "a")])
+    for _ in range(4):
+        publish(database, publisher)
+        assert publisher.published == ["a1", "a2", "a3"]
+        make_due(database)
+        publish(database, publisher)
+    assert publish(database, publisher) == 3
+    assert publisher.published == ["a1", "a2", "a3", "b2", "b3", "b4"]
+    [parked] = waiting(database)
+    assert (parked.event_key, parked.attempts, parked.available_at.year) == ("b1", 5, 9000)
+    assert parked.last_error == f"{type(problem).__name__}: {problem}"
+
+
+def test_a_bug_that_breaks_every_batch_with_one_event_in_it_is_found(database: Database) -> None:
+    class Breaks(FakePublisher):
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
+            if any(event.key == "b" for event in events):
+                raise KeyError("b")
+            return await super().publish(events)
+
+    fill(database, [event(key, key) for key in "abcd"])
+    publisher = Breaks()
+    assert publish(database, publisher) == 3
+    assert publisher.published == ["a", "c", "d"]
+    assert [row.last_error for row in waiting(database)] == ["KeyError: 'b'"]
+
+
+def test_an_interrupted_relay_records_published_events(database: Database) -> None:
+    class Interrupted(FakePublisher):
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
+            if self.published:
+                raise asyncio.CancelledError
+            return await super().publish(events)
+
+    fill(database, [event(f"event {number}") for number in range(25)])
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(publish_events(Interrupted(), "anna", database=database, hold_seconds=60))
+    assert [row.event_key for row in waiting(database)] == [
+        f"event {number}" for number in range(10, 25)
+    ]
+    publisher = FakePublisher()
+    assert publish(database, publisher) == 15
+
+
+def test_no_event_is_published_shortly_before_the_claim_ends(database: Database) -> None:
+    class Slow(FakePublisher):
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
+            await asyncio.sleep(0.2)
+            return await super().publish(events)
+
+    fill(database, [event(f"event {number}") for number in range(60)])
+    publisher = Slow()
+    out = asyncio.run(publish_events(publisher, "anna", database=database, hold_seconds=0.3))
+    assert (out, len(publisher.published)) == (10, 10)
+    assert {row.claimed_by for row in waiting(database)} == {None}
+
+
+def test_an_event_that_breaks_the_publisher_is_parked(
+    database: Database,
+) -> None:
+    fill(database, [event(key, key[0]) for key in ("a1", "b1", "b2", "c1", "d1")])
+    publisher = BreaksOn("b1", "c1")
+    for _ in range(40):
+        publish(database, publisher)
+        make_due(database)
+    assert publisher.published == [
+        "a1",
+        "d1",
+    ]  # nothing else waits that could show that it is no outage
+    for number in range(20):
+        fill(database, [event(f"later {number}", f"later {number}")])
+        publish(database, publisher)
+        make_due(database)
+    assert [(row.event_key, row.attempts, row.available_at.year) for row in waiting(database)] == [
+        ("b1", 5, 9000),
+        ("c1", 5, 9000),
+    ]
+    assert set(publisher.published) == {
+        "a1",
+        "d1",
+        "b2",
+        *(f"later {number}" for number in range(20)),
+    }
+
+
+@pytest.mark.parametrize("outage", [AWAY, TransientError("429", retry_after_seconds=1)])
+def test_an_outage_does_not_count_as_an_attempt(database: Database, outage: TransientError) -> None:
+    internal = replace(event("internal", "z"), name="automation/completed")
+    fill(database, [*(event(key, key) for key in KEYS), internal])
+    publisher = InternalGoes(outage=outage)
+    for _ in range(30):
+        publish(database, publisher)
+        make_due(database)
+    assert {(row.attempts, row.last_error) for row in waiting(database)} == {(0, str(outage))}
+    publisher.outage = None
+    publish(database, publisher)
+    assert [key for key in publisher.published if key != "internal"] == KEYS
+
+
+def test_workers_that_die_use_up_no_attempt(database: Database) -> None:
+    fill(database, [event("a")])
+    for number in range(6):
+        with database.transaction() as session:
+            claim_in_order(session, f"dead {number}", limit=1, hold_seconds=-1.0, but="other")
+    publish(database, FakePublisher(poison={"a": PermanentError("refused")}))
+    [row] = waiting(database)
+    assert (row.attempts, row.available_at.year) == (1, datetime.now(UTC).year)
+    make_due(database)
+    assert publish(database, FakePublisher()) == 1
+
+
+def test_nothing_starts_after_the_budget_and_each_call_beats(
+    database: Database,
+) -> None:
+    fill(database, [event(f"event {number}") for number in range(60)])
+    beats: list[int] = []
+    publisher = FakePublisher()
+
+    def publish_for(seconds: float) -> int:
+        stage = publish_events(
+            publisher, "anna", database=database, hold_seconds=60, budget_seconds=seconds,
+            beat=lambda: beats.append(len(publisher.published)),
+        )  # fmt: skip
+        return asyncio.run(stage)
+
+    assert (publish_for(0), publisher.published) == (0, [])
+    assert (publish_for(60), beats) == (60, [0, 10, 20, 30, 40, 50])
+
+
+EMAILS = ["anna@example.com", "bert@example.com"]
+
+
+def test_a_webhook_is_sent_once_and_signed(database: Database, clock: Clock) -> None:
+    [run] = an_ended_run(database, clock, ["5"])
+    webhooks = FakeWebhookSender()
+    for _ in range(2):
+        relay(a_post_office(webhooks), database)
+    [posted] = webhooks.posted
+    assert posted.url == HOOK
+    assert json.loads(posted.body) == run.payload
+    assert posted.headers["X-Automation-Delivery"] == run.key
+    stamp, mac = (
+        part.partition("=")[2] for part in posted.headers["X-Automation-Signature"].split(",")
+    )
+    assert (
+        mac == hmac.new(b"s3cret", f"{stamp}.".encode() + posted.body, hashlib.sha256).hexdigest()
+    )
+    [row] = records(database)
+    assert (row.status, row.attempts, row.status_code, row.response_body) == (
+        "sent",
+        1,
+        200,
+        "thanks",
+    )
+    assert row.sent_at is not None
+    assert outbox(database)[0].published_at is not None
+
+
+def test_emails_are_sent_one_a_receiver(database: Database, clock: Clock) -> None:
+    run = an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS)
+    mail = FakeMailSender()
+    relay(a_post_office(FakeWebhookSender(), mail), database)
+    assert sorted(mail.sent) == [
+        (each.target, each.payload["subject"], each.payload["text"], each.key) for each in run
+    ]
+    assert [(row.status, row.attempts) for row in records(database)] == [("sent", 1)] * 2
+
+
+def test_transient_delivery_errors_are_retried_and_the_result_is_stored(
+    database: Database, clock: Clock
+) -> None:
+    an_ended_run(database, clock)
+    webhooks = FakeWebhookSender([WebhookAnswer(503, "busy"), TransientError("silent"), TAKEN])
+    relay(a_post_office(webhooks), database)
+    assert len(webhooks.posted) == 3
+    assert len({posted.headers["X-Automation-Delivery"] for posted in webhooks.posted}) == 1
+    assert len({posted.body for posted in webhooks.posted}) == 1
+    [row] = records(database)
+    assert (row.status, row.attempts, row.status_code, row.last_error) == ("sent", 3, 200, None)
+
+
+def test_it_is_given_up_after_its_attempts(database: Database, clock: Clock) -> None:
+    an_ended_run(database, clock)
+    webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
+    relay(a_post_office(webhooks, attempts=3), database)
+    assert len(webhooks.posted) == 3
+    [row] = records(database)
+    assert (row.status, row.attempts, row.status_code, row.response_body) == (
+        "failed",
+        3,
+        503,
+        "busy",
+    )
+    assert (row.last_error, row.sent_at) == ("The receiver answered 503", None)
+    assert relay(a_post_office(webhooks), database).messages == 0
+
+
+@pytest.mark.parametrize(
+    "refusal", [WebhookAnswer(404, "who"), PermanentError("webhookUrl IP not allowed")]
+)
+def test_permanent_delivery_errors_are_not_retried(
+    database: Database, clock: Clock, refusal: WebhookAnswer | Exception
+) -> None:
+    an_ended_run(database, clock)
+    webhooks = FakeWebhookSender([refusal])
+    relay(a_post_office(webhooks), database)
+    [row] = records(database)
+    assert (row.status, row.attempts, len(webhooks.posted)) == ("failed", 1, 1)
+
+
+def test_between_attempts_it_waits(database: Database, clock: Clock) -> None:
+    an_ended_run(database, clock)
+    webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
+    post = a_post_office(webhooks, backoff=Backoff(base_seconds=10, cap_seconds=3600))
+    for _ in range(2):
+        relay(post, database)
+    assert len(webhooks.posted) == 1
+    [event], [row] = outbox(database), records(database)
+    assert event.available_at - clock.now() > timedelta(seconds=10)
+    assert (event.last_error, row.status, row.attempts) == (
+        "The receiver answered 503",
+        "pending",
+        1,
+    )
+
+
+def test_an_email_without_a_mail_server_fails_with_the_reason(
+    database: Database, clock: Clock
+) -> None:
+    an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS[:1])
+    relay(a_post_office(FakeWebhookSender(), None), database)
+    [row] = records(database)
+    assert (row.status, row.attempts) == ("failed", 1)
+    assert row.last_error == "E-mail is not configured (set SMTP_HOST, and SMTP_FROM or SMTP_USER)"
+
+
+def test_a_bug_in_one_delivery_stops_no_other_and_is_given_up_in_time(
+    database: Database, clock: Clock
+) -> None:
+    bad = "https://bad.example.com/"
+    for url in (HOOK, bad, HOOK):
+        an_ended_run(database, clock, webhookUrl=url)
+    webhooks = FakeWebhookSender(by_url={bad: ZeroDivisionError("s3cret of the body")})
+    relay(a_post_office(webhooks), database)
+    first, broken, last = records(database)
+    assert (first.status, last.status) == ("sent", "sent")
+    assert (broken.status, broken.attempts, broken.last_error) == (
+        "failed",
+        3,
+        "A bug: ZeroDivisionError",
+    )
+
+
+def test_a_receiver_that_never_answers_delays_no_other(database: Database, clock: Clock) -> None:
+    slow = "https://slow.example.com/"
+    for url in (slow, HOOK):
+        an_ended_run(database, clock, webhookUrl=url)
+
+    class Slow(FakeWebhookSender):
+        async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
+            if url == slow:
+                await asyncio.Event().wait()
+            return await super().send(url, body, headers)
+
+    relay(a_post_office(Slow(), attempts=1, attempt_seconds=0.05), database)
+    waited, sent = records(database)
+    assert (waited.status, waited.last_error) == (
+        "failed",
+        "The receiver did not answer within 0.05 s",
+    )
+    assert sent.status == "sent"
+
+
+def test_an_event_without_its_message_counts_as_published(database: Database, clock: Clock) -> None:
+    an_ended_run(database, clock)
+    with database.transaction() as session:
+        session.delete(session.merge(records(database)[0]))
+    webhooks = FakeWebhookSender()
+    relay(a_post_office(webhooks), database)
+    assert webhooks.posted == []
+    assert outbox(database)[0].published_at is not None
+
+
+DIE = """
+import sys
+from automation_pipeline_tests.automation.processes import relay_and_die
+relay_and_die(sys.argv[1], sys.argv[2], 0.3)
+"""
+
+
+@pytest.fixture
+def hook() -> Iterator[Receiver]:
+    with receiver() as running:
+        yield running
+
+
+def deliveries(hook: Receiver) -> Counter[str]:
+    return Counter(call.headers["X-Automation-Delivery"] for call in hook.calls)
+
+
+def test_messages_and_events_leave_together(
+    database: Database, clock: Clock, hook: Receiver
+) -> None:
+    an_ended_run(database, clock, webhookUrl=f"{hook.url}/a")
+    with database.transaction() as session:
+        enqueue(session, [event("a"), event("b")])
+    publisher = FakePublisher()
+    relayed = relay(a_post_office(client(hook.url), None, publisher), database)
+    assert (relayed.events, relayed.messages) == (len(publisher.published), 1)
+    assert publisher.published[-2:] == ["a", "b"]
+    assert [call.path for call in hook.calls] == ["/a"]
+
+
+def test_a_receiver_that_recovers_gets_its_message(
+    database: Database, clock: Clock, hook: Receiver
+) -> None:
+    an_ended_run(database, clock, webhookUrl=hook.url)
+    hook.answer(says(503, "busy"), says(429), says(202, "late but here"))
+    relay(a_post_office(client(hook.url)), database)
+    [row] = records(database)
+    assert (row.status, row.attempts, row.status_code, row.response_body) == (
+        "sent",
+        3,
+        202,
+        "late but here",
+    )
+    assert list(deliveries(hook).values()) == [3]
+
+
+def test_several_processes_send_each_message_once(
+    database: Database, database_url: str, clock: Clock, hook: Receiver
+) -> None:
+    for _ in range(25):
+        an_ended_run(database, clock, webhookUrl=hook.url)
+    carried = at_once(relay_all, *((database_url, hook.url) for _ in range(CREW)))
+    assert sum(carried) == 25
+    assert (len(deliveries(hook)), set(deliveries(hook).values())) == (25, {1})
+    assert {(row.status, row.attempts) for row in records(database)} == {("sent", 1)}
+
+
+def test_a_kill_between_sending_and_recording_repeats_the_message_with_the_same_key(
+    database: Database, database_url: str, clock: Clock, hook: Receiver
+) -> None:
+    [run] = an_ended_run(database, clock, webhookUrl=hook.url)
+    killed = subprocess.run([sys.executable, "-c", DIE, database_url, hook.url], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (deliveries(hook), records(database)[0].status) == ({run.key: 1}, "pending")
+    post = a_post_office(client(hook.url))
+    wait_until(lambda: relay(post, database).messages == 1)
+    assert deliveries(hook) == {run.key: 2}
+    assert len({call.body for call in hook.calls}) == 1
+    assert records(database)[0].status == "sent"
+
+
+def test_a_message_that_always_kills_its_relay_is_given_up(
+    database: Database, clock: Clock
+) -> None:
+    an_ended_run(database, clock)
+    with database.transaction() as session:
+        session.merge(outbox(database)[0]).attempts = 6
+    webhooks = FakeWebhookSender()
+    relay(a_post_office(webhooks, attempts=3), database)
+    [row] = records(database)
+    assert (row.status, row.last_error, webhooks.posted) == (
+        "failed",
+        "Its delivery broke off every time",
+        [],
+    )
+
+
+def test_nothing_starts_after_the_budget_is_used_up(database: Database, clock: Clock) -> None:
+    an_ended_run(database, clock)
+    webhooks = FakeWebhookSender()
+    assert relay(a_post_office(webhooks), database, budget_seconds=0).messages == 0
+    assert webhooks.posted == []
+    assert outbox(database)[0].attempts == 0
+
+
+def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(
+    database: Database, clock: Clock
+) -> None:
+    class Slow(FakePublisher):
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
+            await asyncio.sleep(1.2)
+            return await super().publish(events)
+
+    an_ended_run(database, clock)
+    with database.transaction() as session:
+        enqueue(session, [event(str(number)) for number in range(500)])
+    publisher, webhooks, beats = Slow(), FakeWebhookSender(), list[None]()
+    post = a_post_office(webhooks, None, publisher)
+    relayed = asyncio.run(
+        relay_events(
+            post,
+            database=database,
+            budget_seconds=3.0,
+            hold_seconds=120,
+            beat=lambda: beats.append(None),
+        )
+    )
+    assert 0 < relayed.events <= 50
+    assert (len(beats), relayed.messages, len(webhooks.posted)) == (publisher.asked, 1, 1)
+
+
+class Hanging(FakeWebhookSender):
+    """A receiver that accepts the call and does not answer."""
+
+    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
+        await super().send(url, body, headers)
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+
+def test_a_receiver_that_hangs_delays_no_event_and_is_called_again_at_once(
+    database: Database, clock: Clock
+) -> None:
+    an_ended_run(database, clock)
+    with database.transaction() as session:
+        enqueue(session, [event(str(number)) for number in range(500)])
+    publisher, hanging, recovered = FakePublisher(), Hanging(), FakeWebhookSender()
+
+    async def relay_for_a_moment() -> None:
+        async with asyncio.timeout(3):
+            await relay_events(
+                a_post_office(hanging, None, publisher, attempt_seconds=60), database=database
+            )
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(relay_for_a_moment())
+    assert len(hanging.posted) == 1
+    assert len(publisher.published) >= 500
+    assert relay(a_post_office(recovered, None, publisher), database).messages == 1
+    assert [posted.body for posted in recovered.posted] == [
+        posted.body for posted in hanging.posted
+    ]
+    assert records(database)[0].status == "sent"
