@@ -31,7 +31,6 @@ from automation_pipeline.audits.queries.audits import (
     audits_by_id,
     audits_by_tracking_id,
     claim_audits,
-    find_audit,
     get_audit,
     lock_running_audits,
     promote,
@@ -46,9 +45,8 @@ from automation_pipeline.audits.queries.transcripts import (
     last_transcription_error,
     transcript_snapshots,
 )
-from automation_pipeline.audits.requests import audits_in_batches, end_item, pending_items
+from automation_pipeline.audits.requests import end_item, end_items, pending_items
 from automation_pipeline.audits.rules.verdicts import (
-    fiche_not_found,
     incomplete_columns,
     nothing_to_judge,
     score_audit,
@@ -184,7 +182,7 @@ def _start(
     for request, is_known in requests:
         key = request.tracking_id
         if not is_known and key in started:
-            fail_audit(session, key, fiche_not_found(request.fiche_id), "fiche_not_found")
+            fail_audit(session, key, f"Fiche {request.fiche_id} not found (404)", "fiche_not_found")
             started[key] = get_audit(session, started[key].summary.audit_id)
     return [errors.get(each.tracking_id) or started[each.tracking_id] for each, _ in requests]
 
@@ -284,7 +282,7 @@ def _settle(session: Session, endings: Sequence[_AuditEnd]) -> list[AuditSummary
     for audit_id in held:
         if summaries[audit_id].status is AuditStatus.COMPLETED and not audits[audit_id].is_latest:
             promote(session, audit_id)
-    _end_batch_items(session, [summaries[audit_id] for audit_id in sorted(held)])
+    end_items(session, [summaries[audit_id] for audit_id in sorted(held)])
     return [summaries[each.audit_id] for each in endings]
 
 
@@ -333,7 +331,7 @@ def _end_incomplete(
 def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> None:
     """Fail the audit in the caller's transaction. An ended audit stays; one that never started is only
     counted in its batch."""
-    found = find_audit(session, tracking_id)
+    found = audits_by_tracking_id(session, [tracking_id]).get(tracking_id)
     if found is not None:
         audit, now = found.summary, database_time(session)
         if not lock_running_audits(session, [audit.audit_id], now):
@@ -352,29 +350,7 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
         write_notes(
             session, events.audit_note(audit, f"END: failed at {stage}: {error}", level="error")
         )
-    _end_batch_item(session, tracking_id, error)
-
-
-def _end_batch_items(session: Session, audits: Sequence[AuditSummary]) -> None:
-    """An incomplete audit counts as failed in its batch."""
-    if not audits:
-        return
-    waited_for = audits_in_batches(session, [audit.tracking_id for audit in audits])
-    for audit in audits:
-        if audit.tracking_id in waited_for:
-            _end_batch_item(
-                session,
-                audit.tracking_id,
-                None if audit.status is AuditStatus.COMPLETED else audit.error,
-            )
-
-
-def _end_batch_item(session: Session, tracking_id: str, error: str | None) -> None:
-    """Count the audit in its batch, if it has one. Repeating this counts it once."""
-    now = database_time(session)
-    batch = end_item(session, tracking_id, error, now)
-    if batch is not None:
-        enqueue(session, events.batch_item_ended(batch, now))
+    end_item(session, tracking_id, error)
 
 
 def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claims) -> Sequence[str]:
@@ -395,7 +371,7 @@ def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claim
             fail_audit(session, tracking_id, reason, "sweep")
     for tracking_id, why in refused.items():
         with database.transaction() as session:
-            _end_batch_item(session, tracking_id, why)
+            end_item(session, tracking_id, why)
     return [*abandoned, *refused]
 
 
@@ -443,24 +419,10 @@ async def audit_day(
             return request.fiche_id, error
         return request.fiche_id, None
 
-    await process_concurrently(
-        _missing_requests(work, database), audit, ended.extend, width=work.width
-    )
-    failed = [(fiche_id, error) for fiche_id, error in ended if error is not None]
-    if failed and len(failed) == len(ended):
-        raise failed[0][1]
     with database.reading() as session:
-        day = audits_of_day(session, work.day)
-    causes = Counter(without_fiche_id(sentence_of(error), fiche_id) for fiche_id, error in failed)
-    return replace(day, failures=Counter(day.failures) + causes)
-
-
-def _missing_requests(work: DayAuditRequest, database: Database) -> Sequence[FicheAuditRequest]:
-    with database.reading() as session:
-        missing = missing_audits(
-            session, work.day, [stored.id for stored in automatic_configs(session)]
-        )
-    return [
+        config_ids = [stored.id for stored in automatic_configs(session)]
+        missing = missing_audits(session, work.day, config_ids)
+    requests = [
         FicheAuditRequest(
             tracking_id=f"day-{work.day.isoformat()}-audit-{fiche_id}-{config_id}-{work.attempt}",
             fiche_id=fiche_id,
@@ -470,3 +432,11 @@ def _missing_requests(work: DayAuditRequest, database: Database) -> Sequence[Fic
         )
         for fiche_id, config_id in missing
     ]
+    await process_concurrently(requests, audit, ended.extend, width=work.width)
+    failed = [(fiche_id, error) for fiche_id, error in ended if error is not None]
+    if failed and len(failed) == len(ended):
+        raise failed[0][1]
+    with database.reading() as session:
+        day = audits_of_day(session, work.day)
+    causes = Counter(without_fiche_id(sentence_of(error), fiche_id) for fiche_id, error in failed)
+    return replace(day, failures=Counter(day.failures) + causes)

@@ -38,7 +38,6 @@ from automation_pipeline.audits.models.configs import (
     config_shown,
     new_step,
     parse_config,
-    renumbered,
     step_not_found,
 )
 from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, AuditRow, AuditStepRow
@@ -437,5 +436,8 @@ def _write_steps(
     session: Session, stored: StoredConfig, steps: Mapping[Any, AuditStep], now: datetime
 ) -> StoredConfig:
     """Store the steps by id, in this order. A new step has the id None."""
-    config = replace(stored.config, steps=renumbered(steps.values()))
+    in_order = (
+        replace(step, position=number) for number, step in enumerate(steps.values(), start=1)
+    )
+    config = replace(stored.config, steps=tuple(in_order))
     return write_config(session, stored, config, list(steps), now)

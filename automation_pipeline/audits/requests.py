@@ -21,8 +21,10 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.configs import get_config
+from automation_pipeline.audits.events import batch_item_ended
 from automation_pipeline.audits.models.audits import (
     AuditBatchSummary,
+    AuditStatus,
     AuditSummary,
     StepLocation,
     rerun_id,
@@ -39,6 +41,7 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import text_fault
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import (
     NewRunRequest,
     RunRequestRow,
@@ -46,7 +49,7 @@ from automation_pipeline.storage.run_requests import (
     refusals,
     taken,
 )
-from automation_pipeline.storage.statements import among, database_now
+from automation_pipeline.storage.statements import among, database_now, database_time
 
 AUDIT_JOB = "audit_fiche"
 RERUN_JOB = "audit_rerun"
@@ -251,20 +254,23 @@ def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[s
     }
 
 
-def audits_in_batches(session: Session, tracking_ids: Sequence[str]) -> list[str]:
-    return list(
-        session.scalars(
-            select(AuditBatchItemRow.tracking_id).where(
-                among(session, AuditBatchItemRow.tracking_id, tracking_ids), _IS_PENDING
-            )
-        )
+def end_items(session: Session, audits: Sequence[AuditSummary]) -> None:
+    """Count the ended audits in their batches; few belong to one. An incomplete audit counts as failed."""
+    if not audits:
+        return
+    by_tracking_id = {audit.tracking_id: audit for audit in audits}
+    waited_for = select(AuditBatchItemRow.tracking_id).where(
+        among(session, AuditBatchItemRow.tracking_id, list(by_tracking_id)), _IS_PENDING
     )
+    for tracking_id in session.scalars(waited_for.order_by(AuditBatchItemRow.id)).all():
+        audit = by_tracking_id[tracking_id]
+        is_complete = audit.status is AuditStatus.COMPLETED
+        end_item(session, tracking_id, None if is_complete else audit.error)
 
 
-def end_item(
-    session: Session, tracking_id: str, error: str | None, now: datetime
-) -> AuditBatchSummary | None:
+def end_item(session: Session, tracking_id: str, error: str | None) -> AuditBatchSummary | None:
     """Count the end of an audit, once, and return its batch. None if it has none."""
+    now = database_time(session)
     batch_id = session.scalar(
         update(AuditBatchItemRow)
         .where(AuditBatchItemRow.tracking_id == tracking_id, _IS_PENDING)
@@ -296,7 +302,9 @@ def end_item(
         )
         .execution_options(synchronize_session=False)
     )
-    return AuditBatchSummary(*session.execute(counted).tuples().one())
+    batch = AuditBatchSummary(*session.execute(counted).tuples().one())
+    enqueue(session, batch_item_ended(batch, now))
+    return batch
 
 
 def fiches_of_batch(session: Session, batch_id: str) -> list[str]:

@@ -17,7 +17,7 @@ from automation_pipeline.audits.models.audits import (
     FicheAuditRequest,
     StoredStep,
 )
-from automation_pipeline.audits.queries.audits import find_audit
+from automation_pipeline.audits.queries.audits import audits_by_tracking_id
 from automation_pipeline.audits.queries.steps import stored_steps
 from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow, AuditRow
 from automation_pipeline.core.coordination import Semaphore
@@ -180,7 +180,7 @@ class Bench:
 
     def steps(self, tracking_id: str = "audit-1") -> list[StoredStep]:
         with self.database.reading() as session:
-            found = find_audit(session, tracking_id)
+            found = audits_by_tracking_id(session, [tracking_id]).get(tracking_id)
             return stored_steps(session, found.summary.audit_id) if found else []
 
     def audits(self) -> int:

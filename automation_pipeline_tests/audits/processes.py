@@ -30,7 +30,7 @@ def end_items(database_url: str, tracking_ids: list[str]) -> int:
     database, last = Database(database_url), 0
     for tracking_id in tracking_ids:
         with database.transaction() as session:
-            batch = end_item(session, tracking_id, None, database_time(session))
+            batch = end_item(session, tracking_id, None)
             last += batch is not None and batch.completed_at is not None
     database.dispose()
     return last

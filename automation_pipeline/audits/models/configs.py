@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, cast
@@ -361,10 +361,6 @@ def check_order(step_ids: Sequence[int], given: Sequence[int]) -> None:
     fields = tuple(("stepIds", f"{why}: {_joined(ids)}") for why, ids in faults.items() if ids)
     if fields:
         raise InvalidInputError("The new order must name every step once", fields)
-
-
-def renumbered(steps: Iterable[AuditStep]) -> tuple[AuditStep, ...]:
-    return tuple(replace(step, position=number) for number, step in enumerate(steps, start=1))
 
 
 class ConfigStepShown(JsonModel):

@@ -114,10 +114,6 @@ _UPDATE = update(AuditRow).where(AuditRow.id == bindparam("of_audit"))
 _CONFIGS: dict[str, AuditConfig] = {}
 
 
-def find_audit(session: Session, tracking_id: str) -> AuditRecord | None:
-    return audits_by_tracking_id(session, [tracking_id]).get(tracking_id)
-
-
 def audits_by_tracking_id(session: Session, tracking_ids: Sequence[str]) -> dict[str, AuditRecord]:
     return {
         record.summary.tracking_id: record

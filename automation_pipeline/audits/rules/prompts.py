@@ -113,13 +113,6 @@ NO_PRODUCT = (
 )
 
 
-def answer_rules(mode: TranscriptMode) -> str:
-    """The rules of the answer. How to give the indexes depends on where the model reads them."""
-    return _ANSWER_RULES.replace(
-        "{indexes}", _PRINTED_INDEXES if mode is TranscriptMode.PROMPT else _GIVEN_INDEXES
-    )
-
-
 EXCERPT_NOTICE = "Extrait : seuls les passages qui semblent utiles à cette étape sont donnés."
 
 _MARKER = re.compile(r"===|---|\[segment", re.IGNORECASE)
@@ -195,11 +188,14 @@ class StepPrompt:
 
 
 def step_question(task: StepPrompt, excerpts: ExcerptOptions) -> Question:
+    # How to give the indexes depends on where the model reads them.
+    indexes = _PRINTED_INDEXES if task.mode is TranscriptMode.PROMPT else _GIVEN_INDEXES
+    rules = _ANSWER_RULES.replace("{indexes}", indexes)
     blocks = (
         _calls_block(task, excerpts),
         _product_block(task),
         _step_block(task),
-        f"=== RÈGLES ===\n{answer_rules(task.mode)}\n=== FIN DES RÈGLES ===",
+        f"=== RÈGLES ===\n{rules}\n=== FIN DES RÈGLES ===",
         (
             "Analyse maintenant cette étape. Réponds par le seul objet JSON demandé, avec exactement "
             f"{len(task.step.control_points)} point(s) de contrôle."

@@ -492,10 +492,6 @@ def point_document(point: ControlPoint) -> Document:
     }
 
 
-def fiche_not_found(fiche_id: str) -> str:
-    return f"Fiche {fiche_id} not found (404)"
-
-
 def nothing_to_judge(fiche_id: str, coverage: TranscriptCoverage) -> str:
     """Why the timeline is empty."""
     recordings, transcribed = coverage.recordings, len(coverage.transcribed)
