@@ -367,6 +367,18 @@ def update_config(
         return write_config(session, stored, config, step_ids, clock.now())
 
 
+def set_config_active(
+    config_id: int, *, active: bool, database: Database, clock: Clock
+) -> StoredConfig:
+    """Activate or deactivate a configuration, even one that today's rules would refuse. Its audits stay."""
+    with database.transaction() as session:
+        stored = lock_config(session, config_id)
+        if stored.config.is_active == active:
+            return stored
+        config = replace(stored.config, is_active=active)
+        return write_config(session, stored, config, stored.step_ids, clock.now())
+
+
 def validate_config(config_id: int, *, database: Database) -> tuple[tuple[str, str], ...]:
     """Return the errors by field; none if the configuration could be imported."""
     with database.reading() as session:

@@ -19,6 +19,7 @@ from automation_pipeline.audits.configs import (
     get_config,
     import_config,
     reorder_steps,
+    set_config_active,
     update_config,
     update_step,
     validate_config,
@@ -398,7 +399,7 @@ def test_a_configuration_in_use_is_deactivated_and_activated(
     before = read(database, config_id)
     clock.pass_time(timedelta(minutes=1))
     for active in (False, True):
-        result = update_config(config_id, {"isActive": active}, database=database, clock=clock)
+        result = set_config_active(config_id, active=active, database=database, clock=clock)
         config = replace(before.config, is_active=active)
         assert (
             result
@@ -411,7 +412,7 @@ def test_activating_an_unknown_configuration_is_not_found(
     database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(NotFoundError):
-        update_config(7, {"isActive": True}, database=database, clock=clock)
+        set_config_active(7, active=True, database=database, clock=clock)
 
 
 def test_fields_change_and_steps_keep_their_ids(database: Database, clock: StandingClock) -> None:

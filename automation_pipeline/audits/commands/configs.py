@@ -12,7 +12,7 @@ from automation_pipeline.audits.configs import (
     delete_config,
     import_config,
     reorder_steps,
-    update_config,
+    set_config_active,
 )
 from automation_pipeline.audits.models.configs import ConfigShown, ConfigStepShown, config_faults
 from automation_pipeline.bootstrap import Services
@@ -96,8 +96,8 @@ def store_config(services: Services, given: Document, *, update: bool) -> Docume
 
 @operation(f"PUT {PATH}/{{config_id}}")
 def set_active(services: Services, config_id: int, *, is_active: bool) -> Document:
-    stored = update_config(
-        config_id, {"isActive": is_active}, database=services.database, clock=services.clock
+    stored = set_config_active(
+        config_id, active=is_active, database=services.database, clock=services.clock
     )
     return {"name": stored.config.name}
 

@@ -15,8 +15,8 @@ from automation_pipeline.audits.configs import (
     config_page,
     config_view,
     reorder_steps,
+    set_config_active,
     stats_of,
-    update_config,
 )
 from automation_pipeline.audits.models.configs import (
     AuditConfig,
@@ -181,7 +181,7 @@ def test_activating_an_active_configuration_changes_nothing(database: Database) 
     messages: list[tuple[bool, bool]] = []
     for active in (True, False, False, True):
         clock = StandingClock(LATER)
-        update_config(config_id, {"isActive": active}, database=database, clock=clock)
+        set_config_active(config_id, active=active, database=database, clock=clock)
         stored = read(database, config_id)
         messages.append((stored.config.is_active, stored.updated_at == LATER))
     assert messages == [(True, False), (False, True), (False, True), (True, True)]

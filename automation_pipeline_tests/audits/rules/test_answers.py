@@ -250,6 +250,11 @@ def test_an_index_below_zero_is_read_as_it_is() -> None:
     )
 
 
+def test_the_model_does_not_choose_the_call_of_a_citation() -> None:
+    for invented in ("call_7", 7):
+        assert parse_answer(with_citation(call_id=invented)).points[0].citations[0].call_id is None
+
+
 def test_the_recordings_facts_may_be_omitted() -> None:
     bare = {
         name: value
