@@ -1,5 +1,4 @@
-"""Audits as they are read: whole with their steps, or listed and filtered, by as many queries
-however many they are."""
+"""Audits as JSON documents: one with its steps, its log entries, and the summaries of fiches."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,15 +10,24 @@ from automation_pipeline.audits.models.requests import AuditFilter
 from automation_pipeline.audits.queries.audits import set_deleted
 from automation_pipeline.audits.queries.documents import (
     audit_document,
+    audit_logs,
     audit_step_document,
+    fiche_status,
+    fiche_statuses,
+    fiches_with_audits,
     list_audits,
 )
+from automation_pipeline.audits.requests import request_rerun
+from automation_pipeline.audits.reviews import record_review, set_audit_deleted
+from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.fiches.queries.fiches import FichePage
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench, count_statements
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 from automation_pipeline_tests.audits.reviewers import put
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fiches.queries.mirror import DAY, statements
 
 COUNTED: dict[str, object] = {"total_steps": 3}
 
@@ -182,3 +190,97 @@ def test_the_previous_audit_is_listed_after_a_deletion(bench: Bench, audit_id: i
     with bench.database.transaction() as session:
         set_deleted(session, again, None)
     assert found(bench.database) == [str(again)]
+
+
+def test_an_audit_has_only_its_own_log_lines(bench: Bench) -> None:
+    config = bench.configure(steps=1)
+    ids = []
+    for fiche_id in ("1900417", "1900418"):
+        bench.sell(fiche_id)
+        ids.append(bench.audit(fiche_id, config, f"audit-{fiche_id}").audit_id)
+    record_review(StepLocation(ids[0], 1), {"conforme": "PARTIEL"}, database=bench.database)
+    request_rerun(StepLocation(ids[0], 1), database=bench.database, clock=bench.clock)
+    with bench.database.reading() as session:
+        lines, total = audit_logs(session, ids[0])
+        page, same = audit_logs(session, ids[0], limit=1, offset=1)
+        errors, none = audit_logs(session, ids[0], level="error")
+    messages = [str(line["message"]) for line in lines]
+    assert [message.split(":")[0] for message in messages][:1] == ["START"]
+    assert any(message.startswith("END: ") for message in messages)
+    assert messages[-1].startswith("REVIEW: step 1")
+    assert {line["entity_id"] for line in lines} == {"1900417"}
+    assert (total, same, page) == (len(lines), len(lines), lines[1:2])
+    assert (errors, none) == ([], 0)
+
+
+def test_an_unknown_audit_has_no_logs(bench: Bench) -> None:
+    with bench.database.reading() as session, pytest.raises(NotFoundError, match="Audit not found"):
+        audit_logs(session, 77)
+
+
+SUD = Reach(Scope.GROUP, groupes=frozenset({"SUD"}))
+EMPTY = {
+    "total": 0, "completed": 0, "pending": 0, "running": 0, "compliant": 0, "nonCompliant": 0, "averageScore": None,
+    "latestAudit": None, "audits": [],
+}  # fmt: skip
+
+
+def test_the_latest_audit_of_each_configuration_counts(bench: Bench) -> None:
+    one, other = bench.configure(steps=1), bench.configure(steps=1, name="Other")
+    bench.sell("7")
+    for config_id, tracking_id in ((one, "a"), (one, "b"), (other, "c")):
+        bench.audit("7", config_id, tracking_id)
+        bench.clock.pass_time_a_second()
+    with bench.database.reading() as session:
+        result = fiche_status(session, "7", EVERYTHING)["audit"]
+    assert (result["total"], result["completed"], result["compliant"] + result["nonCompliant"]) == (
+        2,
+        2,
+        2,
+    )
+    assert [audit["auditConfigName"] for audit in result["audits"]] == ["Other", "Sales"]
+    assert result["latestAudit"] == result["audits"][0]
+    scores = [float(bench.row(name).score_percentage) for name in "bc"]
+    assert result["averageScore"] == pytest.approx(sum(scores) / 2, abs=0.01)
+    assert [audit["id"] for audit in result["audits"]] == [str(bench.row(name).id) for name in "cb"]
+
+
+def test_deleted_audits_are_not_counted(bench: Bench) -> None:
+    bench.sell("7")
+    bench.audit("7", bench.configure(steps=1))
+    set_audit_deleted(bench.row().id, deleted=True, database=bench.database)
+    with bench.database.reading() as session:
+        assert fiche_status(session, "7", EVERYTHING)["audit"] == EMPTY
+
+
+def test_hidden_and_missing_look_the_same(bench: Bench) -> None:
+    bench.sell("7")
+    bench.audit("7", bench.configure(steps=1))
+    with bench.database.reading() as session:
+        result = fiche_statuses(session, ["7", "8"], SUD)
+        for fiche_id in ("7", "8"):
+            with pytest.raises(NotFoundError, match="Fiche not found in database"):
+                fiche_status(session, fiche_id, SUD)
+        rows, total = fiches_with_audits(session, [DAY], SUD, FichePage(9))
+    assert {**result["7"], "ficheId": "8"} == result["8"]
+    assert (result["8"]["audit"], rows, total) == (EMPTY, [], 0)
+
+
+def test_many_fiches_cost_as_many_statements_as_one(bench: Bench) -> None:
+    config_id = bench.configure(steps=1)
+
+    def cost() -> int:
+        with bench.database.reading() as session, statements(bench.database) as sent:
+            fiche_statuses(session, [str(n) for n in range(1, 9)], EVERYTHING)
+            rows, _ = fiches_with_audits(session, [DAY], EVERYTHING, FichePage(100))
+            assert all(row["audit"]["total"] == 1 for row in rows)
+        assert not any("result_data" in one for one in sent)
+        return len(sent)
+
+    costs: list[int] = []
+    for n in range(1, 5):
+        bench.sell(str(n))
+        bench.audit(str(n), config_id, f"audit-{n}")
+        costs.append(cost())
+    assert len(set(costs)) == 1
+    assert costs[0] <= 8
