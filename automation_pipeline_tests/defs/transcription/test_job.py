@@ -40,7 +40,7 @@ def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(failures, "STEP_RETRY_SECONDS", 0)
     services = bootstrap.Services(Settings(elevenlabs_api_key=None), clock)
     services.database, services.crm = database, bench.crm  # type: ignore[assignment]
-    services.speech = SpeechProvider(bench.speech, bench.limiter, bench.knobs)
+    services.speech = SpeechProvider(bench.speech, bench.limiter, bench.options)
     monkeypatch.setattr(bootstrap, "services", lambda: services)
     return bench
 
@@ -171,7 +171,7 @@ def test_the_job_is_red_exactly_if_the_work_was_not_done_and_every_request_ends_
 
 
 def _left_behind(bench: Bench, asked: RequestedTranscription) -> dict[str, Any]:
-    run = bench.standing(str(asked.run_id))
+    run = bench.summary(str(asked.run_id))
     with bench.database.reading() as session:
         lines = session.scalars(
             select(WorkflowLogRow).where(WorkflowLogRow.trace_id == asked.run_id)
@@ -194,7 +194,7 @@ def test_a_crm_that_comes_back_between_two_tries_leaves_no_trace_of_failure(benc
     asked = requested(bench, "7")
     assert execute(asked).success
     assert "transcription.failed" not in bench.names()
-    assert bench.standing(str(asked.run_id)).transcribed == 1
+    assert bench.summary(str(asked.run_id)).transcribed == 1
 
 
 def test_a_request_that_could_not_begin_is_refused_with_the_reason(bench: Bench) -> None:
