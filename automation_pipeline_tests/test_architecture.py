@@ -118,11 +118,11 @@ def test_private_modules_of_dagster_are_used_in_one_module() -> None:
     assert offending_lines(others, names_a_private_module) == []
 
 
-def test_no_code_is_marked_as_unfinished() -> None:
+def test_no_code_has_a_marker_of_unfinished_work() -> None:
     assert offending_lines(MODULES, re.compile(r"NotImplementedError|TODO|FIXME|XXX").search) == []
 
 
-def test_only_one_module_reads_bodies_of_others() -> None:
+def test_only_one_module_reads_response_bodies() -> None:
     """`clients.http` reads them raw and bounded. What else httpx offers decompresses, or holds a
     body of any size."""
     ways = {

@@ -24,14 +24,14 @@ def test_without_redis_the_database_bounds_calls(tmp_path: Path) -> None:
     assert isinstance(made._shared_limiter.limiter, DatabaseRateLimiter)
 
 
-def test_with_redis_the_database_takes_over_when_redis_is_away(tmp_path: Path) -> None:
+def test_the_database_takes_over_during_an_outage_of_redis(tmp_path: Path) -> None:
     made = services(tmp_path, redis_url="redis://127.0.0.1:9/0")
     assert isinstance(made.rate_limiter, RedisRateLimiter)
     assert isinstance(made.permits, FailoverPermits)
     assert isinstance(made._shared_limiter.limiter, FailoverRateLimiter)
 
 
-def test_schedules_with_the_same_key_share_one_client_of_the_crm(tmp_path: Path) -> None:
+def test_schedules_with_the_same_key_share_one_crm_client(tmp_path: Path) -> None:
     made = services(tmp_path, fiche_api_base_url="http://127.0.0.1:9", fiche_api_auth_token="own")
     first, again = made.crm_with(SecretStr("one")), made.crm_with(SecretStr("one"))
     assert first is again

@@ -52,7 +52,7 @@ def names(found: dict[str, Service]) -> pytest.MarkDecorator:
 
 
 @names(SERVICES)
-def test_nobody_is_root_or_becomes_it_or_writes_where_it_is_not_said(service: Service) -> None:
+def test_no_container_is_root_or_writes_to_undeclared_places(service: Service) -> None:
     written = service.document
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", written["user"])
     assert written["cap_drop"] == ["ALL"]
@@ -63,7 +63,7 @@ def test_nobody_is_root_or_becomes_it_or_writes_where_it_is_not_said(service: Se
 
 
 @names(SERVICES)
-def test_everybody_has_limits_a_log_that_ends_and_an_image_with_a_tag(service: Service) -> None:
+def test_every_service_has_limits_log_rotation_and_a_tagged_image(service: Service) -> None:
     written = service.document
     assert set(written["deploy"]["resources"]["limits"]) == {"cpus", "memory"}
     assert "max-size" in written["logging"]["options"]
@@ -71,7 +71,7 @@ def test_everybody_has_limits_a_log_that_ends_and_an_image_with_a_tag(service: S
 
 
 @names(LASTING)
-def test_who_stays_is_started_again_asked_for_its_health_and_given_time_to_stop(
+def test_every_service_has_a_restart_policy_a_health_check_and_a_stop_period(
     service: Service,
 ) -> None:
     assert service.document["restart"] == "unless-stopped"
@@ -81,7 +81,7 @@ def test_who_stays_is_started_again_asked_for_its_health_and_given_time_to_stop(
     assert service.grace_seconds >= 10
 
 
-def test_the_code_server_waits_for_its_calls_less_long_than_it_is_given() -> None:
+def test_the_code_server_stops_within_its_stop_period() -> None:
     """Twice: in front, and in the process that has the definitions; each time Dagster adds five
     seconds."""
     code = SERVICES["code"]
@@ -90,7 +90,7 @@ def test_the_code_server_waits_for_its_calls_less_long_than_it_is_given() -> Non
     )
 
 
-def test_who_waits_for_others_waits_for_what_they_can_come_to() -> None:
+def test_dependencies_wait_for_reachable_conditions() -> None:
     for service in SERVICES.values():
         for other, condition in service.waits_for.items():
             ends = SERVICES[other].ends_by_itself
@@ -106,7 +106,7 @@ def test_there_is_one_daemon_and_two_workers() -> None:
     } == {"worker": 2}
 
 
-def test_only_this_machine_gets_in_and_nobody_to_the_databases() -> None:
+def test_ports_are_published_on_this_machine_only_and_not_for_databases() -> None:
     ports = {
         name: service.document["ports"]
         for name, service in SERVICES.items()
@@ -128,7 +128,7 @@ def test_without_a_password_nothing_is_started(missing: str) -> None:
         services({**SECRETS, missing: ""})
 
 
-def test_no_secret_is_written_down() -> None:
+def test_no_file_contains_a_secret() -> None:
     """Whatever is called a password, key, token or secret is a variable without a default, but for
     the simulator's."""
     secret = re.compile(r"PASSWORD|PASS$|SECRET|TOKEN|_KEY$")
@@ -142,19 +142,19 @@ def test_no_secret_is_written_down() -> None:
     assert all(value.startswith("sim-") for name, value in demo.items() if secret.search(name))
 
 
-def test_every_variable_is_known_to_somebody() -> None:
+def test_every_variable_is_a_known_setting() -> None:
     known = settings() | OTHERS
     assert {name for service in SERVICES.values() for name in service.environment} - known == set()
     assert {*env_file(DOCKER / ".env.example"), *env_file(DOCKER / "demo.env")} - known == set()
     assert variables_in(COMPOSE.read_text().replace("$$", "")) - settings() == OF_COMPOSE
 
 
-def test_only_who_needs_the_providers_keys_gets_them() -> None:
+def test_only_services_that_call_providers_get_their_keys() -> None:
     with_keys = {name for name, service in SERVICES.items() if "env_file" in service.document}
     assert with_keys == {"code", "worker", "api", "migrate"}
 
 
-def test_dagsters_own_settings_are_the_embedded_ones_but_for_the_storage() -> None:
+def test_dagsters_settings_differ_from_the_embedded_ones_only_in_storage() -> None:
     embedded = yaml.safe_load((REPOSITORY / "dagster.yaml").read_text())
     storage = {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}}
     assert yaml.safe_load((DOCKER / "dagster.yaml").read_text()) == {"storage": storage, **embedded}
@@ -166,7 +166,7 @@ def test_the_ui_and_the_daemon_find_the_code_server_where_it_listens() -> None:
     assert command[command.index("-p") + 1] == str(server["port"])
 
 
-def test_the_image_is_of_pinned_packages_and_runs_as_the_user_that_compose_says() -> None:
+def test_the_image_has_pinned_packages_and_the_user_of_compose() -> None:
     dockerfile = (DOCKER / "Dockerfile").read_text()
     assert set(re.findall(r"^FROM (\S+)", dockerfile, flags=re.MULTILINE)) == {
         "python:3.11.14-slim-bookworm"
@@ -184,7 +184,7 @@ def test_the_image_is_of_pinned_packages_and_runs_as_the_user_that_compose_says(
     assert all(folder in dockerfile for folder in mounted)
 
 
-def test_the_image_has_the_versions_that_are_tested_and_no_tool_of_development() -> None:
+def test_the_image_has_the_tested_versions_and_no_development_tools() -> None:
     image, tested = pins("docker/requirements.lock"), pins("requirements.lock")
     assert {
         name: (version, tested[name])

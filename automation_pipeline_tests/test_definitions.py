@@ -118,7 +118,7 @@ def test_loading_the_definitions_configures_the_log_of_the_package() -> None:
     assert printed_after(f"defs(); {level}") == {str(logging.INFO)}
 
 
-def test_what_draws_and_what_serves_is_not_loaded_with_the_definitions() -> None:
+def test_plotting_and_web_libraries_are_not_loaded_with_the_definitions() -> None:
     heavy = {
         "pandas",
         "pyarrow",

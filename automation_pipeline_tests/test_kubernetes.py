@@ -125,7 +125,7 @@ def test_the_chart_knows_every_key() -> None:
     assert LAUNCHER["runK8sConfig"].keys() <= {"containerConfig", "podSpecConfig", "jobSpecConfig"}
 
 
-def test_dagster_takes_what_the_chart_will_write_and_it_is_what_compose_has() -> None:
+def test_dagster_accepts_the_configuration_of_the_chart_which_matches_compose() -> None:
     daemon = VALUES["dagsterDaemon"]
     queue = snake(daemon["runCoordinator"]["config"]["queuedRunCoordinator"])
     written = {
@@ -162,7 +162,7 @@ def test_dagster_takes_what_the_chart_will_write_and_it_is_what_compose_has() ->
     assert queue["dequeue_interval_seconds"] == composed["run_queue"]["dequeue_interval_seconds"]
 
 
-def test_the_launcher_takes_its_config() -> None:
+def test_the_launcher_accepts_its_config() -> None:
     dagster_k8s = pytest.importorskip("dagster_k8s")
     named = {
         **snake(LAUNCHER),
@@ -176,14 +176,14 @@ def test_the_launcher_takes_its_config() -> None:
     assert taken.success, taken.errors
 
 
-def test_there_is_one_daemon_and_no_database_of_the_charts_own() -> None:
+def test_the_chart_has_one_daemon_and_no_database() -> None:
     assert "replicaCount" not in VALUES["dagsterDaemon"]  # the chart has one, and no key for more
     assert VALUES["dagsterDaemon"]["enabled"]
     assert not any(VALUES[name]["enabled"] for name in ("postgresql", "redis", "rabbitmq"))
     assert VALUES["dagsterDaemon"]["runMonitoring"]["freeSlotsAfterRunEndSeconds"] > 0
 
 
-def test_every_image_is_ours_of_this_version() -> None:
+def test_every_image_has_this_version() -> None:
     charted = [item for path, item in everywhere(VALUES) if path.endswith(".image")]
     ours = {
         "repository": "automation-pipeline",
@@ -199,7 +199,7 @@ def test_every_image_is_ours_of_this_version() -> None:
     )
 
 
-def test_secrets_are_named_and_not_written() -> None:
+def test_secrets_are_references() -> None:
     assert [manifest["kind"] for manifest in MANIFESTS].count("Secret") == 0
     secret = re.compile(r"password|token|api_?key|secret", re.IGNORECASE)
     found = {
@@ -214,7 +214,7 @@ def test_secrets_are_named_and_not_written() -> None:
     assert not any("@" in item for _, item in everywhere(VALUES) if isinstance(item, str))
 
 
-def test_every_variable_is_a_setting_of_ours_or_dagsters() -> None:
+def test_every_variable_is_a_setting_of_the_system_or_of_dagster() -> None:
     wanted = [
         item
         for path, item in [*everywhere(VALUES), *everywhere(MANIFESTS)]
@@ -228,7 +228,7 @@ def test_every_variable_is_a_setting_of_ours_or_dagsters() -> None:
 
 
 @every_case("path", ["podSecurityContext", "securityContext"])
-def test_nobody_is_root_or_becomes_it_or_writes_where_it_is_not_said(path: str) -> None:
+def test_no_container_is_root_or_writes_to_undeclared_places(path: str) -> None:
     wanted = {
         "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 10001},
         "securityContext": {

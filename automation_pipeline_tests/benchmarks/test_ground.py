@@ -14,12 +14,12 @@ finally:
 
 
 @every_case(("seconds", "reached"), [(0.99, True), (1.0, False), (1.3, False)])
-def test_a_bar_is_reached_below_it(seconds: float, reached: bool) -> None:
+def test_a_value_below_its_bar_passes(seconds: float, reached: bool) -> None:
     bar = ground.below("due tick", seconds, "s", 1.0)
     assert (bar.wanted, bar.found, bar.is_reached) == ("< 1 s", f"{seconds:.3g} s", reached)
 
 
-def test_no_bar_is_made_up() -> None:
+def test_a_value_without_a_bar_gives_no_result() -> None:
     assert ground.below("due tick", 0.1, "s", None) is None
 
 
@@ -30,14 +30,14 @@ def test_no_bar_is_made_up() -> None:
         ({100: [12, 12], 10_000: [13, 12]}, "12 or 13", False),
     ],
 )
-def test_one_statement_more_is_no_constant_number(
+def test_one_more_statement_fails_the_constant_bar(
     by_size: dict[int, Sequence[int]], found: str, reached: bool
 ) -> None:
     bar = ground.constant("statements", by_size)
     assert (bar.found, bar.is_reached) == (found, reached)
 
 
-def test_every_batch_is_whole_and_within_the_table() -> None:
+def test_batches_are_complete_and_within_the_table() -> None:
     made = ground.batches_of(fiches=5000, size=1000, repetitions=3)
     assert [list(batch)[:2] for batch in made["side by side"]] == [
         [1, 2],

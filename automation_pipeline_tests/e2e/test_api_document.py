@@ -41,7 +41,7 @@ def as_if_a_daemon_ticked(system: System) -> Iterator[None]:
         thread.join()
 
 
-def test_every_answer_is_one_that_the_document_promises(
+def test_every_answer_matches_the_openapi_document(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     """The document's examples of each endpoint, and one generated case beside them."""

@@ -12,7 +12,7 @@ from automation_pipeline_tests.e2e.system import Installation, System
 NewSystem = Callable[..., Installation]
 
 
-def test_a_key_of_the_schedule_opens_the_crm_and_days_that_cannot_be_read_are_told(
+def test_a_schedule_uses_its_own_crm_key_and_unreadable_days_are_reported(
     new_system: NewSystem, day: date, fiches: tuple[Fiche, ...]
 ) -> None:
     """Findings 2.1, 2.5 and 2.9."""

@@ -26,7 +26,7 @@ def dagster_url(postgres_server: str) -> Iterator[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_lost_worker_is_noticed_and_the_other_one_finishes_the_run(
+def test_after_the_loss_of_a_worker_the_other_one_finishes_the_run(
     new_system: NewSystem, dagster_url: str, redis_url: str
 ) -> None:
     with simulator("--exact", "--fiches-per-day", "120", "--latency", "0.2") as url:

@@ -7,7 +7,7 @@ from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, Installation
 
 
-def test_commands_wait_for_the_end_and_exit_by_it(
+def test_commands_wait_for_the_end_and_exit_with_its_status(
     installation: Installation, fiches: tuple[Fiche, ...]
 ) -> None:
     one, two, three, *_ = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
@@ -43,7 +43,7 @@ def test_commands_wait_for_the_end_and_exit_by_it(
     )
 
 
-def test_without_a_daemon_the_command_says_so_or_does_the_work_here(
+def test_without_a_daemon_the_command_says_so_or_executes_the_work_itself(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     one, two, *_ = [fiche for fiche in fiches if fiche.kind is Kind.ORDINARY]

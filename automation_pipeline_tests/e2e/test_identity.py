@@ -15,7 +15,7 @@ def event_names(system: System, run_id: str) -> set[str]:
     return {row["event_name"] for row in system.sql(query, id=f"automation-run-{run_id}")}
 
 
-def test_a_schedule_after_a_deleted_one_has_runs_audits_and_events_of_its_own(
+def test_a_schedule_created_after_a_deletion_adopts_no_runs_audits_or_events(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     system, spoken = new_system(), [fiche.id for fiche in fiches if is_spoken(fiche)]

@@ -67,7 +67,7 @@ class Host:
                 process.kill()
 
 
-def test_an_agent_that_died_comes_back_too_late_and_its_job_ends_once(
+def test_an_agent_that_returns_too_late_does_not_end_its_job_twice(
     installation: Installation, tmp_path: Path
 ) -> None:
     host = Host(installation, "acme", tmp_path)
@@ -95,7 +95,7 @@ def test_an_agent_that_died_comes_back_too_late_and_its_job_ends_once(
     assert host.status(job_id) == "success"
 
 
-def test_the_agent_of_the_manual_does_what_the_manual_says(
+def test_the_agent_of_the_manual_behaves_as_documented(
     installation: Installation, tmp_path: Path
 ) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), flags=re.DOTALL)

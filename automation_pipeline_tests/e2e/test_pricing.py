@@ -21,7 +21,7 @@ RULE = {
 }
 
 
-def test_prices_are_written_once_though_a_worker_is_killed_and_are_taken_back(
+def test_prices_are_written_once_despite_a_killed_worker_and_rolled_back(
     new_system: NewSystem,
 ) -> None:
     shop = ("--shop-products", "40", "--shop-variants", "3", "--latency", "0.05")

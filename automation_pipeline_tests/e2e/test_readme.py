@@ -82,14 +82,14 @@ def clone(tmp_path: Path) -> Path:
     return clone
 
 
-def test_every_block_of_the_readme_is_run_or_named() -> None:
+def test_every_block_of_the_readme_is_executed_or_listed_as_exempt() -> None:
     assert [block.splitlines()[0] for block in blocks("bash")] == NOT_RUN
     fences = re.findall(r"^```(\w*)$", README.read_text(), flags=re.MULTILINE)
     assert set(fences[::2]) == {"sh", "text", "bash"}
 
 
 @pytest.mark.timeout(1500)
-def test_the_tour_ends_as_the_readme_says(clone: Path) -> None:
+def test_the_tour_ends_as_the_readme_states(clone: Path) -> None:
     script = "\n".join(
         [
             AT_A_TERMINAL,

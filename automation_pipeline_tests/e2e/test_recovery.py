@@ -69,7 +69,7 @@ def test_job_execute_delivers_its_notifications_before_it_ends(
         assert "automation.run.failed" in published(provider)
 
 
-def test_what_job_execute_could_not_deliver_waits_for_the_relay_and_changes_nothing(
+def test_undelivered_notifications_of_job_execute_wait_for_the_relay(
     new_system: NewSystem,
 ) -> None:
     with simulator() as provider, receiver() as (hook, received):

@@ -9,7 +9,7 @@ from automation_pipeline_tests.outside import clear_faults, fault, simulator
 LOST = {"AUTOMATION_HEARTBEAT_SECONDS": "0.5", "AUTOMATION_LOST_AFTER_SECONDS": "5"}
 
 
-def test_a_run_that_was_copied_at_work_ends_and_is_done_again(
+def test_a_run_that_was_backed_up_while_running_ends_and_is_repeated(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     """The restored DAGSTER_HOME is empty: the watchdog takes the run up again, or closes it for a

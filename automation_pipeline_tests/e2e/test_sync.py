@@ -24,7 +24,7 @@ COMMAND = (
 )
 
 
-def test_two_at_once_leave_every_fiche_in_its_right_state_despite_the_faults(
+def test_two_synchronisations_at_once_leave_every_fiche_correct_despite_faults(
     new_system: NewSystem,
 ) -> None:
     fiches = {

@@ -76,7 +76,7 @@ def catalogue(database: Database) -> set[tuple[str, str, str]]:
     return {row for row in defined if "alembic_version" not in row[1]}
 
 
-def test_an_empty_database_becomes_what_the_tables_modules_say(empty: Database) -> None:
+def test_an_upgraded_empty_database_matches_the_tables_modules(empty: Database) -> None:
     """Alembic compares columns and indexes; the catalogue also has checks, defaults, conditions and
     AUTOINCREMENT."""
     migrations.upgrade(empty)
@@ -90,7 +90,7 @@ def test_an_empty_database_becomes_what_the_tables_modules_say(empty: Database) 
     assert migrated == catalogue(empty)
 
 
-def test_the_initial_revision_is_what_its_command_writes() -> None:
+def test_the_initial_revision_matches_its_generator() -> None:
     written, generated = (
         ast.unparse(ast.parse(source)) for source in (INITIAL.read_text(), initial_revision())
     )
@@ -122,7 +122,7 @@ def test_processes_that_upgrade_an_empty_database_at_once_all_succeed(
     assert differences(empty) == []
 
 
-def test_processes_opening_one_new_sqlite_file_at_once_all_get_in(tmp_path: Path) -> None:
+def test_processes_that_open_a_new_sqlite_file_at_once_all_succeed(tmp_path: Path) -> None:
     """The first of them switches the file to its write-ahead log, for which SQLite itself does not
     wait."""
     for number in range(15):
@@ -163,7 +163,7 @@ def test_an_upgrade_that_fails_leaves_the_database_as_it_was(empty: Database) ->
         ("0011_production", "before the first release .* export"),
     ],
 )
-def test_a_database_of_another_version_is_left_alone(
+def test_a_database_of_another_version_stays_unchanged(
     database: Database, revision: str, sentence: str
 ) -> None:
     with database.transaction() as session:
@@ -175,7 +175,7 @@ def test_a_database_of_another_version_is_left_alone(
     assert migrations.current(database) == revision
 
 
-def test_a_database_of_before_the_release_is_refused_where_it_is_looked_at(
+def test_a_database_from_before_the_release_is_refused(
     database: Database,
 ) -> None:
     with database.transaction() as session:

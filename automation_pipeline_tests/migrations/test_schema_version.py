@@ -17,7 +17,7 @@ from automation_pipeline_tests.tables import every_case
         (None, None, "empty"),
     ],
 )
-def test_one_step_to_either_side_is_well(
+def test_the_versions_next_to_the_current_one_are_accepted(
     revision: str | None, steps: int | None, words: str
 ) -> None:
     standing = SchemaVersion(revision, "0011_here")

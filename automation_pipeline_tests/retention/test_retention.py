@@ -50,7 +50,7 @@ def stored(database: Database) -> dict[str, set[object]]:
         return {name: set(session.scalars(select(key))) for name, key in keys.items()}
 
 
-def test_what_is_old_goes_and_what_is_needed_stays(database: Database) -> None:
+def test_old_rows_are_deleted_and_needed_rows_stay(database: Database) -> None:
     stay = filled(database)
     before = stored(database)
     gone = round_of(database)
@@ -65,7 +65,7 @@ def test_what_is_old_goes_and_what_is_needed_stays(database: Database) -> None:
     assert sum(round_of(database).values()) == 0
 
 
-def test_a_dry_round_counts_what_the_next_one_takes(database: Database) -> None:
+def test_a_dry_run_counts_the_rows_that_the_next_run_deletes(database: Database) -> None:
     filled(database)
     before = stored(database)
     counted = round_of(database, is_dry=True)
@@ -73,14 +73,14 @@ def test_a_dry_round_counts_what_the_next_one_takes(database: Database) -> None:
     assert counted == round_of(database)
 
 
-def test_zero_days_are_for_ever(database: Database) -> None:
+def test_zero_days_keep_rows_for_ever(database: Database) -> None:
     filled(database)
     before = stored(database)
     assert set(round_of(database, **KEPT_FOR_EVER).values()) == {0}
     assert stored(database) == before
 
 
-def test_batches_go_on_until_nothing_is_left(
+def test_batches_continue_until_no_row_is_left(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "PAUSE_SECONDS", 0)
@@ -91,7 +91,7 @@ def test_batches_go_on_until_nothing_is_left(
     assert round_of(database, batch=3)["workflow_logs"] == 7
 
 
-def test_the_newest_row_stays_so_that_its_number_is_never_given_out_again(
+def test_the_newest_row_stays_so_that_its_id_is_not_reused(
     database: Database,
 ) -> None:
     with database.transaction() as session:
@@ -132,7 +132,7 @@ def sweep_beside(url: str) -> None:
     database.dispose()
 
 
-def test_two_rounds_at_once_are_as_one(database: Database) -> None:
+def test_two_rounds_at_once_delete_each_row_once(database: Database) -> None:
     stay = filled(database)
     with database.transaction() as session:
         for _ in range(200):
@@ -145,7 +145,7 @@ def test_two_rounds_at_once_are_as_one(database: Database) -> None:
     assert {table: after[table] for table in stay} == stay
 
 
-def test_a_request_that_was_forgotten_is_not_offered_again(database: Database) -> None:
+def test_a_deleted_request_is_not_processed_again(database: Database) -> None:
     filled(database)
     with database.reading() as session:
         waiting = set(
@@ -166,14 +166,14 @@ def test_a_table_that_comes_with_the_next_upgrade_holds_nothing_old(database: Da
     assert "step_beats" in METADATA.tables
 
 
-def test_dagster_is_asked_for_a_round_by_a_request(database: Database) -> None:
+def test_a_request_starts_a_round_in_dagster(database: Database) -> None:
     key = request_housekeeping(services_of(database))
     with database.transaction() as session:
         [request] = offer_waiting(session, limit=10)
     assert (request.key, request.job, request.config) == (key, "housekeeping", {})
 
 
-def test_lines_of_a_run_that_works_stay_however_old(database: Database) -> None:
+def test_log_lines_of_a_running_run_stay(database: Database) -> None:
     filled(database)
     round_of(database)
     with database.reading() as session:

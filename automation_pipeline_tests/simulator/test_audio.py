@@ -33,13 +33,13 @@ def frame_seconds(sound: bytes) -> list[float]:
 @every_case(
     ("asked", "given"), [(0, 0.036), (1, 1), (2.5, 2.5), (3, MAX_SECONDS), (1500, MAX_SECONDS)]
 )
-def test_a_recording_is_whole_frames_of_about_the_length_asked_for_up_to_the_cap(
+def test_a_recording_has_whole_frames_and_about_the_requested_length(
     asked: float, given: float
 ) -> None:
     assert sum(frame_seconds(mp3("880001", asked))) == pytest.approx(given, abs=0.036)
 
 
-def test_a_recording_carries_its_call_id_as_title() -> None:
+def test_the_title_of_a_recording_is_its_call_id() -> None:
     sound = mp3("95300000301", 1)
     assert sound[10:14] == b"TIT2"
     assert sound[20 : 21 + int.from_bytes(sound[14:18], "big") - 1] == b"\x0095300000301"

@@ -10,7 +10,7 @@ class Clock:
         return self.now
 
 
-def test_only_so_many_calls_are_admitted_in_any_minute_and_the_wait_is_for_the_next_place() -> None:
+def test_a_full_minute_gives_the_wait_until_the_next_call() -> None:
     clock = Clock()
     cap = Cap(2, clock)
     answers: list[tuple[float, int]] = []
@@ -29,7 +29,7 @@ def test_only_so_many_calls_are_admitted_in_any_minute_and_the_wait_is_for_the_n
     ]
 
 
-def test_who_waits_as_told_is_admitted() -> None:
+def test_a_call_after_the_wait_is_admitted() -> None:
     clock = Clock()
     cap = Cap(1, clock)
     assert cap.seconds_to_wait() == 0
@@ -38,7 +38,7 @@ def test_who_waits_as_told_is_admitted() -> None:
     assert cap.seconds_to_wait() == 0
 
 
-def test_a_lowered_cap_waits_until_enough_places_are_free() -> None:
+def test_a_lowered_cap_counts_earlier_calls() -> None:
     clock = Clock()
     cap = Cap(3, clock)
     for _ in range(3):
@@ -50,7 +50,7 @@ def test_a_lowered_cap_waits_until_enough_places_are_free() -> None:
     assert cap.seconds_to_wait() == 0
 
 
-def test_without_a_cap_nothing_is_counted_and_forgetting_keeps_the_setting() -> None:
+def test_without_a_cap_nothing_is_counted() -> None:
     cap = Cap(0, Clock())
     assert [cap.seconds_to_wait() for _ in range(5)] == [0] * 5
     cap.per_minute = 1

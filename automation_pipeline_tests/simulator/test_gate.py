@@ -56,7 +56,7 @@ def statuses(simulator: httpx.Client, count: int, fiche_id: str = FICHE) -> list
     return [details(simulator, fiche_id).status_code for _ in range(count)]
 
 
-def test_a_status_replaces_the_answer_and_may_say_when_to_come_back(
+def test_a_status_replaces_the_answer_and_may_have_a_retry_after(
     simulator: httpx.Client,
 ) -> None:
     fault(simulator, {"route": "crm.details", "status": 503, "retry_after": 2.5})
@@ -78,7 +78,7 @@ def test_latency_delays_a_good_answer(simulator: httpx.Client) -> None:
     assert answer.json()["success"] is True
 
 
-def test_a_hanging_call_ends_when_the_client_gives_up(simulator: httpx.Client) -> None:
+def test_a_hanging_call_ends_when_the_client_disconnects(simulator: httpx.Client) -> None:
     fault(simulator, {"route": "crm.details", "hang": True})
     with pytest.raises(httpx.ReadTimeout):
         simulator.get(f"/api/fiches/by-id/{FICHE}", timeout=0.1)
@@ -93,7 +93,7 @@ def test_a_dropped_call_gets_no_answer(simulator: httpx.Client) -> None:
     wait_until(lambda: ledger(simulator)["statuses"] == {"none": 1})
 
 
-def test_a_truncated_body_is_a_good_answer_cut_in_the_middle(simulator: httpx.Client) -> None:
+def test_a_truncated_body_ends_in_the_middle(simulator: httpx.Client) -> None:
     whole = details(simulator).content
     fault(simulator, {"route": "crm.details", "body": "truncated"})
     answer = details(simulator)
@@ -115,7 +115,7 @@ def test_a_body_that_is_not_json_looks_like_an_error_page(simulator: httpx.Clien
     assert answer.text.startswith("<html>")
 
 
-def test_wrong_types_keep_the_shape_and_spoil_the_leaves(simulator: httpx.Client) -> None:
+def test_wrong_types_keep_the_shape_and_change_the_values(simulator: httpx.Client) -> None:
     good = details(simulator).json()
     fault(simulator, {"route": "crm.details", "body": "wrong_types"})
     bad = details(simulator).json()
@@ -125,7 +125,7 @@ def test_wrong_types_keep_the_shape_and_spoil_the_leaves(simulator: httpx.Client
     assert bad["information"]["nombre_acces"] == str(good["information"]["nombre_acces"])
 
 
-def test_an_empty_body_and_a_failure_that_calls_itself_200(simulator: httpx.Client) -> None:
+def test_an_empty_body_and_an_error_body_may_have_status_200(simulator: httpx.Client) -> None:
     fault(
         simulator,
         {"route": "crm.details", "item": FICHE, "body": "empty"},
@@ -147,7 +147,7 @@ def audio_url(simulator: httpx.Client) -> str:
     return details(simulator).json()["recordings"][0]["recording_url"]
 
 
-def test_padded_audio_is_the_recording_and_then_zeros_of_the_declared_length(
+def test_padded_audio_ends_with_zeros(
     simulator: httpx.Client,
 ) -> None:
     address = audio_url(simulator)
@@ -158,7 +158,7 @@ def test_padded_audio_is_the_recording_and_then_zeros_of_the_declared_length(
     assert padded.headers["content-length"] == str(len(whole) + 200_001)
 
 
-def test_a_trickling_answer_is_whole_after_its_time_and_never_pauses_for_long(
+def test_a_trickling_answer_is_complete_after_its_time(
     simulator: httpx.Client,
 ) -> None:
     address = audio_url(simulator)
@@ -170,7 +170,7 @@ def test_a_trickling_answer_is_whole_after_its_time_and_never_pauses_for_long(
     assert simulator.get("/health").status_code == 200
 
 
-def test_a_trickle_stops_when_the_client_gives_up_and_when_the_faults_are_cleared(
+def test_a_trickle_stops_when_the_client_disconnects_and_when_faults_are_cleared(
     simulator: httpx.Client,
 ) -> None:
     address = audio_url(simulator)
@@ -186,7 +186,7 @@ def test_a_trickle_stops_when_the_client_gives_up_and_when_the_faults_are_cleare
             answer.read()
 
 
-def test_a_stalled_answer_begins_well_and_then_says_nothing_more(simulator: httpx.Client) -> None:
+def test_a_stalled_answer_stops_in_the_middle(simulator: httpx.Client) -> None:
     fault(simulator, {"route": "crm.details", "body": "stalled"})
     with simulator.stream("GET", f"/api/fiches/by-id/{FICHE}", timeout=1.0) as answer:
         assert answer.status_code == 200
@@ -195,7 +195,7 @@ def test_a_stalled_answer_begins_well_and_then_says_nothing_more(simulator: http
     wait_until(lambda: not ledger(simulator)["in_flight"])
 
 
-def test_a_sales_list_is_faulted_by_its_day_or_its_range(simulator: httpx.Client) -> None:
+def test_faults_of_sales_lists_apply_by_day_or_range(simulator: httpx.Client) -> None:
     fault(
         simulator,
         {"route": "crm.sales_list", "item": "2026-02-03", "status": 500},
@@ -215,12 +215,12 @@ def test_a_sales_list_is_faulted_by_its_day_or_its_range(simulator: httpx.Client
     assert answers == [500, 502, 200]
 
 
-def test_first_strikes_the_first_calls_of_its_item_only(simulator: httpx.Client) -> None:
+def test_first_applies_to_the_first_calls_of_an_item(simulator: httpx.Client) -> None:
     fault(simulator, {"route": "crm.details", "item": FICHE, "status": 500, "first": 2})
     assert statuses(simulator, 1, OTHER) + statuses(simulator, 3) == [200, 500, 500, 200]
 
 
-def test_every_strikes_each_kth_call_and_the_first_rule_that_strikes_wins(
+def test_every_applies_to_each_kth_call_and_the_first_matching_rule_wins(
     simulator: httpx.Client,
 ) -> None:
     fault(
@@ -231,7 +231,7 @@ def test_every_strikes_each_kth_call_and_the_first_rule_that_strikes_wins(
     assert statuses(simulator, 6) == [429, 200, 500, 200, 200, 500]
 
 
-def test_probability_is_about_right_and_the_same_again_after_a_reset(
+def test_probability_is_about_right_and_repeats_after_a_reset(
     simulator: httpx.Client,
 ) -> None:
     def struck() -> list[int]:
@@ -249,9 +249,7 @@ def test_probability_is_about_right_and_the_same_again_after_a_reset(
     assert 24 <= first.count(429) <= 64
 
 
-def test_clearing_the_faults_ends_them_and_lets_hanging_calls_go(
-    url: str, simulator: httpx.Client
-) -> None:
+def test_clearing_the_faults_ends_hanging_calls(url: str, simulator: httpx.Client) -> None:
     fault(simulator, {"route": "crm.details", "hang": True})
 
     async def five_at_once() -> list[object]:
@@ -300,7 +298,7 @@ def test_the_ledger_counts_by_route_item_and_status(simulator: httpx.Client) -> 
     assert ledger(simulator, item="never")["items"] == {"never": 0}
 
 
-def test_the_ledger_tells_arrival_times_in_order_when_asked(simulator: httpx.Client) -> None:
+def test_the_ledger_lists_arrival_times_on_request(simulator: httpx.Client) -> None:
     statuses(simulator, 3)
     details(simulator, OTHER)
     times = ledger(simulator, times="1")["times"]
@@ -309,7 +307,7 @@ def test_the_ledger_tells_arrival_times_in_order_when_asked(simulator: httpx.Cli
     assert ledger(simulator, times="1", item=OTHER)["times"] == times[-1:]
 
 
-def test_base_latency_is_set_for_every_call(simulator: httpx.Client) -> None:
+def test_the_base_latency_applies_to_every_call(simulator: httpx.Client) -> None:
     assert simulator.post("/_sim/latency", json={"seconds": 0.1}).json() == {"seconds": 0.1}
     assert simulator.get("/health").elapsed.total_seconds() > 0.09  # timers round to a millisecond
     simulator.post("/_sim/latency", json={"seconds": 0})
@@ -362,7 +360,7 @@ def test_base_latency_is_set_for_every_call(simulator: httpx.Client) -> None:
         ('{"route": "audio", "drop": true, "hang": true}', "cannot both answer and not answer"),
     ],
 )
-def test_a_bad_rule_is_refused_with_one_sentence_and_none_is_taken(
+def test_one_invalid_rule_rejects_all_with_one_sentence(
     simulator: httpx.Client, posted: str, complaint: str
 ) -> None:
     answer = simulator.post("/_sim/faults", content=posted)
@@ -372,7 +370,7 @@ def test_a_bad_rule_is_refused_with_one_sentence_and_none_is_taken(
 
 
 @every_case("posted", ["", "3", "{}", '{"seconds": "1"}', '{"seconds": -1}', '{"seconds": NaN}'])
-def test_a_bad_latency_is_refused(simulator: httpx.Client, posted: str) -> None:
+def test_an_invalid_latency_is_refused(simulator: httpx.Client, posted: str) -> None:
     assert simulator.post("/_sim/latency", content=posted).status_code == 422
 
 

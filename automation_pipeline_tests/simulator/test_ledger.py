@@ -19,14 +19,14 @@ def test_totals_stay_exact_when_items_and_arrivals_are_too_many(
     assert (shown["calls"], shown["statuses"], shown["items"]) == (4, {"200": 4}, {"a": 2, "b": 1})
 
 
-def test_a_call_under_way_while_the_ledger_is_cleared_leaves_no_trace() -> None:
+def test_a_call_in_progress_while_the_ledger_is_cleared_is_not_counted() -> None:
     ledger = Ledger(("audio",))
     with ledger.call("audio", "a"):
         ledger.clear()
     assert ledger.shown() == Ledger(("audio",)).shown()
 
 
-def test_a_call_that_breaks_is_still_counted_out() -> None:
+def test_a_call_that_fails_is_no_longer_in_progress() -> None:
     ledger = Ledger(("audio",))
     with pytest.raises(RuntimeError), ledger.call("audio", "a"):
         raise RuntimeError

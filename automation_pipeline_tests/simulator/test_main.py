@@ -13,7 +13,7 @@ COMMAND = [sys.executable, "-m", "automation_pipeline.simulator"]
 
 
 @every_case("stop", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(
+def test_the_simulator_prints_its_address_and_stops_with_a_hanging_call(
     stop: signal.Signals,
 ) -> None:
     with subprocess.Popen(
@@ -75,7 +75,7 @@ def test_a_busy_port_is_one_sentence_and_ends_with_1() -> None:
     )
 
 
-def test_a_shop_that_cannot_be_is_one_sentence_and_ends_with_1() -> None:
+def test_an_impossible_shop_is_one_sentence_and_ends_with_1() -> None:
     flags = ["--shop-products", "50000", "--shop-variants", "5"]
     ended = subprocess.run(
         [*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=60

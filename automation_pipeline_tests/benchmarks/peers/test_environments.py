@@ -33,7 +33,7 @@ def test_environments_live_in_the_cache_of_the_user(environment: dict[str, str],
     assert subject["home"](environment) == Path(home)
 
 
-def test_another_pin_is_another_environment_and_the_same_pins_are_the_same() -> None:
+def test_an_environment_depends_on_its_pins() -> None:
     first = subject["folder"]("celery", "celery==5.7.0\n")
     assert first == subject["folder"]("celery", "celery==5.7.0\n")
     assert first != subject["folder"]("celery", "celery==5.6.0\n")
@@ -58,11 +58,11 @@ def test_another_pin_is_another_environment_and_the_same_pins_are_the_same() -> 
         ("", "celery cannot be installed: pip gave no reason."),
     ],
 )
-def test_what_cannot_be_installed_is_told_in_plain_sentences(text: str, sentence: str) -> None:
+def test_a_failed_installation_is_reported_in_one_sentence(text: str, sentence: str) -> None:
     assert subject["complaint"]("celery", text) == sentence
 
 
-def test_an_unknown_peer_is_refused_with_the_names_of_the_known() -> None:
+def test_an_unknown_peer_is_refused_with_the_known_names() -> None:
     with pytest.raises(SystemExit, match=r"no peer named cron: there are celery, .*procrastinate"):
         subject["python_of"]("cron")
 

@@ -21,7 +21,7 @@ spec.loader.exec_module(subject)
 OUTCOME = ("700000000", 2, 891, "BON")
 
 
-def test_a_coroutine_that_never_waits_is_over_at_once() -> None:
+def test_a_coroutine_without_awaits_ends_at_once() -> None:
     async def over() -> int:
         return 7
 
@@ -41,7 +41,7 @@ def test_an_error_of_the_work_is_not_swallowed() -> None:
         subject.at_once(fail())
 
 
-def test_an_outcome_given_twice_is_one_row(tmp_path: Path) -> None:
+def test_a_repeated_outcome_is_one_row(tmp_path: Path) -> None:
     results = subject.Results(tmp_path)
     results.add(OUTCOME)
     results.add(OUTCOME)
@@ -51,7 +51,7 @@ def test_an_outcome_given_twice_is_one_row(tmp_path: Path) -> None:
     ]
 
 
-def test_only_the_first_item_says_when_the_work_began(
+def test_only_the_first_item_records_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = subject.Results(tmp_path), subject.Results(tmp_path)

@@ -231,7 +231,7 @@ KNOWN = stored(
 )
 
 
-def test_what_is_not_named_stays_and_null_clears() -> None:
+def test_omitted_fields_stay_and_null_clears_a_field() -> None:
     changed = changed_rule(KNOWN, {"name": "New", "description": None, "scheduleAt": None})
     assert changed == KNOWN.as_input.model_copy(
         update={"name": "New", "description": None, "schedule_at": None}

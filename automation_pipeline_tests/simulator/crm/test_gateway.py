@@ -215,13 +215,13 @@ def test_the_sales_list_of_a_day_has_every_fiche_in_the_known_shape(crm: httpx.C
 
 
 @pytest.mark.parametrize("params", [{}, {"include_recordings": "false"}])
-def test_the_sales_list_has_no_recordings_unless_asked(
+def test_the_sales_list_has_recordings_only_on_request(
     crm: httpx.Client, params: dict[str, str]
 ) -> None:
     assert all(fiche["recordings"] == [] for fiche in listed(crm, **params)["fiches"])
 
 
-def test_a_range_of_days_is_the_days_one_after_the_other(crm: httpx.Client) -> None:
+def test_a_range_of_days_lists_the_days_in_order(crm: httpx.Client) -> None:
     body = listed(crm, end_date="2026-02-05")
     days = [date(2026, 2, number) for number in (3, 4, 5)]
     assert [fiche["id"] for fiche in body["fiches"]] == [
@@ -229,7 +229,7 @@ def test_a_range_of_days_is_the_days_one_after_the_other(crm: httpx.Client) -> N
     ]
 
 
-def test_only_sales_are_known(crm: httpx.Client) -> None:
+def test_only_sales_are_listed(crm: httpx.Client) -> None:
     assert listed(crm, status_id="12") == {"fiches": [], "total": 0}
 
 
@@ -246,15 +246,13 @@ def test_only_sales_are_known(crm: httpx.Client) -> None:
         {"start_date": "2026-02-03", "end_date": "2026-02-03", "include_recordings": "maybe"},
     ],
 )
-def test_a_bad_question_is_answered_with_422_in_json(
-    crm: httpx.Client, params: dict[str, str]
-) -> None:
+def test_an_invalid_query_is_a_422_in_json(crm: httpx.Client, params: dict[str, str]) -> None:
     answer = crm.get(SALES, params=params)
     assert answer.status_code == 422
     assert answer.json()["detail"]
 
 
-def test_details_have_every_section_and_every_field_of_it(crm: httpx.Client) -> None:
+def test_details_have_every_section_with_every_field(crm: httpx.Client) -> None:
     seen: set[str] = set()
     for fiche in WORLD.day(TUESDAY) + WORLD.day(date(2026, 2, 4)) + WORLD.day(date(2026, 2, 5)):
         if fiche.kind is Kind.MISSING:
@@ -272,7 +270,7 @@ def test_details_have_every_section_and_every_field_of_it(crm: httpx.Client) -> 
     assert seen == set(SECTIONS) | set(SUBSECTIONS)
 
 
-def test_details_and_list_agree_and_only_details_tell_the_groupe(crm: httpx.Client) -> None:
+def test_details_and_list_agree_and_only_details_have_the_groupe(crm: httpx.Client) -> None:
     for summary in listed(crm, include_recordings="true")["fiches"]:
         fiche = WORLD.fiche(summary["id"])
         assert fiche
@@ -298,7 +296,7 @@ def test_details_and_list_agree_and_only_details_tell_the_groupe(crm: httpx.Clie
         )
 
 
-def test_details_give_recordings_and_the_mailed_quote_as_asked(crm: httpx.Client) -> None:
+def test_details_have_recordings_and_the_mailed_quote_on_request(crm: httpx.Client) -> None:
     fiche = the(Kind.MANY_RECORDINGS)
     assert detailed(crm, fiche, include_recordings="false")["recordings"] == []
     assert "mail_devis" not in detailed(crm, fiche)
@@ -315,9 +313,7 @@ def test_details_give_recordings_and_the_mailed_quote_as_asked(crm: httpx.Client
 
 
 @pytest.mark.parametrize("fiche_id", [the(Kind.MISSING).id, "953000024", "nonsense"])
-def test_a_fiche_that_details_do_not_know_is_a_404_in_json(
-    crm: httpx.Client, fiche_id: str
-) -> None:
+def test_a_fiche_without_details_is_a_404_in_json(crm: httpx.Client, fiche_id: str) -> None:
     answer = crm.get(f"/api/fiches/by-id/{fiche_id}")
     assert answer.status_code == 404
     assert fiche_id in answer.json()["detail"]
@@ -325,7 +321,7 @@ def test_a_fiche_that_details_do_not_know_is_a_404_in_json(
 
 @every_case("path", [SALES, "/api/fiches/by-id/953000003"])
 @every_case("header", ["", "Bearer wrong", "Basic clé", "clé"])
-def test_the_api_wants_the_token(crm: httpx.Client, path: str, header: str) -> None:
+def test_the_api_requires_the_token(crm: httpx.Client, path: str, header: str) -> None:
     answer = crm.get(path, headers={"Authorization": header.encode()})
     assert answer.status_code == 401
     assert answer.json() == {"detail": "Not authenticated"}
@@ -337,7 +333,7 @@ def test_the_word_bearer_may_have_any_case_and_health_is_public(crm: httpx.Clien
     assert httpx.get(crm.base_url.join("/health")).json() == {"status": "ok"}
 
 
-def test_a_recording_url_leads_to_audio_wherever_the_simulator_was_reached(
+def test_a_recording_url_has_the_host_of_the_request(
     crm: httpx.Client,
 ) -> None:
     local = f"http://localhost:{crm.base_url.port}"

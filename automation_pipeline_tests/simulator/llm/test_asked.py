@@ -18,7 +18,7 @@ from automation_pipeline_tests.simulator.llm.asking import (
 from automation_pipeline_tests.tables import every_case
 
 
-def test_a_wrong_key_is_refused_everywhere_without_being_repeated(url: str, client: OpenAI) -> None:
+def test_a_wrong_key_is_refused_on_every_route_and_not_repeated(url: str, client: OpenAI) -> None:
     with client_of(url, "wrong-secret") as stranger:
         for attempt in (stranger.models.list, lambda: audit(stranger)):
             with pytest.raises(openai.AuthenticationError) as caught:
@@ -57,7 +57,7 @@ def test_an_unknown_model_is_not_found(client: OpenAI) -> None:
         ({"temprature": 1}, "temprature"),
     ],
 )  # fmt: skip
-def test_a_wrong_body_is_refused_with_the_field_named(
+def test_an_invalid_body_is_refused_with_the_name_of_the_field(
     client: OpenAI, changed: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
@@ -68,7 +68,7 @@ def test_a_wrong_body_is_refused_with_the_field_named(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"[" * 100_000, b"\xff"])
-def test_a_body_that_is_no_object_is_a_400(url: str, client: OpenAI, content: bytes) -> None:
+def test_a_body_that_is_not_an_object_is_a_400(url: str, client: OpenAI, content: bytes) -> None:
     headers = {"authorization": f"Bearer {KEY}"}
     answer = httpx.post(
         f"{url}/v1/chat/completions", content=content, headers=headers, verify=NO_CERTIFICATES
@@ -84,7 +84,7 @@ def test_a_prompt_longer_than_the_context_is_refused(client: OpenAI, url: str) -
     assert client.chat.completions.create(model=MODEL, messages=CHAT).choices
 
 
-def test_more_than_the_cap_is_told_when_to_come_back(client: OpenAI, url: str) -> None:
+def test_a_call_above_the_cap_gets_a_retry_after(client: OpenAI, url: str) -> None:
     set_up_model(url, per_minute=1)
     assert audit(client).choices
     with pytest.raises(openai.RateLimitError) as caught:

@@ -85,7 +85,7 @@ def statuts(result: Sequence[str], points: Sequence[str], keywords: Sequence[str
         (Phase.PAYMENT, "L'IBAN est recueilli", ["IBAN"]),
     ],
 )
-def test_a_step_passes_where_its_phase_was_said_and_fails_where_it_was_not(
+def test_a_step_passes_if_the_transcript_contains_its_phase(
     phase: Phase, point: str, keywords: list[str]
 ) -> None:
     described = step("Essai", [point], keywords)
@@ -95,7 +95,7 @@ def test_a_step_passes_where_its_phase_was_said_and_fails_where_it_was_not(
     assert verdicts == {(True, "CONFORME"), (False, "NON_CONFORME")}
 
 
-def test_a_proof_stands_word_for_word_in_the_chunk_it_names_and_is_long_enough() -> None:
+def test_a_quotation_is_a_verbatim_part_of_its_chunk_and_long_enough() -> None:
     proven = 0
     for fiche in fiches()[:60]:
         texts = chunks(fiche)
@@ -120,7 +120,7 @@ def rendered(one: dict[str, Any]) -> str:
 
 
 @every_case("share", [0.0, 0.2, 1.0])
-def test_inventions_follow_the_share_and_are_not_said_in_the_chunk(share: float) -> None:
+def test_invented_quotations_follow_the_share_and_are_not_in_the_chunk(share: float) -> None:
     proofs = [
         proof
         for fiche in fiches()
@@ -133,7 +133,7 @@ def test_inventions_follow_the_share_and_are_not_said_in_the_chunk(share: float)
     assert abs(len(invented) / len(proofs) - share) <= (0.12 if 0 < share < 1 else 0)
 
 
-def test_the_same_seed_invents_the_same_and_another_seed_elsewhere() -> None:
+def test_invented_quotations_depend_on_the_seed() -> None:
     def invented(seed: str) -> list[bool]:
         asked = [read(prompt(fiche, WITHDRAWAL)) for fiche in fiches()]
         judgements = [
@@ -211,7 +211,7 @@ def test_a_point_is_judged_by_the_keywords_that_belong_to_it(
     assert statuts(text, points, keywords) == expected
 
 
-def test_a_step_without_an_applicable_point_passes_whole() -> None:
+def test_a_step_without_an_applicable_point_passes() -> None:
     described = step("Essai", ["Aucun hélicoptère"], ["hélicoptère"], weight=6)
     verdict = judge(fiches()[0], described)
     assert (verdict.ratio, verdict.score, verdict.conforme, verdict.niveau) == (
@@ -222,7 +222,7 @@ def test_a_step_without_an_applicable_point_passes_whole() -> None:
     )
 
 
-def test_a_prompt_is_read_whole() -> None:
+def test_every_part_of_a_prompt_is_parsed() -> None:
     fiche = fiches()[0]
     asked = read(prompt(fiche, rendered(CONFIG["steps"][3])))
     assert (asked.position, asked.weight, asked.name) == (4, 8, "Découverte des besoins")
@@ -234,7 +234,7 @@ def test_a_prompt_is_read_whole() -> None:
     )
 
 
-def test_other_texts_are_no_audit_prompt() -> None:
+def test_other_texts_are_not_audit_prompts() -> None:
     assert (
         read_prompt([Message("user", "Bonjour"), Message("user", transcript(fiches()[0]))]) is None
     )
@@ -242,7 +242,7 @@ def test_other_texts_are_no_audit_prompt() -> None:
     assert read(tool_prompt(WITHDRAWAL)).has_transcript is False
 
 
-def test_the_demos_configuration_has_the_reference_shape_and_spreads_the_fiches() -> None:
+def test_the_configuration_of_the_demo_has_the_reference_shape_and_varied_results() -> None:
     steps = CONFIG["steps"]
     assert [one["position"] for one in steps] == list(range(1, 19))
     assert [one["weight"] for one in steps] == [

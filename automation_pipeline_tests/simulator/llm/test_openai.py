@@ -21,7 +21,7 @@ from automation_pipeline_tests.simulator.llm.asking import (
 from automation_pipeline_tests.simulator.llm.audit_prompts import chunks, prompt, tool_prompt
 
 
-def test_a_plain_chat_has_a_plain_answer_in_the_providers_shape(client: OpenAI) -> None:
+def test_a_plain_chat_has_a_text_answer_in_openais_format(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model=MODEL,
         messages=CHAT,
@@ -67,7 +67,7 @@ def test_a_step_is_judged_and_parsed_into_a_model(client: OpenAI, url: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["json_object", "json_schema"])
-def test_any_other_chat_keeps_to_the_format(client: OpenAI, kind: str) -> None:
+def test_any_other_chat_follows_the_response_format(client: OpenAI, kind: str) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -90,7 +90,7 @@ def test_any_other_chat_keeps_to_the_format(client: OpenAI, kind: str) -> None:
     assert isinstance(content, dict)
 
 
-def test_a_foreign_tool_is_called_and_its_result_taken(client: OpenAI) -> None:
+def test_an_unknown_tool_is_called_and_its_result_used(client: OpenAI) -> None:
     first = client.chat.completions.create(
         model=MODEL, messages=CHAT, tools=[WEATHER], tool_choice="required"
     )
@@ -117,7 +117,7 @@ def test_a_foreign_tool_is_called_and_its_result_taken(client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize("several", [True, False])
-def test_with_tools_it_searches_reads_and_then_judges(
+def test_with_tools_the_model_searches_reads_and_then_judges(
     client: OpenAI, url: str, several: bool
 ) -> None:
     messages: Any = [{"role": "user", "content": tool_prompt(WITHDRAWAL)}]
@@ -184,9 +184,7 @@ def _result(function: Any) -> dict[str, object]:
     return {"chunks": read, "truncated": False}
 
 
-def test_a_stream_says_the_same_in_pieces_and_tells_the_usage_when_asked(
-    client: OpenAI, url: str
-) -> None:
+def test_a_stream_has_the_same_text_and_the_usage_on_request(client: OpenAI, url: str) -> None:
     whole = audit(client)
     events = list(
         client.chat.completions.create(
@@ -204,7 +202,7 @@ def test_a_stream_says_the_same_in_pieces_and_tells_the_usage_when_asked(
     assert model_totals(url)["prompt_tokens"] == 2 * whole.usage.prompt_tokens
 
 
-def test_a_wish_for_a_tool_can_be_streamed(client: OpenAI) -> None:
+def test_a_tool_call_can_be_streamed(client: OpenAI) -> None:
     with client.chat.completions.stream(
         model=MODEL, messages=CHAT, tools=[WEATHER], tool_choice="required"
     ) as stream:
@@ -212,7 +210,7 @@ def test_a_wish_for_a_tool_can_be_streamed(client: OpenAI) -> None:
     assert [call.function.name for call in message.tool_calls or []] == ["weather"]
 
 
-def test_the_models_can_be_listed_and_looked_up(client: OpenAI) -> None:
+def test_models_can_be_listed_and_shown(client: OpenAI) -> None:
     assert MODEL in [model.id for model in client.models.list()]
     assert client.models.retrieve(MODEL).owned_by == "simulator"
     with pytest.raises(openai.NotFoundError):

@@ -23,14 +23,14 @@ from automation_pipeline_tests.simulator.llm.audit_prompts import prompt
 from automation_pipeline_tests.tables import every_case
 
 
-def test_too_little_room_cuts_the_answer(client: OpenAI) -> None:
+def test_a_low_token_limit_cuts_the_answer(client: OpenAI) -> None:
     answer = client.chat.completions.create(model=MODEL, messages=CHAT, max_completion_tokens=3)
     assert answer.choices[0].finish_reason == "length"
     assert answer.usage
     assert answer.usage.completion_tokens == 3
 
 
-def test_faults_speak_the_providers_language_and_count_no_tokens(client: OpenAI, url: str) -> None:
+def test_faults_have_openais_error_format_and_count_no_tokens(client: OpenAI, url: str) -> None:
     fault(
         url,
         {"route": ROUTE, "status": 500, "first": 1},
@@ -70,7 +70,7 @@ def test_faults_speak_the_providers_language_and_count_no_tokens(client: OpenAI,
         ("refusal", "stop", False),
     ],
 )
-def test_a_model_can_answer_badly_and_is_paid_for_it(
+def test_broken_answers_count_their_tokens(
     client: OpenAI, url: str, body: str, ending: str, is_json: bool
 ) -> None:
     fault(url, {"route": ROUTE, "body": body, "first": 1})
@@ -87,12 +87,12 @@ def test_a_model_can_answer_badly_and_is_paid_for_it(
     assert model_totals(url)["completion_tokens"] == answer.usage.completion_tokens
 
 
-def test_such_a_body_is_for_the_model_only(url: str, client: OpenAI) -> None:
+def test_only_the_model_has_these_broken_bodies(url: str, client: OpenAI) -> None:
     posted = {"route": "crm.details", "body": "refusal"}
     answer = httpx.post(f"{url}/_sim/faults", json=posted, verify=NO_CERTIFICATES)
     assert (answer.status_code, "is for a language model" in answer.text) == (422, True)
 
 
 @every_case("posted", ["", "3", "{}", '{"inventions": 2}', '{"per_minute": -1}', '{"other": 1}'])
-def test_a_bad_setup_is_refused(url: str, posted: str) -> None:
+def test_an_invalid_configuration_is_refused(url: str, posted: str) -> None:
     assert httpx.put(f"{url}/_sim/llm", content=posted, verify=NO_CERTIFICATES).status_code == 422

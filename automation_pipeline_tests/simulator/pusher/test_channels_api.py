@@ -85,7 +85,7 @@ def test_events_are_listed_in_the_order_in_which_they_were_published(simulated: 
         {"body_md5": "0" * 32},
     ],
 )
-def test_a_call_that_is_not_signed_by_the_application_is_refused(
+def test_a_call_without_the_signature_of_the_application_is_refused(
     simulated: str, how: dict[str, str]
 ) -> None:
     answer = post(simulated, EVENTS, an_event(), **how)
@@ -93,7 +93,7 @@ def test_a_call_that_is_not_signed_by_the_application_is_refused(
     assert PUSHER_SECRET not in answer.text
 
 
-def test_a_signature_is_of_one_path_one_method_and_one_body(simulated: str) -> None:
+def test_a_signature_is_valid_for_one_path_method_and_body(simulated: str) -> None:
     body = json.dumps(an_event()).encode()
     query = signed("POST", EVENTS, body)
     statuses = [
@@ -143,7 +143,7 @@ def test_a_signature_is_of_one_path_one_method_and_one_body(simulated: str) -> N
         (BATCH, {}, 400),
     ],
 )
-def test_what_goes_beyond_the_limits_is_refused_as_a_whole(
+def test_a_call_above_the_limits_publishes_nothing(
     simulated: str, path: str, posted: object, status: int
 ) -> None:
     answer = post(simulated, path, posted)
@@ -151,7 +151,7 @@ def test_what_goes_beyond_the_limits_is_refused_as_a_whole(
     assert set(answer.json()) == {"error"}
 
 
-def test_the_limits_themselves_are_within(simulated: str) -> None:
+def test_a_call_at_the_limits_is_accepted(simulated: str) -> None:
     assert (
         post(simulated, EVENTS, an_event(data="x" * 10_240, channels=["a"] * 100)).status_code
         == 200
@@ -159,7 +159,7 @@ def test_the_limits_themselves_are_within(simulated: str) -> None:
     assert post(simulated, BATCH, {"batch": [an_event()] * 10}).status_code == 200
 
 
-def test_the_channels_are_told_to_who_signs(simulated: str) -> None:
+def test_a_signed_call_lists_the_channels(simulated: str) -> None:
     path = f"/apps/{PUSHER_APP_ID}/channels"
     answer = httpx.get(
         f"{simulated}{path}", params=signed("GET", path, b""), verify=NO_CERTIFICATES
@@ -168,7 +168,7 @@ def test_the_channels_are_told_to_who_signs(simulated: str) -> None:
     assert httpx.get(f"{simulated}{path}", verify=NO_CERTIFICATES).status_code == 401
 
 
-def test_faults_strike_by_channel_and_publish_nothing(simulated: str) -> None:
+def test_faults_apply_by_channel_and_publish_nothing(simulated: str) -> None:
     fault(
         simulated,
         {"route": "pusher.event", "item": "private-fiche-2", "status": 503, "retry_after": 3},

@@ -19,7 +19,7 @@ def account(clock: StandingClock) -> Account:
     return Account("user", "right", clock, lambda: 1_800_000_000.5)
 
 
-def test_five_wrong_passwords_in_a_row_block_even_the_right_one(account: Account) -> None:
+def test_five_wrong_passwords_in_a_row_block_the_account(account: Account) -> None:
     tried = [account.enter("user", password) for password in ("no", "no", "no", "no", "right")]
     assert tried == [Entry.WRONG] * 4 + [Entry.OPEN]
     tried = [account.enter("user", password) for password in ("no", "no", "no", "no", "é", "right")]
@@ -28,12 +28,14 @@ def test_five_wrong_passwords_in_a_row_block_even_the_right_one(account: Account
     assert account.enter("user", "right") is Entry.OPEN
 
 
-def test_a_stranger_blocks_nobody(account: Account) -> None:
+def test_an_unknown_account_blocks_no_other(account: Account) -> None:
     assert [account.enter("stranger", "right") for _ in range(9)] == [Entry.WRONG] * 9
     assert account.enter("user", "right") is Entry.OPEN
 
 
-def test_a_token_is_good_for_an_hour_and_says_so(account: Account, clock: StandingClock) -> None:
+def test_a_token_expires_after_an_hour_and_contains_that_time(
+    account: Account, clock: StandingClock
+) -> None:
     token = account.new_token()
     claims = token.split(".")[1]
     document = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
@@ -45,7 +47,7 @@ def test_a_token_is_good_for_an_hour_and_says_so(account: Account, clock: Standi
     assert not account.accepts("")
 
 
-def test_tokens_can_be_taken_back(account: Account) -> None:
+def test_tokens_can_be_revoked(account: Account) -> None:
     first, second = account.new_token(), account.new_token()
     assert first != second
     assert account.expire() == 2

@@ -40,7 +40,7 @@ def ask_all(asked: httpx.Client) -> list[httpx.Response]:
     ]
 
 
-def test_limits_are_the_real_ones_until_they_are_set(asking: Asking) -> None:
+def test_the_default_limits_are_those_of_the_registries(asking: Asking) -> None:
     shown = asking.shown()
     assert {name: shown[name] for name in REGISTRY_LIMITS} == REGISTRY_LIMITS
     asking.set_up(search_per_second=2, inpi_ban_seconds=0.5)
@@ -66,7 +66,7 @@ def test_limits_are_the_real_ones_until_they_are_set(asking: Asking) -> None:
         {"young_at_inpi": 1},
     ],
 )
-def test_a_setting_that_cannot_be_changes_nothing(asking: Asking, settings: object) -> None:
+def test_an_invalid_setting_changes_nothing(asking: Asking, settings: object) -> None:
     before = asking.shown()
     answer = asking.client.put("/_sim/registries", json=settings)
     assert answer.status_code == 422
@@ -160,7 +160,7 @@ def test_a_reset_forgets_bans_tokens_and_wrong_passwords_and_no_limits(served: s
     assert registries_totals(served)["inpi_per_day"] == 9_999
 
 
-def test_companies_and_tokens_are_at_hand_for_other_tests(served: str) -> None:
+def test_control_calls_return_companies_and_tokens(served: str) -> None:
     assert len(sirens(served, 4, "ceased")) == 4
     with client(served) as asked:
         token = ask_all(asked)[1].json()["token"]

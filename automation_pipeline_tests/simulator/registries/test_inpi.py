@@ -15,7 +15,7 @@ def told(asking: Asking, siren: str) -> Any:
     return answer.json()
 
 
-def test_a_login_gives_a_token_that_opens_a_company(asking: Asking) -> None:
+def test_a_login_gives_a_token_for_companies(asking: Asking) -> None:
     given = asking.login().json()
     assert given["user"]["email"] == INPI_USERNAME
     document = asking.inpi(DANONE, given["token"]).json()
@@ -50,7 +50,7 @@ def test_a_login_gives_a_token_that_opens_a_company(asking: Asking) -> None:
         ("farm", "exploitation", "E"),
     ],
 )
-def test_who_runs_a_company_decides_the_shape(
+def test_the_shape_of_a_company_depends_on_its_owner(
     asking: Asking, kind: str, shape: str, letter: str
 ) -> None:
     formality = told(asking, asking.kinds(kind)[0])["formality"]
@@ -58,7 +58,7 @@ def test_who_runs_a_company_decides_the_shape(
     assert set(formality["content"]) == {"natureCreation", shape}
 
 
-def test_both_registries_tell_of_the_same_company(asking: Asking) -> None:
+def test_both_registries_have_the_same_company(asking: Asking) -> None:
     for siren in asking.kinds("company", 5):
         (found,) = asking.found(siren)
         asking.state.search.forget()
@@ -76,7 +76,7 @@ def test_a_ceased_company_is_struck_off(asking: Asking) -> None:
     assert company["detailCessationEntreprise"]["dateRadiation"]
 
 
-def test_who_does_not_want_to_be_shown_has_no_name_here(asking: Asking) -> None:
+def test_a_masked_person_has_no_name(asking: Asking) -> None:
     formality = told(asking, asking.kinds("masked")[0])["formality"]
     person = formality["content"]["personnePhysique"]
     assert formality["diffusionCommerciale"] is False
@@ -86,21 +86,21 @@ def test_who_does_not_want_to_be_shown_has_no_name_here(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("siren", ["508799673", "981418494", "123456789"])
-def test_of_some_companies_next_to_nothing_is_told(asking: Asking, siren: str) -> None:
+def test_some_companies_have_hardly_any_data(asking: Asking, siren: str) -> None:
     assert told(asking, siren)["formality"]["content"] == {"personneMorale": {}}
 
 
 @pytest.mark.parametrize("kind", ["unknown", "association", "public", "young"])
-def test_others_are_not_listed(asking: Asking, kind: str) -> None:
+def test_companies_that_inpi_lacks_are_not_found(asking: Asking, kind: str) -> None:
     assert asking.inpi(asking.kinds(kind)[0], asking.token()).status_code == 404
 
 
-def test_young_companies_are_listed_one_day(asking: Asking) -> None:
+def test_young_companies_are_found_once_inpi_has_them(asking: Asking) -> None:
     asking.set_up(young_at_inpi=True)
     assert asking.inpi(asking.kinds("young")[0], asking.token()).status_code == 200
 
 
-def test_a_number_that_is_none_is_a_bad_request(asking: Asking) -> None:
+def test_an_invalid_number_is_a_bad_request(asking: Asking) -> None:
     assert asking.inpi("12345", asking.token()).status_code == 400
 
 
@@ -116,7 +116,7 @@ def test_five_wrong_passwords_block_the_account(asking: Asking) -> None:
     assert asking.shown()["inpi_blocked"] is True
 
 
-def test_a_token_ends_after_an_hour_and_a_new_one_is_good(asking: Asking) -> None:
+def test_a_token_expires_after_an_hour_and_can_be_replaced(asking: Asking) -> None:
     token = asking.token()
     asking.clock.now += 3599
     assert asking.inpi(DANONE, token).status_code == 200
@@ -126,13 +126,13 @@ def test_a_token_ends_after_an_hour_and_a_new_one_is_good(asking: Asking) -> Non
     assert asking.inpi(DANONE, "").status_code == 401
 
 
-def test_tokens_can_be_ended_at_once(asking: Asking) -> None:
+def test_tokens_can_be_expired_at_once(asking: Asking) -> None:
     token = asking.token()
     assert asking.client.delete("/_sim/registries/tokens").json() == {"expired": 1}
     assert asking.inpi(DANONE, token).status_code == 401
 
 
-def test_more_than_so_many_a_minute_is_a_ban_of_ten_minutes(asking: Asking) -> None:
+def test_too_many_calls_per_minute_are_a_ban_of_ten_minutes(asking: Asking) -> None:
     asking.set_up(inpi_per_minute=3)
     token = asking.token()
     assert [asking.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]
@@ -154,7 +154,7 @@ def test_more_than_five_logins_in_half_a_minute_are_a_ban(asking: Asking) -> Non
     assert asking.login().status_code == 200
 
 
-def test_a_days_quota_is_refused_and_bans_nobody(asking: Asking) -> None:
+def test_calls_above_the_daily_quota_are_refused_without_a_ban(asking: Asking) -> None:
     asking.set_up(inpi_per_day=2, inpi_token_seconds=86_400)
     token = asking.token()
     assert [asking.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]
@@ -165,6 +165,6 @@ def test_a_days_quota_is_refused_and_bans_nobody(asking: Asking) -> None:
     assert asking.shown()["inpi_bans"] == 0
 
 
-def test_the_default_limits_are_those_of_the_register(asking: Asking) -> None:
+def test_the_default_limits_are_those_of_inpi(asking: Asking) -> None:
     token = asking.token()
     assert [asking.inpi(DANONE, token).status_code for _ in range(180)] == [200] * 179 + [429]

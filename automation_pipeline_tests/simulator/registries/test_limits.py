@@ -9,7 +9,7 @@ from automation_pipeline_tests.simulator.registries.asking import StandingClock
 from automation_pipeline_tests.tables import every_case
 
 
-def test_so_many_are_let_in_and_the_wait_is_for_the_next_place() -> None:
+def test_a_full_window_gives_the_wait_until_the_next_call() -> None:
     clock = StandingClock()
     window = Window(2, 10, clock)
     assert [window.take("a"), window.take("a"), window.take("a"), window.take("b")] == [0, 0, 10, 0]
@@ -25,7 +25,7 @@ def test_so_many_are_let_in_and_the_wait_is_for_the_next_place() -> None:
     assert [window.take("a"), window.left("a")] == [0, 1]
 
 
-def test_a_limit_of_0_is_none_and_counts_nothing() -> None:
+def test_a_limit_of_0_is_no_limit_and_counts_nothing() -> None:
     window = Window(0, 10, StandingClock())
     assert {window.take() for _ in range(100)} == {0}
     window.limit = 2
@@ -39,7 +39,7 @@ steps_of_time = st.lists(st.integers(0, 16).map(lambda eighths: eighths / 8), ma
 
 
 @given(st.integers(1, 5), steps_of_time)
-def test_no_window_ever_lets_in_more_than_its_limit(limit: int, steps: list[float]) -> None:
+def test_no_window_admits_more_calls_than_its_limit(limit: int, steps: list[float]) -> None:
     clock = StandingClock()
     window, let_in = Window(limit, 3, clock), list[float]()
     for step in steps:
@@ -50,7 +50,7 @@ def test_no_window_ever_lets_in_more_than_its_limit(limit: int, steps: list[floa
 
 
 @given(st.integers(1, 5), steps_of_time)
-def test_who_waits_as_told_is_let_in(limit: int, steps: list[float]) -> None:
+def test_a_call_after_the_wait_passes_the_window(limit: int, steps: list[float]) -> None:
     clock = StandingClock()
     window = Window(limit, 3, clock)
     for step in steps:
@@ -60,7 +60,7 @@ def test_who_waits_as_told_is_let_in(limit: int, steps: list[float]) -> None:
             assert window.take() == 0
 
 
-def test_a_ban_ends_and_is_no_longer_for_who_asks_meanwhile() -> None:
+def test_calls_during_a_ban_do_not_extend_it() -> None:
     clock = StandingClock()
     bans = Bans(600, clock)
     bans.ban("a")
@@ -76,5 +76,5 @@ def test_a_ban_ends_and_is_no_longer_for_who_asks_meanwhile() -> None:
 
 
 @every_case(("seconds", "expected"), [(0.01, 1), (1, 1), (1.2, 2), (60, 60)])
-def test_a_wait_is_told_in_whole_seconds(seconds: float, expected: int) -> None:
+def test_a_wait_is_rounded_up_to_seconds(seconds: float, expected: int) -> None:
     assert whole(seconds) == expected

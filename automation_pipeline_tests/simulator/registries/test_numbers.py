@@ -16,14 +16,14 @@ sirens = st.integers(0, 99_999_999).map(lambda base: checked(f"{base:08d}"))
 
 
 @every_case("siren", ["552032534", "732829320", "418166096", "130025265", "356000000"])
-def test_these_are_sirens(siren: str) -> None:
+def test_valid_sirens_are_accepted(siren: str) -> None:
     assert is_siren(siren)
 
 
 @every_case(
     "text", ["123456789", "889742876", "55203253", "5520325340", "55203253A", "", "٥٥٢٠٣٢٥٣٤"]
 )
-def test_these_are_not(text: str) -> None:
+def test_invalid_sirens_are_refused(text: str) -> None:
     assert not is_siren(text)
 
 
@@ -40,12 +40,12 @@ def test_these_are_not(text: str) -> None:
         ("552032534", False),
     ],
 )
-def test_a_siret_has_a_right_digit_or_is_of_la_poste(text: str, is_one: bool) -> None:
+def test_a_siret_has_a_check_digit_or_belongs_to_la_poste(text: str, is_one: bool) -> None:
     assert is_siret(text) is is_one
 
 
 @given(sirens, st.integers(0, 9999))
-def test_what_is_checked_is_right(siren: str, place: int) -> None:
+def test_a_completed_number_is_valid(siren: str, place: int) -> None:
     assert is_siren(siren)
     assert is_siret(siren + nic(siren, place))
 

@@ -15,7 +15,5 @@ from automation_pipeline_tests.tables import every_case
         ([1, 1, 1], 3),
     ],
 )
-def test_the_peak_is_that_of_the_fullest_second_whenever_it_begins(
-    times: list[float], most: int
-) -> None:
+def test_the_peak_is_the_maximum_over_all_windows(times: list[float], most: int) -> None:
     assert peak(times, 1.0) == most

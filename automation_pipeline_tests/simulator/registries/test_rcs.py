@@ -45,7 +45,7 @@ def test_a_ceased_company_is_struck_off(asking: Asking) -> None:
         ("association", 404), ("public", 404), ("liberal", 404), ("farm", 404), ("unknown", 404),
     ],
 )  # fmt: skip
-def test_not_everybody_is_in_the_register_of_commerce(
+def test_some_companies_are_not_in_the_register_of_commerce(
     asking: Asking, kind: str, status: int
 ) -> None:
     recipient = "35600000000048"
@@ -78,18 +78,18 @@ def test_a_stranger_is_told_so(asking: Asking, token: str) -> None:
         (PUBLIC_BODY[:9], {}, [("00203", "recipient")]),
     ],
 )
-def test_what_is_wrong_with_a_call_is_listed(
+def test_the_errors_of_a_call_are_listed(
     asking: Asking, siren: str, why: dict[str, str], expected: list[tuple[str, str]]
 ) -> None:
     answer = asking.rcs(siren, **why)
     assert (answer.status_code, codes(answer)) == (422, expected)
 
 
-def test_an_object_of_49_letters_is_short_enough(asking: Asking) -> None:
+def test_an_object_may_have_49_characters(asking: Asking) -> None:
     assert asking.rcs(DANONE, object="x" * 49).status_code == 200
 
 
-def test_the_limit_is_told_in_every_answer(asking: Asking) -> None:
+def test_every_answer_has_the_limit_in_its_headers(asking: Asking) -> None:
     first = asking.rcs(DANONE)
     assert (first.headers["ratelimit-limit"], first.headers["ratelimit-remaining"]) == (
         "250",
@@ -109,12 +109,12 @@ def test_the_limit_is_told_in_every_answer(asking: Asking) -> None:
     assert asking.rcs(DANONE).status_code == 200
 
 
-def test_without_a_limit_nothing_is_told_of_one(asking: Asking) -> None:
+def test_without_a_limit_the_headers_are_absent(asking: Asking) -> None:
     asking.set_up(entreprise_per_minute=0)
     assert "ratelimit-limit" not in asking.rcs(DANONE).headers
 
 
-def test_anybody_may_ask_whether_it_is_there(asking: Asking) -> None:
+def test_the_health_check_needs_no_token(asking: Asking) -> None:
     assert asking.client.get("/registries/entreprise/ping/infogreffe/rcs").json() == {
         "status": "ok"
     }

@@ -15,7 +15,7 @@ REGISTER = Register(7)
 PINNED_ONLY = {Kind.PUBLIC: 1, Kind.INCOMPLETE: 2, Kind.NAMELESS: 1}
 
 
-def test_the_same_seed_has_the_same_companies_and_another_has_others() -> None:
+def test_companies_depend_on_the_seed() -> None:
     sirens = REGISTER.sirens(50)
     assert len(set(sirens)) == 50
     assert [Register(7).company(siren) for siren in sirens] == [
@@ -25,7 +25,7 @@ def test_the_same_seed_has_the_same_companies_and_another_has_others() -> None:
 
 
 @every_case("kind", sorted(DRAWN_KINDS))
-def test_there_are_as_many_of_a_kind_as_wanted(kind: Kind) -> None:
+def test_every_kind_has_its_share(kind: Kind) -> None:
     sirens = REGISTER.sirens(20, kind)
     assert len(set(sirens)) == 20
     assert all(map(is_siren, sirens))
@@ -35,17 +35,17 @@ def test_there_are_as_many_of_a_kind_as_wanted(kind: Kind) -> None:
     }
 
 
-def test_some_kinds_are_only_among_the_known_numbers() -> None:
+def test_some_kinds_exist_only_among_the_known_companies() -> None:
     assert {kind: len(REGISTER.sirens(9, kind)) for kind in PINNED_ONLY} == PINNED_ONLY
 
 
-def test_companies_of_no_kind_in_particular_are_all_there_and_mostly_ordinary() -> None:
+def test_drawn_companies_have_every_kind_and_are_mostly_ordinary() -> None:
     kinds = [REGISTER.kind(siren) for siren in REGISTER.sirens(1000)]
     assert set(kinds) == DRAWN_KINDS - {Kind.UNKNOWN}
     assert 300 < kinds.count(Kind.COMPANY) < 600
 
 
-def test_what_is_drawn_fits_together() -> None:
+def test_the_data_of_a_company_are_consistent() -> None:
     for siren in REGISTER.sirens(300):
         company = REGISTER.company(siren)
         assert company
@@ -66,7 +66,7 @@ def test_what_is_drawn_fits_together() -> None:
 
 
 @every_case("siren", ["123456783", "987654321", "000000000", "12345678", "", "55203253A"])
-def test_a_number_that_is_none_is_nobodys(siren: str) -> None:
+def test_an_invalid_number_has_no_company(siren: str) -> None:
     assert REGISTER.company(siren) is None
 
 
@@ -80,14 +80,14 @@ def test_a_number_that_is_none_is_nobodys(siren: str) -> None:
         ("880878145", "88087814500015"),
     ],
 )
-def test_known_companies_have_their_head_offices_in_every_world(siren: str, siret: str) -> None:
+def test_known_companies_have_the_same_head_office_with_every_seed(siren: str, siret: str) -> None:
     for seed in (1, 7):
         company = Register(seed).company(siren)
         assert company
         assert company.head_office.siret == siret
 
 
-def test_all_establishments_of_known_companies_are_right_ones() -> None:
+def test_establishments_of_known_companies_have_valid_numbers() -> None:
     found = [company for siren in PINNED if (company := REGISTER.company(siren))]
     assert len(found) == len(PINNED) - 1
     assert all(is_siret(one.siret) for company in found for one in company.establishments)

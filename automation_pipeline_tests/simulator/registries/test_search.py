@@ -50,7 +50,7 @@ def test_a_siret_finds_its_company_with_that_establishment(asking: Asking, q: st
     assert [one["siret"] for one in company["matching_etablissements"]] == ["55203253400646"]
 
 
-def test_another_establishment_is_no_head_office(asking: Asking) -> None:
+def test_another_establishment_is_not_the_head_office(asking: Asking) -> None:
     (company,) = asking.found("55203253400638")
     (found,) = company["matching_etablissements"]
     assert (found["est_siege"], found["etat_administratif"]) == (False, "F")
@@ -59,7 +59,7 @@ def test_another_establishment_is_no_head_office(asking: Asking) -> None:
 @every_case(
     "q", ["123456783", "987654321", "000000000", "55203253400000", "12345678900012", "nobody's"]
 )
-def test_a_number_that_nobody_has_is_found_nowhere_with_200(asking: Asking, q: str) -> None:
+def test_an_unused_number_gives_an_empty_result_with_200(asking: Asking, q: str) -> None:
     answer = asking.search(q)
     assert (answer.status_code, answer.json()["results"], answer.json()["total_results"]) == (
         200,
@@ -68,7 +68,7 @@ def test_a_number_that_nobody_has_is_found_nowhere_with_200(asking: Asking, q: s
     )
 
 
-def test_unknown_numbers_are_right_and_nobodys(asking: Asking) -> None:
+def test_unknown_numbers_are_valid_and_unused(asking: Asking) -> None:
     assert [asking.found(siren) for siren in asking.kinds("unknown")] == [[]] * 5
 
 
@@ -87,14 +87,12 @@ def test_unknown_numbers_are_right_and_nobodys(asking: Asking) -> None:
         {"q": DANONE, "minimal": "maybe"},
     ],
 )
-def test_what_cannot_be_searched_is_an_error_in_french(
-    asking: Asking, given: dict[str, str]
-) -> None:
+def test_an_invalid_search_is_an_error_in_french(asking: Asking, given: dict[str, str]) -> None:
     answer = asking.search(**given)
     assert (answer.status_code, list(answer.json())) == (400, ["erreur"])
 
 
-def test_a_minimal_answer_has_only_the_parts_that_are_asked_for(asking: Asking) -> None:
+def test_a_minimal_answer_has_only_the_requested_parts(asking: Asking) -> None:
     (whole,), (least,) = asking.found(DANONE), asking.found(DANONE, minimal="true")
     (some,) = asking.found(DANONE, minimal="true", include="siege,tva,score", per_page=1)
     assert set(whole) - set(least) == PARTS
@@ -102,7 +100,7 @@ def test_a_minimal_answer_has_only_the_parts_that_are_asked_for(asking: Asking) 
     assert some["tva"] == "FR27552032534"
 
 
-def test_pages_end(asking: Asking) -> None:
+def test_the_page_after_the_last_is_empty(asking: Asking) -> None:
     answer = asking.search(DANONE, page=2, per_page=5).json()
     assert (answer["results"], answer["total_results"], answer["page"]) == ([], 1, 2)
 
@@ -111,7 +109,7 @@ def test_names_of_known_companies_are_found_too(asking: Asking) -> None:
     assert [company["siren"] for company in asking.found("danone")] == [DANONE]
 
 
-def test_who_does_not_want_to_be_shown_shows_the_commune(asking: Asking) -> None:
+def test_a_masked_person_has_only_a_commune(asking: Asking) -> None:
     (person,) = asking.found(asking.kinds("masked")[0])
     seat = person["siege"]
     assert (person["nom_complet"], person["nom_raison_sociale"], person["statut_diffusion"]) == (
@@ -124,7 +122,7 @@ def test_who_does_not_want_to_be_shown_shows_the_commune(asking: Asking) -> None
     assert person["dirigeants"][0]["nom"] == MASK
 
 
-def test_a_company_that_does_not_want_to_be_shown_shows_its_name(asking: Asking) -> None:
+def test_a_masked_company_has_only_a_name(asking: Asking) -> None:
     (company,) = asking.found(asking.kinds("masked_company")[0])
     assert company["nom_raison_sociale"] != MASK
     assert (company["siege"]["adresse"], company["statut_diffusion"]) == (MASK, "P")
@@ -132,7 +130,7 @@ def test_a_company_that_does_not_want_to_be_shown_shows_its_name(asking: Asking)
     assert company["sigle"] in {None, MASK}
 
 
-def test_what_is_special_about_a_company_is_told(asking: Asking) -> None:
+def test_special_properties_of_a_company_are_in_the_answer(asking: Asking) -> None:
     (club,), (ceased,) = (
         asking.found(asking.kinds("association")[0]),
         asking.found(asking.kinds("ceased")[0]),
@@ -154,7 +152,7 @@ def test_one_company_has_neither_name_nor_head_office(asking: Asking) -> None:
     assert set(company["siege"].values()) == {None}
 
 
-def test_seven_a_second_for_each_client(asking: Asking) -> None:
+def test_each_client_may_make_seven_calls_per_second(asking: Asking) -> None:
     asking.set_up(search_per_second=7)
     assert [asking.search(DANONE).status_code for _ in range(7)] == [200] * 7
     refused = asking.search(DANONE)

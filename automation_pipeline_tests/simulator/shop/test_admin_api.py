@@ -23,7 +23,7 @@ from automation_pipeline_tests.waiting import wait_until
 WRONG = "[API] Invalid API key or access token (unrecognized login or wrong password)"
 
 
-def test_everything_that_the_client_asks_is_answered(shop: Asking) -> None:
+def test_every_query_of_the_client_is_answered(shop: Asking) -> None:
     catalogue = shop.data(CATALOGUE, first=120)
     found = {node["id"]: node for node in catalogue["productVariants"]["nodes"]}
     assert catalogue["shop"] == {"currencyCode": "EUR"}
@@ -40,7 +40,7 @@ def test_everything_that_the_client_asks_is_answered(shop: Asking) -> None:
     assert shop.data(WHO) == {"shop": {"currencyCode": "EUR"}}
 
 
-def test_pages_follow_each_other_until_the_catalogue_ends(shop: Asking) -> None:
+def test_pages_cover_the_whole_catalogue(shop: Asking) -> None:
     skus, after, more = [], None, True
     while more:
         page = shop.data(PAGE, first=50, after=after)["productVariants"]
@@ -49,7 +49,7 @@ def test_pages_follow_each_other_until_the_catalogue_ends(shop: Asking) -> None:
     assert skus == [f"SKU-{place}" for place in range(1, 121)]
 
 
-def test_products_have_their_own_pages_and_edges(shop: Asking) -> None:
+def test_products_have_pages_of_variants(shop: Asking) -> None:
     asked = """{
       products(first: 2) { edges { cursor node { id tags variants(first: 5) { nodes { sku } } } } }
       product(id: "gid://shopify/Product/7000002") { title }
@@ -77,7 +77,7 @@ def test_a_stranger_is_told_so(shop: Asking, token: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2026", "latest", "2026-1"])
-def test_there_are_only_versions_that_look_like_one(shop: Asking, version: str) -> None:
+def test_invalid_versions_are_refused(shop: Asking, version: str) -> None:
     answer = shop.post(PATH.replace("2026-10", version), json={"query": WHO})
     assert (answer.status_code, answer.json()) == (404, {"errors": "Not Found"})
     assert shop.post(PATH.replace("2026-10", "unstable"), json={"query": WHO}).status_code == 200
@@ -86,7 +86,7 @@ def test_there_are_only_versions_that_look_like_one(shop: Asking, version: str) 
 @pytest.mark.parametrize(
     "body", ["", "[]", "{", '{"query": 5}', '{"query": "{shop{name}}", "variables": []}']
 )
-def test_a_body_that_asks_nothing_is_a_bad_request(shop: Asking, body: str) -> None:
+def test_a_body_without_a_query_is_a_bad_request(shop: Asking, body: str) -> None:
     answer = shop.post(PATH, content=body)
     assert (answer.status_code, type(answer.json()["errors"])) == (400, str)
 
@@ -109,7 +109,7 @@ def test_a_document_that_cannot_be_executed_has_errors_and_no_data(
     assert shop.totals()["spent"] == 0
 
 
-def test_every_answer_has_a_request_id_of_its_own(shop: Asking) -> None:
+def test_every_answer_has_its_own_request_id(shop: Asking) -> None:
     fault(shop.url, {"route": "shop.graphql", "item": "catalogue", "status": 503})
     answers = [
         shop.ask(WHO),
@@ -123,9 +123,7 @@ def test_every_answer_has_a_request_id_of_its_own(shop: Asking) -> None:
 
 
 @pytest.mark.parametrize("status", [402, 423, 429, 500, 503])
-def test_faults_strike_by_what_is_asked_and_answer_in_the_shops_shape(
-    shop: Asking, status: int
-) -> None:
+def test_faults_apply_by_kind_of_call_and_have_shopifys_format(shop: Asking, status: int) -> None:
     fault(
         shop.url,
         {"route": "shop.graphql", "item": "7000002", "status": status, "retry_after": "2.0"},
@@ -145,7 +143,7 @@ def test_faults_strike_by_what_is_asked_and_answer_in_the_shops_shape(
     assert shop.totals()["writes"] == {number(1): 1}
 
 
-def test_a_dropped_call_may_have_had_its_effect_or_not(shop: Asking) -> None:
+def test_a_dropped_call_may_change_prices_or_not(shop: Asking) -> None:
     fault(
         shop.url,
         {"route": "shop.graphql", "item": "7000001", "drop": True},
@@ -158,7 +156,7 @@ def test_a_dropped_call_may_have_had_its_effect_or_not(shop: Asking) -> None:
     assert shop.prices(variant(2)) == ["5.00"]
 
 
-def test_a_call_that_hangs_after_its_work_has_been_done(shop: Asking) -> None:
+def test_a_call_that_hangs_after_its_work_has_changed_prices(shop: Asking) -> None:
     fault(shop.url, {"route": "shop.graphql", "item": "7000001", "hang": True, "after": True})
     given = {"productId": product(), "variants": [{"id": variant(), "price": "5.00"}]}
     with pytest.raises(httpx.ReadTimeout):
@@ -166,7 +164,7 @@ def test_a_call_that_hangs_after_its_work_has_been_done(shop: Asking) -> None:
     wait_until(lambda: shop.totals()["writes"] == {number(): 1})
 
 
-def test_being_throttled_can_be_scripted_and_does_nothing(shop: Asking) -> None:
+def test_a_fault_can_throttle_a_call_without_effect(shop: Asking) -> None:
     fault(shop.url, {"route": "shop.graphql", "item": "7000001", "body": "throttled", "first": 1})
     given = {"productId": product(), "variants": [{"id": variant(), "price": "5.00"}]}
     answer = shop.ask(CLIENTS_WRITE, **given)
@@ -208,7 +206,7 @@ def test_being_throttled_can_be_scripted_and_does_nothing(shop: Asking) -> None:
         ({"route": "shop.graphql", "after": "yes", "drop": True}, "'after' must be true or false"),
     ],
 )
-def test_a_rule_that_means_nothing_here_is_refused(
+def test_a_fault_rule_of_another_provider_is_refused(
     shop: Asking, rule: dict[str, object], complaint: str
 ) -> None:
     answer = shop.post("/_sim/faults", json=rule)

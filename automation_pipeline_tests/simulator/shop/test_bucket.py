@@ -24,7 +24,7 @@ steps = st.lists(st.tuples(st.floats(0, 30, allow_nan=False), points, st.floats(
 
 
 @given(steps, st.floats(1, 2000), st.floats(0, 500))
-def test_it_is_never_overdrawn_and_never_overfull(
+def test_the_level_stays_between_zero_and_the_maximum(
     steps: list[tuple[float, float, float]], maximum: float, rate: float
 ) -> None:
     """Whatever share of its cost each call gets back."""
@@ -42,14 +42,14 @@ def test_it_is_never_overdrawn_and_never_overfull(
 
 
 @given(steps)
-def test_what_it_refuses_costs_nothing(steps: list[tuple[float, float, float]]) -> None:
+def test_a_throttled_call_costs_nothing(steps: list[tuple[float, float, float]]) -> None:
     bucket = Bucket(100, 0, Clock())
     taken = sum(cost for _, cost, _ in steps if bucket.take(cost))
     assert bucket.spent == pytest.approx(taken)
     assert bucket.level() == pytest.approx(100 - taken)
 
 
-def test_points_come_back_at_the_rate_up_to_the_maximum() -> None:
+def test_points_return_at_the_rate_up_to_the_maximum() -> None:
     clock = Clock()
     bucket = Bucket(2000, 100, clock)
     assert [bucket.take(1990), bucket.take(11), bucket.throttled] == [True, False, 1]
@@ -59,7 +59,7 @@ def test_points_come_back_at_the_rate_up_to_the_maximum() -> None:
     assert (bucket.level(), bucket.lowest) == (2000, 0)
 
 
-def test_another_rate_counts_from_now_on_and_another_maximum_begins_full() -> None:
+def test_a_new_rate_applies_at_once_and_a_new_maximum_fills_the_bucket() -> None:
     clock = Clock()
     bucket = Bucket(1000, 10, clock)
     bucket.take(1000)

@@ -11,7 +11,7 @@ from automation_pipeline.simulator.shop.catalogue import (
 from automation_pipeline_tests.tables import every_case
 
 
-def test_the_same_seed_and_sizes_are_the_same_catalogue_and_another_seed_is_another() -> None:
+def test_a_catalogue_depends_on_seed_and_sizes() -> None:
     sizes = Sizes(40, 3)
     assert list(variants_of_seed(7, sizes)) == list(variants_of_seed(7, sizes))
     assert [one.price for one in variants_of_seed(7, sizes)] != [
@@ -19,11 +19,11 @@ def test_the_same_seed_and_sizes_are_the_same_catalogue_and_another_seed_is_anot
     ]
 
 
-def test_more_products_leave_the_first_ones_as_they_are() -> None:
+def test_more_products_do_not_change_the_first_ones() -> None:
     assert list(variants_of_seed(7, Sizes(90, 3)))[:120] == list(variants_of_seed(7, Sizes(40, 3)))
 
 
-def test_it_looks_like_a_shop() -> None:
+def test_the_catalogue_has_varied_products_and_prices() -> None:
     variants = list(variants_of_seed(7, Sizes(400, 3)))
     assert [one.sku for one in variants] == [f"SKU-{place}" for place in range(1, 1201)]
     assert {one.product.status for one in variants} == {"ACTIVE", "DRAFT", "ARCHIVED"}
@@ -36,7 +36,7 @@ def test_it_looks_like_a_shop() -> None:
 
 
 @every_case(("currency", "places"), [("EUR", 2), ("JPY", 0), ("KWD", 3)])
-def test_amounts_have_the_places_of_their_currency(currency: str, places: int) -> None:
+def test_amounts_have_the_decimal_places_of_their_currency(currency: str, places: int) -> None:
     for one in variants_of_seed(7, Sizes(40, 3, currency)):
         for amount in (one.price, one.compare_at, one.unit_cost):
             assert amount is None or amount.as_tuple().exponent == -places
@@ -54,6 +54,6 @@ def test_amounts_have_the_places_of_their_currency(currency: str, places: int) -
         (1, 2049, False),
     ],
 )
-def test_a_shop_has_its_limits(products: int, variants: int, is_good: bool) -> None:
+def test_a_catalogue_has_a_maximum_size(products: int, variants: int, is_good: bool) -> None:
     assert (size_fault(products, variants) is None) is is_good
     assert not is_good or products * variants <= MOST_VARIANTS

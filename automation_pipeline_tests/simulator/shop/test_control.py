@@ -10,7 +10,7 @@ from automation_pipeline_tests.simulator.shop.asking import PAGE, Asking, number
 from automation_pipeline_tests.tables import every_case
 
 
-def test_it_tells_settings_and_totals(shop: Asking) -> None:
+def test_settings_and_totals_are_shown(shop: Asking) -> None:
     shop.write({"id": variant(), "price": "5.00"}, {"id": variant(1, 2), "price": "6.00"})
     shop.write({"id": variant(), "price": "7.00"})
     shop.prices(variant())
@@ -46,7 +46,7 @@ def test_a_variant_has_a_history_of_prices(shop: Asking) -> None:
     assert shop.prices(variant()) == ["7.00"]
 
 
-def test_a_removed_variant_is_nowhere_any_more(shop: Asking) -> None:
+def test_a_removed_variant_is_not_found(shop: Asking) -> None:
     remove_from_shop(shop.url, number(1, 2))
     assert shop.prices(variant(1, 2)) == [None]
     page = shop.data(PAGE, first=3)["productVariants"]
@@ -58,13 +58,13 @@ def test_a_removed_variant_is_nowhere_any_more(shop: Asking) -> None:
     assert shop.totals(variant=number(1, 2))["is_there"] is False
 
 
-def test_a_page_goes_on_behind_a_variant_that_was_removed_meanwhile(shop: Asking) -> None:
+def test_a_page_continues_after_a_removed_variant(shop: Asking) -> None:
     first = shop.data(PAGE, first=2)["productVariants"]["pageInfo"]["endCursor"]
     remove_from_shop(shop.url, number(1, 2))
     assert shop.data(PAGE, first=1, after=first)["productVariants"]["nodes"][0]["sku"] == "SKU-3"
 
 
-def test_a_reset_forgets_what_was_done_and_fills_the_bucket(shop: Asking) -> None:
+def test_a_reset_forgets_changes_and_fills_the_bucket(shop: Asking) -> None:
     before = shop.prices(variant())
     set_up_shop(shop.url, maximum=500)
     shop.write({"id": variant(), "price": "5.00"})
@@ -83,7 +83,7 @@ def test_a_reset_forgets_what_was_done_and_fills_the_bucket(shop: Asking) -> Non
     assert shop.prices(variant(3)) != [None]
 
 
-def test_another_size_begins_the_catalogue_anew_and_the_same_one_keeps_its_prices(
+def test_a_different_size_creates_a_new_catalogue(
     shop: Asking,
 ) -> None:
     shop.write({"id": variant(), "price": "5.00"})
@@ -94,7 +94,7 @@ def test_another_size_begins_the_catalogue_anew_and_the_same_one_keeps_its_price
     assert (shop.prices(variant()) != ["5.00"], shop.totals()["writes"]) == (True, {})
 
 
-def test_a_shop_may_sell_nothing(shop: Asking) -> None:
+def test_a_catalogue_may_be_empty(shop: Asking) -> None:
     set_up_shop(shop.url, products=0)
     assert shop.data(PAGE, first=5)["productVariants"] == {
         "nodes": [],
@@ -119,7 +119,7 @@ def test_a_shop_may_sell_nothing(shop: Asking) -> None:
         {"maximum": None},
     ],
 )
-def test_settings_are_all_good_or_none_is_taken(shop: Asking, posted: Any) -> None:
+def test_one_invalid_setting_rejects_all(shop: Asking, posted: Any) -> None:
     before = shop.totals()
     answer = shop.put("/_sim/shop", json=posted)
     assert (answer.status_code, set(answer.json())) == (422, {"detail"})
@@ -140,11 +140,11 @@ def test_settings_are_all_good_or_none_is_taken(shop: Asking, posted: Any) -> No
         {"id": None, "price": "5"},
     ],
 )
-def test_an_edit_that_cannot_be_is_refused(shop: Asking, posted: Any) -> None:
+def test_an_invalid_edit_is_refused(shop: Asking, posted: Any) -> None:
     assert shop.post("/_sim/shop/variants", json=posted).status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/_sim/shop?variant=1", "/_sim/shop?variant=x"])
-def test_a_variant_that_never_was_has_no_history(shop: Asking, path: str) -> None:
+def test_an_unknown_variant_has_no_history(shop: Asking, path: str) -> None:
     assert shop.get(path).status_code == 422
     assert shop.delete("/_sim/shop/variants/1").status_code == 422

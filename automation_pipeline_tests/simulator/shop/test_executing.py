@@ -40,7 +40,7 @@ FRAGMENT = "{ productVariants(first: 10) { ...Page } } fragment Page on ProductV
         (WRITE, {"product": product(99), "variants": []}, 10, 10),
     ],
 )
-def test_what_did_not_come_back_is_refunded(
+def test_points_for_missing_objects_are_refunded(
     shop: Asking, query: str, variables: dict[str, Any], requested: int, actual: int
 ) -> None:
     answer = shop.ask(query, **variables).json()
@@ -61,7 +61,7 @@ def test_what_did_not_come_back_is_refunded(
     )
 
 
-def test_a_query_of_more_than_1000_points_is_refused_whatever_the_bucket_holds(
+def test_a_query_of_more_than_1000_points_is_always_refused(
     shop: Asking,
 ) -> None:
     wide = "{ products(first: 200) { nodes { variants(first: 3) { nodes { id } } } } }"
@@ -77,7 +77,7 @@ def test_a_page_has_at_most_250(shop: Asking, first: int | None, message: str) -
     assert message in shop.ask(query, n=first).json()["errors"][0]["message"]
 
 
-def test_an_empty_bucket_throttles_and_does_nothing(shop: Asking) -> None:
+def test_an_empty_bucket_throttles_calls(shop: Asking) -> None:
     set_up_shop(shop.url, maximum=25)
     given = {"product": product(), "variants": [{"id": variant(), "price": "5"}]}
     for _ in range(2):

@@ -29,7 +29,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("bad", "code", "field"), REFUSED)
-def test_one_bad_variant_is_named_and_the_others_are_set_where_that_is_allowed(
+def test_with_partial_updates_an_invalid_variant_is_named_and_the_others_are_set(
     shop: Asking, bad: dict[str, Any], code: str, field: str
 ) -> None:
     result = shop.write(GOOD, bad)
@@ -41,7 +41,7 @@ def test_one_bad_variant_is_named_and_the_others_are_set_where_that_is_allowed(
 
 
 @every_case(("bad", "code", "field"), REFUSED)
-def test_else_one_bad_variant_refuses_all(
+def test_without_partial_updates_an_invalid_variant_rejects_all(
     shop: Asking, bad: dict[str, Any], code: str, field: str
 ) -> None:
     result = shop.write(GOOD, bad, partial=False)
@@ -49,7 +49,7 @@ def test_else_one_bad_variant_refuses_all(
     assert (result["productVariants"], shop.totals()["writes"]) == (None, {})
 
 
-def test_nothing_can_be_set_of_a_product_that_is_not_there(shop: Asking) -> None:
+def test_an_update_of_an_unknown_product_is_refused(shop: Asking) -> None:
     result = shop.write(GOOD, place=41)
     assert (result["product"], result["productVariants"]) == (None, None)
     assert result["userErrors"] == [
@@ -61,7 +61,7 @@ def test_nothing_can_be_set_of_a_product_that_is_not_there(shop: Asking) -> None
     ]
 
 
-def test_what_is_not_named_stays_and_null_clears(shop: Asking) -> None:
+def test_omitted_fields_stay_and_null_clears_a_field(shop: Asking) -> None:
     def compared(**given: object) -> object:
         return shop.write({"id": variant(), **given})["productVariants"][0]["compareAtPrice"]
 
@@ -72,21 +72,21 @@ def test_what_is_not_named_stays_and_null_clears(shop: Asking) -> None:
     assert compared(price="6.00", compareAtPrice=None) is None
 
 
-def test_a_product_without_its_money_is_left_as_it_is(shop: Asking) -> None:
+def test_a_variant_without_prices_stays_unchanged(shop: Asking) -> None:
     (before,) = shop.prices(variant())
     assert shop.write({"id": variant()})["productVariants"][0]["price"] == before
     assert shop.totals()["writes"] == {}
 
 
 @every_case("price", ["cheap", "1e3", "", " 5", "5,00", True, ["5"]])
-def test_what_is_no_amount_refuses_the_whole_call(shop: Asking, price: object) -> None:
+def test_an_invalid_amount_rejects_the_whole_call(shop: Asking, price: object) -> None:
     given = {"product": product(), "variants": [GOOD, {"id": variant(), "price": price}]}
     assert shop.code(WRITE, **given) == "INVALID_VARIABLE"
     totals = shop.totals()
     assert (totals["writes"], totals["spent"]) == ({}, 0)
 
 
-def test_at_most_250_are_given_at_once(shop: Asking) -> None:
+def test_a_call_has_at_most_250_variants(shop: Asking) -> None:
     set_up_shop(shop.url, products=1, variants_per_product=251)
     given = [{"id": variant(1, place), "price": "5.00"} for place in range(1, 252)]
     assert shop.code(WRITE, product=product(), variants=given) == "MAX_INPUT_SIZE_EXCEEDED"
@@ -98,7 +98,7 @@ def test_at_most_250_are_given_at_once(shop: Asking) -> None:
 @pytest.mark.parametrize(
     ("currency", "price", "text"), [("JPY", "1299", "1299"), ("KWD", "1.234", "1.234")]
 )
-def test_amounts_have_as_many_places_as_the_currency(
+def test_written_amounts_have_the_decimal_places_of_the_currency(
     shop: Asking, currency: str, price: str, text: str
 ) -> None:
     set_up_shop(shop.url, currency=currency)
@@ -108,7 +108,7 @@ def test_amounts_have_as_many_places_as_the_currency(
     )["userErrors"]
 
 
-def test_an_id_that_is_none_is_an_error_of_the_call(shop: Asking) -> None:
+def test_an_invalid_id_is_an_error_of_the_call(shop: Asking) -> None:
     answer = shop.ask(WRITE, product="7000001", variants=[GOOD]).json()
     assert answer["data"] == {"productVariantsBulkUpdate": None}
     assert answer["errors"][0]["message"] == "Invalid global id '7000001'"

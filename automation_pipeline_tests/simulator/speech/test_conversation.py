@@ -52,7 +52,7 @@ def conversations() -> Sequence[tuple[Fiche, Recording, Transcript]]:
 
 
 @every_case(("keyword", "phase"), KEYWORDS.items())
-def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(
+def test_a_keyword_occurs_in_every_version_of_its_phase_and_in_no_other(
     keyword: str, phase: Phase
 ) -> None:
     said_in = {
@@ -66,7 +66,7 @@ def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(
     assert not any(re.search(keyword, " ".join(lines)) for lines in QUESTIONS)
 
 
-def test_a_transcript_has_the_keywords_of_the_phases_said_and_of_no_other() -> None:
+def test_a_transcript_has_only_the_keywords_of_its_phases() -> None:
     for _, _, received in conversations():
         for keyword, phase in KEYWORDS.items():
             assert bool(re.search(keyword, received.text)) == (phase in received.phases), (
@@ -75,7 +75,7 @@ def test_a_transcript_has_the_keywords_of_the_phases_said_and_of_no_other() -> N
             )
 
 
-def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
+def test_a_conversation_depends_on_the_seed() -> None:
     assert [conversation(fiche, call) for fiche, call, _ in conversations()[:40]] == [
         received for *_, received in conversations()[:40]
     ]
@@ -94,12 +94,12 @@ def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
         (Phase.PAYMENT, 0.75, 0.99),
     ],
 )
-def test_agents_forget_some_things_in_some_sales(phase: Phase, low: float, high: float) -> None:
+def test_some_sales_lack_phases(phase: Phase, low: float, high: float) -> None:
     sales = [received for *_, received in conversations() if received.kind is CallKind.SALES]
     assert low < sum(phase in received.phases for received in sales) / len(sales) < high
 
 
-def test_most_fiches_have_one_sale_and_every_kind_of_mishap_occurs() -> None:
+def test_most_fiches_have_one_sale_and_every_other_kind_of_call_occurs() -> None:
     kinds = Counter(received.kind for *_, received in conversations())
     assert all(kinds[kind] >= 5 for kind in CallKind)
     sales = Counter(
@@ -131,7 +131,7 @@ def test_words_follow_one_another_within_the_recording() -> None:
         check_times(received, call.duration_seconds)
 
 
-def test_two_speakers_take_turns_and_someone_laughs() -> None:
+def test_two_speakers_alternate_with_audio_events() -> None:
     kinds: Counter[str] = Counter()
     for _, _, received in conversations():
         kinds.update(word.text for word in received.words if word.kind == "audio_event")
@@ -180,7 +180,7 @@ def test_a_long_call_has_more_questions_and_a_short_one_ends_early() -> None:
     assert Phase.QUESTIONS in long.phases
 
 
-def test_unknown_audio_has_a_conversation_of_its_own_which_stays() -> None:
+def test_unknown_audio_always_has_the_same_conversation() -> None:
     first, second = generic_conversation("ab"), generic_conversation("cd")
     assert generic_conversation("ab") == first
     assert first.text != second.text

@@ -75,7 +75,7 @@ def ledger(simulator: httpx.Client, **params: str) -> Any:
     return shown["routes"]["speech.transcribe"]
 
 
-def test_the_audio_a_fiche_leads_to_is_recognised_and_answered_with_its_call(
+def test_the_audio_of_a_recording_is_recognised(
     simulator: httpx.Client,
 ) -> None:
     details = simulator.get(
@@ -131,7 +131,7 @@ def test_a_silent_call_has_an_empty_text_and_no_words(simulator: httpx.Client) -
 
 
 @pytest.mark.parametrize("sound", [b"x", b"RIFF....WAVE", sound_of("99999999999"), bytes(300_000)])
-def test_any_other_bytes_have_a_transcript_of_their_own_which_stays(
+def test_unknown_audio_always_has_the_same_transcript(
     simulator: httpx.Client, sound: bytes
 ) -> None:
     first, again = transcribe(simulator, sound).json(), transcribe(simulator, sound).json()
@@ -140,7 +140,7 @@ def test_any_other_bytes_have_a_transcript_of_their_own_which_stays(
     assert transcribe(simulator, sound + b"y").json()["text"] != first["text"]
 
 
-def test_words_come_without_speakers_or_not_at_all_when_so_asked(simulator: httpx.Client) -> None:
+def test_speakers_and_words_can_be_left_out(simulator: httpx.Client) -> None:
     sound = sound_of(CALL.call_id)
     together = transcribe(simulator, sound, diarize="false").json()
     assert {word["speaker_id"] for word in together["words"]} == {None}
@@ -160,7 +160,7 @@ def test_words_come_without_speakers_or_not_at_all_when_so_asked(simulator: http
         ),
     ],
 )
-def test_a_wrong_or_missing_key_is_told_as_the_provider_tells_it(
+def test_a_wrong_or_missing_key_has_the_error_format_of_the_provider(
     process: tuple[str, int], headers: dict[str, str], message: str
 ) -> None:
     encoded = {name: value.encode("utf-8") for name, value in headers.items()}
@@ -170,7 +170,7 @@ def test_a_wrong_or_missing_key_is_told_as_the_provider_tells_it(
     assert answer.json() == {"detail": {"status": "invalid_api_key", "message": message}}
 
 
-def test_a_model_that_does_not_exist_is_refused(simulator: httpx.Client) -> None:
+def test_an_unknown_speech_model_is_refused(simulator: httpx.Client) -> None:
     answer = transcribe(simulator, b"x", model_id="scribe_v9")
     assert (answer.status_code, answer.json()["detail"]["status"]) == (400, "invalid_model_id")
     assert "'scribe_v9' is not a valid model_id" in answer.json()["detail"]["message"]
@@ -216,7 +216,7 @@ def test_missing_parts_and_wrong_parameters_are_named(simulator: httpx.Client) -
         (b"--line--", "multipart/form-data"),
     ],
 )
-def test_a_body_that_is_no_form_is_a_plain_400(
+def test_a_body_that_is_not_a_form_is_a_400(
     simulator: httpx.Client, content: bytes, content_type: str
 ) -> None:
     answer = simulator.post(ROUTE, content=content, headers={"content-type": content_type})
@@ -225,11 +225,11 @@ def test_a_body_that_is_no_form_is_a_plain_400(
     assert ledger(simulator)["items"] == {"no file": 1}
 
 
-def test_only_posting_is_possible(simulator: httpx.Client) -> None:
+def test_only_post_is_allowed(simulator: httpx.Client) -> None:
     assert simulator.get(ROUTE).status_code == 405
 
 
-def test_more_than_the_cap_is_told_when_to_come_back_and_stands_in_the_ledger(
+def test_a_transcription_above_the_cap_gets_a_retry_after_and_is_counted(
     simulator: httpx.Client,
 ) -> None:
     assert simulator.post("/_sim/speech", json={"per_minute": 2}).json() == {"per_minute": 2}
@@ -243,7 +243,9 @@ def test_more_than_the_cap_is_told_when_to_come_back_and_stands_in_the_ledger(
     assert shown["times"] == sorted(shown["times"])
 
 
-def test_a_stranger_takes_no_place_and_a_faulted_call_takes_one(simulator: httpx.Client) -> None:
+def test_a_call_with_a_wrong_key_does_not_count_and_a_faulted_call_does(
+    simulator: httpx.Client,
+) -> None:
     simulator.post("/_sim/speech", json={"per_minute": 1})
     fault(simulator, status=500, first=1)
     assert simulator.post(ROUTE, headers={"xi-api-key": "wrong"}).status_code == 401
@@ -262,7 +264,7 @@ def test_a_reset_empties_the_minute_and_keeps_the_cap(simulator: httpx.Client) -
 @every_case(
     "posted", ["", "3", "{}", '{"per_minute": "1"}', '{"per_minute": -1}', '{"per_minute": 1.5}']
 )
-def test_a_bad_cap_is_refused(simulator: httpx.Client, posted: str) -> None:
+def test_an_invalid_cap_is_refused(simulator: httpx.Client, posted: str) -> None:
     assert simulator.post("/_sim/speech", content=posted).status_code == 422
 
 
@@ -277,7 +279,9 @@ def test_the_cap_can_be_given_at_the_start() -> None:
         running.terminate()
 
 
-def test_faults_strike_by_call_and_speak_the_providers_language(simulator: httpx.Client) -> None:
+def test_faults_apply_by_call_and_have_the_error_format_of_the_provider(
+    simulator: httpx.Client,
+) -> None:
     other = next(call for _, call in CALLS if call.call_id != CALL.call_id)
     fault(simulator, item=CALL.call_id, status=429, retry_after=3, first=1)
     assert transcribe(simulator, sound_of(other.call_id)).status_code == 200
@@ -290,7 +294,7 @@ def test_faults_strike_by_call_and_speak_the_providers_language(simulator: httpx
     assert ledger(simulator, item=CALL.call_id)["items"] == {CALL.call_id: 2}
 
 
-def test_answers_can_be_spoiled_and_hung_up_on(simulator: httpx.Client) -> None:
+def test_answers_can_be_corrupted_and_dropped(simulator: httpx.Client) -> None:
     sound = sound_of(CALL.call_id)
     fault(simulator, body="wrong_types", first=1)
     fault(simulator, body="not_json", status=502, first=1)

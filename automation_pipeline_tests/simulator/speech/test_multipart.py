@@ -37,7 +37,7 @@ def from_httpx(content: bytes) -> tuple[bytes, str]:
 
 @every_case("size", [1, 2, 3, 7, 64, 10_000])
 @every_case("content", [b"", b"\r\n", b"\r\n--", b"sound\r\n--lin\r\n-", bytes(range(256)) * 3])
-def test_a_form_is_the_same_in_whatever_pieces_it_arrives(size: int, content: bytes) -> None:
+def test_a_form_is_parsed_from_pieces_of_any_size(size: int, content: bytes) -> None:
     body, content_type = from_httpx(content)
     form = read((body[at : at + size] for at in range(0, len(body), size)), content_type)
     assert {name: (part.is_file, part.head) for name, part in form.items()} == {
@@ -83,7 +83,7 @@ def test_a_preamble_and_an_epilogue_are_skipped_and_a_name_may_be_bare() -> None
         ((OPENING + b"x\r\n") * 65 + b"--line--", TYPE, "more than 64 parts"),
     ],
 )
-def test_what_is_no_form_is_refused_after_it_was_taken_in(
+def test_a_malformed_form_is_refused_after_it_was_read(
     body: bytes, content_type: str, complaint: str
 ) -> None:
     taken = iter(

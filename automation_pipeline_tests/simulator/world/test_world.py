@@ -27,7 +27,7 @@ def of_kind(fiches: tuple[Fiche, ...], kind: Kind) -> list[Fiche]:
     return [fiche for fiche in fiches if fiche.kind is kind]
 
 
-def test_a_day_is_the_same_every_time_and_another_under_another_seed() -> None:
+def test_a_day_depends_on_the_seed() -> None:
     assert World(7).day(TUESDAY) == World(7).day(TUESDAY)
     assert World(7).day(TUESDAY)[0] != World(8).day(TUESDAY)[0]
 
@@ -42,12 +42,12 @@ def test_every_fiche_is_found_by_its_id_alone_and_ids_never_repeat() -> None:
 @every_case(
     "fiche_id", ["", "0", "abc", "-953000003", "0953000003", "953000024", "٣", "9" * 30, "9530 3"]
 )
-def test_an_id_nobody_gave_leads_nowhere(fiche_id: str) -> None:
+def test_an_unknown_id_has_no_fiche(fiche_id: str) -> None:
     assert exactly(24).fiche(fiche_id) is None
 
 
 @every_case("count", [0, 1, 10, 24, 100, 2000])
-def test_without_variation_a_day_has_exactly_the_number_asked_for(count: int) -> None:
+def test_without_variation_a_day_has_exactly_the_requested_number(count: int) -> None:
     assert len(exactly(count).day(TUESDAY)) == count
 
 
@@ -61,7 +61,7 @@ def test_with_variation_days_differ_a_little_and_sundays_are_quiet() -> None:
     assert len({count for week in weeks for count in week}) > 5
 
 
-def test_nothing_exists_outside_the_century_that_file_names_can_tell() -> None:
+def test_nothing_exists_outside_the_century_of_file_names() -> None:
     assert World(7).day(date(1999, 12, 31)) == () == World(7).day(date(2100, 1, 1))
 
 
@@ -83,7 +83,7 @@ def test_every_day_of_ten_or_more_has_every_special_kind(day: date, count: int) 
     assert len({fiche.groupe for fiche in fiches} - {""}) >= 3
 
 
-def test_each_kind_is_what_it_says() -> None:
+def test_each_kind_has_its_properties() -> None:
     fiches = exactly(200).day(TUESDAY)
     assert all(fiche.groupe == "" for fiche in of_kind(fiches, Kind.NO_GROUPE))
     assert all(not fiche.recordings for fiche in of_kind(fiches, Kind.NO_RECORDINGS))
@@ -105,9 +105,7 @@ def test_an_agent_belongs_to_one_groupe_whatever_the_day_and_the_seed() -> None:
 
 
 @every_case(("day", "hours_ahead"), [(TUESDAY, 1), (SUMMER_DAY, 2)])
-def test_a_file_name_tells_french_time_while_the_start_is_in_utc(
-    day: date, hours_ahead: int
-) -> None:
+def test_a_file_name_has_french_time_and_the_start_is_in_utc(day: date, hours_ahead: int) -> None:
     for fiche in exactly(24).day(day):
         for call in fiche.recordings:
             match = FILE_NAME.fullmatch(call.file_name)
