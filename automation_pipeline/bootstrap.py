@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from automation_pipeline.enrichment.models import Registries, RegistrySource, SourceApi
     from automation_pipeline.fiches.models.fiches import FicheSource
     from automation_pipeline.org_jobs.ports import HttpsCaller, JobRunner
-    from automation_pipeline.pricing.ports import PricingContext, Storefront
+    from automation_pipeline.pricing.models.shop import PricingContext, Storefront
     from automation_pipeline.transcription.models import SpeechProvider
 
 
@@ -185,7 +185,7 @@ class Services:
 
     @property
     def pricing_context(self) -> "PricingContext":
-        from automation_pipeline.pricing.ports import PricingContext  # noqa: PLC0415  the same
+        from automation_pipeline.pricing.models.shop import PricingContext  # noqa: PLC0415  the same
 
         return PricingContext(self.storefront, self.database, self.clock)
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
         SourceApi,
     )
     from automation_pipeline.fiches.models.fiches import FicheSource
-    from automation_pipeline.pricing.models.shop import ShopOptions
-    from automation_pipeline.pricing.ports import Storefront
+    from automation_pipeline.pricing.models.shop import ShopOptions, Storefront
     from automation_pipeline.transcription.models import SpeechOptions, SpeechToText
 
 
@@ -100,7 +99,7 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
             "SHOP_API_TOKEN is not set: it is the access token of the shop's Admin API."
         )
     from automation_pipeline.clients.shop import ShopifyShop  # noqa: PLC0415  httpx only where it is used
-    from automation_pipeline.pricing.ports import Storefront  # noqa: PLC0415  the same
+    from automation_pipeline.pricing.models.shop import Storefront  # noqa: PLC0415  the same
 
     def shop() -> aclosing[ShopifyShop]:
         return aclosing(

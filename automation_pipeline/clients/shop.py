@@ -1,4 +1,4 @@
-"""The client of Shopify's Admin API. It implements `pricing.ports.Shop`: each call is one GraphQL POST
+"""The client of Shopify's Admin API. It implements `pricing.models.shop.Shop`: each call is one GraphQL POST
 and returns a value, whatever happens."""
 
 import asyncio

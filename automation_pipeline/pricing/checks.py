@@ -23,8 +23,7 @@ from automation_pipeline.pricing.models.runs import (
     RuleTrigger,
     TargetState,
 )
-from automation_pipeline.pricing.models.shop import Price, price_of
-from automation_pipeline.pricing.ports import ApplyContext, PricingContext
+from automation_pipeline.pricing.models.shop import ApplyContext, Price, PricingContext, price_of
 from automation_pipeline.pricing.queries.runs import (
     NewRun,
     add_run,

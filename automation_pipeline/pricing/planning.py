@@ -28,8 +28,7 @@ from automation_pipeline.pricing.models.runs import (
     RuleRun,
     RuleTrigger,
 )
-from automation_pipeline.pricing.models.shop import Variant
-from automation_pipeline.pricing.ports import PricingContext
+from automation_pipeline.pricing.models.shop import PricingContext, Variant
 from automation_pipeline.pricing.pricing_rules import get_rule, policy_of, rule_at
 from automation_pipeline.pricing.queries.runs import NewRun, add_run, get_run, locked_run
 from automation_pipeline.pricing.rules.evaluation import (

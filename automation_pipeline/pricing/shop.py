@@ -17,6 +17,8 @@ from automation_pipeline.core.errors import InvalidInputError, PermanentError, T
 from automation_pipeline.pricing.events import circuit_key, pricing_event
 from automation_pipeline.pricing.models.rules import Policy
 from automation_pipeline.pricing.models.shop import (
+    MAX_PRICES_PER_READ,
+    ApplyContext,
     BucketShown,
     CallFailure,
     CallResult,
@@ -27,11 +29,11 @@ from automation_pipeline.pricing.models.shop import (
     FailureKind,
     FailureSignal,
     Price,
+    PricingContext,
     ShopRestingError,
     ShopShown,
     classify_failure,
 )
-from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, ApplyContext, PricingContext
 from automation_pipeline.pricing.queries.runs import file_run_requests
 from automation_pipeline.pricing.queries.targets import changes_since
 from automation_pipeline.pricing.rules.evaluation import used_budget

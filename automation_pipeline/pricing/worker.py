@@ -31,6 +31,7 @@ from automation_pipeline.pricing.models.runs import (
 )
 from automation_pipeline.pricing.models.shop import (
     CANCELLED,
+    ApplyContext,
     CallFailure,
     CallResult,
     CallWithdrawnError,
@@ -38,13 +39,13 @@ from automation_pipeline.pricing.models.shop import (
     Price,
     Prices,
     PriceWrite,
+    PricingContext,
     ShopRestingError,
     Written,
     classify_failure,
     price_text,
 )
 from automation_pipeline.pricing.planning import plan_run
-from automation_pipeline.pricing.ports import ApplyContext, PricingContext
 from automation_pipeline.pricing.pricing_rules import policy_of, rule_at
 from automation_pipeline.pricing.queries.runs import (
     RunClaim,

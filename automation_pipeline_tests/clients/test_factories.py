@@ -25,8 +25,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.models import EnrichmentOptions, Registries, SourceApi
 from automation_pipeline.orchestration.automation_runs import batch_context, fetch_options
-from automation_pipeline.pricing.models.shop import ShopOptions
-from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline.pricing.models.shop import ShopOptions, Storefront
 from automation_pipeline_tests.tables import every_case
 
 TOKEN = SecretStr("shpat_s3cret")

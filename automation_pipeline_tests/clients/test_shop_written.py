@@ -7,12 +7,7 @@ import httpx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.models.shop import (
-    CallFailure,
-    FailureKind,
-    Price,
-    PriceWrite,
-)
+from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, Price, PriceWrite
 from automation_pipeline_tests.clients.counter import (
     TOKEN,
     WRITES,

@@ -1,4 +1,4 @@
-"""A shop in memory: `pricing.ports.Shop`, run through the same contract as the real client."""
+"""A shop in memory: `pricing.models.shop.Shop`, run through the same contract as the real client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -10,6 +10,8 @@ from typing import TypeVar
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.shop import (
+    MAX_PRICES_PER_READ,
+    MAX_PRICES_PER_WRITE,
     BucketStatus,
     CallCosts,
     CallFailure,
@@ -20,14 +22,10 @@ from automation_pipeline.pricing.models.shop import (
     Prices,
     PriceWrite,
     ShopOptions,
+    Storefront,
     Variant,
     Written,
     classify_failure,
-)
-from automation_pipeline.pricing.ports import (
-    MAX_PRICES_PER_READ,
-    MAX_PRICES_PER_WRITE,
-    Storefront,
 )
 from automation_pipeline.pricing.rules.runs import throttle_seconds
 

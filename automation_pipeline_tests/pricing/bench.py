@@ -14,8 +14,8 @@ from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing import worker
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.pricing.models.runs import RuleRun, RuleTrigger, RunAction
+from automation_pipeline.pricing.models.shop import PricingContext, Storefront
 from automation_pipeline.pricing.planning import plan_run, preview_rule
-from automation_pipeline.pricing.ports import PricingContext, Storefront
 from automation_pipeline.pricing.pricing_rules import create_rule, put_policy
 from automation_pipeline.pricing.queries.runs import NewRun, add_run, get_run
 from automation_pipeline.pricing.runs import approve_run, queue_run, request_rule_run

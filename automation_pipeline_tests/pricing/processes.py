@@ -10,8 +10,15 @@ import httpx
 from automation_pipeline.clients.shop import ShopifyShop
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.pricing.models.shop import Price, PriceWrite, ShopOptions, Variant
-from automation_pipeline.pricing.ports import PricingContext, Shop, Storefront
+from automation_pipeline.pricing.models.shop import (
+    Price,
+    PriceWrite,
+    PricingContext,
+    Shop,
+    ShopOptions,
+    Storefront,
+    Variant,
+)
 from automation_pipeline.pricing.queries.runs import claim_run
 from automation_pipeline.pricing.queries.targets import claim_chunk
 from automation_pipeline.pricing.shop import call_shop, reserve_call

@@ -15,6 +15,7 @@ from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.rules import OnDrift
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import (
+    ApplyContext,
     BucketShown,
     BucketStatus,
     CallResult,
@@ -23,11 +24,11 @@ from automation_pipeline.pricing.models.shop import (
     FailureKind,
     FailureSignal,
     Price,
+    PricingContext,
     ShopRestingError,
     ShopShown,
     classify_failure,
 )
-from automation_pipeline.pricing.ports import ApplyContext, PricingContext
 from automation_pipeline.pricing.rules.runs import (
     AppliedResult,
     ApplyTerms,

@@ -1,4 +1,4 @@
-"""`pricing.ports.Shop`, sentence by sentence, on the fake and on the real client against the
+"""`pricing.models.shop.Shop`, sentence by sentence, on the fake and on the real client against the
 simulator."""
 
 import asyncio
@@ -14,15 +14,16 @@ import pytest
 from automation_pipeline.clients.shop import ShopifyShop
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.pricing.models.shop import (
+    MAX_PRICES_PER_READ,
     BucketStatus,
     CallFailure,
     FailureKind,
     FailureSignal,
     Price,
     PriceWrite,
+    Shop,
     Variant,
 )
-from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, Shop
 from automation_pipeline_tests.fakes.shop import (
     LOST,
     PAGES,

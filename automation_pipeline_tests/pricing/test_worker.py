@@ -21,14 +21,15 @@ from automation_pipeline.pricing.models.runs import (
     RuleTrigger,
 )
 from automation_pipeline.pricing.models.shop import (
+    ApplyContext,
     CallResult,
     FailureSignal,
     Price,
     PriceWrite,
+    PricingContext,
     Written,
     classify_failure,
 )
-from automation_pipeline.pricing.ports import ApplyContext, PricingContext
 from automation_pipeline.pricing.queries.runs import (
     RunClaim,
     begin_applying,
