@@ -1,7 +1,6 @@
 """Use cases of agents: heartbeat, claim, progress and result."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import and_, func, or_, select, update
@@ -59,18 +58,13 @@ SEEN_EVERY_SECONDS = 15.0
 LATE_REPORT = "late_report"
 
 
-@dataclass(frozen=True)
-class Reporter:
-    """The host whose agent holds or held the attempt, and the time limit of the job."""
+def record_agent_report(
+    session: Session, hold: AttemptHold, within: OrgScope
+) -> tuple[str, timedelta]:
+    """Record that the agent reported, and return its name and the time limit of the job.
 
-    host: HostRow
-    limit_seconds: int
-
-
-def record_agent_report(session: Session, hold: AttemptHold, within: OrgScope) -> Reporter:
-    """Record that the agent reported. A run moves with its server; an ended attempt stays with its
-    host. The host counts as seen only if it holds or held the attempt, not if only the run moved to
-    it."""
+    A run moves with its server; an ended attempt stays with its host. The host counts as seen only
+    if it holds or held the attempt, not if only the run moved to it."""
     its_host = func.coalesce(AttemptRow.host_id, Run.host_id)
     is_held = and_(Run.attempt_no == hold.attempt_no, Run.lease_token == hold.token)
     is_its = or_(AttemptRow.id.is_not(None), and_(is_held, Run.lease_until.is_not(None)))
@@ -90,7 +84,7 @@ def record_agent_report(session: Session, hold: AttemptHold, within: OrgScope) -
     host, limit_seconds, has_attempt = found
     if has_attempt:
         record_heartbeat(session, host)
-    return Reporter(host, limit_seconds)
+    return agent_name(host.name), timedelta(seconds=limit_seconds)
 
 
 def record_heartbeat(session: Session, host: HostRow, agent_version: str | None = None) -> None:
@@ -224,12 +218,11 @@ def report_progress(
     report = parse(ProgressReport, given, "Invalid progress")
     hold = AttemptHold(run_id, report.attempt_no, report.lease_token)
     with database.transaction() as session:
-        reporter = record_agent_report(session, hold, within)
-    now, actor = clock.now(), agent_name(reporter.host.name)
-    deadline_at = now + timedelta(seconds=reporter.limit_seconds)
+        actor, limit = record_agent_report(session, hold, within)
+    now = clock.now()
     try:
         with database.transaction() as session:
-            start_run(session, hold, deadline_at, now, actor=actor)
+            start_run(session, hold, now + limit, now, actor=actor)
             run = extend_lease(session, hold, AGENT_LEASE_SECONDS)
             values = {"percent": report.percent, "message": report.message}
             new = {name: value for name, value in values.items() if value is not None}
@@ -258,9 +251,8 @@ def report_result(
     report = read_result(given)
     hold = AttemptHold(run_id, report.attempt_no, report.lease_token)
     with database.transaction() as session:
-        reporter = record_agent_report(session, hold, within)
-    now, actor = clock.now(), agent_name(reporter.host.name)
-    deadline_at = now + timedelta(seconds=reporter.limit_seconds)
+        actor, limit = record_agent_report(session, hold, within)
+    now = clock.now()
     ended: Sequence[EndedRun] = ()
     refusal = None
     with database.transaction() as session:
@@ -270,7 +262,7 @@ def report_result(
             refusal = _refusal(session, run_id, report, actor, now)
         else:
             # An agent reports short work without earlier progress.
-            start_run(session, hold, deadline_at, now, actor=actor)
+            start_run(session, hold, now + limit, now, actor=actor)
             end = attempt_end(report, is_cancel_wanted=held.cancel_requested_at is not None)
             ended = end_attempts(session, {run_id: end}, actor, now)
         run = get_run(session, run_id, within)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from random import Random
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, PlainSerializer, StrictBool, StrictInt
 
-from automation_pipeline.core.access import Permission
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import (
     AutomationError,
@@ -27,6 +26,9 @@ from automation_pipeline.core.scheduling.timing import ExecutionWindow
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.org_jobs.models.organisations import KnownId, Payload, Whole
 from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
+
+if TYPE_CHECKING:  # attempts need no permissions
+    from automation_pipeline.core.access import Permission
 
 
 class Performer(StrEnum):
@@ -50,7 +52,7 @@ class JobType:
     limit_seconds: int
     payload: type[JsonModel] | Mapping[str, object] | None
     summary: str
-    permission: Permission | None = None
+    permission: "Permission | None" = None
     aliases: tuple[str, ...] = ()
 
 

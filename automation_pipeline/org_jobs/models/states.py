@@ -110,6 +110,3 @@ class MisfirePolicy(StrEnum):
 
 
 MOST_CAUGHT_UP = 10
-
-# Asset checks of a day: here, because loading the definitions must not import the rules.
-DAY_CHECKS = ("no_fire_failed", "nothing_left_due", "no_invalid_cron")

@@ -57,15 +57,10 @@ def read_schedule(
     InvalidInputError names every faulty field: single fields first, then combinations of fields.
     `call_origins`: see `checked_payload`. `own_types`: the types of the organisation."""
     read = parse(OrgScheduleDefinition, given, INVALID_SCHEDULE)
-    faults = list(_timing_faults(read))
-    payload: dict[str, object] = {}
-    name = read.job_type
-    try:
-        type_ = job_type(name, own_types)
-        payload, name = checked_payload(type_, read.payload, call_origins=call_origins), type_.name
-        faults += _server_faults(read.server_instance_id, type_.performer)
-    except InvalidInputError as error:
-        faults += error.fields
+    name, payload, faults = _checked_type(
+        read.job_type, read.payload, read.server_instance_id, call_origins, own_types
+    )
+    faults = [*_timing_faults(read), *faults]
     if faults:
         raise InvalidInputError(INVALID_SCHEDULE, tuple(faults))
     return read.model_copy(update={"job_type": name, "payload": payload})
@@ -79,27 +74,35 @@ def read_job(
 ) -> JobInput:
     """Parse a requested job, as `read_schedule` parses a schedule."""
     read = parse(JobInput, given, INVALID_JOB)
-    try:
-        type_ = job_type(read.type, own_types)
-    except InvalidInputError as error:
-        faults = tuple(("type", why) for _, why in error.fields)
-        raise InvalidInputError(INVALID_JOB, faults) from None
-    faults = tuple(_server_faults(read.server_instance_id, type_.performer))
-    payload: dict[str, object] = {}
-    try:
-        payload = checked_payload(type_, read.payload, call_origins=call_origins)
-    except InvalidInputError as error:
-        faults += error.fields
+    name, payload, faults = _checked_type(
+        read.type, read.payload, read.server_instance_id, call_origins, own_types
+    )
     if faults:
-        raise InvalidInputError(INVALID_JOB, faults)
-    return read.model_copy(update={"type": type_.name, "payload": payload})
+        fields = (("type" if field == "jobType" else field, why) for field, why in faults)
+        raise InvalidInputError(INVALID_JOB, tuple(fields))
+    return read.model_copy(update={"type": name, "payload": payload})
 
 
-def _server_faults(server_id: int | None, performer: Performer) -> Iterator[Fault]:
-    if performer is Performer.AGENT and server_id is None:
-        yield "serverInstanceId", "is required: an agent runs this type of job on a server"
-    if performer is Performer.SERVICE and server_id is not None:
-        yield "serverInstanceId", "must be omitted: this type of job has no server"
+def _checked_type(
+    name: str,
+    given: Mapping[str, object],
+    server_id: int | None,
+    call_origins: Collection[str] | None,
+    own_types: Mapping[str, JobType],
+) -> tuple[str, dict[str, object], list[Fault]]:
+    """The canonical name of the type, the payload with its defaults, and the invalid fields."""
+    faults: list[Fault] = []
+    try:
+        type_ = job_type(name, own_types)
+        name = type_.name
+        if type_.performer is Performer.AGENT and server_id is None:
+            why = "is required: an agent runs this type of job on a server"
+            faults.append(("serverInstanceId", why))
+        if type_.performer is Performer.SERVICE and server_id is not None:
+            faults.append(("serverInstanceId", "must be omitted: this type of job has no server"))
+        return name, checked_payload(type_, given, call_origins=call_origins), faults
+    except InvalidInputError as error:
+        return name, {}, [*faults, *error.fields]
 
 
 def _timing_faults(schedule: OrgScheduleFields) -> Iterator[Fault]:
@@ -406,10 +409,10 @@ def preview(
 ) -> SchedulePreview:
     """The due times after `after`. `most_jitter` is the limit of the delay, for a schedule that is
     not stored yet and has no fixed delay."""
-    return _shown(timing, planned_after(timing, max(after, _EARLIEST)), count, most_jitter)
+    return _preview(timing, planned_after(timing, max(after, _EARLIEST)), count, most_jitter)
 
 
-def _shown(
+def _preview(
     timing: Timing, planned: Iterable[Planned], count: int, most_jitter: int = 0
 ) -> SchedulePreview:
     runs = tuple(_coming_run(timing, one, most_jitter) for one in islice(planned, count))
@@ -468,11 +471,11 @@ def plan_of(
     if after is not None:
         shown = preview(timing, after, count)
         note = shown.note if is_active else _why_inactive(schedule)
+    elif is_active and schedule.planned is not None:
+        shown = _preview(timing, planned_from(timing, schedule.planned), count)
+        note = shown.note
     elif is_active:
-        first = schedule.planned
         shown = preview(timing, now, count)
-        if first is not None:
-            shown = _shown(timing, planned_from(timing, first), count)
         note = shown.note
     elif schedule.state is ScheduleState.PAUSED and schedule.paused_until is not None:
         shown = preview(timing, max(now, schedule.paused_until), count)

@@ -1,10 +1,12 @@
 """Who reports about an attempt, and who ended it."""
 
+from datetime import timedelta
+
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.agents import past_attempt, record_agent_report
-from automation_pipeline.org_jobs.models.agents import PastAttempt
+from automation_pipeline.org_jobs.models.agents import PastAttempt, agent_name
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.queue import AttemptHold
@@ -18,8 +20,9 @@ def test_a_host_is_found_by_its_id_and_by_its_run(org_bench: Bench) -> None:
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
     with org_bench.database.transaction() as session:
         for within in (ALL_ORGANISATIONS, OrgScope(ORG)):
-            found = record_agent_report(session, hold, within)
-            assert (found.host.id, found.limit_seconds) == (agent.host_id, CHANGING.limit_seconds)
+            name = agent_name(org_bench.host_row(agent.host_id).name)
+            limit = timedelta(seconds=CHANGING.limit_seconds)
+            assert record_agent_report(session, hold, within) == (name, limit)
 
 
 def test_rows_of_another_organisation_are_not_found(org_bench: Bench) -> None:
