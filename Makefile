@@ -79,7 +79,7 @@ initial-migration: setup
 
 docs: setup
 	@python -m automation_pipeline.core.settings_page > docs/configuration.md
-	@python -m automation_pipeline.api.page > docs/endpoints.md
+	@python -m automation_pipeline_tests.golden.endpoints > docs/endpoints.md
 
 golden: setup
 	@python -W ignore -m automation_pipeline_tests.golden

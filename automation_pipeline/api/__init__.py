@@ -1,1 +1,0 @@
-"""The HTTP API over the same use cases as the command line."""

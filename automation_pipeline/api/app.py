@@ -1,20 +1,27 @@
-"""The application: all routers with common middleware, errors and OpenAPI document."""
+"""The application, with all routers, common middleware, errors and OpenAPI document; and the server
+process."""
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
+from types import FrameType
 
+import uvicorn
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from automation_pipeline.access import routes as tokens
-from automation_pipeline.api import meta, realtime
+from automation_pipeline.api import health, realtime
 from automation_pipeline.api.bodies import MEGABYTE
 from automation_pipeline.api.errors import on_http_error, on_invalid_request, on_known_error
 from automation_pipeline.api.middleware import REQUEST_ID, Surroundings
@@ -26,7 +33,7 @@ from automation_pipeline.audits.routes import requests as audit_requests
 from automation_pipeline.automation.routes import runs, schedules
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.background import BackgroundWork
-from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.enrichment import routes as enrichment
 from automation_pipeline.fiches import routes as fiches
 from automation_pipeline.org_jobs.routes import jobs as org_jobs
@@ -35,6 +42,7 @@ from automation_pipeline.org_jobs.routes import schedules as org_schedules
 from automation_pipeline.pricing.routes import rules as pricing_rules
 from automation_pipeline.pricing.routes import runs as pricing_runs
 from automation_pipeline.pricing.routes import shop as pricing_shop
+from automation_pipeline.storage.database import Pace
 from automation_pipeline.transcription import routes as transcriptions
 
 # Each may hold a connection to the database.
@@ -68,7 +76,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     organisations.history,
     tokens.router,
     realtime.router,
-    meta.router,
+    health.router,
 )
 
 
@@ -84,7 +92,10 @@ def create_app(services: Services) -> FastAPI:
         docs_url="/docs",
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=_operation_id,
+        # The name in a generated client: `schedules_create`.
+        generate_unique_id_function=lambda route: re.sub(
+            r"[^a-z0-9]+", "_", f"{route.tags[0]}_{route.name}".lower()
+        ).strip("_"),
         lifespan=_life,
     )
     app.state.services = services
@@ -115,11 +126,6 @@ def create_app(services: Services) -> FastAPI:
     return app
 
 
-def _operation_id(route: APIRoute) -> str:
-    """The operation's name in a generated client: `schedules_create`."""
-    return re.sub(r"[^a-z0-9]+", "_", f"{route.tags[0]}_{route.name}".lower()).strip("_")
-
-
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncGenerator[None]:
     services: Services = app.state.services
@@ -127,3 +133,93 @@ async def _life(app: FastAPI) -> AsyncGenerator[None]:
     async with services.metering.in_background():
         yield
         await app.state.enrichments.end(services.settings.api_shutdown_seconds)
+
+
+BACKLOG = 2048
+MOST_HEAD_BYTES = 65_536
+
+
+def serve(services: Services, *, host: str, port: int) -> None:
+    """Until SIGTERM or SIGINT. Port 0 takes a free one, which the printed line names."""
+    services.database.serve(Pace(THREADS, services.settings.api_timeout_seconds))
+    app = create_app(services)
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=services.settings.api_shutdown_seconds,
+        backlog=BACKLOG,
+    )
+    with _listen(host, port) as listener:
+        _Server(config, app).run([listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        reason = (
+            str(error.strerror).partition(" (while")[0]
+            if isinstance(error, OSError)
+            else "no such port"
+        )
+        raise PermanentError(f"The API cannot listen on {host}:{port}: {reason}.") from None
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Limits a request's headers, which uvicorn reads without a limit."""
+
+    _head_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The headers of the request are too large.")
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or []:
+            host, port = listener.getsockname()[:2]
+            sys.stdout.write(
+                f"api listening on http://{f'[{host}]' if ':' in host else host}:{port}\n"
+            )
+            sys.stdout.flush()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Ends the streams, which would never end by themselves."""
+        self._app.state.stopping.set()
+        super().handle_exit(sig, frame)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """As in uvicorn, but without raising the signal again: stopping on request is a success."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {
+            wanted: signal.signal(wanted, self.handle_exit)
+            for wanted in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for wanted, handler in before.items():
+                signal.signal(wanted, handler)

@@ -65,7 +65,7 @@ class UserClaims(_Claims):
 def caller_of(token: str, issuing: Issuing) -> Caller | None:
     """None for an invalid token. The caller does not learn why."""
     try:
-        claims = jwt.decode(
+        decoded = jwt.decode(
             token,
             issuing.secret,
             algorithms=["HS256"],
@@ -73,12 +73,9 @@ def caller_of(token: str, issuing: Issuing) -> Caller | None:
             audience=issuing.audience,
             options={"require": ["sub", "exp", "iss", "aud"]},
         )
-        return _caller(UserClaims.model_validate(claims))
+        claims = UserClaims.model_validate(decoded)
     except (jwt.InvalidTokenError, ValueError):
         return None
-
-
-def _caller(claims: UserClaims) -> Caller:
     return Caller(
         id=f"user:{claims.sub}",
         name=claims.email or claims.sub,

@@ -25,10 +25,6 @@ MOST_DIGITS = 100
 MOST_FORM_FIELDS = 100
 
 
-def most_bytes_of(path: str, usual: int) -> int:
-    return usual * IMPORT_FACTOR if path.endswith(IMPORT_SUFFIX) else usual
-
-
 def limited(receive: Receive, most_bytes: int) -> Receive:
     """TooBigError at the first piece beyond the limit; the rest is not buffered."""
     got = 0
@@ -59,8 +55,10 @@ def read_object(raw: bytes) -> Mapping[str, object]:
             parse_float=_finite,
             parse_int=_short,
         )
-    except (ValueError, RecursionError) as error:
-        raise InvalidJsonError(_sentence(error)) from None
+    except UnicodeDecodeError:
+        raise InvalidJsonError("Invalid JSON body: it is not UTF-8") from None
+    except (ValueError, RecursionError):
+        raise InvalidJsonError("Invalid JSON body") from None
     if not isinstance(document, dict):
         raise InvalidInputError("The body must be a JSON object")
     given = cast("dict[str, object]", document)
@@ -68,39 +66,28 @@ def read_object(raw: bytes) -> Mapping[str, object]:
     return given
 
 
-class _JsonFaultError(ValueError):
-    """JSON that Python accepts and other parsers read differently or reject."""
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, _JsonFaultError):
-        return f"Invalid JSON body: {error}"
-    if isinstance(error, UnicodeDecodeError):
-        return "Invalid JSON body: it is not UTF-8"
-    return "Invalid JSON body"
-
-
+# Python accepts what these four refuse; other parsers reject it or read it differently.
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise _JsonFaultError("an object has the same key twice")
+        raise InvalidJsonError("Invalid JSON body: an object has the same key twice")
     return made
 
 
 def _refuse(name: str) -> object:
-    raise _JsonFaultError(f"{name} is not a number of JSON")
+    raise InvalidJsonError(f"Invalid JSON body: {name} is not a number of JSON")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise _JsonFaultError("a number is too large")
+        raise InvalidJsonError("Invalid JSON body: a number is too large")
     return number
 
 
 def _short(text: str) -> int:
     if len(text) > MOST_DIGITS:
-        raise _JsonFaultError("a number is too large")
+        raise InvalidJsonError("Invalid JSON body: a number is too large")
     return int(text)
 
 

@@ -61,20 +61,6 @@ def correlation_of(path: str, headers: Headers, request_id: str) -> str:
     return usable_id(result or request_id)
 
 
-def contract_error(
-    status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]]
-) -> dict[str, object]:
-    return {
-        "error": HTTPStatus(status).phrase,
-        "code": code,
-        "message": sentence,
-        "details": [{"field": field, "reason": reason} for field, reason in fields],
-        "correlation_id": correlation_id(),
-        "request_id": request_by_contract(),
-        "timestamp": iso(SystemClock().now()),
-    }
-
-
 # Of a sentence, of the name of a field and of what is wrong with it.
 LONGEST_TEXT = 500
 BUG = "Something went wrong on our side; the log has the request's id"
@@ -127,17 +113,22 @@ def refusal(
     sentence = shortened(with_rest(sentence, len(fields)))
     fields = [(shortened(field), shortened(message)) for field, message in fields[:MOST_FAULTS]]
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    sentence = answerable(sentence)
+    plain = [(answerable(field), answerable(message)) for field, message in fields]
     if request_by_contract() is not None:
-        result = [(answerable(field), answerable(message)) for field, message in fields]
-        return JSONResponse(
-            contract_error(status, code, answerable(sentence), result), status, headers=headers
-        )
-    document: dict[str, object] = {"success": False, "error": answerable(sentence), "code": code}
-    if fields:
-        document["details"] = [
-            {"field": answerable(field), "message": answerable(message)}
-            for field, message in fields
-        ]
+        by_contract = {
+            "error": HTTPStatus(status).phrase,
+            "code": code,
+            "message": sentence,
+            "details": [{"field": field, "reason": reason} for field, reason in plain],
+            "correlation_id": correlation_id(),
+            "request_id": request_by_contract(),
+            "timestamp": iso(SystemClock().now()),
+        }
+        return JSONResponse(by_contract, status, headers=headers)
+    document: dict[str, object] = {"success": False, "error": sentence, "code": code}
+    if plain:
+        document["details"] = [{"field": field, "message": message} for field, message in plain]
     if correlation_id():
         document["requestId"] = correlation_id()
     return JSONResponse(document, status, headers=headers)

@@ -1,21 +1,34 @@
-"""Health, readiness and the checks of `doctor`."""
+"""Health, readiness and the checks of `doctor`; and the endpoints about the process and the caller."""
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from threading import Thread
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.access.tokens import list_tokens
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.metrics import exposition
+from automation_pipeline.api.parameters import TheCaller, TheServices
+from automation_pipeline.api.responses import Answer, answer
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Action
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import (
     AutomationError,
@@ -51,17 +64,18 @@ class Finding:
 
 
 NOT_CONFIGURED = "optional, not configured"
+ANSWER_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class Check:
-    """`look` answers what it found in words, None for what is not configured and so not required
+    """`look` describes what it found, returns None for what is not configured and so not required
     either, or raises an AutomationError. `needs` names another check: while that fails, a failure of
     this one says nothing new."""
 
     look: Callable[[], str | None]
     required: bool = True
-    seconds: float = 10.0
+    seconds: float = ANSWER_SECONDS + 5
     needs: str | None = None
 
 
@@ -124,30 +138,26 @@ _COMMAND = [
 ]
 
 
-class _Look:
-    """The result of the last check of the definitions."""
+class _Definitions:
+    """Whether Dagster's definitions load. The result is kept for a minute: it takes a process."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._at: float | None = None
+        self._lock = threading.Lock()
+        self._checked_at: float | None = None
         self._fault: str | None = None
 
-    def fault(self) -> str | None:
-        with self._turn:
-            if self._at is None or time.monotonic() - self._at > GOOD_FOR_SECONDS:
-                self._fault = _fault()
-                self._at = time.monotonic()
-            return self._fault
+    def check(self) -> None:
+        """PermanentError with the last line of Dagster's output."""
+        with self._lock:
+            now = time.monotonic()
+            if self._checked_at is None or now - self._checked_at > GOOD_FOR_SECONDS:
+                self._fault = _definitions_fault()
+                self._checked_at = time.monotonic()
+            if self._fault is not None:
+                raise PermanentError(f"the definitions do not load: {self._fault}")
 
 
-def check_definitions() -> None:
-    """PermanentError with the last line of Dagster's output."""
-    fault = _look.fault()
-    if fault is not None:
-        raise PermanentError(f"the definitions do not load: {fault}")
-
-
-def _fault() -> str | None:
+def _definitions_fault() -> str | None:
     try:
         ended = subprocess.run(  # noqa: S603  the command is a constant
             _COMMAND, capture_output=True, text=True, check=False, timeout=SECONDS
@@ -159,69 +169,39 @@ def _fault() -> str | None:
     return (ended.stderr.strip().splitlines() or ["no output"])[-1]
 
 
-_look = _Look()
+_definitions = _Definitions()
 
 
-# Wanted as soon as there is a key, or an address other than this: some servers need no key.
+# The model is configured if there is a key, or another address than this: some servers need no key.
 OPENAI = "https://api.openai.com/v1"
-ANSWER_SECONDS = 20.0
-# Dagster's daemon beats every five seconds or so, and is a while busy now and then.
+# Dagster's daemon beats about every five seconds, and is sometimes busy for longer.
 LONGEST_SILENCE_SECONDS = 60.0
 
 
 def examine(services: Services) -> tuple[Finding, ...]:
     """One finding per system, in the order of repair. It raises nothing, and no text contains a
     secret."""
-    settings = services.settings
-
-    def crm() -> str:
-        address = settings.fiche_api_base_url
-        return _ask(_apart(services).crm, f"{address} answers and accepts the token")
-
-    def speech() -> str | None:
-        if settings.elevenlabs_api_key is None:
-            return None
-        provider = _apart(services).speech.speech
-        return _ask(provider, f"{settings.elevenlabs_base_url} answers and accepts the key")
-
     checks = {
-        "database": Check(partial(_database, services), seconds=ANSWER_SECONDS),
-        "redis": Check(partial(check_redis, services), seconds=ANSWER_SECONDS),
-        "crm": Check(crm, seconds=ANSWER_SECONDS + 5),
-        "speech": Check(speech, seconds=ANSWER_SECONDS + 5),
-        "model": Check(partial(_model, services), seconds=ANSWER_SECONDS + 5),
-        "shop": Check(partial(_shop, services), seconds=ANSWER_SECONDS + 5),
+        "database": Check(partial(_database, services)),
+        "redis": Check(partial(check_redis, services)),
+        "crm": Check(partial(_crm, services)),
+        "speech": Check(partial(_speech, services)),
+        "model": Check(partial(_model, services)),
+        "shop": Check(partial(_shop, services)),
         **{
-            register.name.lower(): Check(
-                partial(_registry, services, register),
-                seconds=ANSWER_SECONDS + 5,
-                needs="database",
-            )
+            register.name.lower(): Check(partial(_registry, services, register), needs="database")
             for register in SourceApi
         },
-        "smtp": Check(partial(_smtp, services), seconds=ANSWER_SECONDS + 5),
-        "pusher": Check(partial(_pusher, services), seconds=ANSWER_SECONDS + 5),
+        "smtp": Check(partial(_smtp, services)),
+        "pusher": Check(partial(_pusher, services)),
         "dagster": Check(partial(_dagster, services), seconds=SECONDS + 5),
-        "daemon": Check(
-            partial(check_daemon, services),
-            required=False,
-            seconds=ANSWER_SECONDS,
-            needs="database",
-        ),
-        "access": Check(
-            partial(_access, services), required=False, seconds=ANSWER_SECONDS, needs="database"
-        ),
+        "daemon": Check(partial(check_daemon, services), required=False, needs="database"),
+        "access": Check(partial(_access, services), required=False, needs="database"),
     }
-    return (*findings_of(checks), *_unused(os.environ))
-
-
-def _unused(environment: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Settings that have no effect here: not a fault."""
-    words = "; ".join(
-        f"{name} is not used here: {reason}"
-        for name, reason in unused_settings(environment).items()
-    )
-    return (Finding("settings", State.FAILED, words, required=False),) if words else ()
+    unused = unused_settings(os.environ)
+    words = "; ".join(f"{name} is not used here: {reason}" for name, reason in unused.items())
+    settings = [Finding("settings", State.FAILED, words, required=False)] if unused else []
+    return (*findings_of(checks), *settings)
 
 
 def check_redis(services: Services) -> str | None:
@@ -232,8 +212,7 @@ def check_redis(services: Services) -> str | None:
 
 
 def check_daemon(services: Services) -> str:
-    with services.database.reading() as session:
-        silence = seconds_since_heartbeat(session, DAEMON)
+    silence = services.database.read(seconds_since_heartbeat, DAEMON)
     if silence is None:
         raise TransientError("has never ticked: `dagster dev` or `dagster-daemon run` starts it")
     if silence > LONGEST_SILENCE_SECONDS:
@@ -250,6 +229,18 @@ def _database(services: Services) -> str:
     if not status.is_workable:
         raise PermanentError(f"{status}: run `automation db upgrade`")
     return f"{services.database.dialect} {status}"
+
+
+def _crm(services: Services) -> str:
+    words = f"{services.settings.fiche_api_base_url} answers and accepts the token"
+    return _ask(_apart(services).crm, words)
+
+
+def _speech(services: Services) -> str | None:
+    if services.settings.elevenlabs_api_key is None:
+        return None
+    words = f"{services.settings.elevenlabs_base_url} answers and accepts the key"
+    return _ask(_apart(services).speech.speech, words)
 
 
 def _model(services: Services) -> str | None:
@@ -305,15 +296,14 @@ def _pusher(services: Services) -> str | None:
 
 
 def _dagster(services: Services) -> str:
-    check_definitions()
+    _definitions.check()
     return f"definitions load; steps run {services.settings.automation_executor}"
 
 
 def _access(services: Services) -> str | None:
     """Which credentials the API accepts; None without any."""
     settings = services.settings
-    with services.database.reading() as session:
-        stored = len(list_tokens(session, good_at=services.clock.now()))
+    stored = len(services.database.read(list_tokens, good_at=services.clock.now()))
     environment, users = len(settings.api_auth_tokens), settings.jwt_access_secret is not None
     if not (stored or environment or users):
         return None
@@ -325,11 +315,6 @@ def _access(services: Services) -> str | None:
 
 class _Checkable(Protocol):
     async def check(self) -> None: ...
-
-
-@runtime_checkable
-class _Closable(Protocol):
-    async def aclose(self) -> None: ...
 
 
 def _apart(services: Services) -> Services:
@@ -350,8 +335,9 @@ async def _asked(adapter: _Checkable) -> None:
     except TimeoutError:
         raise TransientError(f"did not answer within {ANSWER_SECONDS:g} s") from None
     finally:
-        if isinstance(adapter, _Closable):
-            await adapter.aclose()
+        close: Callable[[], Awaitable[None]] | None = getattr(adapter, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def _length(seconds: float) -> str:
@@ -371,15 +357,17 @@ def readiness(services: Services) -> tuple[Finding, ...]:
         services.database.ping()
         return f"{services.database.dialect} answers"
 
-    look_at_redis = partial(_briefly, partial(check_redis, services), REDIS_IS_AWAY)
-    checks = {
-        "database": Check(partial(_briefly, database_answers), seconds=READINESS_SECONDS),
-        "redis": Check(look_at_redis, required=False, seconds=READINESS_SECONDS),
-        "daemon": Check(
-            partial(_briefly, partial(check_daemon, services)), seconds=READINESS_SECONDS
-        ),
+    looks = {
+        "database": partial(_briefly, database_answers),
+        "redis": partial(_briefly, partial(check_redis, services), REDIS_IS_AWAY),
+        "daemon": partial(_briefly, partial(check_daemon, services)),
     }
-    return findings_of(checks)
+    return findings_of(
+        {
+            name: Check(look, required=name != "redis", seconds=READINESS_SECONDS)
+            for name, look in looks.items()
+        }
+    )
 
 
 def _briefly(look: Callable[[], str | None], otherwise: str | None = None) -> str | None:
@@ -392,3 +380,118 @@ def _briefly(look: Callable[[], str | None], otherwise: str | None = None) -> st
             raise
         log(__name__).warning("Not ready", error=str(error))
         raise TransientError(brief) from error
+
+
+class Live(BaseModel):
+    status: Literal["ok"] = "ok"
+    timestamp: str
+    service: Literal["automation-pipeline"] = "automation-pipeline"
+    version: str
+    instance: str = Field(description="Which process answers.", examples=["host-1:4711"])
+
+
+class FindingShown(BaseModel):
+    name: str = Field(examples=["database"])
+    state: Literal["ok", "not set", "failed", "skipped"]
+    detail: str
+    required: bool
+
+
+class Readiness(BaseModel):
+    status: Literal["ready", "not ready"]
+    checks: list[FindingShown]
+
+
+class Diagnosis(BaseModel):
+    healthy: bool = Field(description="Nothing that is required has failed.")
+    checks: list[FindingShown]
+
+
+class GrantShown(BaseModel):
+    read: Literal["SELF", "GROUP", "ALL"] | None
+    write: Literal["SELF", "GROUP", "ALL"] | None
+
+
+class Me(BaseModel):
+    id: str = Field(examples=["user:12", "token:3"])
+    name: str
+    roles: list[str]
+    groupes: list[str]
+    crm_user_id: str | None
+    permissions: dict[str, GrantShown]
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["health"])
+
+
+@router.get("/health", response_model=Live)
+async def live(request: Request, services: TheServices) -> Response:
+    """The process answers."""
+    about = {
+        "status": "ok",
+        "timestamp": iso(services.clock.now()),
+        "service": "automation-pipeline",
+        "version": str(request.app.version),
+        "instance": f"{socket.gethostname()}:{os.getpid()}",
+    }
+    return JSONResponse(about)
+
+
+@router.get(
+    "/health/ready",
+    response_model=Readiness,
+    responses={503: {"model": Readiness, "description": "Something that is needed is away"}},
+)
+def ready(services: TheServices) -> Response:
+    """Work that is asked for now would be done: the database, Redis if it is configured, and
+    Dagster's daemon."""
+    found = readiness(services)
+    is_ready = not any(finding.is_trouble for finding in found)
+    document = {
+        "status": "ready" if is_ready else "not ready",
+        "checks": [vars(one) for one in found],
+    }
+    return JSONResponse(document, 200 if is_ready else 503)
+
+
+@router.get(
+    "/metrics",
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    response_class=Response,
+)
+def metrics(services: TheServices) -> Response:
+    """Numbers for Prometheus; no name of anybody among them."""
+    return Response(exposition(services), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/api/automation/diagnostic", response_model=Answer[Diagnosis])
+def diagnostic(services: TheServices) -> Response:
+    """The checks of `automation doctor`: whether everything that the system needs is available."""
+    found = examine(services)
+    return answer(
+        {
+            "healthy": not any(finding.is_trouble for finding in found),
+            "checks": [vars(one) for one in found],
+        }
+    )
+
+
+@router.get("/api/auth/me", response_model=Answer[Me], tags=["access"])
+def me(caller: TheCaller) -> Response:
+    """Who the credentials belong to, and what they allow."""
+    permissions: dict[str, dict[str, str | None]] = {}
+    for permission in caller.grants:
+        reaches = {action.value: caller.reach(permission, action) for action in Action}
+        permissions[permission.value] = {
+            action: reach and reach.scope.name for action, reach in reaches.items()
+        }
+    return answer(
+        {
+            "id": caller.id,
+            "name": caller.name,
+            "roles": list(caller.roles),
+            "groupes": sorted(caller.groupes),
+            "crm_user_id": caller.crm_user_id,
+            "permissions": permissions,
+        }
+    )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from automation_pipeline.api.bodies import limited, most_bytes_of, too_big
+from automation_pipeline.api.bodies import IMPORT_FACTOR, IMPORT_SUFFIX, limited, too_big
 from automation_pipeline.api.errors import (
     BUG,
     CORRELATION_ID,
@@ -62,7 +62,8 @@ class _Exchange:
         started = time.monotonic()
         try:
             async with asyncio.timeout(seconds) as self._deadline:
-                most = most_bytes_of(self._scope["path"], most_bytes)
+                is_import = self._scope["path"].endswith(IMPORT_SUFFIX)
+                most = most_bytes * IMPORT_FACTOR if is_import else most_bytes
                 _check_framing(headers, most)
                 if "\0" in self._scope["path"] or b"%00" in self._scope["query_string"]:
                     raise InvalidInputError(

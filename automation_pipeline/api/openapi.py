@@ -1,7 +1,7 @@
 """The OpenAPI document."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -44,7 +44,13 @@ def document(app: FastAPI) -> Node:
     schemas: Node = components.setdefault("schemas", {})
     for name in _UNUSED:
         schemas.pop(name, None)
-    for method, path, operation in _operations(made):
+    paths = cast("Mapping[str, Mapping[str, Node]]", made["paths"])
+    operations = (
+        (method.upper(), path, operation)
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+    )
+    for method, path, operation in operations:
         if operation["responses"].get("422", {}).get("description") == _UNUSED_DESCRIPTION:
             del operation["responses"]["422"]
         rule = RULES[method, path]
@@ -76,9 +82,3 @@ def _named_apart(made: Node) -> Node:
     for apart in names.values():
         document["components"]["schemas"][apart]["title"] = apart
     return document
-
-
-def _operations(made: Mapping[str, object]) -> Iterator[tuple[str, str, Node]]:
-    for path, methods in cast("Mapping[str, Mapping[str, Node]]", made["paths"]).items():
-        for method, operation in methods.items():
-            yield method.upper(), path, operation

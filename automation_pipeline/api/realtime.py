@@ -4,7 +4,8 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Header
@@ -23,7 +24,7 @@ from automation_pipeline.automation.events import job_id
 from automation_pipeline.automation.ports import ChannelClient, ChannelMember
 from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.access import Action, Caller, Permission
+from automation_pipeline.core.access import Action, Permission
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.core.events import ChannelRefusal, Event, parse_channel
 from automation_pipeline.core.json_model import JsonModel
@@ -37,15 +38,15 @@ from automation_pipeline.storage.outbox import (
     newest_bookmark,
 )
 
-LOOK_SECONDS = 0.5
-# Proxies close what is silent for long.
-BREATH_SECONDS = 15.0
+POLL_SECONDS = 0.5
+# Proxies close connections that are silent for long.
+KEEP_ALIVE_SECONDS = 15.0
 # How long a stream outlives the revocation of its token or a narrower scope.
 ADMITTED_SECONDS = 10.0
-AT_ONCE = 200
-AGAIN_MILLISECONDS = 2000
+PAGE = 200
+RECONNECT_MILLISECONDS = 2000
 
-Heard = tuple[Bookmark, Event]
+StreamedEvent = tuple[Bookmark, Event]
 LastEventId = Annotated[
     str | None,
     Header(alias="Last-Event-ID", max_length=100, description="The last event that was received."),
@@ -54,85 +55,70 @@ LastEventId = Annotated[
 
 @dataclass(frozen=True)
 class Source:
-    """`after` gives what follows an event, oldest first. `is_over`: nothing will follow. `admit`
-    fails once the caller may listen no more. `shows` says which of the events the caller may hear.
-    """
+    """`after` returns what follows an event, oldest first. `is_over`: nothing will follow. `admit`
+    raises an AutomationError once the caller loses access. `shows` says which of the events the
+    caller may see."""
 
-    after: Callable[[Session, Bookmark, int], Sequence[Heard]]
+    after: Callable[[Session, Bookmark, int], Sequence[StreamedEvent]]
     is_over: Callable[[Session], bool]
     admit: Callable[[], None]
-    shows: Callable[[Event], bool] = lambda _event: True
+    shows: Callable[[StreamedEvent], bool] = lambda _event: True
+
+    def is_admitted(self) -> bool:
+        try:
+            self.admit()
+        except AutomationError:
+            return False
+        return True
+
+    def page(self, session: Session, after: Bookmark) -> tuple[Sequence[StreamedEvent], bool]:
+        """The next events, and whether the source is over, both read in one transaction."""
+        over = self.is_over(session)
+        return self.after(session, after, PAGE), over
 
 
 async def stream(
     source: Source, database: Database, after: Bookmark, stopping: asyncio.Event
 ) -> Response:
     """204 when no event is left, which makes a browser stop reconnecting."""
-    first, over = await run_in_threadpool(_look, source, database, after)
+    first, over = await run_in_threadpool(database.read, source.page, after)
     if over and not first:
         return Response(status_code=204)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    result = _tell(source, database, after, stopping)
-    return StreamingResponse(result, media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        _lines(source, database, after, stopping),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
 
 
-async def _tell(
+async def _lines(
     source: Source, database: Database, after: Bookmark, stopping: asyncio.Event
 ) -> AsyncGenerator[str]:
-    yield f"retry: {AGAIN_MILLISECONDS}\n\n"
-    breath, admission = _Every(BREATH_SECONDS), _Every(ADMITTED_SECONDS)
+    yield f"retry: {RECONNECT_MILLISECONDS}\n\n"
+    sent_at = admitted_at = time.monotonic()
     while not stopping.is_set():
-        if admission.is_due() and not await run_in_threadpool(_is_admitted, source):
+        if time.monotonic() - admitted_at >= ADMITTED_SECONDS:
+            admitted_at = time.monotonic()
+            if not await run_in_threadpool(source.is_admitted):
+                return
+        found, over = await run_in_threadpool(database.read, source.page, after)
+        for bookmark, event in filter(source.shows, found):
+            data = json.dumps(dict(event.payload))
+            yield f"id: {bookmark}\nevent: {event.name}\ndata: {data}\n\n"
+        after = found[-1][0] if found else after
+        if over and len(found) < PAGE:
             return
-        found, over = await run_in_threadpool(_look, source, database, after)
-        for bookmark, event in found:
-            after = bookmark
-            if source.shows(event):
-                data = json.dumps(dict(event.payload))
-                yield f"id: {bookmark}\nevent: {event.name}\ndata: {data}\n\n"
-        if over and len(found) < AT_ONCE:
-            return
-        if breath.is_due():
+        if time.monotonic() - sent_at >= KEEP_ALIVE_SECONDS:
+            sent_at = time.monotonic()
             yield ": still here\n\n"
-        if len(found) < AT_ONCE:
+        if len(found) < PAGE:
             await _pause(stopping)
 
 
-@dataclass
-class _Every:
-    seconds: float
-    since: float = field(default_factory=time.monotonic)
-
-    def is_due(self) -> bool:
-        """Once in so many seconds."""
-        now = time.monotonic()
-        if now - self.since < self.seconds:
-            return False
-        self.since = now
-        return True
-
-
-def _is_admitted(source: Source) -> bool:
-    try:
-        source.admit()
-    except AutomationError:
-        return False
-    return True
-
-
-def _look(source: Source, database: Database, after: Bookmark) -> tuple[Sequence[Heard], bool]:
-    """Both of one moment."""
-    with database.reading() as session:
-        over = source.is_over(session)
-        return source.after(session, after, AT_ONCE), over
-
-
 async def _pause(stopping: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(LOOK_SECONDS):
+    with suppress(TimeoutError):
+        async with asyncio.timeout(POLL_SECONDS):
             await stopping.wait()
-    except TimeoutError:
-        return
 
 
 class JoinInput(JsonModel):
@@ -165,7 +151,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
     },
     204: {"description": "No event is left: do not reconnect"},
 }
-# Whose events one must be allowed to read to hear them on a fiche's stream.
+# The permission that a fiche's stream requires for the events of a producer.
 _NEEDED = {"audits": Permission.AUDITS, "transcription": Permission.TRANSCRIPTIONS}
 
 
@@ -199,7 +185,7 @@ def authenticate(
     check_channel(channel, caller, services.database)
     member = ChannelMember(caller.id, {"name": caller.name})
     return JSONResponse(
-        dict(_door(services).authenticate(join.channel_name, join.socket_id, member))
+        dict(_channels(services).authenticate(join.channel_name, join.socket_id, member))
     )
 
 
@@ -221,7 +207,7 @@ async def test(
     """Publish one event, to see that browsers hear it."""
     if isinstance(parse_channel(event.channel), ChannelRefusal):
         raise InvalidInputError("Invalid test event", (("channel", "is not a known channel"),))
-    await _door(services).trigger(event.channel, event.event, event.payload)
+    await _channels(services).trigger(event.channel, event.event, event.payload)
     return answer_with(message="Test event published")
 
 
@@ -266,31 +252,22 @@ async def of_fiche(
         ),
         admit=request.state.admit,
         is_over=lambda _session: False,
-        shows=lambda event: _may_hear(event, caller),
+        shows=lambda one: (
+            caller.reach(_NEEDED.get(one[1].producer, Permission.FICHES), Action.READ) is not None
+        ),
     )
-    now = await run_in_threadpool(_newest, services, fiche_id)
-    after = Bookmark.read(last) if last else now
+    # NotFoundError for an unknown fiche, which never has events.
+    await run_in_threadpool(services.database.read, check_mirrored, fiche_id)
+    newest = await run_in_threadpool(services.database.read, newest_bookmark)
+    after = Bookmark.read(last) if last else newest
     return await stream(source, services.database, after, _stopping(request))
-
-
-def _may_hear(event: Event, caller: Caller) -> bool:
-    needed = _NEEDED.get(event.producer, Permission.FICHES)
-    return caller.reach(needed, Action.READ) is not None
-
-
-def _newest(services: Services, fiche_id: str) -> Bookmark:
-    """Raises NotFoundError for an unknown fiche, which never has events."""
-    with services.database.reading() as session:
-        check_mirrored(session, fiche_id)
-        return newest_bookmark(session)
 
 
 def _stopping(request: Request) -> asyncio.Event:
     return cast("asyncio.Event", request.app.state.stopping)
 
 
-def _door(services: Services) -> ChannelClient:
-    door = services.realtime
-    if door is None:
+def _channels(services: Services) -> ChannelClient:
+    if services.realtime is None:
         raise TransientError("Pusher not configured")
-    return door
+    return services.realtime

@@ -1,7 +1,7 @@
 """What a caller may see: scopes by groupe, schedule, audit, channel and organisation."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, cast
 
 from fastapi import Depends
@@ -46,35 +46,27 @@ def check_in_reach(entity: Entity, named: str, reach: Reach, database: Database)
     """NotFoundError if it is hidden or missing; InvalidInputError if `named` is not an id."""
     if entity in _NUMBERED and not (ID.fullmatch(named) and int(named) <= LARGEST_ID):
         raise InvalidInputError("Invalid request", ((entity, NO_ID),))
-    with database.reading() as session:
-        if not in_reach(session, entity, named, reach):
-            raise NotFoundError(_missing(entity, named))
+    if not database.read(in_reach, entity, named, reach):
+        # The sentence of the packages for one that does not exist.
+        raise NotFoundError(
+            "Audit not found"
+            if entity is Entity.AUDIT
+            else f"{entity.name.capitalize()} {named} not found"
+        )
 
 
 def in_reach(session: Session, entity: Entity, named: str, reach: Reach) -> bool:
-    match entity:
-        case Entity.FICHE:
-            return bool(visible_fiches(session, reach, [named]))
-        case Entity.AUDIT:
-            return is_audit_visible(session, reach, int(named))
-        case Entity.SCHEDULE:
-            return is_schedule_visible(session, reach, int(named))
-        case Entity.RUN:
-            return is_run_visible(session, reach, int(named))
-        case Entity.JOB:
-            return is_job_visible(session, reach, named)
+    return _IN_REACH[entity](session, reach, named)
 
 
+_IN_REACH: Mapping[Entity, Callable[[Session, Reach, str], bool]] = {
+    Entity.FICHE: lambda session, reach, named: bool(visible_fiches(session, reach, [named])),
+    Entity.AUDIT: lambda session, reach, named: is_audit_visible(session, reach, int(named)),
+    Entity.SCHEDULE: lambda session, reach, named: is_schedule_visible(session, reach, int(named)),
+    Entity.RUN: lambda session, reach, named: is_run_visible(session, reach, int(named)),
+    Entity.JOB: is_job_visible,
+}
 _NUMBERED = {Entity.AUDIT, Entity.SCHEDULE, Entity.RUN}
-
-
-def _missing(entity: Entity, named: str) -> str:
-    """The sentence of the packages for one that does not exist."""
-    return (
-        "Audit not found"
-        if entity is Entity.AUDIT
-        else f"{entity.name.capitalize()} {named} not found"
-    )
 
 
 def audible(session: Session, caller: Caller, fiche_ids: Iterable[str]) -> set[str]:
@@ -136,8 +128,7 @@ def check_parsed_selection(selection: FicheSelection, reach: Reach, database: Da
     if fault is not None:
         raise AuthorizationError(f"{fault[0]} {fault[1]}")
     if selection.mode is SelectionMode.MANUAL and not reach.is_whole:
-        with database.reading() as session:
-            check_visible(session, reach, selection.fiche_ids)
+        database.read(check_visible, reach, selection.fiche_ids)
 
 
 NOT_ALLOWED = "Channel not allowed"
@@ -156,9 +147,8 @@ _CHANNEL_PERMISSIONS: Mapping[ChannelKind, Permission] = {
 
 def check_channel(channel: RealtimeChannel, caller: Caller, database: Database) -> None:
     """AuthorizationError, the same one for hidden, missing and forbidden."""
-    with database.reading() as session:
-        if not _may_join(session, caller, channel):
-            raise AuthorizationError(NOT_ALLOWED)
+    if not database.read(_may_join, caller, channel):
+        raise AuthorizationError(NOT_ALLOWED)
 
 
 def _may_join(session: Session, caller: Caller, channel: RealtimeChannel) -> bool:
@@ -188,10 +178,10 @@ def _may_follow_job(session: Session, caller: Caller, job_id: str) -> bool:
     if reach is not None and in_reach(session, Entity.JOB, job_id, reach):
         return True
     reach = caller.reach(Permission.AUDITS, Action.READ)
-    fiches = [] if reach is None else fiches_of_batch(session, job_id)
-    return (
-        reach is not None and bool(fiches) and set(fiches) == visible_fiches(session, reach, fiches)
-    )
+    if reach is None:
+        return False
+    fiches = set(fiches_of_batch(session, job_id))
+    return bool(fiches) and fiches == visible_fiches(session, reach, fiches)
 
 
 def _is_id(text: str) -> bool:
@@ -279,8 +269,7 @@ def get_org(
         return caller.org_id
     if org is None:
         raise InvalidInputError("Invalid request", (("org", "is required"),))
-    with services.database.reading() as session:
-        return get_organisation(session, org, within).id
+    return services.database.read(get_organisation, org, within).id
 
 
 AnOrg = Annotated[str, Depends(get_org)]

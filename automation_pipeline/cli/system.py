@@ -311,7 +311,7 @@ def api(
     Programs authenticate with a token from `automation tokens create`; /docs describes every
     endpoint.
     """
-    from automation_pipeline.api.server import serve  # noqa: PLC0415  a web server, only needed here
+    from automation_pipeline.api.app import serve  # noqa: PLC0415  a web server, only needed here
     from automation_pipeline.migrations.schema_version import schema_version  # noqa: PLC0415  Alembic only where it is used
 
     only_here("api")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from automation_pipeline.api.server import BoundedProtocol
+from automation_pipeline.api.app import BoundedProtocol
 from automation_pipeline_tests.waiting import wait_until
 
 

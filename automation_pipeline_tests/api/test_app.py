@@ -7,6 +7,7 @@ from threading import Event
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from sqlalchemy.pool import QueuePool
 
 from automation_pipeline.api import app as application
 from automation_pipeline.api.app import create_app
@@ -164,3 +165,14 @@ def _refs(node: object) -> set[str]:
         own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
         return own.union(*(_refs(value) for value in node.values()))
     return set().union(*(_refs(value) for value in node)) if isinstance(node, list) else set()
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_each_thread_may_have_a_connection(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application._Server, "run", lambda *_a, **_k: None)
+    application.serve(services, host="127.0.0.1", port=0)
+    pool = services.database.engine.pool
+    assert isinstance(pool, QueuePool)
+    assert pool.size() == application.THREADS

@@ -18,8 +18,8 @@ import pytest
 from fastapi import FastAPI
 
 from automation_pipeline.api import bodies
+from automation_pipeline.api.app import MOST_HEAD_BYTES
 from automation_pipeline.api.errors import answering_by_contract, refusal
-from automation_pipeline.api.server import MOST_HEAD_BYTES
 from automation_pipeline_tests.api.conftest import MACHINE
 from automation_pipeline_tests.api.served import served
 

@@ -3,7 +3,7 @@ out."""
 
 from pathlib import Path
 
-from automation_pipeline.api.page import endpoints_page
+from automation_pipeline_tests.golden.endpoints import endpoints_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 

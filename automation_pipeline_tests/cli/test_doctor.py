@@ -35,7 +35,7 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if "definitions" not in request.node.name:
         monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load; steps run in_process")
     # The process keeps the last result for a minute, also that of another test's environment.
-    monkeypatch.setattr(checks, "_look", checks._Look())
+    monkeypatch.setattr(checks, "_definitions", checks._Definitions())
     with open_terminal(request) as terminal:
         yield terminal
 

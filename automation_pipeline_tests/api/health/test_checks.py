@@ -117,10 +117,10 @@ def test_definitions_that_do_not_load_are_reported_in_one_line_and_looked_at_onc
     counted = f"echo once >> {tmp_path / 'looks'}; {command}"
     monkeypatch.setattr(checks, "_COMMAND", ["sh", "-c", counted])
     monkeypatch.setattr(checks, "SECONDS", 0.5 if "sleep" in command else 60.0)
-    monkeypatch.setattr(checks, "_look", checks._Look())
+    monkeypatch.setattr(checks, "_definitions", checks._Definitions())
     for _ in range(2):
         with pytest.raises(PermanentError) if fault else nullcontext() as raised:
-            checks.check_definitions()
+            checks._definitions.check()
         assert raised is None or str(raised.value) == f"the definitions do not load: {fault}"
     assert (tmp_path / "looks").read_text(encoding="utf-8") == "once\n"
 
