@@ -230,14 +230,16 @@ def relay(
 
 
 async def _relay_once(services: Services, *, as_json: bool) -> None:
-    relayed = await relay_events(services, database=services.database, budget_seconds=ONCE_SECONDS)
+    relayed = await relay_events(
+        services.post_office, database=services.database, budget_seconds=ONCE_SECONDS
+    )
     document = {"events": relayed.events, "messages": relayed.messages}
     print_result(document, _relayed(relayed), as_json=as_json)
 
 
 async def _relay_on(services: Services) -> None:
     while True:
-        relayed = await relay_events(services, database=services.database)
+        relayed = await relay_events(services.post_office, database=services.database)
         if relayed != RelayCounts(0, 0):
             say(_relayed(relayed))
         await asyncio.sleep(EVERY_SECONDS)

@@ -47,19 +47,19 @@ class Ended:
 
 class Terminal:
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], room: Path
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
     ) -> None:
-        self._monkeypatch, self._capsys, self.room = monkeypatch, capsys, room
+        self._monkeypatch, self._capsys, self.folder = monkeypatch, capsys, folder
 
     def export(self, **variables: str) -> None:
         for name, value in variables.items():
             self._monkeypatch.setenv(name, value)
         _forget()
 
-    def run(self, *words: str, given: bytes = b"", somebody: bool = False) -> Ended:
+    def run(self, *words: str, given: bytes = b"", is_interactive: bool = False) -> Ended:
         """`somebody` is there to be asked, and answers what is given."""
         stdin = io.TextIOWrapper(io.BytesIO(given))
-        self._monkeypatch.setattr(stdin, "isatty", lambda: somebody)
+        self._monkeypatch.setattr(stdin, "isatty", lambda: is_interactive)
         self._monkeypatch.setattr(sys, "stdin", stdin)
         self._capsys.readouterr()
         code = main.run(words)
@@ -87,7 +87,7 @@ class Terminal:
         return bootstrap.services().database
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
+def during_pauses(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
     """What happens in the pauses of a command that follows its work; Ctrl-C ends the rest."""
     left = iter(acts)
 
@@ -104,21 +104,21 @@ def time_passes(monkeypatch: pytest.MonkeyPatch, clock: StandingClock, pauses: i
     """Time passes in so many pauses of a command that follows its work, and then Ctrl-C ends it."""
     monkeypatch.setattr(bootstrap.services(), "clock", clock)
     second = timedelta(seconds=progress.POLL_SECONDS)
-    meanwhile(monkeypatch, *[lambda: clock.pass_time(second)] * pauses)
+    during_pauses(monkeypatch, *[lambda: clock.pass_time(second)] * pauses)
 
 
 @contextmanager
 def open_terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
     """In a folder of its own, on a migrated SQLite database, with nothing else configured."""
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
-    room: Path = request.getfixturevalue("tmp_path")
-    shutil.copy(request.getfixturevalue("sqlite_template"), room / "automation.db")
-    monkeypatch.chdir(room)
+    folder: Path = request.getfixturevalue("tmp_path")
+    shutil.copy(request.getfixturevalue("sqlite_template"), folder / "automation.db")
+    monkeypatch.chdir(folder)
     monkeypatch.setattr(typer.main, "get_command", build_once)
     for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
         monkeypatch.delenv(name, raising=False)
-    terminal = Terminal(monkeypatch, request.getfixturevalue("capsys"), room)
-    terminal.export(DATABASE_URL="sqlite:///automation.db", AUTOMATION_HOME=str(room))
+    terminal = Terminal(monkeypatch, request.getfixturevalue("capsys"), folder)
+    terminal.export(DATABASE_URL="sqlite:///automation.db", AUTOMATION_HOME=str(folder))
     yield terminal
     _forget()
 

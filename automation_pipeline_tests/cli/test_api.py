@@ -51,7 +51,7 @@ def test_an_address_that_is_taken_is_one_sentence(terminal: Terminal) -> None:
 
 
 def test_without_tables_it_says_how_to_make_them(terminal: Terminal) -> None:
-    (terminal.room / "empty.db").touch()
+    (terminal.folder / "empty.db").touch()
     terminal.export(DATABASE_URL="sqlite:///empty.db")
     ended = terminal.run("api", "--port", "0")
     assert (ended.code, ended.err) == (

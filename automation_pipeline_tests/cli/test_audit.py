@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 
 
@@ -61,7 +61,7 @@ def test_the_verdict_is_shown_with_its_quotations(
 ) -> None:
     bench.configure(steps=2)
     bench.sell("1900417")
-    meanwhile(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
+    during_pauses(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
     ended = terminal.run("audit", "1900417", "--config", "1", "--wait")
     assert (ended.code, ended.err) == (0, "")
     assert "EXCELLENT" in ended.out
@@ -74,7 +74,7 @@ def test_several_that_are_followed_are_a_table(
     bench.configure(steps=1)
     bench.sell("1900417")
     bench.sell("1900418", said="")
-    meanwhile(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
+    during_pauses(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
     document = terminal.json("audit", "1900417", "1900418", "--config", "1", "--wait", code=1)
     assert [audit["status"] for audit in document["audits"]] == ["completed", "failed"]
 
@@ -92,7 +92,7 @@ def test_a_request_that_comes_to_nothing_is_told(
                 "LLM API key not configured (set LLM_API_KEY)",
             )
 
-    meanwhile(monkeypatch, *[refuse] * 3)
+    during_pauses(monkeypatch, *[refuse] * 3)
     ended = terminal.run("audit", "1900417", "--config", "1", "--wait")
     assert (ended.code, ended.err) == (1, "LLM API key not configured (set LLM_API_KEY).\n")
 
@@ -124,7 +124,7 @@ def test_a_refused_audit_does_not_end_the_watching_of_the_others(
     bench.configure(steps=1)
     for fiche in ("7", "8", "9"):
         bench.sell(fiche)
-    meanwhile(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
+    during_pauses(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
     document = terminal.json("audit", "7", "8", "9", "--config", "1", "--wait", code=1)
     first, *others = document["audits"]
     assert first == {
@@ -142,7 +142,7 @@ def test_a_refused_audit_is_a_row_among_the_others(
 ) -> None:
     bench.configure(steps=1)
     bench.sell("8")
-    meanwhile(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
+    during_pauses(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
     ended = terminal.run("audit", "7", "8", "--config", "1", "--wait")
     assert (ended.code, ended.err) == (1, "")
     rows = [line.split() for line in ended.out.splitlines()]
@@ -154,7 +154,7 @@ def test_one_alone_that_is_refused_is_a_document_too(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.configure(steps=1)
-    meanwhile(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
+    during_pauses(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
     ended = terminal.run("audit", "7", "--config", "1", "--wait", "--json")
     assert (ended.code, ended.error and ended.error["message"]) == (1, NO_KEY)
     document = json.loads(ended.out)

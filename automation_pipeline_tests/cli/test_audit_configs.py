@@ -56,7 +56,7 @@ def test_a_file_is_created_unchanged_and_updated(terminal: Terminal) -> None:
         "outcome": "updated",
         "steps": 2,
     }
-    (terminal.room / "config.json").write_text(json.dumps(changed), encoding="utf-8-sig")
+    (terminal.folder / "config.json").write_text(json.dumps(changed), encoding="utf-8-sig")
     ended = terminal.run("audit-configs", "import", "config.json")
     assert ended.out == "Audit config 1 is unchanged: Conformité — é, 2 step(s).\n"
 
@@ -121,7 +121,7 @@ def test_an_export_goes_to_another_database_and_back(
     assert put(terminal, json.loads(exported.out))["outcome"] == "unchanged"
     written = terminal.run("audit-configs", "export", "1", "--output", "out.json")
     assert written.out == "Audit config 1 is written to out.json.\n"
-    assert (terminal.room / "out.json").read_text(encoding="utf-8") == exported.out
+    assert (terminal.folder / "out.json").read_text(encoding="utf-8") == exported.out
     assert terminal.json("audit-configs", "export", "1", "-o", "out.json") == {
         "id": "1",
         "file": "out.json",
@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_used_ends_with_2(
     terminal: Terminal, words: str, name: str, content: bytes | None, sentence: str
 ) -> None:
     if content is not None and name != "-":
-        (terminal.room / name).write_bytes(content)
+        (terminal.folder / name).write_bytes(content)
     assert refused(terminal, f"{words} {name}", 2, content or b"").startswith(sentence)
     assert listed(terminal, "--all") == []
 

@@ -19,7 +19,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.audits.reviewers import put
-from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, step_answer
 from automation_pipeline_tests.tables import every_case
@@ -194,7 +194,7 @@ def test_a_rerun_is_followed_to_its_end(
         bench.model = FakeLanguageModel()
         asyncio.run(run_rerun(request, database=bench.database, judge=bench.judge))
 
-    meanwhile(monkeypatch, carry_out)
+    during_pauses(monkeypatch, carry_out)
     document = terminal.json("audits", "rerun", "1", "--step", "1", "--wait")
     assert (
         document["step"]["conforme"],
@@ -213,7 +213,7 @@ def test_a_rerun_that_fails_is_told_of(terminal: Terminal, monkeypatch: pytest.M
         with terminal.database.transaction() as session:
             mark_refused(session, request_key(terminal), "The model is away.")
 
-    meanwhile(monkeypatch, refuse)
+    during_pauses(monkeypatch, refuse)
     ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait")
     assert (ended.code, ended.err) == (1, "The model is away.\n")
 
@@ -225,7 +225,7 @@ def test_a_rerun_that_fails_is_a_document_all_the_same(
         with terminal.database.transaction() as session:
             mark_refused(session, request_key(terminal), "The model is away.")
 
-    meanwhile(monkeypatch, refuse)
+    during_pauses(monkeypatch, refuse)
     document = terminal.json("audits", "rerun", "1", "--step", "1", "--wait", code=1)
     assert (document["error"], document["rerun_id"]) == (
         "The model is away.",
@@ -238,7 +238,7 @@ def test_a_rerun_that_fails_is_a_document_all_the_same(
 def test_ctrl_c_says_that_the_rerun_goes_on(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    meanwhile(monkeypatch)
+    during_pauses(monkeypatch)
     ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait", *flags)
     goes_on = "The rerun continues. `automation audits show 1 --steps` shows its result.\n"
     assert (ended.code, ended.err) == (130, goes_on)

@@ -32,7 +32,7 @@ def test_the_same_in_sentences(terminal: Terminal) -> None:
     output = [
         terminal.run("db", command).out for command in ("current", "upgrade", "upgrade", "current")
     ]
-    missing = terminal.room / "made" / "new.db"
+    missing = terminal.folder / "made" / "new.db"
     assert output == [
         f"There is no database at {missing}: run `automation db upgrade`.\n",
         f"Created {missing} at {NEWEST}.\n",
@@ -51,11 +51,11 @@ def test_what_was_stored_survives_another_upgrade(terminal: Terminal) -> None:
 @pytest.fixture
 def bare(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """Without DATABASE_URL and AUTOMATION_HOME, in an empty folder, with a user's data directory in
-    the room."""
+    the directory."""
     monkeypatch.delenv("DATABASE_URL")
     monkeypatch.delenv("AUTOMATION_HOME")
-    monkeypatch.setenv("XDG_DATA_HOME", str(terminal.room / "data"))
-    go(monkeypatch, terminal.room / "empty")
+    monkeypatch.setenv("XDG_DATA_HOME", str(terminal.folder / "data"))
+    go(monkeypatch, terminal.folder / "empty")
     terminal.export()
     return terminal
 
@@ -73,9 +73,9 @@ def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing
     bare: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finding 9.6: each command left an empty database in the working directory."""
-    missing = bare.room / "data/automation-pipeline/.automation/automation.db"
+    missing = bare.folder / "data/automation-pipeline/.automation/automation.db"
     sentence = f"There is no database at {missing}: run `automation db upgrade`.\n"
-    before = files_below(bare.room)
+    before = files_below(bare.folder)
     asked = (
         "schedules list",
         "runs show 1",
@@ -96,15 +96,15 @@ def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing
         "failed",
         sentence,
     )
-    go(monkeypatch, bare.room)
+    go(monkeypatch, bare.folder)
     assert bare.run("db", "restore", "empty").code == 2
-    assert files_below(bare.room) == before
+    assert files_below(bare.folder) == before
 
 
 def test_the_database_is_that_of_the_project_wherever_a_command_runs(
     bare: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project, other = bare.room / "project", bare.room / "other"
+    project, other = bare.folder / "project", bare.folder / "other"
     for folder in (project, other):
         go(monkeypatch, folder)
         (folder / "workspace.yaml").touch()
@@ -115,20 +115,20 @@ def test_the_database_is_that_of_the_project_wherever_a_command_runs(
         assert bare.json("db", "current")["revision"] == (NEWEST if made.exists() else None)
         bare.run("db", "upgrade")
     assert made.stat().st_mode & 0o777 == 0o600
-    for folder in (other, bare.room / "empty"):
+    for folder in (other, bare.folder / "empty"):
         go(monkeypatch, folder)
         bare.export(AUTOMATION_HOME="../project")
         assert bare.json("db", "current") == {"revision": NEWEST}
     bare.export(AUTOMATION_HOME="")
     assert bare.run("db", "upgrade").out == (
-        f"Created {bare.room}/data/automation-pipeline/.automation/automation.db at {NEWEST}.\n"
+        f"Created {bare.folder}/data/automation-pipeline/.automation/automation.db at {NEWEST}.\n"
     )
-    assert not files_below(bare.room / "empty")
+    assert not files_below(bare.folder / "empty")
     assert not (other / ".automation").exists()
 
 
 def test_a_home_that_is_a_file_is_one_sentence(bare: Terminal) -> None:
-    bare.export(AUTOMATION_HOME=str(bare.room / "automation.db"))
+    bare.export(AUTOMATION_HOME=str(bare.folder / "automation.db"))
     ended = bare.run("schedules", "list")
     assert (ended.code, ended.err) == (
         2,

@@ -135,7 +135,7 @@ def test_an_unreachable_database_is_one_failure_and_the_others_are_checked(
 
 
 def test_a_database_without_tables_fails_and_says_what_to_do(healthy: Terminal) -> None:
-    (healthy.room / "empty.db").touch()
+    (healthy.folder / "empty.db").touch()
     healthy.export(DATABASE_URL="sqlite:///empty.db")
     state, detail = findings(healthy, code=1)["database"]
     assert (state, detail.split(": ")[1]) == ("failed", "run `automation db upgrade`")

@@ -20,7 +20,7 @@ from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJ
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.monitoring import DAEMON, record_heartbeat
 from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
-from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.fakes.registries import FakeRegistry
 
 
@@ -34,7 +34,7 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
-    assert terminal.room
+    assert terminal.folder
     return a_register(monkeypatch)
 
 
@@ -61,7 +61,7 @@ def test_beside_a_daemon_the_work_is_only_followed(
 ) -> None:
     with terminal.database.transaction() as session:
         record_heartbeat(session, DAEMON)
-    meanwhile(monkeypatch)
+    during_pauses(monkeypatch)
     ended = terminal.run("enrich", DANONE, "--wait", "--json")
     assert (ended.code, states(terminal)) == (130, ["PENDING"])
     assert ended.err.startswith("The enrichment continues")
@@ -86,7 +86,7 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
         calls_before.extend(search.calls)
         expire(terminal)
 
-    meanwhile(monkeypatch, the_lease_ends)
+    during_pauses(monkeypatch, the_lease_ends)
     [document] = terminal.json("enrich", DANONE, "--here")["companies"]
     assert (document["outcome"], document["status"], states(terminal)) == (
         "ATTACHED",
@@ -101,7 +101,7 @@ def test_whoever_goes_away_is_told_who_does_the_rest(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert DatabaseClaims(terminal.database).take(claim_key(DANONE), "another", 120)
-    meanwhile(monkeypatch)
+    during_pauses(monkeypatch)
     ended = terminal.run("enrich", DANONE, "--here", "--json")
     assert (ended.code, ended.err) == (130, f"{CONTINUES_HERE}\n")
 
@@ -137,12 +137,12 @@ def test_one_that_fails_is_told_and_the_command_fails(terminal: Terminal) -> Non
 
 @pytest.mark.usefixtures("search")
 def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
-    (terminal.room / "in.csv").write_text(
+    (terminal.folder / "in.csv").write_text(
         f"name;SIREN\nDanone;{DANONE}\nLVMH;{LVMH}\nWrong;12\n;\n", encoding="utf-8"
     )
     ended = terminal.run("enrich", DANONE, "--csv", "in.csv", "--out", "out.csv", "--here")
     assert ended.code == 1
-    with (terminal.room / "out.csv").open(encoding="utf-8", newline="") as file:
+    with (terminal.folder / "out.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["siren"], row["status"], row["legal_name"]) for row in rows] == [
         (DANONE, "SUCCESS", "DANONE [SA]"),
@@ -157,7 +157,7 @@ def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
 def test_nobody_is_asked_where_the_answer_cannot_be_written(
     terminal: Terminal, search: FakeRegistry, out: str
 ) -> None:
-    (terminal.room / "folder").mkdir()
+    (terminal.folder / "folder").mkdir()
     ended = terminal.run("enrich", DANONE, "--here", "--out", out)
     assert (ended.code, ended.out, search.calls, states(terminal)) == (2, "", [], [])
     assert ended.err.startswith(f"{out} cannot be written: ")
@@ -174,11 +174,11 @@ def test_an_answer_that_can_no_longer_be_written_is_still_shown(
     ended = terminal.run("enrich", DANONE, "--here", "--out", "out.csv")
     assert (ended.code, ended.err) == (2, "out.csv cannot be written: No space left on device.\n")
     assert "DANONE [SA]" in ended.out
-    assert not (terminal.room / "out.csv").exists()
+    assert not (terminal.folder / "out.csv").exists()
 
 
 def test_what_is_there_stays_where_nobody_could_be_asked(terminal: Terminal) -> None:
-    file = terminal.room / "out.csv"
+    file = terminal.folder / "out.csv"
     file.write_text("yesterday", encoding="utf-8")
     assert NOT_CONFIGURED in terminal.run("enrich", DANONE, "--out", "out.csv").err
     assert file.read_text(encoding="utf-8") == "yesterday"

@@ -18,7 +18,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import progress
 from automation_pipeline.cli.progress import LaunchWait
 from automation_pipeline.core.settings import Settings
-from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 
@@ -49,7 +49,7 @@ def run_id(services: Services) -> int:
 def test_ctrl_c_while_a_run_is_followed_says_that_it_goes_on(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    meanwhile(monkeypatch)
+    during_pauses(monkeypatch)
     ended = terminal.run("schedules", "run-now", terminal.create(), "--wait", *flags)
     assert (ended.code, ended.err) == (130, RUN_GOES_ON)
     assert [run["status"] for run in terminal.json("runs", "list")["runs"]] == ["pending"]
@@ -59,7 +59,7 @@ def test_ctrl_c_while_a_run_is_followed_says_that_it_goes_on(
 def test_ctrl_c_while_a_transcription_is_followed_says_that_it_goes_on(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    meanwhile(monkeypatch)
+    during_pauses(monkeypatch)
     ended = terminal.run("transcribe", "7", "--wait", *flags)
     assert (ended.code, ended.err) == (130, WORK_GOES_ON)
 
@@ -68,7 +68,7 @@ def test_ctrl_c_while_a_transcription_is_followed_says_that_it_goes_on(
 def test_ctrl_c_while_a_run_is_watched_says_that_it_goes_on(
     terminal: Terminal, run_id: int, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    meanwhile(monkeypatch)
+    during_pauses(monkeypatch)
     ended = terminal.run("runs", "watch", str(run_id), *flags)
     assert (ended.code, ended.err) == (130, RUN_GOES_ON)
 

@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_used_ends_with_2(
 ) -> None:
     terminal.create()
     if content is not None and name != "-":
-        (terminal.room / name).write_bytes(content)
+        (terminal.folder / name).write_bytes(content)
     assert refused(terminal, f"{words} {name}", 2, given=content or b"").startswith(sentence)
     assert terminal.json("runs", "list") == {"runs": []}
 
@@ -214,7 +214,7 @@ def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> 
 def test_a_database_without_tables_ends_with_1_and_says_what_to_do(
     terminal: Terminal, words: str
 ) -> None:
-    (terminal.room / "empty.db").touch()
+    (terminal.folder / "empty.db").touch()
     terminal.export(DATABASE_URL="sqlite:///empty.db")
     assert (
         refused(terminal, words, 1)
@@ -235,7 +235,7 @@ def shell(terminal: Terminal, words: str) -> tuple[int, str]:
     python = f'automation() {{ "{sys.executable}" -c "from automation_pipeline.cli.main import main; main()" "$@"; }}; '
     ended = subprocess.run(
         ["bash", "-c", python + words],
-        cwd=terminal.room,
+        cwd=terminal.folder,
         capture_output=True,
         text=True,
         check=False,

@@ -20,7 +20,7 @@ from automation_pipeline.automation.tables import (
     RunRow,
 )
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.factories import an_opening
 
 STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -242,7 +242,7 @@ def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
     verdict: str, status: str, code: int, as_json: bool,
 ) -> None:  # fmt: skip
     advancing = Advancing(terminal, pending_id, OutcomeStatus(verdict))
-    meanwhile(monkeypatch, *advancing.steps)
+    during_pauses(monkeypatch, *advancing.steps)
     if as_json:
         shown = terminal.json("runs", "watch", pending_id, code=code)
         assert (shown["run_id"], shown["status"], len(shown["fiches"])) == (pending_id, status, 3)
@@ -257,6 +257,6 @@ def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
 def test_a_retry_can_be_waited_for(
     terminal: Terminal, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meanwhile(monkeypatch, *Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL).steps)
+    during_pauses(monkeypatch, *Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL).steps)
     shown = terminal.json("runs", "retry", run_id, "--wait")
     assert (shown["run_id"], shown["retryOfRunId"], shown["status"]) == ("2", run_id, "partial")

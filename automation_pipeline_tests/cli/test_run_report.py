@@ -38,7 +38,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str]] = []
-        self.said = ""
+        self.printed = ""
         self.feed(page)
         self.close()
         assert self.open == []
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] != "style":
-            self.said += f" {data}"
+            self.printed += f" {data}"
 
     def values(self, name: str) -> list[str]:
         return [value for attribute, value in self.attributes if attribute == name]
@@ -96,7 +96,7 @@ def page_of(bench: Bench, run_id: int, **most: int) -> Page:
 
 
 def test_the_page_tells_status_law_phases_causes_and_selection(bench: Bench, run_id: int) -> None:
-    result = " ".join(page_of(bench, run_id).said.split())
+    result = " ".join(page_of(bench, run_id).printed.split())
     assert f"Run {run_id}: partial" in result
     assert (
         "4 selected = 2 successful + 1 failed + 1 ignored: every fiche has ended, once." in result
@@ -117,8 +117,8 @@ def test_fiches_lead_to_their_audits_and_those_to_what_was_said(bench: Bench, ru
     links, places = page.values("href"), page.values("id")
     assert {link.removeprefix("#") for link in links} == set(places)
     assert len(places) == 2
-    assert "« Bonjour, je vous appelle" in page.said
-    result = " ".join(page.said.split())
+    assert "« Bonjour, je vous appelle" in page.printed
+    result = " ".join(page.printed.split())
     assert "4 ignored not_found: Fiche not found (404)" in result
 
 
@@ -126,9 +126,9 @@ def test_nothing_that_was_stored_acts_as_markup(bench: Bench, run_id: int) -> No
     page = page_of(bench, run_id)
     assert not {"script", "img", "iframe", "link", "object"} & set(page.tags)
     assert not [name for name, _value in page.attributes if name.startswith("on")]
-    assert f"The call {EVIL}" in page.said
-    assert f"The CRM said {EVIL}" in page.said
-    assert f"Sales {EVIL}" in page.said
+    assert f"The call {EVIL}" in page.printed
+    assert f"The CRM said {EVIL}" in page.printed
+    assert f"Sales {EVIL}" in page.printed
 
 
 def test_the_page_needs_nothing_from_elsewhere(bench: Bench, run_id: int) -> None:
@@ -144,11 +144,11 @@ def test_the_page_needs_nothing_from_elsewhere(bench: Bench, run_id: int) -> Non
 
 
 def test_a_big_run_is_summed_up(bench: Bench, run_id: int) -> None:
-    result = page_of(bench, run_id, most_fiches=3, most_in_full=0).said
+    result = page_of(bench, run_id, most_fiches=3, most_in_full=0).printed
     assert "And 1 more fiches, which this page leaves out." in result
     assert "And 1 more audits, which this page leaves out." in result
     one_in_full = page_of(bench, run_id, most_in_full=1)
-    assert "The steps of the 1 with the lowest scores are shown below" in one_in_full.said
+    assert "The steps of the 1 with the lowest scores are shown below" in one_in_full.printed
     assert len(one_in_full.values("id")) == 1
 
 
@@ -165,7 +165,7 @@ def test_a_run_at_work_says_how_far_it_is(bench: Bench, ended: int, law: str) ->
     with bench.database.transaction() as session:
         for fiche_id in ("1", "2")[:ended]:
             end(session, run_id, fiche_id, "successful")
-    assert law in page_of(bench, run_id).said
+    assert law in page_of(bench, run_id).printed
 
 
 def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> None:
@@ -173,12 +173,12 @@ def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> No
         tell(session, run_id, selected_fiches=5)
     assert (
         "The counts do not add up: 5 selected = 2 successful + 1 failed + 1 ignored is false."
-        in page_of(bench, run_id).said
+        in page_of(bench, run_id).printed
     )
 
 
 def test_the_command_writes_the_page_where_it_is_told_to(terminal: Terminal, run_id: int) -> None:
-    written = terminal.room / ".automation/reports" / f"run-{run_id}.html"
+    written = terminal.folder / ".automation/reports" / f"run-{run_id}.html"
     ended = terminal.run("runs", "report", str(run_id))
     assert (ended.code, ended.out) == (0, f"The report of run {run_id} is {written}.\n")
     Page(written.read_text())
@@ -211,7 +211,7 @@ class Reader(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
-        self.said = ""
+        self.printed = ""
         self.feed(page)
         self.close()
 
@@ -220,7 +220,7 @@ class Reader(HTMLParser):
         self.attributes += attrs
 
     def handle_data(self, data: str) -> None:
-        self.said += data
+        self.printed += data
 
 
 PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"))
@@ -229,7 +229,7 @@ PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_chara
 @given(content=PRINTABLE, value=PRINTABLE)
 def test_whatever_is_written_is_read_back_as_text(content: str, value: str) -> None:
     reader = Reader(element("p", content, class_=value))
-    assert (reader.tags, reader.said) == (["p"], content)
+    assert (reader.tags, reader.printed) == (["p"], content)
     assert reader.attributes == [("class", value)]
 
 

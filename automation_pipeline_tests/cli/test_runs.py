@@ -12,7 +12,7 @@ from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
 from automation_pipeline.automation.queries.runs import write_log
 from automation_pipeline.automation.tables import RunRow
-from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 
 STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 FICHES = ["1", "2", "3", "4"]
@@ -135,7 +135,7 @@ def test_a_log_is_followed_until_the_run_has_ended(
             session.get_one(RunRow, run_id).completed_at = STARTED
 
     first, second = partial(write, "The first"), partial(write, "The second")
-    meanwhile(monkeypatch, first, lambda: None, second, end)
+    during_pauses(monkeypatch, first, lambda: None, second, end)
     ended = terminal.run("runs", "logs", str(run_id), "--follow", *flags)
     assert ended.code == 0
     document = (
@@ -175,7 +175,7 @@ def test_an_operator_is_asked_before_a_run_is_cancelled(
     terminal: Terminal, answer: bytes, flags: list[str], code: int, status: str
 ) -> None:
     run_id = terminal.json("schedules", "run-now", terminal.create())["run_id"]
-    ended = terminal.run("runs", "cancel", run_id, *flags, given=answer, somebody=True)
+    ended = terminal.run("runs", "cancel", run_id, *flags, given=answer, is_interactive=True)
     assert ended.code == code
     assert ("Cancel run 1?" in ended.err) == ("--yes" not in flags)
     assert "Cancel run" not in ended.out, "what is asked does not spoil a document"

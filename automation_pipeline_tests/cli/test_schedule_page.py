@@ -111,7 +111,9 @@ def test_people_are_told_what_was_done(terminal: Terminal) -> None:
 def test_an_operator_is_asked_before_a_schedule_is_deleted(
     terminal: Terminal, answer: bytes, code: int, left: int
 ) -> None:
-    ended = terminal.run("schedules", "delete", terminal.create(), given=answer, somebody=True)
+    ended = terminal.run(
+        "schedules", "delete", terminal.create(), given=answer, is_interactive=True
+    )
     assert (ended.code, "Delete schedule 1, Sales, and all of its 0 runs?" in ended.err) == (
         code,
         True,

@@ -73,7 +73,7 @@ def test_a_schedule_from_standard_input_round_trips(terminal: Terminal) -> None:
 
 def test_a_schedule_from_a_file_is_the_same_also_with_a_byte_order_mark(terminal: Terminal) -> None:
     for number, encoding in enumerate(("utf-8", "utf-8-sig"), start=1):
-        (terminal.room / "schedule.json").write_text(json.dumps(DAILY), encoding=encoding)
+        (terminal.folder / "schedule.json").write_text(json.dumps(DAILY), encoding=encoding)
         stored = terminal.json("schedules", "create", "-f", "schedule.json")
         assert (stored["id"], stored["name"]) == (str(number), "Sales")
 
@@ -240,7 +240,7 @@ def test_a_selection_of_its_own_is_kept_with_the_run_and_leaves_the_schedule(
     terminal: Terminal,
 ) -> None:
     schedule_id = terminal.create()
-    (terminal.room / "two.json").write_text('{"mode": "manual", "ficheIds": ["7", "8"]}')
+    (terminal.folder / "two.json").write_text('{"mode": "manual", "ficheIds": ["7", "8"]}')
     ended = terminal.run("schedules", "run-now", schedule_id, "--selection", "two.json")
     assert ended.out == "Run 1 is requested: `automation runs show 1` shows its status.\n"
     with terminal.database.reading() as session:

@@ -16,7 +16,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The program that this one would have become."""
     programs: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _path, words: programs.append(words))
@@ -34,22 +34,22 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     ],
 )
 def test_what_it_lacks_is_one_sentence(
-    terminal: Terminal, begun: list[list[str]], variables: dict[str, str], sentence: str
+    terminal: Terminal, started: list[list[str]], variables: dict[str, str], sentence: str
 ) -> None:
     terminal.export(**variables)
     ended = terminal.run("worker")
-    assert (ended.code, ended.out, ended.err.strip(), begun) == (1, "", sentence, [])
+    assert (ended.code, ended.out, ended.err.strip(), started) == (1, "", sentence, [])
 
 
 @pytest.mark.parametrize(("words", "width"), [([], "5"), (["--concurrency", "3"], "3")])
 def test_it_becomes_celerys_worker(
-    terminal: Terminal, begun: list[list[str]], words: list[str], width: str
+    terminal: Terminal, started: list[list[str]], words: list[str], width: str
 ) -> None:
     terminal.export(
         AUTOMATION_EXECUTOR="celery", REDIS_URL="redis://r/1", AUTOMATION_CELERY_CONCURRENCY="5"
     )
     assert terminal.run("worker", "--name", "one@%h", *words).code == 0
-    (program,) = begun
+    (program,) = started
     assert program[1:6] == [
         "-m",
         "celery",

@@ -8,21 +8,21 @@ from automation_pipeline.orchestration.days import audits_metadata
 EMPTY: dict[str, Any] = {"configs": 1, "fiches": 0, "by_niveau": {}, "failures": {}}
 
 
-def told(**counts: Any) -> dict[str, Any]:
+def metadata_of(**counts: Any) -> dict[str, Any]:
     return {
         name: value.value for name, value in audits_metadata(DayAudits(**EMPTY | counts)).items()
     }
 
 
 def test_a_day_without_audits_has_numbers_and_no_tables() -> None:
-    day = told()
+    day = metadata_of()
     assert (day["wanted"], day["audited"], day["coverage"]) == (0, 0, 1.0)
     assert not {"by_niveau", "failing_points", "failures", "mean_score", "note"} & set(day)
 
 
 def test_tables_keep_their_order_and_name_the_share() -> None:
     points = (FailingPoint("Welcome", "Name given", 3, 4), FailingPoint("Closing", "Thanks", 1, 8))
-    day = told(
+    day = metadata_of(
         by_niveau={"EXCELLENT": 1, "REJET": 2},
         failures={"No key": 1, "No calls": 5},
         failing_points=points,
@@ -41,5 +41,5 @@ def test_tables_keep_their_order_and_name_the_share() -> None:
 
 
 def test_no_control_point_breaks_its_table() -> None:
-    day = told(failing_points=(FailingPoint("Step", "a | b\nand c", 1, 1),))
+    day = metadata_of(failing_points=(FailingPoint("Step", "a | b\nand c", 1, 1),))
     assert day["failing_points"].splitlines()[2:] == [r"| Step | a \| b and c | 1 | 1 | 100% |"]

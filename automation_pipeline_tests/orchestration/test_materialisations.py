@@ -46,7 +46,7 @@ def a_run(bench: Bench, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED
         return as_run(session.get_one(RunRow, run_id))
 
 
-def told(
+def metadata_of(
     services: Services, run: Run, assets: tuple[str, ...] = ASSETS
 ) -> dict[str, set[tuple[str, str | None]]]:
     """By kind of event: the assets and days."""
@@ -70,7 +70,7 @@ def test_a_run_over_whole_days_materialises_them_and_a_run_over_a_part_observes(
     sold(bench, "3", day=OTHER)
     audit_the_day(bench)
     run = a_run(bench, "1", "3")
-    events = told(services, run)
+    events = metadata_of(services, run)
     assert events["AssetMaterialization"] == of_all(OTHER)
     assert events["AssetObservation"] == of_all(DAY)
     assert events["AssetCheckEvaluation"] == of_all(DAY) | of_all(OTHER)
@@ -89,14 +89,14 @@ def test_a_run_that_did_not_end_well_materialises_nothing(
     services: Services, bench: Bench, status: RunStatus
 ) -> None:
     sold(bench, "1")
-    events = told(services, a_run(bench, "1", status=status))
+    events = metadata_of(services, a_run(bench, "1", status=status))
     assert "AssetMaterialization" not in events
     assert events["AssetObservation"] == of_all(DAY)
 
 
 def test_only_the_assets_of_the_run_have_events(services: Services, bench: Bench) -> None:
     sold(bench, "1")
-    events = told(services, a_run(bench, "1"), ("fiche_details",))
+    events = metadata_of(services, a_run(bench, "1"), ("fiche_details",))
     assert {asset for group in events.values() for asset, _ in group} == {"fiche_details"}
 
 
@@ -104,7 +104,7 @@ def test_days_without_a_partition_and_fiches_without_a_day_are_left_out(
     services: Services, bench: Bench
 ) -> None:
     sold(bench, "1", day=BEFORE_ALL)
-    assert told(services, a_run(bench, "1", "unknown")) == {}
+    assert metadata_of(services, a_run(bench, "1", "unknown")) == {}
 
 
 @pytest.mark.parametrize(

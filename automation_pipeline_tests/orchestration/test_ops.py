@@ -135,7 +135,7 @@ def test_a_sensor_has_no_run_and_no_id() -> None:
         assert correlation_id() is None
 
 
-def said(**given: object) -> dict[str, object]:
+def text(**given: object) -> dict[str, object]:
     """As an op gets it, with the defaults that Dagster fills in."""
     received: list[dict[str, object]] = []
 
@@ -169,16 +169,16 @@ def test_every_field_of_a_selection_is_there_and_described() -> None:
     ],
 )  # fmt: skip
 def test_what_is_said_arrives_and_nothing_else(given: dict[str, object]) -> None:
-    assert said(**given) == given
+    assert text(**given) == given
 
 
 @every_case("mode", SelectionMode)
 def test_what_is_left_out_is_as_in_a_schedule(mode: SelectionMode) -> None:
     given = {"mode": mode.value, "dateRange": "yesterday"}
-    assert parse_selection(said(**given)) == parse_selection(given)
+    assert parse_selection(text(**given)) == parse_selection(given)
 
 
 @every_case("wrong", [{}, {"mode": "all"}, {"mode": "manual", "fiche_ids": ["1"]}])
 def test_what_is_misspelt_is_refused_at_launch(wrong: dict[str, object]) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError):
-        said(**wrong)
+        text(**wrong)

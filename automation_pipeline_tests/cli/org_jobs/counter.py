@@ -31,7 +31,7 @@ class Counter:
     def json(self, *words: str, given: object = None, code: int = 0) -> Any:
         return self.terminal.json("org-jobs", *words, given=given, code=code)
 
-    def said(self, *words: str, code: int = 0, **given: Any) -> str:
+    def printed(self, *words: str, code: int = 0, **given: Any) -> str:
         """What stands on the screen, a blank between any two words."""
         ended = self.run(*words, **given)
         assert (ended.code, ended.err) == (code, "")

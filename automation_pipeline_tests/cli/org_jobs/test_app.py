@@ -28,7 +28,7 @@ def commands() -> list[tuple[str, ...]]:
 def test_a_command_teaches_with_an_example_and_speaks_json(
     bare: Counter, words: tuple[str, ...]
 ) -> None:
-    result = bare.said(*words, "--help")
+    result = bare.printed(*words, "--help")
     assert "For example" in result.replace("for example", "For example")
     assert f"automation org-jobs {' '.join(words)}" in result
     assert "--json" in result

@@ -7,7 +7,7 @@ from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.org_jobs.commands.jobs import follow_job
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.org_jobs.counter import Counter
-from automation_pipeline_tests.cli.terminal import meanwhile, time_passes
+from automation_pipeline_tests.cli.terminal import during_pauses, time_passes
 from automation_pipeline_tests.conftest import StandingClock
 
 
@@ -28,42 +28,43 @@ def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     assert listed("--status", "success") == [call]
     assert listed("--type", "SERVER_RESTART") == listed("--server", server) == [restart]
     assert listed("--limit", "1", "--offset", "1") == [call]
-    result = counter.said("list", "--limit", "1")
+    result = counter.printed("list", "--limit", "1")
     assert "globex HTTPS_CALL waiting" in result
     assert result.endswith("There are more rows: --offset 1 shows the next page.")
 
 
 def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:
     job_id = counter.job("--retries", "1", "--backoff-ms", "3600000")
-    assert counter.said("show", job_id).endswith(
+    assert counter.printed("show", job_id).endswith(
         "Follow it: `automation org-jobs watch 1`; stop it: `automation org-jobs cancel 1`."
     )
     counter.begin(job_id, progress={"percent": 40.0, "message": "Copying [it]"})
-    assert "status running, attempt 1 of 2, 40 %: Copying [it]" in counter.said("show", job_id)
+    assert "status running, attempt 1 of 2, 40 %: Copying [it]" in counter.printed("show", job_id)
     counter.end(job_id, attempt_failed("Connection [refused]", "UNREACHABLE"))
-    shown = counter.said("show", job_id)
+    shown = counter.printed("show", job_id)
     assert "waits for a retry, 20" in shown
     assert "agent:h UNREACHABLE: Connection [refused] (tried again 20" in shown
     counter.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
-    shown = counter.said("show", job_id)
+    shown = counter.printed("show", job_id)
     assert "trouble NOT_FOUND: Gone" in shown
     assert shown.endswith("Retry it: `automation org-jobs retry 1`.")
     log = counter.json("log", job_id)["log"]
     assert [(move["fromState"], move["toState"]) for move in log] == [
         ("running", "failed"), ("failed", "pending"), ("running", "failed")
     ]  # fmt: skip
-    assert "running -> failed by worker" in counter.said("log", job_id)
+    assert "running -> failed by worker" in counter.printed("log", job_id)
 
 
 def test_a_job_is_stopped(counter: Counter) -> None:
     document = counter.json("cancel", counter.job(), "--reason", "Wrong [one]")
     assert document["status"] == "cancelled"
     counter.begin(counter.job())
-    assert "asked to stop" in counter.said("cancel", "2", "--reason", "Wrong [one]")
-    shown = counter.said("show", "2")
+    assert "asked to stop" in counter.printed("cancel", "2", "--reason", "Wrong [one]")
+    shown = counter.printed("show", "2")
     assert "by cli:ada: Wrong [one]" in shown
     assert (
-        counter.said("cancel", "2", "--at-once") == "Job 2, HTTPS_CALL: cancelled, attempt 1 of 3."
+        counter.printed("cancel", "2", "--at-once")
+        == "Job 2, HTTPS_CALL: cancelled, attempt 1 of 3."
     )
     counter.do(counter.job(), attempt_succeeded())
     assert "there is nothing to cancel" in counter.refused("cancel", "3")
@@ -74,16 +75,16 @@ def test_a_job_is_done_once_more(counter: Counter, monkeypatch: pytest.MonkeyPat
     counter.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
     document = counter.json("retry", job_id)
     assert (document["status"], len(document["job"]["runs"])) == ("pending", 2)
-    meanwhile(monkeypatch, lambda: counter.do(job_id, attempt_succeeded({"lines": 3})))
+    during_pauses(monkeypatch, lambda: counter.do(job_id, attempt_succeeded({"lines": 3})))
     assert counter.json("watch", job_id)["status"] == "success"
-    assert 'result {"lines": 3}' in counter.said("show", job_id)
+    assert 'result {"lines": 3}' in counter.printed("show", job_id)
     assert counter.refused("retry", job_id)
 
 
 def test_a_job_is_made_and_waited_for(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     server = counter.server()
     payload = ("--payload", '{"command": "save-all"}', "--priority", "1", "--retries", "0")
-    meanwhile(monkeypatch, lambda: counter.do("1", attempt_succeeded()))
+    during_pauses(monkeypatch, lambda: counter.do("1", attempt_succeeded()))
     document = counter.json("create", "--type", "RCON", "--server", server, *payload, "--wait")
     job = document["job"]
     assert (document["status"], job["priority"], job["retryPolicy"]["maxRetries"]) == (
@@ -91,7 +92,7 @@ def test_a_job_is_made_and_waited_for(counter: Counter, monkeypatch: pytest.Monk
         1,
         0,
     )
-    result = counter.said("create", "--type", "RCON", "--server", server, *payload)
+    result = counter.printed("create", "--type", "RCON", "--server", server, *payload)
     assert result == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
     fault = counter.refused("create", "--type", "RCON", *payload, code=2)
     assert "serverInstanceId: " in fault
@@ -108,7 +109,7 @@ def test_queues_tell_what_waits_and_what_is_at_work(counter: Counter) -> None:
         ("globex", 0, 0),
     ]
     assert [one["orgId"] for one in counter.json("queues", "--org", "acme")["queues"]] == ["acme"]
-    result = counter.said("queues")
+    result = counter.printed("queues")
     assert "acme in service 1 0 0 1 10" in result
     assert "globex suspended 0 0 0 0 10" in result
 
@@ -117,7 +118,7 @@ def test_types_say_who_does_them_and_what_they_hold(bare: Counter) -> None:
     document = {one["name"]: one for one in bare.json("types")["types"]}
     assert document["HTTPS_CALL"]["performer"] == "service"
     assert "url" in document["HTTPS_CALL"]["payloadSchema"]["properties"]
-    result = bare.said("types")
+    result = bare.printed("types")
     assert "SERVER_RESTART agent yes 24 h" in result
     assert "SAVE_LIST agent no 3 min" in result
 
@@ -144,7 +145,7 @@ def why(monkeypatch: pytest.MonkeyPatch, clock: StandingClock) -> str | None:
 def test_ctrl_c_says_that_the_job_goes_on(
     counter: Counter, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    meanwhile(monkeypatch)
+    during_pauses(monkeypatch)
     ended = counter.run("watch", counter.job(), *flags)
     assert (ended.code, ended.err) == (130, GOES_ON)
     assert counter.json("show", "1")["status"] == "pending"

@@ -22,14 +22,14 @@ def test_an_organisation_is_made_changed_and_shown(bare: Counter) -> None:
         bare.json("orgs", "update", "acme", *until)["maintenanceUntil"]
         == "2127-01-01T00:00:00.000Z"
     )
-    shown = bare.said("orgs", "show", "acme")
+    shown = bare.printed("orgs", "show", "acme")
     assert (
         "organisation acme Acme [EU] state in service at once 3 jobs at most maintenance until 2127-01-01"
         in shown
     )
     assert bare.json("orgs", "update", "acme", "--end-maintenance")["maintenanceUntil"] is None
     assert [one["id"] for one in bare.json("orgs", "list")["organisations"]] == ["acme", "globex"]
-    assert bare.said("orgs", "list", "--limit", "1").endswith(
+    assert bare.printed("orgs", "list", "--limit", "1").endswith(
         "There are more rows: --offset 1 shows the next page."
     )
     assert bare.refused("orgs", "create", "acme", "--name", "Again").startswith(
@@ -44,18 +44,20 @@ def test_a_suspended_organisation_rests_with_its_schedules(counter: Counter) -> 
     schedule_id = counter.schedule()
     suspended = counter.json("orgs", "suspend", "acme", "--reason", "Unpaid [bill]")
     assert suspended["suspendedAt"] is not None
-    assert "Unpaid [bill]" in counter.said("orgs", "show", "acme")
+    assert "Unpaid [bill]" in counter.printed("orgs", "show", "acme")
     assert counter.json("schedules", "show", schedule_id)["state"] == "PAUSED"
-    assert "state in service" in counter.said("orgs", "resume", "acme")
+    assert "state in service" in counter.printed("orgs", "resume", "acme")
     assert counter.json("schedules", "show", schedule_id)["state"] == "ACTIVE"
 
 
 def test_hosts_tell_when_their_agent_was_heard_of(counter: Counter) -> None:
     host_id = counter.json("hosts", "create", "--name", "paris [1]")["id"]
-    assert f"{host_id} acme paris [1] never" in counter.said("hosts", "list")
+    assert f"{host_id} acme paris [1] never" in counter.printed("hosts", "list")
     now = counter.bench.now
     counter.bench.set_host(int(host_id), last_seen_at=now, agent_version="1.2")
-    assert f"agent 1.2 last seen {now:%Y-%m-%d %H:%M} UTC" in counter.said("hosts", "show", host_id)
+    assert f"agent 1.2 last seen {now:%Y-%m-%d %H:%M} UTC" in counter.printed(
+        "hosts", "show", host_id
+    )
     assert counter.json("hosts", "list", "--org", "acme")["hosts"][0]["lastSeenAt"] == iso(now)
     assert counter.json("hosts", "update", host_id, "--name", "lyon-1")["name"] == "lyon-1"
     message = counter.refused("hosts", "delete", host_id, code=2)
@@ -68,15 +70,18 @@ def test_servers_are_moved_and_taken_out_of_use(counter: Counter) -> None:
     host_id = counter.json("hosts", "create", "--name", "lyon-1")["id"]
     moved = counter.json("servers", "update", server_id, "--host", host_id, "--disabled")
     assert (moved["hostId"], moved["isEnabled"]) == (host_id, False)
-    assert f"{server_id} acme lobby [3] {host_id} disabled" in counter.said(
+    assert f"{server_id} acme lobby [3] {host_id} disabled" in counter.printed(
         "servers", "list", "--org", "acme"
     )
-    assert "host none: its jobs wait" in counter.said("servers", "update", server_id, "--no-host")
-    refused = counter.run("servers", "delete", server_id, given=b"n\n", somebody=True)
+    assert "host none: its jobs wait" in counter.printed(
+        "servers", "update", server_id, "--no-host"
+    )
+    refused = counter.run("servers", "delete", server_id, given=b"n\n", is_interactive=True)
     assert refused.code == 130
     assert f"Delete server {server_id}, lobby [3]?" in refused.err
     assert (
-        counter.said("servers", "delete", server_id, "--yes") == f"Server {server_id} is deleted."
+        counter.printed("servers", "delete", server_id, "--yes")
+        == f"Server {server_id} is deleted."
     )
 
 
@@ -100,7 +105,7 @@ def test_alerts_are_listed_newest_first(counter: Counter) -> None:
         add_alerts(session, ORG_ALERTS, raised, SystemClock().now(), {})
     assert [one["id"] for one in counter.json("alerts")["alerts"]] == ["2", "1"]
     assert [one["orgId"] for one in counter.json("alerts", "--org", "acme")["alerts"]] == ["acme"]
-    assert "acme schedule_failed warning s-1 Failed [0] times unsent" in counter.said(
+    assert "acme schedule_failed warning s-1 Failed [0] times unsent" in counter.printed(
         "alerts", "--org", "acme"
     )
 
@@ -113,7 +118,7 @@ def test_the_log_says_who_did_what_newest_first(counter: Counter) -> None:
         ("organisation", "update"),
         ("organisation", "create"),
     ]
-    assert 'cli:ada update organisation acme name: "Acme" -> "New [name]"' in counter.said(
+    assert 'cli:ada update organisation acme name: "Acme" -> "New [name]"' in counter.printed(
         "audit-log"
     )
     page = counter.json("audit-log", "--limit", "1")

@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.core.clock import iso
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.org_jobs.counter import CALL, Counter
-from automation_pipeline_tests.cli.terminal import meanwhile
+from automation_pipeline_tests.cli.terminal import during_pauses
 from automation_pipeline_tests.tables import every_case
 
 BY_FLAGS = (
@@ -42,7 +42,7 @@ def test_a_schedule_is_made_from_a_file_and_a_flag_beats_it(counter: Counter) ->
         "schedules", "create", "--file", "-", "--name", "Other", "--disabled", given=CALL
     )
     assert (made["name"], made["jobType"], made["state"]) == ("Other", "HTTPS_CALL", "PAUSED")
-    path = counter.terminal.room / "call.json"
+    path = counter.terminal.folder / "call.json"
     path.write_text(json.dumps(CALL))
     assert counter.json("schedules", "create", "-f", str(path))["name"] == CALL["name"]
 
@@ -109,7 +109,7 @@ def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
         == {restart}
     )
     assert counter.json("schedules", "list", "--limit", "2")["more"] is True
-    result = counter.said("schedules", "list", "--limit", "2")
+    result = counter.printed("schedules", "list", "--limit", "2")
     assert result.endswith("There are more rows: --offset 2 shows the next page.")
     assert "Warm [cache]" in result
 
@@ -124,7 +124,7 @@ def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None
         "exponential",
         description="Keeps [it] warm",
     )
-    shown = counter.said("schedules", "show", schedule_id)
+    shown = counter.printed("schedules", "show", schedule_id)
     for words in (
         f"schedule {schedule_id} Warm [cache]", "Keeps [it] warm", "organisation acme", "state ACTIVE",
         "due 0 2 * * *, Europe/Paris", "22:00 to 06:00; jobs due outside wait for it", "02:00 CE",
@@ -142,7 +142,7 @@ def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None
         "--until",
         "2127-01-01T00:00:00Z",
     )
-    shown = counter.said("schedules", "show", schedule_id)
+    shown = counter.printed("schedules", "show", schedule_id)
     assert "state PAUSED" in shown
     assert "paused because Disk [full]; it is resumed 2127-01-01 00:00 UTC" in shown
     assert "next never" in shown
@@ -155,7 +155,7 @@ def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Cou
     for day in range(1, 7):
         skipped = {"outcome": "SKIPPED", "skip_reason": "overlap", "note": "One is [still] at work"}
         bench.fire(schedule_id, start.replace(day=day), **(skipped if day == 6 else {}))
-    shown = counter.said("schedules", "show", schedule_id)
+    shown = counter.printed("schedules", "show", schedule_id)
     assert shown.count(" DISPATCHED") == 4
     assert "SKIPPED overlap: One is [still] at work" in shown
     assert "01 May" not in shown
@@ -164,7 +164,7 @@ def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Cou
         ["SKIPPED", "DISPATCHED"],
         True,
     )
-    result = counter.said("schedules", "fires", schedule_id, "--limit", "4")
+    result = counter.printed("schedules", "fires", schedule_id, "--limit", "4")
     assert result.endswith(
         f"There are more rows: --after {fires['fires'][-1]['id']} shows the next page."
     )
@@ -180,8 +180,8 @@ def test_a_fire_tells_what_became_of_its_job(counter: Counter) -> None:
         counter.json("schedules", "run-now", schedule_id)["job_id"],
         attempt_failed("Gone", "NOT_FOUND"),
     )
-    assert "MANUAL DISPATCHED 1 failed" in counter.said("schedules", "fires", schedule_id)
-    shown = counter.said("schedules", "show", schedule_id)
+    assert "MANUAL DISPATCHED 1 failed" in counter.printed("schedules", "fires", schedule_id)
+    shown = counter.printed("schedules", "show", schedule_id)
     assert "1 job, 1 failed, 1 in a row" in shown
     assert shown.endswith("See what failed: `automation org-jobs show 1`.")
 
@@ -204,7 +204,7 @@ def test_a_schedule_is_deleted_when_somebody_says_so(counter: Counter) -> None:
     schedule_id = counter.schedule()
     message = counter.refused("schedules", "delete", schedule_id, code=2)
     assert message == f"Standard input is no terminal: add --yes to delete schedule {schedule_id}."
-    refused = counter.run("schedules", "delete", schedule_id, given=b"n\n", somebody=True)
+    refused = counter.run("schedules", "delete", schedule_id, given=b"n\n", is_interactive=True)
     assert refused.code == 130
     assert f"Delete schedule {schedule_id}, Warm [cache]?" in refused.err
     assert counter.json("schedules", "delete", schedule_id, "--yes") == {
@@ -220,10 +220,10 @@ def test_who_changed_it_is_told(counter: Counter) -> None:
     counter.json("schedules", "pause", schedule_id, "--reason", "Holidays")
     log = counter.json("schedules", "log", schedule_id)["log"]
     assert (log[0]["actor"], log[0]["action"], log[0]["reason"]) == ("cli:ada", "pause", "Holidays")
-    result = counter.said("schedules", "log", schedule_id)
+    result = counter.printed("schedules", "log", schedule_id)
     assert 'name: "Warm [cache]" -> "New [name]"' in result
     assert counter.json("audit-log", "--entity", "schedule", "--id", schedule_id)["log"] == log
-    assert "Holidays" in counter.said("audit-log", "--org", "acme", "--limit", "1")
+    assert "Holidays" in counter.printed("audit-log", "--org", "acme", "--limit", "1")
 
 
 def test_a_schedule_is_paused_and_resumed(counter: Counter) -> None:
@@ -239,9 +239,9 @@ def test_a_schedule_is_paused_and_resumed(counter: Counter) -> None:
     )
     assert (paused["state"], paused["pauseReason"]) == ("PAUSED", "Disk full")
     assert (paused["pausedUntil"], paused["nextRunAt"]) == ("2127-01-01T00:00:00.000Z", None)
-    result = counter.said("schedules", "resume", schedule_id)
+    result = counter.printed("schedules", "resume", schedule_id)
     assert result.startswith(f"Schedule {schedule_id}, Warm [cache], is ACTIVE, due ")
-    result = counter.said("schedules", "pause", schedule_id, "--until", "2127-01-01T00:00:00Z")
+    result = counter.printed("schedules", "pause", schedule_id, "--until", "2127-01-01T00:00:00Z")
     assert result == f"Schedule {schedule_id}, Warm [cache], is paused until 2127-01-01 00:00 UTC."
     assert counter.json("schedules", "resume", schedule_id)["pausedUntil"] is None
 
@@ -295,13 +295,13 @@ def test_the_next_time_is_left_out_and_kept_after_all(counter: Counter) -> None:
     schedule_id = counter.schedule()
     skipping = counter.json("schedules", "skip-next", schedule_id, "--reason", "Tournament")
     assert (skipping["skipNextRun"], skipping["skipNextRunReason"]) == (True, "Tournament")
-    shown = counter.said("schedules", "show", schedule_id)
+    shown = counter.printed("schedules", "show", schedule_id)
     assert "skipped the next due time: Tournament" in shown
     assert f"keep-next {schedule_id}" in shown
-    assert "It is left out" in counter.said("schedules", "next", schedule_id)
-    assert ", is due " in counter.said("schedules", "keep-next", schedule_id)
+    assert "It is left out" in counter.printed("schedules", "next", schedule_id)
+    assert ", is due " in counter.printed("schedules", "keep-next", schedule_id)
     assert counter.json("schedules", "keep-next", schedule_id)["skipNextRun"] is False
-    assert ", leaves out " in counter.said("schedules", "skip-next", schedule_id)
+    assert ", leaves out " in counter.printed("schedules", "skip-next", schedule_id)
 
 
 def test_a_run_by_hand_answers_at_once(counter: Counter) -> None:
@@ -313,7 +313,7 @@ def test_a_run_by_hand_answers_at_once(counter: Counter) -> None:
     job = counter.json("show", document["job_id"])
     assert (job["scheduleId"], job["payload"]["url"]) == (schedule_id, "https://example.com/other")
     counter.do(document["job_id"], attempt_succeeded())
-    result = counter.said("schedules", "run-now", schedule_id)
+    result = counter.printed("schedules", "run-now", schedule_id)
     assert result == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
 
 
@@ -338,11 +338,11 @@ def test_a_run_that_is_waited_for_says_how_it_ended(
     counter: Counter, monkeypatch: pytest.MonkeyPatch, end: object, code: int, status: str
 ) -> None:
     schedule_id = counter.schedule()
-    meanwhile(monkeypatch, lambda: counter.do("1", end))
+    during_pauses(monkeypatch, lambda: counter.do("1", end))
     document = counter.json("schedules", "run-now", schedule_id, "--wait", code=code)
     assert (document["job_id"], document["status"], document["job"]["id"]) == ("1", status, "1")
-    meanwhile(monkeypatch, lambda: counter.do("2", end))
-    result = counter.said("schedules", "run-now", schedule_id, "--wait", code=code)
+    during_pauses(monkeypatch, lambda: counter.do("2", end))
+    result = counter.printed("schedules", "run-now", schedule_id, "--wait", code=code)
     assert f"Job 2, HTTPS_CALL: {status}" in result
     assert ("NOT_FOUND: No [host]" in result) is (code == 1)
 
@@ -352,13 +352,13 @@ def test_a_past_period_is_done_again(counter: Counter) -> None:
     period = ("--from", "2026-05-01T00:00:00Z", "--until", "2026-05-03T23:59:00Z")
     planned = counter.json("schedules", "backfill", schedule_id, *period, "--dry-run")
     assert (planned["id"], planned["total"], len(planned["times"])) == (None, 3, 3)
-    assert "3 jobs would be created. This is a dry run" in counter.said(
+    assert "3 jobs would be created. This is a dry run" in counter.printed(
         "schedules", "backfill", schedule_id, *period, "--dry-run"
     )
     assert counter.json("list")["jobs"] == []
     made = counter.json("schedules", "backfill", schedule_id, *period)
     assert (made["status"], made["total"], made["pending"]) == ("running", 3, 3)
-    again = counter.said(
+    again = counter.printed(
         "schedules", "backfill", schedule_id, *period, "--behaviour", "failed", "--dry-run"
     )
     assert "skipped: its job has not ended" in again
@@ -368,10 +368,10 @@ def test_a_past_period_is_done_again(counter: Counter) -> None:
     assert fault == "Invalid backfill: until: must not be earlier than from."
     assert [one["id"] for one in counter.json("backfills", "list")["backfills"]] == [made["id"]]
     assert len(counter.json("list", "--backfill", made["id"])["jobs"]) == 3
-    assert f"automation org-jobs backfills cancel {made['id']}" in counter.said(
+    assert f"automation org-jobs backfills cancel {made['id']}" in counter.printed(
         "backfills", "show", made["id"]
     )
-    assert "3 = 3 pending" in counter.said("backfills", "list", "--org", "acme")
+    assert "3 = 3 pending" in counter.printed("backfills", "list", "--org", "acme")
     cancelled = counter.json("backfills", "cancel", made["id"])
     assert (cancelled["status"], cancelled["cancelled"]) == ("cancelled", 3)
 
@@ -403,7 +403,7 @@ def test_coming_times_go_over_clock_changes_and_say_so(
     assert document["occurrences"] == occurrences
     assert document["runs"][0]["note"].startswith(note)
     assert document["timezone"] == "Europe/Paris"
-    result = counter.said("schedules", "next", schedule_id, "--after", after, "--count", "2")
+    result = counter.printed("schedules", "next", schedule_id, "--after", after, "--count", "2")
     assert note in result
     assert "(Europe/Paris)." in result
 
@@ -412,7 +412,7 @@ def test_a_paused_one_has_no_coming_times_and_says_why(counter: Counter) -> None
     schedule_id = nightly(counter, "--disabled")
     document = counter.json("schedules", "next", schedule_id)
     assert document["occurrences"] == []
-    assert document["note"] in counter.said("schedules", "next", schedule_id)
+    assert document["note"] in counter.printed("schedules", "next", schedule_id)
 
 
 def test_what_is_not_stored_is_previewed(counter: Counter) -> None:

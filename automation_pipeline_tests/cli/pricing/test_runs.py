@@ -18,7 +18,7 @@ from automation_pipeline.pricing.models.runs import (
 )
 from automation_pipeline.pricing.models.shop import ShopShown
 from automation_pipeline_tests.cli.pricing.commands import PricingCommands
-from automation_pipeline_tests.cli.terminal import meanwhile, time_passes
+from automation_pipeline_tests.cli.terminal import during_pauses, time_passes
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop
 from automation_pipeline_tests.tables import every_case
@@ -138,7 +138,7 @@ def test_what_was_previewed_is_applied_and_followed(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = commands.previewed()
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     result = commands.text("runs", "apply", run_id, "--wait")
     assert (
         "Run 1 is APPLIED: 4 = 4 applied. Take it back: `automation pricing runs rollback 1`."
@@ -153,7 +153,7 @@ def test_a_run_that_does_not_end_well_ends_with_1(
 ) -> None:
     shop.refuse("11")
     run_id = commands.previewed()
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     document = commands.json("runs", "apply", run_id, "--wait", code=1)
     assert (document["run_id"], document["status"], document["run"]["targets"]["failed"]) == (
         "1",
@@ -167,7 +167,7 @@ def test_a_rule_is_planned_and_applied_at_once_when_it_is_started(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule_id = commands.rule()
-    meanwhile(monkeypatch, lambda: commands.work("1"))
+    during_pauses(monkeypatch, lambda: commands.work("1"))
     assert commands.json("runs", "start", rule_id, "--wait")["status"] == "APPLIED"
     assert shop.times("write") == 2
     result = commands.text("runs", "start", rule_id)
@@ -183,7 +183,7 @@ def test_a_start_that_needs_an_approval_stays_a_preview_with_the_reason(
 ) -> None:
     commands.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
     rule_id = commands.rule()
-    meanwhile(monkeypatch, lambda: commands.work("1"))
+    during_pauses(monkeypatch, lambda: commands.work("1"))
     result = commands.text("runs", "start", rule_id, "--wait", code=1)
     assert (
         "Run 1 is PREVIEW: 4 = 4 preview. The run must be approved first. A second person must approve it"
@@ -211,12 +211,12 @@ def test_retry_retries_failed_targets(
     assert hopeless.endswith(f"targetIds: {first} would fail again: fix its cause, then use force.")
     shop.accept("11")
     shop.accept("12")
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     one = commands.json("runs", "retry", run_id, "--target", first, "--force", "--wait", code=1)
     assert (one["status"], one["run"]["targets"]["failed"]) == ("PARTIAL", 1)
     result = commands.text("runs", "retry", run_id, "--force")
     assert result == "Run 1 will be retried: `automation pricing runs watch 1` follows it."
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     assert commands.json("runs", "watch", run_id)["status"] == "APPLIED"
 
 
@@ -224,7 +224,7 @@ def test_a_run_is_taken_back(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, run_id = shop.amounts(), commands.applied()
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     result = commands.text("runs", "rollback", run_id, "--wait")
     assert "Run 1 is ROLLED_BACK: 4 = 4 rolled back." in result
     assert shop.amounts() == before
@@ -240,7 +240,7 @@ def test_some_targets_are_taken_back(
 ) -> None:
     run_id = commands.applied()
     chosen = ["--target", commands.target(run_id, "11"), "--target", commands.target(run_id, "21")]
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     document = commands.json("runs", "rollback", run_id, *chosen, "--wait")
     assert (document["status"], document["run"]["rollbackState"]) == ("APPLIED", "PARTIAL")
     assert shop.amounts() == {"11": 1999, "12": 2699, "13": 900, "21": 50_000, "31": 100}
@@ -254,31 +254,31 @@ def test_what_was_edited_since_stays_unless_forced(
 ) -> None:
     run_id = commands.applied()
     shop.edit("11", amount=1500)
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     assert commands.json("runs", "rollback", run_id, "--wait", code=1)["status"] == "APPLIED"
     assert shop.amounts()["11"] == 1500
     commands.json("runs", "rollback", run_id)
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     assert commands.json("runs", "watch", run_id, code=1)["status"] == "APPLIED"
-    meanwhile(monkeypatch, lambda: commands.work(run_id))
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
     assert commands.json("runs", "rollback", run_id, "--force", "--wait")["status"] == "ROLLED_BACK"
     assert shop.amounts()["11"] == 1999
 
 
 def test_a_rollback_asks_for_confirmation_at_a_terminal(commands: PricingCommands) -> None:
     run_id = commands.applied()
-    refused = commands.run("runs", "rollback", run_id, given=b"n\n", somebody=True)
+    refused = commands.run("runs", "rollback", run_id, given=b"n\n", is_interactive=True)
     assert (refused.code, refused.out.strip()) == (1, "")
     assert "Take back 4 prices of run 1 (Summer [sale]) in shop.test?" in refused.err
     assert refused.err.endswith("Run 1 is unchanged.\n")
     assert commands.json("runs", "show", run_id)["wish"] is None
-    asked = commands.run("runs", "rollback", run_id, "--json", given=b"y\n", somebody=True)
+    asked = commands.run("runs", "rollback", run_id, "--json", given=b"y\n", is_interactive=True)
     assert json.loads(asked.out)["run"]["wish"] == "rollback"
 
 
 def test_yes_leaves_the_question_out(commands: PricingCommands) -> None:
     run_id = commands.applied()
-    asked = commands.run("runs", "rollback", run_id, "--yes", somebody=True)
+    asked = commands.run("runs", "rollback", run_id, "--yes", is_interactive=True)
     assert (asked.code, asked.err) == (0, "")
     assert asked.out == "Run 1 will be rolled back: `automation pricing runs watch 1` follows it.\n"
 
@@ -367,7 +367,7 @@ def test_ctrl_c_prints_that_the_run_continues(
     commands: PricingCommands, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     run_id = commands.previewed()
-    meanwhile(monkeypatch)
+    during_pauses(monkeypatch)
     ended = commands.run("runs", "apply", run_id, "--wait", *flags)
     assert (ended.code, ended.err) == (130, GOES_ON)
     assert commands.json("runs", "show", run_id)["status"] == "QUEUED"

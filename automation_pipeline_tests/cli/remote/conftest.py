@@ -27,7 +27,7 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def far(terminal: Terminal) -> Iterator[Far]:
-    with served_over(terminal.room / "automation.db") as url:
+    with served_over(terminal.folder / "automation.db") as url:
         yield Far(terminal, url)
 
 

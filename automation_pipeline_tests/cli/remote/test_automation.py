@@ -13,7 +13,7 @@ from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
 from automation_pipeline_tests.cli.remote.served import Far
-from automation_pipeline_tests.cli.terminal import DAILY, meanwhile
+from automation_pipeline_tests.cli.terminal import DAILY, during_pauses
 
 
 def requests(far: Far) -> list[RunRequestRow]:
@@ -54,7 +54,7 @@ def test_a_schedule_lives_its_life_from_afar(far: Far) -> None:
         "status": "cancelled",
         "error": "Cancelled by an operator: wrong day",
     }
-    assert far.run("schedules", "delete", made["id"], given=b"y\n", somebody=True).code == 0
+    assert far.run("schedules", "delete", made["id"], given=b"y\n", is_interactive=True).code == 0
     assert far.here.json("schedules", "list")["schedules"] == []
 
 
@@ -62,11 +62,11 @@ def test_a_run_for_some_fiches_is_followed_to_its_end(
     far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule_id = far.here.create()
-    meanwhile(
+    during_pauses(
         monkeypatch,
         lambda: finalise_run(1, database=bench.database, clock=bench.clock, breakdown="It broke"),
     )
-    chosen = far.here.room / "chosen.json"
+    chosen = far.here.folder / "chosen.json"
     chosen.write_text(json.dumps({"mode": "manual", "ficheIds": ["7"]}))
     ended = far.run(
         "schedules", "run-now", schedule_id, "--selection", str(chosen), "--wait", "--json"
@@ -170,7 +170,7 @@ def test_audits_are_followed_and_one_that_never_begins_is_told(
         with stored.database.transaction() as session:
             mark_refused(session, second, "There is no such fiche.")
 
-    meanwhile(monkeypatch, work)
+    during_pauses(monkeypatch, work)
     result = far.json("audit", "1", "2", "--config", "1", "--wait", code=1)
     assert [(one["fiche_id"], one["status"], one["error"]) for one in result["audits"]] == [
         ("1", "completed", None),
@@ -182,7 +182,7 @@ def test_audits_are_followed_and_one_that_never_begins_is_told(
 def test_one_audit_is_shown_with_its_steps(
     far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meanwhile(
+    during_pauses(
         monkeypatch,
         lambda: stored.audit("1", 1, requests(far)[0].request_key) and None,
     )
@@ -199,7 +199,7 @@ def test_a_rerun_that_comes_to_nothing_is_told(
         with stored.database.transaction() as session:
             mark_refused(session, requests(far)[0].request_key, "The model is away.")
 
-    meanwhile(monkeypatch, refuse)
+    during_pauses(monkeypatch, refuse)
     result = far.json(
         "audits", "rerun", "1", "--step", "1", "--instructions", "Look again", "--wait", code=1
     )
@@ -229,7 +229,7 @@ def test_transcriptions_are_followed_to_their_ends(
                 TranscriptionRunRow(**run, **ended, **times, processed=2, cached=0, failed=0)
             )
 
-    meanwhile(monkeypatch, work)
+    during_pauses(monkeypatch, work)
     result = far.json("transcribe", "7", "8", "--priority", "high", "--wait", code=1)[
         "transcriptions"
     ]

@@ -11,7 +11,7 @@ from automation_pipeline_tests.fakes.registries import FakeRegistry
 
 @pytest.fixture
 def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
-    assert terminal.room
+    assert terminal.folder
     return a_register(monkeypatch)
 
 

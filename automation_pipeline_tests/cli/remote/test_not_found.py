@@ -57,7 +57,7 @@ def fault(ended: Ended) -> bool:
 
 def test_what_does_not_exist_is_not_found_in_one_form(terminal: Terminal) -> None:
     terminal.export(SHOP_API_BASE_URL="https://shop.example.test", SHOP_API_TOKEN="t")
-    with served_over(terminal.room / "automation.db") as url:
+    with served_over(terminal.folder / "automation.db") as url:
         faults = faults_of(Far(terminal, url))
     assert not faults, "\n".join(faults)
 

@@ -188,10 +188,10 @@ def test_a_user_is_remembered_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_user_without_a_name_is_a_number(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def nobody() -> str:
+    def unknown() -> str:
         raise error
 
-    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setattr(getpass, "getuser", unknown)
     assert actor() == f"cli:uid-{os.getuid()}"
 
 

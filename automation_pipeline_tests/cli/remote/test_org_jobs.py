@@ -6,7 +6,7 @@ import pytest
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.org_jobs.counter import CALL, NOWHERE, Counter
 from automation_pipeline_tests.cli.remote.served import Far
-from automation_pipeline_tests.cli.terminal import Terminal, meanwhile
+from automation_pipeline_tests.cli.terminal import Terminal, during_pauses
 
 LOOKING = """
 schedules list
@@ -202,7 +202,7 @@ def test_a_job_is_followed_from_afar(
         done.append(newest)
 
     payload = ("--payload", '{"url": "https://example.com/other"}')
-    meanwhile(monkeypatch, work)
+    during_pauses(monkeypatch, work)
     document = far.json(
         "org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload, "--wait"
     )

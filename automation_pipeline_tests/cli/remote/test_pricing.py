@@ -11,7 +11,7 @@ from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCommands, a_shop
 from automation_pipeline_tests.cli.remote.served import Far
-from automation_pipeline_tests.cli.terminal import Terminal, meanwhile
+from automation_pipeline_tests.cli.terminal import Terminal, during_pauses
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.pricing.rows import EVERY_ALERT
@@ -161,11 +161,11 @@ def test_a_price_is_changed_and_taken_back_from_afar(
     assert [target["after"]["unitAmount"] for target in planned["targets"]] == [1800]
     assert (planned["run"]["trigger"], planned["truncated"]) == ("api", False)
     run_id = planned["run_id"]
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    during_pauses(monkeypatch, lambda: workshop.work(run_id))
     assert far.json("pricing", "runs", "apply", run_id, "--wait")["status"] == "APPLIED"
     assert shop.amounts()["13"] == 1800
     assert far.json("pricing", "runs", "reconcile", run_id)["mismatches"] == 0
-    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    during_pauses(monkeypatch, lambda: workshop.work(run_id))
     assert far.json("pricing", "runs", "rollback", run_id, "--wait")["status"] == "ROLLED_BACK"
     assert shop.amounts()["13"] == 2000
     assert far.json("pricing", "rules", "delete", made["id"], "--yes") == {

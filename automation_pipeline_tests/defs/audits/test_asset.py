@@ -63,7 +63,7 @@ def configure(services: Services) -> None:
     import_config(given, database=services.database, clock=services.clock)
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     [event] = result.asset_materializations_for_node("audit_outcomes")
     return {name: value.value for name, value in event.metadata.items()}
 
@@ -76,7 +76,7 @@ def test_the_days_calls_are_audited_and_the_outcomes_are_there_to_read(services:
     configure(services)
     result = materialize(services)
     assert result.success
-    day = told(result)
+    day = metadata_of(result)
     assert isinstance(day["audited"], int)
     assert 0 < day["audited"] == day["wanted"] == day["fiches"]
     assert (day["configurations"], day["steps"], day["failed"]) == (1, 2 * day["audited"], 0)
@@ -84,7 +84,7 @@ def test_the_days_calls_are_audited_and_the_outcomes_are_there_to_read(services:
     assert "| niveau | audits |" in str(day["by_niveau"])
     assert set(verdicts(result)) == set(AUDIT_CHECKS)
     assert verdicts(result)["every_fiche_audited"]
-    again = told(materialize(services, dg.AssetSelection.assets(audit_outcomes)))
+    again = metadata_of(materialize(services, dg.AssetSelection.assets(audit_outcomes)))
     assert again == day
 
 
@@ -96,8 +96,8 @@ def test_a_model_that_is_refused_fails_audits_and_checks_and_names_the_cause(
     fault(simulated, {"route": "llm.complete", "status": 401})
     result = materialize(services)
     assert result.success
-    assert told(result)["audited"] == 0
-    assert "0 of 2 steps judged" in str(told(result)["failures"])
+    assert metadata_of(result)["audited"] == 0
+    assert "0 of 2 steps judged" in str(metadata_of(result)["failures"])
     assert verdicts(result) == {
         "every_fiche_audited": False,
         "steps_judged": False,
@@ -111,14 +111,14 @@ def test_without_an_automatic_configuration_the_day_says_what_is_missing(
 ) -> None:
     everything = dg.AssetSelection.assets(sales_list, audit_outcomes)
     result = materialize(services, everything)
-    assert "automation audit-configs import" in str(told(result)["note"])
+    assert "automation audit-configs import" in str(metadata_of(result)["note"])
     [check] = [
         one
         for one in result.get_asset_check_evaluations()
         if one.check_name == "every_fiche_audited"
     ]
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert check.description == told(result)["note"]
+    assert check.description == metadata_of(result)["note"]
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

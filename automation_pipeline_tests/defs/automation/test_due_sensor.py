@@ -12,7 +12,7 @@ from automation_pipeline_tests.automation.due import RULES, a_daily
 from automation_pipeline_tests.conftest import StandingClock
 
 
-class _Ours:
+class _OwnServices:
     """Stands in for the resource: services on the test's database and clock."""
 
     def __init__(self, services: Services) -> None:
@@ -26,12 +26,12 @@ class _Ours:
 def test_a_tick_files_what_is_due_and_says_so(
     database_url: str, database: Database, clock: StandingClock
 ) -> None:
-    ours = _Ours(Services(Settings(database_url=database_url), clock))
+    own = _OwnServices(Services(Settings(database_url=database_url), clock))
     a_daily(database, clock)
     messages = []
     for _ in range(2):
         context = dg.build_sensor_context(
-            resources={"services": dg.ResourceDefinition.hardcoded_resource(ours)}
+            resources={"services": dg.ResourceDefinition.hardcoded_resource(own)}
         )
         reason = due_sensor.due_schedules(context)
         assert isinstance(reason, dg.SkipReason)
@@ -46,7 +46,7 @@ def test_a_tick_files_what_is_due_and_says_so(
 def test_a_failure_that_no_automation_run_waits_for_is_skipped_with_a_reason(
     database_url: str, clock: StandingClock
 ) -> None:
-    ours = _Ours(Services(Settings(database_url=database_url), clock))
+    own = _OwnServices(Services(Settings(database_url=database_url), clock))
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.add_run(dg.DagsterRun("automation_run", run_id="d-1"))
         event = instance.report_run_failed(run, "The worker of the run ended.")
@@ -55,7 +55,7 @@ def test_a_failure_that_no_automation_run_waits_for_is_skipped_with_a_reason(
             event,
             instance,
             run,
-            resources={"services": dg.ResourceDefinition.hardcoded_resource(ours)},
+            resources={"services": dg.ResourceDefinition.hardcoded_resource(own)},
         ) as context:
             skipped = run_failures(context.for_run_failure())
     assert isinstance(skipped, dg.SkipReason)

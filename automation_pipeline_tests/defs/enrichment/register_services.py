@@ -70,7 +70,7 @@ def execute(
         )
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     """The metadata of the one step."""
     [output] = [
         event.step_output_data.metadata for event in result.all_events if event.is_successful_output

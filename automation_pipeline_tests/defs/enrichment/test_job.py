@@ -13,8 +13,8 @@ from automation_pipeline.storage.run_requests import RunRequestRow, offer_waitin
 from automation_pipeline_tests.defs.enrichment.register_services import (
     an_office,
     execute,
+    metadata_of,
     refusal,
-    told,
 )
 from automation_pipeline_tests.fakes.registries import RATE_LIMIT, SIREN
 
@@ -34,7 +34,7 @@ def test_what_was_asked_for_is_done_through_the_door(
     request = run_request(asked_for)
     assert (request.job_name, request.tags["enrichment/siren"]) == ("company_enrichment", SIREN)
     [config] = [given["config"] for given in dict(request.run_config or {})["ops"].values()]
-    page = told(execute(company_enrichment, dict(request.tags or {}), **config))
+    page = metadata_of(execute(company_enrichment, dict(request.tags or {}), **config))
     assert (page["company"], page["job"], page["status"]) == (SIREN, str(asked.job_id), "SUCCESS")
     assert "| API_RECHERCHE_ENTREPRISES | SUCCESS | 200 |" in str(page["sources"])
     assert status(database) == "SUCCESS"
@@ -48,7 +48,7 @@ def test_a_job_that_is_done_is_left_alone(
     office = an_office(database, monkeypatch)
     asked = office.ask()
     for _ in range(2):
-        assert told(execute(company_enrichment, job_id=asked.job_id))["attempt"] == 1
+        assert metadata_of(execute(company_enrichment, job_id=asked.job_id))["attempt"] == 1
     assert len(office.search.calls) == 1
 
 
@@ -65,7 +65,7 @@ def test_an_enrichment_that_is_put_off_is_green_and_says_until_when(
 ) -> None:
     office = an_office(database, monkeypatch)
     office.search.refuse_everything(RATE_LIMIT)
-    page = told(execute(company_enrichment, siren=SIREN))
+    page = metadata_of(execute(company_enrichment, siren=SIREN))
     assert (page["state"], status(database)) == ("PENDING", "PENDING")
     assert "not_before" in page
 
@@ -74,10 +74,10 @@ def test_a_company_is_asked_for_from_the_launchpad(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)
-    assert told(execute(company_enrichment, siren=SIREN))["status"] == "SUCCESS"
-    assert told(execute(company_enrichment, siren=SIREN)) == {}
+    assert metadata_of(execute(company_enrichment, siren=SIREN))["status"] == "SUCCESS"
+    assert metadata_of(execute(company_enrichment, siren=SIREN)) == {}
     assert len(office.search.calls) == 1
-    assert told(execute(company_enrichment, siren=SIREN, force=True))["status"] == "SUCCESS"
+    assert metadata_of(execute(company_enrichment, siren=SIREN, force=True))["status"] == "SUCCESS"
     with database.reading() as session:
         assert session.scalars(select(RunRequestRow.state)).all() == ["taken", "taken"]
         assert len(session.scalars(select(EnrichmentJobRow.id)).all()) == 2

@@ -99,7 +99,7 @@ def test_a_run_that_breaks_ends_the_job(ranges: Ranges, monkeypatch: pytest.Monk
     assert [each.event for each in ranges.deliveries] == ["failed"]
 
 
-def begun(
+def started(
     ranges: Ranges, instance: dg.DagsterInstance, job: FetchJob, **fields: object
 ) -> dg.DagsterRun:
     config = {"ops": {"fetch_days": {"config": {"job_id": job.id, "refresh": False}}}}
@@ -115,7 +115,7 @@ def begun(
 def test_a_run_that_somebody_terminates_ends_the_job(ranges: Ranges) -> None:
     job = ranges.job()
     with dg.DagsterInstance.ephemeral() as instance:
-        run = begun(ranges, instance, job)
+        run = started(ranges, instance, job)
         instance.report_run_canceled(run)
         ended = instance.get_run_by_id(run.run_id)
         assert ended
@@ -131,7 +131,7 @@ def test_what_a_failed_run_leaves_is_ended_once(ranges: Ranges) -> None:
     job = ranges.job(webhook=HOOK)
     ranges.crm.fail_once(DAYS[0].isoformat(), TransientError("no"))
     with dg.DagsterInstance.ephemeral() as instance:
-        run = begun(ranges, instance, job)
+        run = started(ranges, instance, job)
     for _ in range(2):
         close_failed(run, "Its process died", bootstrap.services())
     assert (ranges.stored(job).status, ranges.stored(job).error) == (
@@ -151,7 +151,7 @@ def test_a_job_that_nobody_works_on_any_more_is_swept(
 ) -> None:
     job = ranges.job()
     with dg.DagsterInstance.ephemeral() as instance:
-        begun(ranges, instance, job, status=status)
+        started(ranges, instance, job, status=status)
         ranges.clock.pass_time(timedelta(minutes=minutes))
         with dg.build_sensor_context(
             instance=instance, resources={"services": ServicesResource()}

@@ -71,7 +71,7 @@ def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
     return execute(job, request.config, dict(asked.tags or {}))
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     """The metadata of the one step."""
     [output] = [
         event.step_output_data.metadata for event in result.all_events if event.is_successful_output

@@ -50,10 +50,10 @@ def test_a_day_without_anything_is_a_good_day(bench: Bench) -> None:
 
 
 def test_the_due_times_and_jobs_of_the_day_are_told(bench: Bench) -> None:
-    ours, theirs = bench.schedule(), bench.schedule(OTHER_ORG)
+    own, theirs = bench.schedule(), bench.schedule(OTHER_ORG)
     for seconds, latency in ((-1, 0), (0, 2), (3600, 4), (24 * 3600, 0)):
         at = MIDNIGHT + seconds * SECOND
-        bench.fire(ours, at, effective_for=at - latency * SECOND)
+        bench.fire(own, at, effective_for=at - latency * SECOND)
     skipped = {"outcome": "SKIPPED", "skip_reason": "overlap"}
     bench.fire(theirs, MIDNIGHT + 7 * SECOND, **skipped)
     for status in ("success", "success", "failed"):

@@ -20,8 +20,8 @@ from automation_pipeline_tests.defs.org_jobs.org_services import (
     a_bench,
     execute,
     launch,
+    metadata_of,
     refusal,
-    told,
 )
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
 from automation_pipeline_tests.tables import every_case
@@ -63,7 +63,7 @@ def test_a_request_becomes_an_attempt(bench: Bench, runner: FakeRunner) -> None:
         (run_id, 1, {"url": "https://example.com"})
     ]
     assert request_states(bench) == ["taken"]
-    assert told(result) == {
+    assert metadata_of(result) == {
         "job": str(job_id),
         "type": SERVICE.name,
         "organisation": ORG,
@@ -84,7 +84,7 @@ def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(
     runner.end = attempt_failed("The server said no.")
     job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
     result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
-    page = told(result)
+    page = metadata_of(result)
     assert result.success
     assert (page["status"], page["attempt"], page["error"]) == (
         "pending",

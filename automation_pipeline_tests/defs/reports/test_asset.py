@@ -22,7 +22,7 @@ from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
-Told = dict[str, object]
+Shown = dict[str, object]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def materialize(services: Services) -> dg.ExecuteInProcessResult:
     )
 
 
-def told(result: dg.ExecuteInProcessResult) -> Told:
+def metadata_of(result: dg.ExecuteInProcessResult) -> Shown:
     [event] = result.asset_materializations_for_node("daily_quality_report")
     return {name: value.value for name, value in event.metadata.items()}
 
@@ -63,7 +63,7 @@ def check(result: dg.ExecuteInProcessResult) -> tuple[bool, str | None]:
     return one.passed, one.description
 
 
-def files(report: Told) -> tuple[bytes, bytes]:
+def files(report: Shown) -> tuple[bytes, bytes]:
     return Path(str(report["parquet"])).read_bytes(), Path(str(report["csv"])).read_bytes()
 
 
@@ -72,7 +72,7 @@ def test_a_day_is_told_by_groupe_with_what_is_not_met_and_why_fiches_failed(
 ) -> None:
     a_reported_run(bench)
     result = materialize(services)
-    report = told(result)
+    report = metadata_of(result)
     lines = str(report["by_groupe"]).splitlines()
     assert (
         lines[0]
@@ -92,7 +92,7 @@ def test_a_day_is_told_by_groupe_with_what_is_not_met_and_why_fiches_failed(
 
 def test_the_picture_stands_in_the_metadata_and_is_small(services: Services, bench: Bench) -> None:
     a_reported_run(bench)
-    picture = str(told(materialize(services))["picture"])
+    picture = str(metadata_of(materialize(services))["picture"])
     before, after = f"![{DAY}](data:image/png;base64,", ")"
     assert picture.startswith(before)
     drawn = base64.b64decode(picture.removeprefix(before).removesuffix(after), validate=True)
@@ -104,7 +104,7 @@ def test_the_files_have_a_row_an_audit_and_the_same_columns(
     services: Services, bench: Bench
 ) -> None:
     a_reported_run(bench)
-    report = told(materialize(services))
+    report = metadata_of(materialize(services))
     rows = pq.read_table(str(report["parquet"])).to_pylist()
     assert [(row["fiche_id"], row["groupe"], row["status"]) for row in rows] == [
         ("1", "NORD", "completed"),
@@ -121,9 +121,9 @@ def test_the_same_rows_make_the_same_bytes_and_leave_nothing_beside(
     services: Services, bench: Bench
 ) -> None:
     a_reported_run(bench)
-    first = told(materialize(services))
+    first = metadata_of(materialize(services))
     bytes_of_first = files(first)
-    again = told(materialize(services))
+    again = metadata_of(materialize(services))
     assert again == first
     assert files(again) == bytes_of_first
     folder = Path(services.settings.automation_reports_dir)
@@ -137,14 +137,16 @@ def test_a_day_without_audits_or_without_fiches_says_so(services: Services, benc
     result = materialize(services)
     assert result.success
     assert (
-        told(result)["by_groupe"] == told(result)["note"] == "No known fiche was sold on this day."
+        metadata_of(result)["by_groupe"]
+        == metadata_of(result)["note"]
+        == "No known fiche was sold on this day."
     )
     assert check(result) == (False, "The day was never fetched.")
     sold(bench, "1", "2")
     result = materialize(services)
-    assert told(result)["note"] == "No fiche of the day has been audited."
-    assert "| all | 2 | 2 | 0 | 0 | – | – | 0 |" in str(told(result)["by_groupe"])
-    assert pq.read_table(str(told(result)["parquet"])).num_rows == 0
+    assert metadata_of(result)["note"] == "No fiche of the day has been audited."
+    assert "| all | 2 | 2 | 0 | 0 | – | – | 0 |" in str(metadata_of(result)["by_groupe"])
+    assert pq.read_table(str(metadata_of(result)["parquet"])).num_rows == 0
     assert check(result) == (True, "0 rows in the file, 0 audits of the day.")
 
 

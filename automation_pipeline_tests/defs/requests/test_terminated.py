@@ -105,10 +105,10 @@ def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
 
 
 def test_the_sweep_asks_dagster_too(bench: Bench) -> None:
-    ours = {"services": ServicesResource()}
+    own = {"services": ServicesResource()}
     with (
         dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(instance, resources=ours) as context,
+        dg.build_sensor_context(instance, resources=own) as context,
     ):
         result = sweep_audits(context)
     assert isinstance(result, dg.SkipReason)

@@ -51,7 +51,7 @@ def materialize(
     )
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     [event] = result.asset_materializations_for_node("transcripts")
     return {name: value.value for name, value in event.metadata.items()}
 
@@ -59,7 +59,7 @@ def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
 def test_the_days_recordings_are_transcribed_as_far_as_there_is_audio(services: Services) -> None:
     result = materialize(services)
     assert result.success
-    day = told(result)
+    day = metadata_of(result)
     assert isinstance(day["recordings"], int)
     assert isinstance(day["transcribed"], int)
     assert 0 < day["transcribed"] <= day["recordings"]
@@ -71,7 +71,7 @@ def test_the_days_recordings_are_transcribed_as_far_as_there_is_audio(services: 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_failures_are_counted_by_cause(services: Services, simulated: str) -> None:
     fault(simulated, {"route": "speech.transcribe", "status": 400, "first": 2})
-    day = told(materialize(services))
+    day = metadata_of(materialize(services))
     assert "ElevenLabs speech-to-text failed status=400" in str(day["failures"])
     assert "| 2 |" in str(day["failures"])
 
