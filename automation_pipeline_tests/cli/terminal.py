@@ -57,7 +57,7 @@ class Terminal:
         _forget()
 
     def run(self, *words: str, given: bytes = b"", is_interactive: bool = False) -> Ended:
-        """`somebody` is there to be asked, and answers what is given."""
+        """With `is_interactive`, a user answers what is given."""
         stdin = io.TextIOWrapper(io.BytesIO(given))
         self._monkeypatch.setattr(stdin, "isatty", lambda: is_interactive)
         self._monkeypatch.setattr(sys, "stdin", stdin)
