@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
@@ -219,3 +220,25 @@ def test_a_long_call_for_another_run_keeps_its_claim(
         bench.begin(fiche_id, f"r{fiche_id}")
     bench.work_for_long("r1")
     assert stolen == [[]]
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_tasks_that_have_ended_are_not_looked_at(database: Database) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def keep(_connection: object, _cursor: object, statement: str, given: Any, *_: object) -> None:
+        asked.append((statement, given))
+
+    with database.transaction() as session:
+        connection = session.connection()
+        event.listen(connection, "before_cursor_execute", keep)
+        claim_next(session, "me", 5, lease_seconds=30, per_fiche=5)
+        event.remove(connection, "before_cursor_execute", keep)
+        [(statement, given)] = asked
+        plan = [
+            str(step)
+            for step in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given).all()
+        ]
+    scans = [step for step in plan if "SCAN transcription_tasks" in step]
+    assert scans
+    assert all("ix_transcription_tasks_live" in step for step in scans)

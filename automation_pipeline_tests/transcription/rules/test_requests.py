@@ -1,12 +1,18 @@
-"""Requests for transcripts."""
+"""Requests for transcripts, log queries, and the check of a day."""
 
 from datetime import UTC, datetime
 
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.transcription.models import TranscriptionPriority, is_transcribed
+from automation_pipeline.transcription.models import (
+    DayTranscripts,
+    TranscriptionPriority,
+    is_transcribed,
+)
+from automation_pipeline.transcription.queries.recordings import LogQuery, parse_log_query
 from automation_pipeline.transcription.requests import parse_batch, parse_priority
+from automation_pipeline.transcription.rules import COVERAGE_CHECK, judge_transcripts
 from automation_pipeline_tests.tables import every_case
 
 
@@ -67,3 +73,47 @@ def test_a_run_that_renews_keeps_only_transcripts_made_since(
     expected: bool,
 ) -> None:
     assert is_transcribed(has_transcription, transcribed_at, renew_before) is expected
+
+
+def test_an_empty_log_query_chooses_everything() -> None:
+    assert parse_log_query({"run_id": "", "level": ""}) == LogQuery()
+    assert parse_log_query({"trace_id": "b"}).trace == "b"
+    assert parse_log_query({"run_id": "a", "trace_id": "b"}).trace == "a"
+
+
+@every_case(
+    ("given", "sentence", "field"),
+    [
+        ({"since": "yesterday"}, "Invalid since (expected ISO 8601 date-time)", "since"),
+        ({"until": "x", "limit": "1"}, "Invalid until (expected ISO 8601 date-time)", "until"),
+        ({"limit": "1001"}, "The logs cannot be shown", "limit"),
+        ({"limit": "0"}, "The logs cannot be shown", "limit"),
+        ({"offset": "-1"}, "The logs cannot be shown", "offset"),
+        ({"level": "loud"}, "The logs cannot be shown", "level"),
+        ({"run_id": "a\0"}, "The logs cannot be shown", "run_id"),
+        ({"colour": "x"}, "The logs cannot be shown", "colour"),
+    ],
+)
+def test_errors_of_a_log_query_name_the_invalid_parameter(
+    given: dict[str, str], sentence: str, field: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse_log_query(given)
+    assert (str(refused.value), [name for name, _ in refused.value.fields]) == (sentence, [field])
+
+
+@every_case(
+    ("recordings", "transcribed", "asked", "passed", "grave"),
+    [
+        (100, 95, True, True, False),
+        (100, 94, True, False, False),
+        (0, 0, True, True, False),
+        (0, 0, False, False, True),
+        (3, 3, False, False, True),
+    ],
+)
+def test_nearly_all_recordings_of_a_day_that_was_asked_for_are_transcribed(
+    recordings: int, transcribed: int, asked: bool, passed: bool, grave: bool
+) -> None:
+    finding = judge_transcripts(DayTranscripts(recordings, transcribed, 1.0, {}), asked=asked)
+    assert (finding.check, finding.passed, finding.grave) == (COVERAGE_CHECK, passed, grave)
