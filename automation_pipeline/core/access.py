@@ -72,7 +72,7 @@ EVERYTHING = Reach(Scope.ALL)
 
 @dataclass(frozen=True)
 class Caller:
-    """The owner of valid credentials. `id` tells users from machines: `user:12`, `token:3`. A
+    """The owner of valid credentials. `id` distinguishes users from machines: `user:12`, `token:3`. A
     caller with an `org_id` belongs to that organisation and sees no other."""
 
     id: str

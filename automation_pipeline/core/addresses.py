@@ -192,10 +192,9 @@ def _literal(host: str, complaint: str) -> Address | None:
 
 def _number(parts: list[str]) -> int:
     """`127.1` and `0x7f.0.0.1` are 127.0.0.1: the last part fills the remaining bytes."""
-    values = [_value(part) for part in parts]
-    *leading, last = values
-    room = 256 ** (4 - len(leading))
-    if len(parts) > 4 or any(value > 255 for value in leading) or last >= room:
+    *leading, last = (_value(part) for part in parts)
+    limit = 256 ** (4 - len(leading))
+    if len(parts) > 4 or any(value > 255 for value in leading) or last >= limit:
         raise ValueError(parts)
     return sum(value << (24 - 8 * place) for place, value in enumerate(leading)) + last
 

@@ -12,11 +12,18 @@ def write_whole(path: Path, content: bytes) -> None:
     does not permit it."""
     try:
         make_private_folder(path.parent)
-        temporary = _written_next_to(path, content)
-        try:
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                temporary.chmod(0o644)  # a temporary file is its owner's alone
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
         raise PermanentError(f"{path} cannot be written: {reason}.") from None
@@ -37,18 +44,3 @@ def make_private_file(path: Path) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _written_next_to(path: Path, content: bytes) -> Path:
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).chmod(0o644)  # a temporary file is its owner's alone
-        except OSError:
-            Path(file.name).unlink()
-            raise
-        return Path(file.name)

@@ -169,20 +169,17 @@ def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...
     ones."""
     result = tuple(problems)
     parents = {problem["loc"][:depth] for problem in result for depth in range(len(problem["loc"]))}
-    return tuple(
-        (".".join(str(part) for part in (*problem["loc"], *_named(problem))), _plainly(problem))
-        for problem in result
-        if problem["type"] != "too_short" or problem["loc"] not in parents
-    )
+    faults: list[tuple[str, str]] = []
+    for problem in result:
+        if problem["type"] != "too_short" or problem["loc"] not in parents:
+            named = [problem.get("ctx", {})["field"]] if problem["type"] == "field_fault" else []
+            faults.append((".".join(map(str, (*problem["loc"], *named))), _plainly(problem)))
+    return tuple(faults)
 
 
 def field_fault(field: str, fault: str) -> PydanticCustomError:
     """For a validator of a whole model: names the wrong field."""
     return PydanticCustomError("field_fault", "{fault}", {"field": field, "fault": fault})
-
-
-def _named(problem: ErrorDetails) -> tuple[str, ...]:
-    return (problem.get("ctx", {})["field"],) if problem["type"] == "field_fault" else ()
 
 
 def _plainly(problem: ErrorDetails) -> str:

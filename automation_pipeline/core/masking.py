@@ -30,7 +30,7 @@ _PERSONAL = frozenset(
 # Personal on their own, but not with another word, as in the name of an agency.
 _PERSONAL_ALONE = frozenset({"mail", "mails", "mobile", "nom", "portable", "auth"})
 _NAME = frozenset({"nom", "noms", "name", "names"})
-_SOMEBODY = frozenset(
+_PERSONS = frozenset(
     {
         "assure", "client", "conjoint", "contact", "customer", "famille", "family", "first", "full", "jeune", "last",
         "maiden", "middle", "person", "personne", "prospect", "user", "utilisateur",
@@ -57,7 +57,7 @@ def is_sensitive(key: str) -> bool:
         is_secret(key)
         or named & _PERSONAL
         or "".join(words_of(key)) in _PERSONAL_ALONE
-        or (named & _NAME and named & _SOMEBODY)
+        or (named & _NAME and named & _PERSONS)
     )
 
 

@@ -74,17 +74,15 @@ class Backoff:
 def retry_after_seconds(header: str | None, now: datetime) -> float | None:
     """The wait that a Retry-After header asks for, at least one second; None if it cannot be read."""
     text = (header or "").strip()
-    wait = float(text) if _SECONDS.fullmatch(text) else _seconds_until(text, now)
-    return None if wait is None else max(wait, MINIMUM_WAIT_SECONDS)
-
-
-def _seconds_until(http_date: str, now: datetime) -> float | None:
+    if _SECONDS.fullmatch(text):
+        return max(float(text), MINIMUM_WAIT_SECONDS)
     try:
-        at = parsedate_to_datetime(http_date)
+        at = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
     # The oldest of the three HTTP date formats names no zone; the standard says it is UTC.
-    return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
+    wait = (at if at.tzinfo else at.replace(tzinfo=UTC)) - now
+    return max(wait.total_seconds(), MINIMUM_WAIT_SECONDS)
 
 
 Result = TypeVar("Result")

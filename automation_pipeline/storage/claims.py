@@ -76,8 +76,8 @@ class RowClaims(Generic[Row, Key]):
         until: InstrumentedAttribute[Any],
         outlasting: ColumnElement[bool] | None = None,
     ) -> None:
-        """Where `outlasting` holds, a claim stays with its holder after its time, until somebody
-        clears it."""
+        """Where `outlasting` holds, a claim stays with its holder after its time, until it is
+        cleared."""
         self.row, self.key, self.owner, self.token, self.until = row, key, owner, token, until
         self._outlasting = outlasting
 

@@ -22,7 +22,7 @@ from automation_pipeline.core.files import make_private_file, make_private_folde
 from automation_pipeline.storage.group_commit import GroupWriter, Operation, run_each
 
 SQLITE_BUSY_SECONDS = 30
-# Beside the threads that answer: checks of health, measures.
+# For checks of health and metrics, next to the threads that answer.
 _SPARE = 5
 _LONGEST_LOCK_SECONDS = 10.0
 
@@ -387,7 +387,7 @@ _SQLITE_REFUSALS = {
     sqlite3.SQLITE_CORRUPT: "The database's file is damaged: restore it from a backup",
 }
 _FULL = {sqlite3.SQLITE_FULL, "53100"}
-ROOM_IS_MADE_SECONDS = 30.0
+FULL_DISK_WAIT_SECONDS = 30.0
 # Of SQLSTATEs that pass: deadlock, serialization failure, lock timeout, statement timeout.
 _GAVE_WAY, _TOO_BUSY = "gave way to another transaction", "was too busy"
 _PASSING = {"40P01": _GAVE_WAY, "40001": _GAVE_WAY, "55P03": _TOO_BUSY, "57014": _TOO_BUSY}
@@ -407,7 +407,7 @@ def _understood(error: DatabaseError) -> AutomationError | None:
         return PermanentError(f"{_SQLITE_REFUSALS[code]} ({reason}).")
     if code in _FULL:
         words = f"The database cannot grow: make room on its disk ({reason})."
-        return DatabaseFullError(words, retry_after_seconds=ROOM_IS_MADE_SECONDS)
+        return DatabaseFullError(words, retry_after_seconds=FULL_DISK_WAIT_SECONDS)
     if code == "42P01" or "no such table" in reason:
         return DatabaseNotReadyError("The database has no tables yet: run `automation db upgrade`.")
     if code == "42703" or "no such column" in reason or "has no column named" in reason:

@@ -46,10 +46,10 @@ def claim_key(session: Session, caller: str, key: str, fingerprint: str) -> Answ
         "fingerprint": fingerprint,
         "created_at": database_now(),
     }
-    ours = session.scalar(
+    row_id = session.scalar(
         insert.values(**values).on_conflict_do_nothing().returning(IdempotencyKeyRow.id)
     )
-    if ours is not None:
+    if row_id is not None:
         return None
     row = session.scalars(select(IdempotencyKeyRow).where(*_is(caller, key))).one()
     return Answered(row.fingerprint, row.status or 0, row.answer or "")
