@@ -30,7 +30,7 @@ from automation_pipeline_tests.clients.registers import (
 from automation_pipeline_tests.tables import every_case
 
 
-def test_every_call_says_for_whom_and_why() -> None:
+def test_every_call_carries_its_purpose() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.path == f"/hidden/v3/infogreffe/rcs/unites_legales/{SIREN}/extrait_kbis"
         assert dict(request.url.params) == {
@@ -67,13 +67,13 @@ def test_a_refusal_says_what_to_look_at(
 
 
 @every_case(("headers", "wait"), [({}, 12.0), ({"Retry_After": "3"}, 3.0)])
-def test_a_wait_may_stand_in_the_errors(headers: dict[str, str], wait: float) -> None:
+def test_the_errors_may_contain_a_wait(headers: dict[str, str], wait: float) -> None:
     error = fetch(entreprise(saying(complaint("00429", retry_in=12), 429, **headers)))
     assert (error.error_code, error.retry_after_seconds) == ("RATE_LIMIT", wait)
 
 
 @every_case(("status", "code"), [(404, "02003"), (422, "00301")])
-def test_the_check_asks_for_nobody_and_is_content_when_that_is_all_that_is_wrong(
+def test_the_check_asks_for_an_unknown_company_and_accepts_that_error_only(
     status: int, code: str
 ) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
@@ -103,7 +103,7 @@ def read(document: Any) -> SourceRecord:
     return extract_record(json.dumps(document).encode(), SIREN)
 
 
-def test_a_company_is_told_in_our_words() -> None:
+def test_an_answer_becomes_the_fields_of_a_company() -> None:
     assert read(extract()).fields == CompanyFields(
         legal_name="DANONE",
         trade_name="GERVAIS",
@@ -132,7 +132,9 @@ def test_a_company_is_told_in_our_words() -> None:
         ({"etablissement_principal": None}, "naf_code", None),
     ],
 )
-def test_what_is_told_otherwise(changed: dict[str, object], field: str, value: object) -> None:
+def test_variants_of_the_answer_are_read(
+    changed: dict[str, object], field: str, value: object
+) -> None:
     assert getattr(read(extract(**changed)).fields, field) == value
 
 
@@ -159,11 +161,11 @@ def test_another_schema_and_another_company_are_not_understood(document: Any) ->
         ([], (), None),
     ],
 )
-def test_errors_tell_their_codes_and_how_long_to_wait(
+def test_errors_have_their_codes_and_a_wait(
     document: Any, codes: tuple[str, ...], wait: float | None
 ) -> None:
     assert errors_of(json.dumps(document).encode()) == (codes, wait)
 
 
-def test_errors_that_cannot_be_read_tell_nothing() -> None:
+def test_unreadable_errors_have_no_codes() -> None:
     assert errors_of(None) == errors_of(b"<html>") == ((), None)

@@ -208,9 +208,7 @@ def test_a_slow_host_is_given_up_in_time_and_is_transient(
     assert (type(met), str(met)) == (TransientError, f"Audio download failed: {says}")
 
 
-def test_a_disk_that_is_full_is_told_and_is_transient(
-    studio: Studio, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_transient_error(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audio, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
     met = studio.error()
     assert type(met) is TransientError
@@ -280,7 +278,7 @@ def test_a_name_that_has_no_address_may_have_one_later(studio: Studio) -> None:
         ),
     ],
 )
-def test_an_address_that_is_not_ours_to_call_is_refused_for_good_with_a_hint(
+def test_a_forbidden_address_is_a_permanent_error_with_a_hint(
     studio: Studio, url: str, why: str
 ) -> None:
     met = studio.error(url, audio_origins=[])
@@ -403,6 +401,6 @@ BODIES = (
 )
 
 
-def test_what_is_no_audio_is_told_by_its_first_bytes_and_its_content_type() -> None:
+def test_audio_is_recognised_by_its_first_bytes_and_its_content_type() -> None:
     wrong = [name for name, head, kind, taken in BODIES if is_audio(head, kind) is not taken]
     assert wrong == []

@@ -95,7 +95,7 @@ def test_the_fields_at_fault_come_along() -> None:
         httpx.Response(302, headers={"Location": "https://elsewhere.test"}),
     ],
 )
-def test_what_is_not_our_api_is_told_as_such(answer: httpx.Response) -> None:
+def test_an_answer_of_another_service_is_recognised(answer: httpx.Response) -> None:
     line = Line(answer)
     with pytest.raises(
         UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"
@@ -119,7 +119,7 @@ def test_what_is_answered_without_a_word_is_done() -> None:
     assert Line(httpx.Response(204)).api.call("DELETE", "/api/things/1") == {}
 
 
-def test_two_wishes_have_two_keys() -> None:
+def test_two_requests_have_two_keys() -> None:
     line = Line(httpx.Response(200, json=DONE))
     api = line.api
     api.call("POST", "/x")

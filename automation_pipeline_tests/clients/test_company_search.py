@@ -59,13 +59,13 @@ def test_an_establishment_is_looked_up_and_a_closed_one_is_a_warning() -> None:
 
 
 @every_case("units", [[], [unit(OTHER)]])
-def test_nobody_and_somebody_else_are_not_found(units: list[Any]) -> None:
+def test_no_result_and_another_company_are_not_found(units: list[Any]) -> None:
     error = fetch(search(saying(found(*units))))
     assert (error.error_code, error.http_status, error.retryable) == ("NOT_FOUND", 200, False)
 
 
 @every_case("document", [found(unit(SIREN)), found()])
-def test_the_check_is_content_with_any_answer_of_the_service(document: object) -> None:
+def test_the_check_accepts_any_answer_of_the_service(document: object) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.params["q"] == SEARCH_PROBE_SIREN
         return httpx.Response(200, json=document)
@@ -100,7 +100,7 @@ def said(**changed: object) -> CompanyFields:
     return record.fields
 
 
-def test_a_company_is_told_in_our_words() -> None:
+def test_an_answer_becomes_the_fields_of_a_company() -> None:
     assert said(sigle="DAN", libelle_activite_principale="Sièges sociaux") == CompanyFields(
         siret=SIRET,
         legal_name="DANONE",
@@ -145,11 +145,13 @@ def test_a_company_is_told_in_our_words() -> None:
         ({"tranche_effectif_salarie": None}, "headcount_range", None),
     ],
 )
-def test_what_is_told_otherwise(changed: dict[str, object], field: str, value: object) -> None:
+def test_variants_of_the_answer_are_read(
+    changed: dict[str, object], field: str, value: object
+) -> None:
     assert getattr(said(**changed), field) == value
 
 
-def test_a_company_that_is_told_in_part_keeps_its_name_and_commune() -> None:
+def test_a_partly_published_company_keeps_its_name_and_commune() -> None:
     hidden = seat(adresse=MASK, libelle_voie=MASK, numero_voie=MASK)
     record = read(unit(statut_diffusion="P", sigle=MASK, siege=hidden))
     assert record is not None
@@ -214,7 +216,7 @@ def test_an_establishment_that_is_closed_is_a_warning(
     assert whole.warnings == ()
 
 
-def test_an_establishment_that_was_found_beside_the_head_office_changes_nothing() -> None:
+def test_another_establishment_in_the_result_changes_nothing() -> None:
     assert (
         said(matching_etablissements=[{"siret": f"{SIREN}00018", "adresse": "1 RUE BASSE"}])
         == said()

@@ -192,7 +192,7 @@ def test_a_call_that_hangs_is_given_up_in_time_and_is_transient(simulated: str) 
     wait_until(lambda: calls(gateway.url, FICHE) == 3)
 
 
-def test_nobody_listening_is_transient() -> None:
+def test_a_refused_connection_is_a_transient_error() -> None:
     met = Crm("http://127.0.0.1:9").error()
     assert isinstance(met, TransientError)
     assert "could not be reached for fiche" in str(met)
@@ -217,7 +217,7 @@ def test_the_wait_that_the_crm_asks_for_is_kept(
     assert gateway.waits.seconds == [waited]
 
 
-def test_a_wait_that_blocks_everything_is_not_begun_and_is_told(gateway: Crm) -> None:
+def test_a_wait_that_would_block_everything_does_not_start_and_is_reported(gateway: Crm) -> None:
     strike(gateway, status=429, retry_after=3600)
     met = gateway.error()
     assert isinstance(met, TransientError)

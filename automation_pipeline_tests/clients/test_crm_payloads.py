@@ -109,7 +109,7 @@ def test_the_name_of_the_audio_is_read(expected: str | None, url: str, uuid: str
     assert (call.url, call.uuid) == (url, uuid)
 
 
-def test_what_nobody_models_is_kept_in_its_place() -> None:
+def test_unknown_fields_are_kept() -> None:
     information = {**INFORMATION, "nouveau": 1}
     details = saying(
         GOOD | {"mail_devis": None, "avis": {"note": [5]}, "information": information}

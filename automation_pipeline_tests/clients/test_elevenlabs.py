@@ -261,7 +261,7 @@ def test_status_code_and_message_are_kept_one_by_one(studio: Studio) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 503])
-def test_a_key_that_the_provider_repeats_is_not_repeated_by_us(studio: Studio, status: int) -> None:
+def test_a_key_that_the_provider_repeats_is_masked(studio: Studio, status: int) -> None:
     studio.pages[SPEECH] = saying({"message": f"{'x' * 490} {KEY} is wrong", "code": KEY}, status)
     met = studio.error()
     for piece in (KEY, KEY[:6]):

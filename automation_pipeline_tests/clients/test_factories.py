@@ -85,7 +85,7 @@ def test_a_shop_is_opened_for_each_loop_and_closed_with_it() -> None:
         ("http://[::1]", "[::1]"),
     ],
 )
-def test_a_host_is_told_without_the_rest_of_its_address(address: str, host: str) -> None:
+def test_a_host_is_shown_without_the_rest_of_its_address(address: str, host: str) -> None:
     assert host_of(address) == host
 
 
@@ -224,13 +224,13 @@ def opened(**settings: object) -> Registries:
         (RCS | INPI | SEARCH, [SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS]),
     ],
 )
-def test_those_that_are_configured_are_called_in_their_order(
+def test_configured_registers_are_called_in_their_order(
     settings: dict[str, object], called: list[SourceApi]
 ) -> None:
     assert list(opened(**settings).sources) == called
 
 
-def test_each_has_its_pace_and_inpi_its_day() -> None:
+def test_each_register_has_its_rate_and_inpi_a_daily_limit() -> None:
     sources = opened(**SEARCH, **INPI, **RCS).sources
     assert [(one.rate, one.calls_a_day) for one in sources.values()] == [
         (Rate(6, 1.0), None),
@@ -243,7 +243,7 @@ def test_each_has_its_pace_and_inpi_its_day() -> None:
     ("whole", "missing"),
     [(whole, name) for whole in (INPI, RCS) for name in whole],
 )
-def test_half_a_configuration_is_one_sentence_that_names_what_is_missing(
+def test_a_partial_configuration_names_the_missing_variable(
     whole: dict[str, object], missing: str
 ) -> None:
     half = {name: value for name, value in whole.items() if name != missing}
@@ -252,7 +252,7 @@ def test_half_a_configuration_is_one_sentence_that_names_what_is_missing(
     assert "s3cret" not in str(caught.value)
 
 
-def test_an_empty_secret_is_none() -> None:
+def test_an_empty_secret_counts_as_missing() -> None:
     with pytest.raises(
         PermanentError, match=r"^INPI_RNE_PASSWORD is not set, though INPI_RNE_BASE_URL is"
     ):
@@ -267,7 +267,7 @@ def test_one_may_be_opened_though_another_is_half_configured() -> None:
         both.registry(SourceApi.INPI)
 
 
-def test_the_knobs_are_those_of_the_settings() -> None:
+def test_the_options_of_registers_follow_the_settings() -> None:
     assert registry_options(Settings().model_copy(update=NONE)) == EnrichmentOptions()
     options = registry_options(
         Settings().model_copy(update={"enrichment_optional_not_found": "not_applicable"})

@@ -119,7 +119,7 @@ def test_a_redirect_to_a_private_place_is_refused_by_name_and_by_address() -> No
         assert len(wire.requests) == 1
 
 
-def test_the_next_address_is_tried_when_nobody_is_at_the_first() -> None:
+def test_the_next_address_is_tried_when_the_first_refuses() -> None:
     wire = Wire(dead=[OTHER])
     assert fetch("http://hooks.example.com/", Names([OTHER, PUBLIC]), wire).status_code == 200
     assert [request.url.host for request in wire.requests] == [OTHER, PUBLIC]

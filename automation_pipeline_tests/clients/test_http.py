@@ -316,7 +316,7 @@ def test_a_call_that_is_cancelled_at_any_point_leaves_no_connection_that_blocks_
         pass
 
 
-def test_an_answer_that_comes_after_its_call_was_cancelled_is_nobody_elses() -> None:
+def test_an_answer_after_a_cancelled_call_reaches_no_other_call() -> None:
     release = asyncio.Event()
 
     async def play(_: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -687,7 +687,7 @@ def bomb() -> bytes:
     return gzip.compress(gzip.compress(bytes(200_000_000), 9), 9)
 
 
-def test_nobody_makes_us_hold_more_than_a_client_takes() -> None:
+def test_a_client_never_holds_more_than_its_limit() -> None:
     """A small body that is large when it is decompressed, a large one, and one without an end."""
     packed, wrong = bomb(), list[object]()
     encoded = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b"
@@ -789,7 +789,7 @@ def test_a_call_is_counted_by_what_became_of_it() -> None:
     assert counted(observed(never, cancelled_call)) == ['provider="crm",status="cancelled"']
 
 
-def test_only_providers_of_ours_get_the_id_of_the_request() -> None:
+def test_only_trusted_providers_get_the_id_of_the_request() -> None:
     seen: list[str | None] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

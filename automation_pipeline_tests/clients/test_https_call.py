@@ -82,7 +82,7 @@ def test_the_request_arrives_as_it_was_given_and_the_answer_comes_back(hook: Rec
 
 
 @pytest.mark.parametrize("status", [201, 204, 302, 400, 404, 429, 500, 503])
-def test_whatever_the_status_it_is_told(hook: Receiver, status: int) -> None:
+def test_every_status_is_returned(hook: Receiver, status: int) -> None:
     hook.answer(says(status))
     assert call(hook.url).status == status
 
@@ -179,7 +179,7 @@ def test_no_proxy_of_the_environment_is_used(
     assert other.calls == []
 
 
-def test_silence_is_for_now_and_tells_the_origin_only(hook: Receiver) -> None:
+def test_silence_is_transient_and_shows_the_origin_only(hook: Receiver) -> None:
     def never(_exchange: BaseHTTPRequestHandler) -> None:
         pause(30.0)
 

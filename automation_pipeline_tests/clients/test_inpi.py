@@ -74,7 +74,7 @@ async def at_once(registry: Any, how_many: int) -> list[Any]:
     return await asyncio.gather(*(registry.fetch(SIREN, None) for _ in range(how_many)))
 
 
-def test_many_who_ask_at_once_share_one_login() -> None:
+def test_concurrent_calls_share_one_login() -> None:
     register = Inpi()
     result = using(inpi(register), lambda one: at_once(one, 10))
     assert all(isinstance(each, SourceRecord) for each in result)
@@ -89,7 +89,7 @@ def test_the_token_outlives_an_event_loop() -> None:
     assert register.calls["login"] == 1
 
 
-def test_an_expired_token_is_replaced_once_for_all_who_hold_it() -> None:
+def test_an_expired_token_is_replaced_once_for_all_calls() -> None:
     register = Inpi()
 
     async def ask(one: Any) -> list[Any]:
@@ -139,7 +139,7 @@ def test_a_refused_password_is_not_tried_again_for_a_while() -> None:
         (503, "UPSTREAM_5XX", True),
     ],
 )
-def test_a_login_that_fails_is_told_and_may_be_tried_by_the_next_call(
+def test_a_failed_login_is_reported_and_the_next_call_tries_again(
     status: int, code: str, retryable: bool
 ) -> None:
     register = Inpi(login_status=status)
@@ -167,7 +167,7 @@ class Crowded(AtOnce):
         return None
 
 
-def test_processes_take_turns_to_log_in() -> None:
+def test_logins_of_all_processes_share_a_rate_limit() -> None:
     register, limiter = Inpi(), Crowded()
     error = fetch(inpi(register, limiter=limiter))
     assert (error.error_code, error.http_status, error.retryable) == ("RATE_LIMIT", None, True)
@@ -175,7 +175,7 @@ def test_processes_take_turns_to_log_in() -> None:
     assert (register.calls, limiter.asked) == ({}, [LOGIN_KEY])
 
 
-def test_one_who_gives_up_while_logging_in_leaves_the_door_open() -> None:
+def test_a_cancelled_login_does_not_block_the_next_call() -> None:
     register = Inpi()
     at_the_door: list[asyncio.Event] = []
 
@@ -197,7 +197,7 @@ def test_one_who_gives_up_while_logging_in_leaves_the_door_open() -> None:
 
 
 @every_case("answer", [saying(formality(siren=PROBE_SIREN)), saying({}, 404)])
-def test_the_check_is_content_when_it_is_let_in(answer: Any) -> None:
+def test_the_check_succeeds_after_a_login(answer: Any) -> None:
     using(inpi(logged_in(answer)), lambda one: one.check())
 
 
@@ -225,7 +225,7 @@ def read(document: Any) -> SourceRecord:
 
 
 @every_case("shape", ["personneMorale", "personnePhysique", "exploitation"])
-def test_whoever_it_is_is_told_in_our_words(shape: str) -> None:
+def test_each_kind_of_entity_becomes_the_fields_of_a_company(shape: str) -> None:
     assert read(formality(shape)).fields == CompanyFields(
         siret=SIRET,
         legal_name="DANONE",
@@ -282,7 +282,7 @@ def test_whoever_it_is_is_told_in_our_words(shape: str) -> None:
         ({"adresseEntreprise": None}, "city", None),
     ],
 )
-def test_what_is_told_otherwise(who: dict[str, object], field: str, value: object) -> None:
+def test_variants_of_the_answer_are_read(who: dict[str, object], field: str, value: object) -> None:
     assert getattr(read(formality(**who)).fields, field) == value
 
 
@@ -312,14 +312,14 @@ SOMEWHERE = {"adresseEntreprise": {"adresse": {"commune": "PARIS"}}}
         ("?", {"personneMorale": COMPANY, "personnePhysique": TRADER}, "COMPANY"),
     ],
 )
-def test_of_several_the_one_that_is_named_is_told(
+def test_of_several_entities_the_named_one_counts(
     kind: str | None, content: dict[str, object], name: str
 ) -> None:
     document = {"siren": SIREN, "formality": {"typePersonne": kind, "content": content}}
     assert read(document).fields.legal_name == name
 
 
-def test_where_nobody_is_told_by_name_the_one_that_is_named_keeps_its_address() -> None:
+def test_without_any_identity_the_named_entity_keeps_its_address() -> None:
     content = {"personneMorale": {}, "personnePhysique": SOMEWHERE}
     assert (
         read({"siren": SIREN, "formality": {"typePersonne": "P", "content": content}}).fields.city
@@ -336,7 +336,7 @@ def test_where_nobody_is_told_by_name_the_one_that_is_named_keeps_its_address() 
         {"personneMorale": None, "natureCreation": None},
     ],
 )
-def test_a_company_of_which_next_to_nothing_is_known_is_told_as_that(
+def test_an_almost_empty_company_has_empty_fields(
     content: dict[str, object],
 ) -> None:
     record = read({"siren": SIREN, "formality": {"content": content}})
@@ -347,7 +347,7 @@ def test_a_company_of_which_next_to_nothing_is_known_is_told_as_that(
     ("changed", "is_masked"),
     [({"diffusionCommerciale": False}, True), ({"diffusionCommerciale": None}, False)],
 )
-def test_who_objects_to_commercial_use_is_told_in_part(
+def test_an_objection_to_commercial_use_counts_as_partly_published(
     changed: dict[str, object], is_masked: bool
 ) -> None:
     document = formality()

@@ -118,7 +118,7 @@ def test_a_wrong_password_is_tried_by_one_process_once(
     assert logins(simulated) == 1
 
 
-def test_whoever_waits_in_vain_has_not_called(
+def test_a_call_that_never_got_a_connection_was_not_sent(
     shared: SharedLogin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
@@ -176,7 +176,7 @@ def test_one_who_gives_up_while_logging_in_leaves_the_door_to_others(shared: Sha
     assert isinstance(fetch(inpi(Gate(), shared=shared)), SourceRecord)
 
 
-def test_the_token_stands_in_no_log_and_in_no_text(
+def test_the_token_is_in_no_log_and_in_no_text(
     shared: SharedLogin, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -156,7 +156,7 @@ NEARLY = st.fixed_dictionaries(
 )
 @example(b'{"error": ' * 500, 400, "1" * 5000)
 @example(b"1" * 5000, 200, "Mon, 99 May 99999 10:01:30 GMT")
-def test_no_answer_ends_in_anything_but_a_reply_or_our_two_errors(
+def test_every_answer_becomes_a_reply_or_one_of_two_errors(
     body: bytes, status: int, wait: str | None
 ) -> None:
     headers = {"Retry-After": wait, "Retry-After-Ms": wait} if wait is not None else {}
@@ -278,7 +278,7 @@ def test_the_wait_that_the_provider_asks_for_is_kept(
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 404, 429, 503])
-def test_a_key_that_the_provider_repeats_is_not_repeated_by_us(status: int) -> None:
+def test_a_key_that_the_provider_repeats_is_masked(status: int) -> None:
     met = error(saying(refusing(f"{'x' * 490} {KEY} is wrong", KEY), status))
     assert KEY[:8] not in f"{met!s} {met!r} {vars(met)}"
     assert "*** is" in str(met)
@@ -293,7 +293,7 @@ def test_a_key_that_the_provider_repeats_is_not_repeated_by_us(status: int) -> N
         (httpx.RemoteProtocolError(KEY), " (RemoteProtocolError)."),
     ],
 )
-def test_a_server_out_of_reach_is_transient_and_nothing_of_the_request_is_told(
+def test_an_unreachable_server_is_transient_and_the_request_is_not_quoted(
     raised: Exception, how: str
 ) -> None:
     def answer(_: httpx.Request) -> httpx.Response:

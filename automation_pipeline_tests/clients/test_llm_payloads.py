@@ -69,7 +69,7 @@ def test_a_choice_goes_with_tools_and_the_schema_with_all_but_a_required_one(
     assert "parallel_tool_calls" not in document
 
 
-def test_wishes_and_results_of_tools_are_sent_in_the_providers_words() -> None:
+def test_calls_and_results_of_tools_are_sent_in_the_providers_format() -> None:
     result = (
         Message(Role.ASSISTANT, "", (CALL,)),
         Message(Role.TOOL, '{"matches": []}', tool_call_id="call_7"),
@@ -86,7 +86,7 @@ def test_wishes_and_results_of_tools_are_sent_in_the_providers_words() -> None:
     assert (tool["type"], tool["function"]["parameters"]) == ("function", SEARCH.parameters)
 
 
-def test_half_a_character_does_not_keep_a_question_from_being_sent() -> None:
+def test_a_lone_surrogate_is_sent_as_a_question_mark() -> None:
     document = sent(Question((Message(Role.USER, "oui \ud83d non"),), SCHEMA))
     assert document["messages"][0]["content"] == "oui ? non"
 

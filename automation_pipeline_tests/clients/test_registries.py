@@ -99,7 +99,7 @@ def test_401_says_which_setting_to_look_at(registry: tuple[Any, Any]) -> None:
         (UnicodeError("label too long"), "SOURCE_UNAVAILABLE"),
     ],
 )
-def test_who_does_not_answer_has_no_status_and_may_be_asked_again(
+def test_a_missing_answer_has_no_status_and_is_retryable(
     registry: tuple[Any, Any], error: Exception, code: str
 ) -> None:
     message = fetch(registry[0](raising(error)))
@@ -111,7 +111,7 @@ def test_who_does_not_answer_has_no_status_and_may_be_asked_again(
 @pytest.mark.parametrize(
     ("header", "wait"), [("7", 7.0), ("Mon, 04 May 2026 10:00:30 GMT", 30.0), ("soon", None)]
 )
-def test_a_wait_that_is_asked_for_is_handed_on(
+def test_a_requested_wait_is_returned(
     registry: tuple[Any, Any], header: str, wait: float | None
 ) -> None:
     assert fetch(registry[0](saying({}, 429, Retry_After=header))).retry_after_seconds == wait
@@ -138,7 +138,7 @@ def test_an_endless_answer_is_not_read_to_its_end(registry: tuple[Any, Any]) -> 
     assert stream.read <= MAX_BYTES + 100_000
 
 
-def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit(
+def test_a_slow_answer_is_awaited_up_to_the_limit(
     registry: tuple[Any, Any],
 ) -> None:
     stream = Endless(b" ", pause=0.01)
@@ -162,13 +162,13 @@ def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit(
         b"\xff",
     ],
 )
-def test_a_body_that_is_no_answer_is_our_trouble(registry: tuple[Any, Any], body: bytes) -> None:
+def test_an_unusable_body_is_an_internal_error(registry: tuple[Any, Any], body: bytes) -> None:
     error = fetch(registry[0](lambda _: httpx.Response(200, content=body)))
     assert (error.error_code, error.http_status, error.retryable) == ("INTERNAL_ERROR", 200, False)
     assert "is not understood" in error.message
 
 
-def test_every_call_says_who_we_are_and_is_counted(
+def test_every_call_has_a_user_agent_and_is_counted(
     registry: tuple[Any, Any], request: pytest.FixtureRequest
 ) -> None:
     make, document = registry
@@ -186,7 +186,7 @@ def test_every_call_says_who_we_are_and_is_counted(
     assert meter.drain()["provider_calls_total", f'provider="{provider}",status="200"'] >= 1
 
 
-def test_a_registry_may_be_asked_from_one_event_loop_after_another(
+def test_a_client_works_in_one_event_loop_after_another(
     registry: tuple[Any, Any],
 ) -> None:
     make, document = registry
@@ -194,7 +194,7 @@ def test_a_registry_may_be_asked_from_one_event_loop_after_another(
     assert [isinstance(fetch(one), SourceRecord) for _ in range(2)] == [True, True]
 
 
-def test_no_text_holds_a_secret(registry: tuple[Any, Any]) -> None:
+def test_no_text_contains_a_secret(registry: tuple[Any, Any]) -> None:
     make, _ = registry
     for answer in (
         saying({"message": f"{TOKEN} {PASSWORD}"}, 400),

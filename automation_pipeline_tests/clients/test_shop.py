@@ -153,7 +153,7 @@ def test_an_endless_answer_is_not_read_to_its_end(
     assert stream.read <= shop.MAX_BYTES + 100_000
 
 
-def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit() -> None:
+def test_a_slow_answer_is_awaited_up_to_the_limit() -> None:
     stream = Endless(b" ", pause=0.01)
     failure = write(lambda _: httpx.Response(200, stream=stream), timeout_seconds=0.2).failure
     assert (verdict(failure), failure.message) == (NOBODY_KNOWS, "The shop did not answer in time.")
@@ -214,7 +214,7 @@ def test_the_route_lies_below_the_address(base_url: str, address: str) -> None:
     assert str(shop.graphql_address(base_url, "2026-10")) == address
 
 
-def test_the_check_asks_who_the_shop_is_and_says_nothing_when_it_answers() -> None:
+def test_the_check_succeeds_when_the_shop_answers() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert json.loads(request.content)["query"] == WHO
         return httpx.Response(200, json={"data": {"shop": {"currencyCode": "EUR"}}})

@@ -87,9 +87,7 @@ def test_what_a_shop_may_leave_out_or_say_otherwise(
         ("KWD", "1.234", 1234),
     ],
 )
-def test_amounts_are_of_the_currency_that_the_answer_tells(
-    currency: str, text: str, amount: int
-) -> None:
+def test_amounts_have_the_currency_of_the_answer(currency: str, text: str, amount: int) -> None:
     (variant,) = page(saying(catalogue(node(1, price=text), currency=currency))).value.variants
     assert (variant.amount, variant.currency) == (amount, currency)
     assert prices(saying(told(priced(1, text, None), currency=currency))).value == {
@@ -167,7 +165,7 @@ def test_any_other_error_spoils_the_page(errors: object) -> None:
     assert page(saying(catalogue(node()) | {"errors": errors})).value is None
 
 
-def test_where_more_than_the_cost_is_missing_the_shops_own_words_are_told() -> None:
+def test_where_more_than_the_cost_is_denied_the_shops_message_is_shown() -> None:
     for data in (catalogue(None)["data"], {"productVariants": None}, None):
         failure = page(saying({"data": data, "errors": [HIDDEN]})).failure
         assert (failure.kind, failure.message) == (

@@ -80,7 +80,7 @@ def test_a_status_says_which_failure_it_is(
         ({"field": {"deep": ["x"]}}, "The shop answered 422: field."),
     ],
 )
-def test_the_shops_words_are_told_however_it_puts_them(errors: object, says: str) -> None:
+def test_the_shops_messages_are_read_in_all_their_forms(errors: object, says: str) -> None:
     assert page(saying({"errors": errors}, 422)).failure.message == says
 
 
@@ -180,7 +180,7 @@ def test_of_several_errors_being_throttled_counts_most() -> None:
     assert page(saying({"errors": errors})).is_throttled
 
 
-def test_a_question_with_errors_beside_its_data_failed_and_cannot_have_changed_anything() -> None:
+def test_a_query_with_data_and_errors_failed_and_changed_nothing() -> None:
     failure = prices(saying(failing("no", "ACCESS_DENIED", **told()))).failure
     assert (verdict(failure), failure.message) == (
         ("authorization", False, False),
@@ -212,7 +212,7 @@ def test_no_errors_are_none(errors: object) -> None:
         ({}, None),
     ],
 )
-def test_the_bucket_is_told_with_every_answer_that_knows_it(
+def test_every_answer_with_a_bucket_returns_it(
     text: dict[str, Any], bucket: BucketStatus | None
 ) -> None:
     for answered, status in (
@@ -229,7 +229,7 @@ def test_the_bucket_is_told_with_every_answer_that_knows_it(
 
 
 @every_case("status", [200, 429, 500])
-def test_the_requests_id_is_told_with_every_answer(status: int) -> None:
+def test_every_answer_has_the_id_of_its_request(status: int) -> None:
     assert page(saying({"errors": "no"}, status, X_Request_Id="abc-1")).request_id == "abc-1"
     assert len(page(saying(catalogue(), 200, X_Request_Id="x" * 9000)).request_id) == 200
     assert page(saying(catalogue())).request_id is None
@@ -277,7 +277,7 @@ def test_whatever_a_shop_answers_is_a_value(body: bytes, status: int, wait: str 
         assert called.failure.retry_after_seconds is None or called.failure.retry_after_seconds >= 1
 
 
-def test_the_clock_of_dates_is_ours() -> None:
+def test_dates_are_read_with_the_given_clock() -> None:
     later = NOW + timedelta(seconds=30)
     answered = saying({}, 429, Retry_After="Mon, 04 May 2026 10:01:30 GMT")
     assert page(answered, now=lambda: later).failure.retry_after_seconds == 60

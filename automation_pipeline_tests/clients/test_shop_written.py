@@ -130,7 +130,7 @@ def test_every_write_ends_as_its_price_or_its_failure(
     assert outcome(updated(*confirmed, errors=errors)) == expected
 
 
-def test_a_price_that_the_shop_says_nothing_of_may_have_been_written() -> None:
+def test_an_unmentioned_price_may_have_been_written() -> None:
     silent = write(saying(updated())).value["1"]
     assert (silent.retryable, silent.outcome_unknown) == (True, True)
 
@@ -149,9 +149,7 @@ def test_a_price_that_the_shop_refuses_has_not_been_written_and_never_will() -> 
         (PriceWrite("1", Price(99, "EUR"), False), priced(1, "0.99", "1.20")),
     ],
 )
-def test_what_the_shop_confirms_is_told_as_it_says(
-    asked: PriceWrite, expected: dict[str, Any]
-) -> None:
+def test_confirmed_prices_are_returned(asked: PriceWrite, expected: dict[str, Any]) -> None:
     compare_at = None if expected["compareAtPrice"] is None else 120
     assert write(saying(updated(expected)), asked).value == {
         "1": Price(99, asked.price.currency, compare_at)
@@ -166,7 +164,7 @@ def test_a_listed_price_that_was_not_asked_for_confirms_nothing_and_is_read_agai
         assert failure.message == "The shop tells another price than the one that was written."
 
 
-def test_complaints_without_words_are_told_too() -> None:
+def test_errors_without_a_message_are_reported_too() -> None:
     refused = write(
         saying(updated(errors=(complaint("variants", "0", code=None, message=7),)))
     ).value["1"]
@@ -200,7 +198,7 @@ def test_complaints_are_shown_short_and_without_the_token() -> None:
         {"productVariantsBulkUpdate": {"userErrors": ["no"]}},
     ],
 )
-def test_after_an_answer_that_is_not_understood_nobody_knows(data: object) -> None:
+def test_after_an_unreadable_answer_the_effect_is_unknown(data: object) -> None:
     called = write(saying({"data": data}))
     assert called.value is None
     assert (called.failure.retryable, called.failure.outcome_unknown) == (True, True)
@@ -228,9 +226,7 @@ ERRORS = st.lists(
 
 
 @given(confirmed=ENTRIES, errors=ERRORS | JSON)
-def test_whatever_the_shop_says_of_a_write_no_price_is_forgotten(
-    confirmed: list[object], errors: object
-) -> None:
+def test_every_written_price_has_an_outcome(confirmed: list[object], errors: object) -> None:
     body = json.dumps(updated(*confirmed, errors=errors)).encode()
     called = write(lambda _: httpx.Response(200, content=body))
     assert (called.value is None) != (called.failure is None)

@@ -75,12 +75,12 @@ def test_the_body_arrives_as_it_was_given_and_the_answer_comes_back(hook: Receiv
 
 
 @pytest.mark.parametrize("status", [201, 204, 302, 400, 404, 410, 429, 500, 503])
-def test_whatever_the_status_it_is_told(hook: Receiver, status: int) -> None:
+def test_every_status_is_returned(hook: Receiver, status: int) -> None:
     hook.answer(says(status))
     assert send(hook.url).status == status
 
 
-def test_the_wait_that_a_receiver_asks_for_is_told(hook: Receiver) -> None:
+def test_the_wait_that_a_receiver_asks_for_is_returned(hook: Receiver) -> None:
     hook.answer(says(503, Retry_After="120"))
     assert send(hook.url).retry_after_seconds == 120
 

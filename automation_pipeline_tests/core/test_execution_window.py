@@ -100,7 +100,7 @@ def test_the_window_table_of_the_reference(
     assert not is_never_due(timed(Cron.parse(text), PARIS, window_of(window)))
 
 
-def test_a_fire_that_stands_for_several_occurrences_is_scheduled_for_the_latest() -> None:
+def test_a_due_time_of_several_occurrences_is_scheduled_for_the_latest() -> None:
     (fire,) = fires("0 */4 * * *", "22:00-06:00", CLAMP, "2026-05-04T04:00", 1)
     assert fire == Planned(
         datetime(2026, 5, 4, 18, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC)

@@ -64,7 +64,7 @@ def faults(**fields: object) -> tuple[tuple[str, str], ...]:
 
 
 @every_case(("text", "fault"), [("a\0b", NUL), ("\ud800", HALF), ("a\udfff", HALF)])
-def test_what_no_database_can_keep_is_refused_wherever_it_stands(text: str, fault: str) -> None:
+def test_unstorable_text_is_refused_at_any_depth(text: str, fault: str) -> None:
     assert faults(name=text) == (("name", fault),)
     assert faults(names=["a", text]) == (("names", fault),)
     assert faults(table=[["a"], ["b", text]]) == (("table", fault),)
@@ -76,7 +76,7 @@ def test_what_no_database_can_keep_is_refused_wherever_it_stands(text: str, faul
     ("name", "shown", "fault"),
     [("a\ud800", "a\\ud800", HALF), ("\udfff", "\\udfff", HALF), ("a\0", "a\0", NUL)],
 )
-def test_a_field_whose_name_cannot_be_kept_is_named_as_it_can_be_told_beside_all_others(
+def test_a_field_with_an_unstorable_name_is_reported_escaped_with_all_others(
     name: str, shown: str, fault: str
 ) -> None:
     assert faults(**{name: 1}) == ((shown, fault),)
@@ -169,7 +169,7 @@ def test_a_list_is_looked_through_however_deep_it_is() -> None:
         ("nmae", "a", "is not a known field"),
     ],
 )
-def test_a_fault_is_told_in_plain_words(field: str, value: object, words: str) -> None:
+def test_a_fault_has_a_plain_sentence(field: str, value: object, words: str) -> None:
     assert faults(**{field: value}) == ((field, words),)
 
 
@@ -187,7 +187,7 @@ def test_a_list_comes_back_however_it_was_written(entries: list[str]) -> None:
     assert split([" , ".join(entries), ""]) == entries
 
 
-def test_what_is_no_text_is_left_to_whoever_checks_it() -> None:
+def test_values_other_than_text_are_left_to_their_validators() -> None:
     assert split(None) is None
     assert split([1, "2,3", None]) == [1, "2", "3", None]
 
@@ -235,7 +235,9 @@ def test_a_day_is_as_long_as_the_zone_makes_it(text: str, first: datetime, hours
         ("2026-02-03T10:00", datetime(2026, 2, 3, 9, tzinfo=UTC)),
     ],
 )
-def test_an_instant_without_a_zone_is_read_in_ours(text: str, instant: datetime) -> None:
+def test_an_instant_without_a_zone_is_read_in_the_configured_zone(
+    text: str, instant: datetime
+) -> None:
     moment = read_moment(text)
     assert (begin_of(moment, PARIS), end_of(moment, PARIS)) == (
         instant,

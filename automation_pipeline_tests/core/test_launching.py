@@ -76,7 +76,7 @@ CASES = (
 )
 
 
-def test_the_sentence_says_what_is_missing_and_nothing_while_nothing_is_known_to_be() -> None:
+def test_the_obstacle_names_what_is_missing() -> None:
     wrong = []
     for name, requests, tick, dagster, waited, code, words in CASES:
         found = launch_obstacle(LaunchFacts(requests, tick, dagster, waited))

@@ -50,7 +50,7 @@ def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture
     }
 
 
-def test_a_line_on_behalf_of_somebody_else_keeps_the_id_that_it_names(
+def test_a_line_about_another_request_keeps_its_correlation_id(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logs("info", "json")
@@ -73,7 +73,7 @@ def test_a_line_for_people_cannot_be_made_to_look_like_two(
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_secrets_and_personal_data_are_masked_wherever_they_stand(
+def test_secrets_and_personal_data_are_masked_everywhere(
     form: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure_logs("debug", form)
@@ -115,7 +115,7 @@ def test_what_is_less_urgent_is_left_out(
     assert len(lines(capsys)) == received
 
 
-def test_noisy_libraries_are_heard_only_when_something_is_wrong(
+def test_noisy_libraries_log_warnings_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A server that another test has configured is not heard any more.
@@ -138,7 +138,7 @@ def test_configured_again_every_line_is_still_written_once(
     assert len(lines(capsys)) == 1
 
 
-def test_in_a_process_of_somebody_else_only_our_lines_are_ours(
+def test_in_a_host_process_only_lines_of_the_package_are_formatted(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     configure_logs("info", "json", of="package")

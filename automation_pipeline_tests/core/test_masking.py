@@ -57,7 +57,7 @@ PLAIN_KEYS = [
 
 @every_case("key", SECRET_KEYS + PERSONAL_KEYS)
 @every_case("value", ["hush", 612345678, ["hush"], {"any": "hush"}, 1.5])
-def test_whatever_stands_under_such_a_key_is_masked(key: str, value: object) -> None:
+def test_any_value_under_a_sensitive_key_is_masked(key: str, value: object) -> None:
     if key == "API_AUTH_TOKENS" and isinstance(value, int | float):
         assert masked({key: value}) == {key: value}, "how many there are is no secret"
         return
@@ -196,7 +196,7 @@ class Mischief(Mapping[str, object]):
         ({1: "a", None: "b", "anna@host.test": 1}, {"1": "a", "None": "b", MASK: 1}),
     ],
 )
-def test_whatever_it_is_json_can_hold_it(value: object, shown: object) -> None:
+def test_every_value_is_masked_as_json(value: object, shown: object) -> None:
     assert masked(value) == shown
     json.dumps(masked(value), allow_nan=False)
 

@@ -257,7 +257,7 @@ def test_a_transient_failure_is_attempted_again_after_its_wait(
     assert script.waits == waits
 
 
-def test_the_last_attempt_raises_what_it_met_and_nobody_waits_after_it() -> None:
+def test_the_last_attempt_raises_its_error_without_a_wait() -> None:
     script, last = Script(busy(), busy(), TransientError("still busy"), "never asked"), "still busy"
     with pytest.raises(TransientError, match=last):
         script.run()
@@ -281,7 +281,7 @@ def test_whatever_is_not_transient_is_not_attempted_again(error: Exception) -> N
     assert (script.left, script.waits) == (["never asked"], [])
 
 
-def test_a_wait_that_is_too_long_goes_up_at_once_and_says_how_long() -> None:
+def test_a_wait_that_is_too_long_is_raised_at_once_with_its_length() -> None:
     script = Script(busy(61), "never asked")
     with pytest.raises(TransientError) as caught:
         script.run()

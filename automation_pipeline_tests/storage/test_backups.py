@@ -55,7 +55,7 @@ def ids(database: Database) -> list[int]:
 
 
 @SQLITE
-def test_a_copy_is_put_back_for_whoever_has_the_database_open(
+def test_a_restore_is_seen_by_open_connections(
     database: Database, clock: StandingClock, tmp_path: Path
 ) -> None:
     file(database, clock, "a", "b")
@@ -99,7 +99,7 @@ def test_ids_are_advanced_on_both_databases(database: Database, clock: StandingC
 
 
 @SQLITE
-def test_a_copy_is_of_one_moment_and_whoever_writes_meanwhile_is_not_kept_waiting(
+def test_a_copy_is_of_one_moment_and_does_not_block_writers(
     database: Database, clock: StandingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each page but a few is copied after somebody else has written."""
@@ -171,7 +171,7 @@ def test_a_database_at_work_is_not_overwritten(
     assert [type(error) for error in refused] == [DatabaseBusyError]
 
 
-def test_an_empty_place_is_told_from_a_filled_one(tmp_path: Path, sqlite_template: Path) -> None:
+def test_an_empty_database_differs_from_a_filled_one(tmp_path: Path, sqlite_template: Path) -> None:
     nowhere = Database(f"sqlite:///{tmp_path}/none.db")
     assert not is_filled(nowhere)
     with pytest.raises(PermanentError, match="There is no database at"):

@@ -52,7 +52,7 @@ def let_end(database: Database, *keys: str) -> None:
         )
 
 
-def test_a_held_key_is_refused_to_everybody_its_owner_included(claims: DatabaseClaims) -> None:
+def test_a_held_key_is_refused_to_every_owner_also_its_own(claims: DatabaseClaims) -> None:
     first = taken(claims)
     assert (first.key, first.owner) == ("work", "anna")
     assert [claims.take("work", owner, LONG) for owner in ("anna", "berta")] == [None, None]
@@ -234,7 +234,7 @@ def test_a_body_that_lost_its_claim_is_cancelled(
     assert finished == []
 
 
-def test_whoever_waits_gets_the_claim_of_a_dead_holder(
+def test_a_waiting_process_gets_the_claim_of_a_dead_holder(
     claims: DatabaseClaims, database: Database
 ) -> None:
     dead = taken(claims, owner="dead")

@@ -251,12 +251,12 @@ def pay_unless_busy(database: Database, until: int) -> None:
         session.execute(text("UPDATE rate_limits SET paid_until = :until"), {"until": until})
 
 
-def test_it_is_written_when_nobody_is_in_the_way(paid: Database) -> None:
+def test_it_is_written_when_no_other_writer_is_active(paid: Database) -> None:
     pay_unless_busy(paid, 2)
     assert cost(paid) == 2
 
 
-def test_somebody_in_the_way_is_a_transient_error_at_once_and_patience_comes_back(
+def test_another_writer_is_a_transient_error_at_once_and_the_timeout_is_restored(
     paid: Database,
 ) -> None:
     with paid.transaction() as session:

@@ -78,7 +78,7 @@ def test_what_broke_off_at_every_attempt_is_sent_no_more(database: Database) -> 
     )
 
 
-def test_what_cannot_be_written_down_is_told_after_the_others_are_through(
+def test_an_error_of_recording_is_raised_after_the_other_deliveries(
     database: Database,
 ) -> None:
     letters, sent = Letters(Letter(1), Letter(2), Letter(3), broken=1), []

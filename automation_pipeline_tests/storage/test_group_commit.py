@@ -205,7 +205,7 @@ def test_who_is_cancelled_before_its_turn_has_written_nothing(database: Database
     assert names(database) == set()
 
 
-def test_what_is_written_anyway_is_written_though_nobody_waits_any_more(database: Database) -> None:
+def test_a_write_with_anyway_survives_the_cancellation_of_its_task(database: Database) -> None:
     async def cancelled() -> None:
         turnstile = Turnstile()
         first = asyncio.create_task(database.write(turnstile.act))

@@ -45,7 +45,7 @@ def test_what_cannot_be_written_is_kept_and_is_no_error(database: Database) -> N
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_counts_are_written_beside_the_work_and_after_it_however_it_ends(
+def test_counts_are_written_during_the_work_and_at_its_end(
     database: Database,
 ) -> None:
     meter = Meter()

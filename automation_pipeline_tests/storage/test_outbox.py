@@ -79,7 +79,7 @@ def test_a_claimed_event_is_the_event_that_was_written(database: Database) -> No
 
 
 @pytest.mark.parametrize("year", [2020, 2100])
-def test_no_clock_but_the_databases_says_when_an_event_may_leave(
+def test_only_the_databases_clock_decides_when_an_event_may_leave(
     database: Database, year: int
 ) -> None:
     wrong = replace(event("a"), occurred_at=datetime(year, 1, 1, tzinfo=UTC))
@@ -157,7 +157,7 @@ def test_an_event_put_back_does_not_hold_up_the_others(database: Database) -> No
     assert [claimed.id for claimed in claim(database)] == [second.id]
 
 
-def test_events_are_relayed_in_the_order_in_which_they_were_told(database: Database) -> None:
+def test_events_are_relayed_in_the_order_of_their_writing(database: Database) -> None:
     fill(database, "z", "a", "m")
     assert [claimed.event.key for claimed in claim(database)] == ["z", "a", "m"]
 
@@ -226,7 +226,7 @@ def test_the_oldest_come_first_and_no_claim_is_an_attempt(database: Database) ->
         assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [0, 0, 0]
 
 
-def test_nobody_gets_what_comes_after_an_event_that_somebody_holds(database: Database) -> None:
+def test_events_after_a_held_event_wait(database: Database) -> None:
     fill_order(database, "a1", "a2", "b1", "a3")
     assert claim_order(database, "anna", limit=1) == ["a1"]
     assert claim_order(database, "berta") == ["b1"]
@@ -234,7 +234,7 @@ def test_nobody_gets_what_comes_after_an_event_that_somebody_holds(database: Dat
     assert claim_order(database, "berta") == ["a2", "a3"]
 
 
-def test_nobody_gets_what_comes_after_an_event_that_waits_for_its_next_attempt(
+def test_events_after_a_postponed_event_wait(
     database: Database,
 ) -> None:
     fill_order(database, "a1", "a2", "b1")
@@ -247,7 +247,7 @@ def test_nobody_gets_what_comes_after_an_event_that_waits_for_its_next_attempt(
     assert claim_order(database) == ["a1", "a2"]
 
 
-def test_a_parked_event_holds_up_nobody(database: Database) -> None:
+def test_a_parked_event_delays_no_other(database: Database) -> None:
     fill_order(database, "a1", "a2")
     claim_order(database, limit=1)
     with database.transaction() as session:
@@ -255,7 +255,7 @@ def test_a_parked_event_holds_up_nobody(database: Database) -> None:
     assert claim_order(database) == ["a2"]
 
 
-def test_events_of_the_name_that_is_left_out_hold_up_nobody(database: Database) -> None:
+def test_events_of_the_excluded_name_delay_no_other(database: Database) -> None:
     fill_order(database, "a1", "a2")
     with database.transaction() as session:
         first = session.scalars(select(OutboxRow).where(OutboxRow.event_key == "a1")).one()
@@ -427,7 +427,7 @@ def test_pages_and_resumptions_lose_and_repeat_nothing(database: Database, limit
         assert read_all(database, bookmark, limit) == keys[place + 1 :]
 
 
-def test_internal_events_are_for_nobody(database: Database) -> None:
+def test_internal_events_have_no_channel(database: Database) -> None:
     events = event("a", "run")
     internal = Event(
         "tenant", "b", "automation/notification", "test", "run", events.occurred_at, {}
@@ -478,7 +478,7 @@ def test_an_event_that_is_committed_late_is_never_missed(
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
-def test_a_transaction_that_is_rolled_back_holds_up_nobody_afterwards(database: Database) -> None:
+def test_a_rolled_back_transaction_delays_no_other(database: Database) -> None:
     with Session(database.engine) as broken:
         enqueue(broken, [event("broken", "run")])
         fill_reading(database, event("whole", "run"))

@@ -43,12 +43,12 @@ def states(database: Database) -> list[tuple[str, str | None, str | None]]:
         return [(row.state, row.dagster_run_id, row.reason) for row in rows]
 
 
-def test_a_wish_is_offered_as_it_was_filed(database: Database) -> None:
+def test_a_request_is_offered_as_it_was_filed(database: Database) -> None:
     file(database, wish("a"))
     assert offer(database) == [wish("a")]
 
 
-def test_the_id_of_who_asks_goes_with_the_wish_unless_it_has_one(database: Database) -> None:
+def test_a_request_inherits_the_correlation_id_unless_it_has_one(database: Database) -> None:
     own = NewRunRequest("own", "job", {}, {CORRELATION_TAG: "own-1"})
     with correlated("wish-7"):
         file(database, wish("a"), own)
@@ -70,7 +70,7 @@ def test_the_oldest_are_offered_first_and_no_more_than_asked_for(database: Datab
     assert [offered.key for offered in offer(database, limit=2)] == ["b"]
 
 
-def test_a_wish_that_no_run_took_is_offered_again_but_not_before_its_time(
+def test_a_request_that_no_run_took_is_offered_again_after_a_while(
     database: Database,
 ) -> None:
     file(database, wish("a"))
@@ -82,7 +82,7 @@ def test_a_wish_that_no_run_took_is_offered_again_but_not_before_its_time(
     assert offer(database) == []
 
 
-def test_a_wish_that_was_taken_is_offered_no_more(database: Database) -> None:
+def test_a_taken_request_is_not_offered_again(database: Database) -> None:
     file(database, wish("a"))
     with database.transaction() as session:
         mark_taken(session, "a", "run 1")
@@ -90,7 +90,7 @@ def test_a_wish_that_was_taken_is_offered_no_more(database: Database) -> None:
     assert states(database) == [("taken", "run 1", None)]
 
 
-def test_a_wish_that_was_refused_is_offered_no_more_and_says_why(database: Database) -> None:
+def test_a_refused_request_is_not_offered_and_has_its_reason(database: Database) -> None:
     file(database, wish("a"))
     with database.transaction() as session:
         mark_refused(session, "a", "no such job")
@@ -98,7 +98,7 @@ def test_a_wish_that_was_refused_is_offered_no_more_and_says_why(database: Datab
     assert states(database) == [("refused", None, "no such job")]
 
 
-def test_a_wish_is_taken_once_and_may_still_come_to_nothing(database: Database) -> None:
+def test_a_request_is_taken_once_and_may_still_be_refused(database: Database) -> None:
     file(database, wish("a"))
     with database.transaction() as session:
         mark_taken(session, "a", "run 1")
@@ -125,7 +125,9 @@ def test_a_key_filed_by_several_processes_is_one_row(database_url: str, database
         assert set(session.scalars(select(RunRequestRow.request_key))) == set(keys)
 
 
-def test_several_processes_never_offer_a_wish_twice(database_url: str, database: Database) -> None:
+def test_several_processes_never_offer_a_request_twice(
+    database_url: str, database: Database
+) -> None:
     file(database, *(wish(f"wish {number}") for number in range(200)))
     offers = chain.from_iterable(at_once(offer_all, *[(database_url, 7)] * CREW))
     assert sorted(offers) == sorted(f"wish {number}" for number in range(200))

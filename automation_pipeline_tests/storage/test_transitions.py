@@ -31,7 +31,7 @@ def logged(database: Database) -> list[Transition]:
         ]
 
 
-def test_moves_are_kept_as_they_were_told_and_in_order(database: Database) -> None:
+def test_transitions_are_stored_unchanged_and_in_order(database: Database) -> None:
     with database.transaction() as session:
         record_transitions(session, [STARTED, ENDED])
     with database.transaction() as session:

@@ -55,7 +55,7 @@ def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(
         assert [each.name for each in all_metrics(session)] == ["a_total"]
 
 
-def test_whoever_is_at_work_at_an_interrupt_tidies_up_undisturbed(database: Database) -> None:
+def test_tasks_clean_up_undisturbed_after_an_interrupt(database: Database) -> None:
     tidied: list[int] = []
 
     def interrupt() -> None:

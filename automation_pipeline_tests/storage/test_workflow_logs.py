@@ -7,7 +7,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow, write_notes
 
 
-def test_what_is_told_with_a_note_is_masked(database: Database) -> None:
+def test_the_data_of_a_log_entry_is_masked(database: Database) -> None:
     data = {"headers": {"Authorization": "Bearer hush"}, "to": ["anna@host.test"], "tokens": 7}
     with database.transaction() as session:
         write_notes(

@@ -80,7 +80,7 @@ def test_too_long_a_wait_is_refused_and_reserves_nothing(limiter: RateLimiter, k
     assert [reserved(limiter, key, SLOW)] == near(400)
 
 
-def test_a_free_limiter_refuses_nobody(limiter: RateLimiter, key: str) -> None:
+def test_a_free_limiter_refuses_no_caller(limiter: RateLimiter, key: str) -> None:
     assert limiter.reserve(key, SLOW, max_wait_seconds=0.0) == 0
 
 

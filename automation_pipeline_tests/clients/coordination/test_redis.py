@@ -34,7 +34,7 @@ def test_a_redis_that_is_not_there_is_one_transient_sentence(key: str) -> None:
         asyncio.run(RedisPermits(client).acquire(key, 1, "anna", 1.0))
 
 
-def test_scripts_that_redis_forgot_are_told_again(redis_url: str, key: str) -> None:
+def test_scripts_that_redis_forgot_are_loaded_again(redis_url: str, key: str) -> None:
     client = connect(redis_url)
     limiter = RedisRateLimiter(client)
     limiter.reserve(key, RATE)
@@ -136,7 +136,7 @@ def test_a_redis_that_keeps_silent_is_given_up_on(
         (b"-NOPERM this user has no permissions\r\n", PermanentError, "Redis refuses us: "),
     ],
 )
-def test_what_redis_says_decides_whether_another_attempt_can_help(
+def test_the_error_of_redis_decides_whether_another_attempt_can_help(
     answer: bytes, verdict: type[Exception], sentence: str, key: str
 ) -> None:
     with (

@@ -47,7 +47,7 @@ def test_with_all_of_them_it_is_what_the_relay_publishes_with(simulated: str) ->
 
 
 @every_case("missing", ALL)
-def test_with_some_of_them_it_says_which_are_missing_and_events_wait(missing: str) -> None:
+def test_incomplete_settings_are_named_and_events_wait(missing: str) -> None:
     ours = services(**{**ALL, missing: None})
     with pytest.raises(PermanentError, match=f": {missing.upper()} not set"):
         _ = ours.realtime

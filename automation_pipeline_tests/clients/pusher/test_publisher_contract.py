@@ -102,7 +102,7 @@ def test_an_outage_is_transient_and_what_is_given_again_comes_out(provider: Prov
 
 
 @pytest.mark.parametrize("place", [0, 3, 11, 24])
-def test_an_event_that_is_refused_is_told_by_its_place_and_those_before_it_are_out(
+def test_a_refused_event_is_reported_by_its_position_after_those_before_it(
     provider: Provider, place: int
 ) -> None:
     events = [event(f"event {number}") for number in range(25)]

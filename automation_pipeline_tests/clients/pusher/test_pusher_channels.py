@@ -41,7 +41,7 @@ def test_an_event_reaches_each_of_its_channels_with_its_payload(simulated: str) 
     assert [json.loads(event["data"]) for event in shown] == [dict(events.payload)] * 2
 
 
-def test_without_private_channels_anybody_may_listen(simulated: str) -> None:
+def test_without_private_channels_names_have_no_prefix(simulated: str) -> None:
     asyncio.run(channels(simulated, private=False).publish([event("k", fiche_id="7")]))
     assert [event["channels"] for event in shown_to_browsers(simulated)] == [["fiche-7"]]
 
@@ -56,7 +56,7 @@ def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
     assert (whole["text"], cut) == ("🎧" * 2_200, {"fiche_id": "8", "truncated": True})
 
 
-def test_internal_events_stay_here_and_hold_up_nothing(simulated: str) -> None:
+def test_internal_events_are_not_sent_and_delay_no_other(simulated: str) -> None:
     internal = event("i")
     object.__setattr__(internal, "name", "automation/completed")
     assert asyncio.run(
@@ -65,7 +65,7 @@ def test_internal_events_stay_here_and_hold_up_nothing(simulated: str) -> None:
     assert len(shown_to_browsers(simulated)) == 1
 
 
-def test_a_payload_that_is_no_json_is_told_once_those_before_it_are_out(simulated: str) -> None:
+def test_an_unserialisable_payload_is_reported_after_the_events_before_it(simulated: str) -> None:
     published = asyncio.run(
         channels(simulated).publish([event("a"), event("b", x=float("nan")), event("c")])
     )
@@ -114,9 +114,7 @@ def test_every_failure_has_its_verdict(
         {"status": 503, "trickle_seconds": 6},
     ],
 )
-def test_nobody_waits_for_an_answer_that_does_not_come(
-    simulated: str, rule: dict[str, Any]
-) -> None:
+def test_a_missing_answer_is_not_awaited_for_ever(simulated: str, rule: dict[str, Any]) -> None:
     fault(simulated, {"route": "pusher.batch", **rule})
     began = time.monotonic()
     assert isinstance(problem(simulated, seconds=0.3), TransientError)
@@ -230,7 +228,7 @@ def test_a_private_channel_is_opened_to_one_socket() -> None:
     assert opened == {"auth": signature("12.34:private-fiche-7")}
 
 
-def test_a_presence_channel_is_told_who_joins() -> None:
+def test_a_presence_channel_gets_the_member_who_joins() -> None:
     opened = channels("http://127.0.0.1").authenticate("presence-global", "12.34", ANNA)
     assert json.loads(opened["channel_data"]) == {
         "user_id": "user:7",

@@ -68,7 +68,7 @@ def test_what_is_not_kept_was_never_asked_for(
     assert rows(database) == (0, 0)
 
 
-def test_a_schedule_that_is_busy_paused_or_gone_is_told(
+def test_a_busy_paused_or_deleted_schedule_is_reported(
     runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     schedule, paused = a_schedule(database, clock), a_schedule(database, clock, isActive=False)

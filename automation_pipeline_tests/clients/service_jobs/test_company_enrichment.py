@@ -53,7 +53,7 @@ def test_what_is_known_and_fresh_is_the_answer(bench: Bench, runner: RemoteRunne
     assert (end_of(runner, again).status, len(bench.jobs())) == ("success", 1)
 
 
-def test_a_company_that_nobody_knows_has_failed(bench: Bench, runner: RemoteRunner) -> None:
+def test_an_unknown_company_is_a_failure(bench: Bench, runner: RemoteRunner) -> None:
     bench.script(search=NOT_FOUND)
     following = runner.start(asked(TYPE, company=f"{SIREN}00646"))
     bench.work(bench.jobs()[0].id)
@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_leaves_nothing_behind(bench: Bench, runner: Rem
     assert (bench.requests(), bench.jobs()) == ([], [])
 
 
-def test_without_the_register_it_is_said(database: Database, clock: StandingClock) -> None:
+def test_a_missing_register_is_reported(database: Database, clock: StandingClock) -> None:
     bench = Bench(database, clock, without=frozenset({SEARCH}))
     runner = CompanyEnrichmentJob(database, clock, lambda: bench.registries)
     with pytest.raises(PermanentError, match="RECHERCHE_ENTREPRISES_BASE_URL"):

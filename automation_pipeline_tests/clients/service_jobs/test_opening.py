@@ -9,7 +9,7 @@ from automation_pipeline.org_jobs.ports import InProcessRunner, RemoteRunner
 from automation_pipeline.storage.database import Database
 
 
-def test_each_type_of_this_system_is_done_by_somebody_in_one_way(database: Database) -> None:
+def test_each_service_type_has_one_runner(database: Database) -> None:
     ours = Services(Settings(database_url=database.url.render_as_string(hide_password=False)))
     runners = ours.job_runners
     assert set(runners) == {

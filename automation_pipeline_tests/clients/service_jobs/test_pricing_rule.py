@@ -83,7 +83,7 @@ def test_what_is_not_kept_was_never_asked_for(bench: Bench, runner: RemoteRunner
     assert (run_rows(bench.database), bench.requests()) == ([], [])
 
 
-def test_a_rule_that_is_busy_rests_or_is_gone_is_told(bench: Bench, runner: RemoteRunner) -> None:
+def test_a_busy_cooling_or_deleted_rule_is_reported(bench: Bench, runner: RemoteRunner) -> None:
     busy, resting, disabled = (
         bench.rule(),
         bench.rule(cooldownMinutes=60),
@@ -124,7 +124,7 @@ def test_without_a_shop_nothing_is_asked_for(bench: Bench) -> None:
         ("PREVIEW", [], {"wish": "apply"}, None, None),
     ],
 )
-def test_the_standing_of_the_run_decides_about_the_job(
+def test_the_status_of_the_run_decides_about_the_job(
     status: str,
     targets: list[str],
     columns: dict[str, Any],
@@ -149,7 +149,7 @@ def test_the_standing_of_the_run_decides_about_the_job(
     assert (end and end.status, end and end.error_code) == (ends, code)
 
 
-def test_a_partial_run_tells_how_many_prices_could_not_be_set(
+def test_a_partial_run_counts_the_prices_that_were_not_set(
     bench: Bench, runner: RemoteRunner
 ) -> None:
     at, targets = bench.clock.now(), ["APPLIED", "FAILED"]
@@ -177,7 +177,7 @@ def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(
     assert (end and end.status) == "success"
 
 
-def test_nobody_approved_it_in_time(bench: Bench, runner: RemoteRunner) -> None:
+def test_an_approval_that_is_missing_in_time_is_a_conflict(bench: Bench, runner: RemoteRunner) -> None:
     bench.guard(autoApply=False)
     following = start(runner, bench.rule())
     bench.work_id(run_id(following))
@@ -208,7 +208,7 @@ def test_a_cancelled_job_cancels_its_run(bench: Bench, runner: RemoteRunner) -> 
     assert runner.cancel({"ruleRunId": "99"}, "user:12") is False
 
 
-def test_a_preview_that_waits_for_its_approval_is_not_waited_for_and_is_applied_by_nobody(
+def test_a_preview_that_waits_for_approval_is_not_applied(
     bench: Bench, runner: RemoteRunner
 ) -> None:
     bench.guard(autoApply=False)

@@ -124,7 +124,7 @@ def test_encryption_from_the_start(tls: ssl.SSLContext, trust: ssl.SSLContext) -
     assert [letter.encrypted for letter in box.letters] == [True]
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_for_good(tls: ssl.SSLContext) -> None:
+def test_an_untrusted_certificate_is_a_permanent_error(tls: ssl.SSLContext) -> None:
     for first in (False, True):
         with letter_box(LetterBox(tls=tls, tls_first=first)) as box:
             error = refusal(mail(box, secure=first))
@@ -168,7 +168,7 @@ def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: LetterBo
         ("TAKEN", "554 spam", PermanentError),
     ],
 )
-def test_a_refusal_is_for_now_or_for_good_as_its_code_says(
+def test_a_refusal_is_transient_or_permanent_by_its_code(
     box: LetterBox, verb: str, answer: str, kind: type[AutomationError]
 ) -> None:
     box.answers[verb] = answer
@@ -177,7 +177,7 @@ def test_a_refusal_is_for_now_or_for_good_as_its_code_says(
     assert answer[:3] in str(error)
 
 
-def test_a_message_that_was_taken_is_taken_however_the_server_says_good_bye(box: LetterBox) -> None:
+def test_an_accepted_message_stays_accepted_however_the_connection_ends(box: LetterBox) -> None:
     box.answers["QUIT"] = "500 what"
     send(mail(box))
     assert len(box.letters) == 1
@@ -197,7 +197,7 @@ def test_the_connection_to_a_server_that_trickles_is_closed(box: LetterBox) -> N
     assert box.letters == []
 
 
-def test_nobody_at_home_is_for_now() -> None:
+def test_a_server_that_is_down_is_a_transient_error() -> None:
     assert isinstance(refusal(mail(LetterBox(port=9))), TransientError)
 
 
