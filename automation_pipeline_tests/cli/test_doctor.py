@@ -6,7 +6,7 @@ import pytest
 
 from automation_pipeline.api import health as checks
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.clients.smtp.letter_box import LetterBox, letter_box
+from automation_pipeline_tests.clients.smtp.mail_server import LetterBox, letter_box
 from automation_pipeline_tests.outside import TOKEN, fault
 
 CHECKS = [

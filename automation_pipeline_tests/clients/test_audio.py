@@ -20,13 +20,14 @@ import pytest
 from automation_pipeline.clients import audio
 from automation_pipeline.clients.audio import AudioDownloader, AudioLimits, audio_guard, is_audio
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-from automation_pipeline_tests.clients.studio import (
+from automation_pipeline_tests.clients.keep_alive_server import answering
+from automation_pipeline_tests.clients.speech_server import (
     AUDIO,
     KEY,
     NOW,
     SOUND,
     Page,
-    Studio,
+    SpeechServer,
     answer,
     cut_short,
     drop,
@@ -36,7 +37,6 @@ from automation_pipeline_tests.clients.studio import (
     streaming,
     trickle,
 )
-from automation_pipeline_tests.clients.switchboard import answering
 from automation_pipeline_tests.fakes.speech import at_will
 from automation_pipeline_tests.waiting import come_true
 
@@ -45,23 +45,23 @@ OTHER = "/rec/other.mp3"
 PROGRAM = """
 import asyncio, re, sys
 from pathlib import Path
-from automation_pipeline_tests.clients.studio import Studio
+from automation_pipeline_tests.clients.speech_server import SpeechServer
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 
-studio = Studio(sys.argv[1])
-studio.transcript()
+speech_server = SpeechServer(sys.argv[1])
+speech_server.transcript()
 before = peak()
-studio.transcript(sys.argv[1] + "/rec/big.mp3")
+speech_server.transcript(sys.argv[1] + "/rec/big.mp3")
 print(peak() - before)
 """
 
 
 @pytest.fixture
-def studio() -> Iterator[Studio]:
-    with running() as studio:
-        yield studio
+def speech_server() -> Iterator[SpeechServer]:
+    with running() as speech_server:
+        yield speech_server
 
 
 @pytest.fixture
@@ -136,12 +136,12 @@ def left_in(folder: Path) -> list[str]:
     ],
 )
 def test_every_failure_has_its_meaning_and_its_sentence(
-    studio: Studio, page: Page, error: type[AutomationError], says: str
+    speech_server: SpeechServer, page: Page, error: type[AutomationError], says: str
 ) -> None:
-    studio.pages[AUDIO] = page
-    met = studio.error(audio_limits=HASTE)
+    speech_server.pages[AUDIO] = page
+    met = speech_server.error(audio_limits=HASTE)
     assert (type(met), str(met)) == (error, says)
-    assert studio.uploads == []
+    assert speech_server.uploads == []
 
 
 @pytest.mark.parametrize(
@@ -160,15 +160,17 @@ def test_every_failure_has_its_meaning_and_its_sentence(
         ("http://é..test/1.mp3", "its address cannot be read."),
     ],
 )
-def test_an_address_that_is_none_is_refused(studio: Studio, url: str, says: str) -> None:
-    met = studio.error(url)
+def test_an_address_that_is_none_is_refused(
+    speech_server: SpeechServer, url: str, says: str
+) -> None:
+    met = speech_server.error(url)
     assert (type(met), str(met)) == (PermanentError, f"Audio download failed: {says}")
-    assert studio.fetched == []
+    assert speech_server.fetched == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "a" * 70 + ".test"])
-def test_a_host_that_is_not_there_is_transient(studio: Studio, host: str) -> None:
-    met = studio.error(f"http://{host}/1.mp3", audio_origins=[f"http://{host}"])
+def test_a_host_that_is_not_there_is_transient(speech_server: SpeechServer, host: str) -> None:
+    met = speech_server.error(f"http://{host}/1.mp3", audio_origins=[f"http://{host}"])
     assert type(met) is TransientError
     assert str(met) == "Audio download failed: its host could not be reached (ConnectError)."
 
@@ -178,10 +180,10 @@ def test_a_host_that_is_not_there_is_transient(studio: Studio, host: str) -> Non
     ("header", "wait"), [("7", 7), ("Mon, 04 May 2026 10:01:30 GMT", 90), ("soon", None), ("0", 1)]
 )
 def test_the_wait_that_the_host_asks_for_is_kept(
-    studio: Studio, status: int, header: str, wait: float | None
+    speech_server: SpeechServer, status: int, header: str, wait: float | None
 ) -> None:
-    studio.pages[AUDIO] = answer(status, Retry_After=header)
-    met = studio.error()
+    speech_server.pages[AUDIO] = answer(status, Retry_After=header)
+    met = speech_server.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds == wait
 
@@ -199,24 +201,26 @@ def test_the_wait_that_the_host_asks_for_is_kept(
     ],
 )
 def test_a_slow_host_is_given_up_in_time_and_is_transient(
-    studio: Studio, page: Page, limits: AudioLimits, says: str
+    speech_server: SpeechServer, page: Page, limits: AudioLimits, says: str
 ) -> None:
-    studio.pages[AUDIO] = page
+    speech_server.pages[AUDIO] = page
     began = perf_counter()
-    met = studio.error(audio_limits=limits)
+    met = speech_server.error(audio_limits=limits)
     assert perf_counter() - began < 20
     assert (type(met), str(met)) == (TransientError, f"Audio download failed: {says}")
 
 
-def test_a_full_disk_is_a_transient_error(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_transient_error(
+    speech_server: SpeechServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(audio, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
-    met = studio.error()
+    met = speech_server.error()
     assert type(met) is TransientError
     assert str(met) == "Audio download failed: it could not be kept (No space left on device)."
 
 
 def test_what_a_short_write_leaves_over_is_written_too(
-    studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    speech_server: SpeechServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class ShortWrites(io.FileIO):
         def write(self, rest: Any) -> int:
@@ -224,43 +228,43 @@ def test_what_a_short_write_leaves_over_is_written_too(
 
     file = tmp_path / "recording"
     monkeypatch.setattr(audio, "TemporaryFile", lambda **_: ShortWrites(file, "w+"))
-    studio.transcript()
+    speech_server.transcript()
     assert file.read_bytes() == SOUND
 
 
-def test_the_biggest_audio_that_is_taken_arrives_whole(studio: Studio) -> None:
-    studio.pages[AUDIO] = answer(200, bytes(1_000_000))
-    studio.transcript(audio_limits=HASTE)
-    assert studio.uploads[0].size > 1_000_000
+def test_the_biggest_audio_that_is_taken_arrives_whole(speech_server: SpeechServer) -> None:
+    speech_server.pages[AUDIO] = answer(200, bytes(1_000_000))
+    speech_server.transcript(audio_limits=HASTE)
+    assert speech_server.uploads[0].size > 1_000_000
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_followed(studio: Studio, status: int) -> None:
-    studio.pages |= {AUDIO: redirect(OTHER, status), OTHER: answer(200, SOUND)}
-    studio.transcript()
-    assert [fetched.path for fetched in studio.fetched] == [AUDIO, OTHER]
-    assert studio.uploads[0].file == ("audio.mp3", "audio/mpeg", SOUND)
+def test_a_redirect_is_followed(speech_server: SpeechServer, status: int) -> None:
+    speech_server.pages |= {AUDIO: redirect(OTHER, status), OTHER: answer(200, SOUND)}
+    speech_server.transcript()
+    assert [fetched.path for fetched in speech_server.fetched] == [AUDIO, OTHER]
+    assert speech_server.uploads[0].file == ("audio.mp3", "audio/mpeg", SOUND)
 
 
-def test_three_redirects_are_followed(studio: Studio) -> None:
+def test_three_redirects_are_followed(speech_server: SpeechServer) -> None:
     steps = [AUDIO, "/1", "/2", OTHER]
-    studio.pages |= {start: redirect(to) for start, to in pairwise(steps)}
-    studio.pages[OTHER] = answer(200, SOUND)
-    studio.transcript()
-    assert [fetched.path for fetched in studio.fetched] == steps
+    speech_server.pages |= {start: redirect(to) for start, to in pairwise(steps)}
+    speech_server.pages[OTHER] = answer(200, SOUND)
+    speech_server.transcript()
+    assert [fetched.path for fetched in speech_server.fetched] == steps
 
 
-def test_the_body_of_a_redirect_is_not_read(studio: Studio) -> None:
-    studio.pages |= {
+def test_the_body_of_a_redirect_is_not_read(speech_server: SpeechServer) -> None:
+    speech_server.pages |= {
         AUDIO: answer(302, b"x", Location=OTHER, Content_Length="1000000000"),
         OTHER: answer(200, SOUND),
     }
-    studio.transcript(audio_limits=HASTE)
-    assert len(studio.uploads) == 1
+    speech_server.transcript(audio_limits=HASTE)
+    assert len(speech_server.uploads) == 1
 
 
-def test_a_name_that_has_no_address_may_have_one_later(studio: Studio) -> None:
-    met = studio.error("http://nowhere.invalid/1.mp3", audio_origins=[])
+def test_a_name_that_has_no_address_may_have_one_later(speech_server: SpeechServer) -> None:
+    met = speech_server.error("http://nowhere.invalid/1.mp3", audio_origins=[])
     assert (type(met), str(met)) == (
         TransientError,
         "Audio download failed: its host could not be found.",
@@ -279,24 +283,24 @@ def test_a_name_that_has_no_address_may_have_one_later(studio: Studio) -> None:
     ],
 )
 def test_a_forbidden_address_is_a_permanent_error_with_a_hint(
-    studio: Studio, url: str, why: str
+    speech_server: SpeechServer, url: str, why: str
 ) -> None:
-    met = studio.error(url, audio_origins=[])
+    met = speech_server.error(url, audio_origins=[])
     assert type(met) is PermanentError
     assert str(met) == f"Audio download failed: {why} (see TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS)."
 
 
-def test_only_listed_origins_are_called_and_followed(studio: Studio) -> None:
+def test_only_listed_origins_are_called_and_followed(speech_server: SpeechServer) -> None:
     with running() as elsewhere:
-        studio.pages[AUDIO] = redirect(elsewhere.audio_url)
-        met = studio.error()
+        speech_server.pages[AUDIO] = redirect(elsewhere.audio_url)
+        met = speech_server.error()
         assert type(met) is PermanentError
         assert str(met) == (
             "Audio download failed: recording_url origin not allowed "
             f"(set TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS). Got {elsewhere.url}."
         )
         assert elsewhere.fetched == []
-        studio.transcript(audio_origins=[studio.url, elsewhere.url])
+        speech_server.transcript(audio_origins=[speech_server.url, elsewhere.url])
         assert len(elsewhere.fetched) == 1
 
 
@@ -313,9 +317,9 @@ def test_recordings_of_one_host_come_over_one_connection() -> None:
     asyncio.run(go())
 
 
-def test_the_key_of_the_provider_is_not_shown_to_the_host(studio: Studio) -> None:
-    studio.transcript()
-    assert KEY not in str(studio.fetched)
+def test_the_key_of_the_provider_is_not_shown_to_the_host(speech_server: SpeechServer) -> None:
+    speech_server.transcript()
+    assert KEY not in str(speech_server.fetched)
 
 
 @pytest.mark.parametrize(
@@ -330,10 +334,10 @@ def test_the_key_of_the_provider_is_not_shown_to_the_host(studio: Studio) -> Non
         redirect("ftp://anna:s3cret@x"),
     ],
 )
-def test_no_error_shows_any_part_of_the_address(studio: Studio, page: Page) -> None:
-    studio.pages[AUDIO] = page
-    url = studio.audio_url.replace("http://", "http://anna:s3cret@") + "?signature=s3cret"
-    met = studio.error(url, audio_limits=HASTE)
+def test_no_error_shows_any_part_of_the_address(speech_server: SpeechServer, page: Page) -> None:
+    speech_server.pages[AUDIO] = page
+    url = speech_server.audio_url.replace("http://", "http://anna:s3cret@") + "?signature=s3cret"
+    met = speech_server.error(url, audio_limits=HASTE)
     assert met.__cause__ is None
     assert met.__suppress_context__ or met.__context__ is None
     for piece in ("s3cret", "anna", "signature", "127.0.0.1", "1.mp3"):
@@ -341,23 +345,25 @@ def test_no_error_shows_any_part_of_the_address(studio: Studio, page: Page) -> N
 
 
 @pytest.mark.parametrize("page", [answer(200, SOUND), answer(404), cut_short, drop, streaming(16)])
-def test_no_file_is_left_behind(studio: Studio, scratch: Path, page: Page) -> None:
-    studio.pages[AUDIO] = page
+def test_no_file_is_left_behind(speech_server: SpeechServer, scratch: Path, page: Page) -> None:
+    speech_server.pages[AUDIO] = page
     with suppress(AutomationError):
-        studio.transcript(audio_limits=HASTE)
+        speech_server.transcript(audio_limits=HASTE)
     assert left_in(scratch) == []
 
 
 @pytest.mark.parametrize("slow", [AUDIO, "/v1/speech-to-text"])
 def test_no_file_is_left_behind_when_it_is_cancelled(
-    studio: Studio, scratch: Path, slow: str
+    speech_server: SpeechServer, scratch: Path, slow: str
 ) -> None:
-    studio.pages[slow] = trickle
+    speech_server.pages[slow] = trickle
 
     async def cancelled() -> None:
-        speech = studio.client()
-        task = asyncio.create_task(speech.transcribe(studio.audio_url, turn=at_will))
-        await come_true(lambda: bool(left_in(scratch)) and bool(slow == AUDIO or studio.uploads))
+        speech = speech_server.client()
+        task = asyncio.create_task(speech.transcribe(speech_server.audio_url, turn=at_will))
+        await come_true(
+            lambda: bool(left_in(scratch)) and bool(slow == AUDIO or speech_server.uploads)
+        )
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -367,16 +373,16 @@ def test_no_file_is_left_behind_when_it_is_cancelled(
     assert left_in(scratch) == []
 
 
-def test_memory_stays_flat_for_two_hundred_megabytes(studio: Studio) -> None:
-    studio.pages["/rec/big.mp3"] = streaming(200 * 16)
+def test_memory_stays_flat_for_two_hundred_megabytes(speech_server: SpeechServer) -> None:
+    speech_server.pages["/rec/big.mp3"] = streaming(200 * 16)
     grown = subprocess.run(
-        [sys.executable, "-c", PROGRAM, studio.url],
+        [sys.executable, "-c", PROGRAM, speech_server.url],
         capture_output=True,
         text=True,
         check=True,
         env=os.environ,
     )
-    assert studio.uploads[-1].size > 200 * 1024 * 1024
+    assert speech_server.uploads[-1].size > 200 * 1024 * 1024
     assert int(grown.stdout) < 40
 
 

@@ -20,14 +20,14 @@ from automation_pipeline.clients.http import usable_key
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.transcription.models import ProviderAccessError, Word
 from automation_pipeline.transcription.rules import chunks_of
-from automation_pipeline_tests.clients.studio import (
-    HEARD,
+from automation_pipeline_tests.clients.speech_server import (
     KEY,
     NOW,
     SOUND,
     SPEECH,
+    TRANSCRIPT,
     Page,
-    Studio,
+    SpeechServer,
     answer,
     cut_short,
     drop,
@@ -45,9 +45,9 @@ RAW = '{"transcription_id": "tr_1", "text": "oui", "words": [%s]}'
 
 
 @pytest.fixture
-def studio() -> Iterator[Studio]:
-    with running() as studio:
-        yield studio
+def speech_server() -> Iterator[SpeechServer]:
+    with running() as speech_server:
+        yield speech_server
 
 
 def without(document: dict[str, object], name: str) -> dict[str, object]:
@@ -86,9 +86,9 @@ def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str) 
     assert "sk_" not in str(caught.value)
 
 
-def test_the_form_is_the_one_that_the_provider_documents(studio: Studio) -> None:
-    studio.transcript(key=f'"{KEY}"')
-    (upload,) = studio.uploads
+def test_the_form_is_the_one_that_the_provider_documents(speech_server: SpeechServer) -> None:
+    speech_server.transcript(key=f'"{KEY}"')
+    (upload,) = speech_server.uploads
     assert (upload.path, upload.key) == (SPEECH, KEY)
     assert upload.fields == {
         "model_id": "scribe_v1",
@@ -99,8 +99,8 @@ def test_the_form_is_the_one_that_the_provider_documents(studio: Studio) -> None
     assert upload.file == ("audio.mp3", "audio/mpeg", SOUND)
 
 
-def test_the_answer_becomes_a_transcript_of_what_was_said(studio: Studio) -> None:
-    transcripts = studio.transcript()
+def test_the_answer_becomes_a_transcript_of_what_was_said(speech_server: SpeechServer) -> None:
+    transcripts = speech_server.transcript()
     assert (transcripts.transcription_id, transcripts.text) == ("tr_9Fz0", "Bonjour madame (rire)")
     assert (transcripts.language_code, transcripts.language_probability) == ("fra", 0.98)
     assert transcripts.words == (
@@ -177,31 +177,35 @@ def test_the_answer_becomes_a_transcript_of_what_was_said(studio: Studio) -> Non
         ),
         (answer(200), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
         (answer(204), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
-        (saying([HEARD]), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
+        (
+            saying([TRANSCRIPT]),
+            PermanentError,
+            "ElevenLabs response invalid (expected JSON object)",
+        ),
         (saying(None), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
         (saying("text"), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
         (
-            saying(HEARD | {"words": {}}),
+            saying(TRANSCRIPT | {"words": {}}),
             PermanentError,
             "ElevenLabs response invalid (unexpected value at words)",
         ),
         (
-            saying(HEARD | {"text": 5}),
+            saying(TRANSCRIPT | {"text": 5}),
             PermanentError,
             "ElevenLabs response invalid (unexpected value at text)",
         ),
         (
-            saying(without(HEARD, "transcription_id")),
+            saying(without(TRANSCRIPT, "transcription_id")),
             PermanentError,
             "Missing transcription_id from provider",
         ),
         (
-            saying(HEARD | {"transcription_id": " "}),
+            saying(TRANSCRIPT | {"transcription_id": " "}),
             PermanentError,
             "Missing transcription_id from provider",
         ),
         (
-            saying(HEARD | {"transcription_id": 7}),
+            saying(TRANSCRIPT | {"transcription_id": 7}),
             PermanentError,
             "Missing transcription_id from provider",
         ),
@@ -214,12 +218,12 @@ def test_the_answer_becomes_a_transcript_of_what_was_said(studio: Studio) -> Non
     ],
 )
 def test_every_answer_has_its_meaning_and_its_sentence(
-    studio: Studio, page: Page, error: type[AutomationError], says: str
+    speech_server: SpeechServer, page: Page, error: type[AutomationError], says: str
 ) -> None:
-    studio.pages[SPEECH] = page
-    met = studio.error()
+    speech_server.pages[SPEECH] = page
+    met = speech_server.error()
     assert (type(met), str(met)) == (error, says)
-    assert len(studio.uploads) == 1
+    assert len(speech_server.uploads) == 1
 
 
 @pytest.mark.parametrize(
@@ -230,11 +234,11 @@ def test_every_answer_has_its_meaning_and_its_sentence(
     ],
 )
 def test_a_provider_that_does_not_come_to_an_end_is_given_up_in_time(
-    studio: Studio, page: Page, limits: SpeechLimits
+    speech_server: SpeechServer, page: Page, limits: SpeechLimits
 ) -> None:
-    studio.pages[SPEECH] = page
+    speech_server.pages[SPEECH] = page
     began = perf_counter()
-    met = studio.error(limits=limits)
+    met = speech_server.error(limits=limits)
     assert perf_counter() - began < 20
     assert type(met) is TransientError
     assert str(met) == f"{FAILED}: it did not answer in time."
@@ -245,34 +249,41 @@ def test_a_provider_that_does_not_come_to_an_end_is_given_up_in_time(
     ("header", "wait"), [("7", 7), ("Mon, 04 May 2026 10:01:30 GMT", 90), ("soon", None), ("0", 1)]
 )
 def test_the_wait_that_the_provider_asks_for_is_kept(
-    studio: Studio, status: int, header: str, wait: float | None
+    speech_server: SpeechServer, status: int, header: str, wait: float | None
 ) -> None:
-    studio.pages[SPEECH] = answer(status, Retry_After=header)
-    met = studio.error()
+    speech_server.pages[SPEECH] = answer(status, Retry_After=header)
+    met = speech_server.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds == wait
 
 
-def test_status_code_and_message_are_kept_one_by_one(studio: Studio) -> None:
-    studio.pages[SPEECH] = saying({"detail": {"code": "system_busy", "message": "Try later"}}, 503)
-    met = studio.error()
+def test_status_code_and_message_are_kept_one_by_one(speech_server: SpeechServer) -> None:
+    speech_server.pages[SPEECH] = saying(
+        {"detail": {"code": "system_busy", "message": "Try later"}}, 503
+    )
+    met = speech_server.error()
     assert isinstance(met, TransientError)
     assert "status=503 code=system_busy provider_message=Try later" in str(met)
 
 
 @pytest.mark.parametrize("status", [400, 401, 503])
-def test_a_key_that_the_provider_repeats_is_masked(studio: Studio, status: int) -> None:
-    studio.pages[SPEECH] = saying({"message": f"{'x' * 490} {KEY} is wrong", "code": KEY}, status)
-    met = studio.error()
+def test_a_key_that_the_provider_repeats_is_masked(
+    speech_server: SpeechServer, status: int
+) -> None:
+    speech_server.pages[SPEECH] = saying(
+        {"message": f"{'x' * 490} {KEY} is wrong", "code": KEY}, status
+    )
+    met = speech_server.error()
     for piece in (KEY, KEY[:6]):
         assert piece not in str(met)
     assert "*** is" in str(met)
 
 
-def test_a_long_message_is_cut(studio: Studio) -> None:
-    studio.pages[SPEECH] = saying({"message": "x" * 9000, "code": "y" * 9000}, 400)
+def test_a_long_message_is_cut(speech_server: SpeechServer) -> None:
+    speech_server.pages[SPEECH] = saying({"message": "x" * 9000, "code": "y" * 9000}, 400)
     assert (
-        str(studio.error()) == f"{FAILED} status=400 code={'y' * 100} provider_message={'x' * 500}"
+        str(speech_server.error())
+        == f"{FAILED} status=400 code={'y' * 100} provider_message={'x' * 500}"
     )
 
 
@@ -304,10 +315,10 @@ def test_a_long_message_is_cut(studio: Studio) -> None:
     ],
 )
 def test_words_that_lack_something_are_left_out(
-    studio: Studio, document: dict[str, object], text: str, words: tuple[Word, ...]
+    speech_server: SpeechServer, document: dict[str, object], text: str, words: tuple[Word, ...]
 ) -> None:
-    studio.pages[SPEECH] = saying({"transcription_id": "tr_1"} | document)
-    transcripts = studio.transcript()
+    speech_server.pages[SPEECH] = saying({"transcription_id": "tr_1"} | document)
+    transcripts = speech_server.transcript()
     assert (transcripts.text, transcripts.words) == (text, words)
 
 

@@ -15,7 +15,7 @@ from automation_pipeline.clients.http import (
     NameNotFoundError,
     addresses_of,
 )
-from automation_pipeline_tests.clients.switchboard import answering
+from automation_pipeline_tests.clients.keep_alive_server import answering
 
 PUBLIC, OTHER = "93.184.216.34", "2606:4700::1111"
 

@@ -36,18 +36,18 @@ from automation_pipeline.core.logs import correlated
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline_tests.clients.counter import WRITES
-from automation_pipeline_tests.clients.stage import (
+from automation_pipeline_tests.clients.http_server import (
     OK,
     Play,
-    Stage,
+    ServerRecord,
     endlessly,
-    heard,
+    exchange,
     in_pieces,
-    meet,
+    read_request,
     saying,
-    staged,
+    serving,
 )
-from automation_pipeline_tests.clients.switchboard import Switchboard, answering
+from automation_pipeline_tests.clients.keep_alive_server import KeepAliveServer, answering
 from automation_pipeline_tests.waiting import come_true
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -56,7 +56,7 @@ CERTIFICATE = Path(__file__).with_name("records_test.pem")
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 ONCE = Retrying(attempts=1, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15))
 
-Talk = Callable[[Stage, httpx.AsyncClient], Coroutine[object, object, None]]
+Talk = Callable[[ServerRecord, httpx.AsyncClient], Coroutine[object, object, None]]
 
 
 @pytest.fixture(autouse=True)
@@ -73,9 +73,9 @@ def in_bytes(answer: bytes, *, hangs_up: bool = False) -> Play:
     """Each byte arrives by itself."""
 
     async def play(
-        stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        record: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        stage.heard.append(await heard(reader))
+        record.requests.append(await read_request(reader))
         for at in range(len(answer)):
             writer.write(answer[at : at + 1])
             await writer.drain()
@@ -107,23 +107,26 @@ def test_an_answer_is_the_same_however_its_bytes_arrive(play: Callable[[bytes], 
         is_kept = answer in WHOLE
 
         async def talk(
-            stage: Stage, http: httpx.AsyncClient, body: bytes = body, is_kept: bool = is_kept
+            record: ServerRecord,
+            http: httpx.AsyncClient,
+            body: bytes = body,
+            is_kept: bool = is_kept,
         ) -> None:
             for _ in range(3):
-                assert (await http.get(stage.url)).content == body
+                assert (await http.get(record.url)).content == body
                 await asyncio.sleep(0.01 if play is in_bytes else 0)
-            assert stage.lines == (1 if is_kept else 3)
+            assert record.connections == (1 if is_kept else 3)
 
-        meet(play(answer), talk)
+        exchange(play(answer), talk)
 
 
 def test_a_body_may_end_with_the_connection() -> None:
-    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for _ in range(2):
-            assert (await http.get(stage.url)).content == LARGE
-        assert stage.lines == 2
+            assert (await http.get(record.url)).content == LARGE
+        assert record.connections == 2
 
-    meet(saying(b"HTTP/1.1 200 OK\r\n\r\n" + LARGE, hangs_up=True), talk)
+    exchange(saying(b"HTTP/1.1 200 OK\r\n\r\n" + LARGE, hangs_up=True), talk)
 
 
 def test_what_is_cut_short_or_no_answer_is_an_error_and_ends_the_connection() -> None:
@@ -145,21 +148,21 @@ def test_what_is_cut_short_or_no_answer_is_an_error_and_ends_the_connection() ->
         CHUNKED + b"2\r\nokay\r\n",
     ]
 
-    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for _ in range(2):
             with pytest.raises(httpx.RemoteProtocolError):
-                await http.get(stage.url)
-        assert stage.lines == 2
+                await http.get(record.url)
+        assert record.connections == 2
 
     for answer in cut:
-        meet(saying(answer, hangs_up=True), talk)
+        exchange(saying(answer, hangs_up=True), talk)
 
 
 def test_headers_and_chunks_without_an_end_are_given_up() -> None:
-    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         with pytest.raises(httpx.RemoteProtocolError):
-            await http.get(stage.url)
-        await come_true(lambda: stage.open_ones == 0)
+            await http.get(record.url)
+        await come_true(lambda: record.open_connections == 0)
 
     for beginning, again in (
         (b"HTTP/1.1 200 OK\r\nX-A: ", b"a" * 10_000),
@@ -167,11 +170,13 @@ def test_headers_and_chunks_without_an_end_are_given_up() -> None:
         (CHUNKED + b"5;a=", b"a" * 10_000),
         (CHUNKED + b"2\r\nok\r\n0\r\n", b"X-A: a\r\n" * 1_000),
     ):
-        meet(endlessly(beginning, again), talk)
+        exchange(endlessly(beginning, again), talk)
 
 
 def test_an_answer_that_comes_before_the_body_was_sent_is_understood() -> None:
-    async def play(_: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def play(
+        _: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(
             b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntoo large"
@@ -182,17 +187,17 @@ def test_an_answer_that_comes_before_the_body_was_sent_is_understood() -> None:
             pass
         return False
 
-    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for content in (LARGE, in_pieces(LARGE, LARGE)):
-            answer = await http.post(stage.url, content=content)
+            answer = await http.post(record.url, content=content)
             assert (answer.status_code, answer.text) == (413, "too large")
-        assert stage.lines == 2
+        assert record.connections == 2
 
-    meet(play, talk)
+    exchange(play, talk)
 
 
 def test_what_must_not_be_sent_is_not_sent() -> None:
-    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for header in (
             (b"X-A", b"a\r\nX-B: b"),
             (b"X-A", b"a\nb"),
@@ -201,11 +206,11 @@ def test_what_must_not_be_sent_is_not_sent() -> None:
             (b"", b"a"),
         ):
             with pytest.raises(httpx.LocalProtocolError):
-                await http.send(httpx.Request("GET", stage.url, headers=[header]))
-        assert (await http.get(stage.url)).content == b"ok"
-        assert (stage.scraps, len(stage.heard)) == (b"", 1)
+                await http.send(httpx.Request("GET", record.url, headers=[header]))
+        assert (await http.get(record.url)).content == b"ok"
+        assert (record.incomplete, len(record.requests)) == (b"", 1)
 
-    meet(saying(OK), talk)
+    exchange(saying(OK), talk)
 
 
 # --- Connections
@@ -289,9 +294,9 @@ def test_a_slot_is_free_again_however_a_call_ends() -> None:
                 async with asyncio.timeout(60):
                     assert (await http.get(board.url)).text == "ok"
             # Had it been freed twice, two calls would be made at a time.
-            lines = board.lines
+            connections = board.lines
             await asyncio.gather(*(http.get(board.url) for _ in range(3)))
-            assert board.lines == lines, ending
+            assert board.lines == connections, ending
 
     for ending in ENDINGS:
         asyncio.run(go(ending))
@@ -319,24 +324,26 @@ def test_a_call_that_is_cancelled_at_any_point_leaves_no_connection_that_blocks_
 def test_an_answer_after_a_cancelled_call_reaches_no_other_call() -> None:
     release = asyncio.Event()
 
-    async def play(_: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        path = (await heard(reader)).first.split()[1]
+    async def play(
+        _: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        path = (await read_request(reader)).first.split()[1]
         if path == b"/first":
             await release.wait()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(path), path))
         await writer.drain()
         return True
 
-    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
-        first = asyncio.create_task(http.get(f"{stage.url}first"))
-        await come_true(lambda: stage.lines == 1)
+    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
+        first = asyncio.create_task(http.get(f"{record.url}first"))
+        await come_true(lambda: record.connections == 1)
         first.cancel()
         await asyncio.wait([first])
         release.set()
         for path in ("second", "third"):
-            assert (await http.get(f"{stage.url}{path}")).text == f"/{path}"
+            assert (await http.get(f"{record.url}{path}")).text == f"/{path}"
 
-    meet(play, talk)
+    exchange(play, talk)
 
 
 def test_at_most_so_many_calls_are_made_at_once_in_their_order() -> None:
@@ -356,7 +363,7 @@ def test_at_most_so_many_calls_are_made_at_once_in_their_order() -> None:
     asyncio.run(go())
 
 
-async def five_at_once(board: Switchboard, http: httpx.AsyncClient) -> None:
+async def five_at_once(board: KeepAliveServer, http: httpx.AsyncClient) -> None:
     async with asyncio.TaskGroup() as calls:
         for _ in range(5):
             calls.create_task(http.get(f"{board.url}/held"))
@@ -531,9 +538,9 @@ def shop_at(url: str) -> ShopifyShop:
 
 def reads_and(then: Callable[[asyncio.StreamWriter], None]) -> Play:
     async def play(
-        stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        record: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        stage.heard.append(await heard(reader))
+        record.requests.append(await read_request(reader))
         then(writer)
         await writer.drain()
         return False
@@ -578,14 +585,14 @@ def test_a_price_may_be_written_whenever_the_shop_has_read_the_call() -> None:
 
     async def go() -> None:
         for name, play in after_reading.items():
-            async with staged(play) as stage:
-                shop = shop_at(stage.url)
+            async with serving(play) as record:
+                shop = shop_at(record.url)
                 failure = (await shop.write("7", WRITES)).failure
                 await shop.aclose()
-                if failure is None or not failure.outcome_unknown or len(stage.heard) != 1:
-                    wrong.append((name, failure, len(stage.heard)))
-        async with staged(saying(OK)) as stage:
-            address = stage.url
+                if failure is None or not failure.outcome_unknown or len(record.requests) != 1:
+                    wrong.append((name, failure, len(record.requests)))
+        async with serving(saying(OK)) as record:
+            address = record.url
         for url in (address, "http://127.0.0.1:1", address.replace("http:", "https:")):
             shop = shop_at(url)
             failure = (await shop.write("7", WRITES)).failure
@@ -599,8 +606,8 @@ def test_a_price_may_be_written_whenever_the_shop_has_read_the_call() -> None:
 
 def test_a_handshake_that_fails_has_sent_nothing() -> None:
     async def go() -> None:
-        async with staged(saying(b"SSH-2.0-OpenSSH_9.6\r\n")) as stage:
-            shop = shop_at(stage.url.replace("http:", "https:"))
+        async with serving(saying(b"SSH-2.0-OpenSSH_9.6\r\n")) as record:
+            shop = shop_at(record.url.replace("http:", "https:"))
             failure = (await shop.write("7", WRITES)).failure
             await shop.aclose()
             assert failure is not None
@@ -703,13 +710,13 @@ def test_a_client_never_holds_more_than_its_limit() -> None:
     async def go() -> None:
         for caller in CALLERS:
             for name, play in plays.items():
-                async with staged(play) as stage:
+                async with serving(play) as record:
                     try:
                         async with asyncio.timeout(60):
-                            await caller(stage.url)
+                            await caller(record.url)
                         wrong.append((caller.__name__, name, "no error"))
                     except AutomationError:
-                        asked = stage.heard[0].headers.get(b"accept-encoding")
+                        asked = record.requests[0].headers.get(b"accept-encoding")
                         if asked != b"identity":
                             wrong.append((caller.__name__, name, asked))
 
@@ -721,8 +728,8 @@ def test_a_client_never_holds_more_than_its_limit() -> None:
 def test_a_refusal_counts_by_its_status_although_its_body_is_not_read() -> None:
     async def go() -> None:
         result = b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"
-        async with staged(saying(result)) as stage:
-            shop = shop_at(stage.url)
+        async with serving(saying(result)) as record:
+            shop = shop_at(record.url)
             failure = (await shop.write("7", WRITES)).failure
             await shop.aclose()
         assert failure is not None

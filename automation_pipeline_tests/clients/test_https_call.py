@@ -14,7 +14,7 @@ from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
 from automation_pipeline_tests.certificates import Certificate, certificate_for
-from automation_pipeline_tests.clients.breaking_off import over_after
+from automation_pipeline_tests.clients.broken_streams import over_after
 from automation_pipeline_tests.clients.receiver import (
     Receiver,
     hangs_up,

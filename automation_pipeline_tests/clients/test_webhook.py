@@ -16,7 +16,7 @@ from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline_tests.certificates import Certificate, certificate_for
-from automation_pipeline_tests.clients.breaking_off import over_after
+from automation_pipeline_tests.clients.broken_streams import over_after
 from automation_pipeline_tests.clients.receiver import (
     Receiver,
     hangs_up,

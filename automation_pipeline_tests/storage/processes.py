@@ -43,7 +43,7 @@ def event(key: str, aggregate: str = "correlation", **payload: object) -> Event:
     )
 
 
-def wish(key: str, job: str = "job") -> NewRunRequest:
+def new_request(key: str, job: str = "job") -> NewRunRequest:
     return NewRunRequest(key, job, {"ops": {"key": key}}, {"tag": key})
 
 
@@ -110,9 +110,9 @@ def pause_once(url: str) -> None:
         begin_pause(session, "pusher", first_seconds=2, cap_seconds=30)
 
 
-def file_wishes(url: str, job: str, keys: Sequence[str]) -> None:
+def file_all(url: str, job: str, keys: Sequence[str]) -> None:
     with opened(url) as database, database.transaction() as session:
-        file_requests(session, [wish(key, job) for key in keys], LONG_AGO)
+        file_requests(session, [new_request(key, job) for key in keys], LONG_AGO)
 
 
 def offer_all(url: str, batch: int) -> list[str]:

@@ -20,7 +20,7 @@ from automation_pipeline.storage.deliveries import BROKE_OFF, DeliveryQueue, del
 
 
 @dataclass(frozen=True)
-class Letter:
+class Message:
     id: int
     attempt: int = 1
 
@@ -28,27 +28,27 @@ class Letter:
 class Letters:
     """Those that wait, and how each stood after its attempt; `broken` cannot be written down."""
 
-    def __init__(self, *waiting: Letter, broken: int = 0) -> None:
+    def __init__(self, *waiting: Message, broken: int = 0) -> None:
         self.waiting, self.broken = list(waiting), broken
         self.recorded: dict[int, Delivery] = {}
 
     @property
-    def tray(self) -> DeliveryQueue[Letter]:
+    def tray(self) -> DeliveryQueue[Message]:
         return DeliveryQueue(lambda _: bool(self.waiting), self._claim, self._record)
 
-    def _claim(self, _session: Session) -> Sequence[Letter]:
+    def _claim(self, _session: Session) -> Sequence[Message]:
         claimed, self.waiting = self.waiting, []
         return claimed
 
-    def _record(self, _session: Session, letter: Letter, delivery: Delivery) -> None:
-        if letter.id == self.broken:
+    def _record(self, _session: Session, message: Message, delivery: Delivery) -> None:
+        if message.id == self.broken:
             raise TransientError("The database is away.")
-        self.recorded[letter.id] = delivery
+        self.recorded[message.id] = delivery
 
 
 def deliver(database: Database, letters: Letters, sent: list[int]) -> int:
-    async def send(letter: Letter, _now: datetime) -> WebhookAnswer:
-        sent.append(letter.id)
+    async def send(message: Message, _now: datetime) -> WebhookAnswer:
+        sent.append(message.id)
         return WebhookAnswer(200, "thanks")
 
     return asyncio.run(
@@ -62,14 +62,14 @@ def test_where_nothing_waits_nothing_is_claimed(database: Database) -> None:
 
 
 def test_everything_that_was_claimed_is_sent_and_written_down(database: Database) -> None:
-    letters, sent = Letters(Letter(1), Letter(2)), []
+    letters, sent = Letters(Message(1), Message(2)), []
     assert deliver(database, letters, sent) == 2
     assert sorted(sent) == [1, 2]
     assert {one.status for one in letters.recorded.values()} == {DeliveryStatus.SENT}
 
 
 def test_what_broke_off_at_every_attempt_is_sent_no_more(database: Database) -> None:
-    letters, sent = Letters(Letter(1, attempt=4)), []
+    letters, sent = Letters(Message(1, attempt=4)), []
     deliver(database, letters, sent)
     assert sent == []
     assert (letters.recorded[1].status, letters.recorded[1].error) == (
@@ -81,7 +81,7 @@ def test_what_broke_off_at_every_attempt_is_sent_no_more(database: Database) -> 
 def test_an_error_of_recording_is_raised_after_the_other_deliveries(
     database: Database,
 ) -> None:
-    letters, sent = Letters(Letter(1), Letter(2), Letter(3), broken=1), []
+    letters, sent = Letters(Message(1), Message(2), Message(3), broken=1), []
     with pytest.raises(TransientError, match="database is away"):
         deliver(database, letters, sent)
     assert sorted(letters.recorded) == [2, 3]

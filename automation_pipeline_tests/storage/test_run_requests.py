@@ -19,7 +19,7 @@ from automation_pipeline.storage.run_requests import (
 )
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.processes import CREW, at_once
-from automation_pipeline_tests.storage.processes import LONG_AGO, file_wishes, offer_all, wish
+from automation_pipeline_tests.storage.processes import LONG_AGO, file_all, new_request, offer_all
 
 
 def file(database: Database, *requests: NewRunRequest) -> None:
@@ -44,28 +44,28 @@ def states(database: Database) -> list[tuple[str, str | None, str | None]]:
 
 
 def test_a_request_is_offered_as_it_was_filed(database: Database) -> None:
-    file(database, wish("a"))
-    assert offer(database) == [wish("a")]
+    file(database, new_request("a"))
+    assert offer(database) == [new_request("a")]
 
 
 def test_a_request_inherits_the_correlation_id_unless_it_has_one(database: Database) -> None:
     own = NewRunRequest("own", "job", {}, {CORRELATION_TAG: "own-1"})
-    with correlated("wish-7"):
-        file(database, wish("a"), own)
+    with correlated("request-7"):
+        file(database, new_request("a"), own)
     inherited, kept = offer(database)
-    assert inherited.tags == {**wish("a").tags, CORRELATION_TAG: "wish-7"}
+    assert inherited.tags == {**new_request("a").tags, CORRELATION_TAG: "request-7"}
     assert kept.tags == {CORRELATION_TAG: "own-1"}
 
 
 def test_asking_twice_is_asking_once_and_the_first_wording_stays(database: Database) -> None:
-    file(database, wish("a", "first"))
-    file(database, wish("a", "second"))
-    assert offer(database) == [wish("a", "first")]
+    file(database, new_request("a", "first"))
+    file(database, new_request("a", "second"))
+    assert offer(database) == [new_request("a", "first")]
 
 
 def test_the_oldest_are_offered_first_and_no_more_than_asked_for(database: Database) -> None:
     for key in ("c", "a", "b"):
-        file(database, wish(key))
+        file(database, new_request(key))
     assert [offered.key for offered in offer(database, limit=2)] == ["c", "a"]
     assert [offered.key for offered in offer(database, limit=2)] == ["b"]
 
@@ -73,17 +73,17 @@ def test_the_oldest_are_offered_first_and_no_more_than_asked_for(database: Datab
 def test_a_request_that_no_run_took_is_offered_again_after_a_while(
     database: Database,
 ) -> None:
-    file(database, wish("a"))
+    file(database, new_request("a"))
     offer(database)
     let_pass(database, OFFER_AGAIN_SECONDS - 10)
     assert offer(database) == []
     let_pass(database, OFFER_AGAIN_SECONDS)
-    assert offer(database) == [wish("a")]
+    assert offer(database) == [new_request("a")]
     assert offer(database) == []
 
 
 def test_a_taken_request_is_not_offered_again(database: Database) -> None:
-    file(database, wish("a"))
+    file(database, new_request("a"))
     with database.transaction() as session:
         mark_taken(session, "a", "run 1")
     assert offer(database) == []
@@ -91,7 +91,7 @@ def test_a_taken_request_is_not_offered_again(database: Database) -> None:
 
 
 def test_a_refused_request_is_not_offered_and_has_its_reason(database: Database) -> None:
-    file(database, wish("a"))
+    file(database, new_request("a"))
     with database.transaction() as session:
         mark_refused(session, "a", "no such job")
     assert offer(database) == []
@@ -99,11 +99,11 @@ def test_a_refused_request_is_not_offered_and_has_its_reason(database: Database)
 
 
 def test_a_request_is_taken_once_and_may_still_be_refused(database: Database) -> None:
-    file(database, wish("a"))
+    file(database, new_request("a"))
     with database.transaction() as session:
         mark_taken(session, "a", "run 1")
         mark_taken(session, "a", "run 2")
-    file(database, wish("a"))
+    file(database, new_request("a"))
     assert states(database) == [("taken", "run 1", None)]
     with database.transaction() as session:
         mark_refused(session, "a", "the key is missing")
@@ -114,10 +114,10 @@ def test_a_request_is_taken_once_and_may_still_be_refused(database: Database) ->
 
 
 def test_a_key_filed_by_several_processes_is_one_row(database_url: str, database: Database) -> None:
-    keys = [f"wish {number}" for number in range(50)]
+    keys = [f"request {number}" for number in range(50)]
     orders = (keys, keys[::-1], keys[25:] + keys[:25], keys)
     at_once(
-        file_wishes,
+        file_all,
         *((database_url, f"job {number}", order) for number, order in enumerate(orders)),
     )
     with database.reading() as session:
@@ -128,6 +128,6 @@ def test_a_key_filed_by_several_processes_is_one_row(database_url: str, database
 def test_several_processes_never_offer_a_request_twice(
     database_url: str, database: Database
 ) -> None:
-    file(database, *(wish(f"wish {number}") for number in range(200)))
+    file(database, *(new_request(f"request {number}") for number in range(200)))
     offers = chain.from_iterable(at_once(offer_all, *[(database_url, 7)] * CREW))
-    assert sorted(offers) == sorted(f"wish {number}" for number in range(200))
+    assert sorted(offers) == sorted(f"request {number}" for number in range(200))

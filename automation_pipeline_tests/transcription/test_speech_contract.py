@@ -12,7 +12,7 @@ import pytest
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.transcription.models import SpeechToText, Transcript
-from automation_pipeline_tests.clients.studio import (
+from automation_pipeline_tests.clients.speech_server import (
     AUDIO,
     HEARD,
     KEY,

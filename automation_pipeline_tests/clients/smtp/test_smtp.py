@@ -10,7 +10,7 @@ import pytest
 from automation_pipeline.clients.smtp import MailServer, SmtpMail
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline_tests.certificates import Certificate, certificate_for
-from automation_pipeline_tests.clients.smtp.letter_box import LetterBox, letter_box
+from automation_pipeline_tests.clients.smtp.mail_server import FakeMailServer, running_mail_server
 from automation_pipeline_tests.tables import every_case
 
 PASSWORD = "s3cret-pass"
@@ -18,8 +18,8 @@ TEXT = "Automation run 17 ended.\n\n- Élodie: 2 €\n.\n"
 
 
 @pytest.fixture
-def box() -> Iterator[LetterBox]:
-    with letter_box() as running:
+def box() -> Iterator[FakeMailServer]:
+    with running_mail_server() as running:
         yield running
 
 
@@ -38,7 +38,7 @@ def trust(certificate: Certificate) -> ssl.SSLContext:
     return certificate.trust
 
 
-def mail(box: LetterBox, trust: ssl.SSLContext | None = None, **fields: object) -> SmtpMail:
+def mail(box: FakeMailServer, trust: ssl.SSLContext | None = None, **fields: object) -> SmtpMail:
     given = {
         "host": "127.0.0.1",
         "port": box.port,
@@ -65,11 +65,11 @@ def refusal(
     return caught.value
 
 
-def test_a_message_arrives_with_its_subject_its_text_and_its_delivery(box: LetterBox) -> None:
+def test_a_message_arrives_with_its_subject_its_text_and_its_delivery(box: FakeMailServer) -> None:
     send(mail(box))
-    [letter] = box.letters
-    assert (letter.sender, letter.receivers) == ("robot@example.com", ("anna@example.com",))
-    message = letter.message
+    [received] = box.mails
+    assert (received.sender, received.receivers) == ("robot@example.com", ("anna@example.com",))
+    message = received.message
     assert (message["From"], message["To"]) == ("robot@example.com", "anna@example.com")
     assert message["Subject"] == "Automation Nuit - PARTIAL"
     assert message["Message-ID"] == "<notification-17-email-abc@example.com>"
@@ -79,12 +79,12 @@ def test_a_message_arrives_with_its_subject_its_text_and_its_delivery(box: Lette
     assert message.get_content().replace("\r\n", "\n") == TEXT
 
 
-def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: LetterBox) -> None:
+def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: FakeMailServer) -> None:
     send(mail(box, sender="Qualité <robot@example.com>"), subject="Été à Besançon")
-    [letter] = box.letters
-    assert letter.sender == "robot@example.com"
-    assert letter.message["From"] == "Qualité <robot@example.com>"
-    assert letter.message["Subject"] == "Été à Besançon"
+    [received] = box.mails
+    assert received.sender == "robot@example.com"
+    assert received.message["From"] == "Qualité <robot@example.com>"
+    assert received.message["Subject"] == "Été à Besançon"
 
 
 @every_case(
@@ -95,48 +95,48 @@ def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: LetterBox) ->
     ],
 )  # fmt: skip
 def test_an_address_that_is_more_than_an_address_is_refused_for_good(
-    box: LetterBox, to: str
+    box: FakeMailServer, to: str
 ) -> None:
     error = refusal(mail(box), to)
     assert isinstance(error, PermanentError)
     assert str(error) == "The e-mail's addresses cannot be written into its headers"
-    assert box.letters == []
+    assert box.mails == []
 
 
-def test_nothing_in_a_subject_becomes_a_header(box: LetterBox) -> None:
+def test_nothing_in_a_subject_becomes_a_header(box: FakeMailServer) -> None:
     send(mail(box), subject="Nuit\r\nBcc: eve@example.com\n\nHello")
-    [letter] = box.letters
-    assert letter.receivers == ("anna@example.com",)
-    assert letter.message["Bcc"] is None
-    assert letter.message["Subject"] == "Nuit Bcc: eve@example.com Hello"
+    [received] = box.mails
+    assert received.receivers == ("anna@example.com",)
+    assert received.message["Bcc"] is None
+    assert received.message["Subject"] == "Nuit Bcc: eve@example.com Hello"
 
 
 def test_encryption_is_used_where_it_is_offered(tls: ssl.SSLContext, trust: ssl.SSLContext) -> None:
-    with letter_box(LetterBox(tls=tls, login=("robot", PASSWORD))) as box:
+    with running_mail_server(FakeMailServer(tls=tls, login=("robot", PASSWORD))) as box:
         send(mail(box, trust, user="robot", password=PASSWORD))
-    assert [letter.encrypted for letter in box.letters] == [True]
+    assert [received.encrypted for received in box.mails] == [True]
     assert box.logins == [("robot", True)]
 
 
 def test_encryption_from_the_start(tls: ssl.SSLContext, trust: ssl.SSLContext) -> None:
-    with letter_box(LetterBox(tls=tls, tls_first=True)) as box:
+    with running_mail_server(FakeMailServer(tls=tls, tls_first=True)) as box:
         send(mail(box, trust, secure=True))
-    assert [letter.encrypted for letter in box.letters] == [True]
+    assert [received.encrypted for received in box.mails] == [True]
 
 
 def test_an_untrusted_certificate_is_a_permanent_error(tls: ssl.SSLContext) -> None:
     for first in (False, True):
-        with letter_box(LetterBox(tls=tls, tls_first=first)) as box:
+        with running_mail_server(FakeMailServer(tls=tls, tls_first=first)) as box:
             error = refusal(mail(box, secure=first))
         assert str(error) == "The mail server's certificate is not one that we trust"
         assert isinstance(error, PermanentError)
-        assert box.letters == []
+        assert box.mails == []
 
 
 def test_the_password_is_not_sent_in_clear_except_to_this_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with letter_box(LetterBox(login=("robot", PASSWORD))) as box:
+    with running_mail_server(FakeMailServer(login=("robot", PASSWORD))) as box:
         send(mail(box, user="robot", password=PASSWORD))
         monkeypatch.setattr(MailServer, "is_local", False)
         error = refusal(mail(box, user="robot", password=PASSWORD))
@@ -145,14 +145,14 @@ def test_the_password_is_not_sent_in_clear_except_to_this_machine(
 
 
 def test_a_wrong_password_is_refused_for_good_and_not_repeated() -> None:
-    with letter_box(LetterBox(login=("robot", "other"))) as box:
+    with running_mail_server(FakeMailServer(login=("robot", "other"))) as box:
         error = refusal(mail(box, user="robot", password=PASSWORD))
     assert isinstance(error, PermanentError)
     assert "check SMTP_USER and SMTP_PASS" in str(error)
     assert PASSWORD not in repr(MailServer(host="h", port=25, sender="s", password=PASSWORD))
 
 
-def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: LetterBox) -> None:
+def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: FakeMailServer) -> None:
     assert isinstance(refusal(mail(box, user="robot", password=PASSWORD)), PermanentError)
 
 
@@ -169,7 +169,7 @@ def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: LetterBo
     ],
 )
 def test_a_refusal_is_transient_or_permanent_by_its_code(
-    box: LetterBox, verb: str, answer: str, kind: type[AutomationError]
+    box: FakeMailServer, verb: str, answer: str, kind: type[AutomationError]
 ) -> None:
     box.answers[verb] = answer
     error = refusal(mail(box))
@@ -177,36 +177,38 @@ def test_a_refusal_is_transient_or_permanent_by_its_code(
     assert answer[:3] in str(error)
 
 
-def test_an_accepted_message_stays_accepted_however_the_connection_ends(box: LetterBox) -> None:
+def test_an_accepted_message_stays_accepted_however_the_connection_ends(
+    box: FakeMailServer,
+) -> None:
     box.answers["QUIT"] = "500 what"
     send(mail(box))
-    assert len(box.letters) == 1
+    assert len(box.mails) == 1
 
 
-def test_a_server_that_trickles_is_given_up(box: LetterBox) -> None:
+def test_a_server_that_trickles_is_given_up(box: FakeMailServer) -> None:
     box.trickling.set()
     error = refusal(mail(box, seconds=0.1))
     assert isinstance(error, TransientError)
 
 
-def test_the_connection_to_a_server_that_trickles_is_closed(box: LetterBox) -> None:
+def test_the_connection_to_a_server_that_trickles_is_closed(box: FakeMailServer) -> None:
     box.trickles_at = "MAIL"
     box.trickling.set()
     assert isinstance(refusal(mail(box, seconds=0.1)), TransientError)
     assert box.left.wait(30)
-    assert box.letters == []
+    assert box.mails == []
 
 
 def test_a_server_that_is_down_is_a_transient_error() -> None:
-    assert isinstance(refusal(mail(LetterBox(port=9))), TransientError)
+    assert isinstance(refusal(mail(FakeMailServer(port=9))), TransientError)
 
 
 def test_the_check_logs_in_and_sends_nothing() -> None:
-    with letter_box(LetterBox(login=("robot", PASSWORD))) as box:
+    with running_mail_server(FakeMailServer(login=("robot", PASSWORD))) as box:
         asyncio.run(mail(box, user="robot", password=PASSWORD).check())
         with pytest.raises(PermanentError):
             asyncio.run(mail(box, user="robot", password="wrong").check())
-    assert box.letters == []
+    assert box.mails == []
 
 
 @every_case(

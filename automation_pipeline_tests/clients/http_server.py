@@ -1,4 +1,4 @@
-"""A server that plays what a test has it play, byte for byte, and keeps what it heard."""
+"""A server that plays what a test has it play, byte for byte, and keeps what it requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
@@ -12,73 +12,76 @@ from automation_pipeline.clients.http import SlotTransport
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-Play = Callable[["Stage", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bool]]
-Talk = Callable[["Stage", httpx.AsyncClient], Coroutine[object, object, None]]
+Play = Callable[["ServerRecord", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bool]]
+Talk = Callable[["ServerRecord", httpx.AsyncClient], Coroutine[object, object, None]]
 
 
-class Heard(NamedTuple):
+class ReceivedRequest(NamedTuple):
     first: bytes
     headers: dict[bytes, bytes]
     body: bytes
 
 
 @dataclass
-class Stage:
-    """`lines`: all connections that ever were; `open_ones`: those of now; `heard`: whole calls in
-    their order; `scraps`: what was said and was no whole call."""
+class ServerRecord:
+    """`connections`: all that were ever opened; `open_connections`: those that are open now;
+    `requests`: complete calls in their order; `incomplete`: bytes that were no complete call."""
 
     url: str = ""
-    lines: int = 0
-    open_ones: int = 0
-    heard: list[Heard] = field(default_factory=list[Heard])
-    scraps: bytes = b""
+    connections: int = 0
+    open_connections: int = 0
+    requests: list[ReceivedRequest] = field(default_factory=list[ReceivedRequest])
+    incomplete: bytes = b""
 
 
 @asynccontextmanager
-async def staged(play: Play, host: str = "127.0.0.1") -> AsyncGenerator[Stage]:
-    """A server that plays for each call, as long as the play says that the connection is kept."""
-    stage = Stage()
+async def serving(play: Play, host: str = "127.0.0.1") -> AsyncGenerator[ServerRecord]:
+    """A server that calls `play` for each request until it returns that the connection is closed."""
+    record = ServerRecord()
 
     async def line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        stage.lines, stage.open_ones = stage.lines + 1, stage.open_ones + 1
+        record.connections, record.open_connections = (
+            record.connections + 1,
+            record.open_connections + 1,
+        )
         try:
-            while await play(stage, reader, writer):
+            while await play(record, reader, writer):
                 pass
         except asyncio.IncompleteReadError as error:
-            stage.scraps += error.partial
+            record.incomplete += error.partial
         except ConnectionError:
             pass
         finally:
-            stage.open_ones -= 1
+            record.open_connections -= 1
             writer.close()
 
     server = await asyncio.start_server(line, host, 0)
-    stage.url = (
+    record.url = (
         f"http://{f'[{host}]' if ':' in host else host}:{server.sockets[0].getsockname()[1]}/"
     )
     try:
-        yield stage
+        yield record
     finally:
         server.close()
 
 
-def meet(play: Play, talk: Talk, host: str = "127.0.0.1") -> None:
+def exchange(play: Play, talk: Talk, host: str = "127.0.0.1") -> None:
     async def go() -> None:
         async with (
             asyncio.timeout(60),
-            staged(play, host) as stage,
+            serving(play, host) as record,
             httpx.AsyncClient(transport=SlotTransport(1), timeout=30) as http,
         ):
-            await talk(stage, http)
+            await talk(record, http)
 
     asyncio.run(go())
 
 
 def saying(answer: bytes, *, hangs_up: bool = False) -> Play:
     async def play(
-        stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        record: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        stage.heard.append(await heard(reader))
+        record.requests.append(await read_request(reader))
         writer.write(answer)
         await writer.drain()
         return not hangs_up
@@ -88,9 +91,9 @@ def saying(answer: bytes, *, hangs_up: bool = False) -> Play:
 
 def endlessly(beginning: bytes, again: bytes) -> Play:
     async def play(
-        stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        record: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        stage.heard.append(await heard(reader))
+        record.requests.append(await read_request(reader))
         writer.write(beginning)
         while not writer.is_closing():
             writer.write(again)
@@ -100,12 +103,16 @@ def endlessly(beginning: bytes, again: bytes) -> Play:
     return play
 
 
-async def heard(reader: asyncio.StreamReader) -> Heard:
-    first, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
-    headers = {name.lower(): value for name, value in (line.split(b": ", 1) for line in lines)}
+async def read_request(reader: asyncio.StreamReader) -> ReceivedRequest:
+    first, *connections = (await reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
+    headers = {
+        name.lower(): value for name, value in (line.split(b": ", 1) for line in connections)
+    }
     if headers.get(b"transfer-encoding") == b"chunked":
-        return Heard(first, headers, await unchunked(reader))
-    return Heard(first, headers, await reader.readexactly(int(headers.get(b"content-length", 0))))
+        return ReceivedRequest(first, headers, await unchunked(reader))
+    return ReceivedRequest(
+        first, headers, await reader.readexactly(int(headers.get(b"content-length", 0)))
+    )
 
 
 async def unchunked(reader: asyncio.StreamReader) -> bytes:

@@ -28,7 +28,7 @@ AUDIO = "/rec/1.mp3"
 SPEECH = "/v1/speech-to-text"
 SOUND = b"ID3\x03" + bytes(1000)
 PIECE = bytes(64 * 1024)
-HEARD = {
+TRANSCRIPT = {
     "transcription_id": "tr_9Fz0",
     "language_code": "fra",
     "language_probability": 0.98,
@@ -59,22 +59,22 @@ class Exchange(BaseHTTPRequestHandler):
     """One request. A page writes its answer."""
 
     protocol_version = "HTTP/1.1"
-    studio: "Studio"
+    speech_server: "SpeechServer"
 
     def do_GET(self) -> None:
-        self.studio.fetched.append(Fetched(self.path, dict(self.headers)))
+        self.speech_server.fetched.append(Fetched(self.path, dict(self.headers)))
         self._answer()
 
     def do_POST(self) -> None:
         try:
-            self.studio.uploads.append(Upload.read(self))
+            self.speech_server.uploads.append(Upload.read(self))
         except ConnectionError:
             self.close_connection = True
             return
         self._answer()
 
     def _answer(self) -> None:
-        page = self.studio.pages.get(self.path.partition("?")[0], answer(404))
+        page = self.speech_server.pages.get(self.path.partition("?")[0], answer(404))
         with suppress(ConnectionError):
             page(self)
 
@@ -132,14 +132,14 @@ class Upload:
         )
 
 
-class Studio:
+class SpeechServer:
     def __init__(self, url: str) -> None:
         self.url = url
         self.audio_url = url + AUDIO
         self.fetched: list[Fetched] = []
         self.uploads: list[Upload] = []
         self.closing = Event()
-        self.pages: dict[str, Page] = {AUDIO: answer(200, SOUND), SPEECH: saying(HEARD)}
+        self.pages: dict[str, Page] = {AUDIO: answer(200, SOUND), SPEECH: saying(TRANSCRIPT)}
 
     def transcript(
         self, url: str | None = None, turn: Turn = at_will, **options: Any
@@ -171,16 +171,18 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running() -> Generator[Studio]:
+def running() -> Generator[SpeechServer]:
     handler = type("StudioExchange", (Exchange,), {})
     with _Server(("127.0.0.1", 0), handler) as server:
-        handler.studio = studio = Studio(f"http://127.0.0.1:{server.server_port}")
+        handler.speech_server = speech_server = SpeechServer(
+            f"http://127.0.0.1:{server.server_port}"
+        )
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield studio
+            yield speech_server
         finally:
-            studio.closing.set()
+            speech_server.closing.set()
             server.shutdown()
             thread.join()
 
@@ -231,10 +233,10 @@ def drop(exchange: Exchange) -> None:
 def trickle(exchange: Exchange) -> None:
     """A byte now and then, never enough to be done."""
     exchange.start(200, {"Content-Length": "1000000"})
-    while not exchange.studio.closing.wait(0.02):
+    while not exchange.speech_server.closing.wait(0.02):
         exchange.wfile.write(b"x")
 
 
 def silent(exchange: Exchange) -> None:
-    exchange.studio.closing.wait(30)
+    exchange.speech_server.closing.wait(30)
     exchange.close_connection = True

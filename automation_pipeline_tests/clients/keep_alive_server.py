@@ -11,7 +11,7 @@ PIECE = bytes(100_000)
 
 
 @dataclass
-class Switchboard:
+class KeepAliveServer:
     """`asked`: targets in their order; `lines`: all connections that ever were; `most`: open ones
     at their height; `places`: the addresses that the connections went to."""
 
@@ -54,8 +54,8 @@ class Switchboard:
 
 
 @asynccontextmanager
-async def answering(host: str = "127.0.0.1") -> AsyncGenerator[Switchboard]:
-    board = Switchboard()
+async def answering(host: str = "127.0.0.1") -> AsyncGenerator[KeepAliveServer]:
+    board = KeepAliveServer()
     server = await asyncio.start_server(board.line, host, 0)
     board.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:

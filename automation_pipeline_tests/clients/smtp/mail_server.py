@@ -14,7 +14,7 @@ from typing import cast
 
 
 @dataclass(frozen=True)
-class Letter:
+class ReceivedMail:
     sender: str
     receivers: tuple[str, ...]
     message: EmailMessage
@@ -22,13 +22,13 @@ class Letter:
 
 
 @dataclass
-class LetterBox:
+class FakeMailServer:
     """`answers` replaces the reply to a command; `login` is what AUTH PLAIN must say; `tls` allows
     STARTTLS. While `trickling`, the reply to `trickles_at` never ends. `left`: a connection has
     ended."""
 
     port: int = 0
-    letters: list[Letter] = field(default_factory=list)
+    mails: list[ReceivedMail] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
     login: tuple[str, str] | None = None
     tls: ssl.SSLContext | None = None
@@ -40,7 +40,7 @@ class LetterBox:
 
 
 class _Talk(socketserver.StreamRequestHandler):
-    box: LetterBox
+    box: FakeMailServer
 
     def setup(self) -> None:
         self.encrypted = False
@@ -112,7 +112,9 @@ class _Talk(socketserver.StreamRequestHandler):
         while (line := self.rfile.readline()) not in {b".\r\n", b""}:
             lines.append(line.removeprefix(b"."))
         message = cast("EmailMessage", message_from_bytes(b"".join(lines), policy=default))
-        self.box.letters.append(Letter(self.sender, tuple(self.receivers), message, self.encrypted))
+        self.box.mails.append(
+            ReceivedMail(self.sender, tuple(self.receivers), message, self.encrypted)
+        )
         self._say(self.box.answers.get("TAKEN", "250 taken"))
 
     def _encrypt(self) -> None:
@@ -133,8 +135,8 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def letter_box(box: LetterBox | None = None) -> Generator[LetterBox]:
-    running = box or LetterBox()
+def running_mail_server(box: FakeMailServer | None = None) -> Generator[FakeMailServer]:
+    running = box or FakeMailServer()
     server = _Server(("127.0.0.1", 0), type("Talk", (_Talk,), {"box": running}))
     running.port = server.server_address[1]
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
