@@ -177,7 +177,9 @@ def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(
     assert (end and end.status) == "success"
 
 
-def test_an_approval_that_is_missing_in_time_is_a_conflict(bench: Bench, runner: RemoteRunner) -> None:
+def test_an_approval_that_is_missing_in_time_is_a_conflict(
+    bench: Bench, runner: RemoteRunner
+) -> None:
     bench.guard(autoApply=False)
     following = start(runner, bench.rule())
     bench.work_id(run_id(following))
