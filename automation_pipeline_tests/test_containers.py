@@ -25,7 +25,7 @@ from automation_pipeline_tests.tables import every_case
 
 SECRETS = {"POSTGRES_PASSWORD": "one", "REDIS_PASSWORD": "two"}
 SERVICES = services(SECRETS)
-OURS = {name: service for name, service in SERVICES.items() if service.is_ours}
+OURS = {name: service for name, service in SERVICES.items() if service.is_own_image}
 LASTING = {name: service for name, service in SERVICES.items() if not service.ends_by_itself}
 # Known to others: to Dagster, to PostgreSQL's image, and to the command of our Redis.
 OF_DAGSTER = {

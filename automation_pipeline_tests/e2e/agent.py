@@ -19,7 +19,7 @@ rest = threading.Event().wait
 
 
 class LostError(Exception):
-    """The attempt is not ours any more."""
+    """Another agent has taken over the attempt."""
 
 
 def ask(method: str, path: str, **body: object):  # noqa: ANN201  JSON

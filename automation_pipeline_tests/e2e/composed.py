@@ -37,7 +37,7 @@ class Service:
         return self.document.get("environment", {})
 
     @property
-    def is_ours(self) -> bool:
+    def is_own_image(self) -> bool:
         return "build" in self.document
 
     @property

@@ -44,7 +44,7 @@ def as_if_a_daemon_ticked(system: System) -> Iterator[None]:
 def test_every_answer_matches_the_openapi_document(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
-    """The document's examples of each endpoint, and one generated case beside them."""
+    """The document's examples of each endpoint, and one generated case."""
     system = new_system()
     with system.api() as api, as_if_a_daemon_ticked(system):
         data(api.post("/api/audit-configs/import", json=json.loads(FIVE_STEPS.read_text())))

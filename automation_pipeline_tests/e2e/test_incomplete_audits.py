@@ -33,8 +33,8 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
 ) -> None:
     ordinary = [fiche for fiche in fiches if fiche.kind is Kind.ORDINARY]
     good, unanswered = ordinary[:2]
-    unheard = next(fiche for fiche in ordinary[2:] if len(fiche.recordings) > 1)
-    calls = len(unheard.recordings)
+    untranscribed = next(fiche for fiche in ordinary[2:] if len(fiche.recordings) > 1)
+    calls = len(untranscribed.recordings)
     with simulator("--exact", "--fiches-per-day", "24") as url:
         system = new_system(at=url, REDIS_URL=DEAD_REDIS, LLM_MAX_ATTEMPTS="2")
         system.automation("audit-configs", "import", str(FIVE_STEPS))
@@ -45,7 +45,7 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
             {"route": "llm.complete", "item": f"{unanswered.id}/4", "body": "content_not_json"},
             *(
                 {"route": "audio", "item": call.call_id, "status": 404}
-                for call in unheard.recordings[1:]
+                for call in untranscribed.recordings[1:]
             ),
         )
         whole = {"runTranscription": True, "runAudits": True}
@@ -62,7 +62,7 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
         assert (failed["status"], failed["reason"]) == ("failed", "audit_incomplete")
         assert "3 of 5 steps judged" in failed["error"]
 
-        alone = {"fiche_id": unheard.id, "audit_config_id": 1}
+        alone = {"fiche_id": untranscribed.id, "audit_config_id": 1}
         assert system.execute("audit_fiche", audit=alone).returncode == 1
         without_grade = [row for row in system.sql(LATEST) if row["status"] == "incomplete"]
         assert {(row["niveau"], row["score_percentage"]) for row in without_grade} == {
@@ -82,4 +82,4 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
             3: 1,
             5: 1,
         }
-        assert {asked[f"{unheard.id}/{position}"] for position in range(1, 6)} == {1}
+        assert {asked[f"{untranscribed.id}/{position}"] for position in range(1, 6)} == {1}

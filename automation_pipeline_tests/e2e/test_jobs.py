@@ -75,7 +75,7 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     ordinary = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
-    run, alone, refused, unheard, unjudged = ordinary[:2], *ordinary[2:6]
+    run, alone, refused, untranscribed, unjudged = ordinary[:2], *ordinary[2:6]
     with simulator(
         "--exact", "--fiches-per-day", "24", "--shop-products", "3", "--shop-variants", "1"
     ) as url:
@@ -137,7 +137,7 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(
             ),
             case("unknown schedule", "automation_run", RED, open_run={"schedule_id": 77}),
             case("unknown fiche", "transcribe_fiche", RED, transcribe={"fiche_id": "999999999"}),
-            case("refused key", "transcribe_fiche", RED, transcribe={"fiche_id": unheard}),
+            case("refused key", "transcribe_fiche", RED, transcribe={"fiche_id": untranscribed}),
             case("no answer", "audit_fiche", RED, audit={"fiche_id": run[0], "audit_config_id": 1}),
             case(
                 "unknown configuration",

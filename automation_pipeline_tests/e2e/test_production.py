@@ -45,8 +45,8 @@ class Here:
     """This machine instead of the containers'. All that is written otherwise than in docker/ is in
     `moved`, `environment` and `on_our_server`."""
 
-    def __init__(self, room: Path, database_url: str) -> None:
-        self.room = room
+    def __init__(self, root: Path, database_url: str) -> None:
+        self.root = root
         self.database: URL = make_url(database_url)
         free: set[str] = set()
         while len(free) < len(PORTS):
@@ -54,7 +54,7 @@ class Here:
         self.ports = dict(zip(PORTS, free, strict=True))
         self.services = services(SETTINGS)
         self.running: list[tuple[Service, str, subprocess.Popen[bytes]]] = []
-        self.furniture: set[Path] = set()
+        self.prepared_paths: set[Path] = set()
         self.healthy: set[str] = set()
 
     def moved(self, text: str, host: str) -> str:
@@ -65,7 +65,7 @@ class Here:
         )
         return re.sub(
             r"(?<![\w./])(/opt/dagster|/var/lib/automation|/data)(?!\w)",
-            rf"{self.room}/{host}\1",
+            rf"{self.root}/{host}\1",
             text,
         )
 
@@ -74,12 +74,12 @@ class Here:
         socket."""
         return {
             "PATH": os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]]),
-            "HOME": str(self.room / host / "tmp"),
-            "TMPDIR": str(self.room / host / "tmp"),
-            "MPLCONFIGDIR": str(self.room / host / "tmp"),
+            "HOME": str(self.root / host / "tmp"),
+            "TMPDIR": str(self.root / host / "tmp"),
+            "MPLCONFIGDIR": str(self.root / host / "tmp"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
-            "DAGSTER_HOME": str(self.room / host / "opt/dagster"),
+            "DAGSTER_HOME": str(self.root / host / "opt/dagster"),
             "HOSTNAME": host,
             "PGHOST": str(self.database.query.get("host") or self.database.host),
             "PGPORT": str(self.database.port or 5432),
@@ -94,8 +94,8 @@ class Here:
     def on_our_server(self, written: str) -> str:
         """With the driver and the options as they are written."""
         url = make_url(written)
-        ours = self.database.set(drivername=url.drivername).update_query_dict(url.query)
-        return ours.render_as_string(hide_password=False)
+        url_of_database = self.database.set(drivername=url.drivername).update_query_dict(url.query)
+        return url_of_database.render_as_string(hide_password=False)
 
     @property
     def api(self) -> httpx.Client:
@@ -119,43 +119,43 @@ class Here:
 
     def start_one(self, service: Service, host: str) -> None:
         self.furnish(service, host)
-        with (self.room / f"{host}.log").open("wb") as log:
+        with (self.root / f"{host}.log").open("wb") as log:
             process = subprocess.Popen(
                 [self.moved(word, host) for word in service.command],
                 env=self.environment(service, host),
-                cwd=self.room / host / "var/lib/automation",
+                cwd=self.root / host / "var/lib/automation",
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
         self.running.append((service, host, process))
         if service.ends_by_itself:
-            assert process.wait(PATIENCE) == 0, (self.room / f"{host}.log").read_text()
+            assert process.wait(PATIENCE) == 0, (self.root / f"{host}.log").read_text()
 
     def furnish(self, service: Service, host: str) -> None:
         """Folders as the image has them, with the volumes and what is in memory."""
         for folder in ("tmp", "opt/dagster", "var/lib/automation"):
-            (self.room / host / folder).mkdir(parents=True)
+            (self.root / host / folder).mkdir(parents=True)
         for name in ("dagster.yaml", "workspace.yaml"):
-            (self.room / host / "opt/dagster" / name).write_text(
+            (self.root / host / "opt/dagster" / name).write_text(
                 self.moved((DOCKER / name).read_text(), host)
             )
         for place, volume in service.mounts.items():
-            folder = self.room / host / place
+            folder = self.root / host / place
             if volume is None:
                 folder.mkdir(exist_ok=True)
             else:
-                (self.room / "volumes" / volume).mkdir(parents=True, exist_ok=True)
-                folder.symlink_to(self.room / "volumes" / volume)
-        self.furniture |= {*(self.room / host).rglob("*")}
+                (self.root / "volumes" / volume).mkdir(parents=True, exist_ok=True)
+                folder.symlink_to(self.root / "volumes" / volume)
+        self.prepared_paths |= {*(self.root / host).rglob("*")}
 
     def written_where_it_is_read_only(self) -> set[str]:
         """Files and folders that a container could not have made."""
         return {
-            str(path.relative_to(self.room))
+            str(path.relative_to(self.root))
             for service, host, _ in self.running
-            for path in {*(self.room / host).rglob("*")} - self.furniture
-            if not any(self.room / host / place in path.parents for place in service.mounts)
+            for path in {*(self.root / host).rglob("*")} - self.prepared_paths
+            if not any(self.root / host / place in path.parents for place in service.mounts)
         }
 
     def wait_for_health(self, name: str) -> None:
@@ -173,7 +173,7 @@ class Here:
             for _, name, process in self.running
             if name == host and process.poll() is not None
         ]
-        assert ended == [], (self.room / f"{host}.log").read_text()[-4000:]
+        assert ended == [], (self.root / f"{host}.log").read_text()[-4000:]
         words = [self.moved(word, host) for word in service.health or ()]
         looked = subprocess.run(
             words, env=self.environment(service, host), capture_output=True, check=False
@@ -247,7 +247,7 @@ def test_the_composed_system_runs_an_automation_on_its_workers_and_stops_in_time
 
 
 def run_now(here: Here, fiches: int) -> dict:
-    """The run as the API tells of it once it has ended."""
+    """The ended run, from the API."""
     with here.api as api:
         schedule = {
             "name": "In production",
