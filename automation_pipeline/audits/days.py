@@ -29,6 +29,15 @@ NOT_CONFIGURED = (
     "No active audit configuration runs automatically, so nothing was audited: import one that has runAutomatically "
     "with `automation audit-configs import`."
 )
+MAX_FAILING_POINTS = 10
+_AUTOMATIC = and_(AuditConfigRow.is_active, AuditConfigRow.run_automatically)
+_COMPLETED = AuditRow.status == AuditStatus.COMPLETED
+_TRANSCRIBED = exists().where(
+    CallRecordingRow.fiche_cache_id == FicheCacheRow.id,
+    CallRecordingRow.has_transcription,
+    CallRecordingRow.vanished_at.is_(None),
+)
+Query = TypeVar("Query", bound=Select[Any])  # any columns
 
 
 @dataclass(frozen=True)
@@ -122,18 +131,6 @@ def _every_fiche_audited(check: str, day: DayAudits) -> DayFinding:
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
-
-
-MAX_FAILING_POINTS = 10
-_AUTOMATIC = and_(AuditConfigRow.is_active, AuditConfigRow.run_automatically)
-_COMPLETED = AuditRow.status == AuditStatus.COMPLETED
-_TRANSCRIBED = exists().where(
-    CallRecordingRow.fiche_cache_id == FicheCacheRow.id,
-    CallRecordingRow.has_transcription,
-    CallRecordingRow.vanished_at.is_(None),
-)
-
-Query = TypeVar("Query", bound=Select[Any])  # any columns
 
 
 def _with_transcript(day: date) -> tuple[ColumnElement[bool], ...]:

@@ -63,6 +63,7 @@ from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import database_time
 
 INVALID_REVIEW = "The review cannot be accepted"
+Document = dict[str, object]
 
 
 def _not_pending(niveau: Niveau | None) -> Niveau | None:
@@ -178,9 +179,6 @@ def verdict_summary(finding: StepFinding, index: int | None) -> Mapping[str, obj
         "step_score": finding.score,
         "step_conforme": finding.conforme,
     }
-
-
-Document = dict[str, object]
 
 
 def update_audit(audit_id: int, change: AuditChange, *, database: Database) -> Document:

@@ -16,6 +16,8 @@ from automation_pipeline.audits.models.chat import NonNegative, Seconds, Text, U
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep
 from automation_pipeline.core.retry import Backoff
 
+UNKNOWN = "N/A"
+
 
 class AuditStatus(StrEnum):
     """`completed`: every step was judged, on the transcripts of every recording with audio.
@@ -306,9 +308,6 @@ class AuditOptions:
     rounds: int = 8
     gating: GatingOptions = GatingOptions()
     excerpt: ExcerptOptions = ExcerptOptions()
-
-
-UNKNOWN = "N/A"
 
 
 class Statut(StrEnum):

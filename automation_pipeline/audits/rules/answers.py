@@ -21,6 +21,30 @@ from automation_pipeline.audits.models.chat import (
 from automation_pipeline.audits.rules.tools import normalise, object_schema
 
 JsonSchema = Mapping[str, object]
+_NEGATIONS = {
+    "ne": "ne",
+    "n": "ne",
+    "pas": "pas",
+    "aucun": "aucun",
+    "aucune": "aucun",
+    "sans": "sans",
+    "jamais": "jamais",
+    "non": "non",
+}
+# Without "un", which is more often an article.
+_NUMBERS = frozenset((
+    "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze", "treize", "quatorze",
+    "quinze", "seize", "vingt", "vingts", "trente", "quarante", "cinquante", "soixante", "cent", "cents", "mille",
+))  # fmt: skip
+NOT_DEALT_WITH = "Non traité par le modèle."
+_ALIKE = 0.85
+_FEWEST_WITHIN = 2
+_NUMBERING = re.compile(
+    r"\s*(?:[-*•]|(?:point\s+(?:de\s+contr[oô]le\s+)?)?\(?\d+(?:\.\d+)*\s*[.):–-])\s+",
+    re.IGNORECASE,
+)
+# NON_APPLICABLE is the mildest, because it leaves the ratio without any proof.
+_STRICTEST_FIRST = (Statut.ABSENT, Statut.PARTIEL, Statut.PRESENT, Statut.NON_APPLICABLE)
 
 
 def _list_of(items: JsonSchema) -> JsonSchema:
@@ -93,23 +117,6 @@ def parse_answer(content: str) -> StepFinding:
     return parse_model_output(StepFinding, content)
 
 
-_NEGATIONS = {
-    "ne": "ne",
-    "n": "ne",
-    "pas": "pas",
-    "aucun": "aucun",
-    "aucune": "aucun",
-    "sans": "sans",
-    "jamais": "jamais",
-    "non": "non",
-}
-# Without "un", which is more often an article.
-_NUMBERS = frozenset((
-    "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze", "treize", "quatorze",
-    "quinze", "seize", "vingt", "vingts", "trente", "quarante", "cinquante", "soixante", "cent", "cents", "mille",
-))  # fmt: skip
-
-
 def numbers_and_negations(text: str) -> tuple[list[str], list[str]]:
     """The numbers of a normalised text in their order, and its negations in alphabetical order."""
     words = text.split()
@@ -119,19 +126,6 @@ def numbers_and_negations(text: str) -> tuple[list[str], list[str]]:
         for number in ([word] if word in _NUMBERS else re.findall(r"\d+", word))
     ]
     return numbers, sorted(_NEGATIONS[word] for word in words if word in _NEGATIONS)
-
-
-NOT_DEALT_WITH = "Non traité par le modèle."
-
-_ALIKE = 0.85
-_FEWEST_WITHIN = 2
-_NUMBERING = re.compile(
-    r"\s*(?:[-*•]|(?:point\s+(?:de\s+contr[oô]le\s+)?)?\(?\d+(?:\.\d+)*\s*[.):–-])\s+",
-    re.IGNORECASE,
-)
-
-# NON_APPLICABLE is the mildest, because it leaves the ratio without any proof.
-_STRICTEST_FIRST = (Statut.ABSENT, Statut.PARTIEL, Statut.PRESENT, Statut.NON_APPLICABLE)
 
 
 @dataclass(frozen=True)

@@ -111,14 +111,14 @@ NO_PRODUCT = (
     "et que le conseiller a abordé, donne au moins PARTIEL : cite ce qu'il a dit et explique en commentaire que le "
     "produit n'a pas pu être vérifié."
 )
-
-
 EXCERPT_NOTICE = "Extrait : seuls les passages qui semblent utiles à cette étape sont donnés."
 
 _MARKER = re.compile(r"===|---|\[segment", re.IGNORECASE)
-
-
+MAX_PREVIOUS = 1_200
+MAX_INVALID_ANSWER = 4_000
 # The steps of an audit share the text.
+
+
 @lru_cache(maxsize=32)
 def timeline_text(timeline: Timeline, chosen: frozenset[tuple[int, int]] | None = None) -> str:
     """The whole timeline, or the chosen chunks by their indexes (recording, chunk)."""
@@ -167,10 +167,6 @@ def _recording_text(recording: TimelineRecording, chosen: frozenset[tuple[int, i
         ]
     )
     return f"--- Enregistrement {recording.index + 1} ---\n{described}\n{joined}"
-
-
-MAX_PREVIOUS = 1_200
-MAX_INVALID_ANSWER = 4_000
 
 
 @dataclass(frozen=True, kw_only=True)

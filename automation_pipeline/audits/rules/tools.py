@@ -30,6 +30,13 @@ from automation_pipeline.audits.models.configs import AuditStep
 
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
+MAX_TERMS = 40
+SHORTEST_TERM = 4
+FIRST_CHUNKS = 2
+MAX_PREVIEW = 450
+_BEFORE = 120
+MAX_REFERENCES = 20
+_TOO_LONG = '{"error": "Plus de place."}'
 
 
 def normalise(text: str) -> str:
@@ -39,18 +46,11 @@ def normalise(text: str) -> str:
     ).strip()
 
 
-MAX_TERMS = 40
-
-
 def search_terms(texts: Iterable[str], min_length: int) -> tuple[str, ...]:
     """The distinct normalised words of the texts that are long enough, in their order; at most
     MAX_TERMS."""
     words = (word for text in texts for word in normalise(text).split() if len(word) >= min_length)
     return tuple(islice(dict.fromkeys(words), MAX_TERMS))
-
-
-SHORTEST_TERM = 4
-FIRST_CHUNKS = 2
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,6 @@ def excerpt(timeline: Timeline, step: AuditStep, max_chunks: int) -> frozenset[t
         for index in range(ranked.chunk.index - 1, ranked.chunk.index + 2)
         if timeline.chunk(ranked.recording.index, index)
     )
-
-
-MAX_PREVIEW = 450
-_BEFORE = 120
 
 
 def preview(text: str, terms: Sequence[str]) -> str:
@@ -158,9 +154,6 @@ READ_TOOL = Tool(
 
 
 TOOLS = (SEARCH_TOOL, READ_TOOL)
-MAX_REFERENCES = 20
-
-_TOO_LONG = '{"error": "Plus de place."}'
 
 
 class _SearchArguments(ModelOutput):

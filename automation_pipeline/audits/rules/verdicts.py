@@ -43,6 +43,24 @@ _STEP_VERDICTS = (
     (Fraction("0.4"), Conforme.PARTIEL, Niveau.ACCEPTABLE),
     (Fraction(0), Conforme.NON_CONFORME, Niveau.INSUFFISANT),
 )
+_AUDIT_GRADES = (
+    (Fraction(90), Niveau.EXCELLENT),
+    (Fraction(75), Niveau.BON),
+    (Fraction(60), Niveau.ACCEPTABLE),
+)
+UNKNOWN_SPEAKER = "unknown"
+UNPROVEN = "[Auto-check] Aucune citation vérifiable : point compté comme ABSENT."
+Document = Mapping[str, object]
+_NO_VERDICT: Document = {
+    "traite": False,
+    "conforme": None,
+    "score": None,
+    "niveau_conformite": None,
+    "commentaire_global": "",
+    "mots_cles_trouves": [],
+    "minutages": [],
+    "erreurs_transcription_tolerees": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -81,13 +99,6 @@ def minutages_of(points: Sequence[ControlPoint]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(citation.minutage for point in points for citation in point.citations)
     )
-
-
-_AUDIT_GRADES = (
-    (Fraction(90), Niveau.EXCELLENT),
-    (Fraction(75), Niveau.BON),
-    (Fraction(60), Niveau.ACCEPTABLE),
-)
 
 
 @dataclass(frozen=True)
@@ -131,9 +142,6 @@ def score_audit(steps: Sequence[StoredStep]) -> Compliance:
     )
 
 
-UNKNOWN_SPEAKER = "unknown"
-
-
 class _SpokenChunk:
     """The words of a chunk, without the labels of the speakers."""
 
@@ -171,9 +179,6 @@ def was_said(quotation: str, place: tuple[int, int], timeline: Timeline, shortes
     `shortest` characters proves nothing."""
     chunk = timeline.chunk(*place)
     return chunk is not None and _spoken_chunk(chunk).holds(quotation, shortest)
-
-
-UNPROVEN = "[Auto-check] Aucune citation vérifiable : point compté comme ABSENT."
 
 
 def gate(
@@ -265,9 +270,6 @@ def _with_recordings(citations: Sequence[Citation], timeline: Timeline) -> tuple
 
 def _with_note(comment: str, note: str) -> str:
     return f"{comment} {note}" if comment else note
-
-
-Document = Mapping[str, object]
 
 
 def tokens_of(steps: Sequence[StoredStep | MissingStep]) -> int:
@@ -410,18 +412,6 @@ def running_document(found: AuditRecord) -> Document:
         "approach": {"use_rlm": found.use_rlm, "transcript_mode": found.transcript_mode},
         **{name: value for name, value in known.items() if value is not None},
     }
-
-
-_NO_VERDICT: Document = {
-    "traite": False,
-    "conforme": None,
-    "score": None,
-    "niveau_conformite": None,
-    "commentaire_global": "",
-    "mots_cles_trouves": [],
-    "minutages": [],
-    "erreurs_transcription_tolerees": 0,
-}
 
 
 def verdict_columns(finding: StepFinding | None) -> Document:
