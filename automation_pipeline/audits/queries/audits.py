@@ -394,10 +394,10 @@ def update_audit_row(session: Session, audit_id: int, values: Mapping[str, objec
 
 def update_audit_rows(session: Session, changes: Mapping[int, Mapping[str, object]]) -> None:
     """Changes of the same columns share a statement."""
-    alike: dict[tuple[str, ...], list[dict[str, object]]] = {}
+    by_columns: dict[tuple[str, ...], list[dict[str, object]]] = {}
     for audit_id, values in sorted(changes.items()):
-        alike.setdefault(tuple(sorted(values)), []).append({**values, "of_audit": audit_id})
-    for rows in alike.values():
+        by_columns.setdefault(tuple(sorted(values)), []).append({**values, "of_audit": audit_id})
+    for rows in by_columns.values():
         session.connection().execute(_UPDATE, rows)
 
 

@@ -37,7 +37,7 @@ _NUMBERS = frozenset((
     "quinze", "seize", "vingt", "vingts", "trente", "quarante", "cinquante", "soixante", "cent", "cents", "mille",
 ))  # fmt: skip
 NOT_DEALT_WITH = "Non traité par le modèle."
-_ALIKE = 0.85
+_LEAST_SIMILARITY = 0.85
 _FEWEST_WITHIN = 2
 _NUMBERING = re.compile(
     r"\s*(?:[-*•]|(?:point\s+(?:de\s+contr[oô]le\s+)?)?\(?\d+(?:\.\d+)*\s*[.):–-])\s+",
@@ -148,7 +148,9 @@ def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
             break
         equal, left = _equal(configured, found, left, key)
         found |= equal
-    found |= _alike({slot: text for slot, text in enumerate(configured) if slot not in found}, left)
+    found |= _similar(
+        {slot: text for slot, text in enumerate(configured) if slot not in found}, left
+    )
     unanswered = ControlPoint(
         point="",
         statut=Statut.ABSENT,
@@ -203,27 +205,28 @@ def _equal(
     return equal, rest
 
 
-def _alike(slots: Mapping[int, str], left: Sequence[ControlPoint]) -> dict[int, ControlPoint]:
+def _similar(slots: Mapping[int, str], left: Sequence[ControlPoint]) -> dict[int, ControlPoint]:
+    """Match similar texts, best pairs first."""
     asked = {slot: _unnumbered(text) for slot, text in slots.items()}
     answered = [_unnumbered(point.point) for point in left]
-    likeness = {
-        (slot, at): _likeness(one, two)
+    similarity = {
+        (slot, at): _similarity(one, two)
         for slot, one in asked.items()
         for at, two in enumerate(answered)
     }
-    clear = [pair for pair, value in likeness.items() if value > 0]
-    clear.sort(key=lambda pair: (-likeness[pair], _strictness(left[pair[1]]), pair))
-    alike: dict[int, ControlPoint] = {}
+    clear = [pair for pair, value in similarity.items() if value > 0]
+    clear.sort(key=lambda pair: (-similarity[pair], _strictness(left[pair[1]]), pair))
+    similar: dict[int, ControlPoint] = {}
     used: set[int] = set()
     for slot, at in clear:
-        if slot not in alike and at not in used:
-            alike[slot] = left[at]
+        if slot not in similar and at not in used:
+            similar[slot] = left[at]
             used.add(at)
-    return alike
+    return similar
 
 
-def _likeness(one: str, two: str) -> float:
-    """From 0 to 1; 0 also for texts that are not clearly alike."""
+def _similarity(one: str, two: str) -> float:
+    """From 0 to 1; 0 also for texts that are not clearly similar."""
     inner, outer = sorted((one, two), key=len)
     if not inner or numbers_and_negations(one) != numbers_and_negations(two):
         return 0.0
@@ -233,7 +236,7 @@ def _likeness(one: str, two: str) -> float:
         return 2 * len(inner) / (len(inner) + len(outer))
     # By default, difflib ignores frequent characters of texts of 200 characters or more.
     matcher = SequenceMatcher(None, one, two, autojunk=False)
-    if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _ALIKE:
+    if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _LEAST_SIMILARITY:
         return 0.0
     ratio = matcher.ratio()
-    return ratio if ratio >= _ALIKE else 0.0
+    return ratio if ratio >= _LEAST_SIMILARITY else 0.0
