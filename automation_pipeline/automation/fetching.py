@@ -17,7 +17,6 @@ from automation_pipeline.automation.models.runs import (
 )
 from automation_pipeline.automation.models.schedules import FicheSelection
 from automation_pipeline.automation.queries.ledger import (
-    failures,
     groupes_of,
     ignored_by_reason,
     pending_batches,
@@ -220,18 +219,16 @@ def settle_fetch(ticket: RunAttempt, *, database: Database, clock: Clock) -> lis
             return []
         row = lock_attempt(session, ticket)
         schedule = run_plan(session, ticket.run_id).schedule
-        failed = failures(session, ticket.run_id)
         if row.fetched_at is None:
             row.fetched_at = now
-            row.stopped_after_fetch = failed > 0 and not schedule.continue_on_error
             counts = vars(tally(session, ticket.run_id, row.selected_fiches))
-            write_log(
-                session, row.id, now, "info", "Fiche detail fetch complete (distributed)", counts
-            )
+            failed = counts["failed"]
+            row.stopped_after_fetch = failed > 0 and not schedule.continue_on_error
+            message = "Fiche detail fetch complete (distributed)"
+            write_log(session, row.id, now, "info", message, counts)
             for reason, ignored in ignored_by_reason(session, row.id).items():
-                write_log(
-                    session, row.id, now, "info", IGNORED_MESSAGES[reason], {"count": ignored}
-                )
+                message = IGNORED_MESSAGES[reason]
+                write_log(session, row.id, now, "info", message, {"count": ignored})
             record_progress(session, ticket, now)
             write_notes(session, run_note(as_run(row), "DONE: fiche-details-gate", data=counts))
             if row.stopped_after_fetch:

@@ -36,7 +36,7 @@ def an_ended_run(
     breakdown: str | None = None,
     **fields: Any,
 ) -> list[Notification]:
-    """Whom it was told to. Each run has a schedule and a Dagster run of its own."""
+    """The notifications of a new run that has ended, with its own schedule and Dagster run."""
     url = fields.pop("webhookUrl", HOOK)
     schedule = a_schedule(database, clock, ["1"], **fields)
     ticket = open_run(

@@ -83,7 +83,7 @@ def end(session: Session, run_id: int, fiche_id: str, status: str, **fields: obj
         setattr(row, name, value)
 
 
-def tell(session: Session, run_id: int, **fields: object) -> None:
+def change_run(session: Session, run_id: int, **fields: object) -> None:
     row = session.get_one(RunRow, run_id)
     for name, value in fields.items():
         setattr(row, name, value)

@@ -386,7 +386,7 @@ def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is
 def test_progress_counts_expected_audits_and_gates_log_what_they_wait_for(
     bench: Bench,
 ) -> None:
-    """Finding 2.4: the denominator was the number of audits begun, and lines that people search for
+    """Finding 2.4: the denominator was the number of started audits, and lines that operators search for
     did not exist."""
     bench.sell("1")
     bench.sell("2")
@@ -451,7 +451,7 @@ def test_a_missing_audit_is_requested_again_without_delaying_others(
 
 
 def test_automatic_configurations_are_those_of_the_selection(bench: Bench) -> None:
-    """Finding 2.8: each batch resolved them anew."""
+    """Finding 2.8: each batch resolved them again."""
     bench.sell("1")
     bench.automatic()
     ticket = bench.until_work("1")

@@ -64,7 +64,7 @@ class BreaksOn(FakePublisher):
 
 
 class InternalGoes(FakePublisher):
-    """It has nobody to show internal events to: they are out whether it is away or not."""
+    """Internal events are not sent to the publisher: they count as published during an outage too."""
 
     async def publish(self, events: Sequence[Event]) -> PublishResult:
         if is_internal(events[0].name):
@@ -539,7 +539,7 @@ def test_nothing_starts_after_the_budget_is_used_up(database: Database, clock: C
     assert outbox(database)[0].attempts == 0
 
 
-def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(
+def test_a_slow_publisher_keeps_to_the_budget_and_delays_no_messages(
     database: Database, clock: Clock
 ) -> None:
     class Slow(FakePublisher):

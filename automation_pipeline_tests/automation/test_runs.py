@@ -117,7 +117,7 @@ def test_a_retried_dagster_run_takes_over_the_same_run(
 
 
 @pytest.mark.parametrize("opened", [True, False])
-def test_a_launch_beside_an_unended_run_is_refused_and_after_it_is_another_run(
+def test_a_launch_during_a_run_is_refused_and_after_it_starts_another_run(
     opened: bool, database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -291,7 +291,7 @@ def test_a_selection_given_for_this_run_replaces_the_stored_one(
         assert selection_of(session, lock_run(session, run.id)) == override
 
 
-def test_beside_a_run_that_has_not_ended_none_is_filed(database: Database, clock: Clock) -> None:
+def test_no_run_is_filed_while_another_is_unfinished(database: Database, clock: Clock) -> None:
     schedule, other = a_schedule(database, clock), a_schedule(database, clock)
     first = request_run(schedule.id, database=database, clock=clock)
     words = f"Run {first.id} of schedule {schedule.id} is still at work: `automation runs watch {first.id}` follows it"

@@ -1,5 +1,5 @@
-"""Selection: the days' lists asked for, candidates filtered, one pending row a fiche; made once,
-and told of."""
+"""Selecting the fiches of a run: the lists of its days, the filtered candidates, one pending row per
+fiche; made once, logged, and published."""
 
 import asyncio
 from collections.abc import Callable

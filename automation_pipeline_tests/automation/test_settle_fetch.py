@@ -1,4 +1,4 @@
-"""The gate after the details: who ends there, who goes on, and when nobody does."""
+"""Settling the fetch: which fiches end there, which continue, and when the run stops."""
 
 from typing import Any
 

@@ -143,7 +143,7 @@ def test_a_run_by_hand_that_ended_after_the_due_time_does_not_suppress_it(
 
 
 @pytest.mark.parametrize("opened", [False, True])
-def test_beside_a_run_by_hand_nothing_starts_and_the_reason_is_kept(
+def test_during_a_manual_run_nothing_starts_and_the_reason_is_stored(
     opened: bool, database: Database, clock: StandingClock
 ) -> None:
     schedule = a_daily(database, clock)
@@ -181,7 +181,7 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_look(
     assert [run.status for run in runs] == ["pending", "failed"]
 
 
-def test_a_run_that_waits_keeps_its_occurrence_and_the_next_one_does_not_start_beside_it(
+def test_a_waiting_run_keeps_its_occurrence_and_the_next_one_does_not_start(
     database: Database, clock: StandingClock
 ) -> None:
     an_hourly(database, clock)
@@ -400,7 +400,7 @@ def _either(url: str, now: str, schedule_id: int) -> int:
 
 
 def silent(database: Database, clock: StandingClock, minutes: int) -> RunAttempt:
-    """A run that was opened so long ago, and has not been heard of for days."""
+    """A run that was opened so long ago, and has sent no heartbeat for days."""
     ticket = an_open_run(database, clock)
     with database.transaction() as session:
         session.execute(update(HeartbeatRow).values(beat_at=clock.now() - timedelta(days=365)))
@@ -495,7 +495,7 @@ def test_a_mark_of_a_moment_ago_is_believed(database: Database, clock: StandingC
     assert reconcile(database, clock) == []
 
 
-def test_a_run_beside_the_stale_one_keeps_its_schedule_at_work(
+def test_another_run_than_the_stale_one_keeps_its_schedule_busy(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = silent(database, clock, 75)

@@ -106,11 +106,6 @@ def fiches_of_next_batch(session: Session, run_id: int, batch: int) -> list[str]
     return pending_fiches(session, run_id, later[0], FicheStage.FETCHED) if later else []
 
 
-def failures(session: Session, run_id: int) -> int:
-    failed = (FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
-    return session.scalar(select(func.count()).where(*failed)) or 0
-
-
 def succeed_fetched(
     session: Session, run_id: int, now: datetime, *, without_recordings: bool
 ) -> int:
@@ -516,10 +511,9 @@ def is_audit_stored(session: Session, tracking_id: str) -> bool:
 
 @dataclass(frozen=True)
 class AuditCounts:
-    """The audits that a run has started, counting the newest per fiche and configuration. Audits
-    without a grade count as failed."""
+    """The ended audits of a run, counting the newest per fiche and configuration. Audits without a
+    grade count as failed."""
 
-    started: int
     completed: int
     failed: int
 
@@ -541,4 +535,4 @@ def audits_of_run(session: Session, run_id: int) -> AuditCounts:
     counts = dict(session.execute(query.group_by(AuditRow.status)).tuples().all())
     completed = counts.get(AuditStatus.COMPLETED, 0)
     failed = counts.get(AuditStatus.FAILED, 0) + counts.get(AuditStatus.INCOMPLETE, 0)
-    return AuditCounts(sum(counts.values()), completed, failed)
+    return AuditCounts(completed, failed)

@@ -86,7 +86,7 @@ def test_the_end_of_a_run_is_measured_once(database: Database, clock: StandingCl
     enter(database, ticket, Phase.FETCHING)
     push_back(database, Phase.SELECTION, 90)
     push_back(database, Phase.FETCHING, 30)
-    clock.pass_time(timedelta(days=1))  # another clock than the one that phases are told by
+    clock.pass_time(timedelta(days=1))  # not the clock that measures phases
     for _ in range(2):
         finalise_run(ticket.run_id, database=database, clock=clock, breakdown="It broke")
     with database.reading() as session:

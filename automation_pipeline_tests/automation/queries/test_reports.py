@@ -22,7 +22,13 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import DAY, by_what_is_said, sold
-from automation_pipeline_tests.automation.reports import EVIL, a_reported_run, end, open_a_run, tell
+from automation_pipeline_tests.automation.reports import (
+    EVIL,
+    a_reported_run,
+    change_run,
+    end,
+    open_a_run,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fiches.queries.mirror import statements
@@ -84,7 +90,7 @@ def test_started_phases_are_reported_with_their_ends(bench: Bench) -> None:
         ("fetching", None),
     ]
     with bench.database.transaction() as session:
-        tell(session, run_id, fetched_at=at + timedelta(seconds=3))
+        change_run(session, run_id, fetched_at=at + timedelta(seconds=3))
     assert [span.name for span in report(bench, run_id).phases][2:] == ["transcribing and auditing"]
 
 
@@ -100,7 +106,7 @@ def test_a_big_run_takes_no_more_queries_than_a_small_one(bench: Bench) -> None:
             assert len(report(bench, run_id).audits) == len(ids)
         counts.append(len(sent))
         with bench.database.transaction() as session:
-            tell(session, run_id, status="completed", completed_at=bench.clock.now())
+            change_run(session, run_id, status="completed", completed_at=bench.clock.now())
     assert counts[0] == counts[1]
 
 
@@ -194,7 +200,7 @@ def _a_run_failed(bench: Bench, reasons: Mapping[str, str | None]) -> None:
     with bench.database.transaction() as session:
         for fiche_id, reason in reasons.items():
             end(session, run_id, fiche_id, "failed", reason=reason, error="It failed")
-        tell(session, run_id, status="failed", completed_at=bench.clock.now())
+        change_run(session, run_id, status="failed", completed_at=bench.clock.now())
 
 
 def test_an_unknown_day_is_empty(bench: Bench) -> None:

@@ -38,7 +38,7 @@ def mirrored(
     numbers = range(1, fiches + 1)
     lists = {"raw_data": {}, "fetched_at": now, "expires_at": now + timedelta(days=30)}
 
-    def said(number: int, of_it: int) -> dict[str, object]:
+    def transcript(number: int, of_it: int) -> dict[str, object]:
         is_whole, is_gone = number % 10 > 0, number % 10 == 0 == of_it
         return {
             "has_transcription": is_whole or 0 < of_it < calls - lacking,
@@ -50,7 +50,7 @@ def mirrored(
         "from_number": "1", "to_number": "2", "answered": True,
     }  # fmt: skip
     received = [
-        {**call, "fiche_cache_id": n, "call_id": f"{n}-{m}", **said(n, m)}
+        {**call, "fiche_cache_id": n, "call_id": f"{n}-{m}", **transcript(n, m)}
         for n in numbers
         for m in range(calls)
     ]

@@ -854,7 +854,7 @@ WAITING = UnendedRun(1, 0, ago(5000), alive=False)
         (ScheduleWork(False, None, (run(70), WAITING)), ScheduleLoad.BUSY),
     ],
 )
-def test_the_runs_tell_and_the_mark_only_where_there_is_none(
+def test_runs_decide_the_load_and_the_mark_only_without_runs(
     at_work: ScheduleWork, status: ScheduleLoad
 ) -> None:
     assert schedule_load(at_work, NOW, THRESHOLD) is status
@@ -900,7 +900,7 @@ def working(now: str, minutes: int, *, alive: bool = False) -> ScheduleWork:
     return ScheduleWork(True, started_at, (UnendedRun(1, 1, started_at, alive),))
 
 
-def told(decision: DueDecision) -> tuple[list[str], list[tuple[str, str]]]:
+def summary_of(decision: DueDecision) -> tuple[list[str], list[tuple[str, str]]]:
     run = [f"{due:%d %H:%M}" for due in decision.to_run]
     return run, [(f"{entry.due_at:%d %H:%M}", entry.because) for entry in decision.not_run]
 
@@ -949,7 +949,10 @@ def test_both_minutes_at_the_edges_of_the_window_are_in_it(now: str, due: bool) 
 def test_due_times_are_those_of_the_schedules_zone(
     zone_name: str, cron: str, since: str, now: str, expected: list[str]
 ) -> None:
-    assert told(decide_due(a_schedule(cron, since, zone_name), at(now), RULES)) == (expected, [])
+    assert summary_of(decide_due(a_schedule(cron, since, zone_name), at(now), RULES)) == (
+        expected,
+        [],
+    )
 
 
 @every_case(
@@ -1009,7 +1012,10 @@ def test_after_an_outage_the_schedule_follows_its_catch_up_policy(
     after = a_schedule(
         cron, f"2026-05-{since.replace(' ', 'T')}", catch_up=CatchUp(catch_up), catch_up_limit=3
     )
-    assert told(decide_due(after, at(f"2026-05-{now.replace(' ', 'T')}"), RULES)) == (run, not_run)
+    assert summary_of(decide_due(after, at(f"2026-05-{now.replace(' ', 'T')}"), RULES)) == (
+        run,
+        not_run,
+    )
 
 
 @every_case(
@@ -1032,7 +1038,7 @@ def test_only_the_newest_due_time_before_creation_runs_without_a_record(
         "*/10 * * * *", "2026-05-04T08:50", created_at=created_at, catch_up=CatchUp(catch_up)
     )
     decision = decide_due(new, at(f"2026-05-04T{now}"), RULES)
-    assert told(decision) == (run, not_run)
+    assert summary_of(decision) == (run, not_run)
     assert decision.decided_until(new.decided_until) == at(f"2026-05-04T{decided}")
 
 
@@ -1044,7 +1050,7 @@ def test_old_due_times_before_creation_are_neither_run_nor_recorded(
         HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), catch_up=catch_up
     )
     decision = decide_due(new, at("2026-05-04T09:50"), RULES)
-    assert told(decision) == ([], [])
+    assert summary_of(decision) == ([], [])
     assert decision.decided_until(new.decided_until) == at("2026-05-04T09:00")
 
 
@@ -1053,7 +1059,7 @@ def test_due_times_before_creation_are_not_recorded_during_a_manual_run() -> Non
     new = a_schedule(
         HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), at_work=working(now, 1)
     )
-    assert told(decide_due(new, at(now), RULES)) == ([], [])
+    assert summary_of(decide_due(new, at(now), RULES)) == ([], [])
 
 
 @every_case(
@@ -1067,7 +1073,7 @@ def test_due_times_before_creation_are_not_recorded_during_a_manual_run() -> Non
         ("all", 60, False, []),
     ],
 )
-def test_beside_a_run_at_work_nothing_starts_and_only_who_catches_up_waits(
+def test_during_a_run_nothing_starts_and_only_a_schedule_that_catches_up_waits(
     catch_up: str, minutes: int, alive: bool, not_run: list[tuple[str, str]]
 ) -> None:
     now = "2026-05-04T09:10"
@@ -1078,7 +1084,7 @@ def test_beside_a_run_at_work_nothing_starts_and_only_who_catches_up_waits(
         catch_up=CatchUp(catch_up),
     )
     decision = decide_due(busy, at(now), RULES)
-    assert told(decision) == ([], not_run)
+    assert summary_of(decision) == ([], not_run)
     assert not decision.reconcile
 
 
@@ -1112,16 +1118,16 @@ def test_a_run_by_hand_that_ended_meanwhile_suppresses_nothing(last_run_at: str)
     ended = a_schedule(
         "0 9 * * *", "2026-05-03T09:00", at_work=ScheduleWork(last_run_at=at(last_run_at))
     )
-    assert told(decide_due(ended, at("2026-05-04T09:10"), RULES)) == (["04 09:00"], [])
+    assert summary_of(decide_due(ended, at("2026-05-04T09:10"), RULES)) == (["04 09:00"], [])
 
 
 def test_an_occurrence_skipped_by_an_operator_does_not_run_and_the_next_does() -> None:
     skipping = a_schedule(HOURLY, "2026-05-04T08:00", skip_due_at=at("2026-05-04T09:00"))
-    assert told(decide_due(skipping, at("2026-05-04T09:10"), RULES)) == (
+    assert summary_of(decide_due(skipping, at("2026-05-04T09:10"), RULES)) == (
         [],
         [("04 09:00", SKIPPED)],
     )
-    assert told(decide_due(skipping, at("2026-05-04T10:00"), RULES)) == (
+    assert summary_of(decide_due(skipping, at("2026-05-04T10:00"), RULES)) == (
         ["04 10:00"],
         [("04 09:00", SKIPPED)],
     )
@@ -1215,10 +1221,10 @@ def test_an_excluded_day_is_that_of_the_schedules_zone_and_is_recorded() -> None
         "30 23 * * *", "2026-05-03T22:00", "Europe/Paris", excluded_on=("2026-05-04",)
     )
     excluded = decide_due(nightly, at("2026-05-04T21:40"), RULES)
-    assert told(excluded) == ([], [("04 21:30", EXCLUDED)])
+    assert summary_of(excluded) == ([], [("04 21:30", EXCLUDED)])
     assert next_undecided(nightly.timing, at("2026-05-03T22:00")) == at("2026-05-04T21:30")
     catching_up = replace(nightly, catch_up=CatchUp.LATEST)
-    assert told(decide_due(catching_up, at("2026-05-05T10:00"), RULES)) == (
+    assert summary_of(decide_due(catching_up, at("2026-05-05T10:00"), RULES)) == (
         [],
         [("04 21:30", EXCLUDED)],
     )
@@ -1236,7 +1242,7 @@ STEPS = st.lists(st.tuples(st.integers(1, 900), st.booleans()), min_size=1, max_
 
 @settings(deadline=None)
 @given(CRONS, ZONES, STARTS, STEPS, st.sampled_from(CatchUp), st.sampled_from([0, 90, 1500]))
-def test_every_due_time_is_decided_at_most_once_in_order_and_no_run_starts_beside_another(
+def test_every_due_time_is_decided_at_most_once_in_order_and_runs_do_not_overlap(
     cron: str,
     zone_name: str,
     start: str,
