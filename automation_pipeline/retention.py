@@ -23,12 +23,7 @@ from automation_pipeline.enrichment.models import ENRICHMENT, JobState
 from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.fiches.models.fetch_jobs import FETCH_JOB
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow
-from automation_pipeline.org_jobs.models.states import (
-    ENDED_RUN_STATES,
-    JOB_RUN,
-    SCHEDULE,
-    BatchState,
-)
+from automation_pipeline.org_jobs.models.jobs import ENDED_RUN_STATES, JOB_RUN, SCHEDULE, BatchState
 from automation_pipeline.org_jobs.tables import (
     AuditLogRow,
     BatchRow,

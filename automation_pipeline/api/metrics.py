@@ -39,8 +39,7 @@ from automation_pipeline.org_jobs.events import (
     RUN_DURATION_MS,
     STALE_RUNS,
 )
-from automation_pipeline.org_jobs.models.jobs import Performer
-from automation_pipeline.org_jobs.models.states import ScheduleState
+from automation_pipeline.org_jobs.models.jobs import Performer, ScheduleState
 from automation_pipeline.org_jobs.queries.health import (
     active_runs,
     due_schedules,

@@ -25,9 +25,8 @@ from automation_pipeline.orchestration.ops import (
     owner_of,
     table,
 )
-from automation_pipeline.org_jobs.models.jobs import OrgJob
+from automation_pipeline.org_jobs.models.jobs import FireOutcome, OrgJob, OrgJobsRunState
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
-from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import get_job, get_run
 from automation_pipeline.org_jobs.queries.queue import job_of_worker
 

@@ -24,9 +24,14 @@ from automation_pipeline.org_jobs.models.agents import (
     refusal_message,
     verdict_on,
 )
-from automation_pipeline.org_jobs.models.jobs import AGENT_LEASE_SECONDS, OrgJobRun, Performer
+from automation_pipeline.org_jobs.models.jobs import (
+    AGENT_LEASE_SECONDS,
+    JOB_RUN,
+    OrgJobRun,
+    OrgJobsRunState,
+    Performer,
+)
 from automation_pipeline.org_jobs.models.organisations import Host, OrgScope
-from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.attempts import (
     EndedRun,
     LostLeaseError,

@@ -12,9 +12,8 @@ from automation_pipeline.core.metrics import Meter, observe
 from automation_pipeline.core.scheduling.timing import Timing
 from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
 from automation_pipeline.org_jobs.models.job_types import checked_payload
-from automation_pipeline.org_jobs.models.jobs import JobType
+from automation_pipeline.org_jobs.models.jobs import BatchState, FireOutcome, JobType
 from automation_pipeline.org_jobs.models.organisations import OrgScope
-from automation_pipeline.org_jobs.models.states import BatchState, FireOutcome
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER
 from automation_pipeline.org_jobs.queries.dispatch import (
     OrgDueCandidate,

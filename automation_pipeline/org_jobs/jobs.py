@@ -6,9 +6,14 @@ from datetime import datetime, timedelta
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.org_jobs.models.job_types import job_type
-from automation_pipeline.org_jobs.models.jobs import USUAL_RETRIES, OrgJob, attempt_cancelled
+from automation_pipeline.org_jobs.models.jobs import (
+    ENDED_RUN_STATES,
+    USUAL_RETRIES,
+    OrgJob,
+    OrgJobsRunState,
+    attempt_cancelled,
+)
 from automation_pipeline.org_jobs.models.organisations import OrgScope
-from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.attempts import end_attempts, newest_run, repeat_run
 from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job
 from automation_pipeline.org_jobs.queries.organisations import (

@@ -21,6 +21,7 @@ from automation_pipeline.org_jobs.models.jobs import (
     UNSUPPORTED,
     AttemptEnd,
     OrgJobRun,
+    OrgJobsRunState,
     Performer,
     attempt_cancelled,
     attempt_failed,
@@ -29,7 +30,6 @@ from automation_pipeline.org_jobs.models.jobs import (
     run_key,
 )
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.ports import InProcessRunner, JobContext, JobRunner, RemoteRunner
 from automation_pipeline.org_jobs.queries.attempts import (
     EndedRun,

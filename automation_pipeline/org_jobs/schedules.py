@@ -12,7 +12,7 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.core.scheduling.timing import Planned, read_timing
 from automation_pipeline.org_jobs.models.job_types import NO_OWN_TYPES, checked_payload, job_type
-from automation_pipeline.org_jobs.models.jobs import JobType
+from automation_pipeline.org_jobs.models.jobs import JobType, ScheduleState
 from automation_pipeline.org_jobs.models.organisations import OrgScope, differences
 from automation_pipeline.org_jobs.models.schedules import (
     Dispatched,
@@ -22,7 +22,6 @@ from automation_pipeline.org_jobs.models.schedules import (
     read_skip,
     timing_fields,
 )
-from automation_pipeline.org_jobs.models.states import ScheduleState
 from automation_pipeline.org_jobs.queries.dispatch import (
     find_dispatched,
     host_of,

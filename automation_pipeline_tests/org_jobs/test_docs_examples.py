@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from automation_pipeline.cli.main import app
 from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
+from automation_pipeline.org_jobs.models.jobs import MisfirePolicy
 from automation_pipeline.org_jobs.models.schedules import OrgSchedule
-from automation_pipeline.org_jobs.models.states import MisfirePolicy
 from automation_pipeline.org_jobs.rules.schedules import read_schedule
 
 PAGE = (Path(__file__).parents[2] / "docs" / "org-jobs.md").read_text(encoding="utf-8")

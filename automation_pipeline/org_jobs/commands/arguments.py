@@ -21,14 +21,13 @@ from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import WindowPolicy
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline.org_jobs.models.jobs import BackoffType
+from automation_pipeline.org_jobs.models.jobs import BackoffType, MisfirePolicy
 from automation_pipeline.org_jobs.models.organisations import (
     ALL_ORGANISATIONS,
     Organisation,
     OrgScope,
     id_fault,
 )
-from automation_pipeline.org_jobs.models.states import MisfirePolicy
 from automation_pipeline.org_jobs.queries.organisations import get_organisation, list_organisations
 
 

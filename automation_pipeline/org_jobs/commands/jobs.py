@@ -47,17 +47,18 @@ from automation_pipeline.org_jobs.commands.arguments import (
 from automation_pipeline.org_jobs.commands.organisations import check_org, organisation
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
 from automation_pipeline.org_jobs.models.jobs import (
+    ENDED_RUN_STATES,
     Attempt,
     BackoffType,
     JobFilter,
     JobMove,
     OrgJob,
     OrgJobRun,
+    OrgJobsRunState,
     Performer,
     QueueCounts,
 )
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
 from automation_pipeline.storage.database import Session
 

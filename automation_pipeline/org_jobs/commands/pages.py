@@ -18,15 +18,16 @@ from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import WindowPolicy
 from automation_pipeline.org_jobs.commands.arguments import wall, wall_and_utc
 from automation_pipeline.org_jobs.commands.jobs import JOB_COLOURS, joined
-from automation_pipeline.org_jobs.models.jobs import BackoffType, RetryPolicy
-from automation_pipeline.org_jobs.models.organisations import AuditEntry
-from automation_pipeline.org_jobs.models.schedules import OrgSchedule, ScheduleFire
-from automation_pipeline.org_jobs.models.states import (
+from automation_pipeline.org_jobs.models.jobs import (
+    BackoffType,
     BatchState,
     FireOutcome,
     MisfirePolicy,
+    RetryPolicy,
     ScheduleState,
 )
+from automation_pipeline.org_jobs.models.organisations import AuditEntry
+from automation_pipeline.org_jobs.models.schedules import OrgSchedule, ScheduleFire
 from automation_pipeline.org_jobs.rules.due import Backfill, BackfillTime, OrgJobsLeftOut
 
 FIRE_COLOURS = {

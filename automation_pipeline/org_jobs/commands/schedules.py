@@ -60,9 +60,9 @@ from automation_pipeline.org_jobs.commands.pages import (
     print_schedule,
 )
 from automation_pipeline.org_jobs.fires import backfill_schedule
+from automation_pipeline.org_jobs.models.jobs import ScheduleState
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, AuditEntry
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule, ScheduleFire
-from automation_pipeline.org_jobs.models.states import ScheduleState
 from automation_pipeline.org_jobs.queries.organisations import audit_log
 from automation_pipeline.org_jobs.queries.schedules import (
     ScheduleFilter,

@@ -18,10 +18,9 @@ from automation_pipeline.core.json_model import (
     parse,
     text_fault,
 )
-from automation_pipeline.org_jobs.models.jobs import FAILED, AttemptEnd
+from automation_pipeline.org_jobs.models.jobs import FAILED, AttemptEnd, OrgJobsRunState
 from automation_pipeline.org_jobs.models.organisations import Whole, matching
 from automation_pipeline.org_jobs.models.payloads import DEEPEST, texts_in
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 
 MOST_RESULT_BYTES = 64 * 1024
 

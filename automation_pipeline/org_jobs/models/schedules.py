@@ -10,7 +10,15 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
 from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import Planned, TimingFields, WindowPolicy
-from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.models.jobs import (
+    FireOutcome,
+    FireTrigger,
+    MisfirePolicy,
+    OrgJobsRunState,
+    RetryPolicy,
+    ScheduleState,
+    SkipReason,
+)
 from automation_pipeline.org_jobs.models.organisations import (
     DAY_MINUTES,
     LONGEST_DESCRIPTION,
@@ -23,14 +31,6 @@ from automation_pipeline.org_jobs.models.organisations import (
     TimeZone,
     Whole,
     ZonedInstant,
-)
-from automation_pipeline.org_jobs.models.states import (
-    FireOutcome,
-    FireTrigger,
-    MisfirePolicy,
-    OrgJobsRunState,
-    ScheduleState,
-    SkipReason,
 )
 
 DAY_SECONDS = DAY_MINUTES * 60

@@ -17,9 +17,15 @@ from automation_pipeline.core.errors import ConflictError, TransientError
 from automation_pipeline.core.events import Event
 from automation_pipeline.org_jobs.events import run_event, schedule_event
 from automation_pipeline.org_jobs.models.jobs import (
+    ACTIVE_RUN_STATES,
+    FIRST_RUN_STATE,
+    JOB_RUN,
     AttemptEnd,
+    BatchState,
+    OrgJobsRunState,
     Performer,
     RunEnd,
+    ScheduleState,
     end_of_unattended,
     expires_at,
     run_end,
@@ -27,14 +33,6 @@ from automation_pipeline.org_jobs.models.jobs import (
     stored_policy,
 )
 from automation_pipeline.org_jobs.models.organisations import OrgScope
-from automation_pipeline.org_jobs.models.states import (
-    ACTIVE_RUN_STATES,
-    FIRST_RUN_STATE,
-    JOB_RUN,
-    BatchState,
-    OrgJobsRunState,
-    ScheduleState,
-)
 from automation_pipeline.org_jobs.queries.jobs import no_such_job
 from automation_pipeline.org_jobs.queries.queue import (
     IS_ACTIVE,

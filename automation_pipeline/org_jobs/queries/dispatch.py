@@ -16,19 +16,17 @@ from automation_pipeline.org_jobs.events import schedule_event
 from automation_pipeline.org_jobs.models.job_types import job_type
 from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
+    FireOutcome,
+    FireTrigger,
     JobType,
+    MisfirePolicy,
+    OrgJobsRunState,
     RetryPolicy,
+    ScheduleState,
+    SkipReason,
     attempt_cancelled,
 )
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule
-from automation_pipeline.org_jobs.models.states import (
-    FireOutcome,
-    FireTrigger,
-    MisfirePolicy,
-    OrgJobsRunState,
-    ScheduleState,
-    SkipReason,
-)
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts, record_failure
 from automation_pipeline.org_jobs.queries.fires import Fire, fire_event, write_fires
 from automation_pipeline.org_jobs.queries.jobs import NewJob

@@ -13,15 +13,15 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import AutomationError, NotFoundError
 from automation_pipeline.core.events import Event
 from automation_pipeline.org_jobs.events import schedule_event
-from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
-from automation_pipeline.org_jobs.models.organisations import OrgScope
-from automation_pipeline.org_jobs.models.states import (
+from automation_pipeline.org_jobs.models.jobs import (
     ACTIVE_RUN_STATES,
     BatchState,
     FireOutcome,
     FireTrigger,
     OrgJobsRunState,
+    attempt_cancelled,
 )
+from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.queries.attempts import end_attempts, record_failure
 from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, shown
 from automation_pipeline.org_jobs.rules.due import (

@@ -10,15 +10,15 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.scheduling.timing import TimingFields
-from automation_pipeline.org_jobs.models.jobs import Performer
-from automation_pipeline.org_jobs.models.organisations import OrgScope
-from automation_pipeline.org_jobs.models.states import (
+from automation_pipeline.org_jobs.models.jobs import (
     BatchState,
     FireOutcome,
     FireTrigger,
     OrgJobsRunState,
+    Performer,
     ScheduleState,
 )
+from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.queries.queue import (
     IS_ACTIVE,
     IS_PENDING,

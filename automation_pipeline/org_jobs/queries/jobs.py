@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import JsonModel, as_document
 from automation_pipeline.org_jobs.models.jobs import (
+    FIRST_RUN_STATE,
+    JOB_RUN,
     WAITS,
     Attempt,
     JobFilter,
@@ -26,7 +28,6 @@ from automation_pipeline.org_jobs.models.jobs import (
     stored_policy,
 )
 from automation_pipeline.org_jobs.models.organisations import OrgScope
-from automation_pipeline.org_jobs.models.states import FIRST_RUN_STATE, JOB_RUN
 from automation_pipeline.org_jobs.queries.queue import (
     IS_ACTIVE,
     IS_PENDING,

@@ -16,7 +16,7 @@ from automation_pipeline.org_jobs.models.job_types import (
     JobTypeCard,
     job_types,
 )
-from automation_pipeline.org_jobs.models.jobs import JobType, Performer
+from automation_pipeline.org_jobs.models.jobs import ACTIVE_RUN_STATES, JobType, Performer
 from automation_pipeline.org_jobs.models.organisations import (
     AuditEntry,
     Host,
@@ -25,7 +25,6 @@ from automation_pipeline.org_jobs.models.organisations import (
     Server,
     id_fault,
 )
-from automation_pipeline.org_jobs.models.states import ACTIVE_RUN_STATES
 from automation_pipeline.org_jobs.tables import (
     AuditLogRow,
     HostRow,

@@ -25,13 +25,14 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.models.jobs import (
+    ACTIVE_RUN_STATES,
     JOB,
+    OrgJobsRunState,
     Performer,
     expires_at,
     opens_at,
     request_key,
 )
-from automation_pipeline.org_jobs.models.states import ACTIVE_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.tables import (
     FireRow,
     HostRow,

@@ -19,7 +19,12 @@ from automation_pipeline.core.scheduling.timing import (
     read_timing,
 )
 from automation_pipeline.org_jobs.events import schedule_event
-from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
+from automation_pipeline.org_jobs.models.jobs import (
+    SCHEDULE,
+    OrgJobsRunState,
+    ScheduleState,
+    attempt_cancelled,
+)
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.schedules import (
     OrgSchedule,
@@ -28,7 +33,6 @@ from automation_pipeline.org_jobs.models.schedules import (
     last_run_status,
     timing_fields,
 )
-from automation_pipeline.org_jobs.models.states import SCHEDULE, OrgJobsRunState, ScheduleState
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts
 from automation_pipeline.org_jobs.queries.jobs import shown
 from automation_pipeline.org_jobs.queries.organisations import add_audit_entry, is_named

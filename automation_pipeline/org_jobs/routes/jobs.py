@@ -65,10 +65,10 @@ from automation_pipeline.org_jobs.models.jobs import (
     JobMove,
     OrgJob,
     OrgJobRun,
+    OrgJobsRunState,
     QueueCounts,
 )
 from automation_pipeline.org_jobs.models.organisations import Flag, Host
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.organisations import (
     create_job_type,
     delete_job_type,

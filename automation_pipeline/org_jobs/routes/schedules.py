@@ -48,6 +48,7 @@ from automation_pipeline.api.scopes import (
 )
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.fires import backfill_schedule, cancel_backfill
+from automation_pipeline.org_jobs.models.jobs import BatchState, ScheduleState
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Flag, Payload
 from automation_pipeline.org_jobs.models.schedules import (
     Dispatched,
@@ -57,7 +58,6 @@ from automation_pipeline.org_jobs.models.schedules import (
     ScheduleFire,
     SkipInput,
 )
-from automation_pipeline.org_jobs.models.states import BatchState, ScheduleState
 from automation_pipeline.org_jobs.queries.fires import get_backfill, list_backfills
 from automation_pipeline.org_jobs.queries.organisations import audit_log
 from automation_pipeline.org_jobs.queries.schedules import (

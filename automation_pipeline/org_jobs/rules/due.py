@@ -30,8 +30,7 @@ from automation_pipeline.core.scheduling.timing import (
     next_planned,
     planned_after,
 )
-from automation_pipeline.org_jobs.models.organisations import Flag, Whole, ZonedInstant
-from automation_pipeline.org_jobs.models.states import (
+from automation_pipeline.org_jobs.models.jobs import (
     ACTIVE_RUN_STATES,
     MOST_CAUGHT_UP,
     BatchState,
@@ -40,6 +39,7 @@ from automation_pipeline.org_jobs.models.states import (
     OrgJobsRunState,
     SkipReason,
 )
+from automation_pipeline.org_jobs.models.organisations import Flag, Whole, ZonedInstant
 
 _POLICIES = {
     MisfirePolicy.SKIP: Policies(drops_late=True),

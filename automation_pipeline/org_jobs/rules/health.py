@@ -13,7 +13,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.scheduling.timing import TimingFields, planned_after, read_timing
 from automation_pipeline.fiches.models.days import DayFinding
-from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
+from automation_pipeline.org_jobs.models.jobs import FireOutcome, OrgJobsRunState
 
 # Older events raise no alert, even if no alert was raised when they happened.
 LOOK_BACK = timedelta(hours=1)

@@ -26,7 +26,7 @@ from automation_pipeline.core.scheduling.timing import (
 )
 from automation_pipeline.core.scheduling.zones import overlap, wall_time
 from automation_pipeline.org_jobs.models.job_types import NO_OWN_TYPES, checked_payload, job_type
-from automation_pipeline.org_jobs.models.jobs import JobInput, JobType, Performer
+from automation_pipeline.org_jobs.models.jobs import JobInput, JobType, Performer, ScheduleState
 from automation_pipeline.org_jobs.models.schedules import (
     OrgSchedule,
     OrgScheduleDefinition,
@@ -34,7 +34,6 @@ from automation_pipeline.org_jobs.models.schedules import (
     input_document,
     timing_fields,
 )
-from automation_pipeline.org_jobs.models.states import ScheduleState
 
 INVALID_SCHEDULE = "Invalid schedule data"
 INVALID_JOB = "Invalid job data"

@@ -7,8 +7,8 @@ import pytest
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.agents import past_attempt, record_agent_report
 from automation_pipeline.org_jobs.models.agents import PastAttempt, agent_name
+from automation_pipeline.org_jobs.models.jobs import OrgJobsRunState
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.queue import AttemptHold
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, Bench

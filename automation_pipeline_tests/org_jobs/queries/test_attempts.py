@@ -12,9 +12,13 @@ from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.org_jobs.jobs import cancel_job, retry_job
-from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import (
+    JOB_RUN,
+    RetryPolicy,
+    attempt_failed,
+    attempt_succeeded,
+)
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
-from automation_pipeline.org_jobs.models.states import JOB_RUN
 from automation_pipeline.org_jobs.queries.attempts import (
     JobRunBusyError,
     LostLeaseError,

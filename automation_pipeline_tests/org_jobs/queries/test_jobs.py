@@ -8,12 +8,12 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.models.jobs import (
     JobFilter,
+    OrgJobsRunState,
     RetryPolicy,
     attempt_failed,
     attempt_succeeded,
 )
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.queries.jobs import (
     get_job,

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from automation_pipeline.org_jobs.models.jobs import ScheduleState
 from automation_pipeline.org_jobs.models.schedules import OrgSchedule
-from automation_pipeline.org_jobs.models.states import ScheduleState
 from automation_pipeline.org_jobs.rules.schedules import read_schedule
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

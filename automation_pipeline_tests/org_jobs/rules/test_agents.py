@@ -26,8 +26,8 @@ from automation_pipeline.org_jobs.models.agents import (
     refusal_message,
     verdict_on,
 )
+from automation_pipeline.org_jobs.models.jobs import OrgJobsRunState
 from automation_pipeline.org_jobs.models.payloads import DEEPEST
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline_tests.tables import every_case
 
 OF = {"attemptNo": 1, "leaseToken": 7}

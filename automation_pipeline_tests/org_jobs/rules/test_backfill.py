@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.scheduling.timing import Planned, Timing, TimingFields, read_timing
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.models.jobs import OrgJobsRunState
 from automation_pipeline.org_jobs.rules.due import (
     INVALID_BACKFILL,
     BackfillInput,

@@ -14,7 +14,7 @@ from automation_pipeline.core.scheduling.timing import (
     next_planned,
     read_timing,
 )
-from automation_pipeline.org_jobs.models.states import (
+from automation_pipeline.org_jobs.models.jobs import (
     MOST_CAUGHT_UP,
     FireTrigger,
     MisfirePolicy,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.scheduling.timing import TimingFields
-from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
+from automation_pipeline.org_jobs.models.jobs import FireOutcome, OrgJobsRunState
 from automation_pipeline.org_jobs.rules.health import (
     DAY_CHECKS,
     Day,

@@ -23,8 +23,10 @@ from automation_pipeline.core.scheduling.timing import ExecutionWindow
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.org_jobs.models.jobs import (
+    JOB_RUN,
     AttemptEnd,
     BackoffType,
+    OrgJobsRunState,
     Performer,
     RetryPolicy,
     RunEnd,
@@ -41,7 +43,6 @@ from automation_pipeline.org_jobs.models.jobs import (
     run_end,
     stored_policy,
 )
-from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
 from automation_pipeline_tests.tables import every_case
 
 BEFORE_SIX = datetime(2026, 5, 4, 5, 59, 59, tzinfo=UTC)

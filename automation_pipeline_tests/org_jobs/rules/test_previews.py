@@ -17,7 +17,7 @@ from automation_pipeline.core.scheduling.timing import (
     planned_from,
     read_timing,
 )
-from automation_pipeline.org_jobs.models.states import ScheduleState
+from automation_pipeline.org_jobs.models.jobs import ScheduleState
 from automation_pipeline.org_jobs.rules.schedules import (
     ComingRun,
     check_count,

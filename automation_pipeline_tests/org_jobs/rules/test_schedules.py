@@ -13,6 +13,7 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import TimingFields, read_timing
+from automation_pipeline.org_jobs.models.jobs import ScheduleState
 from automation_pipeline.org_jobs.models.organisations import CronText, Payload, TimeOfDay, TimeZone
 from automation_pipeline.org_jobs.models.schedules import (
     LONGEST_REASON,
@@ -22,7 +23,6 @@ from automation_pipeline.org_jobs.models.schedules import (
     read_pause,
     read_skip,
 )
-from automation_pipeline.org_jobs.models.states import ScheduleState
 from automation_pipeline.org_jobs.rules.schedules import (
     NEVER_NULL,
     NextState,
