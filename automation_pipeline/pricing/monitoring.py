@@ -297,7 +297,7 @@ def runs_that_ended(session: Session, since: datetime, until: datetime) -> DayRu
         runs,
         dead_letters=session.scalar(letters) or 0,
         mismatched=sorted(mismatched, key=ids.index),
-        broken=[fault for its in faults for fault in its],
+        broken=[fault for of_run in faults for fault in of_run],
     )
 
 

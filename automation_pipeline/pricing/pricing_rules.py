@@ -114,16 +114,16 @@ def versions_of(session: Session, rule_id: int, limit: int, offset: int) -> list
 
 
 def rule_at(session: Session, rule_id: int, version: int) -> RuleInput:
-    its = RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
-    document = session.scalar(select(RuleVersionRow.document).where(*its))
+    of_version = RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
+    document = session.scalar(select(RuleVersionRow.document).where(*of_version))
     if document is None:
         raise NotFoundError(f"Pricing rule {rule_id} has no version {version}.")
     return parse_rule(document)
 
 
 def author_of(session: Session, rule_id: int, version: int) -> str | None:
-    its = RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
-    return session.scalar(select(RuleVersionRow.created_by).where(*its))
+    of_version = RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
+    return session.scalar(select(RuleVersionRow.created_by).where(*of_version))
 
 
 def as_rule(row: RuleRow) -> PricingRule:

@@ -150,7 +150,7 @@ def queue_run(
     clock: Clock,
     actor: str,
     force: bool = False,
-    asks_for_worker: bool = True,
+    requests_worker: bool = True,
 ) -> RuleRun:
     """Queue the run. ConflictError: it cannot be applied now; RuleBusyError: another run of the
     rule comes first. `force`, here or in the request for the run, skips the cooldown.
@@ -177,7 +177,7 @@ def queue_run(
         if reason is not None:
             raise RuleBusyError(reason)
         move_to_queue(session, run, actor, now)
-        if asks_for_worker:
+        if requests_worker:
             file_run_requests(session, [run_id], now)
         return get_run(session, run_id)
 
@@ -369,10 +369,10 @@ def runs_without_worker(session: Session, *, shop: str | None = None) -> list[in
         RunRequestRow.state == "taken",
         RunRequestRow.offered_at > database_now(-STARTS_WITHIN_SECONDS),
     )
-    is_asked_for = exists().where(
+    is_requested = exists().where(
         RunRequestRow.request_key == key, or_(RunRequestRow.state == "waiting", was_just_taken)
     )
-    query = select(Run.id).where(HAS_WORK, RUN_CLAIMS.is_free(), is_due, may_go_on, ~is_asked_for)
+    query = select(Run.id).where(HAS_WORK, RUN_CLAIMS.is_free(), is_due, may_go_on, ~is_requested)
     if shop is not None:
         query = query.where(Run.shop == shop)
     return list(

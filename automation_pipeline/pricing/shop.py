@@ -1,4 +1,4 @@
-"""Calls of the shop at its pace: the catalogue and prices; pause and resume."""
+"""Calls of the shop within its rate limit: the catalogue and prices; pause and resume."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -62,7 +62,7 @@ from automation_pipeline.storage.statements import database_time, insert_into
 MAX_REFUSALS = 100
 MAX_REASON_LENGTH = 1000
 # A probe of another process may close the circuit before its pause is over.
-LOOK_AGAIN_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 Value = TypeVar("Value")
 
@@ -122,7 +122,7 @@ async def _wait_for_turn(cost: float, context: PricingContext) -> "CallTurn":
                     retry_after_seconds=turn.seconds,
                 )
             else:
-                await asyncio.sleep(min(turn.seconds, LOOK_AGAIN_SECONDS))
+                await asyncio.sleep(min(turn.seconds, POLL_SECONDS))
             turn = await _transact(
                 context, lambda session, shop: reserve_call(session, shop, cost, is_reserved=True)
             )

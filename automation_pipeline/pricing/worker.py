@@ -97,8 +97,8 @@ from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import database_time
 
-# How often the worker looks whether its work is still requested, and whether a target is due.
-LOOK_AGAIN_SECONDS = 1.0
+# The interval at which the worker checks whether its work is still requested and a target is due.
+POLL_SECONDS = 1.0
 # An older price is read again before it is overwritten.
 LONGEST_READ_SECONDS = 15.0
 # A run needs a few actions; more would be an endless loop.
@@ -317,7 +317,7 @@ class TargetWork:
         while True:
             with suppress(LostRunClaimError):
                 await asyncio.to_thread(self.keep)
-            await asyncio.sleep(min(self._options.lease_seconds / 4, LOOK_AGAIN_SECONDS))
+            await asyncio.sleep(min(self._options.lease_seconds / 4, POLL_SECONDS))
 
     async def _work(self) -> bool:
         waited = 0.0
@@ -328,7 +328,7 @@ class TargetWork:
                 if step.seconds is None or waited + step.seconds > longest:
                     await asyncio.to_thread(self.leave, step.seconds)
                     return False
-                pause = min(step.seconds, LOOK_AGAIN_SECONDS)
+                pause = min(step.seconds, POLL_SECONDS)
                 waited += pause
                 await asyncio.sleep(pause)
                 continue
@@ -407,7 +407,7 @@ class TargetWork:
 
 def _wait_until(due_at: datetime | None, now: datetime) -> WaitForTargets:
     seconds = (due_at - now).total_seconds() if due_at else 0.0
-    return WaitForTargets(seconds if seconds > 0 else LOOK_AGAIN_SECONDS)
+    return WaitForTargets(seconds if seconds > 0 else POLL_SECONDS)
 
 
 class Rollback(TargetWork):
@@ -421,7 +421,7 @@ class Rollback(TargetWork):
         with self._locked() as (_, run, _now):
             self._rollbacks = run.rollbacks
             on_drift = OnDrift.OVERWRITE if run.rollback_force else OnDrift.REFUSE
-            return ApplyTerms(on_drift, None, takes_back=True)
+            return ApplyTerms(on_drift, None, is_rollback=True)
 
     def _is_requested(self, run: RuleRunRow) -> bool:
         """The rollback continues until there is another request."""
@@ -434,7 +434,7 @@ class Rollback(TargetWork):
             claimed = claim_applied(session, run.id, now)
             if claimed:
                 return claimed
-            count, next_at = waiting_targets(session, run.id, takes_back=True)
+            count, next_at = waiting_targets(session, run.id, is_rollback=True)
             if count:
                 return _wait_until(next_at, now)
             end_rollback(session, run, now)
@@ -580,7 +580,7 @@ class _RunWorker:
                     database=self._database,
                     clock=self._context.clock,
                     actor=actor,
-                    asks_for_worker=False,
+                    requests_worker=False,
                 )
             except RuleBusyError as busy:
                 reason = sentence_of(busy)
@@ -591,7 +591,7 @@ class _RunWorker:
                 return True
         with self._database.transaction() as session:
             run = claimed_run(session, claim)
-            # A cancelled run does not wait.
+            # A cancelled run is not postponed.
             if run.wish == RunAction.APPLY:
                 run.resume_at, run.error_message = database_time(session) + NEXT_TURN, reason
         return False

@@ -268,7 +268,7 @@ def until_stopped(bench: Bench, what: Callable[[], object], patch: pytest.Monkey
             await come_true(lambda: seen.count(False) > 1)
 
     patch.setattr(worker.TargetWork, "keep", watched)
-    patch.setattr(worker, "LOOK_AGAIN_SECONDS", 0.02)
+    patch.setattr(worker, "POLL_SECONDS", 0.02)
     bench.shop._during_call = during_call
 
 

@@ -302,7 +302,7 @@ def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(be
 def test_a_waiting_call_goes_as_soon_as_the_circuit_closes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("automation_pipeline.pricing.shop.LOOK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr("automation_pipeline.pricing.shop.POLL_SECONDS", 0.02)
     bench.shop_options["longest_pause_seconds"] = 90.0
     call(bench, answer(HASTE, 60.0))
 

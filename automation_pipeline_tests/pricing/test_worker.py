@@ -552,7 +552,7 @@ class Ending(TargetWork):
 def test_a_heartbeat_that_misses_the_claim_first_does_not_spoil_the_end(
     database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "LOOK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(loop, "POLL_SECONDS", 0.01)
     shop = FakeShop()
     context = ApplyContext(storefront(shop), database, clock, shop)
     assert asyncio.run(Ending(context).process()) is True

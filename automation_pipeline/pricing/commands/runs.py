@@ -178,10 +178,10 @@ def plan_repair_run(services: Services, run_id: int) -> RuleRun:
 
 @dataclass(frozen=True)
 class Followed:
-    """`was_taken_back`: the run, or a part of it, was rolled back while it was followed."""
+    """`was_rolled_back`: the run, or a part of it, was rolled back while it was followed."""
 
     run: RuleRun
-    was_taken_back: bool
+    was_rolled_back: bool
 
 
 @runs_app.command("list")
@@ -378,7 +378,7 @@ def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
 
     def ended_well(followed: Followed) -> bool:
         is_back = followed.run.status is PricingRunState.ROLLED_BACK
-        return is_back or (_was_applied(followed) and not followed.was_taken_back)
+        return is_back or (_was_applied(followed) and not followed.was_rolled_back)
 
     _follow(run_id, ended_well, as_json=as_json)
 
@@ -447,18 +447,18 @@ def _follow(run_id: int, succeeded: Callable[[Followed], bool], *, as_json: bool
 def follow_run(run_id: int, *, quiet: bool) -> Followed:
     """Follow a run until no worker has it and none is requested, without a time limit."""
     first = rule_run(run_id)
-    run, taken_back = first, first.wish is RunAction.ROLLBACK
+    run, rolled_back = first, first.wish is RunAction.ROLLBACK
     waits = LaunchWait(why=_waiting_reason)
-    goes_on = f"Run {run_id} continues. `automation pricing runs show {run_id}` shows its status."
+    message = f"Run {run_id} continues. `automation pricing runs show {run_id}` shows its status."
     with progress_bars(
-        goes_on, quiet=quiet, time_column=TimeRemainingColumn(elapsed_when_finished=True)
+        message, quiet=quiet, time_column=TimeRemainingColumn(elapsed_when_finished=True)
     ) as progress:
         bar = progress.add_task(first.status, total=None)
         while True:
             label, done, total = run_bar(run)
             progress.update(bar, description=label, completed=done, total=total)
             if is_over(run):
-                return Followed(run, taken_back)
+                return Followed(run, rolled_back)
             has_begun = (
                 run.status is PricingRunState.APPLYING
                 or run.updated_at > first.updated_at
@@ -466,7 +466,7 @@ def follow_run(run_id: int, *, quiet: bool) -> Followed:
             )
             waits.pause(has_started=has_begun or run.resume_at is not None)
             run = rule_run(run_id)
-            taken_back = taken_back or run.wish is RunAction.ROLLBACK
+            rolled_back = rolled_back or run.wish is RunAction.ROLLBACK
 
 
 def is_over(run: RuleRun) -> bool:

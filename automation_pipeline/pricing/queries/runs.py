@@ -162,7 +162,7 @@ HAS_WORK = or_(IS_ACTIVE, Run.wish.is_not(None))
 
 def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenRun]:
     """By rule, its newest run that is active, waits to be applied, or waits for a retry."""
-    is_asked_for = and_(
+    is_requested = and_(
         Run.status == PricingRunState.PREVIEW,
         Run.wish == RunAction.APPLY,
         Run.cancel_requested_at.is_(None),
@@ -171,7 +171,7 @@ def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenR
         select(Run.rule_id, Run.id, Run.status)
         .where(
             among(session, Run.rule_id, rule_ids),
-            or_(IS_ACTIVE, is_asked_for, Run.wish == RunAction.RETRY),
+            or_(IS_ACTIVE, is_requested, Run.wish == RunAction.RETRY),
         )
         .order_by(Run.id)
     )

@@ -168,7 +168,7 @@ def claim_applied(session: Session, run_id: int, now: datetime) -> list[WorkTarg
         last_attempt=now,
     )
     return [
-        reversed_target(_work_target(row, now, goes_on=row.next_attempt_at is not None))
+        reversed_target(_work_target(row, now, continues=row.next_attempt_at is not None))
         for row in rows
     ]
 
@@ -212,8 +212,8 @@ def _claim(
     return sorted(rows, key=lambda row: chosen.index(row.id))
 
 
-def _work_target(row: RuleTargetRow, began_at: datetime, *, goes_on: bool = True) -> WorkTarget:
-    is_final = goes_on and row.error_type is not None
+def _work_target(row: RuleTargetRow, began_at: datetime, *, continues: bool = True) -> WorkTarget:
+    is_final = continues and row.error_type is not None
     return WorkTarget(
         id=row.id,
         product_id=row.product_id,
@@ -223,7 +223,7 @@ def _work_target(row: RuleTargetRow, began_at: datetime, *, goes_on: bool = True
         after=price_of(row.after_json),
         writes_compare_at=row.writes_compare_at,
         progress=AttemptProgress(row.attempts, row.rate_limit_waits, row.rate_limit_seconds)
-        if goes_on
+        if continues
         else AttemptProgress(),
         outcome_unknown=row.outcome_unknown,
         began_at=began_at,
@@ -236,13 +236,13 @@ def _work_target(row: RuleTargetRow, began_at: datetime, *, goes_on: bool = True
 
 
 def waiting_targets(
-    session: Session, run_id: int, *, takes_back: bool = False
+    session: Session, run_id: int, *, is_rollback: bool = False
 ) -> tuple[int, datetime | None]:
     """The number of targets that wait to be applied or rolled back, and when the first is due; None
     while one is already due and only waits for another run."""
     which = (
         _marked_applied(run_id)
-        if takes_back
+        if is_rollback
         else (Target.rule_run_id == run_id, Target.status == TargetState.QUEUED)
     )
     due_at = func.coalesce(Target.next_attempt_at, Target.last_attempt)

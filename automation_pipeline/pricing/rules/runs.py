@@ -237,7 +237,7 @@ def is_overdue(began_at: datetime, now: datetime, rate_limit_seconds: float) -> 
 @dataclass(frozen=True)
 class WorkTarget:
     """A variant whose price is to be changed. A target with a `final_failure` fails for that reason
-    after one last look whether one of its calls has written the price."""
+    after one more read, which shows whether one of its calls has written the price."""
 
     id: int
     product_id: str
@@ -254,12 +254,12 @@ class WorkTarget:
 
 @dataclass(frozen=True)
 class ApplyTerms:
-    """What the rule says about drift, and the project's guardrails. `takes_back`: the targets are
+    """What the rule says about drift, and the project's guardrails. `is_rollback`: the targets are
     reversed, from the applied price to the former price."""
 
     on_drift: OnDrift
     policy: Policy | None
-    takes_back: bool = False
+    is_rollback: bool = False
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,7 @@ def decide_before_write(
 
 
 def _drifted(target: WorkTarget, seen: Price, terms: ApplyTerms) -> FailedResult:
-    how = "was applied: it was edited since" if terms.takes_back else "was previewed"
+    how = "was applied: it was edited since" if terms.is_rollback else "was previewed"
     expected = price_text(target.before.unit_amount, target.before.currency)
     actual = price_text(seen.unit_amount, seen.currency)
     message = f"{PRICE_DRIFT}: the shop has {actual}, not {expected} as {how}."
@@ -371,11 +371,13 @@ def decide_after_failed_call(
         # After a server error the shop has ended the call; a call without an answer may still be
         # on its way.
         wait = 0.0 if failure.kind is FailureKind.SERVER else RETRY_BACKOFF.delay(1, random)
-        return _last_look(target, failure, wait)
+        return _read_once_more(target, failure, wait)
     return FailedResult(target, failure, target.progress)
 
 
-def _last_look(target: WorkTarget, failure: CallFailure, wait_seconds: float) -> RequeuedResult:
+def _read_once_more(
+    target: WorkTarget, failure: CallFailure, wait_seconds: float
+) -> RequeuedResult:
     return RequeuedResult(target, wait_seconds, target.progress, None, True, failure)
 
 
@@ -395,7 +397,7 @@ def overdue_targets(
     """Outcomes of the targets that have taken too long. A last read has the same time limit again."""
     late = CallFailure(FailureKind.TIMEOUT, "It took longer than ten minutes.", retryable=False)
     return [
-        _last_look(one, late, 0.0)
+        _read_once_more(one, late, 0.0)
         if one.final_failure is None and one.outcome_unknown
         else FailedResult(one, one.final_failure or late, one.progress)
         for one in targets
@@ -432,16 +434,16 @@ def targets_to_retry(
         )
     wanted = list(failed) if chosen is None else list(dict.fromkeys(chosen))
     unknown = [id_ for id_ in wanted if id_ not in failed]
-    hopeless = [id_ for id_ in wanted if not force and failed.get(id_) is False]
+    permanent = [id_ for id_ in wanted if not force and failed.get(id_) is False]
     faults = [("targetIds", f"{id_} is not a failed target of the run") for id_ in unknown]
     if chosen is not None:
         faults += [
             ("targetIds", f"{id_} would fail again: fix its cause, then use force")
-            for id_ in hopeless
+            for id_ in permanent
         ]
     if faults:
         raise InvalidInputError("These targets cannot be retried.", tuple(faults))
-    left = [id_ for id_ in wanted if id_ not in hopeless]
+    left = [id_ for id_ in wanted if id_ not in permanent]
     if not left:
         raise ConflictError(
             "No failed target of the run is retryable: fix the cause, then use force."

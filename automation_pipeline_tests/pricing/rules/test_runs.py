@@ -217,7 +217,7 @@ def test_a_price_is_written_over_the_previewed_one_only(
 BEGAN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 TEN_EUROS, NINE_EUROS = Price(1000, "EUR"), Price(900, "EUR")
 REFUSES, OVERWRITES = ApplyTerms(OnDrift.REFUSE, None), ApplyTerms(OnDrift.OVERWRITE, None)
-BACK, BACK_BY_FORCE = replace(REFUSES, takes_back=True), replace(OVERWRITES, takes_back=True)
+BACK, BACK_BY_FORCE = replace(REFUSES, is_rollback=True), replace(OVERWRITES, is_rollback=True)
 LOST = classify_failure(FailureSignal(lost=True), "Nothing came back.")
 BUSY = classify_failure(FailureSignal(status=500), "The shop is busy.")
 GONE = classify_failure(FailureSignal(status=404), "It is gone.")
@@ -654,7 +654,7 @@ def test_a_rollback_applies_the_former_price(seen: Price | None, force: bool, wh
     )
     target = reversed_target(applied)
     assert (target.after, reversed_target(target)) == (Price(1000, "EUR"), applied)
-    terms = ApplyTerms(OnDrift.OVERWRITE if force else OnDrift.REFUSE, None, takes_back=True)
+    terms = ApplyTerms(OnDrift.OVERWRITE if force else OnDrift.REFUSE, None, is_rollback=True)
     decided = decide_before_write(target, seen, Decimal(0), terms)
     assert (
         type(decided) is {"write": type(None), "found": AppliedResult, "left": FailedResult}[what]
