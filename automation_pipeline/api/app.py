@@ -45,9 +45,9 @@ from automation_pipeline.pricing.routes import shop as pricing_shop
 from automation_pipeline.storage.database import Pace
 from automation_pipeline.transcription import routes as transcriptions
 
-# Each may hold a connection to the database.
+# Threads that answer requests. Each may hold a connection to the database.
 THREADS = 20
-# Enrichments that the API itself begins; Dagster does those beyond.
+# The API runs at most this many enrichments itself; Dagster runs the others.
 MOST_ENRICHMENTS = 20
 ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,

@@ -181,11 +181,26 @@ LONGEST_SILENCE_SECONDS = 60.0
 def examine(services: Services) -> tuple[Finding, ...]:
     """One finding per system, in the order of repair. It raises nothing, and no text contains a
     secret."""
+    settings = services.settings
     checks = {
         "database": Check(partial(_database, services)),
         "redis": Check(partial(check_redis, services)),
-        "crm": Check(partial(_crm, services)),
-        "speech": Check(partial(_speech, services)),
+        "crm": Check(
+            lambda: _ask(
+                _apart(services).crm,
+                f"{settings.fiche_api_base_url} answers and accepts the token",
+            )
+        ),
+        "speech": Check(
+            lambda: (
+                None
+                if settings.elevenlabs_api_key is None
+                else _ask(
+                    _apart(services).speech.speech,
+                    f"{settings.elevenlabs_base_url} answers and accepts the key",
+                )
+            )
+        ),
         "model": Check(partial(_model, services)),
         "shop": Check(partial(_shop, services)),
         **{
@@ -200,8 +215,8 @@ def examine(services: Services) -> tuple[Finding, ...]:
     }
     unused = unused_settings(os.environ)
     words = "; ".join(f"{name} is not used here: {reason}" for name, reason in unused.items())
-    settings = [Finding("settings", State.FAILED, words, required=False)] if unused else []
-    return (*findings_of(checks), *settings)
+    without_effect = Finding("settings", State.FAILED, words, required=False)
+    return (*findings_of(checks), *([without_effect] if unused else []))
 
 
 def check_redis(services: Services) -> str | None:
@@ -229,18 +244,6 @@ def _database(services: Services) -> str:
     if not status.is_workable:
         raise PermanentError(f"{status}: run `automation db upgrade`")
     return f"{services.database.dialect} {status}"
-
-
-def _crm(services: Services) -> str:
-    words = f"{services.settings.fiche_api_base_url} answers and accepts the token"
-    return _ask(_apart(services).crm, words)
-
-
-def _speech(services: Services) -> str | None:
-    if services.settings.elevenlabs_api_key is None:
-        return None
-    words = f"{services.settings.elevenlabs_base_url} answers and accepts the key"
-    return _ask(_apart(services).speech.speech, words)
 
 
 def _model(services: Services) -> str | None:

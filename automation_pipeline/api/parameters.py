@@ -43,7 +43,7 @@ TheReach = Annotated[Reach, Depends(get_reach)]
 
 
 class Context(TypedDict):
-    """The arguments of every use case that makes a change in somebody's name."""
+    """The arguments of every use case that makes a change on behalf of a caller."""
 
     database: Database
     clock: Clock
@@ -62,14 +62,19 @@ ID = re.compile(r"[1-9][0-9]{0,18}")
 NO_ID = "must be a whole number from 1, in digits alone"
 
 
-def _written_out(given: object) -> object:
-    if isinstance(given, str) and not ID.fullmatch(given):
-        raise ValueError(NO_ID)
-    return given
+def matching(pattern: str, complaint: str) -> BeforeValidator:
+    """Checks a text before its model does, with a complaint that is easier to read."""
+
+    def check(given: object) -> object:
+        if isinstance(given, str) and not re.fullmatch(pattern, given):
+            raise ValueError(complaint)
+        return given
+
+    return BeforeValidator(check)
 
 
 IdInPath = Annotated[
-    Annotated[int, Field(ge=1, le=LARGEST_ID)], BeforeValidator(_written_out), Path(examples=["12"])
+    Annotated[int, Field(ge=1, le=LARGEST_ID)], matching(ID.pattern, NO_ID), Path(examples=["12"])
 ]
 FicheInPath = Annotated[
     str,
@@ -154,12 +159,6 @@ def _org_name(given: object) -> object:
     return given
 
 
-def _uuid(given: object) -> object:
-    if isinstance(given, str) and not re.fullmatch(_UUID, given):
-        raise ValueError("must be a UUID, such as 6f1c2f7e-4a38-4c0b-9d53-0a4f6d3f8b21")
-    return given.lower() if isinstance(given, str) else given
-
-
 def _zoned(instant: datetime) -> datetime:
     """UTC without a time zone."""
     if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
@@ -171,7 +170,11 @@ _OrgName = Annotated[
     Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9])*$", max_length=LONGEST_ID)],
     BeforeValidator(_org_name),
 ]
-_Uuid = Annotated[Annotated[str, Field(pattern=_UUID)], BeforeValidator(_uuid)]
+_Uuid = Annotated[
+    Annotated[str, Field(pattern=_UUID)],
+    matching(_UUID, "must be a UUID, such as 6f1c2f7e-4a38-4c0b-9d53-0a4f6d3f8b21"),
+    AfterValidator(str.lower),
+]
 
 OrgInPath = Annotated[_OrgName, Path(examples=["acme"])]
 ScheduleInPath = Annotated[_Uuid, Path(examples=["6f1c2f7e-4a38-4c0b-9d53-0a4f6d3f8b21"])]

@@ -263,8 +263,7 @@ StartableSchedule = Annotated[str, Depends(get_startable)]
 def get_org(
     caller: TheCaller, within: TheWithin, services: TheServices, org: MadeForOrg = None
 ) -> str:
-    """NotFoundError for another organisation as for a missing one: the caller cannot tell them
-    apart."""
+    """The same NotFoundError for another organisation as for a missing one."""
     if org is None and caller.org_id is not None:
         return caller.org_id
     if org is None:

@@ -1,11 +1,10 @@
 """HTTP endpoints of pricing runs: read, act, reconcile; and what the other pricing routes share."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import json_body
@@ -19,6 +18,7 @@ from automation_pipeline.api.parameters import (
     TheContext,
     TheDatabase,
     TheServices,
+    matching,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -70,18 +70,10 @@ from automation_pipeline.pricing.shop import is_shop_paused
 from automation_pipeline.storage.database import Database
 
 _PATTERN = rf"^[A-Za-z0-9._-]{{1,{MAX_PROJECT_LENGTH}}}$"
-_NAME = re.compile(_PATTERN)
-
-
-def _project_name(given: object) -> object:
-    if isinstance(given, str) and not _NAME.fullmatch(given):
-        raise ValueError(
-            f"must be 1 to {MAX_PROJECT_LENGTH} of the letters A to Z, digits, dots, dashes and underscores"
-        )
-    return given
-
-
-ProjectName = Annotated[Annotated[str, Field(pattern=_PATTERN)], BeforeValidator(_project_name)]
+_RULE = (
+    f"must be 1 to {MAX_PROJECT_LENGTH} of the letters A to Z, digits, dots, dashes and underscores"
+)
+ProjectName = Annotated[Annotated[str, Field(pattern=_PATTERN)], matching(_PATTERN, _RULE)]
 ProjectInPath = Annotated[ProjectName, Path(examples=["default"])]
 Project = Annotated[ProjectName | None, Query(description="Only entries of this project.")]
 ItsProject = Annotated[ProjectName, Query(description="The project.")]
