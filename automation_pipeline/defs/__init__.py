@@ -1,1 +1,0 @@
-"""Dagster definitions only: Dagster imports every module of this package at load."""

@@ -1,2 +1,0 @@
-"""Dagster helpers that are not definitions: Dagster imports everything under `defs` as
-definitions."""
