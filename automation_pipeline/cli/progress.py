@@ -204,11 +204,11 @@ KEYS_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class FollowedRequest(Generic[Status]):
-    """The status of a request: both `status` and `refused` are None until its work starts."""
+    """The status of a request: both `standing` (the name in the API) and `refused` are None until its work starts."""
 
     key: str
     fiche_id: str
-    status: Status | None
+    standing: Status | None
     refused: str | None
 
     @classmethod
@@ -243,13 +243,13 @@ def follow_requests(
                     label, done, total, is_over = "waiting", 0, None, False
                     if one.refused is not None:
                         label, is_over = "failed", True
-                    elif one.status is not None:
-                        label, done, total, is_over = bar(one.status)
+                    elif one.standing is not None:
+                        label, done, total, is_over = bar(one.standing)
                     description = f"fiche {one.fiche_id}: {label}"
                     progress.update(
                         bars[one.key], description=description, completed=done, total=total
                     )
-                    started += one.refused is not None or one.status is not None
+                    started += one.refused is not None or one.standing is not None
                     if is_over:
                         ended[one.key] = one
             if len(ended) == len(keys):

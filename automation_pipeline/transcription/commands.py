@@ -114,7 +114,7 @@ def transcribe(
             )
     _print_transcriptions(requested, ended, as_json=as_json)
     for one in ended:
-        run = one.status
+        run = one.standing
         if run is None or run.status is not TranscriptionStatus.COMPLETED or run.failed:
             raise typer.Exit(1)
 
@@ -149,7 +149,7 @@ def _print_transcriptions(
 
 def _outcome(one: EndedTranscription) -> dict[str, object]:
     """The same fields for every transcription, even if it never started."""
-    run = one.status
+    run = one.standing
     return {
         "status": run.status if run else TranscriptionStatus.FAILED,
         "recordings": run and run.total,

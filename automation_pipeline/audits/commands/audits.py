@@ -249,7 +249,7 @@ def audit(
                 waits=waits,
             )
     _print_requested(fiches, batch_id, ended, as_json=as_json)
-    if not all(one.status and one.status.status is AuditStatus.COMPLETED for one in ended):
+    if not all(one.standing and one.standing.status is AuditStatus.COMPLETED for one in ended):
         raise typer.Exit(1)
 
 
@@ -270,14 +270,14 @@ def _print_requested(
     if not ended:
         for key, fiche_id in fiches.items():
             say(f"Fiche {fiche_id}: audit {key}")
-    elif len(ended) == 1 and ended[0].status:
-        rendering.show(get_audit(ended[0].status.audit_id), steps=True)
+    elif len(ended) == 1 and ended[0].standing:
+        rendering.show(get_audit(ended[0].standing.audit_id), steps=True)
     else:
         print_table(("id", "fiche", "status", "verdict", "score", "error"), map(_ended_row, ended))
 
 
 def _ended_row(one: EndedAudit) -> Sequence[object]:
-    audit = one.status
+    audit = one.standing
     if audit is None:
         return None, one.fiche_id, AuditStatus.FAILED, None, None, one.refused
     if audit.score_percentage is None:
@@ -288,7 +288,7 @@ def _ended_row(one: EndedAudit) -> Sequence[object]:
 
 def _outcome_document(one: EndedAudit) -> dict[str, object]:
     """The same fields for every audit, including audits that never started."""
-    audit = one.status
+    audit = one.standing
     return {
         "audit_id": audit and str(audit.audit_id),
         "status": audit.status if audit else AuditStatus.FAILED,
