@@ -281,7 +281,7 @@ def test_a_tool_call_without_a_result_is_permanent(place: Place) -> None:
     assert isinstance(place.error(replace(WITH_TOOLS, messages=messages)), PermanentError)
 
 
-def test_a_busy_provider_is_transient_and_its_wait_is_kept(place: Place) -> None:
+def test_a_throttled_call_is_transient_with_the_retry_after_of_the_provider(place: Place) -> None:
     place.strike(
         TransientError("status=429", retry_after_seconds=7), {"status": 429, "retry_after": 7}
     )
@@ -316,7 +316,7 @@ def test_a_refused_key_model_or_question_is_permanent(place: Place, status: int)
 
 
 @pytest.mark.parametrize("status", [200, 401, 429, 503])
-def test_the_provider_is_called_once_whatever_comes_of_it(place: Place, status: int) -> None:
+def test_the_provider_is_called_once_for_any_status(place: Place, status: int) -> None:
     if status != 200:
         place.strike(TransientError(f"status={status}"), {"status": status})
     (place.ask if status == 200 else place.error)()

@@ -18,7 +18,7 @@ from automation_pipeline_tests.fakes.crm import FakeFicheSource, summary
 DAY = date(2026, 2, 3)
 
 
-def test_the_crm_is_asked_from_a_place_only_and_the_place_is_given_back(
+def test_the_crm_is_called_with_a_permit_that_is_released_afterwards(
     database: Database, clock: StandingClock
 ) -> None:
     leases = DatabaseClaims(database)
@@ -47,7 +47,7 @@ class OneBadDay(FakeFicheSource):
         return await super().sales_list(day)
 
 
-def test_a_day_that_fails_is_a_value(database: Database, clock: StandingClock) -> None:
+def test_a_failed_day_is_returned_as_an_outcome(database: Database, clock: StandingClock) -> None:
     received: list[SalesDay | DayFailed] = []
     semaphore = Semaphore(DatabasePermits(database), "crm", 3, "me")
     outcomes = asyncio.run(
@@ -102,7 +102,9 @@ def test_a_final_list_is_returned_as_stored_and_not_fetched_again(
     assert sorted(source.asked) == [day.isoformat() for day in DAYS]
 
 
-def test_by_force_a_final_list_is_asked_for_again(database: Database, clock: StandingClock) -> None:
+def test_a_forced_revalidation_fetches_a_final_list_again(
+    database: Database, clock: StandingClock
+) -> None:
     source = FakeFicheSource()
     revalidate(DAYS[:1], source, database, clock)
     clock.pass_time(timedelta(days=1))
@@ -113,7 +115,7 @@ def test_by_force_a_final_list_is_asked_for_again(database: Database, clock: Sta
 
 
 @pytest.mark.parametrize("passed", [timedelta(minutes=1), timedelta(days=3)])
-def test_a_list_that_was_taken_before_its_day_was_over_is_always_asked_for(
+def test_a_list_fetched_before_the_end_of_its_day_is_always_fetched_again(
     database: Database, passed: timedelta
 ) -> None:
     # A minute before midnight in Paris.

@@ -42,7 +42,7 @@ def fetch(
     return {outcome.fiche_id: outcome for outcome in settled}
 
 
-def test_what_is_fresh_for_the_purpose_is_not_asked_again(
+def test_details_newer_than_since_are_not_fetched_again(
     database: Database, clock: StandingClock
 ) -> None:
     source = FakeFicheSource([fiche("1", recording("a"), recording("b")), fiche("2")])
@@ -54,7 +54,7 @@ def test_what_is_fresh_for_the_purpose_is_not_asked_again(
     assert sorted(source.asked) == IDS
 
 
-def test_a_forced_refresh_asks_for_what_is_older_than_its_start(
+def test_a_forced_refresh_fetches_details_older_than_its_start(
     database: Database, clock: StandingClock
 ) -> None:
     source = FakeFicheSource([fiche("1"), fiche("2")])
@@ -64,7 +64,9 @@ def test_a_forced_refresh_asks_for_what_is_older_than_its_start(
     assert sorted(source.asked) == sorted([*IDS, *IDS])
 
 
-def test_absence_is_believed_for_minutes_only(database: Database, clock: StandingClock) -> None:
+def test_a_not_found_fiche_is_fetched_again_after_a_few_minutes(
+    database: Database, clock: StandingClock
+) -> None:
     source, start = FakeFicheSource(), clock.now()
     fetch(source, database, clock, start, ["3"])
     clock.pass_time(timedelta(minutes=6))
@@ -75,7 +77,7 @@ def test_absence_is_believed_for_minutes_only(database: Database, clock: Standin
         assert session.scalars(select(FicheCacheRow.details_success)).one() is True
 
 
-def test_a_failure_is_an_outcome_and_the_next_call_asks_again(
+def test_a_failed_fetch_is_an_outcome_and_the_next_call_retries_it(
     database: Database, clock: StandingClock
 ) -> None:
     source = FakeFicheSource([fiche("1"), fiche("2"), fiche("3")])
@@ -87,7 +89,9 @@ def test_a_failure_is_an_outcome_and_the_next_call_asks_again(
     assert sorted(source.asked) == ["1", "2", "2", "3"]
 
 
-def test_what_cannot_be_settled_is_not_stored(database: Database, clock: StandingClock) -> None:
+def test_an_error_in_the_settle_callback_stores_nothing(
+    database: Database, clock: StandingClock
+) -> None:
     def refuse(_session: Session, _outcomes: Sequence[FetchOutcome]) -> None:
         raise LookupError
 

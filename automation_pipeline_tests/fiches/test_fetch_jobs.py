@@ -36,7 +36,7 @@ def ranges(database: Database, clock: StandingClock) -> Ranges:
     return Ranges(database, clock)
 
 
-def test_days_that_are_missing_become_a_job_and_a_request(ranges: Ranges) -> None:
+def test_missing_days_create_a_job_and_a_run_request(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
     ranges.know(*DAYS[:3])
     result = ranges.ask(webhook=HOOK)
@@ -63,14 +63,14 @@ def test_days_that_are_missing_become_a_job_and_a_request(ranges: Ranges) -> Non
     assert ranges.deliveries == []
 
 
-def test_when_everything_is_known_nothing_is_filed(ranges: Ranges) -> None:
+def test_a_range_with_all_days_known_creates_no_job(ranges: Ranges) -> None:
     ranges.know(*DAYS)
     result = ranges.ask()
     assert (result.known, result.missing, result.job) == (DAYS, (), None)
     assert ranges.jobs == ranges.requests == []
 
 
-def test_by_refresh_everything_is_asked_for_again(ranges: Ranges) -> None:
+def test_a_refresh_request_fetches_all_days_again(ranges: Ranges) -> None:
     ranges.know(*DAYS)
     result = ranges.ask(refresh=True)
     assert result.job
@@ -78,7 +78,7 @@ def test_by_refresh_everything_is_asked_for_again(ranges: Ranges) -> None:
     assert ranges.requests[0].config["refresh"] is True
 
 
-def test_the_same_range_asked_for_again_within_minutes_is_the_same_job(ranges: Ranges) -> None:
+def test_the_same_range_requested_within_five_minutes_returns_the_same_job(ranges: Ranges) -> None:
     first = ranges.job()
     ranges.clock.pass_time(timedelta(minutes=4, seconds=59))
     assert ranges.job().id == first.id
@@ -94,21 +94,21 @@ def test_the_same_range_asked_for_again_within_minutes_is_the_same_job(ranges: R
     assert len(ranges.requests) == 6
 
 
-def test_a_job_is_shared_only_with_who_would_hear_the_same(ranges: Ranges) -> None:
+def test_a_job_is_shared_only_if_its_webhook_covers_the_request(ranges: Ranges) -> None:
     result = ranges.job(webhook=HOOK)
     assert ranges.job(webhook=HOOK).id == result.id
     assert ranges.job().id == result.id
     assert ranges.job(webhook=JobWebhook(HOOK.url)).id != result.id
 
 
-def test_a_job_that_has_failed_is_not_filed_again_at_every_look(ranges: Ranges) -> None:
+def test_a_failed_job_is_not_created_again_by_the_next_request(ranges: Ranges) -> None:
     job = ranges.job()
     assert fail_range(job.id, "no", database=ranges.database, clock=ranges.clock)
     again = ranges.job()
     assert (again.id, again.status) == (job.id, JobStatus.FAILED)
 
 
-def test_days_after_today_in_paris_are_left_out(database: Database) -> None:
+def test_days_after_today_in_paris_are_excluded(database: Database) -> None:
     late = Ranges(database, StandingClock(datetime(2026, 2, 3, 23, 30, tzinfo=UTC)))
     assert late.ask(date(2026, 2, 3), date(2026, 2, 20)).days == (
         date(2026, 2, 3),
@@ -138,7 +138,7 @@ def test_a_range_in_the_future_is_empty_and_complete(ranges: Ranges) -> None:
         (DAYS[0], DAYS[1], JobWebhook("https://[::ffff:10.0.0.1]/"), "webhookUrl IP not allowed"),
     ],
 )
-def test_what_cannot_be_accepted_leaves_nothing(
+def test_a_rejected_request_creates_no_job(
     ranges: Ranges, start: date, end: date, webhook: JobWebhook | None, complaint: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
@@ -153,7 +153,7 @@ def iso(*days: date) -> list[str]:
     return [day.isoformat() for day in days]
 
 
-def test_every_missing_day_is_fetched_once_and_published(ranges: Ranges) -> None:
+def test_every_missing_day_is_fetched_once_and_publishes_progress(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
     ranges.know(*DAYS[:2])
     ended = ranges.work(ranges.job(webhook=HOOK))
@@ -174,7 +174,7 @@ def test_every_missing_day_is_fetched_once_and_published(ranges: Ranges) -> None
     ]
 
 
-def test_no_name_of_a_prospect_leaves(ranges: Ranges) -> None:
+def test_events_and_webhooks_contain_no_personal_data(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
     ranges.work(ranges.job(webhook=HOOK), webhook_every=1)
     left = [row.payload for row in ranges.rows(OutboxRow)] + [
@@ -186,7 +186,7 @@ def test_no_name_of_a_prospect_leaves(ranges: Ranges) -> None:
         assert private not in result
 
 
-def test_a_failed_day_is_counted_apart_and_the_job_continues(ranges: Ranges) -> None:
+def test_a_failed_day_is_counted_separately_and_the_job_continues(ranges: Ranges) -> None:
     ranges.crm.fail_always(DAYS[2].isoformat(), AWAY)
     ended = ranges.work(ranges.job())
     assert (ended.status, ended.failed, ended.error) == (JobStatus.COMPLETE, (DAYS[2],), None)
@@ -199,7 +199,7 @@ def test_a_failed_day_is_counted_apart_and_the_job_continues(ranges: Ranges) -> 
     assert (note.entity_type, note.entity_id, note.level) == ("fetch_job", ended.id, "warning")
 
 
-def test_without_one_day_the_job_has_failed(ranges: Ranges) -> None:
+def test_a_job_without_any_fetched_day_fails(ranges: Ranges) -> None:
     ranges.crm.refuse_everything(AWAY)
     ended = ranges.work(ranges.job(webhook=HOOK))
     assert (ended.status, ended.failed) == (JobStatus.FAILED, DAYS)
@@ -228,7 +228,7 @@ class MortalSource(FakeFicheSource):
         return await super().sales_list(day)
 
 
-def test_only_the_days_that_remain_are_asked_for_again(
+def test_a_restarted_job_fetches_only_the_remaining_days(
     database: Database, clock: StandingClock
 ) -> None:
     crm = MortalSource()
@@ -249,7 +249,7 @@ def test_only_the_days_that_remain_are_asked_for_again(
     assert names == ["created", *["progress"] * 6, "complete"]
 
 
-def test_two_workers_at_once_count_every_day_once(ranges: Ranges) -> None:
+def test_two_concurrent_workers_count_every_day_once(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
     job = ranges.job(webhook=HOOK)
 
@@ -274,7 +274,7 @@ def test_two_workers_at_once_count_every_day_once(ranges: Ranges) -> None:
     assert len(ranges.events()) == 8
 
 
-def test_what_is_over_is_not_worked_on_again(ranges: Ranges) -> None:
+def test_a_finished_job_is_not_worked_on_again(ranges: Ranges) -> None:
     job = ranges.job()
     ended = ranges.work(job)
     ranges.crm.asked.clear()
@@ -299,7 +299,7 @@ def test_a_job_that_failed_during_the_work_stays_failed(ranges: Ranges) -> None:
     assert not fail_range(job.id, "again", database=ranges.database, clock=ranges.clock)
 
 
-def test_there_must_be_such_a_job(ranges: Ranges) -> None:
+def test_an_unknown_job_is_not_found(ranges: Ranges) -> None:
     work = fetch_range(
         "nope",
         database=ranges.database,
@@ -335,7 +335,7 @@ def worked(ranges: Ranges, days: Sequence[date] = DAYS[:1], webhook_every: int =
     ranges.work(ranges.job(days[0], days[-1], webhook=HOOK), webhook_every=webhook_every)
 
 
-def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) -> None:
+def test_a_webhook_is_sent_once_with_valid_signatures(ranges: Ranges) -> None:
     worked(ranges)
     sender = FakeWebhookSender()
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
@@ -366,7 +366,7 @@ def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) ->
     assert row.sent_at is not None
 
 
-def test_an_interrupted_delivery_is_tried_again_at_once(ranges: Ranges) -> None:
+def test_an_interrupted_delivery_is_retried_immediately(ranges: Ranges) -> None:
     class Hanging(FakeWebhookSender):
         async def send(self, *_: object) -> WebhookAnswer:
             await asyncio.sleep(3600)
@@ -383,7 +383,7 @@ def test_an_interrupted_delivery_is_tried_again_at_once(ranges: Ranges) -> None:
     assert [row.status for row in ranges.deliveries] == ["sent"]
 
 
-def test_news_of_one_job_arrive_in_their_order(ranges: Ranges) -> None:
+def test_webhooks_of_one_job_are_delivered_in_order(ranges: Ranges) -> None:
     worked(ranges, DAYS[:3])
     sender = FakeWebhookSender([WebhookAnswer(503, "busy"), TAKEN])
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
@@ -396,7 +396,7 @@ def test_news_of_one_job_arrive_in_their_order(ranges: Ranges) -> None:
 @pytest.mark.parametrize(
     "answer", [WebhookAnswer(500, "broken"), WebhookAnswer(404, "nobody"), TransientError("silent")]
 )
-def test_three_attempts_are_made_with_growing_waits(
+def test_a_delivery_is_attempted_three_times_with_growing_delays(
     ranges: Ranges, answer: WebhookAnswer | Exception
 ) -> None:
     worked(ranges)
@@ -417,7 +417,7 @@ def test_three_attempts_are_made_with_growing_waits(
     assert len({posted.body for posted in sender.posted}) == 1
 
 
-def test_an_address_that_is_not_called_is_given_up_at_once(ranges: Ranges) -> None:
+def test_a_permanent_delivery_error_is_not_retried(ranges: Ranges) -> None:
     worked(ranges)
     deliver(ranges, FakeWebhookSender([PermanentError("webhookUrl IP not allowed")]))
     [row] = ranges.deliveries
@@ -428,7 +428,7 @@ def test_an_address_that_is_not_called_is_given_up_at_once(ranges: Ranges) -> No
     )
 
 
-def test_who_dies_over_a_message_has_used_up_an_attempt(ranges: Ranges) -> None:
+def test_a_worker_that_dies_during_a_delivery_uses_up_an_attempt(ranges: Ranges) -> None:
     class Killed(BaseException):
         pass
 
@@ -452,7 +452,7 @@ def test_who_dies_over_a_message_has_used_up_an_attempt(ranges: Ranges) -> None:
     )
 
 
-def test_a_late_worker_writes_nothing(ranges: Ranges) -> None:
+def test_a_worker_whose_hold_has_expired_writes_nothing(ranges: Ranges) -> None:
     class Slow(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
             wait_over(ranges)  # its hold has ended, and somebody else gets through first
@@ -465,6 +465,6 @@ def test_a_late_worker_writes_nothing(ranges: Ranges) -> None:
     assert (row.status, row.attempts, row.status_code) == ("sent", 2, 200)
 
 
-def test_without_a_webhook_nothing_is_written(ranges: Ranges) -> None:
+def test_a_job_without_a_webhook_stores_no_deliveries(ranges: Ranges) -> None:
     ranges.work(ranges.job(DAYS[0], DAYS[1]))
     assert ranges.deliveries == []

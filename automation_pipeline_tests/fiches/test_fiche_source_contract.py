@@ -104,7 +104,7 @@ def over_http(url: str) -> Place:
     return Place(lambda: client(TOKEN), lambda: client("another"))
 
 
-def test_a_known_fiche_is_returned_whole(place: Place) -> None:
+def test_a_known_fiche_is_returned_with_all_details(place: Place) -> None:
     details = place.ask(lambda source: source.details(KNOWN))
     assert (details.fiche_id, details.information.groupe) == (KNOWN, ORDINARY[0].groupe)
     assert details.prospect is not None
@@ -112,12 +112,12 @@ def test_a_known_fiche_is_returned_whole(place: Place) -> None:
     assert details.recordings
 
 
-def test_its_instants_are_in_utc(place: Place) -> None:
+def test_recording_times_are_in_utc(place: Place) -> None:
     for call in place.ask(lambda source: source.details(KNOWN)).recordings:
         assert call.started_at.utcoffset() == timedelta(0)
 
 
-def test_its_sections_are_all_there(place: Place) -> None:
+def test_all_sections_of_a_fiche_are_returned(place: Place) -> None:
     details = place.ask(lambda source: source.details(KNOWN))
     assert details.information.fiche_id == KNOWN
     assert details.information.modules
@@ -133,19 +133,19 @@ def test_the_sales_of_a_day_are_listed_with_their_recordings(place: Place) -> No
     ]
 
 
-def test_a_day_on_which_nothing_was_sold_is_an_empty_list(place: Place) -> None:
+def test_a_day_without_sales_returns_an_empty_list(place: Place) -> None:
     sales = place.ask(lambda source: source.sales_list(QUIET_DAY))
     assert (sales.day, sales.listed, sales.fiches) == (QUIET_DAY, 0, ())
 
 
-def test_a_list_that_cannot_be_had_is_an_error_and_not_a_day_without_sales(place: Place) -> None:
+def test_a_failed_sales_list_raises_instead_of_returning_an_empty_list(place: Place) -> None:
     assert isinstance(place.error(lambda source: source.sales_list(BUSY_DAY)), TransientError)
     error = place.error(lambda source: source.sales_list(BROKEN_DAY))
     assert isinstance(error, PermanentError)
     assert not isinstance(error, NotFoundError)
 
 
-def test_it_says_how_many_calls_it_takes(place: Place) -> None:
+def test_the_source_declares_its_concurrency(place: Place) -> None:
     async def width(source: FicheSource) -> int:
         return source.at_once
 
@@ -156,11 +156,11 @@ def test_a_fiche_without_calls_has_no_recordings(place: Place) -> None:
     assert place.ask(lambda source: source.details(SILENT)).recordings == ()
 
 
-def test_an_audio_that_is_not_available_is_an_empty_url(place: Place) -> None:
+def test_unavailable_audio_has_an_empty_url(place: Place) -> None:
     assert place.ask(lambda source: source.details(NO_URL)).recordings[0].url == ""
 
 
-def test_asking_twice_gives_the_same_answer(place: Place) -> None:
+def test_repeated_calls_return_the_same_details(place: Place) -> None:
     assert place.ask(lambda source: source.details(KNOWN)) == place.ask(
         lambda source: source.details(KNOWN)
     )
@@ -171,11 +171,11 @@ def test_an_unknown_fiche_is_not_found(place: Place, fiche_id: str) -> None:
     assert isinstance(place.error(lambda source: source.details(fiche_id)), NotFoundError)
 
 
-def test_an_answer_that_another_attempt_may_give_is_transient(place: Place) -> None:
+def test_a_temporary_failure_is_transient(place: Place) -> None:
     assert isinstance(place.error(lambda source: source.details(BUSY)), TransientError)
 
 
-def test_an_answer_that_no_attempt_will_give_is_permanent_and_not_a_missing_fiche(
+def test_an_invalid_answer_is_permanent_and_not_a_missing_fiche(
     place: Place,
 ) -> None:
     error = place.error(lambda source: source.details(BROKEN))
@@ -183,11 +183,11 @@ def test_an_answer_that_no_attempt_will_give_is_permanent_and_not_a_missing_fich
     assert not isinstance(error, NotFoundError)
 
 
-def test_a_check_says_nothing_when_all_is_well(place: Place) -> None:
+def test_check_passes_if_the_source_is_reachable(place: Place) -> None:
     place.ask(lambda source: source.check())
 
 
-def test_a_refused_token_is_a_permanent_error_of_every_question(place: Place) -> None:
+def test_a_refused_token_is_a_permanent_error_in_every_method(place: Place) -> None:
     for error in (
         place.error(lambda source: source.check(), refused=True),
         place.error(lambda source: source.details(KNOWN), refused=True),
@@ -197,7 +197,7 @@ def test_a_refused_token_is_a_permanent_error_of_every_question(place: Place) ->
         assert not isinstance(error, NotFoundError)
 
 
-def test_many_may_be_asked_at_once(place: Place) -> None:
+def test_concurrent_calls_return_their_own_fiches(place: Place) -> None:
     async def all_of(source: FicheSource) -> list[str]:
         found = await asyncio.gather(
             *(source.details(fiche_id) for fiche_id in [KNOWN, SILENT, NO_URL] * 5)

@@ -315,7 +315,9 @@ def test_without_receivers_an_alert_waits_and_without_that_of_its_severity_it_fa
     assert sender.posted == []
 
 
-def test_without_a_secret_nothing_is_signed(database: Database, clock: StandingClock) -> None:
+def test_a_webhook_without_a_secret_has_no_signature(
+    database: Database, clock: StandingClock
+) -> None:
     stored_alert(database, clock)
     sender = FakeWebhookSender()
     deliver(database, sender, secret=None)

@@ -60,7 +60,7 @@ def test_a_second_request_joins_the_active_run(bench: Bench) -> None:
     assert bench.names().count("transcription.started") == 1
 
 
-def test_the_details_are_fetched_each_time(bench: Bench) -> None:
+def test_details_are_fetched_again_for_each_new_run(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.work(bench.begin("7").run_id)
     bench.sell("7", call("a"), call("b"))
@@ -91,7 +91,7 @@ def test_an_already_complete_fiche_has_a_completed_event(bench: Bench) -> None:
     assert (last["run_id"], last["transcribed"], last["failed"]) == ("r2", 1, 0)
 
 
-def test_a_blank_address_fails_its_recording_alone(bench: Bench) -> None:
+def test_a_blank_url_fails_only_its_recording(bench: Bench) -> None:
     bench.sell("7", call("a", url=""), call("b"))
     status = bench.begin("7", "r1")
     assert (status.processed, status.failed, status.status) == (1, 1, "running")
@@ -102,7 +102,7 @@ def test_a_blank_address_fails_its_recording_alone(bench: Bench) -> None:
     assert bench.transcribed() == {"b"}
 
 
-def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None:
+def test_a_fiche_with_only_blank_urls_completes_immediately(bench: Bench) -> None:
     bench.sell("7", call("a", url=" "))
     bench.begin("7", "r1")
     status = bench.summary("r1")
@@ -113,7 +113,7 @@ def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None
     )
 
 
-def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_no_other(bench: Bench) -> None:
+def test_a_missing_fiche_ends_its_run_and_does_not_block_the_next_one(bench: Bench) -> None:
     status = bench.begin("404", "r1")
     assert status.status is TranscriptionStatus.FAILED
     failed, transcribed = bench.events()
@@ -126,7 +126,7 @@ def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_no_other(bench: Bench
 
 
 @pytest.mark.parametrize("error", [TransientError("later"), PermanentError("never")])
-def test_a_crm_that_fails_ends_the_run_with_its_words_and_keeps_its_verdict(
+def test_a_crm_error_fails_the_run_with_its_message_and_is_raised_again(
     error: Exception, bench: Bench
 ) -> None:
     bench.crm.fail_always("7", error)  # type: ignore[arg-type]

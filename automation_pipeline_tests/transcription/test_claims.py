@@ -85,7 +85,7 @@ def transcribe(bench: Bench, claimed: RecordingClaim) -> None:
     asyncio.run(work)
 
 
-def test_a_stale_holder_can_neither_call_nor_write_while_the_new_one_works(bench: Bench) -> None:
+def test_the_holder_of_a_stale_claim_can_neither_call_nor_write(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     old, new = claim(bench, "old", lease_seconds=0), claim(bench, "new")
@@ -97,7 +97,7 @@ def test_a_stale_holder_can_neither_call_nor_write_while_the_new_one_works(bench
     assert task(bench).state == TaskState.WORKING
 
 
-def test_a_claim_that_has_run_out_is_not_revived(bench: Bench) -> None:
+def test_an_expired_claim_cannot_be_extended(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     expired = claim(bench, "me", lease_seconds=0)
@@ -144,7 +144,7 @@ def test_a_more_urgent_request_raises_the_urgency_of_the_joined_run(bench: Bench
     assert bench.speech.asked == urls(["2a", "1a"])
 
 
-def test_trouble_with_the_audio_is_not_an_attempt_and_ends_too(bench: Bench) -> None:
+def test_audio_errors_do_not_count_as_attempts_and_are_limited_too(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.speech.fail_always(call("a").url, TransientError("Audio download failed: status=503"))
     bench.work(bench.begin("7", "r1").run_id)
@@ -168,7 +168,7 @@ def test_infrastructure_errors_do_not_end_recordings(bench: Bench) -> None:
     assert len(bench.speech.called) == 1
 
 
-def test_a_recording_that_kills_its_workers_is_given_up(bench: Bench) -> None:
+def test_a_recording_whose_attempts_are_used_up_fails(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
@@ -178,7 +178,7 @@ def test_a_recording_that_kills_its_workers_is_given_up(bench: Bench) -> None:
     assert str(task(bench).error).startswith("Given up after 3 attempts")
 
 
-def test_a_wait_beyond_reason_is_given_up() -> None:
+def test_an_excessive_retry_after_fails_the_recording() -> None:
     error = TransientError("status=429.", retry_after_seconds=1e9)
     assert isinstance(after_error(error, 1, SPEECH_OPTIONS, Random(7)), FailRecording)
 
@@ -223,7 +223,7 @@ def test_a_long_call_for_another_run_keeps_its_claim(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_tasks_that_have_ended_are_not_looked_at(database: Database) -> None:
+def test_finished_tasks_are_not_scanned(database: Database) -> None:
     asked: list[tuple[str, Any]] = []
 
     def keep(_connection: object, _cursor: object, statement: str, given: Any, *_: object) -> None:

@@ -107,41 +107,41 @@ def test_a_silent_recording_has_an_empty_transcript(place: Place) -> None:
     assert (received.text, received.words) == ("", ())
 
 
-def test_audio_that_is_not_there_is_permanent(place: Place) -> None:
+def test_missing_audio_is_a_permanent_error(place: Place) -> None:
     assert isinstance(place.error(GONE), PermanentError)
 
 
-def test_an_address_that_is_not_of_the_web_is_permanent(place: Place) -> None:
+def test_a_url_without_http_is_a_permanent_error(place: Place) -> None:
     for url in ("ftp://records.test/1.mp3", "/etc/passwd", ""):
         with pytest.raises(PermanentError, match="only http and https addresses are taken"):
             place.ask(lambda speech, url=url: speech.transcribe(url, turn=at_will))
 
 
-def test_a_host_that_is_down_is_transient(place: Place) -> None:
+def test_an_unavailable_audio_host_is_a_transient_error(place: Place) -> None:
     assert isinstance(place.error(HOST_DOWN), TransientError)
 
 
-def test_a_busy_provider_is_transient_and_its_wait_is_kept(place: Place) -> None:
+def test_a_throttled_call_is_transient_with_the_retry_after_of_the_provider(place: Place) -> None:
     place.strike(TransientError("status=429", retry_after_seconds=7), answer(429, Retry_After="7"))
     met = place.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds == 7
 
 
-def test_a_provider_that_asks_for_no_wait_says_none(place: Place) -> None:
+def test_an_error_without_a_retry_after_header_has_none(place: Place) -> None:
     place.strike(TransientError("status=503"), answer(503))
     met = place.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds is None
 
 
-def test_a_refused_key_is_permanent(place: Place) -> None:
+def test_a_refused_api_key_is_a_permanent_error(place: Place) -> None:
     place.strike(PermanentError("status=401"), answer(401))
     assert isinstance(place.error(), PermanentError)
 
 
 @pytest.mark.parametrize("status", [200, 429, 503])
-def test_the_provider_is_called_once_whatever_comes_of_it(place: Place, status: int) -> None:
+def test_the_provider_is_called_once_for_any_status(place: Place, status: int) -> None:
     if status != 200:
         place.strike(TransientError(f"status={status}"), answer(status))
     (place.hear if status == 200 else place.error)()
@@ -162,34 +162,34 @@ class Turns:
             raise self.error
 
 
-def test_the_turn_is_awaited_once_and_before_the_call(place: Place) -> None:
+def test_the_rate_limit_is_awaited_once_before_the_call(place: Place) -> None:
     turns = Turns(place)
     place.hear(turn=turns)
     assert (turns.calls_before, place.calls()) == ([0], 1)
 
 
 @pytest.mark.parametrize("path", [GONE, HOST_DOWN])
-def test_no_turn_is_spent_where_there_is_no_audio(place: Place, path: str) -> None:
+def test_missing_audio_does_not_consume_the_rate_limit(place: Place, path: str) -> None:
     turns = Turns(place)
     place.error(path, turns)
     assert (turns.calls_before, place.calls()) == ([], 0)
 
 
-def test_an_error_of_the_turn_goes_up_as_it_is_and_there_is_no_call(place: Place) -> None:
+def test_an_error_of_the_rate_limit_is_raised_and_prevents_the_call(place: Place) -> None:
     turns = Turns(place, error=LookupError("the lease is lost"))
     with pytest.raises(LookupError, match="the lease is lost"):
         place.hear(turn=turns)
     assert place.calls() == 0
 
 
-def test_no_error_shows_the_key_or_the_address(place: Place) -> None:
+def test_errors_contain_neither_the_api_key_nor_the_url(place: Place) -> None:
     for path in (GONE, HOST_DOWN):
         message = str(place.error(path + "?signature=s3cret"))
         for piece in (KEY, "s3cret", place.root, path):
             assert piece not in message
 
 
-def test_it_takes_as_many_at_once_as_it_says(place: Place) -> None:
+def test_the_client_accepts_its_declared_concurrency(place: Place) -> None:
     async def all_of(speech: SpeechToText) -> list[str]:
         assert speech.at_once >= 1
         received = await asyncio.gather(
@@ -202,7 +202,7 @@ def test_it_takes_as_many_at_once_as_it_says(place: Place) -> None:
     assert place.calls() == len(received)
 
 
-def test_the_fake_knows_how_many_were_open_together() -> None:
+def test_the_fake_counts_concurrent_calls() -> None:
     fake = FakeSpeechToText(otherwise=lambda _: transcript())
 
     async def six_by_two() -> None:
@@ -214,7 +214,7 @@ def test_the_fake_knows_how_many_were_open_together() -> None:
     assert (fake.most_at_once, len(fake.called)) == (2, 6)
 
 
-def test_the_fake_fails_as_often_as_it_is_scripted() -> None:
+def test_the_fake_raises_its_scripted_errors_in_order() -> None:
     url = "https://records.test/1.mp3"
     fake = FakeSpeechToText({url: transcript()})
     fake.fail_once(url, TransientError("one"), TransientError("two"))

@@ -54,15 +54,13 @@ def transcribed(
     )
 
 
-def test_a_fiche_that_the_crm_fails_on_takes_nothing_from_the_others(
+def test_transcription_of_other_fiches_continues_after_a_crm_error(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [status] = transcribed(bench, monkeypatch, TransientError("The CRM does not answer."))
     assert (status.run_id, status.status) == ("r1", "completed")
 
 
-def test_trouble_of_our_own_is_not_passed_over(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_infrastructure_error_is_raised(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InfrastructureError):
         transcribed(bench, monkeypatch, InfrastructureError("The database does not answer."))

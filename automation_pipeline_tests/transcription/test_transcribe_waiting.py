@@ -46,7 +46,7 @@ def tasks(bench: Bench) -> dict[str, TranscriptionTaskRow]:
         return {task.call_id: task for task in session.scalars(select(TranscriptionTaskRow))}
 
 
-def test_every_recording_is_sent_once_and_kept_with_its_chunks(bench: Bench) -> None:
+def test_every_recording_is_sent_once_and_stored_with_its_chunks(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"), call("c"))
     bench.work(bench.begin("7", "r1").run_id)
     assert sorted(bench.speech.asked) == urls("abc")
@@ -71,7 +71,7 @@ def test_every_recording_is_sent_once_and_kept_with_its_chunks(bench: Bench) -> 
     )
 
 
-def test_each_event_is_published_once_and_none_has_an_address(bench: Bench) -> None:
+def test_each_event_is_published_once_without_recording_urls(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.work(bench.begin("7", "r1").run_id)
     names = bench.names()
@@ -87,7 +87,7 @@ def test_each_event_is_published_once_and_none_has_an_address(bench: Bench) -> N
     assert "records.example.test" not in str(bench.events())
 
 
-def test_the_log_is_found_by_run_and_fiche(bench: Bench) -> None:
+def test_log_rows_carry_the_run_and_the_fiche(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.work(bench.begin("7", "r1").run_id)
     with bench.database.reading() as session:
@@ -102,7 +102,7 @@ def test_the_log_is_found_by_run_and_fiche(bench: Bench) -> None:
     ]
 
 
-def test_high_goes_before_normal_before_low_in_any_order_of_requests(bench: Bench) -> None:
+def test_recordings_are_sent_in_order_of_priority(bench: Bench) -> None:
     bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
     for fiche_id, priority in (
         ("1", TranscriptionPriority.LOW),
@@ -118,7 +118,7 @@ def test_high_goes_before_normal_before_low_in_any_order_of_requests(bench: Benc
     }
 
 
-def test_one_fiche_does_not_take_all_the_places(bench: Bench) -> None:
+def test_a_fiche_does_not_exceed_its_concurrency_limit(bench: Bench) -> None:
     bench.options = replace(SPEECH_OPTIONS, per_fiche=2)
     bench.sell("7", *(call(f"c{number}") for number in range(6)))
     bench.work(bench.begin("7").run_id)
@@ -126,7 +126,7 @@ def test_one_fiche_does_not_take_all_the_places(bench: Bench) -> None:
     assert len(bench.transcribed()) == 6
 
 
-def test_an_error_that_may_pass_is_tried_again_and_each_call_counts_once(bench: Bench) -> None:
+def test_a_transient_error_is_retried_and_each_call_counts_as_one_attempt(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.speech.fail_once(call("a").url, TransientError("429"), TransientError("503"))
     bench.work(bench.begin("7", "r1").run_id)
@@ -139,7 +139,7 @@ def test_an_error_that_may_pass_is_tried_again_and_each_call_counts_once(bench: 
 @pytest.mark.parametrize(
     ("error", "calls"), [(TransientError("busy"), 3), (PermanentError("refused"), 1)]
 )
-def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(
+def test_a_run_completes_after_a_recording_has_failed(
     error: Exception, calls: int, bench: Bench
 ) -> None:
     bench.sell("7", call("a"), call("b"))
@@ -156,7 +156,7 @@ def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(
     assert bench.events("transcription.completed")[0]["failed"] == 1
 
 
-def test_a_wait_that_the_provider_asks_for_is_kept(bench: Bench) -> None:
+def test_a_retry_waits_for_the_retry_after_of_the_provider(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.speech.fail_once(call("a").url, TransientError("429", retry_after_seconds=0.6))
     bench.begin("7", "r1")
@@ -177,7 +177,7 @@ def _seconds(bench: Bench) -> str:
     return "SELECT extract(epoch from clock_timestamp())::double precision"
 
 
-def test_a_recording_that_has_been_transcribed_since_is_not_sent(bench: Bench) -> None:
+def test_a_recording_transcribed_after_planning_is_not_sent(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
@@ -192,7 +192,7 @@ def test_a_recording_that_has_been_transcribed_since_is_not_sent(bench: Bench) -
     assert (status.cached, status.new) == (1, 1)
 
 
-def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_to_them(
+def test_an_expired_claim_is_taken_over_with_a_higher_token(
     bench: Bench,
 ) -> None:
     bench.sell("7", call("a"))
@@ -238,7 +238,7 @@ def test_a_silent_call_is_transcribed_without_chunks(bench: Bench) -> None:
         assert session.scalars(select(ChunkRow)).all() == []
 
 
-def test_two_workers_at_once_send_nothing_twice_and_end_the_run_once(bench: Bench) -> None:
+def test_two_concurrent_workers_send_nothing_twice_and_complete_the_run_once(bench: Bench) -> None:
     bench.sell("7", *(call(f"c{number}") for number in range(12)))
     bench.begin("7", "r1")
     workers = [
@@ -255,7 +255,7 @@ def test_two_workers_at_once_send_nothing_twice_and_end_the_run_once(bench: Benc
     assert bench.names().count("fiche/transcribed") == 1
 
 
-def test_a_refused_key_is_not_tried_for_every_recording(bench: Bench) -> None:
+def test_a_refused_api_key_stops_the_remaining_calls(bench: Bench) -> None:
     """Thirty recordings: those under way when the first answer comes are sent, and all fail with
     its reason."""
     bench.sell("7", *(call(f"c{number:02}") for number in range(30)))
@@ -270,7 +270,7 @@ def test_a_refused_key_is_not_tried_for_every_recording(bench: Bench) -> None:
     assert all("status=401 (check the key)" in str(event["error"]) for event in failed)
 
 
-def test_a_refused_key_is_tried_again_after_a_minute() -> None:
+def test_a_refused_api_key_is_tried_again_after_a_minute() -> None:
     now = [0.0]
     breaker = AccessBreaker(lambda: now[0])
     breaker.open("status=402")

@@ -54,7 +54,7 @@ def request(bench: Bench, *, batch: bool = False) -> RequestedTranscription:
     return requested
 
 
-def test_1_queued_is_not_done_and_the_answer_names_the_run_to_look_at(bench: Bench) -> None:
+def test_1_a_queued_request_returns_the_run_id_to_follow(bench: Bench) -> None:
     bench.sell("7", call("a"))
     requested = request(bench)
     assert requested.run_id
@@ -65,7 +65,7 @@ def test_1_queued_is_not_done_and_the_answer_names_the_run_to_look_at(bench: Ben
     assert status(bench)["run"]["state"] == "finished"
 
 
-def test_2_redis_that_is_down_ends_nothing(bench: Bench) -> None:
+def test_2_a_redis_outage_does_not_stop_the_run(bench: Bench) -> None:
     class Down:
         def reserve(
             self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
@@ -173,7 +173,7 @@ def test_7_an_already_complete_fiche_is_reported_as_completed(bench: Bench) -> N
     assert [event["run_id"] for event in bench.events("transcription.completed")] == ["r1", "r2"]
 
 
-def test_8_a_batch_repeated_on_purpose_is_not_swallowed(bench: Bench) -> None:
+def test_8_a_repeated_batch_request_gets_a_retry_key(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
     first = request(bench, batch=True)

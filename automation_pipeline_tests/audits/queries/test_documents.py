@@ -266,7 +266,7 @@ def test_hidden_and_missing_look_the_same(bench: Bench) -> None:
     assert (result["8"]["audit"], rows, total) == (EMPTY, [], 0)
 
 
-def test_many_fiches_cost_as_many_statements_as_one(bench: Bench) -> None:
+def test_the_number_of_queries_is_independent_of_the_number_of_fiches(bench: Bench) -> None:
     config_id = bench.configure(steps=1)
 
     def cost() -> int:

@@ -57,7 +57,7 @@ def everything(database: Database) -> list[dict[str, object]]:
         ]
 
 
-def test_details_are_kept_with_their_recordings(database: Database) -> None:
+def test_details_are_stored_with_their_recordings(database: Database) -> None:
     save(database, found("1", recording("11"), recording("12", url="")))
     row = stored(database)["1"]
     assert (row.groupe, row.agence_nom, row.cle) == (
@@ -114,7 +114,7 @@ def test_newer_details_replace_older_ones(database: Database) -> None:
         ("2026-01-31", "03/02/2026 10:12", "2026-01-31"),
     ],
 )
-def test_the_day_of_the_sale_is_derived_once_and_never_rewritten(
+def test_sales_date_is_derived_from_the_first_details_only(
     database: Database, before: str | None, expected: str, kept: str | None
 ) -> None:
     save(database, FicheNotFound("1"))
@@ -127,7 +127,7 @@ def test_the_day_of_the_sale_is_derived_once_and_never_rewritten(
     assert stored(database)["1"].sales_date == (kept or "2026-05-04")
 
 
-def test_details_are_not_a_revalidation_of_the_sales_list(database: Database) -> None:
+def test_saving_details_does_not_update_last_revalidated_at(database: Database) -> None:
     save(database, found("1"))
     with database.transaction() as session:
         session.scalars(select(FicheCacheRow)).one().last_revalidated_at = FIRST
@@ -135,7 +135,7 @@ def test_details_are_not_a_revalidation_of_the_sales_list(database: Database) ->
     assert stored(database)["1"].last_revalidated_at == FIRST
 
 
-def test_a_fiche_that_was_never_known_leaves_a_marker_that_soon_expires(database: Database) -> None:
+def test_a_not_found_fiche_stores_a_marker_with_a_short_expiry(database: Database) -> None:
     save(database, FicheNotFound("1"))
     row = stored(database)["1"]
     assert (row.details_success, row.details_message, row.raw_data) == (False, NOT_FOUND, {})
@@ -151,7 +151,7 @@ def test_a_fiche_that_was_never_known_leaves_a_marker_that_soon_expires(database
     )
 
 
-def test_a_not_found_marker_leaves_what_was_known(database: Database) -> None:
+def test_a_not_found_marker_preserves_stored_details(database: Database) -> None:
     save(database, DetailsFetched("1", replace(fiche("1", recording("11")), rest={"avis": 1})))
     before, sections = vars(stored(database)["1"]), read_back(database)
     save(database, FicheNotFound("1"), at=LATER)
@@ -166,7 +166,7 @@ def test_a_not_found_marker_leaves_what_was_known(database: Database) -> None:
     assert [call.vanished_at for call in recordings(database).values()] == [None]
 
 
-def test_details_take_a_not_found_marker_away(database: Database) -> None:
+def test_details_clear_a_not_found_marker(database: Database) -> None:
     save(database, FicheNotFound("1"))
     save(database, found("1"), at=LATER)
     row = stored(database)["1"]
@@ -184,7 +184,7 @@ def test_a_failed_fetch_changes_nothing(database: Database, transient: bool) -> 
     assert everything(database) == before
 
 
-def test_saving_again_is_saving_once(database: Database) -> None:
+def test_saving_the_same_outcomes_twice_is_idempotent(database: Database) -> None:
     outcomes = (
         found("1", recording("11"), recording("12")),
         FicheNotFound("2"),
@@ -196,7 +196,7 @@ def test_saving_again_is_saving_once(database: Database) -> None:
     assert everything(database) == before
 
 
-def test_nothing_to_save_is_no_write(database: Database) -> None:
+def test_saving_no_outcomes_writes_nothing(database: Database) -> None:
     with statements(database) as sent:
         save(database)
     assert not [
@@ -204,7 +204,7 @@ def test_nothing_to_save_is_no_write(database: Database) -> None:
     ]
 
 
-def test_a_fiche_that_ended_twice_is_saved_as_it_ended_last(database: Database) -> None:
+def test_the_last_of_several_outcomes_for_a_fiche_is_saved(database: Database) -> None:
     save(
         database,
         FicheNotFound("1"),
@@ -220,7 +220,9 @@ def test_a_fiche_that_ended_twice_is_saved_as_it_ended_last(database: Database) 
     )
 
 
-def test_the_number_of_statements_does_not_follow_the_number_of_fiches(database: Database) -> None:
+def test_the_number_of_statements_is_independent_of_the_number_of_fiches(
+    database: Database,
+) -> None:
     """The fiches, their keys with the sections that they have, an insert into each of 18 tables, the
     stored calls and the calls. Only sections that are stored are deleted first."""
     whole = [*day(200), FicheNotFound("1"), FetchFailed("2", "busy", transient=True)]
@@ -243,7 +245,7 @@ def told_sections(outcome: FetchOutcome) -> list[str]:
     return [name for name, result in vars(outcome.details).items() if result]
 
 
-def test_two_processes_that_save_the_same_fiches_in_opposite_order_end_as_one(
+def test_concurrent_saves_in_opposite_order_store_the_same_rows_as_one_save(
     database: Database, database_url: str
 ) -> None:
     save(database, *day(100))
@@ -255,7 +257,7 @@ def test_two_processes_that_save_the_same_fiches_in_opposite_order_end_as_one(
     assert set(vanished(database).values()) == {None}
 
 
-def test_two_processes_that_disagree_on_what_is_missing_do_not_lock_each_other_out(
+def test_concurrent_saves_with_different_missing_fiches_do_not_deadlock(
     database: Database, database_url: str
 ) -> None:
     at_once(save_rounds, (database_url, 100, False, 0, 5), (database_url, 100, True, 1, 5))
@@ -266,7 +268,7 @@ def test_two_processes_that_disagree_on_what_is_missing_do_not_lock_each_other_o
     assert all(row.details_success for row in stored(database).values())
 
 
-def test_what_one_fiche_holds_does_not_leak_into_another(database: Database) -> None:
+def test_each_fiche_keeps_its_own_details(database: Database) -> None:
     save(database, found("1"), found("2", groupe="TEAM R2"))
     assert {key: row.groupe for key, row in stored(database).items()} == {
         "1": "TEAM R1",
@@ -274,7 +276,7 @@ def test_what_one_fiche_holds_does_not_leak_into_another(database: Database) -> 
     }
 
 
-def test_what_is_known_is_found_among_seventy_thousand(
+def test_known_fiches_are_found_among_seventy_thousand_ids(
     database: Database, clock: StandingClock
 ) -> None:
     known = [DetailsFetched("7", fiche("7", recording("a"))), FicheNotFound("69999")]
@@ -298,7 +300,7 @@ def test_what_is_known_is_found_among_seventy_thousand(
         ("", "", ""),
     ],
 )
-def test_an_audio_address_is_replaced_by_another_but_never_by_none(
+def test_a_recording_url_is_never_replaced_by_an_empty_one(
     database: Database, before: str, after: str, kept: str
 ) -> None:
     save(database, found("1", recording("11", url=before)))
@@ -310,7 +312,7 @@ def test_an_audio_address_is_replaced_by_another_but_never_by_none(
 @pytest.mark.parametrize(
     ("before", "after", "kept"), [("a", None, "a"), (None, "b", "b"), ("a", "b", "b")]
 )
-def test_the_uuid_is_replaced_by_another_but_never_by_none(
+def test_a_recording_uuid_is_never_replaced_by_none(
     database: Database, before: str | None, after: str | None, kept: str | None
 ) -> None:
     for uuid in (before, after):
@@ -319,7 +321,7 @@ def test_the_uuid_is_replaced_by_another_but_never_by_none(
     assert row.uuid == kept
 
 
-def test_a_call_that_the_details_no_longer_name_is_marked_until_it_comes_back(
+def test_a_call_missing_from_newer_details_is_marked_vanished_until_it_returns(
     database: Database,
 ) -> None:
     save(database, found("1", recording("11"), recording("12")), found("2", recording("11")))
@@ -336,7 +338,7 @@ def test_a_call_that_the_details_no_longer_name_is_marked_until_it_comes_back(
     assert recordings(database)["1", "11"].recording_url == URL
 
 
-def test_recordings_saved_alone_are_refreshed_and_never_marked(database: Database) -> None:
+def test_saving_recordings_alone_never_marks_calls_as_vanished(database: Database) -> None:
     """As the sales list does it."""
     save(database, found("1", recording("11"), recording("12")), found("2", recording("21")))
     save(database, found("2"), at=LATER)
@@ -349,7 +351,7 @@ def test_recordings_saved_alone_are_refreshed_and_never_marked(database: Databas
     assert recordings(database)["1", "11"].recording_url == URL
 
 
-def test_one_call_id_of_two_fiches_is_two_calls(database: Database) -> None:
+def test_the_same_call_id_on_two_fiches_is_two_recordings(database: Database) -> None:
     save(database, found("1", recording("11")), found("2", recording("11", url="")))
     assert {key: row.recording_url for key, row in recordings(database).items()} == {
         ("1", "11"): URL,

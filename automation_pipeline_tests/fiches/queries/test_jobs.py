@@ -30,7 +30,7 @@ def ranges(database: Database, clock: StandingClock) -> Ranges:
     return Ranges(database, clock)
 
 
-def test_a_job_is_seen_by_who_asked_for_it_or_sees_everything(ranges: Ranges) -> None:
+def test_a_job_is_visible_to_its_creator_and_to_unrestricted_callers(ranges: Ranges) -> None:
     job = ranges.job()
     with ranges.database.reading() as session:
         assert [is_job_visible(session, reach, job.id) for reach in (MINE, OTHERS, EVERYTHING)] == [
@@ -45,7 +45,7 @@ def test_a_job_is_seen_by_who_asked_for_it_or_sees_everything(ranges: Ranges) ->
         assert list_jobs(session, OTHERS, FichePage(9)) == []
 
 
-def test_a_list_is_paged_newest_first_in_two_statements(ranges: Ranges) -> None:
+def test_jobs_are_paged_newest_first_with_one_query_per_page(ranges: Ranges) -> None:
     jobs = []
     for day in DAYS:
         jobs.append(ranges.job(day).id)
@@ -56,7 +56,7 @@ def test_a_list_is_paged_newest_first_in_two_statements(ranges: Ranges) -> None:
     assert len([one for one in sent if "SELECT" in one]) == 2 * 2
 
 
-def test_only_jobs_without_a_worker_are_silent(ranges: Ranges) -> None:
+def test_only_jobs_without_a_worker_are_returned_as_silent(ranges: Ranges) -> None:
     waiting, taken, refused, over = (ranges.job(day) for day in DAYS[:4])
     with ranges.database.transaction() as session:
         for job in (taken, over):
@@ -75,7 +75,7 @@ def test_only_jobs_without_a_worker_are_silent(ranges: Ranges) -> None:
         assert waiting.id in silent_jobs(session, later, limit=9)
 
 
-def test_two_who_ask_at_once_have_one_job(ranges: Ranges) -> None:
+def test_concurrent_identical_requests_create_one_job(ranges: Ranges) -> None:
     asked: list[str] = []
     together = threading.Barrier(4)
 

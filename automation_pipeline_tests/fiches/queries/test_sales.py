@@ -52,7 +52,9 @@ def cached(database: Database, fiche_id: str) -> FicheCacheRow:
         ).one()
 
 
-def test_the_counts_describe_the_list(database: Database, clock: StandingClock) -> None:
+def test_the_sales_day_counts_describe_the_stored_list(
+    database: Database, clock: StandingClock
+) -> None:
     first = save(database, clock, listed(summary("1"), summary("2", cle=None), of=3))
     assert (first.fiches, first.new, first.changed, first.duplicates) == (2, 2, 0, 1)
     assert (first.missing_cle, first.without_recordings) == (1, 2)
@@ -72,7 +74,9 @@ def test_a_list_with_the_same_content_changes_nothing(
     assert save(database, clock, listed(summary("1"), summary("2"))).changed == 0
 
 
-def test_details_are_never_taken_away(database: Database, clock: StandingClock) -> None:
+def test_a_sales_list_never_removes_stored_details(
+    database: Database, clock: StandingClock
+) -> None:
     with database.transaction() as session:
         save_outcomes(
             session,
@@ -95,16 +99,14 @@ def test_details_are_never_taken_away(database: Database, clock: StandingClock) 
         assert coverage_of(session, DAY).with_details == 1
 
 
-def test_a_list_does_not_pass_for_a_refresh_nor_for_details(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_sales_list_does_not_count_as_details(database: Database, clock: StandingClock) -> None:
     save(database, clock, listed(summary("1")))
     row = cached(database, "1")
     assert (row.details_fetched_at, row.details_success) == (None, None)
     assert row.raw_data["_salesListOnly"] is True
 
 
-def test_a_fiche_that_was_not_found_stays_so_until_details_come(
+def test_a_not_found_fiche_stays_not_found_after_a_sales_list(
     database: Database, clock: StandingClock
 ) -> None:
     with database.transaction() as session:
@@ -115,7 +117,7 @@ def test_a_fiche_that_was_not_found_stays_so_until_details_come(
     assert (coverage.not_found, coverage.with_details) == (1, 0)
 
 
-def test_recordings_of_the_list_are_kept_and_their_urls_with_them(
+def test_a_sales_list_without_a_recording_url_keeps_the_stored_url(
     database: Database, clock: StandingClock
 ) -> None:
     save(database, clock, listed(summary("1", recordings=(recording("a"), recording("b")))))
@@ -131,7 +133,7 @@ def test_recordings_of_the_list_are_kept_and_their_urls_with_them(
         assert sorted(rows.tuples()) == [(call, recording(call).url, None) for call in ("a", "b")]
 
 
-def test_a_long_list_is_a_handful_of_statements(database: Database, clock: StandingClock) -> None:
+def test_a_long_list_is_saved_with_few_statements(database: Database, clock: StandingClock) -> None:
     statements: list[str] = []
 
     def count(*given: object) -> None:
@@ -143,9 +145,7 @@ def test_a_long_list_is_a_handful_of_statements(database: Database, clock: Stand
     assert len(statements) <= 6
 
 
-def test_an_empty_list_is_a_day_that_was_asked_for(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_empty_list_is_stored_as_a_fetched_day(database: Database, clock: StandingClock) -> None:
     save(database, clock, listed())
     with database.reading() as session:
         known = sales_day(session, DAY)

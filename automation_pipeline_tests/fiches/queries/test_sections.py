@@ -51,7 +51,7 @@ def rows(database: Database) -> dict[str, int]:
         }
 
 
-def test_a_whole_day_of_all_kinds_of_fiches_reads_back_as_sent(database: Database) -> None:
+def test_a_day_with_every_kind_of_fiche_reads_back_as_sent(database: Database) -> None:
     assert {sold.kind for sold in World(fiches_per_day=70, vary=False).day(DAY)} == set(Kind)
     save(database, *day(70))
     assert read_back(database) == {
@@ -59,7 +59,7 @@ def test_a_whole_day_of_all_kinds_of_fiches_reads_back_as_sent(database: Databas
     }
 
 
-def test_every_section_has_its_rows(database: Database) -> None:
+def test_every_section_table_receives_rows(database: Database) -> None:
     save(database, fetched(full()))
     assert [table for table, count in rows(database).items() if not count] == []
     assert read_back(database) == {full()["information"]["fiche_id"]: sections_of(full())}
@@ -71,7 +71,7 @@ EMPTIED: dict[str, Any] = {"prospect": None, "conjoint": None, "elements_souscri
 @pytest.mark.parametrize(
     "section", [name for name in payloads(1)[0] if name not in ENVELOPE and name != "information"]
 )
-def test_a_section_that_is_gone_is_gone_and_leaves_the_others(
+def test_a_section_missing_from_newer_details_is_deleted_alone(
     database: Database, section: str
 ) -> None:
     save(database, fetched(full()))
@@ -80,7 +80,7 @@ def test_a_section_that_is_gone_is_gone_and_leaves_the_others(
     assert read_back(database) == {left["information"]["fiche_id"]: sections_of(left)}
 
 
-def test_a_section_is_replaced_whole(database: Database) -> None:
+def test_a_section_is_replaced_as_a_whole(database: Database) -> None:
     save(database, fetched(full()))
     other = full()
     other["documents"] = [*reversed(other["documents"] * 2)]
@@ -92,7 +92,7 @@ def test_a_section_is_replaced_whole(database: Database) -> None:
     assert read_back(database) == {other["information"]["fiche_id"]: sections_of(other)}
 
 
-def test_the_objects_of_a_subscription_may_be_missing(database: Database) -> None:
+def test_nested_subscription_objects_may_be_null(database: Database) -> None:
     for inner in ("ancien_contrat", "produit", "paiement"):
         lacking = full()
         lacking["elements_souscription"][inner] = None
@@ -100,7 +100,7 @@ def test_the_objects_of_a_subscription_may_be_missing(database: Database) -> Non
         assert read_back(database) == {lacking["information"]["fiche_id"]: sections_of(lacking)}
 
 
-def test_other_fiches_are_left_alone(database: Database) -> None:
+def test_saving_a_fiche_does_not_change_other_fiches(database: Database) -> None:
     first, second = day(2)
     save(database, first, second)
     before = read_back(database)
@@ -109,7 +109,7 @@ def test_other_fiches_are_left_alone(database: Database) -> None:
     assert read_back(database) == before
 
 
-def test_rows_count_from_one_in_the_order_of_the_crm(database: Database) -> None:
+def test_section_rows_are_numbered_from_one_in_crm_order(database: Database) -> None:
     document = full()
     document["information"]["etiquettes"] = [{"nom": nom, "date": "", "style": ""} for nom in "zab"]
     save(database, fetched(document))
@@ -119,7 +119,7 @@ def test_rows_count_from_one_in_the_order_of_the_crm(database: Database) -> None
         assert session.execute(query).tuples().all() == [(1, "z"), (2, "a"), (3, "b")]
 
 
-def test_everything_goes_with_its_fiche(database: Database) -> None:
+def test_deleting_a_fiche_deletes_its_recordings_and_sections(database: Database) -> None:
     save(database, fetched(full()))
     with database.transaction() as session:
         session.execute(delete(FicheCacheRow))

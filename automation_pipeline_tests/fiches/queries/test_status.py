@@ -57,7 +57,7 @@ def test_each_fiche_has_its_own_status(database: Database) -> None:
     assert [status["hasData"] for status in result.values()] == [True, True, False, True]
 
 
-def test_calls_that_have_vanished_do_not_count(database: Database) -> None:
+def test_vanished_calls_are_not_counted(database: Database) -> None:
     mirrored(database, "1")
     save(database, found("1", recording("100"), groupe="NORD"), at=LATER)
     with database.reading() as session:
@@ -71,7 +71,7 @@ def test_calls_that_have_vanished_do_not_count(database: Database) -> None:
     ]
 
 
-def test_what_is_out_of_reach_is_not_there(database: Database) -> None:
+def test_fiches_outside_the_callers_scope_are_not_returned(database: Database) -> None:
     mirrored(database, "1")
     mirrored(database, "2", groupe="SUD")
     with database.transaction() as session:
@@ -93,7 +93,7 @@ def test_what_is_out_of_reach_is_not_there(database: Database) -> None:
                 recordings_of(session, hidden, NORD)
 
 
-def test_the_creation_time_comes_from_the_details_or_from_the_list(database: Database) -> None:
+def test_created_at_comes_from_the_details_or_else_from_the_sales_list(database: Database) -> None:
     mirrored(database, "1")
     save(database, found("2", groupe="NORD", date_insertion="sometime"))
     with database.transaction() as session:
@@ -104,7 +104,7 @@ def test_the_creation_time_comes_from_the_details_or_from_the_list(database: Dat
     assert made == {"1": "2026-02-03T09:12:00.000Z", "2": None, "3": "2026-02-03T09:12:00.000Z"}
 
 
-def test_days_are_read_in_pages(database: Database) -> None:
+def test_fiches_of_several_days_are_paged(database: Database) -> None:
     days = [DAY + timedelta(days=n) for n in range(3)]
     with database.transaction() as session:
         for n, day in enumerate(days):
@@ -120,7 +120,7 @@ def test_days_are_read_in_pages(database: Database) -> None:
     assert ([row["ficheId"] for row in short], count) == (["01", "02", "21"], 4)
 
 
-def test_many_fiches_cost_as_many_statements_as_one(database: Database) -> None:
+def test_the_number_of_queries_is_independent_of_the_number_of_fiches(database: Database) -> None:
     def cost() -> list[int]:
         costs: list[int] = []
         for reach in (EVERYTHING, NORD):

@@ -55,12 +55,12 @@ def passed(check: str, known: SalesDay | None, earlier: tuple[int, ...] = ()) ->
     return {finding.check: finding.passed for finding in evaluate_day(known, earlier)}[check]
 
 
-def test_every_check_gives_exactly_one_finding() -> None:
+def test_every_day_check_returns_exactly_one_finding() -> None:
     for known in (None, a_day()):
         assert tuple(finding.check for finding in evaluate_day(known, ())) == DAY_CHECKS
 
 
-def test_a_day_that_was_never_asked_for_passes_nothing() -> None:
+def test_a_day_that_was_never_fetched_passes_no_check() -> None:
     assert not any(finding.passed for finding in evaluate_day(None, (20, 20)))
 
 
@@ -73,18 +73,18 @@ def test_a_day_that_was_never_asked_for_passes_nothing() -> None:
         (TUESDAY_ENDS - timedelta(hours=10), TUESDAY_ENDS + timedelta(hours=14, minutes=1), False),
     ],
 )
-def test_a_list_is_final_once_its_day_is_over_and_fresh_for_a_day_before(
+def test_a_final_list_never_becomes_stale_and_an_earlier_one_does_after_a_day(
     taken: datetime, now: datetime, fresh: bool
 ) -> None:
     assert stale_days([TUESDAY], {TUESDAY: taken}, now) == (() if fresh else (TUESDAY,))
 
 
 @every_case(("early", "final"), [(timedelta(), True), (timedelta(microseconds=1), False)])
-def test_a_list_is_final_from_midnight_in_paris_on(early: timedelta, final: bool) -> None:
+def test_a_list_fetched_after_midnight_in_paris_is_final(early: timedelta, final: bool) -> None:
     assert is_final(TUESDAY, TUESDAY_ENDS - early) is final
 
 
-def test_a_day_that_was_never_asked_for_is_stale_and_named() -> None:
+def test_a_day_that_was_never_fetched_is_reported_stale() -> None:
     days = [TUESDAY, SUNDAY]
     stale = stale_days(
         days, {SUNDAY: TUESDAY_ENDS + timedelta(days=5)}, TUESDAY_ENDS + timedelta(days=6)
@@ -98,7 +98,7 @@ def test_a_day_that_was_never_asked_for_is_stale_and_named() -> None:
 
 
 @every_case(("day", "listed", "fine"), [(TUESDAY, 0, False), (TUESDAY, 1, True), (SUNDAY, 0, True)])
-def test_a_weekday_has_sales(day: date, listed: int, fine: bool) -> None:
+def test_an_empty_list_fails_the_check_on_weekdays_only(day: date, listed: int, fine: bool) -> None:
     assert passed("not_empty_on_a_weekday", a_day(day, listed=listed)) is fine
 
 
@@ -114,20 +114,20 @@ def test_a_weekday_has_sales(day: date, listed: int, fine: bool) -> None:
         (0, (0, 0), True),
     ],
 )
-def test_the_volume_stays_within_half_of_the_usual(
+def test_the_volume_check_allows_half_more_or_less_than_usual(
     listed: int, earlier: tuple[int, ...], fine: bool
 ) -> None:
     assert passed("volume_in_band", a_day(listed=listed), earlier) is fine
 
 
-def test_repeated_ids_and_missing_cles_are_found() -> None:
+def test_duplicate_ids_and_missing_cles_fail_their_checks() -> None:
     assert not passed("no_duplicate_ids", a_day(duplicates=1))
     assert not passed("every_fiche_has_a_cle", a_day(missing_cle=1))
     assert passed("no_duplicate_ids", a_day())
     assert passed("every_fiche_has_a_cle", a_day())
 
 
-def test_the_same_weekdays_are_compared() -> None:
+def test_the_same_weekday_of_the_four_previous_weeks_is_compared() -> None:
     assert same_weekdays_before(TUESDAY) == (
         date(2026, 1, 27),
         date(2026, 1, 20),
@@ -159,7 +159,7 @@ def utc(*parts: int) -> datetime:
         ("01/01/2026 00:30", utc(2025, 12, 31, 23, 30)),
     ],
 )
-def test_an_instant_is_read_in_utc(text: str, instant: datetime) -> None:
+def test_crm_timestamps_are_parsed_to_utc(text: str, instant: datetime) -> None:
     assert crm_instant(text) == instant
     assert crm_instant(text).tzinfo is UTC
 
@@ -178,7 +178,9 @@ def test_an_instant_is_read_in_utc(text: str, instant: datetime) -> None:
         ("2026-10-25T02:30+01:00", utc(2026, 10, 25, 1, 30)),  # the offset says which pass
     ],
 )
-def test_the_days_when_the_clock_changes(text: str, instant: datetime) -> None:
+def test_local_times_around_daylight_saving_changes_are_parsed(
+    text: str, instant: datetime
+) -> None:
     assert crm_instant(text) == instant
 
 
@@ -206,7 +208,7 @@ def test_the_days_when_the_clock_changes(text: str, instant: datetime) -> None:
         ("2026-02-03", "no time of day"),
     ],
 )
-def test_what_is_no_instant_says_why(text: str, why: str) -> None:
+def test_an_invalid_timestamp_raises_an_error_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         crm_instant(text)
 
@@ -222,12 +224,12 @@ def test_what_is_no_instant_says_why(text: str, why: str) -> None:
         ("29/03/2026 02:30", date(2026, 3, 29)),
     ],
 )
-def test_a_day_is_that_of_paris(text: str, day: date) -> None:
+def test_a_crm_day_is_the_day_in_paris(text: str, day: date) -> None:
     assert crm_day(text) == day
 
 
 @every_case("text", ["", "31/02/2026", "2026", "03/2026", "02/13/2026", "01/01/0001"])
-def test_what_is_no_day_is_an_error(text: str) -> None:
+def test_an_invalid_crm_day_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"is|lies"):
         crm_day(text)
 
@@ -244,9 +246,7 @@ def test_what_is_no_day_is_an_error(text: str) -> None:
         (utc(2026, 10, 25, 1, 30), "25/10/2026", "02:30"),
     ],
 )
-def test_an_instant_is_shown_on_the_clock_of_paris(
-    instant: datetime, day: str, minute: str
-) -> None:
+def test_an_instant_is_formatted_in_paris_time(instant: datetime, day: str, minute: str) -> None:
     assert (paris_day(instant), paris_minute(instant)) == (day, minute)
 
 
@@ -256,7 +256,7 @@ def test_an_instant_is_shown_on_the_clock_of_paris(
         r"\d\d/\d\d/\d{4} \d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(Z|[+-]\d\d:\d\d)?", fullmatch=True
     )
 )
-def test_any_text_is_an_instant_or_a_value_error(text: str) -> None:
+def test_any_text_parses_to_utc_or_raises_value_error(text: str) -> None:
     with suppress(ValueError):
         assert crm_instant(text).tzinfo is UTC
 
@@ -275,7 +275,7 @@ TODAY = date(2026, 5, 4)
         (date(2025, 5, 4), date(2026, 5, 4), 366),
     ],
 )
-def test_no_day_is_after_today(start: date, end: date, days: int) -> None:
+def test_requested_days_end_today_at_the_latest(start: date, end: date, days: int) -> None:
     asked = requested_days(start, end, TODAY)
     assert len(asked) == days
     assert asked == tuple(start + timedelta(days=n) for n in range(days))
@@ -290,13 +290,13 @@ def test_no_day_is_after_today(start: date, end: date, days: int) -> None:
         (date(1850, 1, 1), date(1850, 1, 1), "startDate must not be before the year 1900"),
     ],
 )
-def test_a_range_that_makes_no_sense_is_refused(start: date, end: date, complaint: str) -> None:
+def test_an_invalid_range_is_rejected(start: date, end: date, complaint: str) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
         requested_days(start, end, TODAY)
 
 
 @given(st.dates(), st.dates())
-def test_whatever_is_asked_the_days_are_in_a_row_within_it(start: date, end: date) -> None:
+def test_requested_days_are_consecutive_and_within_the_range(start: date, end: date) -> None:
     try:
         days = requested_days(start, end, TODAY)
     except InvalidInputError:
@@ -306,7 +306,7 @@ def test_whatever_is_asked_the_days_are_in_a_row_within_it(start: date, end: dat
     assert all(later - earlier == timedelta(days=1) for earlier, later in pairwise(days))
 
 
-def test_a_day_is_read_as_it_is_written() -> None:
+def test_an_iso_date_is_parsed() -> None:
     assert parse_day("2026-02-28", "no") == date(2026, 2, 28)
 
 
@@ -315,7 +315,7 @@ def test_a_day_is_read_as_it_is_written() -> None:
     [None, "", "2026-02-29", "28/02/2026", "20260228", "2026-2-8", "2026-02-28T00:00:00", " 2026-02-28", "1899-12-31",
      "2200-01-01", "２０２６-02-28", "2026-W05-1", "x"],
 )  # fmt: skip
-def test_anything_else_is_no_day(text: str | None) -> None:
+def test_text_other_than_an_iso_date_is_rejected(text: str | None) -> None:
     with pytest.raises(InvalidInputError, match="Use YYYY"):
         parse_day(text, "Use YYYY-MM-DD")
 
@@ -333,7 +333,7 @@ def test_anything_else_is_no_day(text: str | None) -> None:
         (DayCoverage(10, 0, 10), 1.0, 1.0, (True, False)),
     ],
 )
-def test_the_shares_and_their_verdicts(
+def test_coverage_shares_determine_the_findings(
     coverage: DayCoverage, share: float, not_found_share: float, verdicts: tuple[bool, ...]
 ) -> None:
     assert (coverage.share, coverage.not_found_share) == (share, not_found_share)
@@ -343,7 +343,7 @@ def test_the_shares_and_their_verdicts(
 
 
 @every_case("coverage", [DayCoverage(0, 0, 0), DayCoverage(3, 3, 0)])
-def test_a_day_without_a_list_passes_no_check_of_coverage(coverage: DayCoverage) -> None:
+def test_a_day_without_a_list_passes_no_coverage_check(coverage: DayCoverage) -> None:
     findings = evaluate_coverage(coverage, asked=False)
     assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
     assert [(finding.passed, finding.grave, finding.message) for finding in findings] == [
@@ -351,5 +351,5 @@ def test_a_day_without_a_list_passes_no_check_of_coverage(coverage: DayCoverage)
     ] * 2
 
 
-def test_the_kinds_add_up() -> None:
+def test_fiches_without_details_are_the_remainder_of_the_listed_ones() -> None:
     assert DayCoverage(10, 6, 1).without_details == 3

@@ -62,7 +62,7 @@ def outcomes(days: Sequence[date], good: Sequence[bool]) -> list[SalesDay | DayF
         st.tuples(st.sampled_from((*DAYS, FIRST - timedelta(days=9))), st.booleans()), max_size=20
     ),
 )
-def test_the_days_are_partitioned_whatever_comes_in_whichever_order(
+def test_outcomes_in_any_order_keep_the_days_partitioned(
     fetched: int, outcomes_given: list[tuple[date, bool]]
 ) -> None:
     job = a_job(fetched)
@@ -96,7 +96,7 @@ def test_a_day_is_counted_once() -> None:
         (0, [False] * 6, F, "No sales list of the range could be fetched: no"),
     ],
 )
-def test_a_job_fails_only_when_there_is_not_one_day(
+def test_a_job_fails_only_if_every_day_failed(
     known: int, good: list[bool], status: JobStatus, error: str | None
 ) -> None:
     job = a_job(known)
@@ -105,7 +105,7 @@ def test_a_job_fails_only_when_there_is_not_one_day(
     assert (job.status, job.error, job.progress) == (status, error, 100)
 
 
-def test_what_was_broken_off_keeps_what_it_has_and_takes_nothing_more() -> None:
+def test_an_interrupted_job_keeps_its_fetched_days_and_counts_no_more() -> None:
     job = fail_job(count_day(a_job(), had(DAYS[0])), "The run was terminated")
     assert (job.status, job.error, job.fetched, len(job.remaining)) == (
         F,
@@ -116,7 +116,7 @@ def test_what_was_broken_off_keeps_what_it_has_and_takes_nothing_more() -> None:
     assert count_day(job, had(DAYS[1])) is job
 
 
-def test_a_job_that_is_started_again_continues() -> None:
+def test_starting_a_processing_job_again_changes_nothing() -> None:
     job = start_job(a_job(status=P))
     assert job.status is W
     assert start_job(job) is job
@@ -126,12 +126,12 @@ LEGAL = {(P, W), (P, F), (W, C), (W, F)}
 
 
 @every_case(("frm", "to"), [(frm, to) for frm in JobStatus for to in JobStatus])
-def test_the_moves_are_those_and_no_others(frm: JobStatus, to: JobStatus) -> None:
+def test_only_the_listed_transitions_are_legal(frm: JobStatus, to: JobStatus) -> None:
     assert FETCH_JOB.can_move(frm, to) == ((frm, to) in LEGAL)
 
 
 @every_case("status", [C, F])
-def test_an_ended_job_is_neither_started_nor_failed(status: JobStatus) -> None:
+def test_a_finished_job_can_neither_start_nor_fail(status: JobStatus) -> None:
     over = replace(a_job(), status=status)
     with pytest.raises(IllegalMoveError):
         start_job(over)
@@ -139,7 +139,7 @@ def test_an_ended_job_is_neither_started_nor_failed(status: JobStatus) -> None:
         fail_job(over, "late")
 
 
-def test_without_days_there_is_nothing_left_to_do() -> None:
+def test_a_job_without_remaining_days_has_full_progress() -> None:
     assert replace(a_job(), remaining=()).progress == 100
 
 
@@ -155,7 +155,7 @@ STATE = {
 }  # fmt: skip
 
 
-def test_an_event_has_the_fields_of_the_reference_and_a_key_of_its_own() -> None:
+def test_a_job_event_has_the_documented_fields_and_a_unique_key() -> None:
     events = job_event(JOB, "progress", AT, TWO)
     assert (events.name, events.correlation_id) == ("fiches.progressive_fetch.progress", "j-1")
     days = {"startDate": "2026-02-01", "endDate": "2026-02-03"}
@@ -169,7 +169,7 @@ def test_an_event_has_the_fields_of_the_reference_and_a_key_of_its_own() -> None
     assert "latestDate" not in job_event(JOB, CREATED, AT).payload
 
 
-def test_a_webhook_has_ids_and_counts() -> None:
+def test_a_webhook_body_has_ids_and_counts() -> None:
     url = "/api/fiches/status/by-date-range?startDate=2026-02-01&endDate=2026-02-03"
     assert webhook_body(JOB, AT, TWO) == {
         "event": "progress",
@@ -179,7 +179,7 @@ def test_a_webhook_has_ids_and_counts() -> None:
     }
 
 
-def test_a_job_without_a_total_shows_none() -> None:
+def test_a_job_without_a_total_omits_total_fiches() -> None:
     job = replace(JOB, total_fiches=None)
     values = {name: value for name, value in STATE.items() if name != "totalFiches"}
     body = webhook_body(job, AT)["data"]
@@ -199,7 +199,7 @@ def test_a_job_without_a_total_shows_none() -> None:
         (JobStatus.FAILED, 7, 5, True),
     ],
 )
-def test_the_webhook_hears_of_every_few_days_and_of_the_end(
+def test_a_webhook_is_due_every_few_days_and_at_the_end(
     status: JobStatus, processed: int, every: int, expected: bool
 ) -> None:
     days = tuple(date(2026, 2, 1 + n) for n in range(processed))
@@ -218,7 +218,7 @@ def due(secret: str | None) -> DueWebhook:
     )
 
 
-def test_a_receiver_can_check_both_signatures() -> None:
+def test_a_receiver_can_verify_both_signatures() -> None:
     headers = webhook_headers(due("s3cret"), b"{}", AT)
     moment = headers["X-Webhook-Timestamp"]
     assert moment == str(int(AT.timestamp()))
@@ -228,7 +228,7 @@ def test_a_receiver_can_check_both_signatures() -> None:
     assert headers["X-Webhook-Signature-V2"] == f"sha256={dated}"
 
 
-def test_without_a_secret_nothing_is_signed() -> None:
+def test_a_webhook_without_a_secret_has_no_signature() -> None:
     headers = webhook_headers(due(None), b"{}", AT)
     assert headers == {
         "Content-Type": "application/json",

@@ -25,7 +25,7 @@ from automation_pipeline_tests.tables import every_case
         (200, 199, 1, 100, False),
     ],
 )
-def test_the_counts_add_up(
+def test_transcription_counts_add_up(
     total: int, done: int, pending: int, percentage: int, complete: bool
 ) -> None:
     assert transcription_document(total, done) == {
@@ -34,7 +34,7 @@ def test_the_counts_add_up(
     }  # fmt: skip
 
 
-def test_of_an_unknown_fiche_nothing_is_complete() -> None:
+def test_an_unknown_fiche_is_not_complete() -> None:
     result = UNKNOWN_TRANSCRIPTION
     assert (result["total"], result["percentage"], result["isComplete"]) == (0, 0, False)
 
@@ -55,7 +55,7 @@ DOCUMENT = {
 }
 
 
-def test_recordings_stay_without_their_audio_and_words() -> None:
+def test_recordings_are_shown_without_audio_urls_and_transcripts() -> None:
     shown = without_recordings_audio(DOCUMENT)
     assert shown["recordings"] == [
         {"call_id": "7", "recording_url": None, "transcription_text": None}
@@ -65,7 +65,7 @@ def test_recordings_stay_without_their_audio_and_words() -> None:
     assert DOCUMENT["recordings"] == [RECORDING]
 
 
-def test_the_offer_that_was_mailed_can_be_left_out() -> None:
+def test_the_mail_devis_field_can_be_removed() -> None:
     assert "mail_devis" not in str(without_raw_field(DOCUMENT, "mail_devis"))
     assert without_raw_field(DOCUMENT, "mail_devis")["recordings"] == [RECORDING]
 
@@ -85,7 +85,7 @@ NAME = f"{UUID}-03-02-26-10h14-33100000001-33600000001.mp3"
         f"http://[/{NAME}",
     ],
 )
-def test_the_last_segment_of_the_path_is_read(url: str) -> None:
+def test_the_recording_uuid_is_read_from_the_last_path_segment(url: str) -> None:
     assert recording_uuid(url) == UUID
 
 
@@ -104,16 +104,16 @@ def test_the_last_segment_of_the_path_is_read(url: str) -> None:
         NAME.replace("33100000001", "٣٣"),
     ],
 )
-def test_another_name_has_no_uuid(url: str) -> None:
+def test_a_file_name_in_another_format_has_no_uuid(url: str) -> None:
     assert recording_uuid(url) is None
 
 
 @given(st.text())
-def test_any_text_is_a_name_or_none(url: str) -> None:
+def test_any_text_gives_a_uuid_or_none(url: str) -> None:
     assert recording_uuid(url) in {None, UUID}
 
 
-def test_date_and_time_are_those_of_the_start_on_the_clock_of_paris() -> None:
+def test_recording_date_and_time_are_the_start_in_paris_time() -> None:
     """The name says 10h14 in local time, the start says 09:14 in UTC: they are one instant."""
     call = recording("1", url=NAME)
     assert (call.recording_date, call.recording_time) == ("03/02/2026", "10:14")

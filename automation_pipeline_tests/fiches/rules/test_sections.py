@@ -93,7 +93,7 @@ def fields() -> list[tuple[str, str, str]]:
     return [(name, field, kind) for name in TABLE for field, kind in kinds(name).items()]
 
 
-def test_the_models_are_those_of_the_table() -> None:
+def test_the_models_match_the_documented_table() -> None:
     models = {
         name
         for name, one in vars(sections).items()
@@ -106,12 +106,12 @@ def test_the_models_are_those_of_the_table() -> None:
 
 
 @every_case("name", TABLE)
-def test_what_is_as_agreed_is_read_as_it_is(name: str) -> None:
+def test_a_valid_section_is_parsed_unchanged(name: str) -> None:
     assert read(name, good(name)).model_dump(mode="json") == good(name)
 
 
 @every_case(("name", "field", "kind"), fields())
-def test_a_field_is_of_its_type_and_must_be_there(name: str, field: str, kind: str) -> None:
+def test_a_missing_or_mistyped_field_is_rejected(name: str, field: str, kind: str) -> None:
     lacking = {key: value for key, value in good(name).items() if key != field}
     wrong = [good(name) | {field: value} for value in BAD[kind[0]]]
     for document in [
@@ -127,18 +127,18 @@ def test_a_field_is_of_its_type_and_must_be_there(name: str, field: str, kind: s
 @every_case(
     ("name", "field"), [(name, field) for name, field, kind in fields() if kind.endswith("?")]
 )
-def test_a_field_that_may_be_null_may_be_null(name: str, field: str) -> None:
+def test_a_nullable_field_accepts_null(name: str, field: str) -> None:
     assert getattr(read(name, good(name) | {field: None}), field) is None
 
 
 @every_case(("expected", "kept"), [(3.0, 3), (2.6, 3), (-1.4, -1), (LARGEST, LARGEST), (0, 0)])
-def test_a_number_is_kept_whole(expected: float, kept: int) -> None:
+def test_a_number_is_rounded_to_an_integer(expected: float, kept: int) -> None:
     section = read("Prospect", good("Prospect") | {"csp": expected})
     assert section.model_dump()["csp"] == kept
 
 
 @every_case("field", ["groupe", "attribution_user_id"])
-def test_what_is_looked_up_by_index_fits_into_it(field: str) -> None:
+def test_an_indexed_field_longer_than_its_index_is_rejected(field: str) -> None:
     longest = "é" * LONGEST_KEY
     assert getattr(read("Information", good("Information") | {field: longest}), field) == longest
     with pytest.raises(ValidationError):
@@ -146,7 +146,7 @@ def test_what_is_looked_up_by_index_fits_into_it(field: str) -> None:
 
 
 @every_case("name", TABLE)
-def test_an_unknown_field_is_kept_in_its_place(name: str) -> None:
+def test_an_unknown_field_is_kept_in_the_rest_of_its_section(name: str) -> None:
     section = read(name, good(name) | {"nouveau": {"a": [1, float("nan")]}})
     assert section.rest() == {"nouveau": {"a": [1, None]}}
 
@@ -161,18 +161,18 @@ def test_unknown_fields_of_inner_sections_are_found_by_their_position() -> None:
     }
 
 
-def test_maps_keep_what_json_can_say() -> None:
+def test_maps_replace_values_that_json_cannot_represent_with_null() -> None:
     values = {"a": [1, {"b": None}], "c": float("inf"), "d": True}
     section = read("ElementsSouscription", good("ElementsSouscription") | {"raw_data": values})
     assert section.model_dump()["raw_data"] == {"a": [1, {"b": None}], "c": None, "d": True}
 
 
-def test_a_section_cannot_be_changed() -> None:
+def test_a_section_is_immutable() -> None:
     with pytest.raises(ValidationError):
         INFORMATION.groupe = "TEAM R2"  # type: ignore[misc]  that it cannot is the test
 
 
-def test_an_array_holds_its_own_kind_only() -> None:
+def test_an_array_element_of_another_type_is_rejected() -> None:
     document = good("Information") | {"modules": ["Santé", None]}
     with pytest.raises(ValidationError):
         Information.model_validate_json(json.dumps(document))

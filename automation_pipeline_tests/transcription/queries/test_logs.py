@@ -65,11 +65,13 @@ def messages(database: Database, fiche_id: str = "900", **given: str) -> list[ob
         ({"level": "", "since": ""}, ["START", "refused", "again"]),
     ],
 )
-def test_lines_are_chosen(written: Database, given: dict[str, str], text: list[str]) -> None:
+def test_log_lines_are_filtered_by_the_query(
+    written: Database, given: dict[str, str], text: list[str]
+) -> None:
     assert messages(written, **given) == text
 
 
-def test_a_line_has_all_fields(written: Database) -> None:
+def test_a_log_line_has_all_fields(written: Database) -> None:
     with written.reading() as session:
         [line], _ = transcription_logs(session, "901", parse_log_query({}), PARIS)
     assert line == {
@@ -79,7 +81,7 @@ def test_a_line_has_all_fields(written: Database) -> None:
     }  # fmt: skip
 
 
-def test_only_a_fiche_that_nothing_is_known_of_is_not_found(written: Database) -> None:
+def test_only_an_unknown_fiche_is_not_found(written: Database) -> None:
     Archive(written).put("77")
     assert messages(written, "77") == []
     with pytest.raises(NotFoundError, match="Fiche 78 not found"):

@@ -54,7 +54,7 @@ def test_a_recording_is_shown_with_its_transcript(fiche: Database) -> None:
     }
 
 
-def test_without_a_text_the_chunks_are_joined(fiche: Database) -> None:
+def test_a_transcript_without_text_is_joined_from_its_chunks(fiche: Database) -> None:
     transcribe(fiche, transcription_text=None)
     assert shown(fiche)["transcription"]["text"] == "speaker_0: part 0\nspeaker_0: part 1"  # type: ignore[index]
 

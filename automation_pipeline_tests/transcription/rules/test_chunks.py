@@ -80,7 +80,7 @@ def test_words_become_chunks(text: list[tuple[str, str]], chunks: tuple[Chunk, .
     ("messages", "counts"),
     [(1, [1]), (9, [9]), (10, [10]), (11, [10, 1]), (20, [10, 10]), (23, [10, 10, 3])],
 )
-def test_a_chunk_is_ten_messages_and_the_last_one_the_rest(
+def test_a_chunk_has_ten_messages_and_the_last_one_the_remainder(
     messages: int, counts: list[int]
 ) -> None:
     chunks = chunks_of(turns(messages))
@@ -134,7 +134,7 @@ def test_every_word_is_in_one_chunk_in_order_with_matching_counts(
     assert all(len(set(chunk.speakers)) == len(chunk.speakers) for chunk in chunks)
 
 
-def test_fifty_thousand_words_take_no_time() -> None:
+def test_fifty_thousand_words_are_chunked_in_a_few_seconds() -> None:
     spoken = tuple(
         Word(f"mot{at}", at / 3, at / 3 + 0.2, "word", f"speaker_{at // 7 % 2}")
         for at in range(50_000)
@@ -145,7 +145,7 @@ def test_fifty_thousand_words_take_no_time() -> None:
     assert sum(chunk.message_count for chunk in chunks) == 7143
 
 
-def test_the_words_of_the_provider_are_taken_as_they_are() -> None:
+def test_the_words_of_the_provider_are_used_unchanged() -> None:
     received = words(("oui", A), (" ", A, "spacing"))
     assert words_or_estimated(transcript("non non", *received), 60) == received
 
@@ -170,7 +170,7 @@ def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
         (1000, 10, 0.05),
     ],
 )
-def test_made_up_words_are_spread_over_the_recording(
+def test_estimated_words_are_spread_over_the_recording(
     count: int, duration: float | None, each: float
 ) -> None:
     made_up = words_or_estimated(transcript("  mot\n" * count), duration)
@@ -179,18 +179,18 @@ def test_made_up_words_are_spread_over_the_recording(
     assert [word.end for word in made_up] == pytest.approx([(at + 1) * each for at in range(count)])
 
 
-def test_made_up_speakers_take_turns_of_ten_words() -> None:
+def test_estimated_speakers_alternate_every_ten_words() -> None:
     made_up = words_or_estimated(transcript("mot " * 25), 25)
     assert [word.speaker for word in made_up] == [A] * 10 + [B] * 10 + [A] * 5
     assert chunks_of(made_up)[0].message_count == 3
 
 
-def test_a_text_whose_words_are_all_spacings_is_not_lost() -> None:
+def test_a_text_with_only_spacing_words_gets_estimated_words() -> None:
     made_up = words_or_estimated(transcript("oui madame", *words((" ", A, "spacing"))), 4)
     assert [word.text for word in made_up] == ["oui", "madame"]
 
 
-def test_a_monologue_is_cut_into_bounded_chunks() -> None:
+def test_a_monologue_is_split_into_bounded_chunks() -> None:
     words = [
         Word(f"mot{number}", number, number + 0.5, "word", "speaker_0") for number in range(20_000)
     ]

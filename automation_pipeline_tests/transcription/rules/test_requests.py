@@ -17,7 +17,7 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case("given", [None, "", "urgent", "HIGH", 3, ["high"], {}])
-def test_anything_that_is_no_priority_is_the_normal_one(given: object) -> None:
+def test_an_unknown_priority_is_parsed_as_normal(given: object) -> None:
     assert parse_priority(given) is TranscriptionPriority.NORMAL
     assert (
         parse_batch({"fiche_ids": ["1"], "priority": given}).priority
@@ -25,7 +25,7 @@ def test_anything_that_is_no_priority_is_the_normal_one(given: object) -> None:
     )
 
 
-def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
+def test_duplicate_fiche_ids_are_removed_and_the_priority_is_kept() -> None:
     request = parse_batch({"fiche_ids": ["2", "1", "2"], "priority": "high"})
     assert (request.fiche_ids, request.priority) == (("2", "1"), TranscriptionPriority.HIGH)
 
@@ -66,7 +66,7 @@ MARCH, APRIL = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC
         (False, APRIL, MARCH, False),
     ],
 )
-def test_a_run_that_renews_keeps_only_transcripts_made_since(
+def test_a_renewing_run_keeps_only_transcripts_made_since_its_start(
     has_transcription: bool,
     transcribed_at: datetime | None,
     renew_before: datetime | None,
@@ -75,7 +75,7 @@ def test_a_run_that_renews_keeps_only_transcripts_made_since(
     assert is_transcribed(has_transcription, transcribed_at, renew_before) is expected
 
 
-def test_an_empty_log_query_chooses_everything() -> None:
+def test_an_empty_log_query_selects_everything() -> None:
     assert parse_log_query({"run_id": "", "level": ""}) == LogQuery()
     assert parse_log_query({"trace_id": "b"}).trace == "b"
     assert parse_log_query({"run_id": "a", "trace_id": "b"}).trace == "a"
@@ -112,7 +112,7 @@ def test_errors_of_a_log_query_name_the_invalid_parameter(
         (3, 3, False, False, True),
     ],
 )
-def test_nearly_all_recordings_of_a_day_that_was_asked_for_are_transcribed(
+def test_the_coverage_check_requires_nearly_all_recordings_of_a_fetched_day(
     recordings: int, transcribed: int, asked: bool, passed: bool, grave: bool
 ) -> None:
     finding = judge_transcripts(DayTranscripts(recordings, transcribed, 1.0, {}), asked=asked)
