@@ -148,7 +148,7 @@ def test_audits_run_concurrently_up_to_the_width(bench: Bench, width: int) -> No
     async def until_all_are_there(_: Question) -> None:
         await asyncio.wait_for(together.wait(), timeout=60)
 
-    bench.model = FakeLanguageModel(meanwhile=until_all_are_there)
+    bench.model = FakeLanguageModel(during_call=until_all_are_there)
     bench.configure(steps=1, runAutomatically=True)
     sold(bench, *map(str, range(1, 2 * width + 1)))
     assert audit_the_day(bench, width=width).audited == 2 * width

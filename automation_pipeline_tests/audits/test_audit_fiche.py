@@ -150,7 +150,7 @@ def test_an_interrupted_audit_continues_with_the_missing_steps(bench: Bench) -> 
         if asked == 3:
             raise RuntimeError("killed")
 
-    bench.model = FakeLanguageModel(meanwhile=die)
+    bench.model = FakeLanguageModel(during_call=die)
     with pytest.raises(RuntimeError, match="killed"):
         bench.audit("1900417", config)
     assert [step.position for step in bench.steps()] == [1, 2]
@@ -188,7 +188,7 @@ def test_a_fenced_off_worker_writes_nothing(bench: Bench) -> None:
         with bench.database.transaction() as session:
             session.execute(update(AuditRow).values(fence=2**62))
 
-    bench.model = FakeLanguageModel(meanwhile=overtaken)
+    bench.model = FakeLanguageModel(during_call=overtaken)
     with pytest.raises(TransientError, match="passed on"):
         bench.audit("1900417", bench.configure(steps=1))
     assert bench.steps() == []
@@ -272,7 +272,7 @@ def test_the_results_of_many_steps_are_stored_by_a_constant_number_of_statements
             if fails:
                 raise PermanentError("The key is refused.")
 
-        bench.model = FakeLanguageModel(meanwhile=wait_for_all)
+        bench.model = FakeLanguageModel(during_call=wait_for_all)
         with count_statements(bench.database) as executed:
             bench.audit(fiche_id, config_id, f"audit-{steps}")
         writes = [one for one in executed if not one.startswith("SELECT")]

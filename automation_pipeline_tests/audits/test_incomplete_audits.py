@@ -326,7 +326,7 @@ def test_the_completed_audit_is_the_latest_while_another_runs(bench: Bench) -> N
         await asyncio.sleep(0)
         seen.append((bench.row("good").is_latest, bench.row("again").is_latest))
 
-    bench.model = FakeLanguageModel(meanwhile=look)
+    bench.model = FakeLanguageModel(during_call=look)
     bench.audit(FICHE, config, "again")
     assert seen == [(True, False)]
     assert (bench.row("good").is_latest, bench.row("again").is_latest) == (False, True)

@@ -122,7 +122,7 @@ def abandoned(bench: Bench) -> None:
     async def die(_: object) -> None:
         raise RuntimeError("killed")
 
-    bench.model = FakeLanguageModel(meanwhile=die)
+    bench.model = FakeLanguageModel(during_call=die)
     with pytest.raises(RuntimeError):
         bench.audit("1900417", bench.configure(steps=1))
     with bench.database.transaction() as session:

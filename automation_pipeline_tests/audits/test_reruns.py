@@ -181,7 +181,9 @@ def test_the_history_of_a_rerun_starts_from_a_concurrent_review(
             record_review, StepLocation(audit_id, 1), given, database=bench.database
         )
 
-    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, usage=AGAIN), meanwhile=review)
+    bench.model = FakeLanguageModel(
+        lambda asked: step_answer(asked, usage=AGAIN), during_call=review
+    )
     step = rerun(bench)
     assert step["rerun_history"][0]["previous"]["score"] == 1
     assert (step["score"], len(step["human_review"])) == (5, 1)
@@ -319,7 +321,7 @@ def test_a_concurrent_review_of_another_point_stays(point_bench: Bench) -> None:
             record_review, StepLocation(1, 1, 1), given, database=point_bench.database
         )
 
-    point_bench.model = FakeLanguageModel(meanwhile=review)
+    point_bench.model = FakeLanguageModel(during_call=review)
     step = rerun_point(point_bench, 2)
     assert [point["statut"] for point in step["points_controle"]] == ["PARTIEL", "PRESENT"]
     assert step["points_controle"][0]["commentaire"] == "Mumbled."

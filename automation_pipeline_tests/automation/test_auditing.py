@@ -374,7 +374,7 @@ def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is
             leap(25)
             await asyncio.Event().wait()
 
-    bench.model = FakeLanguageModel(meanwhile=second_never_ends)
+    bench.model = FakeLanguageModel(during_call=second_never_ends)
     bench.work = replace(bench.work, audit_seconds=25)
     bench.carry_out_work(ticket)
     assert bench.outcomes(ticket) == {"1": UNAUDITED}

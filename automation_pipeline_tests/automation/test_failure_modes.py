@@ -144,7 +144,7 @@ def test_5_transcriptions_that_stall_fail_their_fiches_and_no_others(bench: Benc
     bench.offer("stuck")
     bench.automatic()
     bench.work = replace(bench.work, transcription_seconds=STALL_SECONDS)
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=never)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=never)
     run = bench.run("done", "stuck")
     assert (run.status, run.transcriptions_run) == ("partial", 1)
     words = "Transcription incomplete (timeout/stall)"
@@ -352,12 +352,12 @@ class TestARunIsStuckInTranscription:
         counts: list[dict[str, int]] = []
         watch = Look(bench)
 
-        async def meanwhile(url: str) -> None:
+        async def during_call(url: str) -> None:
             await watch(url)
             with bench.database.reading() as session:
                 counts.append(dict(untranscribed(session, ["1", "2"])))
 
-        bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, meanwhile=meanwhile)
+        bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, during_call=during_call)
         run = bench.run("1", "2", runAudits=False)
         assert watch.phases == ["transcribing", "transcribing"]
         assert counts == [{"1": 0, "2": 2}, {"1": 0, "2": 1}]
@@ -396,7 +396,7 @@ class TestARunIsStuckInAudits:
         bench.automatic()
         bench.automatic(name="Second")
         watch = Look(bench)
-        bench.model = FakeLanguageModel(meanwhile=watch)
+        bench.model = FakeLanguageModel(during_call=watch)
         run = bench.run("1", "2")
         assert set(watch.phases) == {"auditing"}
         with bench.database.reading() as session:

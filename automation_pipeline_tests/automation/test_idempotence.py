@@ -92,7 +92,7 @@ def test_a_crash_while_transcribing_loses_no_transcript_that_was_there(
         if calls == nth:
             raise ZeroDivisionError
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, meanwhile=dies_at_the_nth)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, during_call=dies_at_the_nth)
     ticket = bench.until_work(*FICHES)
     with pytest.raises(ZeroDivisionError):
         bench.carry_out_work(ticket)
@@ -120,7 +120,7 @@ def test_a_crash_while_auditing_loses_no_audit_that_had_ended(nth: int, bench: B
         if is_the_nth:
             raise ZeroDivisionError
 
-    bench.model = FakeLanguageModel(meanwhile=dies_at_the_nth)
+    bench.model = FakeLanguageModel(during_call=dies_at_the_nth)
     bench.set_options(steps_at_once=1)
     ticket = bench.until_work(*FICHES)
     with pytest.raises(ZeroDivisionError):

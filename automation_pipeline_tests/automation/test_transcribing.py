@@ -90,7 +90,7 @@ def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
         if url == bench.url("2"):
             await come_true(lambda: transcribed(bench, ticket) == ["1"])
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=wait_for_the_first)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=wait_for_the_first)
     assert transcribe(bench, ticket) == ({}, ["1", "2"])
 
 
@@ -184,7 +184,7 @@ def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
             leap(bench.work.transcription_seconds)
             await asyncio.Event().wait()
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=hang)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=hang)
     assert transcribe(bench, ticket) == ({"2": TIMED_OUT}, ["1"])
     assert bench.logs(ticket)[-1] == "Transcription timeout/stall - completed 1/2"
 
@@ -290,7 +290,7 @@ def test_calls_for_recordings_of_others_finish_after_the_batch_is_done(bench: Be
         if url == bench.url("2"):
             await come_true(lambda: transcribed(bench, ticket) == ["1"])
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=second_takes_longer)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=second_takes_longer)
     transcribe(bench, ticket)
     with bench.database.reading() as session:
         [by_hand] = list_summaries(session, ["by-hand"])

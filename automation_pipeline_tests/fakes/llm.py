@@ -41,7 +41,7 @@ class FakeLanguageModel:
     points PRESENT.
 
     A question that a provider would refuse is refused. `asked` lists the questions in their order,
-    refused and failed ones too. `most_at_once` is how many were ever open together; `meanwhile` is
+    refused and failed ones too. `most_at_once` is how many were ever open together; `during_call` is
     awaited in the middle of each.
     """
 
@@ -50,7 +50,7 @@ class FakeLanguageModel:
         answers: Answers | Iterable[Reply | Exception] | None = None,
         *,
         name: str = "fake-model",
-        meanwhile: Callable[[Question], Awaitable[None]] | None = None,
+        during_call: Callable[[Question], Awaitable[None]] | None = None,
     ) -> None:
         self.name = name
         self.asked: list[Question] = []
@@ -58,7 +58,7 @@ class FakeLanguageModel:
         self._answers = (
             answers if callable(answers) else honest if answers is None else scripted(answers)
         )
-        self._meanwhile = meanwhile
+        self._during_call = during_call
         self._open = 0
         self._once: list[AutomationError] = []
         self._refusal: AutomationError | None = None
@@ -85,7 +85,7 @@ class FakeLanguageModel:
         self._open += 1
         self.most_at_once = max(self.most_at_once, self._open)
         try:
-            await (self._meanwhile(question) if self._meanwhile else asyncio.sleep(0))
+            await (self._during_call(question) if self._during_call else asyncio.sleep(0))
         finally:
             self._open -= 1
         answer = error or self._answers(question)

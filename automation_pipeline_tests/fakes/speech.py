@@ -33,7 +33,7 @@ class FakeSpeechToText:
 
     `asked` lists the addresses in the order of the questions, `called` those that reached the
     provider: an error whose text starts with "Audio" is the host's, so it comes before the turn.
-    `most_at_once` is how many calls were ever open together; `meanwhile` is awaited in the middle
+    `most_at_once` is how many calls were ever open together; `during_call` is awaited in the middle
     of each.
     """
 
@@ -43,7 +43,7 @@ class FakeSpeechToText:
         *,
         at_once: int = 10,
         otherwise: Callable[[str], Transcript] | None = None,
-        meanwhile: Callable[[str], Awaitable[None]] | None = None,
+        during_call: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.at_once = at_once
         self.asked: list[str] = []
@@ -53,7 +53,7 @@ class FakeSpeechToText:
         self._known = dict(known or {})
         self._says_something_of_all = otherwise is not None
         self._otherwise = otherwise or (lambda _: transcript())
-        self._meanwhile = meanwhile
+        self._during_call = during_call
         self._once: dict[str, list[AutomationError]] = {}
         self._always: dict[str, AutomationError] = {}
         self._refusal: AutomationError | None = None
@@ -92,7 +92,7 @@ class FakeSpeechToText:
         self._open += 1
         self.most_at_once = max(self.most_at_once, self._open)
         try:
-            await (self._meanwhile(audio_url) if self._meanwhile else asyncio.sleep(0))
+            await (self._during_call(audio_url) if self._during_call else asyncio.sleep(0))
         finally:
             self._open -= 1
         if error:

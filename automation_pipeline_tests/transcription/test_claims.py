@@ -214,7 +214,7 @@ def test_a_long_call_for_another_run_keeps_its_claim(
             with bench.database.transaction() as session:
                 stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=take_long, at_once=2)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=take_long, at_once=2)
     for fiche_id in ("2", "1"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
         bench.begin(fiche_id, f"r{fiche_id}")

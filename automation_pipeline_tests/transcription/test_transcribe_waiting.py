@@ -166,7 +166,7 @@ def test_a_retry_waits_for_the_retry_after_of_the_provider(bench: Bench) -> None
         with bench.database.reading() as session:
             asked.append(session.connection().exec_driver_sql(_seconds(bench)).scalar_one())
 
-    bench.speech._meanwhile = note
+    bench.speech._during_call = note
     bench.work("r1")
     assert asked[1] - asked[0] >= 0.6
 
@@ -223,7 +223,7 @@ def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
         swept.extend(sweep_transcriptions(1800, database=bench.database))
 
     swept: list[str] = []
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=take_long)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=take_long)
     bench.work_for_long("r1")
     assert (stolen, swept) == ([[]], [])
     assert bench.summary("r1").new == 1

@@ -200,7 +200,7 @@ def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> No
     async def slow(_url: str) -> None:
         await bench.longer_than_its_lease()
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=slow, at_once=2)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=slow, at_once=2)
     bench.sell("7", *(call(f"c{number}") for number in range(4)))
     bench.work_for_long(bench.begin("7", "r1").run_id)
     assert {task["token"] for task in status(bench)["run"]["tasks"]} == {1}, (

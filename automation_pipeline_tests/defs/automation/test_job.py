@@ -93,19 +93,19 @@ def while_fetching(bench: Bench, stop: Callable[[Bench], None], _: pytest.Monkey
 
 
 def while_transcribing(bench: Bench, stop: Callable[[Bench], None], _: pytest.MonkeyPatch) -> None:
-    async def meanwhile(_url: str) -> None:
+    async def during_call(_url: str) -> None:
         await asyncio.to_thread(stop, bench)
         await asyncio.Event().wait()
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, meanwhile=meanwhile)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=during_call)
 
 
 def while_auditing(bench: Bench, stop: Callable[[Bench], None], _: pytest.MonkeyPatch) -> None:
-    async def meanwhile(_question: Question) -> None:
+    async def during_call(_question: Question) -> None:
         await asyncio.to_thread(stop, bench)
         await asyncio.Event().wait()
 
-    bench.model = FakeLanguageModel(meanwhile=meanwhile)
+    bench.model = FakeLanguageModel(during_call=during_call)
 
 
 def between_steps(
@@ -149,10 +149,10 @@ def test_a_batch_is_audited_before_the_next_one_is_transcribed(
     monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
     phases: list[str | None] = []
 
-    async def meanwhile(_question: Question) -> None:
+    async def during_call(_question: Question) -> None:
         phases.append((await asyncio.to_thread(read, bench)).phase)
 
-    bench.model = FakeLanguageModel(meanwhile=meanwhile)
+    bench.model = FakeLanguageModel(during_call=during_call)
     bench.offer("1", "2")
     bench.automatic()
     result, tags = execute(bench, "1", "2")
@@ -173,11 +173,11 @@ def test_the_next_batch_is_transcribed_while_a_batch_is_audited(
     """One process executes one step at a time; neither provider waits for the other one's."""
     monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
 
-    async def meanwhile(_question: Question) -> None:
+    async def during_call(_question: Question) -> None:
         if len(bench.model.asked) == 1:
             await come_true(lambda: bench.url("2") in bench.speech.called)
 
-    bench.model = FakeLanguageModel(meanwhile=meanwhile)
+    bench.model = FakeLanguageModel(during_call=during_call)
     bench.offer("1", "2", "3")
     bench.automatic()
     result, tags = execute(bench, "1", "2", "3")

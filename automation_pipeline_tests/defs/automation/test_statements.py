@@ -29,8 +29,8 @@ def test_the_number_of_statements_grows_with_groups_of_fiches(
         await asyncio.sleep(0.02)
 
     bench = Bench(database, clock)
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=20, meanwhile=answer_later)
-    bench.model = FakeLanguageModel(meanwhile=answer_later)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=20, during_call=answer_later)
+    bench.model = FakeLanguageModel(during_call=answer_later)
     monkeypatch.setenv("AUDIT_RUN_CONCURRENCY", "20")
     monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
     bench.automatic(2)

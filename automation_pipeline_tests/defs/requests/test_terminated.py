@@ -82,7 +82,7 @@ def test_an_audit_that_was_terminated_at_work_has_failed(bench: Bench) -> None:
         raise RuntimeError("interrupted")
 
     def work(run_id: str) -> None:
-        bench.model = FakeLanguageModel(meanwhile=interrupted)
+        bench.model = FakeLanguageModel(during_call=interrupted)
         with pytest.raises(RuntimeError, match="interrupted"):
             bench.audit("7", 1, one.tracking_id, dagster_run_id=run_id)
         assert bench.row(one.tracking_id).status == "running"
