@@ -24,17 +24,15 @@ def transcript(
 
 
 async def at_will() -> None:
-    """A turn for which nobody waits."""
+    """A rate limit without waits."""
 
 
 class FakeSpeechToText:
-    """Knows the audios it was given; of any other address it says what `otherwise` says, or that
-    nothing is there.
+    """Returns the known transcripts; for any other URL the result of `otherwise`, or a 404 error.
 
-    `asked` lists the addresses in the order of the questions, `called` those that reached the
-    provider: an error whose text starts with "Audio" is the host's, so it comes before the turn.
-    `most_at_once` is how many calls were ever open together; `during_call` is awaited in the middle
-    of each.
+    `asked` lists the requested URLs in order, `called` those that reached the provider: an error
+    whose text starts with "Audio" comes from the audio host, before the rate limit. `most_at_once`
+    is the highest number of concurrent calls; `during_call` is awaited during each call.
     """
 
     def __init__(
@@ -51,7 +49,7 @@ class FakeSpeechToText:
         self.most_at_once = 0
         self._open = 0
         self._known = dict(known or {})
-        self._says_something_of_all = otherwise is not None
+        self._has_default = otherwise is not None
         self._otherwise = otherwise or (lambda _: transcript())
         self._during_call = during_call
         self._once: dict[str, list[AutomationError]] = {}
@@ -69,11 +67,11 @@ class FakeSpeechToText:
         self._always[url] = error
 
     def refuse_everything(self, error: AutomationError | None) -> None:
-        """Until it is called again with None."""
+        """Every call raises this error, until it is called again with None."""
         self._refusal = error
 
     def times(self, url: str) -> int:
-        """How often the provider was called about this audio."""
+        """The number of calls to the provider for this URL."""
         return self.called.count(url)
 
     async def check(self) -> None:
@@ -108,8 +106,4 @@ class FakeSpeechToText:
             return None
         if not url.startswith(("http://", "https://")):
             return PermanentError("Audio download failed: only http and https addresses are taken.")
-        return (
-            None
-            if self._says_something_of_all
-            else PermanentError("Audio download failed status=404")
-        )
+        return None if self._has_default else PermanentError("Audio download failed status=404")

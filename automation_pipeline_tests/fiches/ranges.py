@@ -1,4 +1,4 @@
-"""A CRM, a database and a clock for jobs over days."""
+"""A fake CRM, a database and a clock for fetch jobs."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -49,9 +49,9 @@ class Ranges:
         for day in days:
             self.crm.sell(day, *(summary(f"{day:%m%d}{n}") for n in range(fiches)))
 
-    def know(self, *days: date) -> None:
-        """Their lists are there, and what the CRM was asked for that is forgotten."""
-        asked = revalidate_days(
+    def prefetch(self, *days: date) -> None:
+        """Fetches and stores the lists of these days, then clears the record of calls."""
+        revalidation = revalidate_days(
             days,
             database=self.database,
             source=self.crm,
@@ -59,20 +59,22 @@ class Ranges:
             semaphore=self.semaphore,
             force=True,
         )
-        asyncio.run(asked)
+        asyncio.run(revalidation)
         self.crm.asked.clear()
 
-    def ask(
+    def request(
         self, start: date = DAYS[0], end: date = DAYS[-1], *, caller: str = "user:1", scope: Scope = Scope.ALL,
         **request: Any,
     ) -> RangeStatus:  # fmt: skip
-        given = RangeRequest(start=start, end=end, reach=Reach(scope, caller=caller), **request)
+        range_request = RangeRequest(
+            start=start, end=end, reach=Reach(scope, caller=caller), **request
+        )
         return request_range(
-            given, database=self.database, clock=self.clock, zone=zone("Europe/Paris")
+            range_request, database=self.database, clock=self.clock, zone=zone("Europe/Paris")
         )
 
     def job(self, *args: Any, **request: Any) -> FetchJob:
-        job = self.ask(*args, **request).job
+        job = self.request(*args, **request).job
         assert job
         return job
 
@@ -87,7 +89,7 @@ class Ranges:
         return asyncio.run(work)
 
     def forget(self, *days: date) -> None:
-        """As if their lists had never been fetched."""
+        """Deletes the stored lists of these days."""
         with self.database.transaction() as session:
             session.execute(
                 delete(SalesDayRow).where(SalesDayRow.day.in_([day.isoformat() for day in days]))
@@ -103,7 +105,7 @@ class Ranges:
             return list(session.scalars(select(table).order_by(*order)))
 
     def events(self) -> list[tuple[str, int]]:
-        """Their names, with how far the job was."""
+        """Event names with the progress of the job."""
         rows = self.rows(OutboxRow)
         return [
             (row.event_name.removeprefix("fiches.progressive_fetch."), row.payload["progress"])

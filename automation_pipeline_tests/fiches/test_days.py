@@ -1,4 +1,4 @@
-"""Sales days are fetched and stored, one or several at once."""
+"""Sales days are fetched and stored, one at a time or concurrently."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta

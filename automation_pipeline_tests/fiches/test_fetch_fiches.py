@@ -96,10 +96,10 @@ def test_an_error_in_the_settle_callback_stores_nothing(
         raise LookupError
 
     source = FakeFicheSource([fiche("1")])
-    stage = fetch_fiches(
+    work = fetch_fiches(
         ["1"], since=clock.now(), settle=refuse, database=database, source=source, clock=clock
     )
     with pytest.raises(LookupError):
-        asyncio.run(stage)
+        asyncio.run(work)
     with database.reading() as session:
         assert session.scalars(select(FicheCacheRow.fiche_id)).all() == []

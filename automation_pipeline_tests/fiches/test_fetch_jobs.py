@@ -1,4 +1,4 @@
-"""Fetch jobs: requested, worked on, and notified by webhook."""
+"""Fetch jobs: requested, complete_job on, and notified by webhook."""
 
 import asyncio
 import hashlib
@@ -38,8 +38,8 @@ def ranges(database: Database, clock: StandingClock) -> Ranges:
 
 def test_missing_days_create_a_job_and_a_run_request(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
-    ranges.know(*DAYS[:3])
-    result = ranges.ask(webhook=HOOK)
+    ranges.prefetch(*DAYS[:3])
+    result = ranges.request(webhook=HOOK)
     assert (result.days, result.known, result.missing) == (DAYS, DAYS[:3], DAYS[3:])
     [row], [request] = ranges.jobs, ranges.requests
     assert result.job
@@ -64,15 +64,15 @@ def test_missing_days_create_a_job_and_a_run_request(ranges: Ranges) -> None:
 
 
 def test_a_range_with_all_days_known_creates_no_job(ranges: Ranges) -> None:
-    ranges.know(*DAYS)
-    result = ranges.ask()
+    ranges.prefetch(*DAYS)
+    result = ranges.request()
     assert (result.known, result.missing, result.job) == (DAYS, (), None)
     assert ranges.jobs == ranges.requests == []
 
 
 def test_a_refresh_request_fetches_all_days_again(ranges: Ranges) -> None:
-    ranges.know(*DAYS)
-    result = ranges.ask(refresh=True)
+    ranges.prefetch(*DAYS)
+    result = ranges.request(refresh=True)
     assert result.job
     assert (result.known, result.job.fetched, result.job.remaining) == (DAYS, (), DAYS)
     assert ranges.requests[0].config["refresh"] is True
@@ -110,16 +110,16 @@ def test_a_failed_job_is_not_created_again_by_the_next_request(ranges: Ranges) -
 
 def test_days_after_today_in_paris_are_excluded(database: Database) -> None:
     late = Ranges(database, StandingClock(datetime(2026, 2, 3, 23, 30, tzinfo=UTC)))
-    assert late.ask(date(2026, 2, 3), date(2026, 2, 20)).days == (
+    assert late.request(date(2026, 2, 3), date(2026, 2, 20)).days == (
         date(2026, 2, 3),
         date(2026, 2, 4),
     )
     early = Ranges(database, StandingClock(datetime(2026, 2, 3, 22, 30, tzinfo=UTC)))
-    assert early.ask(date(2026, 2, 3), date(2026, 2, 20)).days == (date(2026, 2, 3),)
+    assert early.request(date(2026, 2, 3), date(2026, 2, 20)).days == (date(2026, 2, 3),)
 
 
 def test_a_range_in_the_future_is_empty_and_complete(ranges: Ranges) -> None:
-    result = ranges.ask(date(2026, 6, 1), date(2026, 6, 2), refresh=True)
+    result = ranges.request(date(2026, 6, 1), date(2026, 6, 2), refresh=True)
     assert (result.days, result.missing, result.job) == ((), (), None)
     assert ranges.jobs == []
 
@@ -142,11 +142,11 @@ def test_a_rejected_request_creates_no_job(
     ranges: Ranges, start: date, end: date, webhook: JobWebhook | None, complaint: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
-        ranges.ask(start, end, webhook=webhook)
+        ranges.request(start, end, webhook=webhook)
     assert ranges.jobs == []
 
 
-AWAY = TransientError("The CRM does not answer.")
+UNAVAILABLE = TransientError("The CRM does not answer.")
 
 
 def iso(*days: date) -> list[str]:
@@ -155,7 +155,7 @@ def iso(*days: date) -> list[str]:
 
 def test_every_missing_day_is_fetched_once_and_publishes_progress(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
-    ranges.know(*DAYS[:2])
+    ranges.prefetch(*DAYS[:2])
     ended = ranges.work(ranges.job(webhook=HOOK))
     assert sorted(ranges.crm.asked) == iso(*DAYS[2:])
     assert (ended.status, ended.fetched, ended.remaining, ended.total_fiches) == (
@@ -187,7 +187,7 @@ def test_events_and_webhooks_contain_no_personal_data(ranges: Ranges) -> None:
 
 
 def test_a_failed_day_is_counted_separately_and_the_job_continues(ranges: Ranges) -> None:
-    ranges.crm.fail_always(DAYS[2].isoformat(), AWAY)
+    ranges.crm.fail_always(DAYS[2].isoformat(), UNAVAILABLE)
     ended = ranges.work(ranges.job())
     assert (ended.status, ended.failed, ended.error) == (JobStatus.COMPLETE, (DAYS[2],), None)
     assert ended.fetched == (*DAYS[:2], *DAYS[3:])
@@ -200,7 +200,7 @@ def test_a_failed_day_is_counted_separately_and_the_job_continues(ranges: Ranges
 
 
 def test_a_job_without_any_fetched_day_fails(ranges: Ranges) -> None:
-    ranges.crm.refuse_everything(AWAY)
+    ranges.crm.refuse_everything(UNAVAILABLE)
     ended = ranges.work(ranges.job(webhook=HOOK))
     assert (ended.status, ended.failed) == (JobStatus.FAILED, DAYS)
     assert ended.error == "No sales list of the range could be fetched: The CRM does not answer."
@@ -209,21 +209,21 @@ def test_a_job_without_any_fetched_day_fails(ranges: Ranges) -> None:
 
 
 class Killed(BaseException):
-    """As if the process were killed."""
+    """The process is killed."""
 
 
 class MortalSource(FakeFicheSource):
-    """It dies over the day, once a few others are through."""
+    """Dies on one day after a few others have been stored."""
 
-    lives = True
-    may_die: Callable[[], bool]
+    is_fixed = True
+    ready_to_die: Callable[[], bool]
 
     async def sales_list(self, day: date) -> SalesList:
-        if day == DAYS[4] and self.lives:
-            while not await asyncio.to_thread(self.may_die):  # noqa: ASYNC110  what is waited for is in the database
+        if day == DAYS[4] and self.is_fixed:
+            while not await asyncio.to_thread(self.ready_to_die):  # noqa: ASYNC110  what is waited for is in the database
                 await asyncio.sleep(0.005)
             raise Killed
-        if day in DAYS[5:] and self.lives:
+        if day in DAYS[5:] and self.is_fixed:
             await asyncio.Event().wait()
         return await super().sales_list(day)
 
@@ -235,12 +235,12 @@ def test_a_restarted_job_fetches_only_the_remaining_days(
     ranges = Ranges(database, clock, crm)
     ranges.sell(*DAYS)
     job = ranges.job(refresh=True)
-    crm.may_die = lambda: len(ranges.stored(job).fetched) == 4
+    crm.ready_to_die = lambda: len(ranges.stored(job).fetched) == 4
     with pytest.raises(Killed):
         ranges.work(job, refresh=True)
     left = ranges.stored(job)
     assert (left.status, left.fetched, left.remaining) == (JobStatus.PROCESSING, DAYS[:4], DAYS[4:])
-    crm.lives = False
+    crm.is_fixed = False
     crm.asked.clear()
     ended = ranges.work(job, refresh=True)
     assert sorted(crm.asked) == iso(*left.remaining)
@@ -312,7 +312,7 @@ def test_an_unknown_job_is_not_found(ranges: Ranges) -> None:
     assert not fail_range("nope", "gone", database=ranges.database, clock=ranges.clock)
 
 
-CLOCKS_APART = timedelta(milliseconds=20)  # the database tells the present in two ways
+CLOCKS_APART = timedelta(milliseconds=20)  # the database reads the current time in two ways
 
 
 def deliver(ranges: Ranges, sender: FakeWebhookSender, hold_seconds: float = 60) -> int:
@@ -321,22 +321,22 @@ def deliver(ranges: Ranges, sender: FakeWebhookSender, hold_seconds: float = 60)
     )
 
 
-def wait_over(ranges: Ranges) -> None:
+def make_retries_due(ranges: Ranges) -> None:
     with ranges.database.transaction() as session:
         session.execute(update(FetchDeliveryRow).values(next_retry_at=database_now()))
 
 
-def present(ranges: Ranges) -> datetime:
+def current_time(ranges: Ranges) -> datetime:
     with ranges.database.reading() as session:
         return database_time(session)
 
 
-def worked(ranges: Ranges, days: Sequence[date] = DAYS[:1], webhook_every: int = 1) -> None:
+def complete_job(ranges: Ranges, days: Sequence[date] = DAYS[:1], webhook_every: int = 1) -> None:
     ranges.work(ranges.job(days[0], days[-1], webhook=HOOK), webhook_every=webhook_every)
 
 
 def test_a_webhook_is_sent_once_with_valid_signatures(ranges: Ranges) -> None:
-    worked(ranges)
+    complete_job(ranges)
     sender = FakeWebhookSender()
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
     [posted], [row], [job] = sender.posted, ranges.deliveries, ranges.jobs
@@ -376,7 +376,7 @@ def test_an_interrupted_delivery_is_retried_immediately(ranges: Ranges) -> None:
         async with asyncio.timeout(0.3):
             await deliver_job_webhooks(Hanging(), database=ranges.database, hold_seconds=60)
 
-    worked(ranges)
+    complete_job(ranges)
     with pytest.raises(TimeoutError):
         asyncio.run(deliver_for_a_moment())
     assert deliver(ranges, FakeWebhookSender()) == 1
@@ -384,31 +384,34 @@ def test_an_interrupted_delivery_is_retried_immediately(ranges: Ranges) -> None:
 
 
 def test_webhooks_of_one_job_are_delivered_in_order(ranges: Ranges) -> None:
-    worked(ranges, DAYS[:3])
+    complete_job(ranges, DAYS[:3])
     sender = FakeWebhookSender([WebhookAnswer(503, "busy"), TAKEN])
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
-    wait_over(ranges)
+    make_retries_due(ranges)
     assert [deliver(ranges, sender) for _ in range(4)] == [1, 1, 1, 0]
     document = [json.loads(posted.body)["data"]["completedDays"] for posted in sender.posted]
     assert document == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    "answer", [WebhookAnswer(500, "broken"), WebhookAnswer(404, "nobody"), TransientError("silent")]
+    "answer",
+    [WebhookAnswer(500, "broken"), WebhookAnswer(404, "not found"), TransientError("silent")],
 )
 def test_a_delivery_is_attempted_three_times_with_growing_delays(
     ranges: Ranges, answer: WebhookAnswer | Exception
 ) -> None:
-    worked(ranges)
+    complete_job(ranges)
     sender = FakeWebhookSender([answer])
     for seconds in (2, 4):
-        before = present(ranges)
+        before = current_time(ranges)
         assert deliver(ranges, sender) == 1
         again_at, wait = ranges.deliveries[0].next_retry_at, timedelta(seconds=seconds)
-        assert before + wait - CLOCKS_APART <= again_at <= present(ranges) + wait + CLOCKS_APART
-        wait_over(ranges)
+        assert (
+            before + wait - CLOCKS_APART <= again_at <= current_time(ranges) + wait + CLOCKS_APART
+        )
+        make_retries_due(ranges)
     assert deliver(ranges, sender) == 1
-    wait_over(ranges)
+    make_retries_due(ranges)
     assert deliver(ranges, sender) == 0
     [row] = ranges.deliveries
     assert (row.status, row.attempts, len(sender.posted)) == ("failed", 3, 3)
@@ -418,7 +421,7 @@ def test_a_delivery_is_attempted_three_times_with_growing_delays(
 
 
 def test_a_permanent_delivery_error_is_not_retried(ranges: Ranges) -> None:
-    worked(ranges)
+    complete_job(ranges)
     deliver(ranges, FakeWebhookSender([PermanentError("webhookUrl IP not allowed")]))
     [row] = ranges.deliveries
     assert (row.status, row.last_error, row.status_code) == (
@@ -436,12 +439,12 @@ def test_a_worker_that_dies_during_a_delivery_uses_up_an_attempt(ranges: Ranges)
         async def send(self, *args: object) -> WebhookAnswer:
             raise Killed
 
-    worked(ranges)
+    complete_job(ranges)
     for _ in range(3):
         with pytest.raises(Killed):
             deliver(ranges, Deadly())
-        assert deliver(ranges, FakeWebhookSender()) == 0  # held for who may yet be at it
-        wait_over(ranges)
+        assert deliver(ranges, FakeWebhookSender()) == 0  # still held for the worker that died
+        make_retries_due(ranges)
     sender = FakeWebhookSender()
     deliver(ranges, sender)
     [row] = ranges.deliveries
@@ -455,11 +458,11 @@ def test_a_worker_that_dies_during_a_delivery_uses_up_an_attempt(ranges: Ranges)
 def test_a_worker_whose_hold_has_expired_writes_nothing(ranges: Ranges) -> None:
     class Slow(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
-            wait_over(ranges)  # its hold has ended, and somebody else gets through first
+            make_retries_due(ranges)  # the hold expires, and another worker delivers first
             await asyncio.to_thread(deliver, ranges, FakeWebhookSender())
             return WebhookAnswer(500, "late")
 
-    worked(ranges)
+    complete_job(ranges)
     deliver(ranges, Slow())
     [row] = ranges.deliveries
     assert (row.status, row.attempts, row.status_code) == ("sent", 2, 200)

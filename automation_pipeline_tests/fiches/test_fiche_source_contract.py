@@ -1,5 +1,4 @@
-"""The port `FicheSource`, sentence by sentence, on the fake and on the CRM client against the
-simulator."""
+"""The contract of the port `FicheSource`, for the fake and for the CRM client against the simulator."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,55 +24,55 @@ from automation_pipeline_tests.outside import TOKEN, fault
 Result = TypeVar("Result")
 
 SOLD_ON, BUSY_DAY, BROKEN_DAY = date(2026, 2, 3), date(2026, 2, 4), date(2026, 2, 5)
-QUIET_DAY = date(1999, 12, 31)  # before the simulated world began
+QUIET_DAY = date(1999, 12, 31)  # before the first day of the simulator
 DAY = World(vary=False).day(SOLD_ON)
 ORDINARY = [sold for sold in DAY if sold.kind is Kind.ORDINARY]
 KNOWN, BUSY, BROKEN = (sold.id for sold in ORDINARY[:3])
 MISSING = next(sold.id for sold in DAY if sold.kind is Kind.MISSING)
-SILENT = next(sold.id for sold in DAY if sold.kind is Kind.NO_RECORDINGS)
+NO_RECORDINGS = next(sold.id for sold in DAY if sold.kind is Kind.NO_RECORDINGS)
 NO_URL = next(sold.id for sold in DAY if sold.kind is Kind.NO_URL)
 AT_ONCE = Retrying(attempts=3, backoff=Backoff(base_seconds=0, cap_seconds=0))
 
 
 @dataclass(frozen=True)
-class Place:
-    """A source with a good and a bad world behind it."""
+class Harness:
+    """Opens a source that works and one that is refused access."""
 
     opened: Callable[[], FicheSource]
     refusing: Callable[[], FicheSource]
 
-    def ask(
-        self, question: Callable[[FicheSource], Awaitable[Result]], *, refused: bool = False
+    def call(
+        self, method: Callable[[FicheSource], Awaitable[Result]], *, refused: bool = False
     ) -> Result:
-        async def asked() -> Result:
+        async def opened_and_closed() -> Result:
             source = self.refusing() if refused else self.opened()
             try:
-                return await question(source)
+                return await method(source)
             finally:
                 if isinstance(source, CrmClient):
                     await source.aclose()
 
-        return asyncio.run(asked())
+        return asyncio.run(opened_and_closed())
 
     def error(
-        self, question: Callable[[FicheSource], Awaitable[object]], *, refused: bool = False
+        self, method: Callable[[FicheSource], Awaitable[object]], *, refused: bool = False
     ) -> AutomationError:
         with pytest.raises(AutomationError) as caught:
-            self.ask(question, refused=refused)
+            self.call(method, refused=refused)
         return caught.value
 
 
 @pytest.fixture(params=["fake", "crm"])
-def place(request: pytest.FixtureRequest) -> Place:
+def harness(request: pytest.FixtureRequest) -> Harness:
     return (
         in_memory() if request.param == "fake" else over_http(request.getfixturevalue("simulated"))
     )
 
 
-def in_memory() -> Place:
+def in_memory() -> Harness:
     known = fiche(KNOWN, recording(f"{KNOWN}01"), groupe=ORDINARY[0].groupe)
     source = FakeFicheSource(
-        [known, fiche(SILENT), fiche(NO_URL, recording(f"{NO_URL}01", url=""))]
+        [known, fiche(NO_RECORDINGS), fiche(NO_URL, recording(f"{NO_URL}01", url=""))]
     )
     source.sell(
         SOLD_ON, *(summary(s.id, *(recording(call.call_id) for call in s.recordings)) for s in DAY)
@@ -86,10 +85,10 @@ def in_memory() -> Place:
     source.fail_always(BROKEN, PermanentError("The CRM's answer cannot be understood."))
     refusing = FakeFicheSource([known])
     refusing.refuse_everything(PermanentError("The CRM refused our token."))
-    return Place(lambda: source, lambda: refusing)
+    return Harness(lambda: source, lambda: refusing)
 
 
-def over_http(url: str) -> Place:
+def over_http(url: str) -> Harness:
     fault(
         url,
         {"route": "crm.details", "item": BUSY, "status": 503},
@@ -101,31 +100,31 @@ def over_http(url: str) -> Place:
     def client(token: str) -> FicheSource:
         return CrmClient(url, token, now=lambda: datetime.now(UTC), retrying=AT_ONCE)
 
-    return Place(lambda: client(TOKEN), lambda: client("another"))
+    return Harness(lambda: client(TOKEN), lambda: client("another"))
 
 
-def test_a_known_fiche_is_returned_with_all_details(place: Place) -> None:
-    details = place.ask(lambda source: source.details(KNOWN))
+def test_a_known_fiche_is_returned_with_all_details(harness: Harness) -> None:
+    details = harness.call(lambda source: source.details(KNOWN))
     assert (details.fiche_id, details.information.groupe) == (KNOWN, ORDINARY[0].groupe)
     assert details.prospect is not None
     assert details.prospect.nom
     assert details.recordings
 
 
-def test_recording_times_are_in_utc(place: Place) -> None:
-    for call in place.ask(lambda source: source.details(KNOWN)).recordings:
+def test_recording_times_are_in_utc(harness: Harness) -> None:
+    for call in harness.call(lambda source: source.details(KNOWN)).recordings:
         assert call.started_at.utcoffset() == timedelta(0)
 
 
-def test_all_sections_of_a_fiche_are_returned(place: Place) -> None:
-    details = place.ask(lambda source: source.details(KNOWN))
+def test_all_sections_of_a_fiche_are_returned(harness: Harness) -> None:
+    details = harness.call(lambda source: source.details(KNOWN))
     assert details.information.fiche_id == KNOWN
     assert details.information.modules
     assert details.rest == {}
 
 
-def test_the_sales_of_a_day_are_listed_with_their_recordings(place: Place) -> None:
-    sales = place.ask(lambda source: source.sales_list(SOLD_ON))
+def test_the_sales_of_a_day_are_listed_with_their_recordings(harness: Harness) -> None:
+    sales = harness.call(lambda source: source.sales_list(SOLD_ON))
     assert (sales.day, sales.listed) == (SOLD_ON, len(DAY))
     assert [fiche.fiche_id for fiche in sales.fiches] == [sold.id for sold in DAY]
     assert [len(fiche.recordings) for fiche in sales.fiches] == [
@@ -133,75 +132,75 @@ def test_the_sales_of_a_day_are_listed_with_their_recordings(place: Place) -> No
     ]
 
 
-def test_a_day_without_sales_returns_an_empty_list(place: Place) -> None:
-    sales = place.ask(lambda source: source.sales_list(QUIET_DAY))
+def test_a_day_without_sales_returns_an_empty_list(harness: Harness) -> None:
+    sales = harness.call(lambda source: source.sales_list(QUIET_DAY))
     assert (sales.day, sales.listed, sales.fiches) == (QUIET_DAY, 0, ())
 
 
-def test_a_failed_sales_list_raises_instead_of_returning_an_empty_list(place: Place) -> None:
-    assert isinstance(place.error(lambda source: source.sales_list(BUSY_DAY)), TransientError)
-    error = place.error(lambda source: source.sales_list(BROKEN_DAY))
+def test_a_failed_sales_list_raises_instead_of_returning_an_empty_list(harness: Harness) -> None:
+    assert isinstance(harness.error(lambda source: source.sales_list(BUSY_DAY)), TransientError)
+    error = harness.error(lambda source: source.sales_list(BROKEN_DAY))
     assert isinstance(error, PermanentError)
     assert not isinstance(error, NotFoundError)
 
 
-def test_the_source_declares_its_concurrency(place: Place) -> None:
-    async def width(source: FicheSource) -> int:
+def test_the_source_declares_its_concurrency(harness: Harness) -> None:
+    async def concurrency(source: FicheSource) -> int:
         return source.at_once
 
-    assert place.ask(width) >= 1
+    assert harness.call(concurrency) >= 1
 
 
-def test_a_fiche_without_calls_has_no_recordings(place: Place) -> None:
-    assert place.ask(lambda source: source.details(SILENT)).recordings == ()
+def test_a_fiche_without_calls_has_no_recordings(harness: Harness) -> None:
+    assert harness.call(lambda source: source.details(NO_RECORDINGS)).recordings == ()
 
 
-def test_unavailable_audio_has_an_empty_url(place: Place) -> None:
-    assert place.ask(lambda source: source.details(NO_URL)).recordings[0].url == ""
+def test_unavailable_audio_has_an_empty_url(harness: Harness) -> None:
+    assert harness.call(lambda source: source.details(NO_URL)).recordings[0].url == ""
 
 
-def test_repeated_calls_return_the_same_details(place: Place) -> None:
-    assert place.ask(lambda source: source.details(KNOWN)) == place.ask(
+def test_repeated_calls_return_the_same_details(harness: Harness) -> None:
+    assert harness.call(lambda source: source.details(KNOWN)) == harness.call(
         lambda source: source.details(KNOWN)
     )
 
 
 @pytest.mark.parametrize("fiche_id", [MISSING, "0", "404404", "../health", "a b/ü?#%"])
-def test_an_unknown_fiche_is_not_found(place: Place, fiche_id: str) -> None:
-    assert isinstance(place.error(lambda source: source.details(fiche_id)), NotFoundError)
+def test_an_unknown_fiche_is_not_found(harness: Harness, fiche_id: str) -> None:
+    assert isinstance(harness.error(lambda source: source.details(fiche_id)), NotFoundError)
 
 
-def test_a_temporary_failure_is_transient(place: Place) -> None:
-    assert isinstance(place.error(lambda source: source.details(BUSY)), TransientError)
+def test_a_temporary_failure_is_transient(harness: Harness) -> None:
+    assert isinstance(harness.error(lambda source: source.details(BUSY)), TransientError)
 
 
 def test_an_invalid_answer_is_permanent_and_not_a_missing_fiche(
-    place: Place,
+    harness: Harness,
 ) -> None:
-    error = place.error(lambda source: source.details(BROKEN))
+    error = harness.error(lambda source: source.details(BROKEN))
     assert isinstance(error, PermanentError)
     assert not isinstance(error, NotFoundError)
 
 
-def test_check_passes_if_the_source_is_reachable(place: Place) -> None:
-    place.ask(lambda source: source.check())
+def test_check_passes_if_the_source_is_reachable(harness: Harness) -> None:
+    harness.call(lambda source: source.check())
 
 
-def test_a_refused_token_is_a_permanent_error_in_every_method(place: Place) -> None:
+def test_a_refused_token_is_a_permanent_error_in_every_method(harness: Harness) -> None:
     for error in (
-        place.error(lambda source: source.check(), refused=True),
-        place.error(lambda source: source.details(KNOWN), refused=True),
-        place.error(lambda source: source.sales_list(SOLD_ON), refused=True),
+        harness.error(lambda source: source.check(), refused=True),
+        harness.error(lambda source: source.details(KNOWN), refused=True),
+        harness.error(lambda source: source.sales_list(SOLD_ON), refused=True),
     ):
         assert isinstance(error, PermanentError)
         assert not isinstance(error, NotFoundError)
 
 
-def test_concurrent_calls_return_their_own_fiches(place: Place) -> None:
+def test_concurrent_calls_return_their_own_fiches(harness: Harness) -> None:
     async def all_of(source: FicheSource) -> list[str]:
         found = await asyncio.gather(
-            *(source.details(fiche_id) for fiche_id in [KNOWN, SILENT, NO_URL] * 5)
+            *(source.details(fiche_id) for fiche_id in [KNOWN, NO_RECORDINGS, NO_URL] * 5)
         )
         return [details.fiche_id for details in found]
 
-    assert place.ask(all_of) == [KNOWN, SILENT, NO_URL] * 5
+    assert harness.call(all_of) == [KNOWN, NO_RECORDINGS, NO_URL] * 5

@@ -1,4 +1,4 @@
-"""What transcription needs: a real database, and providers in memory."""
+"""The dependencies of transcription: a real database and fake providers."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ SPEECH_OPTIONS = SpeechOptions(
 
 
 class NoLimit:
-    """A rate limit without waits; `reserved` counts the turns."""
+    """A rate limit without waits. `reserved` counts the reservations."""
 
     def __init__(self) -> None:
         self.reserved = 0
@@ -94,7 +94,7 @@ class Bench:
         asyncio.run(self.working(*run_ids, owner=owner))
 
     def work_for_long(self, *run_ids: str) -> None:
-        """A call inside may take `longer_than_its_lease`."""
+        """Works with one thread, so that a call may take `longer_than_its_lease`."""
         run(self.working(*run_ids), threads=1)
 
     async def working(self, *run_ids: str, owner: str = "me") -> None:
@@ -102,8 +102,8 @@ class Bench:
         await transcribe_waiting(run_ids, database=self.database, provider=provider, owner=owner)
 
     async def longer_than_its_lease(self) -> None:
-        """Six heartbeats go by, a quarter of a lease apart, and each time the databases' clock has
-        nearly caught up."""
+        """Six heartbeats pass, a quarter of a lease apart. Before each, the claim is set to expire
+        soon by the database's clock."""
         for _ in range(6):
             await asyncio.to_thread(self._lapse)
             leap(self.options.lease_seconds / 4)
@@ -117,7 +117,7 @@ class Bench:
             )
 
     def _seconds_left(self) -> float:
-        """Of the claim that ends first."""
+        """The remaining time of the claim that expires first."""
         held = select(TranscriptionTaskRow.leased_until).where(
             TranscriptionTaskRow.state == TaskState.WORKING
         )

@@ -1,5 +1,5 @@
-"""Begin a run: the fiche is fetched, the plan is in the order of the calls, a fiche has one run, and
-some runs end without work."""
+"""Begin a transcription run: fetch the fiche, plan its calls in order, join an active run, and
+complete runs without work."""
 
 import pytest
 from sqlalchemy import select

@@ -1,4 +1,4 @@
-"""Claims of recordings: while they last, after they pass on, and for which runs a worker works."""
+"""Claims on recordings: expiry, takeover, errors and the sweep."""
 
 import asyncio
 from collections.abc import Sequence
@@ -60,8 +60,8 @@ def task(bench: Bench) -> TranscriptionTaskRow:
         return session.scalars(select(TranscriptionTaskRow)).one()
 
 
-class AwayFirst(NoLimit):
-    """Raises these first, one each."""
+class FailingLimit(NoLimit):
+    """Raises one of the errors per call until none is left."""
 
     def __init__(self, errors: Sequence[AutomationError]) -> None:
         super().__init__()
@@ -75,13 +75,13 @@ class AwayFirst(NoLimit):
         return super().reserve(key, rate, max_wait_seconds=max_wait_seconds)
 
 
-async def at_once() -> None:
+async def no_wait() -> None:
     pass
 
 
 def transcribe(bench: Bench, claimed: RecordingClaim) -> None:
     provider = SpeechProvider(bench.speech, bench.limiter, bench.options)
-    work = transcribe_recording(claimed, turn=at_once, database=bench.database, provider=provider)
+    work = transcribe_recording(claimed, turn=no_wait, database=bench.database, provider=provider)
     asyncio.run(work)
 
 
@@ -155,10 +155,8 @@ def test_audio_errors_do_not_count_as_attempts_and_are_limited_too(bench: Bench)
 
 def test_infrastructure_errors_do_not_end_recordings(bench: Bench) -> None:
     bench.sell("7", call("a"))
-    away = [InfrastructureError("Redis does not answer: it is away.")] * (
-        SPEECH_OPTIONS.max_attempts + 2
-    )
-    bench.limiter = AwayFirst(away)
+    errors = [InfrastructureError("Redis does not answer.")] * (SPEECH_OPTIONS.max_attempts + 2)
+    bench.limiter = FailingLimit(errors)
     bench.work(bench.begin("7", "r1").run_id)
     assert (task(bench).attempts, task(bench).audio_failures, task(bench).state) == (
         1,
@@ -188,7 +186,7 @@ def test_a_run_with_an_active_worker_is_not_swept(bench: Bench) -> None:
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
         session.execute(update(TranscriptionRunRow).values(touched_at=database_now(-1000)))
-    transcribe(bench, claim(bench, "a stranger"))
+    transcribe(bench, claim(bench, "another worker"))
     assert sweep_transcriptions(900, database=bench.database) == []
 
 
@@ -226,14 +224,16 @@ def test_a_long_call_for_another_run_keeps_its_claim(
 def test_finished_tasks_are_not_scanned(database: Database) -> None:
     asked: list[tuple[str, Any]] = []
 
-    def keep(_connection: object, _cursor: object, statement: str, given: Any, *_: object) -> None:
+    def record(
+        _connection: object, _cursor: object, statement: str, given: Any, *_: object
+    ) -> None:
         asked.append((statement, given))
 
     with database.transaction() as session:
         connection = session.connection()
-        event.listen(connection, "before_cursor_execute", keep)
+        event.listen(connection, "before_cursor_execute", record)
         claim_next(session, "me", 5, lease_seconds=30, per_fiche=5)
-        event.remove(connection, "before_cursor_execute", keep)
+        event.remove(connection, "before_cursor_execute", record)
         [(statement, given)] = asked
         plan = [
             str(step)

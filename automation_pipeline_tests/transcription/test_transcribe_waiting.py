@@ -1,4 +1,4 @@
-"""Work on waiting recordings: urgency, caps, retries, claims that pass on, one end per run."""
+"""Work on waiting recordings: priorities, limits, retries, taken-over claims, completion of runs."""
 
 import threading
 from dataclasses import replace
@@ -162,11 +162,11 @@ def test_a_retry_waits_for_the_retry_after_of_the_provider(bench: Bench) -> None
     bench.begin("7", "r1")
     asked: list[float] = []
 
-    async def note(_url: str) -> None:
+    async def record_time(_url: str) -> None:
         with bench.database.reading() as session:
             asked.append(session.connection().exec_driver_sql(_seconds(bench)).scalar_one())
 
-    bench.speech._during_call = note
+    bench.speech._during_call = record_time
     bench.work("r1")
     assert asked[1] - asked[0] >= 0.6
 
@@ -198,12 +198,12 @@ def test_an_expired_claim_is_taken_over_with_a_higher_token(
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
-        [dead] = claim_next(session, "dead", 1, lease_seconds=0.0, per_fiche=10)
-    assert dead
+        [expired] = claim_next(session, "dead", 1, lease_seconds=0.0, per_fiche=10)
+    assert expired
     bench.work("r1", owner="alive")
-    assert tasks(bench)["a"].token == dead.token + 1
+    assert tasks(bench)["a"].token == expired.token + 1
     with bench.database.transaction() as session:
-        assert finish_tasks(session, [dead], TaskState.DONE) == set()
+        assert finish_tasks(session, [expired], TaskState.DONE) == set()
     assert bench.summary("r1").processed == 1
 
 
@@ -216,7 +216,7 @@ def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
         await bench.longer_than_its_lease()
         with bench.database.transaction() as session:
             stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
-            # As if the run had been silent for an hour before the worker's next heartbeat.
+            # Simulate an hour without updates before the worker's next heartbeat.
             hour_ago = {"touched_at": database_now(-3600)}
             session.execute(update(TranscriptionRunRow).values(hour_ago))
         await bench.longer_than_its_lease()
@@ -256,8 +256,7 @@ def test_two_concurrent_workers_send_nothing_twice_and_complete_the_run_once(ben
 
 
 def test_a_refused_api_key_stops_the_remaining_calls(bench: Bench) -> None:
-    """Thirty recordings: those under way when the first answer comes are sent, and all fail with
-    its reason."""
+    """Calls in progress at the first refusal are finished; all thirty recordings fail with its reason."""
     bench.sell("7", *(call(f"c{number:02}") for number in range(30)))
     bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=3)
     bench.speech.refuse_everything(

@@ -1,5 +1,4 @@
-"""The seed's eleven reasons for which a transcription can look stuck, each with what the operator
-sees now."""
+"""Eleven reasons why a transcription can appear stuck, and what the operator sees in each case."""
 
 from datetime import timedelta
 from typing import Any
@@ -178,16 +177,16 @@ def test_8_a_repeated_batch_request_gets_a_retry_key(bench: Bench) -> None:
     bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
     first = request(bench, batch=True)
     assert first.key == "transcribe-7-2026-05-04"
-    assert request(bench, batch=True).key is None, "it is still under way"
-    _carry_out(bench, first)
+    assert request(bench, batch=True).key is None, "it is still running"
+    _complete(bench, first)
     again = request(bench, batch=True)
     assert again.key == "transcribe-7-2026-05-04-retry-1"
     bench.speech = FakeSpeechToText(otherwise=transcript_of)
-    _carry_out(bench, again)
-    assert request(bench, batch=True).key is None, "nothing is lacking"
+    _complete(bench, again)
+    assert request(bench, batch=True).key is None, "nothing is missing"
 
 
-def _carry_out(bench: Bench, requested: RequestedTranscription) -> None:
+def _complete(bench: Bench, requested: RequestedTranscription) -> None:
     assert requested.key
     assert requested.run_id
     with bench.database.transaction() as session:
@@ -204,7 +203,7 @@ def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> No
     bench.sell("7", *(call(f"c{number}") for number in range(4)))
     bench.work_for_long(bench.begin("7", "r1").run_id)
     assert {task["token"] for task in status(bench)["run"]["tasks"]} == {1}, (
-        "nobody took a claim over"
+        "no other worker took over a claim"
     )
     assert len(bench.speech.asked) == 4
 

@@ -38,7 +38,7 @@ def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
 def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(
     client: TestClient, ranges: Ranges
 ) -> None:
-    ranges.know(*DAYS[:2])
+    ranges.prefetch(*DAYS[:2])
     document = get(client, PATH, **RANGE)
     RangeShown.model_validate(document)
     assert (
@@ -66,7 +66,7 @@ def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(
 
 
 def test_a_range_that_is_known_needs_no_job(client: TestClient, ranges: Ranges) -> None:
-    ranges.know(*DAYS)
+    ranges.prefetch(*DAYS)
     document = get(client, PATH, **RANGE)
     RangeShown.model_validate(document)
     assert (
@@ -117,7 +117,7 @@ def test_what_cannot_be_accepted(
 
 
 def test_a_refresh_needs_the_permission_to_write(login: Login, ranges: Ranges) -> None:
-    ranges.know(*DAYS)
+    ranges.prefetch(*DAYS)
     assert get(login(READS), PATH, 403, **RANGE, refresh="true")["error"] == "Missing permission"
     document = get(login({**READS, "fiches.write": "GROUP"}), PATH, **RANGE, refresh="true")
     RangeShown.model_validate(document)
@@ -204,7 +204,7 @@ def test_a_poll_tells_what_there_is_as_far_as_it_may_be_seen(
 def test_what_is_hidden_is_not_counted(
     login: Login, client: TestClient, ranges: Ranges, about: dict[str, object]
 ) -> None:
-    ranges.know(*DAYS[:2])
+    ranges.prefetch(*DAYS[:2])
     ranges.crm.add(fiche("02020", groupe="NORD"))
     ranges.crm.add(fiche("02021", groupe="SUD", attribution_user_id="43"))
     ground = {"database": ranges.database, "source": ranges.crm, "clock": ranges.clock}

@@ -74,7 +74,7 @@ def test_a_request_brings_the_days(ranges: Ranges) -> None:
 
 
 def test_a_final_list_is_asked_for_again_only_by_refresh(ranges: Ranges) -> None:
-    ranges.know(*DAYS)
+    ranges.prefetch(*DAYS)
     job = ranges.job(refresh=True)
     with dg.DagsterInstance.ephemeral() as instance:
         assert launch(ranges, instance).success

@@ -1,4 +1,4 @@
-"""A day of the CRM as outcomes to store, and the stored sections put together again."""
+"""Builds CRM details as fetch outcomes, saves them, and reads the stored sections back."""
 
 import json
 from collections import defaultdict
@@ -36,7 +36,7 @@ Document = dict[str, Any]  # Any: whatever JSON holds
 
 @cache
 def payloads(count: int) -> tuple[Document, ...]:
-    """What the CRM answers for the fiches of a day of so many."""
+    """The details that the CRM sends for a day of `count` fiches."""
     return tuple(
         details_json(
             fiche,
@@ -82,11 +82,11 @@ def save(database: Database, *outcomes: FetchOutcome, at: datetime = FIRST) -> N
 
 
 def save_rounds(url: str, count: int, backwards: bool, missing: int, rounds: int) -> None:
-    """What one of several processes does: every second fiche is missing if `missing` is 0 or 1,
-    none if it is 2."""
+    """Runs in one of several processes. Every second fiche is missing if `missing` is 0 or 1, none
+    if it is 2."""
     outcomes: list[FetchOutcome] = [
-        FicheNotFound(found.fiche_id) if place % 2 == missing else found
-        for place, found in enumerate(day(count))
+        FicheNotFound(found.fiche_id) if index % 2 == missing else found
+        for index, found in enumerate(day(count))
     ]
     database = Database(url)
     for _ in range(rounds):
@@ -98,14 +98,14 @@ def save_rounds(url: str, count: int, backwards: bool, missing: int, rounds: int
 def statements(database: Database) -> Iterator[list[str]]:
     sent: list[str] = []
 
-    def note(*arguments: object) -> None:
+    def record(*arguments: object) -> None:
         sent.append(str(arguments[2]))
 
-    event.listen(database.engine, "before_cursor_execute", note)
+    event.listen(database.engine, "before_cursor_execute", record)
     try:
         yield sent
     finally:
-        event.remove(database.engine, "before_cursor_execute", note)
+        event.remove(database.engine, "before_cursor_execute", record)
 
 
 def read_back(database: Database) -> dict[str, Document]:
@@ -156,13 +156,16 @@ def _read(fiche_id: str, rows: Mapping[str, Sequence[Document]]) -> Document:
 
 
 def _subscription(row: Document) -> Document:
-    def taken(prefix: str) -> Document | None:
+    def nested(prefix: str) -> Document | None:
         names = [name for name in row if name.startswith(prefix)]
         inner = {name.removeprefix(prefix): row.pop(name) for name in names}
         return inner if any(result is not None for result in inner.values()) else None
 
-    accounts = {"compte_prelevement": taken("prelevement_"), "compte_virement": taken("virement_")}
-    former, product, payment = taken("ancien_"), taken("produit_"), taken("paiement_")
+    accounts = {
+        "compte_prelevement": nested("prelevement_"),
+        "compte_virement": nested("virement_"),
+    }
+    former, product, payment = nested("ancien_"), nested("produit_"), nested("paiement_")
     return row | {
         "ancien_contrat": former,
         "produit": product,
@@ -172,8 +175,8 @@ def _subscription(row: Document) -> Document:
 
 def _tarification(row: Document, rows: Mapping[str, Sequence[Document]]) -> Document:
     def within(name: str, parent: Document) -> list[Document]:
-        place = {key: parent[key] for key in KEYS & parent.keys()}
-        return [child for child in rows[name] if place.items() <= child.items()]
+        parent_key = {key: parent[key] for key in KEYS & parent.keys()}
+        return [child for child in rows[name] if parent_key.items() <= child.items()]
 
     return _plain(row) | {
         "gammes": [

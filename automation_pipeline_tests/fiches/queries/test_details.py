@@ -1,4 +1,4 @@
-"""Queries of details: stored, fresh, with their recordings."""
+"""Queries that store and read fiche details and their recordings."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -48,7 +48,7 @@ def stored(database: Database) -> dict[str, FicheCacheRow]:
         return {row.fiche_id: row for row in session.scalars(select(FicheCacheRow))}
 
 
-def everything(database: Database) -> list[dict[str, object]]:
+def all_rows(database: Database) -> list[dict[str, object]]:
     with database.reading() as session:
         return [
             dict(row)
@@ -177,11 +177,11 @@ def test_details_clear_a_not_found_marker(database: Database) -> None:
 @pytest.mark.parametrize("transient", [True, False])
 def test_a_failed_fetch_changes_nothing(database: Database, transient: bool) -> None:
     save(database, found("1", recording("11")))
-    before = everything(database)
+    before = all_rows(database)
     save(
         database, FetchFailed("1", "busy", transient), FetchFailed("2", "busy", transient), at=LATER
     )
-    assert everything(database) == before
+    assert all_rows(database) == before
 
 
 def test_saving_the_same_outcomes_twice_is_idempotent(database: Database) -> None:
@@ -191,9 +191,9 @@ def test_saving_the_same_outcomes_twice_is_idempotent(database: Database) -> Non
         FetchFailed("3", "busy", True),
     )
     save(database, *outcomes)
-    before = everything(database)
+    before = all_rows(database)
     save(database, *outcomes)
-    assert everything(database) == before
+    assert all_rows(database) == before
 
 
 def test_saving_no_outcomes_writes_nothing(database: Database) -> None:
@@ -223,15 +223,15 @@ def test_the_last_of_several_outcomes_for_a_fiche_is_saved(database: Database) -
 def test_the_number_of_statements_is_independent_of_the_number_of_fiches(
     database: Database,
 ) -> None:
-    """The fiches, their keys with the sections that they have, an insert into each of 18 tables, the
-    stored calls and the calls. Only sections that are stored are deleted first."""
+    """The statements write the fiches, read their keys and stored sections, insert into each of 18
+    tables, and read and write the calls. Only stored sections are deleted first."""
     whole = [*day(200), FicheNotFound("1"), FetchFailed("2", "busy", transient=True)]
     with statements(database) as many:
         save(database, *whole)
-    full = max(whole[:200], key=lambda outcome: len(told_sections(outcome)))
+    full = max(whole[:200], key=lambda outcome: len(filled_sections(outcome)))
     with statements(database) as few:
         save(database, full, FicheNotFound("1"))
-    assert len(told_sections(full)) >= 10
+    assert len(filled_sections(full)) >= 10
     # On SQLite, BEGIN is a statement too.
     assert len(many) <= 22 + 1
     assert len(few) <= len(many) + 18
@@ -240,7 +240,7 @@ def test_the_number_of_statements_is_independent_of_the_number_of_fiches(
     assert len(again) == len(many) + 18
 
 
-def told_sections(outcome: FetchOutcome) -> list[str]:
+def filled_sections(outcome: FetchOutcome) -> list[str]:
     assert isinstance(outcome, DetailsFetched)
     return [name for name, result in vars(outcome.details).items() if result]
 
@@ -249,11 +249,11 @@ def test_concurrent_saves_in_opposite_order_store_the_same_rows_as_one_save(
     database: Database, database_url: str
 ) -> None:
     save(database, *day(100))
-    alone = read_back(database), set(recordings(database))
+    expected = read_back(database), set(recordings(database))
     with database.transaction() as session:
         session.execute(delete(FicheCacheRow))
     at_once(save_rounds, (database_url, 100, False, 2, 5), (database_url, 100, True, 2, 5))
-    assert (read_back(database), set(recordings(database))) == alone
+    assert (read_back(database), set(recordings(database))) == expected
     assert set(vanished(database).values()) == {None}
 
 
@@ -282,9 +282,9 @@ def test_known_fiches_are_found_among_seventy_thousand_ids(
     known = [DetailsFetched("7", fiche("7", recording("a"))), FicheNotFound("69999")]
     with database.transaction() as session:
         save_outcomes(session, known, clock.now())
-    asked = [str(number) for number in range(70_000)]
+    fiche_ids = [str(number) for number in range(70_000)]
     with database.reading() as session:
-        answers = known_since(session, asked, clock.now() - timedelta(minutes=1), clock.now())
+        answers = known_since(session, fiche_ids, clock.now() - timedelta(minutes=1), clock.now())
     assert sorted(answers, key=lambda answer: int(answer.fiche_id)) == [
         DetailsKnown("7", 1),
         FicheNotFound("69999"),
@@ -339,7 +339,7 @@ def test_a_call_missing_from_newer_details_is_marked_vanished_until_it_returns(
 
 
 def test_saving_recordings_alone_never_marks_calls_as_vanished(database: Database) -> None:
-    """As the sales list does it."""
+    """A sales list saves its recordings this way."""
     save(database, found("1", recording("11"), recording("12")), found("2", recording("21")))
     save(database, found("2"), at=LATER)
     with database.transaction() as session:

@@ -1,4 +1,4 @@
-"""Queries of fetch jobs: who sees them, which are silent, and concurrent requests."""
+"""Queries of fetch jobs: visibility, paging, silent jobs and concurrent requests."""
 
 import threading
 from datetime import timedelta
@@ -39,9 +39,9 @@ def test_a_job_is_visible_to_its_creator_and_to_unrestricted_callers(ranges: Ran
             True,
         ]
         assert not is_job_visible(session, EVERYTHING, "nope")
-        for look in (job_document, poll_document):
+        for read in (job_document, poll_document):
             with pytest.raises(NotFoundError, match=f"Job {job.id} not found"):
-                look(session, job.id, OTHERS)
+                read(session, job.id, OTHERS)
         assert list_jobs(session, OTHERS, FichePage(9)) == []
 
 
@@ -76,17 +76,17 @@ def test_only_jobs_without_a_worker_are_returned_as_silent(ranges: Ranges) -> No
 
 
 def test_concurrent_identical_requests_create_one_job(ranges: Ranges) -> None:
-    asked: list[str] = []
-    together = threading.Barrier(4)
+    job_ids: list[str] = []
+    barrier = threading.Barrier(4)
 
-    def ask() -> None:
-        together.wait()
-        asked.append(ranges.job(webhook=HOOK).id)
+    def request_job() -> None:
+        barrier.wait()
+        job_ids.append(ranges.job(webhook=HOOK).id)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=request_job) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(asked) == 4
-    assert len(set(asked)) == len(ranges.jobs) == len(ranges.requests) == 1
+    assert len(job_ids) == 4
+    assert len(set(job_ids)) == len(ranges.jobs) == len(ranges.requests) == 1

@@ -1,4 +1,4 @@
-"""The sections of details on both databases: they read back as sent, and replace earlier ones."""
+"""Sections of details are read back as sent and replace earlier ones, on both databases."""
 
 import copy
 from typing import Any
@@ -33,7 +33,7 @@ def sections_of(payload: Document) -> Document:
 
 
 def full() -> Document:
-    """One fiche that has something in every section."""
+    """A fiche with content in every section."""
     whole: Document = {}
     for payload in payloads(200):
         whole |= {

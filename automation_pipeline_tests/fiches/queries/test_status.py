@@ -1,4 +1,4 @@
-"""The status of many fiches: per fiche, within reach, and with a constant number of statements."""
+"""The status of many fiches: visibility, paging and a constant number of statements."""
 
 from datetime import date, timedelta
 
@@ -121,7 +121,7 @@ def test_fiches_of_several_days_are_paged(database: Database) -> None:
 
 
 def test_the_number_of_queries_is_independent_of_the_number_of_fiches(database: Database) -> None:
-    def cost() -> list[int]:
+    def statement_counts() -> list[int]:
         costs: list[int] = []
         for reach in (EVERYTHING, NORD):
             with database.reading() as session, statements(database) as sent:
@@ -132,7 +132,7 @@ def test_the_number_of_queries_is_independent_of_the_number_of_fiches(database: 
         return costs
 
     mirrored(database, "1")
-    one = cost()
+    for_one = statement_counts()
     mirrored(database, *(str(n) for n in range(2, 40)))
-    assert cost() == one
-    assert max(one) <= 10
+    assert statement_counts() == for_one
+    assert max(for_one) <= 10

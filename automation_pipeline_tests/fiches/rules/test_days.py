@@ -276,13 +276,13 @@ TODAY = date(2026, 5, 4)
     ],
 )
 def test_requested_days_end_today_at_the_latest(start: date, end: date, days: int) -> None:
-    asked = requested_days(start, end, TODAY)
-    assert len(asked) == days
-    assert asked == tuple(start + timedelta(days=n) for n in range(days))
+    days_requested = requested_days(start, end, TODAY)
+    assert len(days_requested) == days
+    assert days_requested == tuple(start + timedelta(days=n) for n in range(days))
 
 
 @every_case(
-    ("start", "end", "complaint"),
+    ("start", "end", "message"),
     [
         (date(2026, 5, 3), date(2026, 5, 2), "startDate must be before or equal to endDate"),
         (date(2026, 5, 9), date(2026, 5, 8), "startDate must be before or equal to endDate"),
@@ -290,8 +290,8 @@ def test_requested_days_end_today_at_the_latest(start: date, end: date, days: in
         (date(1850, 1, 1), date(1850, 1, 1), "startDate must not be before the year 1900"),
     ],
 )
-def test_an_invalid_range_is_rejected(start: date, end: date, complaint: str) -> None:
-    with pytest.raises(InvalidInputError, match=complaint):
+def test_an_invalid_range_is_rejected(start: date, end: date, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
         requested_days(start, end, TODAY)
 
 

@@ -42,7 +42,7 @@ def a_job(fetched: int = 0, status: JobStatus = W) -> FetchJob:
     )  # fmt: skip
 
 
-def had(day: date, fiches: int = 2) -> SalesDay:
+def fetched_day(day: date, fiches: int = 2) -> SalesDay:
     at = datetime(2026, 5, 4, tzinfo=UTC)
     return SalesDay(
         day, at, listed=fiches, duplicates=0, new=0, changed=0, missing_cle=0, without_recordings=0
@@ -51,7 +51,7 @@ def had(day: date, fiches: int = 2) -> SalesDay:
 
 def outcomes(days: Sequence[date], good: Sequence[bool]) -> list[SalesDay | DayFailed]:
     return [
-        had(day) if is_good else DayFailed(day, "no")
+        fetched_day(day) if is_good else DayFailed(day, "no")
         for day, is_good in zip(days, good, strict=False)
     ]
 
@@ -68,9 +68,9 @@ def test_outcomes_in_any_order_keep_the_days_partitioned(
     job = a_job(fetched)
     for day, good in outcomes_given:
         before = job
-        job = count_day(job, had(day) if good else DayFailed(day, "no"))
-        places = [*job.fetched, *job.remaining, *job.failed]
-        assert sorted(places) == list(DAYS)
+        job = count_day(job, fetched_day(day) if good else DayFailed(day, "no"))
+        all_days = [*job.fetched, *job.remaining, *job.failed]
+        assert sorted(all_days) == list(DAYS)
         assert job.processed + len(job.remaining) == job.total_days == len(DAYS)
         assert 0 <= before.progress <= job.progress <= 100
         assert (job.progress == 100) == (not job.remaining) == job.is_over
@@ -79,11 +79,11 @@ def test_outcomes_in_any_order_keep_the_days_partitioned(
 
 
 def test_a_day_is_counted_once() -> None:
-    job = count_day(a_job(), had(DAYS[3]))
-    assert count_day(job, had(DAYS[3])) is job
+    job = count_day(a_job(), fetched_day(DAYS[3]))
+    assert count_day(job, fetched_day(DAYS[3])) is job
     assert count_day(job, DayFailed(DAYS[3], "later")) is job
     assert (job.total_fiches, job.fetched, job.progress) == (2, (DAYS[3],), 16)
-    assert count_day(replace(job, total_fiches=None), had(DAYS[0])).total_fiches is None
+    assert count_day(replace(job, total_fiches=None), fetched_day(DAYS[0])).total_fiches is None
 
 
 @every_case(
@@ -106,14 +106,14 @@ def test_a_job_fails_only_if_every_day_failed(
 
 
 def test_an_interrupted_job_keeps_its_fetched_days_and_counts_no_more() -> None:
-    job = fail_job(count_day(a_job(), had(DAYS[0])), "The run was terminated")
+    job = fail_job(count_day(a_job(), fetched_day(DAYS[0])), "The run was terminated")
     assert (job.status, job.error, job.fetched, len(job.remaining)) == (
         F,
         "The run was terminated",
         DAYS[:1],
         5,
     )
-    assert count_day(job, had(DAYS[1])) is job
+    assert count_day(job, fetched_day(DAYS[1])) is job
 
 
 def test_starting_a_processing_job_again_changes_nothing() -> None:

@@ -114,7 +114,7 @@ def test_any_text_gives_a_uuid_or_none(url: str) -> None:
 
 
 def test_recording_date_and_time_are_the_start_in_paris_time() -> None:
-    """The name says 10h14 in local time, the start says 09:14 in UTC: they are one instant."""
+    """10h14 in the file name is local time; the start is the same instant, 09:14 UTC."""
     call = recording("1", url=NAME)
     assert (call.recording_date, call.recording_time) == ("03/02/2026", "10:14")
     summer = replace(call, started_at=call.started_at.replace(month=7, hour=22))

@@ -1,8 +1,7 @@
-"""Every field of the CRM's details: its type, whether it may be null, that it must be there, and
-what is kept beside.
+"""Every field of the CRM's details: type, nullability, presence, and how unknown fields are kept.
 
-The table is that of the CRM's documentation: s text, n number, b boolean, ? nullable, x anything
-else.
+The table is copied from the CRM's documentation: s text, n number, b boolean, ? nullable, x any
+other type.
 """
 
 import json
@@ -112,10 +111,10 @@ def test_a_valid_section_is_parsed_unchanged(name: str) -> None:
 
 @every_case(("name", "field", "kind"), fields())
 def test_a_missing_or_mistyped_field_is_rejected(name: str, field: str, kind: str) -> None:
-    lacking = {key: value for key, value in good(name).items() if key != field}
+    incomplete = {key: value for key, value in good(name).items() if key != field}
     wrong = [good(name) | {field: value} for value in BAD[kind[0]]]
     for document in [
-        lacking,
+        incomplete,
         *wrong,
         *([] if kind.endswith("?") else [good(name) | {field: None}]),
     ]:
@@ -169,7 +168,7 @@ def test_maps_replace_values_that_json_cannot_represent_with_null() -> None:
 
 def test_a_section_is_immutable() -> None:
     with pytest.raises(ValidationError):
-        INFORMATION.groupe = "TEAM R2"  # type: ignore[misc]  that it cannot is the test
+        INFORMATION.groupe = "TEAM R2"  # type: ignore[misc]  the test checks that this fails
 
 
 def test_an_array_element_of_another_type_is_rejected() -> None:

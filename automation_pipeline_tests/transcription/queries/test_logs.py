@@ -1,4 +1,4 @@
-"""The transcription log of a fiche: found by fiche, narrowed by run, level and time."""
+"""The transcription log of a fiche, filtered by run, level and time."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

@@ -1,5 +1,4 @@
-"""Words into messages, messages into chunks; and the words that are made up where there are
-none."""
+"""Words are grouped into messages and messages into chunks; missing words are estimated."""
 
 from itertools import pairwise
 from time import thread_time
@@ -20,7 +19,7 @@ from automation_pipeline_tests.tables import every_case
 def words(
     *result: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5
 ) -> tuple[Word, ...]:
-    """One a second, each lasting half of it."""
+    """One word per second, each half a second long."""
     return tuple(
         Word(text, first + at, first + at + 0.5, kind[0] if kind else "word", speaker)
         for at, (text, speaker, *kind) in enumerate(result)
@@ -53,7 +52,7 @@ A, B = "speaker_0", "speaker_1"
             (Chunk(0, 0.5, 3.0, 1, (A,), "speaker_0: oui madame"),),
         ),
         (
-            # A spacing of the other speaker is no turn of theirs.
+            # A spacing of another speaker does not start a message.
             [("oui", A), (" ", B, "spacing"), ("madame", A)],
             (Chunk(0, 0.5, 3.0, 1, (A,), "speaker_0: oui madame"),),
         ),
@@ -95,7 +94,7 @@ def test_the_first_message_starts_with_its_first_word(speaker: str | None) -> No
     assert chunks_of(words(("oui", speaker), first=12.5))[0].start == 12.5
 
 
-_heard = st.lists(
+_word_tuples = st.lists(
     st.tuples(
         st.sampled_from(["word", "spacing", "audio_event", "autre"]),
         st.sampled_from([None, "", "speaker_0", "speaker_1", "speaker_2"]),
@@ -106,7 +105,7 @@ _heard = st.lists(
 )
 
 
-@given(_heard)
+@given(_word_tuples)
 def test_every_word_is_in_one_chunk_in_order_with_matching_counts(
     transcript_of: list[tuple[str, str | None, float, float]],
 ) -> None:
@@ -152,9 +151,9 @@ def test_the_words_of_the_provider_are_used_unchanged() -> None:
 
 @every_case("text", ["", "  \n "])
 def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
-    made_up = words_or_estimated(transcript(text), 60)
-    assert made_up == ()
-    assert chunks_of(made_up) == ()
+    estimated = words_or_estimated(transcript(text), 60)
+    assert estimated == ()
+    assert chunks_of(estimated) == ()
 
 
 @every_case(
@@ -173,21 +172,23 @@ def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
 def test_estimated_words_are_spread_over_the_recording(
     count: int, duration: float | None, each: float
 ) -> None:
-    made_up = words_or_estimated(transcript("  mot\n" * count), duration)
-    assert [(word.text, word.kind) for word in made_up] == [("mot", "word")] * count
-    assert [word.start for word in made_up] == pytest.approx([at * each for at in range(count)])
-    assert [word.end for word in made_up] == pytest.approx([(at + 1) * each for at in range(count)])
+    estimated = words_or_estimated(transcript("  mot\n" * count), duration)
+    assert [(word.text, word.kind) for word in estimated] == [("mot", "word")] * count
+    assert [word.start for word in estimated] == pytest.approx([at * each for at in range(count)])
+    assert [word.end for word in estimated] == pytest.approx(
+        [(at + 1) * each for at in range(count)]
+    )
 
 
 def test_estimated_speakers_alternate_every_ten_words() -> None:
-    made_up = words_or_estimated(transcript("mot " * 25), 25)
-    assert [word.speaker for word in made_up] == [A] * 10 + [B] * 10 + [A] * 5
-    assert chunks_of(made_up)[0].message_count == 3
+    estimated = words_or_estimated(transcript("mot " * 25), 25)
+    assert [word.speaker for word in estimated] == [A] * 10 + [B] * 10 + [A] * 5
+    assert chunks_of(estimated)[0].message_count == 3
 
 
 def test_a_text_with_only_spacing_words_gets_estimated_words() -> None:
-    made_up = words_or_estimated(transcript("oui madame", *words((" ", A, "spacing"))), 4)
-    assert [word.text for word in made_up] == ["oui", "madame"]
+    estimated = words_or_estimated(transcript("oui madame", *words((" ", A, "spacing"))), 4)
+    assert [word.text for word in estimated] == ["oui", "madame"]
 
 
 def test_a_monologue_is_split_into_bounded_chunks() -> None:
