@@ -6,7 +6,7 @@ import pytest
 
 from automation_pipeline.api import health as checks
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.clients.smtp.mail_server import LetterBox, letter_box
+from automation_pipeline_tests.clients.smtp.mail_server import FakeMailServer, running_mail_server
 from automation_pipeline_tests.outside import TOKEN, fault
 
 CHECKS = [
@@ -188,7 +188,7 @@ def test_the_key_of_speech_to_text_is_tried(
 def test_the_mail_server_is_asked_to_let_us_in(
     healthy: Terminal, password: str, code: int, state: str, says: str
 ) -> None:
-    with letter_box(LetterBox(login=("robot@example.com", "right"))) as box:
+    with running_mail_server(FakeMailServer(login=("robot@example.com", "right"))) as box:
         healthy.export(
             SMTP_HOST="127.0.0.1", SMTP_PORT=str(box.port), SMTP_USER="robot@example.com"
         )
@@ -197,7 +197,7 @@ def test_the_mail_server_is_asked_to_let_us_in(
     assert found[0] == state
     assert says in found[1]
     assert "wr0ng" not in found[1]
-    assert box.letters == []
+    assert box.mails == []
 
 
 def test_a_mail_server_without_anybody_to_write_as_fails(healthy: Terminal) -> None:

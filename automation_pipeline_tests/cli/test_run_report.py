@@ -13,7 +13,13 @@ from automation_pipeline.automation.commands.report import Html, element, joined
 from automation_pipeline.automation.queries.reports import run_report
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import by_what_is_said
-from automation_pipeline_tests.automation.reports import EVIL, a_reported_run, end, open_a_run, tell
+from automation_pipeline_tests.automation.reports import (
+    EVIL,
+    a_reported_run,
+    change_run,
+    end,
+    open_a_run,
+)
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -76,7 +82,7 @@ def run_id(bench: Bench) -> int:
     """Ended after nine seconds, one of them to select and two to fetch."""
     run_id = a_reported_run(bench)
     with bench.database.transaction() as session:
-        tell(
+        change_run(
             session,
             run_id,
             status="partial",
@@ -170,7 +176,7 @@ def test_a_run_at_work_says_how_far_it_is(bench: Bench, ended: int, law: str) ->
 
 def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> None:
     with bench.database.transaction() as session:
-        tell(session, run_id, selected_fiches=5)
+        change_run(session, run_id, selected_fiches=5)
     assert (
         "The counts do not add up: 5 selected = 2 successful + 1 failed + 1 ignored is false."
         in page_of(bench, run_id).printed
