@@ -162,7 +162,7 @@ def test_no_socket_is_opened_for_a_host_that_is_not_public(
 @pytest.mark.parametrize(
     "scheme", ["ftp", "file", "gopher", "dict", "ws", "javascript", "unix", "http+unix", "data"]
 )
-def test_no_socket_is_opened_for_another_scheme(
+def test_no_socket_is_opened_for_a_scheme_other_than_http(
     scheme: str, call: Call, inside: Place, opened: list[str]
 ) -> None:
     with pytest.raises(PermanentError):
@@ -178,7 +178,7 @@ def test_no_socket_is_opened_for_another_scheme(
         ["2606:4700::1111", "::1"],
     ],
 )  # fmt: skip
-def test_no_socket_is_opened_for_a_name_that_leads_inside(
+def test_no_socket_is_opened_for_a_name_that_resolves_to_a_private_address(
     found: list[str], call: Call, inside: Place, opened: list[str]
 ) -> None:
     with pytest.raises(PermanentError):
@@ -186,7 +186,7 @@ def test_no_socket_is_opened_for_a_name_that_leads_inside(
     assert (opened, inside.calls) == ([], [])
 
 
-def test_a_name_that_changes_after_it_was_checked_leads_to_what_was_checked(
+def test_the_connection_uses_the_address_that_was_checked(
     call: Call, inside: Place, outside: Place, opened: list[str]
 ) -> None:
     call(f"http://rebinding.example.com:{inside.port}/", leading_to([PUBLIC], ["127.0.0.1"]))
@@ -197,7 +197,7 @@ def test_a_name_that_changes_after_it_was_checked_leads_to_what_was_checked(
 @pytest.mark.parametrize(
     "host", [*HOSTS[:60:4], "[::1]", "169.254.169.254", "localhost.", "anna@127.0.0.1"]
 )
-def test_a_redirect_inside_is_not_followed(
+def test_a_redirect_to_a_private_host_is_not_followed(
     host: str, call: Call, inside: Place, outside: Place, opened: list[str]
 ) -> None:
     outside.moved_to = f"http://{host}:{inside.port}/latest/meta-data".encode().decode("latin-1")
@@ -207,7 +207,7 @@ def test_a_redirect_inside_is_not_followed(
     assert inside.calls == []
 
 
-def test_a_redirect_to_a_name_that_leads_inside_is_not_followed_even_if_it_is_the_same_name(
+def test_a_redirect_to_the_same_name_with_a_private_address_is_not_followed(
     call: Call, inside: Place, outside: Place, opened: list[str]
 ) -> None:
     outside.moved_to = f"http://public.example.com:{inside.port}/again"

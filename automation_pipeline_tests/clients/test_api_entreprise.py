@@ -30,7 +30,7 @@ from automation_pipeline_tests.clients.registers import (
 from automation_pipeline_tests.tables import every_case
 
 
-def test_every_call_carries_its_purpose() -> None:
+def test_every_call_has_recipient_context_and_object() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.path == f"/hidden/v3/infogreffe/rcs/unites_legales/{SIREN}/extrait_kbis"
         assert dict(request.url.params) == {
@@ -58,7 +58,7 @@ def test_every_call_carries_its_purpose() -> None:
         (451, ("00451",), "FORBIDDEN", "legal reasons"),
     ],
 )
-def test_a_refusal_says_what_to_look_at(
+def test_an_error_response_names_the_setting_to_check(
     status: int, codes: tuple[str, ...], code: str, says: str
 ) -> None:
     error = fetch(entreprise(saying(complaint(*codes), status)))
@@ -67,13 +67,15 @@ def test_a_refusal_says_what_to_look_at(
 
 
 @every_case(("headers", "wait"), [({}, 12.0), ({"Retry_After": "3"}, 3.0)])
-def test_the_errors_may_contain_a_wait(headers: dict[str, str], wait: float) -> None:
+def test_the_retry_delay_is_read_from_the_error_or_the_header(
+    headers: dict[str, str], wait: float
+) -> None:
     error = fetch(entreprise(saying(complaint("00429", retry_in=12), 429, **headers)))
     assert (error.error_code, error.retry_after_seconds) == ("RATE_LIMIT", wait)
 
 
 @every_case(("status", "code"), [(404, "02003"), (422, "00301")])
-def test_the_check_asks_for_an_unknown_company_and_accepts_that_error_only(
+def test_the_check_requests_an_unknown_company_and_accepts_its_error(
     status: int, code: str
 ) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
@@ -93,7 +95,7 @@ def test_the_check_asks_for_an_unknown_company_and_accepts_that_error_only(
         (raising(httpx.ReadTimeout("x")), TransientError, "did not answer"),
     ],
 )
-def test_the_check_says_what_is_wrong(answer: Any, kind: type[Exception], says: str) -> None:
+def test_a_failed_check_names_the_problem(answer: Any, kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says) as caught:
         using(entreprise(answer), lambda one: one.check())
     assert TOKEN not in str(caught.value)
@@ -103,7 +105,7 @@ def read(document: Any) -> SourceRecord:
     return extract_record(json.dumps(document).encode(), SIREN)
 
 
-def test_an_answer_becomes_the_fields_of_a_company() -> None:
+def test_a_response_is_mapped_to_company_fields() -> None:
     assert read(extract()).fields == CompanyFields(
         legal_name="DANONE",
         trade_name="GERVAIS",
@@ -132,18 +134,18 @@ def test_an_answer_becomes_the_fields_of_a_company() -> None:
         ({"etablissement_principal": None}, "naf_code", None),
     ],
 )
-def test_variants_of_the_answer_are_read(
+def test_variants_of_the_response_are_mapped(
     changed: dict[str, object], field: str, value: object
 ) -> None:
     assert getattr(read(extract(**changed)).fields, field) == value
 
 
-def test_the_day_of_the_extract_is_not_kept_for_it_changes_by_itself() -> None:
+def test_the_stored_document_excludes_the_extract_date() -> None:
     assert read(extract()).document == read(extract(date_extrait="05/05/2026")).document
 
 
 @every_case("document", [{}, {"data": None}, {"data": {}}, extract(OTHER), extract(greffe="PARIS")])
-def test_another_schema_and_another_company_are_not_understood(document: Any) -> None:
+def test_an_unknown_schema_or_another_company_is_a_format_error(document: Any) -> None:
     with pytest.raises(RegistryFormatError):
         read(document)
 
@@ -161,7 +163,7 @@ def test_another_schema_and_another_company_are_not_understood(document: Any) ->
         ([], (), None),
     ],
 )
-def test_errors_have_their_codes_and_a_wait(
+def test_error_codes_and_retry_delay_are_parsed(
     document: Any, codes: tuple[str, ...], wait: float | None
 ) -> None:
     assert errors_of(json.dumps(document).encode()) == (codes, wait)

@@ -135,7 +135,7 @@ def left_in(folder: Path) -> list[str]:
         ),
     ],
 )
-def test_every_failure_has_its_meaning_and_its_sentence(
+def test_each_download_failure_has_its_error_type_and_message(
     speech_server: SpeechServer, page: Page, error: type[AutomationError], says: str
 ) -> None:
     speech_server.pages[AUDIO] = page
@@ -160,7 +160,7 @@ def test_every_failure_has_its_meaning_and_its_sentence(
         ("http://é..test/1.mp3", "its address cannot be read."),
     ],
 )
-def test_an_address_that_is_none_is_refused(
+def test_an_invalid_recording_url_is_refused(
     speech_server: SpeechServer, url: str, says: str
 ) -> None:
     met = speech_server.error(url)
@@ -169,7 +169,9 @@ def test_an_address_that_is_none_is_refused(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "a" * 70 + ".test"])
-def test_a_host_that_is_not_there_is_transient(speech_server: SpeechServer, host: str) -> None:
+def test_an_unreachable_audio_host_is_a_transient_error(
+    speech_server: SpeechServer, host: str
+) -> None:
     met = speech_server.error(f"http://{host}/1.mp3", audio_origins=[f"http://{host}"])
     assert type(met) is TransientError
     assert str(met) == "Audio download failed: its host could not be reached (ConnectError)."
@@ -179,7 +181,7 @@ def test_a_host_that_is_not_there_is_transient(speech_server: SpeechServer, host
 @pytest.mark.parametrize(
     ("header", "wait"), [("7", 7), ("Mon, 04 May 2026 10:01:30 GMT", 90), ("soon", None), ("0", 1)]
 )
-def test_the_wait_that_the_host_asks_for_is_kept(
+def test_the_retry_after_of_the_audio_host_is_kept(
     speech_server: SpeechServer, status: int, header: str, wait: float | None
 ) -> None:
     speech_server.pages[AUDIO] = answer(status, Retry_After=header)
@@ -200,7 +202,7 @@ def test_the_wait_that_the_host_asks_for_is_kept(
         ),
     ],
 )
-def test_a_slow_host_is_given_up_in_time_and_is_transient(
+def test_a_slow_audio_host_times_out_with_a_transient_error(
     speech_server: SpeechServer, page: Page, limits: AudioLimits, says: str
 ) -> None:
     speech_server.pages[AUDIO] = page
@@ -219,7 +221,7 @@ def test_a_full_disk_is_a_transient_error(
     assert str(met) == "Audio download failed: it could not be kept (No space left on device)."
 
 
-def test_what_a_short_write_leaves_over_is_written_too(
+def test_a_short_write_is_continued(
     speech_server: SpeechServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class ShortWrites(io.FileIO):
@@ -232,7 +234,7 @@ def test_what_a_short_write_leaves_over_is_written_too(
     assert file.read_bytes() == SOUND
 
 
-def test_the_biggest_audio_that_is_taken_arrives_whole(speech_server: SpeechServer) -> None:
+def test_audio_of_exactly_the_maximum_size_is_accepted(speech_server: SpeechServer) -> None:
     speech_server.pages[AUDIO] = answer(200, bytes(1_000_000))
     speech_server.transcript(audio_limits=HASTE)
     assert speech_server.uploads[0].size > 1_000_000
@@ -263,7 +265,7 @@ def test_the_body_of_a_redirect_is_not_read(speech_server: SpeechServer) -> None
     assert len(speech_server.uploads) == 1
 
 
-def test_a_name_that_has_no_address_may_have_one_later(speech_server: SpeechServer) -> None:
+def test_a_name_without_dns_records_is_a_transient_error(speech_server: SpeechServer) -> None:
     met = speech_server.error("http://nowhere.invalid/1.mp3", audio_origins=[])
     assert (type(met), str(met)) == (
         TransientError,
@@ -304,7 +306,7 @@ def test_only_listed_origins_are_called_and_followed(speech_server: SpeechServer
         assert len(elsewhere.fetched) == 1
 
 
-def test_recordings_of_one_host_come_over_one_connection() -> None:
+def test_recordings_from_one_host_share_a_connection() -> None:
     async def go() -> None:
         async with answering() as board:
             hosts = AudioDownloader(now=lambda: NOW, guard=audio_guard([board.url]), connections=5)
@@ -317,7 +319,7 @@ def test_recordings_of_one_host_come_over_one_connection() -> None:
     asyncio.run(go())
 
 
-def test_the_key_of_the_provider_is_not_shown_to_the_host(speech_server: SpeechServer) -> None:
+def test_the_provider_key_is_not_sent_to_the_audio_host(speech_server: SpeechServer) -> None:
     speech_server.transcript()
     assert KEY not in str(speech_server.fetched)
 
@@ -334,7 +336,9 @@ def test_the_key_of_the_provider_is_not_shown_to_the_host(speech_server: SpeechS
         redirect("ftp://anna:s3cret@x"),
     ],
 )
-def test_no_error_shows_any_part_of_the_address(speech_server: SpeechServer, page: Page) -> None:
+def test_no_error_contains_any_part_of_the_recording_url(
+    speech_server: SpeechServer, page: Page
+) -> None:
     speech_server.pages[AUDIO] = page
     url = speech_server.audio_url.replace("http://", "http://anna:s3cret@") + "?signature=s3cret"
     met = speech_server.error(url, audio_limits=HASTE)
@@ -345,7 +349,7 @@ def test_no_error_shows_any_part_of_the_address(speech_server: SpeechServer, pag
 
 
 @pytest.mark.parametrize("page", [answer(200, SOUND), answer(404), cut_short, drop, streaming(16)])
-def test_no_file_is_left_behind(speech_server: SpeechServer, scratch: Path, page: Page) -> None:
+def test_no_temporary_file_is_left(speech_server: SpeechServer, scratch: Path, page: Page) -> None:
     speech_server.pages[AUDIO] = page
     with suppress(AutomationError):
         speech_server.transcript(audio_limits=HASTE)
@@ -353,7 +357,7 @@ def test_no_file_is_left_behind(speech_server: SpeechServer, scratch: Path, page
 
 
 @pytest.mark.parametrize("slow", [AUDIO, "/v1/speech-to-text"])
-def test_no_file_is_left_behind_when_it_is_cancelled(
+def test_no_temporary_file_is_left_after_cancellation(
     speech_server: SpeechServer, scratch: Path, slow: str
 ) -> None:
     speech_server.pages[slow] = trickle

@@ -66,7 +66,7 @@ def refused(
         (504, "TIMEOUT", TransientError, "It cannot be"),
     ],
 )  # fmt: skip
-def test_a_refusal_is_the_error_that_it_was_there(
+def test_an_error_response_becomes_the_matching_exception(
     status: int, code: str, kind: type[AutomationError], sentence: str
 ) -> None:
     line = Line(refused(status, code, requestId="7f"))
@@ -75,7 +75,7 @@ def test_a_refusal_is_the_error_that_it_was_there(
     assert (type(error.value), str(error.value)) == (kind, sentence)
 
 
-def test_the_fields_at_fault_come_along() -> None:
+def test_a_validation_error_contains_the_invalid_fields() -> None:
     faults = [
         {"field": "timeOfDay", "message": "is required"},
         {"field": "", "message": "both at once"},
@@ -95,7 +95,7 @@ def test_the_fields_at_fault_come_along() -> None:
         httpx.Response(302, headers={"Location": "https://elsewhere.test"}),
     ],
 )
-def test_an_answer_of_another_service_is_recognised(answer: httpx.Response) -> None:
+def test_a_response_from_another_service_is_an_upstream_error(answer: httpx.Response) -> None:
     line = Line(answer)
     with pytest.raises(
         UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"
@@ -107,7 +107,9 @@ def test_an_answer_of_another_service_is_recognised(answer: httpx.Response) -> N
 @every_case(
     "lost", [httpx.ReadError("reset"), httpx.RemoteProtocolError("gone"), httpx.ReadTimeout("slow")]
 )
-def test_a_post_whose_answer_was_lost_is_sent_once_more_under_the_same_key(lost: Exception) -> None:
+def test_a_post_with_a_lost_response_is_retried_once_with_the_same_idempotency_key(
+    lost: Exception,
+) -> None:
     line = Line(lost, httpx.Response(201, json=DONE))
     assert line.api.call("POST", "/x", body={"a": 1}) == DONE
     first, second = line.asked
@@ -115,11 +117,11 @@ def test_a_post_whose_answer_was_lost_is_sent_once_more_under_the_same_key(lost:
     assert first.content == second.content == b'{"a":1}'
 
 
-def test_what_is_answered_without_a_word_is_done() -> None:
+def test_an_empty_204_response_is_a_success() -> None:
     assert Line(httpx.Response(204)).api.call("DELETE", "/api/things/1") == {}
 
 
-def test_two_requests_have_two_keys() -> None:
+def test_each_request_has_its_own_idempotency_key() -> None:
     line = Line(httpx.Response(200, json=DONE))
     api = line.api
     api.call("POST", "/x")
@@ -132,7 +134,7 @@ def test_two_requests_have_two_keys() -> None:
     lambda api: api.call("DELETE", "/x"),
     lambda api: api.call("POST", "/x", repeatable=False),
 ])  # fmt: skip
-def test_what_is_not_safe_to_repeat_is_sent_once(ask: object) -> None:
+def test_a_request_that_is_unsafe_to_repeat_is_sent_once(ask: object) -> None:
     line = Line(httpx.ReadError("reset"))
     with pytest.raises(TransientError, match="could not be reached"):
         ask(line.api)  # type: ignore[operator]
@@ -146,16 +148,14 @@ def test_what_is_not_safe_to_repeat_is_sent_once(ask: object) -> None:
         (httpx.ConnectTimeout("slow"), "did not answer in time"),
     ],
 )
-def test_trouble_on_the_way_names_the_origin_and_nothing_secret(
-    trouble: Exception, says: str
-) -> None:
+def test_a_connection_error_names_the_origin_without_secrets(trouble: Exception, says: str) -> None:
     with pytest.raises(TransientError) as error:
         Line(trouble).api.call("GET", "/x", query={"q": "private"})
     assert str(error.value).startswith(f"The API at https://api.example.test:8443 {says}")
     assert not {"s3cret", "private", "deep"} & set(str(error.value).replace("-", " ").split())
 
 
-def test_the_request_is_as_the_api_wants_it() -> None:
+def test_a_request_has_encoded_query_token_and_request_id() -> None:
     line = Line(httpx.Response(200, json=DONE))
     with correlated("seven"):
         line.api.call(

@@ -27,7 +27,7 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case("siret", [None, SIRET])
-def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(
+def test_one_call_requests_only_the_sections_that_are_read(
     siret: str | None,
 ) -> None:
     requests: list[httpx.Request] = []
@@ -49,7 +49,7 @@ def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(
     assert "Authorization" not in request.headers
 
 
-def test_an_establishment_is_looked_up_and_a_closed_one_is_a_warning() -> None:
+def test_an_establishment_is_looked_up_by_siret_and_a_closed_one_adds_a_warning() -> None:
     other = f"{SIREN}00018"
     closed = {"siret": other, "etat_administratif": "F", "date_fermeture": "2020-06-30"}
     record = fetch(search(saying(found(unit(matching_etablissements=[closed])))), siret=other)
@@ -59,13 +59,13 @@ def test_an_establishment_is_looked_up_and_a_closed_one_is_a_warning() -> None:
 
 
 @every_case("units", [[], [unit(OTHER)]])
-def test_no_result_and_another_company_are_not_found(units: list[Any]) -> None:
+def test_an_empty_result_or_another_company_is_not_found(units: list[Any]) -> None:
     error = fetch(search(saying(found(*units))))
     assert (error.error_code, error.http_status, error.retryable) == ("NOT_FOUND", 200, False)
 
 
 @every_case("document", [found(unit(SIREN)), found()])
-def test_the_check_accepts_any_answer_of_the_service(document: object) -> None:
+def test_the_check_accepts_any_well_formed_response(document: object) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.params["q"] == SEARCH_PROBE_SIREN
         return httpx.Response(200, json=document)
@@ -82,7 +82,7 @@ def test_the_check_accepts_any_answer_of_the_service(document: object) -> None:
         (raising(httpx.ConnectError("x")), TransientError),
     ],
 )
-def test_the_check_says_what_is_wrong(answer: Any, kind: type[Exception]) -> None:
+def test_a_failed_check_names_the_problem(answer: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="Recherche d'entreprises"):
         using(search(answer), lambda one: one.check())
 
@@ -100,7 +100,7 @@ def said(**changed: object) -> CompanyFields:
     return record.fields
 
 
-def test_an_answer_becomes_the_fields_of_a_company() -> None:
+def test_a_response_is_mapped_to_company_fields() -> None:
     assert said(sigle="DAN", libelle_activite_principale="Sièges sociaux") == CompanyFields(
         siret=SIRET,
         legal_name="DANONE",
@@ -145,7 +145,7 @@ def test_an_answer_becomes_the_fields_of_a_company() -> None:
         ({"tranche_effectif_salarie": None}, "headcount_range", None),
     ],
 )
-def test_variants_of_the_answer_are_read(
+def test_variants_of_the_response_are_mapped(
     changed: dict[str, object], field: str, value: object
 ) -> None:
     assert getattr(said(**changed), field) == value
@@ -161,7 +161,7 @@ def test_a_partly_published_company_keeps_its_name_and_commune() -> None:
     assert (kept.brand_name, kept.address_line1) == (None, None)
 
 
-def test_a_sole_trader_who_is_masked_is_found_all_the_same() -> None:
+def test_a_masked_sole_trader_is_found() -> None:
     record = read(
         unit(nom_complet=MASK, nom_raison_sociale=None, siege=seat(adresse=MASK, code_postal=MASK))
     )
@@ -169,7 +169,7 @@ def test_a_sole_trader_who_is_masked_is_found_all_the_same() -> None:
     assert (record.is_masked, record.fields.legal_name, record.fields.city) == (True, None, "PARIS")
 
 
-def test_what_changes_by_itself_is_not_kept() -> None:
+def test_volatile_fields_are_not_stored() -> None:
     record = read(unit(siege=seat(date_mise_a_jour_insee="2026-05-01"), date_mise_a_jour_rne=None))
     assert record is not None
     assert not {"score", "date_mise_a_jour", "date_mise_a_jour_rne"} & set(record.document)
@@ -187,7 +187,7 @@ def test_what_changes_by_itself_is_not_kept() -> None:
         ([OTHER, SIREN], False),
     ],
 )
-def test_only_the_first_that_was_found_is_the_one(sirens: list[str], is_found: bool) -> None:
+def test_only_the_first_result_is_considered(sirens: list[str], is_found: bool) -> None:
     record = read(*map(unit, sirens))
     assert (record is not None and record.siren == SIREN) is is_found
 
@@ -203,7 +203,7 @@ def test_only_the_first_that_was_found_is_the_one(sirens: list[str], is_found: b
         ({"etat_administratif": "F"}, (f"The establishment {SIREN}00018 is closed.",)),
     ],
 )
-def test_an_establishment_that_is_closed_is_a_warning(
+def test_a_closed_establishment_adds_a_warning(
     establishment: dict[str, str], warnings: tuple[str, ...]
 ) -> None:
     siret = f"{SIREN}00018"
@@ -216,7 +216,7 @@ def test_an_establishment_that_is_closed_is_a_warning(
     assert whole.warnings == ()
 
 
-def test_another_establishment_in_the_result_changes_nothing() -> None:
+def test_another_matching_establishment_does_not_change_the_fields() -> None:
     assert (
         said(matching_etablissements=[{"siret": f"{SIREN}00018", "adresse": "1 RUE BASSE"}])
         == said()

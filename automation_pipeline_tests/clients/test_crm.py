@@ -38,7 +38,7 @@ def strike(gateway: Crm, **rule: object) -> None:
         ("https://crm.test/my-api", "https://crm.test/my-api/api"),
     ],
 )
-def test_the_address_ends_with_exactly_one_api(configured: str, root: str) -> None:
+def test_the_base_url_ends_with_exactly_one_api_segment(configured: str, root: str) -> None:
     assert api_root(configured) == root
 
 
@@ -63,7 +63,7 @@ def test_the_token_is_sent_as_a_bearer_token_once(
 
 @pytest.mark.parametrize("token", [TOKEN, f"Bearer {TOKEN}", f"BEARER {TOKEN}"])
 @pytest.mark.parametrize("suffix", ["", "/", "/api", "/api/"])
-def test_however_it_is_configured_it_reaches_the_crm(
+def test_every_accepted_form_of_url_and_token_reaches_the_crm(
     simulated: str, suffix: str, token: str
 ) -> None:
     Crm(simulated + suffix, token).check()
@@ -79,9 +79,7 @@ def test_however_it_is_configured_it_reaches_the_crm(
         ("é ?#&%41", b"%C3%A9%20%3F%23%26%2541"),
     ],
 )
-def test_a_fiche_id_is_one_segment_of_the_path_whatever_it_holds(
-    fiche_id: str, path: bytes
-) -> None:
+def test_a_fiche_id_is_escaped_as_one_path_segment(fiche_id: str, path: bytes) -> None:
     asked: list[bytes] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -93,11 +91,11 @@ def test_a_fiche_id_is_one_segment_of_the_path_whatever_it_holds(
     assert asked == [b"/api/fiches/by-id/" + path + wanted]
 
 
-def test_an_id_that_no_address_can_hold_is_refused_without_a_call(gateway: Crm) -> None:
+def test_an_overlong_fiche_id_is_refused_without_a_call(gateway: Crm) -> None:
     assert isinstance(gateway.error("7" * 70_000), PermanentError)
 
 
-def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
+def test_details_contain_the_data_of_the_fiche(gateway: Crm) -> None:
     details = gateway.details()
     assert (details.fiche_id, details.information.cle, details.information.groupe) == (
         FICHE,
@@ -163,7 +161,7 @@ def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
         ),
     ],
 )
-def test_every_answer_has_its_meaning_its_number_of_calls_and_its_sentence(
+def test_each_crm_response_has_its_error_message_and_number_of_attempts(
     gateway: Crm, rule: dict[str, object], error: type[AutomationError], asked: int, says: str
 ) -> None:
     strike(gateway, **rule)
@@ -177,13 +175,15 @@ def test_every_answer_has_its_meaning_its_number_of_calls_and_its_sentence(
 @pytest.mark.parametrize(
     "rule", [{"status": 503}, {"status": 429}, {"drop": True}, {"body": "truncated"}]
 )
-def test_a_failure_that_passes_is_not_noticed(gateway: Crm, rule: dict[str, object]) -> None:
+def test_a_temporary_failure_is_retried_until_it_succeeds(
+    gateway: Crm, rule: dict[str, object]
+) -> None:
     strike(gateway, first=2, **rule)
     assert gateway.details().fiche_id == FICHE
     assert gateway.waits.seconds == [1, 2]
 
 
-def test_a_call_that_hangs_is_given_up_in_time_and_is_transient(simulated: str) -> None:
+def test_a_hanging_call_times_out_with_a_transient_error(simulated: str) -> None:
     gateway = Crm(simulated, timeout_seconds=0.1)
     strike(gateway, hang=True)
     met = gateway.error()
@@ -209,7 +209,7 @@ def test_a_refused_connection_is_a_transient_error() -> None:
         ("soon", 1),
     ],
 )
-def test_the_wait_that_the_crm_asks_for_is_kept(
+def test_the_retry_after_of_the_crm_is_kept(
     gateway: Crm, asked: str | float, waited: float
 ) -> None:
     strike(gateway, first=1, status=429, retry_after=asked)
@@ -217,7 +217,7 @@ def test_the_wait_that_the_crm_asks_for_is_kept(
     assert gateway.waits.seconds == [waited]
 
 
-def test_a_wait_that_would_block_everything_does_not_start_and_is_reported(gateway: Crm) -> None:
+def test_a_retry_after_beyond_the_limit_is_reported_without_waiting(gateway: Crm) -> None:
     strike(gateway, status=429, retry_after=3600)
     met = gateway.error()
     assert isinstance(met, TransientError)
@@ -225,12 +225,12 @@ def test_a_wait_that_would_block_everything_does_not_start_and_is_reported(gatew
     assert (calls(gateway.url, FICHE), gateway.waits.seconds) == (1, [])
 
 
-def test_an_id_that_looks_like_404_is_not_taken_for_not_found(gateway: Crm) -> None:
+def test_a_fiche_id_containing_404_is_not_mistaken_for_not_found(gateway: Crm) -> None:
     strike(gateway, item="404404", status=500)
     assert type(gateway.error("404404")) is TransientError
 
 
-def test_another_fiche_than_the_one_asked_for_is_refused() -> None:
+def test_a_response_for_another_fiche_is_a_permanent_error() -> None:
     met = saying(GOOD).error("1")
     assert type(met) is PermanentError
     assert str(met) == f"The CRM answered with fiche {FICHE} for fiche 1."
@@ -249,9 +249,7 @@ def test_another_fiche_than_the_one_asked_for_is_refused() -> None:
         {"body": "success_false"},
     ],
 )
-def test_no_complaint_shows_the_token_or_the_address(
-    simulated: str, rule: dict[str, object]
-) -> None:
+def test_no_error_contains_the_token_or_the_url(simulated: str, rule: dict[str, object]) -> None:
     gateway = Crm(simulated, timeout_seconds=0.1)
     strike(gateway, **rule)
     met = gateway.error()
@@ -261,7 +259,7 @@ def test_no_complaint_shows_the_token_or_the_address(
     assert met.__suppress_context__ or met.__context__ is None
 
 
-def test_a_check_needs_no_fiche_but_a_token_that_is_accepted(gateway: Crm) -> None:
+def test_the_check_needs_a_valid_token_and_no_fiche(gateway: Crm) -> None:
     gateway.check()
     with pytest.raises(PermanentError):
         Crm(gateway.url, "another").check()

@@ -62,27 +62,25 @@ from automation_pipeline_tests.tables import every_case
         ),
     ],
 )
-def test_a_value_that_is_not_as_agreed_is_named_with_its_place(
-    unlike: dict[str, object], where: str
-) -> None:
+def test_an_invalid_value_is_reported_with_its_path(unlike: dict[str, object], where: str) -> None:
     met = saying(GOOD | unlike).error()
     assert type(met) is PermanentError
     assert str(met) == f"The CRM's answer for fiche {FICHE} has an unexpected value at {where}."
 
 
-def test_parts_of_seconds_are_rounded() -> None:
+def test_fractional_durations_are_rounded() -> None:
     gateway = saying(GOOD | {"recordings": [{**RECORDING, "duration_seconds": 741.6}]})
     assert gateway.details().recordings[0].duration_seconds == 742
 
 
 @every_case("array", [name for name, result in GOOD.items() if isinstance(result, list)])
-def test_an_array_must_be_there(array: str) -> None:
+def test_a_missing_array_is_a_permanent_error(array: str) -> None:
     met = saying({name: result for name, result in GOOD.items() if name != array}).error()
     assert type(met) is PermanentError
     assert str(met).endswith(f"unexpected value at {array}.")
 
 
-def test_the_start_of_a_call_is_read_day_first_on_the_clock_of_paris() -> None:
+def test_the_start_time_is_parsed_day_first_in_paris_time() -> None:
     [call] = (
         saying(GOOD | {"recordings": [{**RECORDING, "start_time": "03/02/2026 10:14"}]})
         .details()
@@ -100,7 +98,9 @@ def test_the_start_of_a_call_is_read_day_first_on_the_clock_of_paris() -> None:
         (" \n", "", None),
     ],
 )
-def test_the_name_of_the_audio_is_read(expected: str | None, url: str, uuid: str | None) -> None:
+def test_the_recording_uuid_is_read_from_the_url(
+    expected: str | None, url: str, uuid: str | None
+) -> None:
     [call] = (
         saying(GOOD | {"recordings": [{**RECORDING, "recording_url": expected}]})
         .details()
@@ -132,7 +132,7 @@ def test_unknown_fields_are_kept() -> None:
         {"success": False, "message": "Fiche verrouillée", "fiches": [], "total": 0},
     ],
 )
-def test_a_refusal_is_understood_whatever_comes_with_it(document: object) -> None:
+def test_a_refusal_is_recognised_regardless_of_its_other_fields(document: object) -> None:
     for met in (saying(document).error(), saying(document).list_error()):
         assert type(met) is PermanentError
         assert str(met).endswith(": Fiche verrouillée")
@@ -149,7 +149,7 @@ def test_a_refusal_is_understood_whatever_comes_with_it(document: object) -> Non
         ("\\\\\0", "\\\\"),
     ],
 )
-def test_the_character_nul_which_postgresql_cannot_keep_is_left_out(text: str, kept: str) -> None:
+def test_nul_characters_that_postgresql_rejects_are_removed(text: str, kept: str) -> None:
     assert json.loads(without_nul(json.dumps({text: [text]}).encode())) == {kept: [kept]}
 
 
@@ -184,7 +184,7 @@ def spoilt_within(good: Any) -> st.SearchStrategy[Any]:
 @example(GOOD)
 @example(GOOD | {"unknown": [float("nan"), float("inf"), "\0"]})
 @example(GOOD | {"information": {**INFORMATION, "nombre_acces": 10**400}})
-def test_any_json_document_is_details_or_a_named_error(document: object) -> None:
+def test_any_json_document_parses_as_details_or_raises_a_domain_error(document: object) -> None:
     check_that_it_is_understood(json.dumps(document).encode())
 
 
@@ -192,7 +192,9 @@ def test_any_json_document_is_details_or_a_named_error(document: object) -> None
 @given(documents | spoilt(LIST) | spoilt_within(LIST))
 @example(LIST)
 @example({"fiches": [{**SALE, "id": 10**4000}], "total": 1})
-def test_any_json_document_is_a_sales_list_or_a_named_error(document: object) -> None:
+def test_any_json_document_parses_as_a_sales_list_or_raises_a_domain_error(
+    document: object,
+) -> None:
     check_that_the_list_is_understood(json.dumps(document).encode())
 
 
@@ -200,7 +202,7 @@ def test_any_json_document_is_a_sales_list_or_a_named_error(document: object) ->
 @given(st.binary() | st.text().map(str.encode))
 @example(b"[" * 100_000)
 @example(b"\xff\xfe")
-def test_any_bytes_are_a_value_or_a_named_error(body: bytes) -> None:
+def test_any_bytes_parse_or_raise_a_domain_error(body: bytes) -> None:
     check_that_it_is_understood(body)
     check_that_the_list_is_understood(body)
 

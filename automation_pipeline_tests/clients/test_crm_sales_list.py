@@ -37,7 +37,7 @@ def strike(gateway: Crm, **rule: object) -> None:
     fault(gateway.url, {"route": "crm.sales_list", **rule})
 
 
-def test_the_day_is_asked_for_with_its_recordings() -> None:
+def test_the_sales_list_requests_one_day_with_recordings() -> None:
     asked: list[httpx.URL] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -55,7 +55,7 @@ def test_the_day_is_asked_for_with_its_recordings() -> None:
     }
 
 
-def test_the_list_is_that_of_the_day(gateway: Crm) -> None:
+def test_the_sales_list_contains_the_fiches_of_the_day(gateway: Crm) -> None:
     sales = gateway.sales_list()
     assert (sales.day, sales.listed, sales.duplicates) == (SOLD_ON, len(DAY), 0)
     result = [
@@ -76,7 +76,7 @@ def test_the_list_is_that_of_the_day(gateway: Crm) -> None:
     assert calls(gateway.url, ITEM, "crm.sales_list") == 1
 
 
-def test_a_call_of_the_list_is_the_same_as_that_of_the_details(gateway: Crm) -> None:
+def test_recordings_in_the_list_equal_those_in_the_details(gateway: Crm) -> None:
     sold = next(fiche for fiche in gateway.sales_list().fiches if fiche.recordings)
     assert sold.recordings == gateway.details(sold.fiche_id).recordings
 
@@ -97,7 +97,9 @@ def test_a_day_without_sales_is_an_empty_list() -> None:
         ({"id": "1", "fiche_id": None, "ficheId": ""}, "1"),
     ],
 )
-def test_the_id_is_the_first_that_is_there(names: dict[str, object], fiche_id: str) -> None:
+def test_the_fiche_id_is_the_first_id_field_present(
+    names: dict[str, object], fiche_id: str
+) -> None:
     sale = {name: result for name, result in SALE.items() if name != "id"}
     assert [
         f.fiche_id for f in saying({"fiches": [sale | names], "total": 1}).sales_list().fiches
@@ -120,7 +122,7 @@ def test_dates_may_be_blank(expected: str | None, instant: datetime | None) -> N
     assert (fiche.inserted_at, fiche.modified_at) == (instant, instant)
 
 
-def test_a_fiche_that_is_listed_twice_is_counted_twice_and_kept_as_it_came_first() -> None:
+def test_a_duplicate_fiche_is_counted_and_its_first_entry_is_kept() -> None:
     twice = [SALE, SALE | {"id": "2"}, SALE | {"nom": "AUTRE"}]
     sales = saying({"fiches": twice, "total": 3}).sales_list()
     assert (sales.listed, sales.duplicates) == (3, 1)
@@ -128,11 +130,11 @@ def test_a_fiche_that_is_listed_twice_is_counted_twice_and_kept_as_it_came_first
 
 
 @every_case("total", [0, 1])
-def test_more_fiches_than_announced_are_taken(total: int) -> None:
+def test_more_fiches_than_the_announced_total_are_accepted(total: int) -> None:
     assert saying({"fiches": [SALE, SALE | {"id": "2"}], "total": total}).sales_list().listed == 2
 
 
-def test_fewer_fiches_than_announced_are_no_list() -> None:
+def test_fewer_fiches_than_the_announced_total_are_a_transient_error() -> None:
     gateway = saying(LIST | {"total": 3})
     met = gateway.list_error()
     assert type(met) is TransientError
@@ -184,9 +186,7 @@ def without(document: dict[str, object], name: str) -> dict[str, object]:
         ({"fiches": [SALE | {"recordings": [{}]}], "total": 1}, "fiches.0.recordings.0.call_id"),
     ],
 )
-def test_a_malformed_list_is_a_named_error_and_never_a_day_without_sales(
-    document: object, where: str
-) -> None:
+def test_a_malformed_list_is_an_error_and_never_an_empty_day(document: object, where: str) -> None:
     met = saying(document).list_error()
     assert type(met) is PermanentError
     assert (
@@ -213,7 +213,7 @@ def test_a_malformed_list_is_a_named_error_and_never_a_day_without_sales(
         ({"hang": True}, TransientError, 3),
     ],
 )
-def test_every_answer_has_its_meaning_and_its_number_of_calls(
+def test_each_sales_list_response_has_its_error_and_number_of_attempts(
     simulated: str, rule: dict[str, object], error: type[AutomationError], asked: int
 ) -> None:
     gateway = Crm(simulated, timeout_seconds=0.2 if "hang" in rule else 30)
@@ -225,6 +225,6 @@ def test_every_answer_has_its_meaning_and_its_number_of_calls(
     wait_until(lambda: calls(gateway.url, ITEM, "crm.sales_list") == asked)
 
 
-def test_a_failure_that_passes_is_not_noticed(gateway: Crm) -> None:
+def test_a_temporary_failure_is_retried_until_it_succeeds(gateway: Crm) -> None:
     strike(gateway, first=2, body="truncated")
     assert gateway.sales_list().listed == len(DAY)

@@ -43,7 +43,7 @@ def open_files(folder: Path) -> list[str]:
         ("exit 3", "exit code 3"),
     ],
 )
-def test_an_end_without_a_result_is_an_error_at_the_second_look(
+def test_an_exit_without_a_result_is_an_error_on_the_second_poll(
     start: Start, commands: str, reason: str
 ) -> None:
     worker = start(commands)
@@ -54,7 +54,7 @@ def test_an_end_without_a_result_is_an_error_at_the_second_look(
     worker.close()
 
 
-def test_closing_ends_the_process_and_closes_its_log(start: Start, tmp_path: Path) -> None:
+def test_closing_terminates_the_process_and_closes_its_log(start: Start, tmp_path: Path) -> None:
     worker = start("exec sleep 600")
     worker.look()
     worker.look()

@@ -68,25 +68,25 @@ def without(document: dict[str, object], name: str) -> dict[str, object]:
         ('"', '"'),
     ],
 )
-def test_a_key_is_what_is_left_without_blanks_and_one_pair_of_quotes(key: str, sent: str) -> None:
+def test_whitespace_and_one_pair_of_quotes_are_stripped_from_a_key(key: str, sent: str) -> None:
     assert usable_key(key, "ElevenLabs", "ELEVENLABS_API_KEY") == sent
 
 
 @every_case("key", [None, "", "  ", '""', "' '"])
-def test_without_a_key_nothing_is_made(key: str | None) -> None:
+def test_a_client_without_a_key_is_refused(key: str | None) -> None:
     with pytest.raises(PermanentError) as caught:
         ElevenLabsSpeechToText(key, now=lambda: NOW)
     assert str(caught.value) == "ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"
 
 
 @every_case("key", ["sk_é", "sk_1\nX-Admin: 1"])
-def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str) -> None:
+def test_a_key_with_invalid_header_characters_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(PermanentError, match="holds characters that cannot be sent") as caught:
         usable_key(key, "ElevenLabs", "ELEVENLABS_API_KEY")
     assert "sk_" not in str(caught.value)
 
 
-def test_the_form_is_the_one_that_the_provider_documents(speech_server: SpeechServer) -> None:
+def test_the_upload_form_matches_the_provider_documentation(speech_server: SpeechServer) -> None:
     speech_server.transcript(key=f'"{KEY}"')
     (upload,) = speech_server.uploads
     assert (upload.path, upload.key) == (SPEECH, KEY)
@@ -99,7 +99,9 @@ def test_the_form_is_the_one_that_the_provider_documents(speech_server: SpeechSe
     assert upload.file == ("audio.mp3", "audio/mpeg", SOUND)
 
 
-def test_the_answer_becomes_a_transcript_of_what_was_said(speech_server: SpeechServer) -> None:
+def test_the_response_becomes_a_transcript_without_spacing_entries(
+    speech_server: SpeechServer,
+) -> None:
     transcripts = speech_server.transcript()
     assert (transcripts.transcription_id, transcripts.text) == ("tr_9Fz0", "Bonjour madame (rire)")
     assert (transcripts.language_code, transcripts.language_probability) == ("fra", 0.98)
@@ -217,7 +219,7 @@ def test_the_answer_becomes_a_transcript_of_what_was_said(speech_server: SpeechS
         ),
     ],
 )
-def test_every_answer_has_its_meaning_and_its_sentence(
+def test_each_provider_response_has_its_error_type_and_message(
     speech_server: SpeechServer, page: Page, error: type[AutomationError], says: str
 ) -> None:
     speech_server.pages[SPEECH] = page
@@ -233,7 +235,7 @@ def test_every_answer_has_its_meaning_and_its_sentence(
         (trickle, SpeechLimits(read_seconds=60, total_seconds=0.3)),
     ],
 )
-def test_a_provider_that_does_not_come_to_an_end_is_given_up_in_time(
+def test_an_unfinished_provider_response_times_out(
     speech_server: SpeechServer, page: Page, limits: SpeechLimits
 ) -> None:
     speech_server.pages[SPEECH] = page
@@ -248,7 +250,7 @@ def test_a_provider_that_does_not_come_to_an_end_is_given_up_in_time(
 @pytest.mark.parametrize(
     ("header", "wait"), [("7", 7), ("Mon, 04 May 2026 10:01:30 GMT", 90), ("soon", None), ("0", 1)]
 )
-def test_the_wait_that_the_provider_asks_for_is_kept(
+def test_the_retry_after_of_the_provider_is_kept(
     speech_server: SpeechServer, status: int, header: str, wait: float | None
 ) -> None:
     speech_server.pages[SPEECH] = answer(status, Retry_After=header)
@@ -257,7 +259,7 @@ def test_the_wait_that_the_provider_asks_for_is_kept(
     assert met.retry_after_seconds == wait
 
 
-def test_status_code_and_message_are_kept_one_by_one(speech_server: SpeechServer) -> None:
+def test_status_code_and_message_are_reported_independently(speech_server: SpeechServer) -> None:
     speech_server.pages[SPEECH] = saying(
         {"detail": {"code": "system_busy", "message": "Try later"}}, 503
     )
@@ -267,9 +269,7 @@ def test_status_code_and_message_are_kept_one_by_one(speech_server: SpeechServer
 
 
 @pytest.mark.parametrize("status", [400, 401, 503])
-def test_a_key_that_the_provider_repeats_is_masked(
-    speech_server: SpeechServer, status: int
-) -> None:
+def test_a_key_echoed_by_the_provider_is_masked(speech_server: SpeechServer, status: int) -> None:
     speech_server.pages[SPEECH] = saying(
         {"message": f"{'x' * 490} {KEY} is wrong", "code": KEY}, status
     )
@@ -279,7 +279,7 @@ def test_a_key_that_the_provider_repeats_is_masked(
     assert "*** is" in str(met)
 
 
-def test_a_long_message_is_cut(speech_server: SpeechServer) -> None:
+def test_a_long_provider_message_is_truncated(speech_server: SpeechServer) -> None:
     speech_server.pages[SPEECH] = saying({"message": "x" * 9000, "code": "y" * 9000}, 400)
     assert (
         str(speech_server.error())
@@ -314,7 +314,7 @@ def test_a_long_message_is_cut(speech_server: SpeechServer) -> None:
         ({"text": "o\u0000ui", "words": [WORD | {"text": "o\u0000ui"}]}, "oui", (YES,)),
     ],
 )
-def test_words_that_lack_something_are_left_out(
+def test_incomplete_words_are_skipped(
     speech_server: SpeechServer, document: dict[str, object], text: str, words: tuple[Word, ...]
 ) -> None:
     speech_server.pages[SPEECH] = saying({"transcription_id": "tr_1"} | document)
@@ -323,7 +323,7 @@ def test_words_that_lack_something_are_left_out(
 
 
 @every_case("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
-def test_a_word_whose_time_is_no_number_is_left_out(number: str) -> None:
+def test_a_word_with_a_non_finite_time_is_skipped(number: str) -> None:
     strange = json.dumps(WORD).replace("0.5", number)
     assert parse_transcript((RAW % f"{json.dumps(WORD)}, {strange}").encode()).words == (YES,)
 
@@ -341,13 +341,13 @@ def test_a_word_whose_time_is_no_number_is_left_out(number: str) -> None:
         ("true", None),
     ],
 )
-def test_a_probability_that_is_no_number_is_none(text: str, probability: float | None) -> None:
+def test_an_invalid_probability_is_none(text: str, probability: float | None) -> None:
     body = RAW.replace("{", f'{{"language_code": 5, "language_probability": {text}, ', 1) % ""
     transcripts = parse_transcript(body.encode())
     assert (transcripts.language_code, transcripts.language_probability) == (None, probability)
 
 
-def test_fifty_thousand_words_are_read_and_cut_in_no_time() -> None:
+def test_fifty_thousand_words_are_parsed_and_chunked_within_seconds() -> None:
     words = [
         WORD | {"text": f"mot{at}", "start": at / 3, "end": at / 3 + 0.2} for at in range(50_000)
     ]
@@ -396,7 +396,7 @@ ODD = st.fixed_dictionaries(
 
 
 @given(st.one_of(PLAIN, ODD), st.booleans())
-def test_what_the_quick_one_reads_the_patient_one_reads_alike(
+def test_the_fast_parser_agrees_with_the_lenient_parser(
     document: dict[str, object], is_ascii: bool
 ) -> None:
     body = json.dumps(document, ensure_ascii=is_ascii).encode(errors="surrogatepass")
@@ -407,7 +407,7 @@ def test_what_the_quick_one_reads_the_patient_one_reads_alike(
         assert payload.transcription_id == quick.transcription_id
 
 
-def test_the_usual_transcript_is_read_by_the_quick_one() -> None:
+def test_the_fast_parser_reads_a_typical_transcript() -> None:
     word = {
         "text": "oui",
         "start": 0.1,
@@ -432,5 +432,5 @@ def test_the_usual_transcript_is_read_by_the_quick_one() -> None:
         b'{"transcription_id": "tr_1", "language_probability": NaN}', b'{"transcription_id": "\xff"}',
     ],
 )  # fmt: skip
-def test_what_is_odd_is_left_to_the_patient_one(body: bytes) -> None:
+def test_the_fast_parser_leaves_unusual_documents_to_the_lenient_parser(body: bytes) -> None:
     assert plain_transcript(body) is None

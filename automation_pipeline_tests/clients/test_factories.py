@@ -44,12 +44,12 @@ def storefront(**settings: object) -> Storefront:
         ({"shop_api_token": SecretStr("")}, "SHOP_API_TOKEN is not set"),
     ],
 )
-def test_a_shop_needs_an_address_and_a_token(missing: dict[str, object], says: str) -> None:
+def test_a_shop_needs_a_base_url_and_a_token(missing: dict[str, object], says: str) -> None:
     with pytest.raises(PermanentError, match=f"^{says}: "):
         storefront(**missing)
 
 
-def test_a_storefront_is_known_by_its_host_and_goes_by_its_settings() -> None:
+def test_a_storefront_is_named_by_its_host_and_uses_its_settings() -> None:
     settings = {
         "worker_max_concurrency": 7,
         "shop_timeout_seconds": 12.5,
@@ -63,7 +63,7 @@ def test_a_storefront_is_known_by_its_host_and_goes_by_its_settings() -> None:
     )
 
 
-def test_a_shop_is_opened_for_each_loop_and_closed_with_it() -> None:
+def test_a_shop_client_is_opened_and_closed_per_event_loop() -> None:
     front = storefront()
 
     async def visit() -> bool:
@@ -85,7 +85,7 @@ def test_a_shop_is_opened_for_each_loop_and_closed_with_it() -> None:
         ("http://[::1]", "[::1]"),
     ],
 )
-def test_a_host_is_shown_without_the_rest_of_its_address(address: str, host: str) -> None:
+def test_a_url_is_reduced_to_its_host(address: str, host: str) -> None:
     assert host_of(address) == host
 
 
@@ -124,7 +124,7 @@ SETTING_OF: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def test_each_option_follows_its_own_setting() -> None:
+def test_each_option_is_read_from_its_own_setting() -> None:
     names = [setting for options in SETTING_OF.values() for setting in options.values()]
     values = {name: 1000 + number for number, name in enumerate(names)}
     settings = Settings().model_copy(update=values)
@@ -142,7 +142,7 @@ def test_each_option_follows_its_own_setting() -> None:
     assert found == values
 
 
-def test_switches_follow_their_settings() -> None:
+def test_boolean_options_are_read_from_their_settings() -> None:
     for is_on in (True, False):
         settings = Settings().model_copy(
             update={
@@ -158,7 +158,7 @@ def test_switches_follow_their_settings() -> None:
         assert registry_options(settings).optional_not_found_counts is is_on
 
 
-def test_without_settings_the_options_are_their_defaults() -> None:
+def test_options_have_their_defaults_without_settings() -> None:
     settings = Settings()
     assert registry_options(settings) == EnrichmentOptions()
     assert registry_options(settings).freshness == timedelta(days=30)
@@ -170,7 +170,7 @@ def test_without_settings_the_options_are_their_defaults() -> None:
     assert AudioLimits().max_megabytes == settings.transcription_audio_max_megabytes
 
 
-def test_a_step_of_a_run_has_the_times_and_limits_of_its_settings() -> None:
+def test_run_options_have_the_timeouts_and_limits_of_the_settings() -> None:
     settings = Settings().model_copy(
         update={
             "database_url": "sqlite://",
@@ -224,13 +224,13 @@ def opened(**settings: object) -> Registries:
         (RCS | INPI | SEARCH, [SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS]),
     ],
 )
-def test_configured_registers_are_called_in_their_order(
+def test_configured_registries_are_called_in_a_fixed_order(
     settings: dict[str, object], called: list[SourceApi]
 ) -> None:
     assert list(opened(**settings).sources) == called
 
 
-def test_each_register_has_its_rate_and_inpi_a_daily_limit() -> None:
+def test_each_registry_has_a_rate_and_inpi_a_daily_limit() -> None:
     sources = opened(**SEARCH, **INPI, **RCS).sources
     assert [(one.rate, one.calls_a_day) for one in sources.values()] == [
         (Rate(6, 1.0), None),
@@ -259,7 +259,7 @@ def test_an_empty_secret_counts_as_missing() -> None:
         opened(**INPI | {"inpi_rne_password": SecretStr("")})
 
 
-def test_one_may_be_opened_though_another_is_half_configured() -> None:
+def test_a_registry_opens_although_another_is_partially_configured() -> None:
     both = services(**SEARCH, inpi_rne_username="anna")
     assert both.registry(SourceApi.SEARCH) is not None
     assert both.registry(SourceApi.RCS) is None
@@ -267,7 +267,7 @@ def test_one_may_be_opened_though_another_is_half_configured() -> None:
         both.registry(SourceApi.INPI)
 
 
-def test_the_options_of_registers_follow_the_settings() -> None:
+def test_registry_options_are_read_from_the_settings() -> None:
     assert registry_options(Settings().model_copy(update=NONE)) == EnrichmentOptions()
     options = registry_options(
         Settings().model_copy(update={"enrichment_optional_not_found": "not_applicable"})

@@ -60,7 +60,7 @@ def fetch(
     return asyncio.run(go())
 
 
-def test_the_connection_goes_to_the_checked_address_under_the_name_that_was_asked_for() -> None:
+def test_the_connection_uses_the_checked_address_with_the_requested_host_name() -> None:
     names, wire = Names([PUBLIC]), Wire()
     assert fetch("https://hooks.example.com:8443/a?b=c", names, wire).status_code == 200
     [request] = wire.requests
@@ -70,7 +70,7 @@ def test_the_connection_goes_to_the_checked_address_under_the_name_that_was_aske
     assert names.asked == [("hooks.example.com", 8443)]
 
 
-def test_a_name_that_leads_elsewhere_the_second_time_is_not_asked_a_second_time() -> None:
+def test_a_name_is_resolved_once_per_request() -> None:
     names, wire = Names([PUBLIC], ["127.0.0.1"]), Wire()
     fetch("http://rebinding.example.com/", names, wire)
     assert [request.url.host for request in wire.requests] == [PUBLIC]
@@ -87,7 +87,7 @@ def test_a_name_that_leads_elsewhere_the_second_time_is_not_asked_a_second_time(
         ["::ffff:127.0.0.1"], [PUBLIC, "10.0.0.1"], ["10.0.0.1", PUBLIC], [OTHER, "::1"],
     ],
 )  # fmt: skip
-def test_one_private_address_among_all_is_enough_to_refuse(found: list[str]) -> None:
+def test_a_name_with_any_private_address_is_refused(found: list[str]) -> None:
     wire = Wire()
     with pytest.raises(AddressRefusedError, match="webhookUrl IP not allowed"):
         fetch("https://hooks.example.com/", Names(found), wire)
@@ -97,14 +97,14 @@ def test_one_private_address_among_all_is_enough_to_refuse(found: list[str]) -> 
 @pytest.mark.parametrize(
     "url", ["http://localhost./", "http://[::1]/", "http://0x7f.1/", "http://metadata.internal/"]
 )
-def test_what_looks_private_is_not_even_looked_up(url: str) -> None:
+def test_a_private_host_name_is_refused_without_a_lookup(url: str) -> None:
     names = Names([PUBLIC])
     with pytest.raises(AddressRefusedError):
         fetch(url, names, Wire())
     assert names.asked == []
 
 
-def test_a_redirect_to_a_private_place_is_refused_by_name_and_by_address() -> None:
+def test_a_redirect_to_a_private_name_or_address_is_refused() -> None:
     for target in (
         "http://169.254.169.254/latest/",
         "http://inside.example.com/",
@@ -119,7 +119,7 @@ def test_a_redirect_to_a_private_place_is_refused_by_name_and_by_address() -> No
         assert len(wire.requests) == 1
 
 
-def test_the_next_address_is_tried_when_the_first_refuses() -> None:
+def test_the_next_address_is_tried_when_the_first_is_unreachable() -> None:
     wire = Wire(dead=[OTHER])
     assert fetch("http://hooks.example.com/", Names([OTHER, PUBLIC]), wire).status_code == 200
     assert [request.url.host for request in wire.requests] == [OTHER, PUBLIC]
@@ -127,12 +127,12 @@ def test_the_next_address_is_tried_when_the_first_refuses() -> None:
         fetch("http://hooks.example.com/", Names([OTHER]), wire)
 
 
-def test_a_name_without_address_may_have_one_later() -> None:
+def test_a_name_without_addresses_is_reported_as_not_found() -> None:
     with pytest.raises(NameNotFoundError):
         fetch("http://nowhere.example.com/", Names([]), Wire())
 
 
-def test_listed_origins_go_where_they_lead_and_redirects_only_to_listed_ones() -> None:
+def test_allowed_origins_skip_the_address_check_and_redirect_only_to_allowed_origins() -> None:
     names = Names([PUBLIC])
     wire = Wire(
         httpx.Response(200), httpx.Response(302, headers={"Location": "http://127.0.0.1:9001/"})
@@ -143,11 +143,11 @@ def test_listed_origins_go_where_they_lead_and_redirects_only_to_listed_ones() -
         fetch("http://localhost:9000/", names, wire, "http://localhost:9000", follow=True)
 
 
-def test_the_system_knows_its_own_name() -> None:
+def test_localhost_resolves_to_loopback_addresses() -> None:
     assert set(asyncio.run(addresses_of("localhost", 80))) <= {"127.0.0.1", "::1"}
 
 
-def test_a_kept_connection_serves_only_its_own_name_and_only_while_that_leads_there(
+def test_a_connection_is_reused_only_for_its_host_name_while_the_address_is_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client, "is_public", lambda place: str(place) in {"127.0.0.1", "127.0.0.2"})

@@ -102,7 +102,7 @@ LAST: dict[bytes, bytes] = {
 
 
 @pytest.mark.parametrize("play", [saying, in_bytes])
-def test_an_answer_is_the_same_however_its_bytes_arrive(play: Callable[[bytes], Play]) -> None:
+def test_a_response_parses_the_same_whole_or_byte_by_byte(play: Callable[[bytes], Play]) -> None:
     for answer, body in (WHOLE | LAST).items():
         is_kept = answer in WHOLE
 
@@ -120,7 +120,7 @@ def test_an_answer_is_the_same_however_its_bytes_arrive(play: Callable[[bytes], 
         exchange(play(answer), talk)
 
 
-def test_a_body_may_end_with_the_connection() -> None:
+def test_a_body_without_a_length_ends_with_the_connection() -> None:
     async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for _ in range(2):
             assert (await http.get(record.url)).content == LARGE
@@ -129,7 +129,7 @@ def test_a_body_may_end_with_the_connection() -> None:
     exchange(saying(b"HTTP/1.1 200 OK\r\n\r\n" + LARGE, hangs_up=True), talk)
 
 
-def test_what_is_cut_short_or_no_answer_is_an_error_and_ends_the_connection() -> None:
+def test_a_truncated_or_malformed_response_is_an_error_and_closes_the_connection() -> None:
     cut = [
         b"",
         b"HTTP/1.1 200 OK\r\nContent-",
@@ -158,7 +158,7 @@ def test_what_is_cut_short_or_no_answer_is_an_error_and_ends_the_connection() ->
         exchange(saying(answer, hangs_up=True), talk)
 
 
-def test_headers_and_chunks_without_an_end_are_given_up() -> None:
+def test_endless_headers_and_chunks_are_aborted() -> None:
     async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         with pytest.raises(httpx.RemoteProtocolError):
             await http.get(record.url)
@@ -173,7 +173,7 @@ def test_headers_and_chunks_without_an_end_are_given_up() -> None:
         exchange(endlessly(beginning, again), talk)
 
 
-def test_an_answer_that_comes_before_the_body_was_sent_is_understood() -> None:
+def test_a_response_sent_before_the_whole_request_body_is_read() -> None:
     async def play(
         _: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
@@ -196,7 +196,7 @@ def test_an_answer_that_comes_before_the_body_was_sent_is_understood() -> None:
     exchange(play, talk)
 
 
-def test_what_must_not_be_sent_is_not_sent() -> None:
+def test_invalid_headers_are_not_sent() -> None:
     async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for header in (
             (b"X-A", b"a\r\nX-B: b"),
@@ -286,7 +286,7 @@ ENDINGS = (
 )  # fmt: skip
 
 
-def test_a_slot_is_free_again_however_a_call_ends() -> None:
+def test_every_way_a_call_can_end_releases_its_slot() -> None:
     async def go(ending: Ending) -> None:
         async with answering() as board, httpx.AsyncClient(transport=SlotTransport(1)) as http:
             for _ in range(2):
@@ -302,7 +302,7 @@ def test_a_slot_is_free_again_however_a_call_ends() -> None:
         asyncio.run(go(ending))
 
 
-def test_a_call_that_is_cancelled_at_any_point_leaves_no_connection_that_blocks_the_next() -> None:
+def test_a_call_cancelled_at_any_await_does_not_block_the_next_call() -> None:
     """httpcore's shields hold off cancel scopes of anyio, and not the cancellation of a task."""
 
     async def go(steps: int) -> bool:
@@ -321,7 +321,7 @@ def test_a_call_that_is_cancelled_at_any_point_leaves_no_connection_that_blocks_
         pass
 
 
-def test_an_answer_after_a_cancelled_call_reaches_no_other_call() -> None:
+def test_the_late_response_of_a_cancelled_call_reaches_no_other_call() -> None:
     release = asyncio.Event()
 
     async def play(
@@ -346,7 +346,7 @@ def test_an_answer_after_a_cancelled_call_reaches_no_other_call() -> None:
     exchange(play, talk)
 
 
-def test_at_most_so_many_calls_are_made_at_once_in_their_order() -> None:
+def test_concurrent_calls_are_limited_and_start_in_order() -> None:
     async def go() -> None:
         async with answering() as board, httpx.AsyncClient(transport=SlotTransport(2)) as http:
             async with asyncio.TaskGroup() as calls:
@@ -372,7 +372,7 @@ async def five_at_once(board: KeepAliveServer, http: httpx.AsyncClient) -> None:
     assert board.opened == 5
 
 
-def test_connections_that_no_call_needs_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "KEEP_ALIVE_SECONDS", 0.3)
 
     async def go() -> None:
@@ -393,7 +393,7 @@ def test_connections_that_no_call_needs_are_closed(monkeypatch: pytest.MonkeyPat
     asyncio.run(go())
 
 
-def test_a_connection_serves_one_place_and_one_name_and_makes_room_for_others() -> None:
+def test_connections_are_reused_per_origin_and_tls_name_and_evicted_for_others() -> None:
     async def go() -> None:
         async with answering() as here, answering() as there:
             async with httpx.AsyncClient(transport=SlotTransport(2)) as http:
@@ -443,7 +443,7 @@ async def secret_server(serve: Any) -> asyncio.Server:
     return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=own)
 
 
-def test_a_certificate_must_be_trusted_and_of_the_name() -> None:
+def test_a_certificate_must_be_trusted_and_match_the_host_name() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readuntil(b"\r\n\r\n"):
             writer.write(OK)
@@ -466,7 +466,7 @@ def test_a_certificate_must_be_trusted_and_of_the_name() -> None:
     asyncio.run(go())
 
 
-def test_a_handshake_that_is_never_answered_is_given_up() -> None:
+def test_an_unanswered_tls_handshake_times_out() -> None:
     async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await over.wait()
         writer.close()
@@ -498,7 +498,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
     certificates.cache_clear()
 
 
-def test_certificates_are_loaded_once_a_process_and_only_for_https(
+def test_certificates_are_loaded_once_per_process_and_only_for_https(
     loaded: list[ssl.SSLContext],
 ) -> None:
     async def go() -> None:
@@ -518,7 +518,7 @@ def test_certificates_are_loaded_once_a_process_and_only_for_https(
     asyncio.run(go())
 
 
-def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> None:
         async with answering() as board:
             monkeypatch.setenv("http_proxy", board.url)
@@ -556,7 +556,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def test_a_price_may_be_written_whenever_the_shop_has_read_the_call() -> None:
+def test_a_write_outcome_is_unknown_once_the_shop_has_read_the_request() -> None:
     """A write that was never sent may be sent again; one that may have arrived is looked up
     first."""
     packed = gzip.compress(b"{}")
@@ -604,7 +604,7 @@ def test_a_price_may_be_written_whenever_the_shop_has_read_the_call() -> None:
     assert wrong == []
 
 
-def test_a_handshake_that_fails_has_sent_nothing() -> None:
+def test_a_failed_tls_handshake_sends_no_request() -> None:
     async def go() -> None:
         async with serving(saying(b"SSH-2.0-OpenSSH_9.6\r\n")) as record:
             shop = shop_at(record.url.replace("http:", "https:"))
@@ -694,7 +694,7 @@ def bomb() -> bytes:
     return gzip.compress(gzip.compress(bytes(200_000_000), 9), 9)
 
 
-def test_a_client_never_holds_more_than_its_limit() -> None:
+def test_no_client_buffers_more_than_its_limit() -> None:
     """A small body that is large when it is decompressed, a large one, and one without an end."""
     packed, wrong = bomb(), list[object]()
     encoded = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b"
@@ -725,7 +725,7 @@ def test_a_client_never_holds_more_than_its_limit() -> None:
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 600
 
 
-def test_a_refusal_counts_by_its_status_although_its_body_is_not_read() -> None:
+def test_an_error_status_is_reported_although_its_body_is_unreadable() -> None:
     async def go() -> None:
         result = b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"
         async with serving(saying(result)) as record:
@@ -771,7 +771,7 @@ def counted(meter: Meter) -> list[str]:
     return [labels for (name, labels) in meter.drain() if name == "provider_calls_total"]
 
 
-def test_a_call_is_counted_by_what_became_of_it() -> None:
+def test_a_call_is_counted_by_its_status_or_error() -> None:
     def breaks(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectTimeout("late")
 
@@ -796,7 +796,7 @@ def test_a_call_is_counted_by_what_became_of_it() -> None:
     assert counted(observed(never, cancelled_call)) == ['provider="crm",status="cancelled"']
 
 
-def test_only_trusted_providers_get_the_id_of_the_request() -> None:
+def test_only_trusted_providers_receive_the_request_id() -> None:
     seen: list[str | None] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -811,7 +811,7 @@ def test_only_trusted_providers_get_the_id_of_the_request() -> None:
     assert seen == ["request-7", None, None]
 
 
-def test_a_call_is_a_line_of_the_log_without_query_and_credentials(
+def test_a_call_is_logged_without_query_and_credentials(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for is_trusted in (True, False):
@@ -845,7 +845,7 @@ def test_no_redirect_is_followed_and_no_cookie_is_kept() -> None:
     assert [request.headers.get("Cookie") for request in asked] == [None, None]
 
 
-def test_a_body_that_breaks_off_closes_the_answer() -> None:
+def test_an_interrupted_body_closes_the_response() -> None:
     class Broken(httpx.AsyncByteStream):
         is_closed = False
 

@@ -73,7 +73,7 @@ def leads_to(*places: str) -> HttpsGuard:
     return HttpsGuard(resolve=resolve)
 
 
-def test_the_request_arrives_as_it_was_given_and_the_answer_comes_back(hook: Receiver) -> None:
+def test_the_request_is_sent_unchanged_and_the_response_is_returned(hook: Receiver) -> None:
     headers = {"X-Key": SECRET, "Idempotency-Key": "12:1", "Content-Type": "application/json"}
     assert call(hook.url, headers=headers, body=b'{"a":1}') == HttpsAnswer(200, "thanks")
     [arrived] = hook.calls
@@ -97,7 +97,7 @@ def test_every_status_is_returned(hook: Receiver, status: int) -> None:
         ("é" * 5000, "é" * 999 + "…"),
     ],
 )
-def test_of_the_answer_the_beginning_is_kept_without_the_secrets_that_it_repeats(
+def test_the_response_text_is_truncated_and_echoed_secrets_are_masked(
     hook: Receiver, text: str, kept: str
 ) -> None:
     hook.answer(says(200, text))
@@ -106,19 +106,17 @@ def test_of_the_answer_the_beginning_is_kept_without_the_secrets_that_it_repeats
 
 @pytest.mark.parametrize("before", [0, 900, 990, 1000, 4000])
 @pytest.mark.parametrize("times", [1, 400])
-def test_wherever_the_answer_is_cut_no_part_of_a_secret_is_left(
-    hook: Receiver, before: int, times: int
-) -> None:
+def test_truncation_never_leaves_part_of_a_secret(hook: Receiver, before: int, times: int) -> None:
     hook.answer(says(200, "." * before + SECRET * times + "." * 5000))
     assert "hunt" not in call(hook.url).text
 
 
-def test_the_token_alone_is_hidden_too(hook: Receiver) -> None:
+def test_a_bearer_token_is_masked_without_its_prefix(hook: Receiver) -> None:
     hook.answer(says(401, "unknown: abcdef123"))
     assert call(hook.url, secrets=("Bearer abcdef123",)).text == "unknown: [masked]"
 
 
-def test_a_redirect_is_followed_within_its_origin_only(hook: Receiver, other: Receiver) -> None:
+def test_a_redirect_is_followed_only_within_its_origin(hook: Receiver, other: Receiver) -> None:
     hook.answer(says(307, Location="/moved"), says(200, "there"))
     assert call(hook.url) == HttpsAnswer(200, "there")
     assert [arrived.path for arrived in hook.calls] == ["/hook", "/moved"]
@@ -128,7 +126,9 @@ def test_a_redirect_is_followed_within_its_origin_only(hook: Receiver, other: Re
 
 
 @pytest.mark.parametrize("status", [301, 302, 303])
-def test_a_redirect_that_would_change_the_method_is_the_answer(hook: Receiver, status: int) -> None:
+def test_a_redirect_that_would_change_the_method_is_returned_as_the_response(
+    hook: Receiver, status: int
+) -> None:
     hook.answer(says(status, Location="/moved"))
     assert call(hook.url).status == status
     assert len(hook.calls) == 1
@@ -153,16 +153,12 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
         ("ftp://hooks.example.com/a", [], "url must begin with https:// unless "),
     ],
 )
-def test_only_public_addresses_are_called_and_over_https_only(
-    url: str, places: list[str], why: str
-) -> None:
+def test_only_public_https_addresses_are_called(url: str, places: list[str], why: str) -> None:
     error = refusal(url=url, guard=leads_to(*places))
     assert (isinstance(error, InvalidInputError), str(error).startswith(why)) == (True, True)
 
 
-def test_an_origin_that_is_listed_says_nothing_about_others(
-    hook: Receiver, other: Receiver
-) -> None:
+def test_an_allowed_origin_does_not_allow_other_origins(hook: Receiver, other: Receiver) -> None:
     error = refusal(hook.url, url=f"{other.url}/a")
     assert str(error) == (
         f"url must begin with https:// unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists its origin. Got {other.url}"
@@ -170,7 +166,7 @@ def test_an_origin_that_is_listed_says_nothing_about_others(
     assert other.calls == []
 
 
-def test_no_proxy_of_the_environment_is_used(
+def test_proxies_from_the_environment_are_ignored(
     hook: Receiver, other: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", other.url)
@@ -179,7 +175,7 @@ def test_no_proxy_of_the_environment_is_used(
     assert other.calls == []
 
 
-def test_silence_is_transient_and_shows_the_origin_only(hook: Receiver) -> None:
+def test_a_missing_response_is_transient_and_shows_only_the_origin(hook: Receiver) -> None:
     def never(_exchange: BaseHTTPRequestHandler) -> None:
         pause(30.0)
 
@@ -209,7 +205,7 @@ def test_silence_is_transient_and_shows_the_origin_only(hook: Receiver) -> None:
         (f"{SECRET} hunter2/hun", "[masked] "),
     ],
 )
-def test_a_body_that_does_not_end_in_time_takes_nothing_back_and_shows_no_half_of_a_secret(
+def test_a_body_that_times_out_keeps_the_status_and_shows_no_partial_secret(
     hook: Receiver, monkeypatch: pytest.MonkeyPatch, started: str, kept: str
 ) -> None:
     hook.answer(never_ends(202, started))
@@ -218,7 +214,7 @@ def test_a_body_that_does_not_end_in_time_takes_nothing_back_and_shows_no_half_o
     assert over_after(started, calling, 3600.0, monkeypatch) == HttpsAnswer(202, kept)
 
 
-def test_a_name_without_an_address_is_for_now() -> None:
+def test_an_unresolvable_name_is_a_transient_error() -> None:
     async def unknown(_host: str, _port: int) -> list[str]:
         raise OSError
 
@@ -227,14 +223,14 @@ def test_a_name_without_an_address_is_for_now() -> None:
 
 
 @pytest.mark.parametrize("headers", [{"X-Key": "é"}, {"X-Kéy": "a"}, {"X-Key": "a\r\nX-Other: b"}])
-def test_a_header_that_cannot_be_sent_is_a_plain_error(
+def test_an_unsendable_header_is_refused_without_a_call(
     hook: Receiver, headers: dict[str, str]
 ) -> None:
     assert isinstance(refusal(hook.url, headers=headers), InvalidInputError | TransientError)
     assert hook.calls == []
 
 
-def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(
+def test_the_certificate_is_verified_against_the_host_name_and_not_the_pinned_address(
     tmp_path: Path,
 ) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)

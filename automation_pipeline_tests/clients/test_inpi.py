@@ -82,14 +82,14 @@ def test_concurrent_calls_share_one_login() -> None:
     assert register.posted == [{"username": "anna", "password": PASSWORD}]
 
 
-def test_the_token_outlives_an_event_loop() -> None:
+def test_the_login_token_is_reused_across_event_loops() -> None:
     register = Inpi()
     one = inpi(register)
     assert [fetch(one, siren).siren for siren in (SIREN, OTHER)] == [SIREN, OTHER]
     assert register.calls["login"] == 1
 
 
-def test_an_expired_token_is_replaced_once_for_all_calls() -> None:
+def test_concurrent_calls_renew_an_expired_token_once() -> None:
     register = Inpi()
 
     async def ask(one: Any) -> list[Any]:
@@ -101,7 +101,7 @@ def test_an_expired_token_is_replaced_once_for_all_calls() -> None:
     assert register.calls["login"] == 2
 
 
-def test_a_new_token_that_is_refused_too_is_an_error_of_access() -> None:
+def test_a_refused_new_token_is_an_authentication_error() -> None:
     calls: Counter[str] = Counter()
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -113,7 +113,7 @@ def test_a_new_token_that_is_refused_too_is_an_error_of_access() -> None:
     assert calls == {"POST": 2, "GET": 2}
 
 
-def test_a_refused_password_is_not_tried_again_for_a_while() -> None:
+def test_a_refused_password_is_not_retried_before_its_cooldown_ends() -> None:
     register = Inpi(login_status=401)
     now = [NOW]
     one = inpi(register, now=lambda: now[0])
@@ -139,7 +139,7 @@ def test_a_refused_password_is_not_tried_again_for_a_while() -> None:
         (503, "UPSTREAM_5XX", True),
     ],
 )
-def test_a_failed_login_is_reported_and_the_next_call_tries_again(
+def test_a_failed_login_is_reported_and_retried_by_the_next_call(
     status: int, code: str, retryable: bool
 ) -> None:
     register = Inpi(login_status=status)
@@ -152,7 +152,7 @@ def test_a_failed_login_is_reported_and_the_next_call_tries_again(
 
 
 @every_case("document", [{}, {"token": ""}, []])
-def test_a_login_that_gives_no_token_is_not_understood(document: object) -> None:
+def test_a_login_response_without_a_token_is_an_internal_error(document: object) -> None:
     assert fetch(inpi(saying(document))).error_code == "INTERNAL_ERROR"
 
 
@@ -211,7 +211,7 @@ def test_the_check_succeeds_after_a_login(answer: Any) -> None:
         (raising(httpx.ConnectError("x")), TransientError),
     ],
 )
-def test_the_check_says_what_is_wrong(answer: Any, kind: type[Exception]) -> None:
+def test_a_failed_check_names_the_problem(answer: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="INPI") as caught:
         using(inpi(answer), lambda one: one.check())
     assert PASSWORD not in str(caught.value)
@@ -225,7 +225,7 @@ def read(document: Any) -> SourceRecord:
 
 
 @every_case("shape", ["personneMorale", "personnePhysique", "exploitation"])
-def test_each_kind_of_entity_becomes_the_fields_of_a_company(shape: str) -> None:
+def test_each_kind_of_entity_is_mapped_to_company_fields(shape: str) -> None:
     assert read(formality(shape)).fields == CompanyFields(
         siret=SIRET,
         legal_name="DANONE",
@@ -282,7 +282,9 @@ def test_each_kind_of_entity_becomes_the_fields_of_a_company(shape: str) -> None
         ({"adresseEntreprise": None}, "city", None),
     ],
 )
-def test_variants_of_the_answer_are_read(who: dict[str, object], field: str, value: object) -> None:
+def test_variants_of_the_response_are_mapped(
+    who: dict[str, object], field: str, value: object
+) -> None:
     assert getattr(read(formality(**who)).fields, field) == value
 
 
@@ -312,14 +314,14 @@ SOMEWHERE = {"adresseEntreprise": {"adresse": {"commune": "PARIS"}}}
         ("?", {"personneMorale": COMPANY, "personnePhysique": TRADER}, "COMPANY"),
     ],
 )
-def test_of_several_entities_the_named_one_counts(
+def test_the_entity_named_by_type_personne_is_used(
     kind: str | None, content: dict[str, object], name: str
 ) -> None:
     document = {"siren": SIREN, "formality": {"typePersonne": kind, "content": content}}
     assert read(document).fields.legal_name == name
 
 
-def test_without_any_identity_the_named_entity_keeps_its_address() -> None:
+def test_an_entity_without_an_identity_keeps_its_address() -> None:
     content = {"personneMorale": {}, "personnePhysique": SOMEWHERE}
     assert (
         read({"siren": SIREN, "formality": {"typePersonne": "P", "content": content}}).fields.city
@@ -367,7 +369,7 @@ def test_an_objection_to_commercial_use_counts_as_partly_published(
         {"formality": {"content": {}}},
     ],
 )
-def test_another_schema_and_another_company_are_not_understood(document: Any) -> None:
+def test_an_unknown_schema_or_another_company_is_a_format_error(document: Any) -> None:
     with pytest.raises(RegistryFormatError):
         read(document)
 
@@ -397,7 +399,7 @@ JSON = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(PLACES), JSON)
-def test_whatever_json_inpi_answers_is_a_record_or_an_error(
+def test_any_json_from_inpi_becomes_a_record_or_an_error(
     place: tuple[str, ...], value: object
 ) -> None:
     body = json.dumps(with_instead(formality(), place, value)).encode()
@@ -405,11 +407,11 @@ def test_whatever_json_inpi_answers_is_a_record_or_an_error(
     assert isinstance(result, SourceRecord | SourceError)
 
 
-def test_the_token_of_a_login_is_read() -> None:
+def test_the_token_is_read_from_a_login_response() -> None:
     assert token_of(b'{"token": " a.b.c ", "user": {"id": 1}}') == "a.b.c"
 
 
 @every_case("body", [None, b"{}", b'{"token": null}', b'{"token": " "}', b'{"token": "a\\nb"}'])
-def test_a_login_without_a_token_that_can_be_sent_is_not_understood(body: bytes | None) -> None:
+def test_a_login_response_without_a_sendable_token_is_a_format_error(body: bytes | None) -> None:
     with pytest.raises(RegistryFormatError):
         token_of(body)

@@ -75,7 +75,7 @@ def logins(url: str) -> int:
     return outside.registries_totals(url)["sources"]["inpi.login"]["calls"]
 
 
-def test_one_process_logs_in_for_all(
+def test_processes_share_one_login(
     simulated: str, shared: SharedLogin, clock: StandingClock
 ) -> None:
     for _ in range(2):  # those who come later find the token
@@ -84,7 +84,7 @@ def test_one_process_logs_in_for_all(
     assert logins(simulated) == 1
 
 
-def test_an_expired_token_is_replaced_once_for_all_processes(
+def test_processes_renew_an_expired_token_once(
     simulated: str, shared: SharedLogin, clock: StandingClock
 ) -> None:
     crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
@@ -94,7 +94,7 @@ def test_an_expired_token_is_replaced_once_for_all_processes(
     assert logins(simulated) == 2
 
 
-def test_a_token_that_serves_no_longer_is_not_tried(
+def test_a_token_past_its_lifetime_is_not_used(
     simulated: str, shared: SharedLogin, clock: StandingClock
 ) -> None:
     all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
@@ -104,7 +104,7 @@ def test_a_token_that_serves_no_longer_is_not_tried(
     assert (totals["inpi.login"]["calls"], totals["inpi"]["statuses"]) == (2, {"200": 4})
 
 
-def test_a_wrong_password_is_tried_by_one_process_once(
+def test_a_wrong_password_is_tried_once_across_processes(
     simulated: str, shared: SharedLogin, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
@@ -118,7 +118,7 @@ def test_a_wrong_password_is_tried_by_one_process_once(
     assert logins(simulated) == 1
 
 
-def test_a_call_that_never_got_a_connection_was_not_sent(
+def test_a_call_without_the_login_claim_is_not_sent(
     shared: SharedLogin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
@@ -150,7 +150,7 @@ class Gate:
 
 
 @pytest.mark.parametrize("status", [403, 429, 503])
-def test_a_login_that_fails_otherwise_leaves_the_door_to_others(
+def test_a_failed_login_other_than_401_releases_the_login_claim(
     shared: SharedLogin, status: int
 ) -> None:
     gate = Gate(status)
@@ -158,7 +158,7 @@ def test_a_login_that_fails_otherwise_leaves_the_door_to_others(
     assert isinstance(fetch(inpi(gate, shared=shared)), SourceRecord)
 
 
-def test_one_who_gives_up_while_logging_in_leaves_the_door_to_others(shared: SharedLogin) -> None:
+def test_a_cancelled_login_releases_the_login_claim(shared: SharedLogin) -> None:
     async def give_up(one: InpiRegister) -> None:
         asking = asyncio.create_task(one.fetch(SIREN, None))
         await at_the_door.wait()
@@ -176,7 +176,7 @@ def test_one_who_gives_up_while_logging_in_leaves_the_door_to_others(shared: Sha
     assert isinstance(fetch(inpi(Gate(), shared=shared)), SourceRecord)
 
 
-def test_the_token_is_in_no_log_and_in_no_text(
+def test_the_token_appears_in_no_log_or_repr(
     shared: SharedLogin, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -209,7 +209,7 @@ def test_the_services_of_every_process_share_the_login(
     assert logins(simulated) == 1
 
 
-def test_a_check_of_the_password_is_not_content_with_a_token_of_others(
+def test_the_check_tests_the_password_despite_a_shared_token(
     simulated: str, shared: SharedLogin, database_url: str, clock: StandingClock
 ) -> None:
     all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])

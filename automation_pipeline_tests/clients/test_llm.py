@@ -88,7 +88,7 @@ def refusing(message: object = None, code: object = None, kind: object = None) -
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def test_a_question_is_one_post_of_json() -> None:
+def test_a_question_is_one_json_post() -> None:
     requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -123,7 +123,7 @@ def test_a_question_is_one_post_of_json() -> None:
         ),
     ],
 )
-def test_what_is_no_completion_is_transient_and_says_where(body: bytes, where: str) -> None:
+def test_a_malformed_completion_is_reported_with_the_path(body: bytes, where: str) -> None:
     met = error(lambda _: httpx.Response(200, content=body))
     assert (type(met), str(met)) == (
         ModelAnswerError,
@@ -156,7 +156,7 @@ NEARLY = st.fixed_dictionaries(
 )
 @example(b'{"error": ' * 500, 400, "1" * 5000)
 @example(b"1" * 5000, 200, "Mon, 99 May 99999 10:01:30 GMT")
-def test_every_answer_becomes_a_reply_or_one_of_two_errors(
+def test_any_response_becomes_a_reply_or_a_domain_error(
     body: bytes, status: int, wait: str | None
 ) -> None:
     headers = {"Retry-After": wait, "Retry-After-Ms": wait} if wait is not None else {}
@@ -238,7 +238,7 @@ ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL"
         (529, refusing("Overloaded."), TransientError, "{Overloaded.}"),
     ],
 )
-def test_every_status_has_its_verdict_and_its_sentence(
+def test_each_status_has_its_error_type_and_message(
     status: int, document: object, kind: type[AutomationError], says: str
 ) -> None:
     asked: list[str] = []
@@ -269,7 +269,7 @@ def test_every_status_has_its_verdict_and_its_sentence(
         ({"retry_after_ms": "inf", "Retry_After": "3"}, 3),
     ],
 )
-def test_the_wait_that_the_provider_asks_for_is_kept(
+def test_the_retry_after_of_the_provider_is_kept(
     status: int, headers: dict[str, str], wait: float | None
 ) -> None:
     met = error(saying({}, status, **headers))
@@ -278,7 +278,7 @@ def test_the_wait_that_the_provider_asks_for_is_kept(
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 404, 429, 503])
-def test_a_key_that_the_provider_repeats_is_masked(status: int) -> None:
+def test_a_key_echoed_by_the_provider_is_masked(status: int) -> None:
     met = error(saying(refusing(f"{'x' * 490} {KEY} is wrong", KEY), status))
     assert KEY[:8] not in f"{met!s} {met!r} {vars(met)}"
     assert "*** is" in str(met)
@@ -338,7 +338,7 @@ class Body(httpx.AsyncByteStream):
         (503, TransientError, f"{FAILED} status=503"),
     ],
 )
-def test_a_huge_body_is_not_read_to_its_end(
+def test_reading_stops_at_the_maximum_body_size(
     status: int, kind: type[AutomationError], says: str
 ) -> None:
     body = Body(b" " * 100_000)
@@ -349,7 +349,7 @@ def test_a_huge_body_is_not_read_to_its_end(
 
 
 @pytest.mark.parametrize("trickles", [False, True])
-def test_a_call_that_does_not_come_to_an_end_is_given_up_in_time(trickles: bool) -> None:
+def test_an_unfinished_call_times_out(trickles: bool) -> None:
     body = Body(b" ", lambda: asyncio.sleep(0.01))
 
     async def answer(_: httpx.Request) -> httpx.Response:
@@ -367,7 +367,7 @@ def test_a_call_that_does_not_come_to_an_end_is_given_up_in_time(trickles: bool)
     assert body.closed is trickles
 
 
-def test_a_cancelled_call_goes_away_and_closes_its_answer() -> None:
+def test_a_cancelled_call_ends_its_tasks_and_closes_its_response() -> None:
     body = Body(b" ", lambda: asyncio.Event().wait())
 
     async def cancelled(model: ChatCompletions) -> None:

@@ -32,7 +32,7 @@ from automation_pipeline_tests.tables import every_case
         ("https://llm.test?version=3", "https://llm.test/v1?version=3"),
     ],
 )
-def test_an_address_without_a_path_gets_v1(configured: str, root: str) -> None:
+def test_a_base_url_without_a_path_gets_v1(configured: str, root: str) -> None:
     assert str(chat_root(configured)) == root
 
 
@@ -48,7 +48,7 @@ def test_an_address_without_a_path_gets_v1(configured: str, root: str) -> None:
         "http://\n",
     ],
 )
-def test_an_address_that_is_not_of_the_web_is_refused_at_once(configured: str) -> None:
+def test_a_base_url_that_is_not_http_is_refused_at_construction(configured: str) -> None:
     with pytest.raises(
         PermanentError, match=r"^LLM address is not one of the web \(set LLM_BASE_URL\)$"
     ):
@@ -62,7 +62,7 @@ def test_an_address_that_is_not_of_the_web_is_refused_at_once(configured: str) -
         (ROOT, "/v1/models/org%2Fmodel"),
     ],
 )
-def test_the_query_of_the_address_stays_and_a_models_name_is_one_segment(
+def test_the_query_of_the_base_url_is_kept_and_the_model_name_is_escaped(
     base_url: str, path: str
 ) -> None:
     asked: list[str] = []
@@ -78,7 +78,7 @@ def test_the_query_of_the_address_stays_and_a_models_name_is_one_segment(
 @every_case(
     ("key", "header"), [(f' "{KEY}"\n', f"Bearer {KEY}"), (None, None), ("", None), (" '' ", None)]
 )
-def test_a_server_of_ones_own_may_do_without_a_key(key: str | None, header: str | None) -> None:
+def test_a_self_hosted_server_needs_no_key(key: str | None, header: str | None) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.headers.get("Authorization") == header
         return httpx.Response(200, json=completion())
@@ -87,13 +87,13 @@ def test_a_server_of_ones_own_may_do_without_a_key(key: str | None, header: str 
 
 
 @every_case("key", [None, "", ' "" '])
-def test_openai_itself_wants_a_key(key: str | None) -> None:
+def test_openai_requires_a_key(key: str | None) -> None:
     with pytest.raises(PermanentError) as caught:
         client(saying({}), key=key, base_url="https://API.openai.com/v1")
     assert str(caught.value) == "LLM API key not configured (set LLM_API_KEY)"
 
 
-def test_a_key_that_no_header_can_hold_is_refused_without_being_shown() -> None:
+def test_a_key_with_invalid_header_characters_is_refused_without_being_shown() -> None:
     with pytest.raises(
         PermanentError, match=r"^LLM API key holds characters that cannot be sent"
     ) as caught:
@@ -134,7 +134,7 @@ DOWN = (503, {})
         ([LACKING, DOWN], TransientError),
     ],
 )
-def test_a_check_asks_for_the_models_and_in_doubt_for_a_word(
+def test_the_check_lists_models_and_falls_back_to_a_completion(
     pages: list[tuple[int, object]], kind: type[AutomationError] | None
 ) -> None:
     left = list(pages)

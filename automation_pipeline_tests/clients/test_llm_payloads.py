@@ -31,7 +31,7 @@ def sent(question: Question, temperature: float | None = None) -> dict[str, Any]
     return json.loads(question_json(question, "gpt-4.1", temperature))
 
 
-def test_a_question_is_sent_with_its_schema_and_nothing_that_was_not_asked_for() -> None:
+def test_a_question_is_sent_with_its_schema_and_no_unset_options() -> None:
     assert sent(QUESTION) == {
         "model": "gpt-4.1",
         "messages": [
@@ -46,7 +46,7 @@ def test_a_question_is_sent_with_its_schema_and_nothing_that_was_not_asked_for()
 
 
 @every_case("temperature", [0.0, 0.7])
-def test_a_temperature_is_sent_when_there_is_one(temperature: float) -> None:
+def test_a_configured_temperature_is_sent(temperature: float) -> None:
     assert sent(QUESTION, temperature)["temperature"] == temperature
 
 
@@ -60,7 +60,7 @@ def test_a_temperature_is_sent_when_there_is_one(temperature: float) -> None:
         ((SEARCH,), ToolChoice.REQUIRED, "required", False),
     ],
 )
-def test_a_choice_goes_with_tools_and_the_schema_with_all_but_a_required_one(
+def test_tool_choice_needs_tools_and_a_required_choice_omits_the_schema(
     tools: tuple[Tool, ...], choice: ToolChoice, chosen: str | None, has_schema: bool
 ) -> None:
     document = sent(Question(QUESTION.messages, SCHEMA, tools, choice))

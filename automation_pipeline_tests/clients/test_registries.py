@@ -70,7 +70,7 @@ def registry(request: pytest.FixtureRequest) -> tuple[Any, Any]:
         (504, "UPSTREAM_5XX", True),
     ],
 )
-def test_every_status_has_its_code(
+def test_each_status_has_its_error_code(
     registry: tuple[Any, Any], status: int, code: str, retryable: bool
 ) -> None:
     make, _ = registry
@@ -81,7 +81,7 @@ def test_every_status_has_its_code(
     assert error.message.endswith(").")
 
 
-def test_401_says_which_setting_to_look_at(registry: tuple[Any, Any]) -> None:
+def test_401_names_the_setting_to_check(registry: tuple[Any, Any]) -> None:
     error = fetch(registry[0](saying({}, 401)))
     assert (error.error_code, error.http_status, error.retryable) == ("AUTH_ERROR", 401, False)
     assert "check " in error.message
@@ -99,7 +99,7 @@ def test_401_says_which_setting_to_look_at(registry: tuple[Any, Any]) -> None:
         (UnicodeError("label too long"), "SOURCE_UNAVAILABLE"),
     ],
 )
-def test_a_missing_answer_has_no_status_and_is_retryable(
+def test_a_missing_response_has_no_status_and_is_retryable(
     registry: tuple[Any, Any], error: Exception, code: str
 ) -> None:
     message = fetch(registry[0](raising(error)))
@@ -111,7 +111,7 @@ def test_a_missing_answer_has_no_status_and_is_retryable(
 @pytest.mark.parametrize(
     ("header", "wait"), [("7", 7.0), ("Mon, 04 May 2026 10:00:30 GMT", 30.0), ("soon", None)]
 )
-def test_a_requested_wait_is_returned(
+def test_the_retry_after_of_a_registry_is_returned(
     registry: tuple[Any, Any], header: str, wait: float | None
 ) -> None:
     assert fetch(registry[0](saying({}, 429, Retry_After=header))).retry_after_seconds == wait
@@ -130,7 +130,7 @@ class Endless(httpx.AsyncByteStream):
             yield self._piece
 
 
-def test_an_endless_answer_is_not_read_to_its_end(registry: tuple[Any, Any]) -> None:
+def test_reading_an_endless_response_stops_at_the_maximum_size(registry: tuple[Any, Any]) -> None:
     stream = Endless()
     error = fetch(registry[0](lambda _: httpx.Response(200, stream=stream)))
     assert (error.error_code, error.retryable) == ("INTERNAL_ERROR", False)
@@ -138,7 +138,7 @@ def test_an_endless_answer_is_not_read_to_its_end(registry: tuple[Any, Any]) -> 
     assert stream.read <= MAX_BYTES + 100_000
 
 
-def test_a_slow_answer_is_awaited_up_to_the_limit(
+def test_a_slow_response_times_out(
     registry: tuple[Any, Any],
 ) -> None:
     stream = Endless(b" ", pause=0.01)
@@ -186,7 +186,7 @@ def test_every_call_has_a_user_agent_and_is_counted(
     assert meter.drain()["provider_calls_total", f'provider="{provider}",status="200"'] >= 1
 
 
-def test_a_client_works_in_one_event_loop_after_another(
+def test_a_client_works_in_successive_event_loops(
     registry: tuple[Any, Any],
 ) -> None:
     make, document = registry
@@ -194,7 +194,7 @@ def test_a_client_works_in_one_event_loop_after_another(
     assert [isinstance(fetch(one), SourceRecord) for _ in range(2)] == [True, True]
 
 
-def test_no_text_contains_a_secret(registry: tuple[Any, Any]) -> None:
+def test_no_error_contains_a_secret(registry: tuple[Any, Any]) -> None:
     make, _ = registry
     for answer in (
         saying({"message": f"{TOKEN} {PASSWORD}"}, 400),
@@ -212,7 +212,9 @@ def test_no_text_contains_a_secret(registry: tuple[Any, Any]) -> None:
         (call_error(ErrorCode.AUTH_ERROR, "Who are you?", 401).error, PermanentError),
     ],
 )
-def test_a_check_raises_what_is_wrong(error: SourceError, raised: type[Exception]) -> None:
+def test_check_errors_are_transient_or_permanent(
+    error: SourceError, raised: type[Exception]
+) -> None:
     failure = check_error(error)
     assert (type(failure), str(failure)) == (raised, error.message)
 
@@ -231,7 +233,7 @@ def read(body: bytes | None) -> AnswerObject:
     return answer
 
 
-def test_an_answer_is_read_and_kept_as_it_is() -> None:
+def test_a_response_is_parsed_and_kept_unchanged() -> None:
     answer, document = parse_answer(b'{"name": 7, "more": {"x": [1]}, "none": []}')
     assert (answer.value("name"), answer.text("name")) == (7, "7")
     assert (answer.value("other"), answer.at("other", "deeper").text("x")) == (None, None)
@@ -239,7 +241,7 @@ def test_an_answer_is_read_and_kept_as_it_is() -> None:
     assert document == {"name": 7, "more": {"x": [1]}, "none": []}
 
 
-def test_nul_characters_are_left_out_because_no_database_stores_them() -> None:
+def test_nul_characters_are_removed_from_responses() -> None:
     assert parse_answer(b'{"name": "a\\u0000b"}')[1] == {"name": "ab"}
 
 
@@ -259,7 +261,9 @@ def test_nul_characters_are_left_out_because_no_database_stores_them() -> None:
         (b'{"inner": ["s3cret"]}', "unexpected value at inner.0"),
     ],
 )
-def test_an_unusable_answer_is_refused_without_being_quoted(body: bytes | None, says: str) -> None:
+def test_an_unusable_response_is_refused_without_being_quoted(
+    body: bytes | None, says: str
+) -> None:
     with pytest.raises(RegistryFormatError) as caught:
         read(body)
     assert str(caught.value) == says
@@ -267,7 +271,7 @@ def test_an_unusable_answer_is_refused_without_being_quoted(body: bytes | None, 
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+def test_any_bytes_parse_or_raise_a_format_error(body: bytes) -> None:
     with suppress(RegistryFormatError):
         read(body)
 
@@ -280,12 +284,12 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
         (b'{"inner": [{}, {"name": "[non-diffusible]"}]}', True),
     ],
 )
-def test_a_masked_value_that_was_read_is_noticed_at_any_depth(body: bytes, is_masked: bool) -> None:
+def test_a_masked_value_is_detected_only_if_read_at_any_depth(body: bytes, is_masked: bool) -> None:
     assert read(body).is_masked is is_masked
 
 
 @given(JSON)
-def test_what_is_left_out_is_nowhere_and_all_else_is_there(value: object) -> None:
+def test_removing_entries_is_idempotent_and_keeps_other_values(value: object) -> None:
     kept = without_entries(("a", "b"), value)
     assert without_entries(("a", "b"), kept) == kept
     assert without_entries((), value) == value

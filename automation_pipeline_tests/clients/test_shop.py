@@ -41,7 +41,7 @@ ASKING = (
 
 
 @every_case(("ask", "document", "query", "variables"), ASKING, ids=["page", "prices", "write"])
-def test_every_call_is_one_post_of_graphql(
+def test_every_call_is_one_graphql_post(
     ask: Any, document: object, query: str, variables: object
 ) -> None:
     requests: list[httpx.Request] = []
@@ -60,7 +60,7 @@ def test_every_call_is_one_post_of_graphql(
     assert variables is None or asked["variables"] == variables
 
 
-def test_a_place_in_the_catalogue_is_handed_on_as_it_is() -> None:
+def test_a_catalogue_cursor_is_passed_unchanged() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert json.loads(request.content)["variables"]["after"] == 'ab"c=='
         return httpx.Response(200, json=catalogue(node()))
@@ -68,7 +68,7 @@ def test_a_place_in_the_catalogue_is_handed_on_as_it_is() -> None:
     assert len(page(answer, 'ab"c==').value.variants) == 1
 
 
-def test_what_calls_cost_fits_into_what_a_question_may_ask_for() -> None:
+def test_call_costs_are_below_the_maximum_query_cost() -> None:
     costs = client(saying({})).costs
     assert (costs.page, costs.prices, costs.each_price, costs.write) == (753, 1, 1, 10)
 
@@ -109,7 +109,7 @@ NOBODY_KNOWS = ("network", True, True)
     ],
 )
 @every_case("ask", [page, prices, write])
-def test_a_call_that_is_not_answered_says_whether_it_may_have_had_its_effect(
+def test_a_call_without_a_response_reports_whether_its_outcome_is_unknown(
     error: Exception, expected: tuple[str, bool, bool], says: str, ask: Any
 ) -> None:
     called = ask(raising(error))
@@ -145,7 +145,7 @@ class Endless(httpx.AsyncByteStream):
         (401, write, ("authentication", False, False)),
     ],
 )
-def test_an_endless_answer_is_not_read_to_its_end(
+def test_reading_an_endless_response_stops_at_the_maximum_size(
     status: int, ask: Any, expected: tuple[str, bool, bool]
 ) -> None:
     stream = Endless()
@@ -153,7 +153,7 @@ def test_an_endless_answer_is_not_read_to_its_end(
     assert stream.read <= shop.MAX_BYTES + 100_000
 
 
-def test_a_slow_answer_is_awaited_up_to_the_limit() -> None:
+def test_a_slow_response_times_out() -> None:
     stream = Endless(b" ", pause=0.01)
     failure = write(lambda _: httpx.Response(200, stream=stream), timeout_seconds=0.2).failure
     assert (verdict(failure), failure.message) == (NOBODY_KNOWS, "The shop did not answer in time.")
@@ -161,7 +161,7 @@ def test_a_slow_answer_is_awaited_up_to_the_limit() -> None:
 
 @every_case(("ask", "expected"), [(page, ("server", True, True)), (write, NOBODY_KNOWS)])
 @every_case("body", [b"", b"null", b"[]", b"7", b"<html>Welcome</html>", b'{"data": {"sh'])
-def test_a_body_that_is_no_answer_at_all(
+def test_a_body_that_is_not_graphql_is_a_failure(
     ask: Any, expected: tuple[str, bool, bool], body: bytes
 ) -> None:
     failure = ask(lambda _: httpx.Response(200, content=body)).failure
@@ -179,7 +179,7 @@ def test_every_call_is_counted() -> None:
 
 
 @every_case("token", [None, "", "  ", "tökén", "a\nb"])
-def test_without_a_token_that_can_be_sent_there_is_no_client(token: str | None) -> None:
+def test_a_missing_or_unsendable_token_is_refused(token: str | None) -> None:
     with pytest.raises(PermanentError, match="SHOP_API_TOKEN"):
         client(saying({}), token=token)
 
@@ -197,7 +197,7 @@ def test_without_a_token_that_can_be_sent_there_is_no_client(token: str | None) 
         "http://\n",
     ],
 )
-def test_an_address_that_is_not_of_the_web_is_refused_at_once(address: str) -> None:
+def test_a_base_url_that_is_not_http_is_refused_at_construction(address: str) -> None:
     with pytest.raises(PermanentError, match="SHOP_API_BASE_URL"):
         client(saying({}), base_url=address)
 
@@ -210,7 +210,7 @@ def test_an_address_that_is_not_of_the_web_is_refused_at_once(address: str) -> N
         ("http://127.0.0.1:1/sim/?a=1#b", "http://127.0.0.1:1/sim/admin/api/2026-10/graphql.json"),
     ],
 )
-def test_the_route_lies_below_the_address(base_url: str, address: str) -> None:
+def test_the_graphql_path_is_appended_to_the_base_url(base_url: str, address: str) -> None:
     assert str(shop.graphql_address(base_url, "2026-10")) == address
 
 
@@ -238,7 +238,7 @@ def test_the_check_succeeds_when_the_shop_answers() -> None:
         (raising(httpx.ConnectError("x")), TransientError, "could not be reached"),
     ],
 )
-def test_the_check_says_what_is_wrong_in_one_sentence(
+def test_a_failed_shop_check_names_the_problem(
     answer: Any, kind: type[Exception], says: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -248,7 +248,7 @@ def test_the_check_says_what_is_wrong_in_one_sentence(
     assert type(caught.value) is kind
 
 
-def test_a_shop_that_is_left_in_the_middle_is_let_go() -> None:
+def test_a_cancelled_call_does_not_block_closing_the_shop() -> None:
     async def leave() -> None:
         waiting = asyncio.Event()
 
@@ -268,7 +268,7 @@ def test_a_shop_that_is_left_in_the_middle_is_let_go() -> None:
     asyncio.run(leave())
 
 
-def test_prices_of_many_variants_are_one_call() -> None:
+def test_prices_of_many_variants_take_one_call() -> None:
     ids = [str(number) for number in range(1, 251)]
     answered = told(*(priced(int(each)) for each in ids))
     assert len(prices(saying(answered), *ids).value) == 250

@@ -29,7 +29,7 @@ def only(**changed: object) -> Variant:
     return variant
 
 
-def test_a_variant_comes_with_all_that_rules_ask_about() -> None:
+def test_a_variant_has_every_field_that_rules_use() -> None:
     assert only() == Variant(
         variant_id="1",
         product_id="7",
@@ -72,7 +72,7 @@ def test_a_variant_comes_with_all_that_rules_ask_about() -> None:
         ({"tags": ["a\0b"]}, "tags", ("ab",)),
     ],
 )
-def test_what_a_shop_may_leave_out_or_say_otherwise(
+def test_optional_and_empty_variant_fields_are_normalised(
     changed: dict[str, Any], field: str, value: object
 ) -> None:
     assert getattr(only(**changed), field) == value
@@ -87,7 +87,7 @@ def test_what_a_shop_may_leave_out_or_say_otherwise(
         ("KWD", "1.234", 1234),
     ],
 )
-def test_amounts_have_the_currency_of_the_answer(currency: str, text: str, amount: int) -> None:
+def test_amounts_use_the_currency_of_the_response(currency: str, text: str, amount: int) -> None:
     (variant,) = page(saying(catalogue(node(1, price=text), currency=currency))).value.variants
     assert (variant.amount, variant.currency) == (amount, currency)
     assert prices(saying(told(priced(1, text, None), currency=currency))).value == {
@@ -104,7 +104,7 @@ def test_amounts_have_the_currency_of_the_answer(currency: str, text: str, amoun
         ("b", True, "a", "b"),
     ],
 )
-def test_the_next_page_begins_where_this_one_ends(
+def test_the_next_page_starts_at_the_end_cursor(
     after: str | None, has_next: bool, asked: str | None, expected: str | None
 ) -> None:
     document = catalogue()
@@ -115,7 +115,7 @@ def test_the_next_page_begins_where_this_one_ends(
 @every_case(
     ("after", "asked"), [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)]
 )
-def test_a_page_that_leads_nowhere_or_to_itself_is_not_understood(
+def test_a_page_with_a_missing_or_repeated_cursor_is_a_server_failure(
     after: object, asked: str | None
 ) -> None:
     document = catalogue(node())
@@ -139,9 +139,7 @@ HIDDEN = denied(*AT, "inventoryItem", "unitCost")
         (None, [denied(*AT, "inventoryItem"), HIDDEN]),
     ],
 )
-def test_a_cost_that_the_token_may_not_see_leaves_the_page_readable(
-    item: object, errors: list[object]
-) -> None:
+def test_a_cost_denied_to_the_token_is_read_as_none(item: object, errors: list[object]) -> None:
     called = page(saying(catalogue(node(1, inventoryItem=item)) | {"errors": errors}))
     assert called.failure is None
     assert [(one.cost, one.amount) for one in called.value.variants] == [(None, 1999)]
@@ -161,11 +159,11 @@ def test_a_cost_that_the_token_may_not_see_leaves_the_page_readable(
         "unitCost",
     ],
 )
-def test_any_other_error_spoils_the_page(errors: object) -> None:
+def test_any_other_error_fails_the_page(errors: object) -> None:
     assert page(saying(catalogue(node()) | {"errors": errors})).value is None
 
 
-def test_where_more_than_the_cost_is_denied_the_shops_message_is_shown() -> None:
+def test_denied_access_beyond_the_cost_is_an_authorization_failure() -> None:
     for data in (catalogue(None)["data"], {"productVariants": None}, None):
         failure = page(saying({"data": data, "errors": [HIDDEN]})).failure
         assert (failure.kind, failure.message) == (
@@ -208,7 +206,7 @@ NONSENSE = [
 
 
 @every_case("changed", NONSENSE, ids=lambda changed: str(changed)[:60])
-def test_one_variant_of_nonsense_spoils_the_page_and_another_attempt_may_help(
+def test_one_malformed_variant_fails_the_page_with_a_retryable_failure(
     changed: dict[str, Any],
 ) -> None:
     called = page(saying(catalogue(node(1), node(2, **changed), after="more")))
@@ -219,12 +217,12 @@ def test_one_variant_of_nonsense_spoils_the_page_and_another_attempt_may_help(
 
 
 @every_case("currency", [None, "", "eur", "EURO", 978, "E\0R"])
-def test_without_a_currency_no_amount_is_understood(currency: object) -> None:
+def test_amounts_without_a_valid_currency_are_a_server_failure(currency: object) -> None:
     assert page(saying(catalogue(node(), currency=currency))).failure.kind is FailureKind.SERVER
     assert prices(saying(told(priced(1), currency=currency))).failure.kind is FailureKind.SERVER
 
 
-def test_prices_are_of_those_asked_about_that_the_shop_knows() -> None:
+def test_prices_include_only_requested_variants_known_to_the_shop() -> None:
     answered = told(
         priced(1, "1.00", None), None, {}, priced(3, None), priced(4, "4.00", "5.00"), priced(99)
     )
@@ -235,12 +233,12 @@ def test_prices_are_of_those_asked_about_that_the_shop_knows() -> None:
 
 
 @every_case("nodes", [[7], ["1"], [priced(1, "x")], [priced(1, 3)], [{"id": "1", "price": "1.00"}]])
-def test_prices_that_are_none_are_not_understood(nodes: list[object]) -> None:
+def test_malformed_prices_are_a_server_failure(nodes: list[object]) -> None:
     assert prices(saying(told(*nodes))).failure.kind is FailureKind.SERVER
 
 
 @given(amount=st.integers(0, 10**12), currency=st.sampled_from(["EUR", "JPY", "KWD"]))
-def test_an_amount_survives_the_way_there_and_back(amount: int, currency: str) -> None:
+def test_amounts_survive_a_round_trip(amount: int, currency: str) -> None:
 
     text = format_amount(amount, currency)
     assert prices(saying(told(priced(1, text, text), currency=currency))).value == {

@@ -53,7 +53,7 @@ def verdict(failure: CallFailure) -> tuple[str, bool, bool]:
     ],
 )
 @every_case("body", [b"", b"<html>", b'{"errors": "no"}', b"[" * 100_000])
-def test_a_status_says_which_failure_it_is(
+def test_each_status_has_its_failure_kind(
     status: int, expected: tuple[str, bool, bool], body: bytes
 ) -> None:
     failure = write(lambda _: httpx.Response(status, content=body)).failure
@@ -80,7 +80,7 @@ def test_a_status_says_which_failure_it_is(
         ({"field": {"deep": ["x"]}}, "The shop answered 422: field."),
     ],
 )
-def test_the_shops_messages_are_read_in_all_their_forms(errors: object, says: str) -> None:
+def test_every_form_of_error_message_is_read(errors: object, says: str) -> None:
     assert page(saying({"errors": errors}, 422)).failure.message == says
 
 
@@ -88,7 +88,7 @@ def test_the_shops_messages_are_read_in_all_their_forms(errors: object, says: st
     ("status", "advice"),
     [(401, "SHOP_API_TOKEN"), (403, "scopes"), (404, "SHOP_API_BASE_URL and SHOP_API_VERSION")],
 )
-def test_what_to_check_is_said_where_it_is_known(status: int, advice: str) -> None:
+def test_known_failures_name_the_setting_to_check(status: int, advice: str) -> None:
     assert advice in page(saying({}, status)).failure.message
 
 
@@ -108,7 +108,7 @@ def test_what_to_check_is_said_where_it_is_known(status: int, advice: str) -> No
     ],
 )
 @every_case("status", [429, 503])
-def test_a_wait_that_the_shop_asks_for_is_kept(
+def test_the_retry_after_of_the_shop_is_kept(
     header: str, seconds: float | None, status: int
 ) -> None:
     assert page(saying({}, status, Retry_After=header)).failure.retry_after_seconds == seconds
@@ -124,7 +124,7 @@ def test_a_wait_that_the_shop_asks_for_is_kept(
         (2, 10, 0, None),
     ],
 )
-def test_a_throttled_answer_waits_for_the_bucket(
+def test_a_throttled_response_waits_for_the_bucket_to_refill(
     available: float, requested: float | None, rate: float, seconds: float | None
 ) -> None:
     answered = failing("Throttled", "THROTTLED") | costing(available, requested, rate)
@@ -134,7 +134,7 @@ def test_a_throttled_answer_waits_for_the_bucket(
     assert called.failure.retry_after_seconds == seconds
 
 
-def test_a_throttled_answer_without_a_bucket_may_still_have_a_header() -> None:
+def test_a_throttled_response_without_a_bucket_uses_the_retry_after_header() -> None:
     assert (
         page(saying(failing("Throttled", "throttled"), Retry_After="4")).failure.retry_after_seconds
         == 4
@@ -165,14 +165,14 @@ def test_a_throttled_answer_without_a_bucket_may_still_have_a_header() -> None:
         (failing("?", "THROTTLED", **updated()), ("rate_limit", True, True)),
     ],
 )
-def test_errors_are_looked_at_before_data(
+def test_errors_take_precedence_over_data(
     answered: dict[str, Any], expected: tuple[str, bool, bool]
 ) -> None:
     called = write(saying(answered))
     assert (called.value, verdict(called.failure)) == (None, expected)
 
 
-def test_of_several_errors_being_throttled_counts_most() -> None:
+def test_throttling_takes_precedence_over_other_errors() -> None:
     errors = [
         {"message": "a", "extensions": {"code": "OTHER"}},
         {"message": "b", "extensions": {"code": "THROTTLED"}},
@@ -180,7 +180,7 @@ def test_of_several_errors_being_throttled_counts_most() -> None:
     assert page(saying({"errors": errors})).is_throttled
 
 
-def test_a_query_with_data_and_errors_failed_and_changed_nothing() -> None:
+def test_a_query_with_data_and_errors_fails_with_a_known_outcome() -> None:
     failure = prices(saying(failing("no", "ACCESS_DENIED", **told()))).failure
     assert (verdict(failure), failure.message) == (
         ("authorization", False, False),
@@ -189,7 +189,7 @@ def test_a_query_with_data_and_errors_failed_and_changed_nothing() -> None:
 
 
 @every_case("errors", [None, [], {}, ""])
-def test_no_errors_are_none(errors: object) -> None:
+def test_an_empty_errors_field_is_no_failure(errors: object) -> None:
     assert page(saying(catalogue() | {"errors": errors})).failure is None
 
 
@@ -212,7 +212,7 @@ def test_no_errors_are_none(errors: object) -> None:
         ({}, None),
     ],
 )
-def test_every_answer_with_a_bucket_returns_it(
+def test_the_bucket_status_is_returned_from_every_response(
     text: dict[str, Any], bucket: BucketStatus | None
 ) -> None:
     for answered, status in (
@@ -229,13 +229,13 @@ def test_every_answer_with_a_bucket_returns_it(
 
 
 @every_case("status", [200, 429, 500])
-def test_every_answer_has_the_id_of_its_request(status: int) -> None:
+def test_every_response_has_its_request_id(status: int) -> None:
     assert page(saying({"errors": "no"}, status, X_Request_Id="abc-1")).request_id == "abc-1"
     assert len(page(saying(catalogue(), 200, X_Request_Id="x" * 9000)).request_id) == 200
     assert page(saying(catalogue())).request_id is None
 
 
-def test_no_message_shows_the_token_or_the_path_and_none_is_long() -> None:
+def test_messages_are_short_and_show_neither_token_nor_path() -> None:
     pieces = f"{TOKEN[:4]}\0{TOKEN[4:]} {TOKEN[:4]}\u200b{TOKEN[4:]}"
     for result in (f"No {TOKEN} at {ROOT}", f"Nothing at {PATH}", pieces, "\0\n" + TOKEN * 1000):
         for answer in (
@@ -269,7 +269,9 @@ ANSWERS = st.fixed_dictionaries(
 @example(b"[" * 100_000, 200, None)
 @example(b"1" * 5000, 200, "Mon, 99 May 99999 10:01:30 GMT")
 @example(b'{"errors": "\\ud800"}', 400, "1" * 5000)
-def test_whatever_a_shop_answers_is_a_value(body: bytes, status: int, wait: str | None) -> None:
+def test_any_response_body_becomes_a_failure_without_an_exception(
+    body: bytes, status: int, wait: str | None
+) -> None:
     headers = {"Retry-After": wait, "X-Request-Id": wait} if wait is not None else {}
     for ask in (page, prices, write):
         called = ask(lambda _: httpx.Response(status, content=body, headers=headers))
@@ -277,7 +279,7 @@ def test_whatever_a_shop_answers_is_a_value(body: bytes, status: int, wait: str 
         assert called.failure.retry_after_seconds is None or called.failure.retry_after_seconds >= 1
 
 
-def test_dates_are_read_with_the_given_clock() -> None:
+def test_retry_after_dates_are_relative_to_the_injected_clock() -> None:
     later = NOW + timedelta(seconds=30)
     answered = saying({}, 429, Retry_After="Mon, 04 May 2026 10:01:30 GMT")
     assert page(answered, now=lambda: later).failure.retry_after_seconds == 60

@@ -49,7 +49,7 @@ def sent(given: PriceWrite) -> dict[str, Any]:
         (Price(1234, "KWD"), False, {"price": "1.234"}),
     ],
 )
-def test_a_compare_at_price_is_sent_cleared_or_left_alone(
+def test_a_compare_at_price_is_sent_cleared_or_omitted(
     price: Price, writes_compare_at: bool, expected: dict[str, Any]
 ) -> None:
     variant = sent(PriceWrite("11", price, writes_compare_at))
@@ -124,18 +124,18 @@ NO_PRODUCT = complaint("productId", code="PRODUCT_DOES_NOT_EXIST")
         (AS_BEFORE, (), {"1": 100, "2": "network", "3": "network"}),
     ],
 )
-def test_every_write_ends_as_its_price_or_its_failure(
+def test_every_write_returns_a_price_or_a_failure(
     confirmed: list[object], errors: tuple[object, ...], expected: dict[str, object]
 ) -> None:
     assert outcome(updated(*confirmed, errors=errors)) == expected
 
 
-def test_an_unmentioned_price_may_have_been_written() -> None:
+def test_a_price_missing_from_the_response_has_an_unknown_outcome() -> None:
     silent = write(saying(updated())).value["1"]
     assert (silent.retryable, silent.outcome_unknown) == (True, True)
 
 
-def test_a_price_that_the_shop_refuses_has_not_been_written_and_never_will() -> None:
+def test_a_refused_price_is_a_final_failure_with_a_known_outcome() -> None:
     refused = write(saying(updated(errors=(complaint("variants", "0", "price"),)))).value["1"]
     assert (refused.retryable, refused.outcome_unknown) == (False, False)
     assert refused.message == "The shop refuses the price: is not right, INVALID_INPUT."
@@ -156,7 +156,7 @@ def test_confirmed_prices_are_returned(asked: PriceWrite, expected: dict[str, An
     }
 
 
-def test_a_listed_price_that_was_not_asked_for_confirms_nothing_and_is_read_again() -> None:
+def test_a_confirmed_price_that_differs_has_an_unknown_outcome() -> None:
     asked = PriceWrite("1", Price(99, "EUR"), True)
     for listed in (priced(1, "1.00", None), priced(1, "0.99", "9.00")):
         failure = write(saying(updated(listed)), asked).value["1"]
@@ -164,7 +164,7 @@ def test_a_listed_price_that_was_not_asked_for_confirms_nothing_and_is_read_agai
         assert failure.message == "The shop tells another price than the one that was written."
 
 
-def test_errors_without_a_message_are_reported_too() -> None:
+def test_user_errors_without_a_message_are_reported() -> None:
     refused = write(
         saying(updated(errors=(complaint("variants", "0", code=None, message=7),)))
     ).value["1"]
@@ -174,7 +174,7 @@ def test_errors_without_a_message_are_reported_too() -> None:
     )
 
 
-def test_complaints_are_shown_short_and_without_the_token() -> None:
+def test_user_errors_are_truncated_and_mask_the_token() -> None:
     long = complaint(
         "variants", "0", message=f"{TOKEN} is\0 not\n good " + "x" * 5000, code="y" * 5000
     )
@@ -198,7 +198,7 @@ def test_complaints_are_shown_short_and_without_the_token() -> None:
         {"productVariantsBulkUpdate": {"userErrors": ["no"]}},
     ],
 )
-def test_after_an_unreadable_answer_the_effect_is_unknown(data: object) -> None:
+def test_an_unreadable_write_response_has_an_unknown_outcome(data: object) -> None:
     called = write(saying({"data": data}))
     assert called.value is None
     assert (called.failure.retryable, called.failure.outcome_unknown) == (True, True)

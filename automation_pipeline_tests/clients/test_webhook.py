@@ -66,7 +66,7 @@ def refusal(*allowed: str, **more: float) -> AutomationError:
     return caught.value
 
 
-def test_the_body_arrives_as_it_was_given_and_the_answer_comes_back(hook: Receiver) -> None:
+def test_the_body_is_sent_unchanged_and_the_response_is_returned(hook: Receiver) -> None:
     assert send(hook.url) == WebhookAnswer(200, "thanks")
     [call] = hook.calls
     assert (call.method, call.path, call.body) == ("POST", "/hook?key=s3cret", BODY)
@@ -80,12 +80,12 @@ def test_every_status_is_returned(hook: Receiver, status: int) -> None:
     assert send(hook.url).status == status
 
 
-def test_the_wait_that_a_receiver_asks_for_is_returned(hook: Receiver) -> None:
+def test_the_retry_after_of_a_receiver_is_returned(hook: Receiver) -> None:
     hook.answer(says(503, Retry_After="120"))
     assert send(hook.url).retry_after_seconds == 120
 
 
-def test_only_the_beginning_of_a_long_answer_is_kept_and_nothing_that_a_database_refuses(
+def test_a_long_response_is_truncated_and_nul_characters_are_removed(
     hook: Receiver,
 ) -> None:
     hook.answer(says(200, "a\0b"))
@@ -94,7 +94,7 @@ def test_only_the_beginning_of_a_long_answer_is_kept_and_nothing_that_a_database
     assert send(hook.url).text == "é" * 1000
 
 
-def test_a_post_is_followed_where_it_stays_a_post(hook: Receiver, other: Receiver) -> None:
+def test_redirects_that_keep_the_method_are_followed(hook: Receiver, other: Receiver) -> None:
     for status in (307, 308):
         hook.answer(says(status, Location=f"{other.url}/moved"))
         assert send(hook.url, other.url) == WebhookAnswer(200, "thanks")
@@ -108,7 +108,7 @@ def test_a_post_is_followed_where_it_stays_a_post(hook: Receiver, other: Receive
 
 
 @pytest.mark.parametrize("status", [301, 302, 303])
-def test_a_redirect_that_would_lose_the_body_is_the_answer(
+def test_a_redirect_that_would_drop_the_body_is_returned_as_the_response(
     hook: Receiver, other: Receiver, status: int
 ) -> None:
     hook.answer(says(status, Location=f"{other.url}/moved"))
@@ -116,9 +116,7 @@ def test_a_redirect_that_would_lose_the_body_is_the_answer(
     assert other.calls == []
 
 
-def test_every_response_on_the_way_is_closed(
-    hook: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_redirect_response_is_closed(hook: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     responses: list[httpx.Response] = []
     send_request = HttpClient.send
 
@@ -138,7 +136,7 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
     assert len(hook.calls) == 4
 
 
-def test_a_redirect_to_an_origin_that_is_not_listed_is_refused_for_good(
+def test_a_redirect_to_an_origin_not_allowed_is_a_permanent_error(
     hook: Receiver, other: Receiver
 ) -> None:
     hook.answer(says(307, Location=f"{other.url}/inside"))
@@ -151,7 +149,7 @@ def test_a_redirect_to_an_origin_that_is_not_listed_is_refused_for_good(
     assert other.calls == []
 
 
-def test_a_receiver_on_this_machine_is_not_called_unless_it_is_listed(hook: Receiver) -> None:
+def test_a_loopback_receiver_is_called_only_if_allowed(hook: Receiver) -> None:
     async def loopback(_host: str, _port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -162,7 +160,7 @@ def test_a_receiver_on_this_machine_is_not_called_unless_it_is_listed(hook: Rece
     assert hook.calls == []
 
 
-def test_no_proxy_of_the_environment_looks_the_name_up(
+def test_webhooks_ignore_proxies_from_the_environment(
     hook: Receiver, other: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", other.url)
@@ -171,7 +169,7 @@ def test_no_proxy_of_the_environment_looks_the_name_up(
     assert other.calls == []
 
 
-def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Receiver) -> None:
+def test_a_missing_response_is_transient_and_its_error_hides_the_query(hook: Receiver) -> None:
     def never(_exchange: BaseHTTPRequestHandler) -> None:
         pause(30.0)
 
@@ -184,7 +182,7 @@ def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Re
     assert "could not be reached (ConnectError)" in str(refusal("http://127.0.0.1:9"))
 
 
-def test_a_body_that_does_not_end_in_time_takes_nothing_back(
+def test_a_body_that_times_out_keeps_the_status_and_text(
     hook: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook.answer(never_ends(202, "accepted"))
@@ -195,7 +193,7 @@ def test_a_body_that_does_not_end_in_time_takes_nothing_back(
     assert over_after("accepted", sending, 3600.0, monkeypatch) == WebhookAnswer(202, "accepted")
 
 
-def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(
+def test_the_certificate_is_verified_against_the_host_name_and_not_the_pinned_address(
     tmp_path: Path,
 ) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)

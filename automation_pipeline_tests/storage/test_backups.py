@@ -70,7 +70,7 @@ def test_a_restore_is_seen_by_open_connections(
 
 
 @SQLITE
-def test_a_restored_database_gives_no_id_again(
+def test_a_restored_database_does_not_reuse_ids(
     database: Database, clock: StandingClock, tmp_path: Path
 ) -> None:
     """Also none of a table that was empty when the copy was made, and none after a second
@@ -99,7 +99,7 @@ def test_ids_are_advanced_on_both_databases(database: Database, clock: StandingC
 
 
 @SQLITE
-def test_a_copy_is_of_one_moment_and_does_not_block_writers(
+def test_a_backup_is_a_consistent_snapshot_and_does_not_block_writers(
     database: Database, clock: StandingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each page but a few is copied after somebody else has written."""
@@ -120,7 +120,7 @@ def test_a_copy_is_of_one_moment_and_does_not_block_writers(
 
 
 @SQLITE
-def test_a_copy_that_broke_off_leaves_no_file(database: Database, tmp_path: Path) -> None:
+def test_an_interrupted_backup_leaves_no_file(database: Database, tmp_path: Path) -> None:
     def interrupt(_done: int, _total: int) -> None:
         raise KeyboardInterrupt
 
@@ -130,7 +130,7 @@ def test_a_copy_that_broke_off_leaves_no_file(database: Database, tmp_path: Path
 
 
 @SQLITE
-def test_what_is_no_copy_is_refused_and_the_database_stays(
+def test_restoring_an_invalid_backup_is_refused_and_changes_nothing(
     database: Database, clock: StandingClock, tmp_path: Path
 ) -> None:
     file(database, clock, "a")
@@ -150,7 +150,7 @@ def test_what_is_no_copy_is_refused_and_the_database_stays(
 
 
 @SQLITE
-def test_a_database_at_work_is_not_overwritten(
+def test_a_database_in_use_is_not_overwritten(
     database: Database, clock: StandingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backups, "BUSY_SECONDS", 0.05)
@@ -171,7 +171,9 @@ def test_a_database_at_work_is_not_overwritten(
     assert [type(error) for error in refused] == [DatabaseBusyError]
 
 
-def test_an_empty_database_differs_from_a_filled_one(tmp_path: Path, sqlite_template: Path) -> None:
+def test_a_missing_database_is_not_filled_and_cannot_be_backed_up(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
     nowhere = Database(f"sqlite:///{tmp_path}/none.db")
     assert not is_filled(nowhere)
     with pytest.raises(PermanentError, match="There is no database at"):
@@ -179,13 +181,13 @@ def test_an_empty_database_differs_from_a_filled_one(tmp_path: Path, sqlite_temp
     assert is_filled(Database(f"sqlite:///{sqlite_template}"))
 
 
-def test_on_postgres_the_tools_are_named() -> None:
+def test_a_postgres_backup_is_refused_and_names_pg_dump() -> None:
     with pytest.raises(InvalidInputError, match="pg_dump"):
         back_up(Database("postgresql://nowhere/x"), Path("copy"), quiet)
 
 
 @SQLITE
-def test_only_its_owner_reads_a_database_and_its_copy(
+def test_database_and_backup_files_are_readable_only_by_their_owner(
     database: Database, clock: StandingClock, tmp_path: Path
 ) -> None:
     """Whatever the umask says: transcripts and names of people are in them."""

@@ -22,7 +22,7 @@ def write(database: Database, rows: list[dict[str, object]], **how: object) -> N
         upsert(session, LeaseRow, rows, key=("key",), **how)
 
 
-def test_new_rows_are_inserted_and_known_ones_overwritten(database: Database) -> None:
+def test_new_rows_are_inserted_and_existing_rows_updated(database: Database) -> None:
     write(database, lease_rows([1, 2], "first", 1), fields=("owner", "token"))
     write(database, lease_rows([2, 3], "second", 2), fields=("owner", "token"))
     assert stored(database) == {
@@ -32,19 +32,19 @@ def test_new_rows_are_inserted_and_known_ones_overwritten(database: Database) ->
     }
 
 
-def test_only_the_named_fields_are_overwritten(database: Database) -> None:
+def test_only_the_named_fields_are_updated(database: Database) -> None:
     write(database, lease_rows([1], "first", 1))
     write(database, lease_rows([1], "second", 2), fields=("token",))
     assert stored(database) == {"row 1": ("first", 2)}
 
 
-def test_without_fields_a_known_row_is_left_as_it_is(database: Database) -> None:
+def test_without_fields_an_existing_row_is_unchanged(database: Database) -> None:
     write(database, lease_rows([1], "first", 1))
     write(database, lease_rows([1, 2], "second", 2))
     assert stored(database) == {"row 1": ("first", 1), "row 2": ("second", 2)}
 
 
-def test_a_condition_keeps_rows_from_being_overwritten(database: Database) -> None:
+def test_rows_not_matching_the_condition_are_unchanged(database: Database) -> None:
     write(database, [*lease_rows([1], "old", 1), *lease_rows([2], "new", 9)])
     write(
         database, lease_rows([1, 2], "mine", 5), fields=("owner", "token"), where=LeaseRow.token < 5
@@ -52,17 +52,17 @@ def test_a_condition_keeps_rows_from_being_overwritten(database: Database) -> No
     assert stored(database) == {"row 1": ("mine", 5), "row 2": ("new", 9)}
 
 
-def test_of_two_rows_with_one_key_the_later_wins(database: Database) -> None:
+def test_the_later_of_two_rows_with_the_same_key_wins(database: Database) -> None:
     write(database, [*lease_rows([1], "z", 1), *lease_rows([1], "a", 2)], fields=("owner", "token"))
     assert stored(database) == {"row 1": ("a", 2)}
 
 
-def test_no_rows_are_no_statement(database: Database) -> None:
+def test_an_empty_upsert_does_nothing(database: Database) -> None:
     write(database, [])
     assert stored(database) == {}
 
 
-def test_a_key_of_several_fields_is_one_key(database: Database) -> None:
+def test_a_composite_key_identifies_a_row(database: Database) -> None:
     with database.transaction() as session:
         enqueue(session, [event("b"), event("a"), event("b")])
     with database.reading() as session:
@@ -76,9 +76,7 @@ MANY = 70_000
     ("wanted", "found"),
     [([], []), (["row 1"], ["row 1"]), (["row 2", "é'\"\\", "absent"], ["row 2", "é'\"\\"])],
 )
-def test_texts_are_found_among_others(
-    database: Database, wanted: list[str], found: list[str]
-) -> None:
+def test_among_matches_texts(database: Database, wanted: list[str], found: list[str]) -> None:
     write(
         database,
         [*lease_rows([1, 2], "first", 1), {**lease_rows([3], "first", 1)[0], "key": "é'\"\\"}],
@@ -89,9 +87,7 @@ def test_texts_are_found_among_others(
 
 
 @pytest.mark.parametrize(("wanted", "found"), [([], []), ([7, 2**62], [7, 2**62])])
-def test_numbers_are_found_among_others(
-    database: Database, wanted: list[int], found: list[int]
-) -> None:
+def test_among_matches_numbers(database: Database, wanted: list[int], found: list[int]) -> None:
     write(
         database, [*lease_rows([1], "a", 7), *lease_rows([2], "a", 2**62), *lease_rows([3], "a", 9)]
     )
@@ -103,7 +99,7 @@ def test_numbers_are_found_among_others(
 
 
 @pytest.mark.parametrize("many", [MANY, 260_000])
-def test_no_list_is_too_long(database: Database, many: int) -> None:
+def test_among_accepts_very_long_lists(database: Database, many: int) -> None:
     write(database, lease_rows([1, 2], "first", many - 1))
     keys = ["row 2", *(f"absent {number}" for number in range(many))]
     with database.reading() as session:

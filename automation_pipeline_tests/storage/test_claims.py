@@ -52,7 +52,7 @@ def let_end(database: Database, *keys: str) -> None:
         )
 
 
-def test_a_held_key_is_refused_to_every_owner_also_its_own(claims: DatabaseClaims) -> None:
+def test_a_held_key_is_refused_to_every_owner_including_its_holder(claims: DatabaseClaims) -> None:
     first = taken(claims)
     assert (first.key, first.owner) == ("work", "anna")
     assert [claims.take("work", owner, LONG) for owner in ("anna", "berta")] == [None, None]
@@ -63,7 +63,7 @@ def test_a_held_key_is_refused_to_every_owner_also_its_own(claims: DatabaseClaim
     assert taken(claims, "other", "berta")
 
 
-def test_a_claim_ends_by_itself_and_not_before_its_time(claims: DatabaseClaims) -> None:
+def test_a_claim_expires_after_its_ttl_and_not_before(claims: DatabaseClaims) -> None:
     started, following = time.monotonic(), None
     first = taken(claims, ttl_seconds=SHORT)
     while following is None:
@@ -73,7 +73,7 @@ def test_a_claim_ends_by_itself_and_not_before_its_time(claims: DatabaseClaims) 
     assert following.token > first.token
 
 
-def test_only_the_present_holder_extends_and_releases(
+def test_only_the_current_holder_can_extend_and_release(
     claims: DatabaseClaims, database: Database
 ) -> None:
     stale = taken(claims)
@@ -90,7 +90,7 @@ def test_only_the_present_holder_extends_and_releases(
     assert not claims.release(Claim("nothing", "anna", 1))
 
 
-def test_tokens_rise_however_fast_they_change_and_after_rows_were_deleted(
+def test_tokens_increase_under_rapid_changes_and_after_deleted_rows(
     claims: DatabaseClaims, database: Database
 ) -> None:
     tokens: list[int] = []
@@ -105,7 +105,9 @@ def test_tokens_rise_however_fast_they_change_and_after_rows_were_deleted(
     assert tokens == sorted(set(tokens))
 
 
-def test_many_are_taken_extended_and_released_by_one_statement_each(database: Database) -> None:
+def test_many_claims_are_taken_extended_and_released_in_one_statement_each(
+    database: Database,
+) -> None:
     seen: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
     with database.transaction() as session:
@@ -122,7 +124,7 @@ def test_many_are_taken_extended_and_released_by_one_statement_each(database: Da
         assert len([one for one in seen if "leases" in one]) == 5
 
 
-def test_any_of_many_costs_one_statement_whether_one_is_free_or_none(database: Database) -> None:
+def test_acquiring_any_permit_takes_one_statement(database: Database) -> None:
     seen: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
     permits = DatabasePermits(database)
@@ -174,7 +176,7 @@ def take_places(url: str, owner: str, rounds: int) -> int:
         return got
 
 
-def test_processes_that_race_never_hold_a_key_together(database_url: str, tmp_path: Path) -> None:
+def test_racing_processes_never_hold_the_same_key(database_url: str, tmp_path: Path) -> None:
     wins = 10
     met = at_once(
         hold_in_turn, *((database_url, f"process {n}", wins, tmp_path) for n in range(CREW))
@@ -185,11 +187,11 @@ def test_processes_that_race_never_hold_a_key_together(database_url: str, tmp_pa
     assert len(tokens) == CREW * wins
 
 
-def test_processes_that_race_for_places_get_no_more_than_there_are(database_url: str) -> None:
+def test_racing_processes_take_no_more_slots_than_available(database_url: str) -> None:
     assert sum(at_once(take_places, *((database_url, f"process {n}", 8) for n in range(CREW)))) == 4
 
 
-def test_a_held_claim_outlives_its_time_and_is_released_at_the_end(
+def test_a_held_claim_is_extended_past_its_ttl_and_released_at_the_end(
     claims: DatabaseClaims, database: Database
 ) -> None:
     async def hold() -> None:
@@ -211,7 +213,7 @@ def seconds_left(claims: DatabaseClaims) -> float:
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["passed on", "database away"])
-def test_a_body_that_lost_its_claim_is_cancelled(
+def test_a_body_is_cancelled_when_its_claim_is_lost(
     claims: DatabaseClaims, database: Database, monkeypatch: pytest.MonkeyPatch, away: bool
 ) -> None:
     async def no_answer(*_given: object) -> bool:
@@ -234,7 +236,7 @@ def test_a_body_that_lost_its_claim_is_cancelled(
     assert finished == []
 
 
-def test_a_waiting_process_gets_the_claim_of_a_dead_holder(
+def test_a_waiting_process_takes_over_the_claim_of_a_dead_holder(
     claims: DatabaseClaims, database: Database
 ) -> None:
     dead = taken(claims, owner="dead")
@@ -253,7 +255,7 @@ async def _held(claims: DatabaseClaims) -> Claim:
         return claim
 
 
-def test_an_error_of_the_body_stays_what_it_is_and_gives_the_claim_back(
+def test_an_error_in_the_body_propagates_and_releases_the_claim(
     claims: DatabaseClaims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(error: type[Exception]) -> None:
@@ -320,13 +322,15 @@ class ClaimsMachine(RuleBasedStateMachine):
             self.stale.append(self.holders.pop(key))
 
 
-def test_whatever_happens_a_key_has_one_holder(database: Database) -> None:
+def test_any_sequence_of_operations_leaves_at_most_one_holder_per_key(database: Database) -> None:
     machine = type("OnThisDatabase", (ClaimsMachine,), {"database": database})
     machine.TestCase.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
     machine.TestCase().runTest()
 
 
-def test_waits_grow_up_to_a_second(claims: DatabaseClaims, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_poll_interval_grows_up_to_one_second(
+    claims: DatabaseClaims, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -42,16 +42,14 @@ def is_past(database: Database, seconds: float = 0.0) -> bool:
 
 
 @every_case("seconds", [0.0, 30, 0.25, -60.0, 86_400.5, -0.001])
-def test_the_databases_now_is_now_plus_the_seconds_given(
-    database: Database, seconds: float
-) -> None:
+def test_database_now_adds_the_given_seconds(database: Database, seconds: float) -> None:
     before = datetime.now(UTC)
     now = asked(database, seconds)
     assert now.utcoffset() == timedelta(0)
     assert before - A_TICK <= now - timedelta(seconds=seconds) <= datetime.now(UTC) + A_TICK
 
 
-def test_the_seconds_may_be_a_column(database: Database) -> None:
+def test_database_now_accepts_a_column_of_seconds(database: Database) -> None:
     before = datetime.now(UTC)
     with database.transaction() as session:
         session.add(RateLimitRow(key="k", paid_until=90.0))
@@ -68,7 +66,7 @@ def test_the_databases_epoch_is_unix_time(database: Database) -> None:
     assert before - A_TICK.total_seconds() <= epoch <= time.time() + A_TICK.total_seconds()
 
 
-def test_the_epoch_is_never_before_the_now_of_the_same_moment(database: Database) -> None:
+def test_the_epoch_is_never_before_now_in_the_same_statement(database: Database) -> None:
     with database.reading() as session:
         both = [session.execute(select(database_now(), database_epoch())).one() for _ in range(500)]
     assert [now for now, epoch in both if datetime.fromtimestamp(epoch, UTC) < now] == []
@@ -92,7 +90,7 @@ def test_a_stored_instant_compares_with_the_databases_now(
         assert not is_past(database, -60.0)
 
 
-def test_an_instant_comes_back_as_the_same_instant_in_utc(database: Database) -> None:
+def test_a_stored_instant_is_read_back_in_utc(database: Database) -> None:
     at = datetime(2026, 7, 1, 0, 30, 0, 1, tzinfo=PARIS_IN_SUMMER)
     keep(database, at)
     with database.reading() as session:

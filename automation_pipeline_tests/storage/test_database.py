@@ -23,7 +23,7 @@ from automation_pipeline.storage.monitoring import ProcessHeartbeatRow, record_h
 from automation_pipeline_tests.tables import every_case
 
 
-def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
+def test_a_failed_transaction_is_rolled_back(database: Database) -> None:
     def write_and_fail() -> None:
         with database.transaction() as session:
             session.execute(text("INSERT INTO rate_limits (key, paid_until) VALUES ('k', 1)"))
@@ -35,7 +35,7 @@ def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
         assert session.scalar(text("SELECT count(*) FROM rate_limits")) == 0
 
 
-def test_a_database_without_tables_says_what_to_run(tmp_path: Path) -> None:
+def test_a_database_without_tables_names_the_upgrade_command(tmp_path: Path) -> None:
     empty = Database(f"sqlite:///{tmp_path}/empty.db")
     empty.create_file()
     with (
@@ -45,14 +45,14 @@ def test_a_database_without_tables_says_what_to_run(tmp_path: Path) -> None:
         session.execute(text("SELECT * FROM leases"))
 
 
-def test_a_postgres_that_is_not_there_is_one_sentence() -> None:
+def test_an_unreachable_postgres_is_an_error_on_one_line() -> None:
     gone = Database("postgresql://nobody@127.0.0.1:1/none")
     with pytest.raises(DatabaseUnreachableError, match="The database does not answer") as caught:
         gone.ping()
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_a_permanent_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be taken for one " * 30)
     with pytest.raises(PermanentError, match="not an SQLite database"):
         Database(f"sqlite:///{tmp_path}/notes.txt").ping()
@@ -90,13 +90,13 @@ INSERT = "INSERT INTO rate_limits (key, paid_until) VALUES (hex(zeroblob(100000)
         ),
     ],
 )
-def test_a_file_that_takes_no_more_is_a_sentence_and_a_full_disk_passes(
+def test_a_read_only_file_is_permanent_and_a_full_disk_is_transient(
     database: Database, verdict: type[AutomationError], pragma: str, sentence: str
 ) -> None:
     assert statement_fails(database, verdict, INSERT, f"PRAGMA {pragma}").startswith(sentence)
 
 
-def test_a_damaged_file_is_a_permanent_sentence(tmp_path: Path) -> None:
+def test_a_damaged_database_file_is_a_permanent_error(tmp_path: Path) -> None:
     path = tmp_path / "damaged.db"
     database = Database(f"sqlite:///{path}")
     database.create_file()
@@ -116,7 +116,7 @@ def test_a_damaged_file_is_a_permanent_sentence(tmp_path: Path) -> None:
     "statement",
     ["SELECT nonsense FROM rate_limits", "INSERT INTO rate_limits (key, nonsense) VALUES ('k', 1)"],
 )
-def test_a_column_that_is_missing_says_so_and_what_to_run(
+def test_a_missing_column_is_reported_with_the_upgrade_command(
     database: Database, statement: str
 ) -> None:
     sentence = statement_fails(database, DatabaseNotReadyError, statement)
@@ -127,7 +127,7 @@ def test_a_column_that_is_missing_says_so_and_what_to_run(
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("code", ["40P01", "40001"])
-def test_a_transaction_that_gave_way_is_transient_although_the_database_answers(
+def test_a_deadlock_or_serialization_failure_is_a_transient_error(
     database: Database, code: str
 ) -> None:
     raising = f"DO $$ BEGIN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '{code}'; END $$"
@@ -136,31 +136,31 @@ def test_a_transaction_that_gave_way_is_transient_although_the_database_answers(
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
-def test_a_postgres_whose_disk_is_full_says_so_and_is_asked_again_later(database: Database) -> None:
+def test_a_postgres_with_a_full_disk_is_a_database_full_error(database: Database) -> None:
     raising = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
     assert statement_fails(database, DatabaseFullError, raising).startswith(
         "The database cannot grow: make room"
     )
 
 
-def test_a_bug_in_a_query_stays_a_bug(database: Database) -> None:
+def test_a_syntax_error_is_not_translated(database: Database) -> None:
     with pytest.raises(DBAPIError), database.reading() as session:
         session.execute(text("SELEKT 1"))
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_a_permanent_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PermanentError, match=r"x\.db cannot be created: Not a directory\.$"):
         Database(f"sqlite:///{tmp_path}/file/folder/x.db").create_file()
 
 
 @every_case("url", ["mysql://x", "nonsense", ""])
-def test_other_databases_are_refused(url: str) -> None:
+def test_unsupported_database_urls_are_refused(url: str) -> None:
     with pytest.raises(PermanentError, match="DATABASE_URL"):
         parse_url(url)
 
 
-def test_postgresql_means_psycopg_3() -> None:
+def test_postgresql_urls_use_psycopg_3() -> None:
     assert parse_url("postgresql://u@h/d").drivername == "postgresql+psycopg"
 
 
@@ -184,7 +184,7 @@ class OnPurposeError(Exception):
     pass
 
 
-def test_all_is_kept_together(database: Database) -> None:
+def test_as_one_commits_all_transactions_together(database: Database) -> None:
     with database.as_one():
         beat(database, "one")
         assert beats(database) == 1
@@ -193,7 +193,7 @@ def test_all_is_kept_together(database: Database) -> None:
     assert beats(database) == 2
 
 
-def test_when_the_whole_fails_nothing_is_kept(database: Database) -> None:
+def test_as_one_rolls_everything_back_on_failure(database: Database) -> None:
     def broken() -> None:
         with database.as_one():
             beat(database, "one")
@@ -204,7 +204,7 @@ def test_when_the_whole_fails_nothing_is_kept(database: Database) -> None:
     assert beats(database) == 0
 
 
-def test_a_part_that_fails_and_is_understood_takes_only_itself_back(database: Database) -> None:
+def test_a_handled_failure_inside_as_one_rolls_back_only_itself(database: Database) -> None:
     with database.as_one():
         beat(database, "one")
         with pytest.raises(OnPurposeError):
@@ -213,7 +213,7 @@ def test_a_part_that_fails_and_is_understood_takes_only_itself_back(database: Da
     assert beats(database) == 2
 
 
-def test_afterwards_transactions_are_their_own_again(database: Database) -> None:
+def test_transactions_after_as_one_are_independent(database: Database) -> None:
     with database.as_one():
         beat(database, "one")
     with pytest.raises(OnPurposeError):
@@ -221,7 +221,7 @@ def test_afterwards_transactions_are_their_own_again(database: Database) -> None
     assert beats(database) == 1
 
 
-def test_another_thread_is_not_part_of_it(database: Database) -> None:
+def test_another_thread_does_not_join_as_one(database: Database) -> None:
     seen: list[int] = []
     with database.as_one():
         beat(database, "one")
@@ -251,12 +251,12 @@ def pay_unless_busy(database: Database, until: int) -> None:
         session.execute(text("UPDATE rate_limits SET paid_until = :until"), {"until": until})
 
 
-def test_it_is_written_when_no_other_writer_is_active(paid: Database) -> None:
+def test_unless_busy_writes_when_no_other_writer_is_active(paid: Database) -> None:
     pay_unless_busy(paid, 2)
     assert cost(paid) == 2
 
 
-def test_another_writer_is_a_transient_error_at_once_and_the_timeout_is_restored(
+def test_unless_busy_fails_immediately_behind_another_writer_and_restores_the_timeout(
     paid: Database,
 ) -> None:
     with paid.transaction() as session:
@@ -274,7 +274,7 @@ def test_another_writer_is_a_transient_error_at_once_and_the_timeout_is_restored
             assert session.scalar(text("SHOW lock_timeout")) == "0"
 
 
-def test_what_fails_is_undone(paid: Database) -> None:
+def test_a_failure_in_unless_busy_is_rolled_back(paid: Database) -> None:
     def pay_and_fail() -> None:
         with paid.unless_busy() as session:
             session.execute(text("UPDATE rate_limits SET paid_until = 2"))
@@ -289,14 +289,14 @@ POSTGRES_ONLY = pytest.mark.parametrize("database_kind", ["postgres"], indirect=
 PAY = text("UPDATE rate_limits SET paid_until = 2")
 
 
-def test_what_it_waits_for_ends_before_an_answer_must_be_there() -> None:
+def test_database_timeouts_are_shorter_than_the_request_timeout() -> None:
     for seconds in (0.1, 60.0, 3600.0):
         pace = Pace(threads=3, seconds=seconds)
         assert 0 < pace.lock_seconds < pace.statement_seconds < seconds
         assert pace.lock_seconds + pace.statement_seconds <= seconds + 1e-9
 
 
-def test_more_at_once_than_connections_is_one_sentence(database: Database) -> None:
+def test_an_exhausted_connection_pool_is_reported_as_unreachable(database: Database) -> None:
     database.serve(Pace(threads=1, seconds=0.3))
     with ExitStack() as held:
         for _ in range(6):
@@ -307,7 +307,7 @@ def test_more_at_once_than_connections_is_one_sentence(database: Database) -> No
 
 
 @POSTGRES_ONLY
-def test_a_server_waits_for_locks_and_statements_only_so_long(database: Database) -> None:
+def test_a_server_limits_lock_and_statement_waits(database: Database) -> None:
     waiting = Database(database.url.render_as_string(hide_password=False))
     waiting.serve(Pace(threads=2, seconds=0.6))
     try:
@@ -323,7 +323,7 @@ def test_a_server_waits_for_locks_and_statements_only_so_long(database: Database
 
 
 @POSTGRES_ONLY
-def test_work_waits_as_long_as_it_must(database: Database) -> None:
+def test_workers_have_no_lock_or_statement_timeout(database: Database) -> None:
     with database.reading() as session:
         assert (
             session.scalar(text("SHOW lock_timeout"))
@@ -332,7 +332,7 @@ def test_work_waits_as_long_as_it_must(database: Database) -> None:
         )
 
 
-def test_an_error_never_shows_what_was_written(database: Database) -> None:
+def test_database_errors_hide_sql_parameters(database: Database) -> None:
     row = text("INSERT INTO rate_limits (key, paid_until) VALUES (:key, NULL)")
     with pytest.raises(IntegrityError) as caught, database.transaction() as session:
         session.execute(row, {"key": "hush-hush"})

@@ -56,19 +56,21 @@ def deliver(database: Database, letters: Letters, sent: list[int]) -> int:
     )
 
 
-def test_where_nothing_waits_nothing_is_claimed(database: Database) -> None:
+def test_an_empty_queue_claims_nothing(database: Database) -> None:
     sent: list[int] = []
     assert (deliver(database, Letters(), sent), sent) == (0, [])
 
 
-def test_everything_that_was_claimed_is_sent_and_written_down(database: Database) -> None:
+def test_every_claimed_delivery_is_sent_and_recorded(database: Database) -> None:
     letters, sent = Letters(Message(1), Message(2)), []
     assert deliver(database, letters, sent) == 2
     assert sorted(sent) == [1, 2]
     assert {one.status for one in letters.recorded.values()} == {DeliveryStatus.SENT}
 
 
-def test_what_broke_off_at_every_attempt_is_sent_no_more(database: Database) -> None:
+def test_a_delivery_interrupted_on_every_attempt_fails_without_being_sent(
+    database: Database,
+) -> None:
     letters, sent = Letters(Message(1, attempt=4)), []
     deliver(database, letters, sent)
     assert sent == []
@@ -78,7 +80,7 @@ def test_what_broke_off_at_every_attempt_is_sent_no_more(database: Database) -> 
     )
 
 
-def test_an_error_of_recording_is_raised_after_the_other_deliveries(
+def test_a_recording_error_is_raised_after_the_other_deliveries(
     database: Database,
 ) -> None:
     letters, sent = Letters(Message(1), Message(2), Message(3), broken=1), []

@@ -78,7 +78,7 @@ def names(database: Database) -> set[str]:
         return set(session.scalars(select(ProcessHeartbeatRow.name)))
 
 
-def test_each_has_its_own_result_and_all_share_a_commit(database: Database) -> None:
+def test_grouped_writes_have_their_own_results_and_share_a_commit(database: Database) -> None:
     commits = commits_of(database)
     assert written_together(database, [partial(beat, str(n)) for n in range(40)]) == [
         str(n) for n in range(40)
@@ -87,7 +87,7 @@ def test_each_has_its_own_result_and_all_share_a_commit(database: Database) -> N
     assert len(commits) == 2  # the first, that held the others up, and all of them
 
 
-def test_one_that_fails_takes_nothing_from_the_others(database: Database) -> None:
+def test_a_failed_write_does_not_roll_back_the_others_in_its_group(database: Database) -> None:
     found = written_together(database, [partial(beat, "one"), fail, partial(beat, "two")])
     assert found[0] == "one"
     assert isinstance(found[1], OnPurposeError)
@@ -95,7 +95,7 @@ def test_one_that_fails_takes_nothing_from_the_others(database: Database) -> Non
     assert names(database) == {"one", "two"}
 
 
-def test_none_sees_what_another_has_loaded(database: Database) -> None:
+def test_grouped_writes_do_not_share_loaded_objects(database: Database) -> None:
     written_together(database, [partial(beat, "one")])
     with database.reading() as session:
         before = session.get_one(ProcessHeartbeatRow, "one").beat_at
@@ -108,7 +108,7 @@ def test_none_sees_what_another_has_loaded(database: Database) -> None:
     assert after.beat_at > before  # pyright: ignore[reportAttributeAccessIssue]  the same
 
 
-def test_they_share_one_instant_and_their_events_and_notes_keep_their_order(
+def test_grouped_writes_share_one_timestamp_and_keep_event_and_log_order(
     database: Database,
 ) -> None:
     def tell(number: int, session: Session) -> object:
@@ -125,7 +125,7 @@ def test_they_share_one_instant_and_their_events_and_notes_keep_their_order(
     assert notes == [f"{number}" for number in range(5)]
 
 
-def test_events_of_one_that_fails_do_not_leave(database: Database) -> None:
+def test_events_of_a_failed_write_are_discarded(database: Database) -> None:
     def tell_in_vain(session: Session) -> None:
         enqueue(session, [an_event(key="in vain")])
         raise OnPurposeError
@@ -135,7 +135,9 @@ def test_events_of_one_that_fails_do_not_leave(database: Database) -> None:
         assert session.scalars(select(OutboxRow)).all() == []
 
 
-def test_items_of_one_operation_are_written_together_and_fail_alone(database: Database) -> None:
+def test_items_of_one_operation_are_written_together_and_fail_individually(
+    database: Database,
+) -> None:
     calls: list[Sequence[str]] = []
 
     def beat_all(session: Session, beats: Sequence[str]) -> list[str | InvalidInputError]:
@@ -150,7 +152,7 @@ def test_items_of_one_operation_are_written_together_and_fail_alone(database: Da
     assert names(database) == {"a", "b", "c", "odd"}
 
 
-def test_an_operation_that_raises_is_repeated_for_each_of_its_items(database: Database) -> None:
+def test_a_bulk_operation_that_raises_is_retried_per_item(database: Database) -> None:
     def refuse_odd(session: Session, beats: Sequence[str]) -> list[str]:
         for each in beats:
             record_heartbeat(session, each)
@@ -162,7 +164,7 @@ def test_an_operation_that_raises_is_repeated_for_each_of_its_items(database: Da
     assert names(database) == {"a", "b"}
 
 
-def test_an_error_in_bulk_is_raised_within_a_transaction_too(database: Database) -> None:
+def test_a_bulk_error_is_raised_inside_as_one(database: Database) -> None:
     def refuse(_session: Session, beats: Sequence[str]) -> list[InvalidInputError]:
         return [InvalidInputError(each) for each in beats]
 
@@ -189,7 +191,7 @@ def in_bulk(
     return asyncio.run(all_at_once())
 
 
-def test_who_is_cancelled_before_its_turn_has_written_nothing(database: Database) -> None:
+def test_a_write_cancelled_while_queued_writes_nothing(database: Database) -> None:
     async def cancelled() -> None:
         turnstile = Turnstile()
         first = asyncio.create_task(database.write(turnstile.act))
@@ -223,7 +225,9 @@ def test_a_write_with_anyway_survives_the_cancellation_of_its_task(database: Dat
     assert names(database) == {"anyway"}
 
 
-def test_a_group_calls_its_loop_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_notifies_its_event_loop_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[object] = []
     really = asyncio.SelectorEventLoop.call_soon_threadsafe
 
@@ -238,7 +242,7 @@ def test_a_group_calls_its_loop_once(database: Database, monkeypatch: pytest.Mon
     assert len(calls) == 2  # the first, that held the others up, and all of them
 
 
-def test_a_loop_that_is_closed_before_it_hears_takes_nothing_from_others(
+def test_a_closed_event_loop_does_not_affect_other_writes(
     database: Database,
 ) -> None:
     turnstile = Turnstile()
@@ -254,7 +258,7 @@ def test_a_loop_that_is_closed_before_it_hears_takes_nothing_from_others(
     assert names(database) == {"left behind", "later"}
 
 
-def test_inside_as_one_it_is_part_of_the_whole(database: Database) -> None:
+def test_a_bulk_write_inside_as_one_joins_its_transaction(database: Database) -> None:
     def write() -> None:
         with database.as_one():
             database.write_in_bulk_soon(run_each, partial(beat, "in vain"))
@@ -265,7 +269,7 @@ def test_inside_as_one_it_is_part_of_the_whole(database: Database) -> None:
     assert names(database) == set()
 
 
-def test_threads_and_transactions_of_their_own_wait_for_each_other(database: Database) -> None:
+def test_bulk_writes_and_direct_transactions_from_threads_all_succeed(database: Database) -> None:
     def many(name: str) -> None:
         for n in range(20):
             database.write_in_bulk_soon(run_each, partial(beat, f"{name}{n}"))
@@ -280,7 +284,7 @@ def test_threads_and_transactions_of_their_own_wait_for_each_other(database: Dat
     assert len(names(database)) == 160
 
 
-def test_it_can_be_used_again_after_it_was_disposed_of(database: Database) -> None:
+def test_a_disposed_database_can_be_used_again(database: Database) -> None:
     database.write_in_bulk_soon(run_each, partial(beat, "one"))
     database.dispose()
     database.write_in_bulk_soon(run_each, partial(beat, "two"))

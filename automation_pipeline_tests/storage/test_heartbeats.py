@@ -29,7 +29,7 @@ def stop(database: Database) -> None:
         session.get_one(ProcessHeartbeatRow, "daemon").beat_at = LONG_AGO
 
 
-def test_beats_are_written_only_every_few_seconds(
+def test_heartbeats_are_written_at_most_once_per_interval(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pulses, "SHORTEST_INTERVAL_SECONDS", 600)
@@ -53,7 +53,7 @@ def shown(database: Database, dagster_run_id: str | None = None) -> list[tuple[s
         )
 
 
-def test_a_heartbeat_moves_forward(database: Database) -> None:
+def test_a_repeated_heartbeat_updates_its_timestamp(database: Database) -> None:
     with database.transaction() as session:
         record_step_heartbeat(session, "d-1", "work[1]", "host:1")
     with database.reading() as session:
@@ -66,7 +66,7 @@ def test_a_heartbeat_moves_forward(database: Database) -> None:
     assert first.now >= first.beat_at
 
 
-def test_the_end_of_a_step_leaves_those_of_others_and_a_copy_elsewhere(database: Database) -> None:
+def test_ending_a_step_keeps_heartbeats_of_other_steps_and_workers(database: Database) -> None:
     with database.transaction() as session:
         for run, step, worker in (
             ("d-1", "a", "host:1"),
@@ -81,7 +81,7 @@ def test_the_end_of_a_step_leaves_those_of_others_and_a_copy_elsewhere(database:
     assert shown(database, "d-2") == [("d-2", "a", "host:1")]
 
 
-def test_all_steps_of_a_run_are_forgotten(database: Database) -> None:
+def test_deleting_step_heartbeats_removes_all_steps_of_the_run(database: Database) -> None:
     with database.transaction() as session:
         for run, step in (("d-1", "a"), ("d-1", "b"), ("d-2", "a")):
             record_step_heartbeat(session, run, step, "host:1")

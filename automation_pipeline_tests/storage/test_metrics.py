@@ -16,7 +16,7 @@ def stored(database: Database) -> list[MetricValue]:
         return all_metrics(session)
 
 
-def test_counts_of_several_processes_add_up(database: Database) -> None:
+def test_counts_from_several_meters_are_added(database: Database) -> None:
     for _ in range(2):
         meter = Meter()
         meter.count("a_total", 1.5, provider="crm")
@@ -24,14 +24,14 @@ def test_counts_of_several_processes_add_up(database: Database) -> None:
     assert stored(database) == [MetricValue("a_total", 'provider="crm"', 3.0)]
 
 
-def test_nothing_counted_opens_nothing() -> None:
+def test_flushing_without_counts_does_not_open_the_database() -> None:
     def never() -> Database:
         raise AssertionError("opened")
 
     MetricsFlusher(Meter(), never).flush()
 
 
-def test_what_cannot_be_written_is_kept_and_is_no_error(database: Database) -> None:
+def test_counts_that_cannot_be_written_are_kept_without_an_error(database: Database) -> None:
     meter = Meter()
     meter.count("a_total", 2)
     with database.transaction() as session:
@@ -45,7 +45,7 @@ def test_what_cannot_be_written_is_kept_and_is_no_error(database: Database) -> N
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_counts_are_written_during_the_work_and_at_its_end(
+def test_counts_are_flushed_in_the_background_and_at_exit(
     database: Database,
 ) -> None:
     meter = Meter()

@@ -72,14 +72,14 @@ def row(database: Database) -> OutboxRow:
         return session.scalars(select(OutboxRow)).one()
 
 
-def test_a_claimed_event_is_the_event_that_was_written(database: Database) -> None:
+def test_a_claimed_event_equals_the_enqueued_event(database: Database) -> None:
     fill(database, "a")
     [claimed] = claim(database)
     assert (claimed.event, claimed.attempt) == (event("a"), 1)
 
 
 @pytest.mark.parametrize("year", [2020, 2100])
-def test_only_the_databases_clock_decides_when_an_event_may_leave(
+def test_event_availability_depends_only_on_the_database_clock(
     database: Database, year: int
 ) -> None:
     wrong = replace(event("a"), occurred_at=datetime(year, 1, 1, tzinfo=UTC))
@@ -90,20 +90,20 @@ def test_only_the_databases_clock_decides_when_an_event_may_leave(
     assert abs((row(database).available_at - now).total_seconds()) < 60
 
 
-def test_an_event_of_a_transaction_that_failed_is_never_seen(database: Database) -> None:
+def test_an_event_of_a_failed_transaction_is_never_claimed(database: Database) -> None:
     with pytest.raises(ZeroDivisionError):
         fill_and_fail(database)
     assert claim(database) == []
 
 
-def test_the_oldest_are_claimed_first_and_no_more_than_asked_for(database: Database) -> None:
+def test_the_oldest_events_are_claimed_first_up_to_the_limit(database: Database) -> None:
     for key in ("c", "a", "b"):
         fill(database, key)
     assert [claimed.event.key for claimed in claim(database, limit=2)] == ["c", "a"]
     assert [claimed.event.key for claimed in claim(database, limit=2)] == ["b"]
 
 
-def test_a_published_event_is_published_once(database: Database) -> None:
+def test_a_published_event_is_not_claimed_again(database: Database) -> None:
     fill(database, "a")
     [claimed] = claim(database, hold_seconds=0.0)
     with database.transaction() as session:
@@ -114,7 +114,7 @@ def test_a_published_event_is_published_once(database: Database) -> None:
     assert published.claimed_by is None
 
 
-def test_a_claim_that_was_never_settled_can_be_claimed_after_its_hold(database: Database) -> None:
+def test_an_unsettled_claim_can_be_claimed_again_after_its_hold(database: Database) -> None:
     fill(database, "a")
     started = time.monotonic()
     claim(database, "dead", hold_seconds=SHORT)
@@ -124,7 +124,7 @@ def test_a_claim_that_was_never_settled_can_be_claimed_after_its_hold(database: 
     assert [claimed.attempt for claimed in again] == [2]
 
 
-def test_a_worker_that_lost_its_claim_can_no_longer_settle_it(database: Database) -> None:
+def test_a_worker_cannot_settle_a_lost_claim(database: Database) -> None:
     fill(database, "a")
     [late] = claim(database, "late", hold_seconds=0.0)
     claim(database, "berta")
@@ -148,7 +148,7 @@ def test_an_event_put_back_waits_for_its_delay(database: Database) -> None:
     assert [claimed.attempt for claimed in again] == [2]
 
 
-def test_an_event_put_back_does_not_hold_up_the_others(database: Database) -> None:
+def test_an_event_put_back_does_not_delay_other_events(database: Database) -> None:
     fill(database, "a", "b")
     first, second = claim(database)
     with database.transaction() as session:
@@ -157,7 +157,7 @@ def test_an_event_put_back_does_not_hold_up_the_others(database: Database) -> No
     assert [claimed.id for claimed in claim(database)] == [second.id]
 
 
-def test_events_are_relayed_in_the_order_of_their_writing(database: Database) -> None:
+def test_events_are_claimed_in_insertion_order(database: Database) -> None:
     fill(database, "z", "a", "m")
     assert [claimed.event.key for claimed in claim(database)] == ["z", "a", "m"]
 
@@ -173,7 +173,7 @@ def test_an_event_enqueued_by_several_processes_is_stored_once(
         assert set(session.scalars(select(OutboxRow.event_key))) == set(keys)
 
 
-def test_processes_claiming_at_once_get_each_event_exactly_once(
+def test_concurrent_processes_claim_each_event_exactly_once(
     database_url: str, database: Database
 ) -> None:
     fill(database, *(f"event {number}" for number in range(200)))
@@ -219,14 +219,14 @@ def publish(database: Database, *keys: str, worker: str = "anna") -> None:
         mark_published(session, worker, ids(database, *keys))
 
 
-def test_the_oldest_come_first_and_no_claim_is_an_attempt(database: Database) -> None:
+def test_ordered_claims_are_oldest_first_and_count_no_attempt(database: Database) -> None:
     fill_order(database, "a1", "b1", "a2")
     assert claim_order(database, limit=2) == ["a1", "b1"]
     with database.reading() as session:
         assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [0, 0, 0]
 
 
-def test_events_after_a_held_event_wait(database: Database) -> None:
+def test_events_after_a_claimed_event_of_their_aggregate_wait(database: Database) -> None:
     fill_order(database, "a1", "a2", "b1", "a3")
     assert claim_order(database, "anna", limit=1) == ["a1"]
     assert claim_order(database, "berta") == ["b1"]
@@ -234,7 +234,7 @@ def test_events_after_a_held_event_wait(database: Database) -> None:
     assert claim_order(database, "berta") == ["a2", "a3"]
 
 
-def test_events_after_a_postponed_event_wait(
+def test_events_after_a_postponed_event_of_their_aggregate_wait(
     database: Database,
 ) -> None:
     fill_order(database, "a1", "a2", "b1")
@@ -247,7 +247,7 @@ def test_events_after_a_postponed_event_wait(
     assert claim_order(database) == ["a1", "a2"]
 
 
-def test_a_parked_event_delays_no_other(database: Database) -> None:
+def test_a_parked_event_does_not_delay_its_aggregate(database: Database) -> None:
     fill_order(database, "a1", "a2")
     claim_order(database, limit=1)
     with database.transaction() as session:
@@ -255,7 +255,7 @@ def test_a_parked_event_delays_no_other(database: Database) -> None:
     assert claim_order(database) == ["a2"]
 
 
-def test_events_of_the_excluded_name_delay_no_other(database: Database) -> None:
+def test_events_with_the_excluded_name_do_not_delay_their_aggregate(database: Database) -> None:
     fill_order(database, "a1", "a2")
     with database.transaction() as session:
         first = session.scalars(select(OutboxRow).where(OutboxRow.event_key == "a1")).one()
@@ -263,7 +263,7 @@ def test_events_of_the_excluded_name_delay_no_other(database: Database) -> None:
     assert claim_order(database) == ["a2"]
 
 
-def test_what_was_tried_in_vain_counts_an_attempt_of_who_holds_it(database: Database) -> None:
+def test_failed_attempts_are_counted_only_for_the_claim_holder(database: Database) -> None:
     fill_order(database, "a1", "b1")
     claim_order(database)
     with database.transaction() as session:
@@ -273,7 +273,7 @@ def test_what_was_tried_in_vain_counts_an_attempt_of_who_holds_it(database: Data
         assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [1, 0]
 
 
-def test_what_is_handed_back_untried_counts_no_attempt(database: Database) -> None:
+def test_events_handed_back_untried_count_no_attempt(database: Database) -> None:
     fill_order(database, "a1", "a2")
     claim_order(database)
     with database.transaction() as session:
@@ -288,7 +288,7 @@ def test_what_is_handed_back_untried_counts_no_attempt(database: Database) -> No
     assert claim_order(database) == ["a1", "a2"]
 
 
-def test_an_ordered_claim_that_was_never_settled_can_be_claimed_after_its_hold(
+def test_an_unsettled_ordered_claim_can_be_claimed_again_after_its_hold(
     database: Database,
 ) -> None:
     fill_order(database, "a1", "a2")
@@ -298,7 +298,7 @@ def test_an_ordered_claim_that_was_never_settled_can_be_claimed_after_its_hold(
     assert again == ["a1", "a2"]
 
 
-def test_processes_at_once_publish_each_aggregate_in_its_order(
+def test_concurrent_processes_publish_each_aggregate_in_order(
     database_url: str, database: Database
 ) -> None:
     keys = [f"{aggregate}{number}" for number in range(30) for aggregate in "abcdefgh"]
@@ -321,7 +321,7 @@ def in_order(result: Sequence[tuple[float, str]]) -> bool:
     )
 
 
-def test_a_claim_is_a_constant_number_of_queries(database: Database) -> None:
+def test_a_claim_takes_a_constant_number_of_queries(database: Database) -> None:
     fill_order(database, *(f"a{number}" for number in range(500)))
     seen: list[str] = []
     listening.listen(database.engine, "before_cursor_execute", lambda *call: seen.append(call[2]))
@@ -341,13 +341,13 @@ def claim_parking(database: Database, **names: str) -> list[int]:
         ]
 
 
-def test_events_are_claimed_by_name(database: Database) -> None:
+def test_claims_can_be_limited_to_an_event_name(database: Database) -> None:
     fill_parking(database, "a", "b")
     assert claim_parking(database, only="other") == []
     assert len(claim_parking(database, only="run.completed")) == 2
 
 
-def test_there_is_something_waiting_until_it_is_claimed(database: Database) -> None:
+def test_is_waiting_is_true_until_the_event_is_claimed(database: Database) -> None:
     seen = []
     for step in (
         lambda: None,
@@ -401,7 +401,7 @@ def settled(database: Database, *, keys: list[str]) -> None:
     wait_until(lambda: read_all(database) == keys)
 
 
-def test_each_sees_the_events_of_what_it_follows_in_order(database: Database) -> None:
+def test_a_subscriber_sees_the_events_of_its_subject_in_order(database: Database) -> None:
     fill_reading(
         database,
         event("1", "run", fiche_id="f"),
@@ -415,7 +415,7 @@ def test_each_sees_the_events_of_what_it_follows_in_order(database: Database) ->
 
 
 @every_case("limit", [1, 3, 7, 100])
-def test_pages_and_resumptions_lose_and_repeat_nothing(database: Database, limit: int) -> None:
+def test_paging_and_resuming_skip_and_repeat_no_event(database: Database, limit: int) -> None:
     keys = [str(number) for number in range(20)]
     for key in keys:
         fill_reading(database, event(key, "run"))
@@ -427,7 +427,7 @@ def test_pages_and_resumptions_lose_and_repeat_nothing(database: Database, limit
         assert read_all(database, bookmark, limit) == keys[place + 1 :]
 
 
-def test_internal_events_have_no_channel(database: Database) -> None:
+def test_internal_events_are_not_shown_to_subscribers(database: Database) -> None:
     events = event("a", "run")
     internal = Event(
         "tenant", "b", "automation/notification", "test", "run", events.occurred_at, {}
@@ -436,7 +436,7 @@ def test_internal_events_have_no_channel(database: Database) -> None:
     settled(database, keys=["a", "c"])
 
 
-def test_from_the_newest_on_only_what_comes_is_seen(database: Database) -> None:
+def test_reading_from_the_newest_bookmark_returns_only_later_events(database: Database) -> None:
     fill_reading(database, event("old", "run"))
     settled(database, keys=["old"])
     with database.reading() as session:
@@ -446,7 +446,7 @@ def test_from_the_newest_on_only_what_comes_is_seen(database: Database) -> None:
     wait_until(lambda: read_all(database, newest) == ["new"])
 
 
-def test_one_thing_is_followed(database: Database) -> None:
+def test_events_after_needs_exactly_one_filter(database: Database) -> None:
     for followed in ({}, {"correlation_id": "a", "fiche_id": "b"}):
         with database.reading() as session, pytest.raises(ValueError, match="followed"):
             events_after(session, BEGINNING, **followed, limit=1)
@@ -454,9 +454,7 @@ def test_one_thing_is_followed(database: Database) -> None:
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("first_to_begin", ["early", "late"])
-def test_an_event_that_is_committed_late_is_never_missed(
-    database: Database, first_to_begin: str
-) -> None:
+def test_an_event_committed_late_is_never_skipped(database: Database, first_to_begin: str) -> None:
     """`early` draws the lower id and commits last, whichever transaction began first."""
     with Session(database.engine) as early, Session(database.engine) as late:
         for session in (early, late) if first_to_begin == "early" else (late, early):
@@ -478,7 +476,7 @@ def test_an_event_that_is_committed_late_is_never_missed(
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
-def test_a_rolled_back_transaction_delays_no_other(database: Database) -> None:
+def test_a_rolled_back_transaction_does_not_block_later_events(database: Database) -> None:
     with Session(database.engine) as broken:
         enqueue(broken, [event("broken", "run")])
         fill_reading(database, event("whole", "run"))
@@ -496,7 +494,7 @@ def as_of_another_cluster(database: Database, *keys: str) -> None:
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("limit", [1, 2, 100])
-def test_events_of_a_dump_of_another_cluster_are_shown_once_and_in_order(
+def test_events_restored_from_another_cluster_are_read_once_in_order(
     database: Database, limit: int
 ) -> None:
     fill_reading(database, event("1", "run"), event("2", "run"), event("3", "run"))
@@ -513,7 +511,7 @@ def test_events_of_a_dump_of_another_cluster_are_shown_once_and_in_order(
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
-def test_who_followed_on_the_other_cluster_goes_on_here(database: Database) -> None:
+def test_a_bookmark_from_another_cluster_remains_valid(database: Database) -> None:
     fill_reading(database, event("1", "run"), event("2", "run"))
     settled(database, keys=["1", "2"])
     _, seen = read(database, BEGINNING, 1)
@@ -524,13 +522,13 @@ def test_who_followed_on_the_other_cluster_goes_on_here(database: Database) -> N
 
 
 @given(st.integers(0, 10**18 - 1), st.integers(0, 10**18 - 1), st.integers(0, 10**18 - 1))
-def test_a_bookmark_is_read_as_it_was_written(since: int, until: int, id_: int) -> None:
+def test_a_bookmark_survives_a_round_trip(since: int, until: int, id_: int) -> None:
     assert Bookmark.read(str(Bookmark(since, until, id_))) == Bookmark(since, until, id_)
 
 
 @every_case(
     "written", ["", "5", "1-2", "1-2-x", "1-2--3", "1-2-3-4", "1-2-3\n", "١-٢-٣", "1-2-" + "9" * 19]
 )
-def test_what_is_no_bookmark_is_refused(written: str) -> None:
+def test_an_invalid_bookmark_is_refused(written: str) -> None:
     with pytest.raises(InvalidInputError):
         Bookmark.read(written)

@@ -40,7 +40,7 @@ def paused(database: Database) -> bool:
         return is_paused(session, "pusher")
 
 
-def test_each_is_twice_the_last_up_to_the_cap(database: Database) -> None:
+def test_each_pause_is_twice_the_previous_one_up_to_the_cap(database: Database) -> None:
     lengths = []
     for _ in range(6):
         begin(database)
@@ -52,7 +52,7 @@ def test_each_is_twice_the_last_up_to_the_cap(database: Database) -> None:
 
 
 @pytest.mark.parametrize(("asked", "lasts"), [(1, 2), (20, 20), (500, 500), (9999, 3600)])
-def test_a_longer_one_may_be_asked_for_up_to_an_hour(
+def test_a_minimum_pause_can_be_requested_up_to_one_hour(
     database: Database, asked: float, lasts: float
 ) -> None:
     begin(database, at_least=asked)
@@ -62,7 +62,7 @@ def test_a_longer_one_may_be_asked_for_up_to_an_hour(
     assert seconds(database) == min(2 * lasts, 30)
 
 
-def test_an_outage_of_long_ago_makes_none_longer(database: Database) -> None:
+def test_an_old_outage_does_not_lengthen_the_next_pause(database: Database) -> None:
     for _ in range(3):
         begin(database)
         end_early(database)
@@ -73,7 +73,7 @@ def test_an_outage_of_long_ago_makes_none_longer(database: Database) -> None:
     assert seconds(database) == 2
 
 
-def test_after_a_success_they_are_short_again(database: Database) -> None:
+def test_a_success_resets_the_pause_length(database: Database) -> None:
     begin(database)
     end_early(database)
     with database.transaction() as session:
@@ -82,8 +82,6 @@ def test_after_a_success_they_are_short_again(database: Database) -> None:
     assert seconds(database) == 2
 
 
-def test_several_that_notice_one_failure_begin_one_pause(
-    database_url: str, database: Database
-) -> None:
+def test_concurrent_failures_start_one_pause(database_url: str, database: Database) -> None:
     at_once(pause_once, *((database_url,) for _ in range(CREW)))
     assert seconds(database) == 2

@@ -43,7 +43,7 @@ def states(database: Database) -> list[tuple[str, str | None, str | None]]:
         return [(row.state, row.dagster_run_id, row.reason) for row in rows]
 
 
-def test_a_request_is_offered_as_it_was_filed(database: Database) -> None:
+def test_a_request_is_offered_unchanged(database: Database) -> None:
     file(database, new_request("a"))
     assert offer(database) == [new_request("a")]
 
@@ -57,20 +57,20 @@ def test_a_request_inherits_the_correlation_id_unless_it_has_one(database: Datab
     assert kept.tags == {CORRELATION_TAG: "own-1"}
 
 
-def test_asking_twice_is_asking_once_and_the_first_wording_stays(database: Database) -> None:
+def test_filing_a_key_twice_keeps_the_first_request(database: Database) -> None:
     file(database, new_request("a", "first"))
     file(database, new_request("a", "second"))
     assert offer(database) == [new_request("a", "first")]
 
 
-def test_the_oldest_are_offered_first_and_no_more_than_asked_for(database: Database) -> None:
+def test_the_oldest_requests_are_offered_first_up_to_the_limit(database: Database) -> None:
     for key in ("c", "a", "b"):
         file(database, new_request(key))
     assert [offered.key for offered in offer(database, limit=2)] == ["c", "a"]
     assert [offered.key for offered in offer(database, limit=2)] == ["b"]
 
 
-def test_a_request_that_no_run_took_is_offered_again_after_a_while(
+def test_a_request_not_taken_by_a_run_is_offered_again_after_a_delay(
     database: Database,
 ) -> None:
     file(database, new_request("a"))
@@ -90,7 +90,7 @@ def test_a_taken_request_is_not_offered_again(database: Database) -> None:
     assert states(database) == [("taken", "run 1", None)]
 
 
-def test_a_refused_request_is_not_offered_and_has_its_reason(database: Database) -> None:
+def test_a_refused_request_is_not_offered_and_keeps_its_reason(database: Database) -> None:
     file(database, new_request("a"))
     with database.transaction() as session:
         mark_refused(session, "a", "no such job")
@@ -98,7 +98,7 @@ def test_a_refused_request_is_not_offered_and_has_its_reason(database: Database)
     assert states(database) == [("refused", None, "no such job")]
 
 
-def test_a_request_is_taken_once_and_may_still_be_refused(database: Database) -> None:
+def test_a_request_is_taken_once_and_can_be_refused_later(database: Database) -> None:
     file(database, new_request("a"))
     with database.transaction() as session:
         mark_taken(session, "a", "run 1")

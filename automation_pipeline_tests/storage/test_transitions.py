@@ -46,7 +46,7 @@ def record_and_fail(database: Database) -> None:
         raise ZeroDivisionError
 
 
-def test_a_transaction_that_failed_moved_nothing(database: Database) -> None:
+def test_a_failed_transaction_records_no_transition(database: Database) -> None:
     with pytest.raises(ZeroDivisionError):
         record_and_fail(database)
     assert logged(database) == []

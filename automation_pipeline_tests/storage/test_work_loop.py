@@ -20,7 +20,7 @@ async def current() -> str | None:
     return correlation_id()
 
 
-def test_each_call_works_under_the_id_of_its_caller(database: Database) -> None:
+def test_each_call_has_the_correlation_id_of_its_caller(database: Database) -> None:
     loop = WorkLoop(MetricsFlusher(Meter(), lambda: database))
     assert loop.run(current()) is None
     for name in ("one", "two"):
@@ -29,7 +29,7 @@ def test_each_call_works_under_the_id_of_its_caller(database: Database) -> None:
     assert loop.run(current()) is None
 
 
-def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(
+def test_interrupted_work_leaves_no_task_running_and_keeps_its_counts(
     database: Database,
 ) -> None:
     meter, ended = Meter(), []
@@ -55,7 +55,7 @@ def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(
         assert [each.name for each in all_metrics(session)] == ["a_total"]
 
 
-def test_tasks_clean_up_undisturbed_after_an_interrupt(database: Database) -> None:
+def test_tasks_finish_their_cleanup_after_an_interrupt(database: Database) -> None:
     tidied: list[int] = []
 
     def interrupt() -> None:

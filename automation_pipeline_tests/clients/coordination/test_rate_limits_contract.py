@@ -55,14 +55,14 @@ def near(*seconds: float) -> list[object]:
     return [pytest.approx(second - LATE / 2, abs=LATE / 2 + 0.001) for second in seconds]
 
 
-def test_the_first_start_is_now_and_the_next_are_spaced_evenly(
+def test_the_first_reservation_is_immediate_and_the_next_are_evenly_spaced(
     limiter: RateLimiter, key: str
 ) -> None:
     assert reserved(limiter, key, SLOW) == 0
     assert [reserved(limiter, key, SLOW) for _ in range(3)] == near(200, 400, 600)
 
 
-def test_a_burst_goes_at_once_and_the_rest_follows_in_wider_steps(
+def test_a_burst_starts_immediately_and_later_calls_are_spaced_evenly(
     limiter: RateLimiter, key: str
 ) -> None:
     rate = Rate(limit=5, period_seconds=600.0, burst=3)
@@ -70,7 +70,9 @@ def test_a_burst_goes_at_once_and_the_rest_follows_in_wider_steps(
     assert [reserved(limiter, key, rate) for _ in range(3)] == near(200, 400, 600)
 
 
-def test_too_long_a_wait_is_refused_and_reserves_nothing(limiter: RateLimiter, key: str) -> None:
+def test_a_wait_above_the_maximum_is_refused_and_reserves_nothing(
+    limiter: RateLimiter, key: str
+) -> None:
     reserved(limiter, key, SLOW)
     for _ in range(3):
         assert limiter.reserve(key, SLOW, max_wait_seconds=50.0) is None
@@ -80,7 +82,7 @@ def test_too_long_a_wait_is_refused_and_reserves_nothing(limiter: RateLimiter, k
     assert [reserved(limiter, key, SLOW)] == near(400)
 
 
-def test_a_free_limiter_refuses_no_caller(limiter: RateLimiter, key: str) -> None:
+def test_an_idle_limiter_grants_a_call_with_no_wait_allowed(limiter: RateLimiter, key: str) -> None:
     assert limiter.reserve(key, SLOW, max_wait_seconds=0.0) == 0
 
 
@@ -90,7 +92,7 @@ def test_keys_are_limited_independently(limiter: RateLimiter, key: str) -> None:
 
 
 @pytest.mark.parametrize("burst", [1, 2])
-def test_idle_time_is_not_saved_up_beyond_the_burst(
+def test_idle_time_accumulates_no_more_than_one_burst(
     limiter: RateLimiter, key: str, burst: int
 ) -> None:
     rate, count = Rate(limit=burst, period_seconds=0.05, burst=burst), 20
@@ -115,7 +117,7 @@ def reserved_by_processes(place: str, key: str, rate: Rate, count: int) -> list[
     return sorted(chain.from_iterable(at_once(reserve_many, *calls)))
 
 
-def test_processes_share_one_limit_and_leave_no_gap(place: str, key: str) -> None:
+def test_processes_share_one_limit_without_unused_slots(place: str, key: str) -> None:
     """Every instant is one of the slots first, first + interval, ...: each taken once, none left
     free."""
     rate, count = Rate(limit=1, period_seconds=200.0), 15
@@ -125,7 +127,7 @@ def test_processes_share_one_limit_and_leave_no_gap(place: str, key: str) -> Non
     assert all(abs(slot - round(slot)) < LATE / rate.interval_seconds for slot in slots)
 
 
-def test_processes_together_stay_under_the_cap_in_any_window(place: str, key: str) -> None:
+def test_concurrent_processes_stay_under_the_cap_in_any_window(place: str, key: str) -> None:
     rate = Rate(limit=10, period_seconds=1000.0, burst=4)
     instants = reserved_by_processes(place, key, rate, 15)
     window = rate.period_seconds - LATE
@@ -133,7 +135,7 @@ def test_processes_together_stay_under_the_cap_in_any_window(place: str, key: st
     assert most == rate.limit
 
 
-def test_tasks_and_threads_share_one_order_of_starts(limiter: RateLimiter, key: str) -> None:
+def test_tasks_and_threads_share_one_reservation_sequence(limiter: RateLimiter, key: str) -> None:
     async def ask() -> list[float | None]:
         return await asyncio.gather(*(reserve(limiter, key, SLOW) for _ in range(3)))
 

@@ -25,7 +25,7 @@ def key() -> str:
     return str(uuid.uuid4())
 
 
-def test_a_redis_that_is_not_there_is_one_transient_sentence(key: str) -> None:
+def test_an_unreachable_redis_is_a_transient_error_on_one_line(key: str) -> None:
     client = connect(f"redis://127.0.0.1:{free_port()}/0")
     with pytest.raises(TransientError, match=r"^Redis does not answer: ") as caught:
         RedisRateLimiter(client).reserve(key, RATE)
@@ -34,7 +34,7 @@ def test_a_redis_that_is_not_there_is_one_transient_sentence(key: str) -> None:
         asyncio.run(RedisPermits(client).acquire(key, 1, "anna", 1.0))
 
 
-def test_scripts_that_redis_forgot_are_loaded_again(redis_url: str, key: str) -> None:
+def test_flushed_scripts_are_loaded_again(redis_url: str, key: str) -> None:
     client = connect(redis_url)
     limiter = RedisRateLimiter(client)
     limiter.reserve(key, RATE)
@@ -42,9 +42,7 @@ def test_scripts_that_redis_forgot_are_loaded_again(redis_url: str, key: str) ->
     assert limiter.reserve(key, RATE) is not None
 
 
-def test_a_connection_that_died_while_idle_is_not_noticed_by_the_caller(
-    redis_url: str, key: str
-) -> None:
+def test_a_connection_killed_while_idle_is_replaced_transparently(redis_url: str, key: str) -> None:
     client, killer = connect(redis_url), connect(redis_url)
     limiter = RedisRateLimiter(client)
     limiter.reserve(key, RATE)
@@ -84,16 +82,14 @@ def mute_redis(answer: bytes = b"") -> Generator[tuple[_MuteServer, str]]:
             thread.join()
 
 
-def test_a_reservation_whose_answer_was_lost_is_not_made_twice(key: str) -> None:
+def test_a_reservation_is_not_retried_after_its_response_is_lost(key: str) -> None:
     with mute_redis() as (server, url), connect(url) as client:
         with pytest.raises(TransientError, match=r"^Redis does not answer: "):
             RedisRateLimiter(client).reserve(key, RATE)
         assert server.scripts == 1
 
 
-def test_a_redis_that_keeps_silent_is_given_up_on(
-    key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_redis_that_never_responds_times_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("automation_pipeline.clients.redis.ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = connect(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
@@ -136,7 +132,7 @@ def test_a_redis_that_keeps_silent_is_given_up_on(
         (b"-NOPERM this user has no permissions\r\n", PermanentError, "Redis refuses us: "),
     ],
 )
-def test_the_error_of_redis_decides_whether_another_attempt_can_help(
+def test_redis_errors_are_classified_as_transient_or_permanent(
     answer: bytes, verdict: type[Exception], sentence: str, key: str
 ) -> None:
     with (
@@ -155,9 +151,7 @@ def redis_of_our_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-def test_a_full_redis_is_one_transient_sentence_until_there_is_room(
-    redis_of_our_own: str, key: str
-) -> None:
+def test_a_redis_out_of_memory_is_a_transient_error(redis_of_our_own: str, key: str) -> None:
     client = connect(redis_of_our_own)
     client.config_set("maxmemory", 1)
     with pytest.raises(
@@ -168,9 +162,7 @@ def test_a_full_redis_is_one_transient_sentence_until_there_is_room(
     assert RedisRateLimiter(client).reserve(key, RATE) is not None
 
 
-def test_a_database_that_redis_does_not_have_is_one_permanent_sentence(
-    redis_url: str, key: str
-) -> None:
+def test_an_unknown_redis_database_is_a_permanent_error(redis_url: str, key: str) -> None:
     limiter = RedisRateLimiter(connect(redis_url.removesuffix("/0") + "/99"))
     with pytest.raises(
         PermanentError, match=r"^REDIS_URL names a database that this Redis does not have: "
@@ -179,12 +171,12 @@ def test_a_database_that_redis_does_not_have_is_one_permanent_sentence(
 
 
 @every_case("url", ["nonsense", "http://127.0.0.1", "redis://127.0.0.1:port/0"])
-def test_an_address_that_is_none_is_one_permanent_sentence(url: str) -> None:
+def test_an_invalid_redis_url_is_a_permanent_error(url: str) -> None:
     with pytest.raises(PermanentError, match=r"^REDIS_URL "):
         connect(url)
 
 
-def test_a_limit_back_at_rest_leaves_nothing_behind(redis_url: str, key: str) -> None:
+def test_keys_of_an_idle_rate_limit_expire(redis_url: str, key: str) -> None:
     client = connect(redis_url)
     limiter = RedisRateLimiter(client)
     for _ in range(3):
@@ -195,7 +187,7 @@ def test_a_limit_back_at_rest_leaves_nothing_behind(redis_url: str, key: str) ->
     wait_until(lambda: not list(client.scan_iter(match=f"*{key}:fast*")))
 
 
-def test_permits_leave_nothing_behind_and_a_late_beat_gives_none_back(
+def test_released_permits_leave_no_keys_and_a_late_extension_restores_none(
     redis_url: str, key: str
 ) -> None:
     client = connect(redis_url)

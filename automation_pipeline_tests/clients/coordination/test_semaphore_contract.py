@@ -27,7 +27,9 @@ def name() -> str:
     return f"semaphore-{uuid.uuid4()}"
 
 
-def test_a_limit_is_of_one_name_and_permits_come_back(place: str, name: str) -> None:
+def test_limits_apply_per_name_and_released_permits_can_be_reacquired(
+    place: str, name: str
+) -> None:
     async def use() -> None:
         with permits_at(place) as permits:
             held = [await permits.acquire(name, 2, "anna", 30.0) for _ in range(3)]
@@ -41,9 +43,7 @@ def test_a_limit_is_of_one_name_and_permits_come_back(place: str, name: str) -> 
     asyncio.run(use())
 
 
-def test_the_permit_of_a_dead_holder_ends_by_itself_and_an_extended_one_does_not(
-    place: str, name: str
-) -> None:
+def test_an_abandoned_permit_expires_and_an_extended_permit_does_not(place: str, name: str) -> None:
     async def use() -> None:
         with permits_at(place) as permits:
             dead, alive = [
@@ -61,5 +61,5 @@ def test_the_permit_of_a_dead_holder_ends_by_itself_and_an_extended_one_does_not
     asyncio.run(use())
 
 
-def test_processes_together_get_no_more_than_the_limit(place: str, name: str) -> None:
+def test_concurrent_processes_acquire_no_more_permits_than_the_limit(place: str, name: str) -> None:
     assert sum(at_once(acquire_many, *((place, name, 5, 4) for _ in range(CREW)))) == 5

@@ -8,7 +8,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline_tests.storage.processes import event
 
 
-def test_an_event_has_one_entry_a_channel() -> None:
+def test_an_event_has_one_entry_per_channel() -> None:
     events = event("k", audit_id="a", fiche_id="1")
     entries = entries_of(events, private=True, max_bytes=1000)
     data = '{"key":"k","audit_id":"a","fiche_id":"1"}'
@@ -22,7 +22,7 @@ def test_an_event_has_one_entry_a_channel() -> None:
 
 
 @given(st.lists(st.integers(0, MAX_ENTRIES)))
-def test_whole_events_in_order(sizes: list[int]) -> None:
+def test_batches_never_split_an_event_and_keep_the_order(sizes: list[int]) -> None:
     events = [
         tuple(Entry("c", str(number), "") for _ in range(size)) for number, size in enumerate(sizes)
     ]

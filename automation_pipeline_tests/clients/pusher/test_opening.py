@@ -32,12 +32,12 @@ def services(**settings: object) -> Services:
     return Services(Settings().model_copy(update=settings))
 
 
-def test_without_any_there_is_no_realtime() -> None:
+def test_realtime_is_disabled_without_pusher_settings() -> None:
     assert services().realtime is None
     assert services().post_office.publisher is None
 
 
-def test_with_all_of_them_it_is_what_the_relay_publishes_with(simulated: str) -> None:
+def test_the_relay_publishes_through_a_configured_pusher(simulated: str) -> None:
     ours = services(**ALL, pusher_base_url=simulated)
     assert ours.realtime is not None
     assert ours.post_office.publisher is ours.realtime
@@ -47,7 +47,7 @@ def test_with_all_of_them_it_is_what_the_relay_publishes_with(simulated: str) ->
 
 
 @every_case("missing", ALL)
-def test_incomplete_settings_are_named_and_events_wait(missing: str) -> None:
+def test_incomplete_settings_are_named_and_events_stay_queued(missing: str) -> None:
     ours = services(**{**ALL, missing: None})
     with pytest.raises(PermanentError, match=f": {missing.upper()} not set"):
         _ = ours.realtime
@@ -57,6 +57,6 @@ def test_incomplete_settings_are_named_and_events_wait(missing: str) -> None:
     assert (waiting.out, type(waiting.stopped)) == (0, TransientError)
 
 
-def test_an_address_with_a_path_is_not_pushers() -> None:
+def test_a_pusher_base_url_with_a_path_is_refused() -> None:
     with pytest.raises(PermanentError, match="PUSHER_BASE_URL"):
         _ = services(**ALL, pusher_base_url="https://pusher.example.test/apps").realtime

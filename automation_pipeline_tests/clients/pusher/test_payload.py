@@ -22,11 +22,11 @@ def read(payload: object, max_bytes: int = 1000) -> Any:
     return json.loads(message_of(payload, max_bytes))
 
 
-def test_a_small_payload_goes_as_it_is() -> None:
+def test_a_small_payload_is_sent_unchanged() -> None:
     assert message_of({"fiche_id": "1", "prénom": "Zoé"}, 1000) == '{"fiche_id":"1","prénom":"Zoé"}'
 
 
-def test_a_big_one_keeps_what_identifies_it_and_counts_its_days() -> None:
+def test_an_oversized_payload_keeps_identifiers_and_replaces_date_lists_by_counts() -> None:
     payload = {
         "jobId": "j",
         "status": "processing",
@@ -44,29 +44,29 @@ def test_a_big_one_keeps_what_identifies_it_and_counts_its_days() -> None:
     }
 
 
-def test_what_is_still_too_big_says_only_that() -> None:
+def test_a_payload_still_too_large_contains_only_the_truncated_flag() -> None:
     assert read({"status": "x" * 2000}) == {"truncated": True}
 
 
 @every_case("payload", ["text", 5, None, [1, 2], True])
-def test_what_is_no_object_is_wrapped(payload: object) -> None:
+def test_a_non_object_payload_is_wrapped(payload: object) -> None:
     assert read(payload) == {"value": payload}
 
 
-def test_sizes_are_counted_in_bytes_as_they_are_sent() -> None:
+def test_size_limits_count_encoded_bytes() -> None:
     around = len('{"value":""}')
     assert read("é" * ((1000 - around) // 2)) != {"truncated": True}
     assert read("é" * ((1000 - around) // 2 + 1)) == {"truncated": True}
 
 
 @every_case("payload", [{"a": float("nan")}, {"a": float("inf")}, {"a": object()}])
-def test_what_json_cannot_say_is_an_error(payload: object) -> None:
+def test_a_payload_not_representable_in_json_is_an_error(payload: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         message_of(payload, 1000)
 
 
 @given(ANYTHING | PAYLOADS, st.integers(20, 2000))
-def test_every_message_fits_and_is_the_payload_or_a_part_of_it(
+def test_every_message_fits_the_limit_and_contains_only_payload_fields(
     payload: object, max_bytes: int
 ) -> None:
     message = message_of(payload, max_bytes)

@@ -79,18 +79,18 @@ def provider(request: pytest.FixtureRequest) -> Provider:
     return fake() if request.param == "fake" else pusher(request.getfixturevalue("simulated"))
 
 
-def test_all_are_out_in_their_order(provider: Provider) -> None:
+def test_events_are_published_in_order(provider: Provider) -> None:
     keys = [f"event {number}" for number in range(37)]
     assert provider.publish([event(key) for key in keys]) == PublishResult(37)
     assert provider.published() == keys
 
 
-def test_nothing_is_nothing(provider: Provider) -> None:
+def test_publishing_no_events_publishes_nothing(provider: Provider) -> None:
     assert provider.publish([]) == PublishResult(0)
     assert provider.published() == []
 
 
-def test_an_outage_is_transient_and_what_is_given_again_comes_out(provider: Provider) -> None:
+def test_an_outage_is_transient_and_a_retry_publishes_all_events(provider: Provider) -> None:
     events = [event(f"event {number}") for number in range(12)]
     provider.go_away()
     away = provider.publish(events)
@@ -102,7 +102,7 @@ def test_an_outage_is_transient_and_what_is_given_again_comes_out(provider: Prov
 
 
 @pytest.mark.parametrize("place", [0, 3, 11, 24])
-def test_a_refused_event_is_reported_by_its_position_after_those_before_it(
+def test_a_refused_event_is_reported_by_position_after_earlier_events_are_published(
     provider: Provider, place: int
 ) -> None:
     events = [event(f"event {number}") for number in range(25)]

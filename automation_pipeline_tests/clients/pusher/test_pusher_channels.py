@@ -46,7 +46,7 @@ def test_without_private_channels_names_have_no_prefix(simulated: str) -> None:
     assert [event["channels"] for event in shown_to_browsers(simulated)] == [["fiche-7"]]
 
 
-def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
+def test_an_oversized_event_is_truncated_and_published(simulated: str) -> None:
     events = [
         event("emoji", fiche_id="7", text="🎧" * 2_200),
         event("big", fiche_id="8", text="é" * 5_000),
@@ -56,7 +56,7 @@ def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
     assert (whole["text"], cut) == ("🎧" * 2_200, {"fiche_id": "8", "truncated": True})
 
 
-def test_internal_events_are_not_sent_and_delay_no_other(simulated: str) -> None:
+def test_internal_events_are_skipped_and_do_not_block_other_events(simulated: str) -> None:
     internal = event("i")
     object.__setattr__(internal, "name", "automation/completed")
     assert asyncio.run(
@@ -65,7 +65,9 @@ def test_internal_events_are_not_sent_and_delay_no_other(simulated: str) -> None
     assert len(shown_to_browsers(simulated)) == 1
 
 
-def test_an_unserialisable_payload_is_reported_after_the_events_before_it(simulated: str) -> None:
+def test_an_unserialisable_payload_is_reported_after_earlier_events_are_published(
+    simulated: str,
+) -> None:
     published = asyncio.run(
         channels(simulated).publish([event("a"), event("b", x=float("nan")), event("c")])
     )
@@ -93,7 +95,7 @@ def test_an_unserialisable_payload_is_reported_after_the_events_before_it(simula
         ({"body": "cut_short"}, TransientError, "could not be reached"),
     ],
 )
-def test_every_failure_has_its_verdict(
+def test_each_pusher_failure_is_classified_as_transient_or_permanent(
     simulated: str, rule: dict[str, Any], kind: type[Exception], says: str
 ) -> None:
     fault(simulated, {"route": "pusher.batch", **rule})
@@ -114,7 +116,7 @@ def test_every_failure_has_its_verdict(
         {"status": 503, "trickle_seconds": 6},
     ],
 )
-def test_a_missing_answer_is_not_awaited_for_ever(simulated: str, rule: dict[str, Any]) -> None:
+def test_a_missing_response_times_out(simulated: str, rule: dict[str, Any]) -> None:
     fault(simulated, {"route": "pusher.batch", **rule})
     began = time.monotonic()
     assert isinstance(problem(simulated, seconds=0.3), TransientError)
@@ -130,7 +132,7 @@ def test_a_missing_answer_is_not_awaited_for_ever(simulated: str, rule: dict[str
         ({"hang": True}, None),
     ],
 )
-def test_each_call_is_counted_by_its_answer(
+def test_each_call_is_counted_by_response_status(
     simulated: str, rule: dict[str, Any], status: str | None
 ) -> None:
     fault(simulated, {"route": "pusher.batch", **rule})
@@ -144,12 +146,12 @@ def test_each_call_is_counted_by_its_answer(
     assert status is None or f'status="{status}"' in labels
 
 
-def test_an_answer_that_cannot_be_read_is_still_an_answer(simulated: str) -> None:
+def test_an_unreadable_success_response_counts_as_published(simulated: str) -> None:
     fault(simulated, {"route": "pusher.batch", "body": "not_json"})
     assert problem(simulated) is None
 
 
-def test_a_wrong_secret_is_refused_and_none_is_in_any_text(
+def test_a_wrong_secret_is_refused_and_no_error_or_log_contains_secrets(
     simulated: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -171,7 +173,7 @@ def test_a_wrong_secret_is_refused_and_none_is_in_any_text(
     assert PUSHER_SECRET not in caplog.text
 
 
-def test_the_check_proves_key_and_secret(simulated: str) -> None:
+def test_the_check_verifies_app_id_key_and_secret(simulated: str) -> None:
     asyncio.run(channels(simulated).check())
     with pytest.raises(AutomationError, match="check PUSHER_KEY, PUSHER_SECRET"):
         asyncio.run(channels(simulated, secret="wrong").check())
@@ -200,7 +202,7 @@ def test_one_event_can_be_triggered(simulated: str) -> None:
         ("a", "n", {"x": float("nan")}),
     ],
 )
-def test_what_can_be_no_event_is_not_triggered(
+def test_an_invalid_event_is_not_triggered(
     simulated: str, channel: str, name: str, payload: object
 ) -> None:
     with pytest.raises(PermanentError):
@@ -208,7 +210,7 @@ def test_what_can_be_no_event_is_not_triggered(
     assert shown_to_browsers(simulated) == []
 
 
-def test_a_dry_run_logs_where_events_would_go_and_nothing_of_what_they_say(
+def test_a_dry_run_logs_channels_without_payloads(
     simulated: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -223,12 +225,12 @@ def signature(text: str) -> str:
     return f"{PUSHER_KEY}:{hmac.new(PUSHER_SECRET.encode(), text.encode(), hashlib.sha256).hexdigest()}"
 
 
-def test_a_private_channel_is_opened_to_one_socket() -> None:
+def test_authentication_for_a_private_channel_is_bound_to_one_socket() -> None:
     opened = channels("http://127.0.0.1").authenticate("private-fiche-7", "12.34", ANNA)
     assert opened == {"auth": signature("12.34:private-fiche-7")}
 
 
-def test_a_presence_channel_gets_the_member_who_joins() -> None:
+def test_authentication_for_a_presence_channel_includes_the_member() -> None:
     opened = channels("http://127.0.0.1").authenticate("presence-global", "12.34", ANNA)
     assert json.loads(opened["channel_data"]) == {
         "user_id": "user:7",
@@ -251,6 +253,6 @@ def test_a_presence_channel_gets_the_member_who_joins() -> None:
         ("a" * 201, "1.2"),
     ],
 )
-def test_nothing_is_signed_that_could_mean_another_channel(channel: str, socket_id: str) -> None:
+def test_an_ambiguous_channel_or_socket_id_is_not_signed(channel: str, socket_id: str) -> None:
     with pytest.raises(InvalidInputError):
         channels("http://127.0.0.1").authenticate(channel, socket_id, ANNA)

@@ -84,7 +84,7 @@ def test_10_000_events_are_relayed_in_order_after_an_outage(
     )  # a few statements for every 200, those that begin a transaction with them
 
 
-def test_an_outage_in_the_middle_loses_nothing_and_keeps_the_order(
+def test_intermittent_outages_lose_no_event_and_keep_the_order(
     database: Database, simulated: str
 ) -> None:
     fill(database, 300, 7)
@@ -111,7 +111,7 @@ def test_an_outage_in_the_middle_loses_nothing_and_keeps_the_order(
     assert first_times(shown_to_browsers(simulated)) == list(range(300))
 
 
-def test_several_relays_at_once_keep_the_order_of_each_aggregate(
+def test_concurrent_relays_keep_the_order_within_each_aggregate(
     database: Database, database_url: str, simulated: str
 ) -> None:
     fill(database, 600, 9)
@@ -126,7 +126,7 @@ def test_several_relays_at_once_keep_the_order_of_each_aggregate(
     )
 
 
-def test_with_a_wrong_secret_everything_waits_until_it_is_right(
+def test_events_stay_queued_until_a_wrong_secret_is_corrected(
     database: Database, simulated: str
 ) -> None:
     fill(database, 30, 3)

@@ -48,7 +48,7 @@ def ended(following: dict[str, Any], database: Database, **columns: Any) -> None
             setattr(row, name, value)
 
 
-def test_a_run_is_asked_for_and_waited_for(
+def test_starting_the_job_requests_a_run_and_follows_it(
     runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     following = a_followed_run(runner, database, clock)
@@ -57,7 +57,7 @@ def test_a_run_is_asked_for_and_waited_for(
     assert runner.look({5: following}) == {}
 
 
-def test_what_is_not_kept_was_never_asked_for(
+def test_a_rolled_back_start_requests_no_run(
     runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -97,7 +97,7 @@ def test_a_busy_paused_or_deleted_schedule_is_reported(
         ({"status": "failed", "error_message": "It broke off"}, "failed", "FAILED", "It broke off"),
     ],
 )
-def test_the_end_of_the_run_is_the_end_of_the_job(
+def test_the_final_status_of_the_run_becomes_the_status_of_the_job(
     columns: dict[str, Any],
     status: str,
     code: str | None,
@@ -126,7 +126,7 @@ def test_the_end_of_the_run_is_the_end_of_the_job(
     }
 
 
-def test_a_run_that_an_operator_cancels_is_cancelled(
+def test_a_run_cancelled_by_an_operator_cancels_the_job(
     runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     following = a_followed_run(runner, database, clock)
@@ -141,7 +141,7 @@ def test_a_run_that_an_operator_cancels_is_cancelled(
     )
 
 
-def test_a_run_that_is_gone_has_failed_for_good(runner: RemoteRunner) -> None:
+def test_a_deleted_run_fails_the_job_as_not_found(runner: RemoteRunner) -> None:
     end = runner.look({1: {"automationRunId": "99"}})[1]
     assert (end.status, end.error_code) == ("failed", "NOT_FOUND")
 
@@ -157,7 +157,7 @@ def test_a_cancelled_job_cancels_its_run_once(
     runner.cancel({"automationRunId": "99"}, "user:12")
 
 
-def test_as_many_queries_look_at_one_as_at_many(
+def test_polling_many_runs_takes_as_many_queries_as_polling_one(
     runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     followed = {number: a_followed_run(runner, database, clock) for number in range(4)}

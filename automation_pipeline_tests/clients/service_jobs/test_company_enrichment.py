@@ -34,7 +34,9 @@ def end_of(runner: RemoteRunner, following: Any) -> Any:
     return runner.look({5: following}).get(5)
 
 
-def test_a_company_is_asked_for_and_waited_for(bench: Bench, runner: RemoteRunner) -> None:
+def test_starting_the_job_requests_an_enrichment_and_follows_it(
+    bench: Bench, runner: RemoteRunner
+) -> None:
     following = runner.start(asked(TYPE, company=SIREN))
     (row,) = bench.requests()
     assert (row.tenant_id, row.company_siren, row.created_by) == ("acme", SIREN, "org-job:7")
@@ -46,14 +48,16 @@ def test_a_company_is_asked_for_and_waited_for(bench: Bench, runner: RemoteRunne
     )  # fmt: skip
 
 
-def test_what_is_known_and_fresh_is_the_answer(bench: Bench, runner: RemoteRunner) -> None:
+def test_a_fresh_record_is_reused_without_a_new_enrichment(
+    bench: Bench, runner: RemoteRunner
+) -> None:
     runner.start(asked(TYPE, company=SIREN))
     bench.work(bench.jobs()[0].id)
     again = runner.start(asked(TYPE, org_id="globex", company=SIREN))
     assert (end_of(runner, again).status, len(bench.jobs())) == ("success", 1)
 
 
-def test_an_unknown_company_is_a_failure(bench: Bench, runner: RemoteRunner) -> None:
+def test_an_unknown_company_fails_the_job(bench: Bench, runner: RemoteRunner) -> None:
     bench.script(search=NOT_FOUND)
     following = runner.start(asked(TYPE, company=f"{SIREN}00646"))
     bench.work(bench.jobs()[0].id)
@@ -61,7 +65,7 @@ def test_an_unknown_company_is_a_failure(bench: Bench, runner: RemoteRunner) -> 
     assert (end.status, "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND" in end.error) == ("failed", True)
 
 
-def test_nothing_of_a_job_that_is_cancelled_is_left_to_be_stopped(
+def test_cancelling_the_job_leaves_the_shared_enrichment_running(
     bench: Bench, runner: RemoteRunner
 ) -> None:
     following = runner.start(asked(TYPE, company=SIREN))
@@ -69,13 +73,13 @@ def test_nothing_of_a_job_that_is_cancelled_is_left_to_be_stopped(
     assert bench.jobs()[0].state == "PENDING"
 
 
-def test_a_worker_that_is_killed_leaves_nothing_behind(bench: Bench, runner: RemoteRunner) -> None:
+def test_a_killed_worker_leaves_no_requests_or_jobs(bench: Bench, runner: RemoteRunner) -> None:
     with pytest.raises(Killed):
         killed_after(lambda: runner.start(asked(TYPE, company=SIREN)), bench.database)
     assert (bench.requests(), bench.jobs()) == ([], [])
 
 
-def test_a_missing_register_is_reported(database: Database, clock: StandingClock) -> None:
+def test_an_unconfigured_register_is_reported(database: Database, clock: StandingClock) -> None:
     bench = Bench(database, clock, without=frozenset({SEARCH}))
     runner = CompanyEnrichmentJob(database, clock, lambda: bench.registries)
     with pytest.raises(PermanentError, match="RECHERCHE_ENTREPRISES_BASE_URL"):
@@ -86,12 +90,16 @@ def test_a_missing_register_is_reported(database: Database, clock: StandingClock
     "payload",
     [{}, {"company": "12"}, {"company": 1}, {"company": SIREN, "force": "yes"}, {"siren": SIREN}],
 )
-def test_what_names_no_company_is_refused_when_it_is_stored(payload: dict[str, Any]) -> None:
+def test_a_payload_without_a_valid_company_is_refused_before_it_is_stored(
+    payload: dict[str, Any],
+) -> None:
     with pytest.raises(InvalidInputError):
         checked_payload(job_type(TYPE), payload)
 
 
-def test_as_many_are_looked_at_with_as_many_questions(bench: Bench, runner: RemoteRunner) -> None:
+def test_polling_many_enrichments_takes_as_many_queries_as_polling_one(
+    bench: Bench, runner: RemoteRunner
+) -> None:
     followed = {
         number: runner.start(asked(TYPE, org_id=f"org-{number}", company=SIREN))
         for number in range(6)

@@ -52,7 +52,7 @@ def call(
     )
 
 
-def test_secrets_are_filled_in_and_the_key_of_the_run_goes_along(hook: Receiver) -> None:
+def test_secrets_are_resolved_and_the_idempotency_key_is_sent(hook: Receiver) -> None:
     hook.answer(says(200, f'{{"echo": "{TOKEN}", "password": "pa55-w0rd"}}'))
     headers = {"Authorization": {"secretRef": "TOKEN"}, "X-Plain": "1"}
     end = call(
@@ -72,7 +72,7 @@ def test_secrets_are_filled_in_and_the_key_of_the_run_goes_along(hook: Receiver)
     )
 
 
-def test_a_whole_address_may_be_a_secret(hook: Receiver) -> None:
+def test_a_whole_url_can_be_a_secret(hook: Receiver) -> None:
     hook.answer(says(500))
     end = call(
         hook,
@@ -83,7 +83,7 @@ def test_a_whole_address_may_be_a_secret(hook: Receiver) -> None:
     assert end.error == f"{hook.url} answered 500."
 
 
-def test_without_a_body_nothing_is_said_about_its_kind(hook: Receiver) -> None:
+def test_a_request_without_a_body_has_no_content_type(hook: Receiver) -> None:
     assert call(hook).status == "success"
     assert "Content-Type" not in hook.calls[0].headers
     assert hook.calls[0].body == b""
@@ -107,7 +107,7 @@ def test_without_a_body_nothing_is_said_about_its_kind(hook: Receiver) -> None:
         (503, [], "failed", "FAILED", True),
     ],
 )
-def test_the_status_of_the_answer_decides(
+def test_the_response_status_decides_the_job_status_and_retry(
     hook: Receiver,
     status: int,
     expected: list[int],
@@ -132,7 +132,7 @@ def test_the_status_of_the_answer_decides(
         ("acme", "BROKEN", "ORG_SECRET__ACME__BROKEN"),
     ],
 )
-def test_a_secret_that_is_not_there_or_not_to_be_sent_is_named_by_its_variable_and_nothing_is_called(
+def test_a_missing_or_unsendable_secret_is_named_and_no_call_is_made(
     hook: Receiver, org_id: str, name: str, variable: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=variable) as caught:
@@ -141,7 +141,7 @@ def test_a_secret_that_is_not_there_or_not_to_be_sent_is_named_by_its_variable_a
     assert hook.calls == []
 
 
-def test_no_answer_is_tried_again_and_an_address_that_is_not_called_is_not(hook: Receiver) -> None:
+def test_a_missing_response_is_retryable_and_a_refused_address_is_not(hook: Receiver) -> None:
     hook.answer(hangs_up)
     with pytest.raises(TransientError):
         call(hook)
@@ -149,7 +149,7 @@ def test_no_answer_is_tried_again_and_an_address_that_is_not_called_is_not(hook:
         call(hook, url="http://127.0.0.1:9/")
 
 
-def test_a_stored_payload_that_is_not_taken_any_more_is_no_bug(hook: Receiver) -> None:
+def test_a_stored_payload_that_no_longer_validates_is_an_input_error(hook: Receiver) -> None:
     job = asked("PRICING_RULE_APPLY", ruleId=1)
     with pytest.raises(InvalidInputError, match="The stored payload is refused"):
         run(HttpsCallJob(lambda: pytest.fail("nothing is called"), {}).work(job))

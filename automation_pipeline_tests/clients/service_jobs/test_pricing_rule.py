@@ -43,7 +43,7 @@ def end_of(runner: RemoteRunner, following: dict[str, Any]) -> AttemptEnd | None
     return runner.look({5: following}).get(5)
 
 
-def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(
+def test_starting_the_job_requests_a_run_and_follows_it_until_applied(
     bench: Bench, runner: RemoteRunner
 ) -> None:
     following = start(runner, bench.rule())
@@ -66,9 +66,7 @@ def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(
     )
 
 
-def test_a_run_that_finds_nothing_to_change_is_a_success(
-    bench: Bench, runner: RemoteRunner
-) -> None:
+def test_a_run_without_price_changes_succeeds(bench: Bench, runner: RemoteRunner) -> None:
     following = start(runner, bench.rule(selector={"tag": "nowhere"}))
     bench.work_id(run_id(following))
     end = end_of(runner, following)
@@ -76,7 +74,7 @@ def test_a_run_that_finds_nothing_to_change_is_a_success(
     assert (end.status, (end.result or {})["targets"]) == ("success", 0)
 
 
-def test_what_is_not_kept_was_never_asked_for(bench: Bench, runner: RemoteRunner) -> None:
+def test_a_rolled_back_start_requests_no_run(bench: Bench, runner: RemoteRunner) -> None:
     rule = bench.rule()
     with pytest.raises(Killed):
         killed_after(lambda: start(runner, rule), bench.database)
@@ -99,7 +97,7 @@ def test_a_busy_cooling_or_deleted_rule_is_reported(bench: Bench, runner: Remote
     assert run_id(start(runner, resting, force=True)) > 0
 
 
-def test_without_a_shop_nothing_is_asked_for(bench: Bench) -> None:
+def test_without_a_shop_no_run_is_requested(bench: Bench) -> None:
     def unset() -> str:
         raise PermanentError("SHOP_API_BASE_URL is not set")
 
@@ -124,7 +122,7 @@ def test_without_a_shop_nothing_is_asked_for(bench: Bench) -> None:
         ("PREVIEW", [], {"wish": "apply"}, None, None),
     ],
 )
-def test_the_status_of_the_run_decides_about_the_job(
+def test_the_run_status_decides_the_job_status(
     status: str,
     targets: list[str],
     columns: dict[str, Any],
@@ -149,7 +147,7 @@ def test_the_status_of_the_run_decides_about_the_job(
     assert (end and end.status, end and end.error_code) == (ends, code)
 
 
-def test_a_partial_run_counts_the_prices_that_were_not_set(
+def test_a_partial_run_reports_the_number_of_failed_prices(
     bench: Bench, runner: RemoteRunner
 ) -> None:
     at, targets = bench.clock.now(), ["APPLIED", "FAILED"]
@@ -161,9 +159,7 @@ def test_a_partial_run_counts_the_prices_that_were_not_set(
     )
 
 
-def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(
-    bench: Bench, runner: RemoteRunner
-) -> None:
+def test_the_job_waits_for_the_approval_of_its_run(bench: Bench, runner: RemoteRunner) -> None:
     bench.guard(autoApply=False)
     following = start(runner, bench.rule())
     assert bench.work_id(run_id(following)).status == "PREVIEW"
@@ -177,7 +173,7 @@ def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(
     assert (end and end.status) == "success"
 
 
-def test_an_approval_that_is_missing_in_time_is_a_conflict(
+def test_a_run_not_approved_in_time_fails_the_job_with_a_conflict(
     bench: Bench, runner: RemoteRunner
 ) -> None:
     bench.guard(autoApply=False)
@@ -195,7 +191,7 @@ def test_an_approval_that_is_missing_in_time_is_a_conflict(
     )
 
 
-def test_a_run_that_is_gone_has_failed_for_good(runner: RemoteRunner) -> None:
+def test_a_deleted_run_fails_the_job_as_not_found(runner: RemoteRunner) -> None:
     end = end_of(runner, {"ruleRunId": "99"})
     assert (end and end.error_code, end and end.error) == ("NOT_FOUND", "Rule run 99 is gone.")
 
@@ -210,7 +206,7 @@ def test_a_cancelled_job_cancels_its_run(bench: Bench, runner: RemoteRunner) -> 
     assert runner.cancel({"ruleRunId": "99"}, "user:12") is False
 
 
-def test_a_preview_that_waits_for_approval_is_not_applied(
+def test_cancelling_a_preview_that_awaits_approval_prevents_its_application(
     bench: Bench, runner: RemoteRunner
 ) -> None:
     bench.guard(autoApply=False)
@@ -227,7 +223,9 @@ def test_a_preview_that_waits_for_approval_is_not_applied(
     assert bench.run_row(run.id).cancelled_by == "user:12"
 
 
-def test_as_many_queries_look_at_one_as_at_many(bench: Bench, runner: RemoteRunner) -> None:
+def test_polling_many_runs_takes_as_many_queries_as_polling_one(
+    bench: Bench, runner: RemoteRunner
+) -> None:
     ids = [
         a_run(bench.database, bench.rule(), "APPLIED", bench.clock.now(), ["APPLIED"])
         for _ in range(4)

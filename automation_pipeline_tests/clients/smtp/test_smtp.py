@@ -65,7 +65,7 @@ def refusal(
     return caught.value
 
 
-def test_a_message_arrives_with_its_subject_its_text_and_its_delivery(box: FakeMailServer) -> None:
+def test_a_message_arrives_with_its_subject_text_and_delivery_id(box: FakeMailServer) -> None:
     send(mail(box))
     [received] = box.mails
     assert (received.sender, received.receivers) == ("robot@example.com", ("anna@example.com",))
@@ -79,7 +79,7 @@ def test_a_message_arrives_with_its_subject_its_text_and_its_delivery(box: FakeM
     assert message.get_content().replace("\r\n", "\n") == TEXT
 
 
-def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: FakeMailServer) -> None:
+def test_a_display_name_and_a_non_ascii_subject_are_supported(box: FakeMailServer) -> None:
     send(mail(box, sender="Qualité <robot@example.com>"), subject="Été à Besançon")
     [received] = box.mails
     assert received.sender == "robot@example.com"
@@ -94,16 +94,14 @@ def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: FakeMailServe
         "anna@example.com>\r\nRCPT TO:<eve@example.com", "anna", "", "élodie@example.com", "anna@example.com eve@b.c",
     ],
 )  # fmt: skip
-def test_an_address_that_is_more_than_an_address_is_refused_for_good(
-    box: FakeMailServer, to: str
-) -> None:
+def test_a_malformed_recipient_address_is_a_permanent_error(box: FakeMailServer, to: str) -> None:
     error = refusal(mail(box), to)
     assert isinstance(error, PermanentError)
     assert str(error) == "The e-mail's addresses cannot be written into its headers"
     assert box.mails == []
 
 
-def test_nothing_in_a_subject_becomes_a_header(box: FakeMailServer) -> None:
+def test_line_breaks_in_a_subject_cannot_inject_headers(box: FakeMailServer) -> None:
     send(mail(box), subject="Nuit\r\nBcc: eve@example.com\n\nHello")
     [received] = box.mails
     assert received.receivers == ("anna@example.com",)
@@ -111,14 +109,18 @@ def test_nothing_in_a_subject_becomes_a_header(box: FakeMailServer) -> None:
     assert received.message["Subject"] == "Nuit Bcc: eve@example.com Hello"
 
 
-def test_encryption_is_used_where_it_is_offered(tls: ssl.SSLContext, trust: ssl.SSLContext) -> None:
+def test_starttls_is_used_when_the_server_offers_it(
+    tls: ssl.SSLContext, trust: ssl.SSLContext
+) -> None:
     with running_mail_server(FakeMailServer(tls=tls, login=("robot", PASSWORD))) as box:
         send(mail(box, trust, user="robot", password=PASSWORD))
     assert [received.encrypted for received in box.mails] == [True]
     assert box.logins == [("robot", True)]
 
 
-def test_encryption_from_the_start(tls: ssl.SSLContext, trust: ssl.SSLContext) -> None:
+def test_implicit_tls_encrypts_the_whole_connection(
+    tls: ssl.SSLContext, trust: ssl.SSLContext
+) -> None:
     with running_mail_server(FakeMailServer(tls=tls, tls_first=True)) as box:
         send(mail(box, trust, secure=True))
     assert [received.encrypted for received in box.mails] == [True]
@@ -133,7 +135,7 @@ def test_an_untrusted_certificate_is_a_permanent_error(tls: ssl.SSLContext) -> N
         assert box.mails == []
 
 
-def test_the_password_is_not_sent_in_clear_except_to_this_machine(
+def test_the_password_is_sent_unencrypted_only_to_a_local_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with running_mail_server(FakeMailServer(login=("robot", PASSWORD))) as box:
@@ -144,7 +146,7 @@ def test_the_password_is_not_sent_in_clear_except_to_this_machine(
     assert box.logins == [("robot", False)]
 
 
-def test_a_wrong_password_is_refused_for_good_and_not_repeated() -> None:
+def test_a_wrong_password_is_a_permanent_error_that_does_not_show_it() -> None:
     with running_mail_server(FakeMailServer(login=("robot", "other"))) as box:
         error = refusal(mail(box, user="robot", password=PASSWORD))
     assert isinstance(error, PermanentError)
@@ -152,7 +154,7 @@ def test_a_wrong_password_is_refused_for_good_and_not_repeated() -> None:
     assert PASSWORD not in repr(MailServer(host="h", port=25, sender="s", password=PASSWORD))
 
 
-def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: FakeMailServer) -> None:
+def test_a_server_without_login_support_is_a_permanent_error(box: FakeMailServer) -> None:
     assert isinstance(refusal(mail(box, user="robot", password=PASSWORD)), PermanentError)
 
 
@@ -168,7 +170,7 @@ def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: FakeMail
         ("TAKEN", "554 spam", PermanentError),
     ],
 )
-def test_a_refusal_is_transient_or_permanent_by_its_code(
+def test_a_refusal_is_transient_or_permanent_depending_on_its_code(
     box: FakeMailServer, verb: str, answer: str, kind: type[AutomationError]
 ) -> None:
     box.answers[verb] = answer
@@ -177,7 +179,7 @@ def test_a_refusal_is_transient_or_permanent_by_its_code(
     assert answer[:3] in str(error)
 
 
-def test_an_accepted_message_stays_accepted_however_the_connection_ends(
+def test_an_error_after_acceptance_does_not_fail_the_message(
     box: FakeMailServer,
 ) -> None:
     box.answers["QUIT"] = "500 what"
@@ -185,13 +187,13 @@ def test_an_accepted_message_stays_accepted_however_the_connection_ends(
     assert len(box.mails) == 1
 
 
-def test_a_server_that_trickles_is_given_up(box: FakeMailServer) -> None:
+def test_a_trickling_server_times_out(box: FakeMailServer) -> None:
     box.trickling.set()
     error = refusal(mail(box, seconds=0.1))
     assert isinstance(error, TransientError)
 
 
-def test_the_connection_to_a_server_that_trickles_is_closed(box: FakeMailServer) -> None:
+def test_the_connection_to_a_trickling_server_is_closed(box: FakeMailServer) -> None:
     box.trickles_at = "MAIL"
     box.trickling.set()
     assert isinstance(refusal(mail(box, seconds=0.1)), TransientError)
@@ -214,5 +216,5 @@ def test_the_check_logs_in_and_sends_nothing() -> None:
 @every_case(
     ("host", "here"), [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)]
 )
-def test_only_loopback_is_here(host: str, here: bool) -> None:
+def test_only_loopback_hosts_are_local(host: str, here: bool) -> None:
     assert MailServer(host=host, port=25, sender="s").is_local is here
