@@ -60,7 +60,7 @@ def test_a_check_is_requested_when_it_is_due(bench: Bench) -> None:
     assert any(key.startswith(f"rule-check-{run.id}-1h-") for key in ask(bench))
 
 
-def test_a_check_that_is_not_done_is_requested_again_under_another_key(bench: Bench) -> None:
+def test_an_unfinished_check_is_requested_again_with_another_key(bench: Bench) -> None:
     finished(bench)
     bench.pass_minutes(3)
     [first] = ask(bench)
@@ -71,7 +71,7 @@ def test_a_check_that_is_not_done_is_requested_again_under_another_key(bench: Be
     assert again.startswith(f"{first}-")
 
 
-def test_a_check_that_is_done_is_not_requested(bench: Bench) -> None:
+def test_a_finished_check_is_not_requested(bench: Bench) -> None:
     run = finished(bench)
     bench.pass_minutes(3)
     bench.loop(reconcile_run(run.id, bench.context, name="5m"))
@@ -79,9 +79,7 @@ def test_a_check_that_is_done_is_not_requested(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, 120])
-def test_a_run_that_ends_a_second_time_is_looked_at_a_second_time_when_it_is_due(
-    bench: Bench, minutes: float
-) -> None:
+def test_a_run_that_ends_again_is_checked_again(bench: Bench, minutes: float) -> None:
     run = finished(bench)
     bench.pass_minutes(3)
     [first] = ask(bench)
@@ -114,7 +112,7 @@ def look(bench_of_three: Bench, run: RuleRun, name: str = "5m") -> Reconciliatio
     return bench_of_three.loop(reconcile_run(run.id, bench_of_three.context, name=name))
 
 
-def test_unchanged_prices_are_no_mismatch(bench_of_three: Bench) -> None:
+def test_unchanged_prices_are_not_mismatches(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     found = look(bench_of_three, run)
     assert (found.total_checked, found.mismatches, found.unverified) == (3, 0, ())
@@ -172,7 +170,7 @@ def test_every_difference_has_its_severity(
     )
 
 
-def test_what_is_gone_is_not_verified_and_no_mismatch(bench_of_three: Bench) -> None:
+def test_a_removed_variant_is_unverified_and_not_a_mismatch(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     bench_of_three.shop.remove("101")
     bench_of_three.shop.edit("201", amount=1)
@@ -183,7 +181,7 @@ def test_what_is_gone_is_not_verified_and_no_mismatch(bench_of_three: Bench) -> 
     ]
 
 
-def test_a_read_that_fails_proves_nothing(bench_of_three: Bench) -> None:
+def test_after_a_failed_read_all_prices_are_unverified(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     bench_of_three.shop.fail_always(PRICES, BUSY)
     found = look(bench_of_three, run)
@@ -192,7 +190,7 @@ def test_a_read_that_fails_proves_nothing(bench_of_three: Bench) -> None:
     assert bench_of_three.events("automation.reconciliation.mismatch") == []
 
 
-def test_a_check_that_was_made_is_not_made_again(bench_of_three: Bench) -> None:
+def test_a_check_runs_once(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     found = look(bench_of_three, run)
     bench_of_three.shop.edit("101", amount=1)
@@ -201,7 +199,7 @@ def test_a_check_that_was_made_is_not_made_again(bench_of_three: Bench) -> None:
     assert bench_of_three.shop.times("prices") == 2
 
 
-def test_only_what_was_applied_last_is_expected(bench_of_three: Bench) -> None:
+def test_only_the_latest_applied_price_of_a_variant_is_expected(bench_of_three: Bench) -> None:
     first = applied(bench_of_three)
     second = applied(bench_of_three, name="Later", selector={"sku": "SKU-1-1"})
     assert [one.status for one in bench_of_three.targets(second.id)] == ["APPLIED"]
@@ -220,7 +218,7 @@ def test_only_what_was_applied_last_is_expected(bench_of_three: Bench) -> None:
     assert (again.total_checked, again.mismatches) == (3, 0)
 
 
-def test_what_is_being_changed_is_left_open(bench_of_three: Bench) -> None:
+def test_a_price_that_is_being_written_is_unverified(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     bench_of_three.shop.edit("101", amount=1)
     bench_of_three.set_target(bench_of_three.targets(run.id)[0].id, is_writing=True)
@@ -231,7 +229,7 @@ def test_what_is_being_changed_is_left_open(bench_of_three: Bench) -> None:
     )
 
 
-def test_a_target_rolled_back_during_the_check_is_left_out(bench_of_three: Bench) -> None:
+def test_a_target_rolled_back_during_the_check_is_not_checked(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     first = bench_of_three.targets(run.id)[0]
 
@@ -244,7 +242,7 @@ def test_a_target_rolled_back_during_the_check_is_left_out(bench_of_three: Bench
     assert (found.total_checked, found.mismatches) == (2, 0)
 
 
-def test_a_shop_that_wants_to_be_left_alone_leaves_the_check_due(
+def test_an_open_circuit_leaves_the_check_due(
     bench_of_three: Bench,
 ) -> None:
     run = applied(bench_of_three)
@@ -256,7 +254,7 @@ def test_a_shop_that_wants_to_be_left_alone_leaves_the_check_due(
     assert {check.checked_at for check in bench_of_three.checks(run.id)} == {None}
 
 
-def test_a_token_that_is_refused_is_not_tried_for_every_lot(bench_of_three: Bench) -> None:
+def test_a_refused_token_stops_after_the_first_batch(bench_of_three: Bench) -> None:
     bench_of_three.shop = FakeShop(*shelf(300, 2))
     run = applied(bench_of_three)
     bench_of_three.shop_options["calls_at_once"] = 1
@@ -287,7 +285,7 @@ def test_a_run_without_applied_prices_cannot_be_checked(bench_of_three: Bench) -
         look(bench_of_three, preview.model_copy(update={"id": 987654}))
 
 
-def test_a_run_of_which_nothing_is_left_is_checked_all_the_same(bench_of_three: Bench) -> None:
+def test_a_rolled_back_run_gets_an_empty_check(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     roll_back_run(
         run.id,
@@ -319,7 +317,7 @@ def look_at_all(bench_of_four: Bench) -> list[ReconciliationReport]:
     return bench_of_four.loop(reconcile_all(bench_of_four.context))
 
 
-def test_all_runs_are_looked_at_in_one_read_and_each_variant_once(
+def test_reconciliation_of_all_runs_reads_each_variant_once(
     bench_of_four: Bench,
 ) -> None:
     first = applied_by_rule(bench_of_four)
@@ -337,7 +335,7 @@ def test_all_runs_are_looked_at_in_one_read_and_each_variant_once(
     assert event.key.endswith(":mismatch:2026-05-04")
 
 
-def test_every_day_has_one_check(bench_of_four: Bench) -> None:
+def test_each_run_has_one_check_per_day(bench_of_four: Bench) -> None:
     run = applied_by_rule(bench_of_four)
     assert (
         len(look_at_all(bench_of_four)),
@@ -362,14 +360,14 @@ def test_every_day_has_one_check(bench_of_four: Bench) -> None:
         (timedelta(days=30, minutes=1), 0),
     ],
 )
-def test_a_run_is_watched_from_its_second_hour_to_its_thirtieth_day(
+def test_runs_are_reconciled_until_they_are_thirty_days_old(
     bench_of_four: Bench, ago: timedelta, looked_at: int
 ) -> None:
     applied_by_rule(bench_of_four, ago)
     assert len(look_at_all(bench_of_four)) == looked_at
 
 
-def test_a_day_is_that_of_the_zone(bench_of_four: Bench) -> None:
+def test_the_name_of_a_daily_check_is_the_local_date(bench_of_four: Bench) -> None:
     run = applied_by_rule(bench_of_four)
     bench_of_four.clock.pass_time(timedelta(hours=13))
     look_at_all(bench_of_four)
@@ -382,12 +380,12 @@ def test_reconciliation_can_be_switched_off(bench_of_four: Bench) -> None:
     assert (look_at_all(bench_of_four), bench_of_four.shop.called) == ([], [])
 
 
-def test_runs_of_other_shops_are_not_looked_at(bench_of_four: Bench) -> None:
+def test_runs_of_other_shops_are_not_reconciled(bench_of_four: Bench) -> None:
     bench_of_four.set_run(applied_by_rule(bench_of_four).id, shop="other.test")
     assert look_at_all(bench_of_four) == []
 
 
-def test_a_run_whose_prices_were_all_repaired_has_an_empty_report_that_clears_what_was_found(
+def test_a_run_with_all_prices_replaced_gets_an_empty_report_that_clears_its_mismatches(
     bench_of_four: Bench,
 ) -> None:
     run = bench_of_four.work(bench_of_four.queued())
@@ -438,7 +436,7 @@ def edited(bench_of_four: Bench, **rule: object) -> RuleRun:
     return run
 
 
-def test_a_repair_holds_the_differences_of_the_same_currency_alone(bench_of_four: Bench) -> None:
+def test_a_repair_has_only_the_mismatches_in_the_same_currency(bench_of_four: Bench) -> None:
     run = edited(bench_of_four)
     made = repair(bench_of_four, run)
     assert (made.status, made.trigger, made.parent_run_id, made.created_by) == (
@@ -457,7 +455,7 @@ def test_a_repair_holds_the_differences_of_the_same_currency_alone(bench_of_four
     assert target.writes_compare_at is False
 
 
-def test_a_repair_is_applied_as_any_run_even_if_its_rule_rests(bench_of_four: Bench) -> None:
+def test_a_repair_is_applied_during_the_cooldown_of_its_rule(bench_of_four: Bench) -> None:
     run = edited(bench_of_four, cooldownMinutes=600)
     ended = bench_of_four.work(bench_of_four.queue(repair(bench_of_four, run)))
     assert (ended.status, bench_of_four.shop.amounts()["201"]) == ("APPLIED", 900)
@@ -468,7 +466,7 @@ def test_a_repair_is_applied_as_any_run_even_if_its_rule_rests(bench_of_four: Be
     }
 
 
-def test_what_was_put_right_by_hand_needs_no_repair(bench_of_four: Bench) -> None:
+def test_prices_corrected_by_hand_need_no_repair(bench_of_four: Bench) -> None:
     run = edited(bench_of_four)
     bench_of_four.shop.edit("201", amount=900)
     check_prices(bench_of_four, run, "manual-1")
@@ -478,7 +476,7 @@ def test_what_was_put_right_by_hand_needs_no_repair(bench_of_four: Bench) -> Non
         repair(bench_of_four, run)
 
 
-def test_a_check_without_any_read_price_does_not_count(bench_of_four: Bench) -> None:
+def test_a_repair_ignores_checks_that_read_no_price(bench_of_four: Bench) -> None:
     run = edited(bench_of_four)
     bench_of_four.shop.fail_always(PRICES, FailureSignal(status=500))
     check_prices(bench_of_four, run, "manual-1")
@@ -499,7 +497,7 @@ def test_a_rolled_back_price_is_not_repaired(bench_of_four: Bench) -> None:
         repair(bench_of_four, run)
 
 
-def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(
+def test_the_end_of_a_repaired_promotion_restores_the_original_prices(
     bench_of_four: Bench,
 ) -> None:
     run = bench_of_four.work(
@@ -521,13 +519,13 @@ def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(
     assert set(bench_of_four.shop.amounts().values()) == {1000}
 
 
-def test_without_a_check_there_is_nothing_to_repair(bench_of_four: Bench) -> None:
+def test_a_repair_without_a_check_is_refused(bench_of_four: Bench) -> None:
     run = bench_of_four.work(bench_of_four.queued())
     with pytest.raises(ConflictError, match=f"No price of run {run.id} was read from the shop"):
         repair(bench_of_four, run)
 
 
-def test_after_its_promotion_nothing_is_repaired(bench_of_four: Bench) -> None:
+def test_a_repair_after_the_end_of_the_promotion_is_refused(bench_of_four: Bench) -> None:
     run = edited(bench_of_four)
     bench_of_four.set_run(run.id, promotion_ended_at=bench_of_four.clock.now())
     with pytest.raises(ConflictError, match="promotion"):

@@ -83,7 +83,7 @@ def read(text: str) -> Price:
 
 
 @every_case("row", rows_under("Worked examples"), ids=lambda row: f"{row[0]} {row[2]}"[:60])
-def test_every_worked_example_has_its_documented_result(row: list[str]) -> None:
+def test_every_documented_example_has_its_documented_result(row: list[str]) -> None:
     start, known, transform, *promised = row
     before = read(start)
     facts = {FACTS[name]: value for name, value in json.loads(known or "{}").items()}
@@ -93,7 +93,7 @@ def test_every_worked_example_has_its_documented_result(row: list[str]) -> None:
     assert described(price(rule(does, currency=currency), found)) == tuple(promised)
 
 
-def test_there_are_examples_of_every_operation_and_option() -> None:
+def test_every_operation_and_option_has_an_example() -> None:
     shown = [json.loads(row[2]) for row in rows_under("Worked examples")]
     assert {one["op"] for one in shown} == set(Operation)
     assert {name for one in shown for name in one} == {
@@ -104,12 +104,12 @@ def test_there_are_examples_of_every_operation_and_option() -> None:
 @every_case(
     "document", [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
 )
-def test_every_document_of_the_page_is_accepted(document: dict[str, object]) -> None:
+def test_every_documented_rule_and_policy_is_valid(document: dict[str, object]) -> None:
     kept = parse_rule(document) if "selector" in document else parse_policy(document)
     assert isinstance(kept, RuleInput | Policy)
 
 
-def test_every_selector_of_the_table_is_accepted_and_no_kind_is_left_out() -> None:
+def test_every_selector_kind_is_documented_and_valid() -> None:
     column = [row[0] for row in rows_under("Which variants") if row[0].startswith("{")]
     whole = [
         json.loads(text) for cell in column for text in re.split(r"`, `", cell) if "..." not in text
@@ -122,7 +122,7 @@ def test_every_selector_of_the_table_is_accepted_and_no_kind_is_left_out() -> No
     }
 
 
-def test_each_field_is_listed_with_its_comparisons() -> None:
+def test_each_selector_field_is_documented_with_its_comparisons() -> None:
     by_field = {
         name: {op for op in Comparison if f"`{op}`" in f"`{row[1]}`"}
         for row in rows_under("Which variants")
@@ -151,11 +151,11 @@ def _accepts(field: str, op: Comparison) -> bool:
     [Skip, Warn, FailureKind, MismatchSeverity, Round, OnDrift],
     ids=lambda words: words.__name__,
 )
-def test_no_word_that_an_operator_can_meet_is_left_out(words: Iterable[str]) -> None:
+def test_every_reason_severity_and_option_is_documented(words: Iterable[str]) -> None:
     assert [word for word in words if word not in PAGE] == []
 
 
-def test_every_field_of_a_rule_a_transform_and_a_policy_is_explained() -> None:
+def test_every_field_of_rules_transforms_and_policies_is_documented() -> None:
     names = [
         field.alias or name
         for model in (RuleInput, Transform, Policy)
@@ -164,7 +164,7 @@ def test_every_field_of_a_rule_a_transform_and_a_policy_is_explained() -> None:
     assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 
-def test_the_drawing_has_exactly_the_legal_moves() -> None:
+def test_the_state_diagram_has_exactly_the_legal_transitions() -> None:
     drawn = set(re.findall(r"^ +(\w+) --> (\w+):", section("States"), re.MULTILINE))
     names = dict(re.findall(r'state "(\w+)" as (t\d)', section("States")))
     of_targets = {
@@ -175,7 +175,7 @@ def test_the_drawing_has_exactly_the_legal_moves() -> None:
     assert set(names) == set(TargetState)
 
 
-def test_the_documented_points_are_the_ones_of_the_client() -> None:
+def test_the_documented_call_costs_equal_those_of_the_client() -> None:
     pages, variants, products = 5000 // PAGE_SIZE, 5000, 1000
     applying = (
         COSTS.each_price * variants

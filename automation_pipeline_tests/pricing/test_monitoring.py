@@ -87,7 +87,7 @@ def raised(
         (10, 10, "critical"),
     ],
 )
-def test_the_success_of_the_hour_is_judged_strictly(
+def test_thresholds_of_the_success_rate_alert(
     database: Database, clock: StandingClock, applied: int, failed: int, severity: str | None
 ) -> None:
     an_ended_run(database, clock, applied, failed)
@@ -97,7 +97,7 @@ def test_the_success_of_the_hour_is_judged_strictly(
 @pytest.mark.parametrize(
     ("letters", "severity"), [(50, None), (51, "warning"), (100, "warning"), (101, "critical")]
 )
-def test_the_dead_letters_are_judged_strictly(
+def test_thresholds_of_the_dead_letter_alert(
     database: Database, clock: StandingClock, letters: int, severity: str | None
 ) -> None:
     an_ended_run(database, clock, 1, letters, ended=LONG_AGO)
@@ -105,7 +105,7 @@ def test_the_dead_letters_are_judged_strictly(
 
 
 @pytest.mark.parametrize(("refusals", "is_raised"), [(3, False), (4, True)])
-def test_the_refusals_of_five_minutes_are_judged_strictly(
+def test_threshold_of_the_rate_limit_alert(
     database: Database, clock: StandingClock, refusals: int, is_raised: bool
 ) -> None:
     a_shop(database, *[10.0] * refusals)
@@ -113,7 +113,7 @@ def test_the_refusals_of_five_minutes_are_judged_strictly(
     assert raised(database, clock) == ([("default", "rate_limits", "warning")] if is_raised else [])
 
 
-def test_an_open_circuit_is_a_critical_alert_of_the_projects_that_call_the_shop(
+def test_an_open_circuit_raises_a_critical_alert_per_project_with_active_runs(
     database: Database, clock: StandingClock
 ) -> None:
     a_shop(database, circuit="open")
@@ -136,7 +136,9 @@ def test_an_alert_is_stored_with_its_message(database: Database, clock: Standing
     assert (row.status, row.attempts) == ("pending", 0)
 
 
-def test_without_a_webhook_it_is_only_kept(database: Database, clock: StandingClock) -> None:
+def test_an_alert_without_a_receiver_is_stored_as_unsent(
+    database: Database, clock: StandingClock
+) -> None:
     an_ended_run(database, clock, 89, 11)
     raised(
         database,
@@ -149,7 +151,7 @@ def test_without_a_webhook_it_is_only_kept(database: Database, clock: StandingCl
 @pytest.mark.parametrize(
     ("letters", "severity", "minutes"), [(51, "warning", 30), (101, "critical", 15)]
 )
-def test_it_is_raised_again_when_its_cooldown_is_over(
+def test_an_alert_is_raised_again_after_its_cooldown(
     database: Database, clock: StandingClock, letters: int, severity: str, minutes: int
 ) -> None:
     an_ended_run(database, clock, 1, letters, ended=LONG_AGO)
@@ -161,7 +163,7 @@ def test_it_is_raised_again_when_its_cooldown_is_over(
     assert raised(database, clock) == once
 
 
-def test_what_has_become_worse_is_raised_at_once_and_what_is_better_is_not(
+def test_only_a_higher_severity_is_raised_during_the_cooldown(
     database: Database, clock: StandingClock
 ) -> None:
     run_id = an_ended_run(database, clock, 1, 101, ended=LONG_AGO)
@@ -173,7 +175,7 @@ def test_what_has_become_worse_is_raised_at_once_and_what_is_better_is_not(
     assert raised(database, clock) == []
 
 
-def test_projects_do_not_keep_each_other_quiet(database: Database, clock: StandingClock) -> None:
+def test_the_alert_cooldown_is_per_project(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 10, 11, project_id="shoes")
     assert raised(database, clock) == [("shoes", "success_rate", "critical")]
     an_ended_run(database, clock, 10, 11, project_id="hats")
@@ -301,7 +303,7 @@ def test_an_alert_is_delivered_once_and_signed(database: Database, clock: Standi
     assert row.sent_at is not None
 
 
-def test_without_receivers_an_alert_waits_and_without_that_of_its_severity_it_fails(
+def test_an_alert_waits_without_receivers_and_fails_without_one_for_its_severity(
     database: Database, clock: StandingClock
 ) -> None:
     stored_alert(database, clock)
@@ -315,7 +317,7 @@ def test_without_receivers_an_alert_waits_and_without_that_of_its_severity_it_fa
     assert sender.posted == []
 
 
-def test_a_webhook_without_a_secret_has_no_signature(
+def test_without_a_secret_the_webhook_has_no_signature(
     database: Database, clock: StandingClock
 ) -> None:
     stored_alert(database, clock)
@@ -371,7 +373,7 @@ def test_a_delivery_fails_after_the_last_attempt(
         ),
     ],
 )
-def test_an_address_that_we_do_not_call_is_refused_with_the_reason(
+def test_a_forbidden_webhook_address_fails_the_alert_with_the_reason(
     database: Database, clock: StandingClock, url: str, origins: tuple[str, ...], reason: str
 ) -> None:
     stored_alert(database, clock)
@@ -381,16 +383,14 @@ def test_an_address_that_we_do_not_call_is_refused_with_the_reason(
     assert reason in (row.last_error or "")
 
 
-def test_a_tick_carries_no_more_than_it_can(database: Database, clock: StandingClock) -> None:
+def test_a_tick_delivers_at_most_twenty_alerts(database: Database, clock: StandingClock) -> None:
     stored_alert(database, clock, 21)
     sender = FakeWebhookSender()
     assert [deliver(database, sender) for _ in range(3)] == [20, 1, 0]
     assert {row.status for row in alert_rows(database)} == {"sent"}
 
 
-def test_a_process_that_dies_has_used_up_an_attempt(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_killed_delivery_uses_an_attempt(database: Database, clock: StandingClock) -> None:
     class Killed(BaseException):
         pass
 
@@ -439,7 +439,7 @@ def report_of(bench: Bench, project_id: str = "default", **how: bool) -> DeadLet
     return report_dead_letters(project_id, database=bench.database, clock=bench.clock, **how)
 
 
-def test_failed_targets_are_counted_by_kind_with_advice(bench: Bench) -> None:
+def test_dead_letters_are_counted_by_error_kind_with_recommendations(bench: Bench) -> None:
     run = failing(bench, KINDS, hours=25)
     report = report_of(bench)
     assert (report.total_failed, report.retryable, report.stale) == (3, 1, 3)
@@ -452,7 +452,7 @@ def test_failed_targets_are_counted_by_kind_with_advice(bench: Bench) -> None:
     assert bench.events("automation.dlq.report") == []
 
 
-def test_all_are_counted_where_the_oldest_alone_are_listed(
+def test_the_report_counts_all_dead_letters_and_lists_the_oldest(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(bench, KINDS)
@@ -465,7 +465,7 @@ def test_all_are_counted_where_the_oldest_alone_are_listed(
     )
 
 
-def test_projects_are_reported_apart(bench: Bench) -> None:
+def test_dead_letter_reports_are_per_project(bench: Bench) -> None:
     failing(bench, KINDS, project_id="toys")
     assert (report_of(bench).total_failed, report_of(bench, "toys").total_failed) == (0, 3)
 
@@ -494,7 +494,7 @@ def test_a_retry_reports_the_dead_letters_as_an_event(bench: Bench) -> None:
     assert "entries" not in event.payload
 
 
-def test_they_are_listed_in_the_order_of_their_failing(bench: Bench) -> None:
+def test_dead_letters_are_listed_in_order_of_failure(bench: Bench) -> None:
     run = failing(bench, KINDS)
     first, second, _ = dead_targets(bench, run)
     with bench.database.reading() as session:
@@ -502,7 +502,7 @@ def test_they_are_listed_in_the_order_of_their_failing(bench: Bench) -> None:
     assert [int(one.target_id) for one in letters] == [first, second]
 
 
-def test_what_is_acknowledged_is_not_counted(bench: Bench) -> None:
+def test_acknowledged_dead_letters_are_not_counted(bench: Bench) -> None:
     run = failing(bench, KINDS)
     chosen = dead_targets(bench, run)[1:]
     world = {"database": bench.database, "clock": bench.clock, "actor": "user:9"}
@@ -531,13 +531,13 @@ def test_retryable_targets_are_retried_and_the_report_is_an_event(bench: Bench) 
     assert bench.work(run).targets.applied == 3
 
 
-def test_with_force_the_hopeless_are_tried_too(bench: Bench) -> None:
+def test_a_forced_retry_includes_permanent_failures(bench: Bench) -> None:
     run = failing(bench, {"101": "server", "201": "not_found"})
     assert list(retry(bench, force=True).runs) == [run.id]
     assert wished(bench, run.id) == {"101", "201"}
 
 
-def test_what_is_acknowledged_is_left(bench: Bench) -> None:
+def test_acknowledged_dead_letters_are_not_retried(bench: Bench) -> None:
     run = failing(bench, {"101": "server", "201": "server"})
     chosen = dead_targets(bench, run)[:1]
     acknowledge_dead_letters(
@@ -547,7 +547,7 @@ def test_what_is_acknowledged_is_left(bench: Bench) -> None:
     assert wished(bench, run.id) == {"201"}
 
 
-def test_a_run_that_cannot_be_retried_now_is_skipped_and_the_others_are_not(bench: Bench) -> None:
+def test_a_run_that_cannot_be_retried_is_skipped(bench: Bench) -> None:
     busy = failing(bench, {"101": "server"})
     roll_back_run(busy.id, database=bench.database, clock=bench.clock, actor="user:1")
     bench.shop.accept("101")
@@ -588,7 +588,7 @@ def acknowledge(
     )
 
 
-def test_all_of_a_project_are_acknowledged_once(bench_of_three: Bench) -> None:
+def test_all_dead_letters_of_a_project_are_acknowledged_once(bench_of_three: Bench) -> None:
     run = failing(bench_of_three, TWO_KINDS)
     assert (
         acknowledge(bench_of_three, None, "toys"),
@@ -601,7 +601,7 @@ def test_all_of_a_project_are_acknowledged_once(bench_of_three: Bench) -> None:
     }
 
 
-def test_one_that_is_none_is_named_and_nothing_is_kept(
+def test_acknowledging_a_target_that_is_not_a_dead_letter_changes_nothing(
     bench_of_three: Bench,
 ) -> None:
     run = failing(bench_of_three, TWO_KINDS)

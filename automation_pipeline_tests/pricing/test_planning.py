@@ -60,7 +60,7 @@ def statements(database: Database) -> Iterator[list[str]]:
         event.remove(database.engine, "before_cursor_execute", note)
 
 
-def test_every_variant_that_changes_is_a_target_with_its_price_before_and_after(
+def test_a_changed_variant_is_a_target_with_old_and_new_price(
     bench: Bench,
 ) -> None:
     bench.shop.put(
@@ -82,7 +82,7 @@ def test_every_variant_that_changes_is_a_target_with_its_price_before_and_after(
     assert run.previewed_at == bench.clock.now()
 
 
-def test_the_account_adds_up(bench: Bench) -> None:
+def test_the_counts_of_a_plan_add_up(bench: Bench) -> None:
     bench.guard(maxPctDelta=0.2)
     bench.shop.put(
         variant("1", "1", 1000),
@@ -111,7 +111,7 @@ def test_the_account_adds_up(bench: Bench) -> None:
     }
 
 
-def test_skipped_and_blocked_variants_have_their_reason(bench: Bench) -> None:
+def test_skipped_and_blocked_variants_are_stored_with_reasons(bench: Bench) -> None:
     bench.guard(maxPctDelta=0.15, currency="EUR", floor=950)
     bench.shop.put(
         variant("1", "1", 1000),
@@ -136,7 +136,7 @@ def test_skipped_and_blocked_variants_have_their_reason(bench: Bench) -> None:
     )
 
 
-def test_a_days_budget_counts_what_was_changed_since_midnight_there(bench: Bench) -> None:
+def test_the_daily_budget_counts_changes_since_local_midnight(bench: Bench) -> None:
     bench.guard(autoApply=True, dailyChangeBudgetPct=0.15)
     bench.shop.put(variant("1", "1", 1000), variant("2", "2", 1000))
     rule = bench.rule()
@@ -183,7 +183,7 @@ def noted(bench: Bench, run_id: int, variant_id: str, *, hours_ago: float) -> No
         )
 
 
-def test_the_variants_of_a_product_are_adjacent(bench: Bench) -> None:
+def test_planned_variants_of_a_product_are_adjacent(bench: Bench) -> None:
     bench.shop = FakeShop(*(variant(str(n), str(n % 3)) for n in range(9)), page_size=2)
     run = bench.plan(bench.asked_for(bench.rule()))
     assert [target.product_id for target in bench.targets(run.id)] == list("000111222")
@@ -202,7 +202,7 @@ def test_a_variant_listed_twice_is_planned_once(bench: Bench) -> None:
     assert Counter(target.variant_id for target in bench.targets(run.id)) == {"1": 1, "2": 1}
 
 
-def test_the_rules_version_of_the_run_is_planned(bench: Bench) -> None:
+def test_a_run_is_planned_with_the_rule_version_of_its_request(bench: Bench) -> None:
     bench.shop.put(variant("1", "1", 1000))
     rule = bench.rule()
     run_id = bench.asked_for(rule)
@@ -221,7 +221,7 @@ def test_another_run_on_the_same_variants_is_reported(bench: Bench) -> None:
     assert run.explain["conflicts"] == [str(one.id)]
 
 
-def test_a_planned_run_is_left_as_it_is(bench: Bench) -> None:
+def test_a_planned_run_is_not_planned_again(bench: Bench) -> None:
     bench.shop.put(variant("1", "1"))
     run = bench.previewed()
     bench.shop.put(variant("2", "2"))
@@ -237,7 +237,7 @@ def test_a_cancelled_run_is_not_planned(bench: Bench) -> None:
     assert bench.shop.called == []
 
 
-def test_a_run_that_is_cancelled_while_it_is_planned_stays_without_targets(bench: Bench) -> None:
+def test_a_run_cancelled_during_planning_gets_no_targets(bench: Bench) -> None:
     async def cancel(_kind: str, _place: object) -> None:
         bench.set_run(run_id, cancel_requested_at=bench.clock.now())
 
@@ -248,7 +248,7 @@ def test_a_run_that_is_cancelled_while_it_is_planned_stays_without_targets(bench
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_page_that_fails_is_read_again(bench: Bench) -> None:
+def test_a_failed_page_is_read_again(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(4), page_size=2)
     bench.shop.fail_once(PAGES, *[FailureSignal(status=500)] * 3)
     run = bench.plan(bench.asked_for(bench.rule()))
@@ -265,7 +265,7 @@ def test_a_page_that_fails_is_read_again(bench: Bench) -> None:
         (FailureSignal(status=422), PermanentError, 1),
     ],
 )
-def test_a_shop_that_keeps_failing_leaves_nothing_of_the_plan(
+def test_repeated_page_failures_discard_the_plan(
     signal: FailureSignal, error: type[Exception], calls: int, bench: Bench
 ) -> None:
     bench.shop = FakeShop(*shelf(4), page_size=2)
@@ -288,7 +288,7 @@ def test_a_shop_that_keeps_failing_leaves_nothing_of_the_plan(
     assert bench.plan(run_id).total_targets == 4
 
 
-def test_a_shop_that_asks_for_a_long_rest_is_left_alone(bench: Bench) -> None:
+def test_a_long_retry_after_stops_planning(bench: Bench) -> None:
     bench.shop.fail_always(PAGES, FailureSignal(code="THROTTLED"), retry_after_seconds=300)
     with pytest.raises(TransientError) as refused:
         bench.plan(bench.asked_for(bench.rule()))
@@ -296,14 +296,14 @@ def test_a_shop_that_asks_for_a_long_rest_is_left_alone(bench: Bench) -> None:
     assert bench.shop.times("page") == 1
 
 
-def test_a_run_for_another_shop_is_not_planned_in_this_one(bench: Bench) -> None:
+def test_a_run_of_another_shop_is_not_planned(bench: Bench) -> None:
     run_id = bench.asked_for(bench.rule())
     bench.set_run(run_id, shop="old.test")
     with pytest.raises(ConflictError, match=r"is for old\.test"):
         bench.plan(run_id)
 
 
-def test_a_run_that_never_was_is_not_found(bench: Bench) -> None:
+def test_an_unknown_run_is_not_found(bench: Bench) -> None:
     with pytest.raises(NotFoundError, match="Rule run 7 not found"):
         bench.plan(7)
 
@@ -319,7 +319,7 @@ def test_no_transaction_is_open_while_the_shop_is_called(bench: Bench) -> None:
     assert written == [True] * 3
 
 
-def test_of_two_concurrent_plans_one_is_stored(bench: Bench) -> None:
+def test_one_of_two_concurrent_plans_is_stored(bench: Bench) -> None:
     both_ask = threading.Barrier(2, timeout=60)
 
     async def meet(_kind: str, _place: object) -> None:
@@ -337,7 +337,7 @@ def test_of_two_concurrent_plans_one_is_stored(bench: Bench) -> None:
     assert (len(bench.targets(run_id)), bench.run(run_id).total_targets) == (10, 10)
 
 
-def test_three_thousand_variants_take_as_many_statements_a_page_as_few(bench: Bench) -> None:
+def test_the_number_of_statements_per_page_is_constant(bench: Bench) -> None:
     def statements_of(pages: int) -> int:
         bench.shop = FakeShop(*shelf(pages * 25, 10))
         run_id = bench.asked_for(bench.rule())
@@ -357,7 +357,7 @@ def bench_of_two(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(2, 2)))
 
 
-def test_a_preview_is_a_planned_run_without_a_worker(bench_of_two: Bench) -> None:
+def test_a_preview_is_planned_without_a_worker_request(bench_of_two: Bench) -> None:
     rule = bench_of_two.rule()
     run = bench_of_two.previewed(rule)
     assert (run.status, run.wish, run.previewed_at) == (
@@ -372,11 +372,11 @@ def test_a_preview_is_a_planned_run_without_a_worker(bench_of_two: Bench) -> Non
     assert bench_of_two.shop.written == []
 
 
-def test_a_disabled_rule_can_be_looked_at(bench_of_two: Bench) -> None:
+def test_a_disabled_rule_can_be_previewed(bench_of_two: Bench) -> None:
     assert bench_of_two.previewed(bench_of_two.rule(enabled=False)).total_targets == 4
 
 
-def test_a_deleted_rule_cannot(bench_of_two: Bench) -> None:
+def test_a_deleted_rule_cannot_be_previewed(bench_of_two: Bench) -> None:
     rule = bench_of_two.rule()
     delete_rule(
         rule.id,
@@ -389,7 +389,7 @@ def test_a_deleted_rule_cannot(bench_of_two: Bench) -> None:
     assert bench_of_two.shop.called == []
 
 
-def test_where_the_shop_fails_there_is_no_run(bench_of_two: Bench) -> None:
+def test_a_failed_preview_leaves_no_run(bench_of_two: Bench) -> None:
     bench_of_two.shop.fail_always(PAGES, FailureSignal(status=401))
     with pytest.raises(PermanentError, match="The shop fails as the test asks"):
         bench_of_two.previewed()
@@ -397,7 +397,7 @@ def test_where_the_shop_fails_there_is_no_run(bench_of_two: Bench) -> None:
         assert list_runs(session, RuleRunFilter(), 9, 0) == []
 
 
-def test_a_rule_that_changes_while_it_is_previewed_leaves_a_run_of_the_version_that_was_priced(
+def test_a_preview_keeps_the_rule_version_that_was_priced(
     bench_of_two: Bench,
 ) -> None:
     async def change(_kind: str, _place: object) -> None:
@@ -417,7 +417,7 @@ def test_a_rule_that_changes_while_it_is_previewed_leaves_a_run_of_the_version_t
     assert [target.after_json["unit_amount"] for target in bench_of_two.targets(run.id)] == [900]
 
 
-def test_each_preview_is_a_run_of_its_own(bench_of_two: Bench) -> None:
+def test_each_preview_is_a_new_run(bench_of_two: Bench) -> None:
     rule = bench_of_two.rule()
     assert bench_of_two.previewed(rule).id != bench_of_two.previewed(rule).id
 
@@ -435,7 +435,7 @@ async def pages(bench: Bench) -> list[list[str]]:
         (1, [["101"], ["201"], ["301"]]),
     ],
 )
-def test_every_page_comes_once(
+def test_every_page_of_the_catalogue_is_read_once(
     size: int, expected: list[list[str]], database: Database, clock: StandingClock
 ) -> None:
     bench = Bench(database, clock, FakeShop(*shelf(3), page_size=size))
@@ -462,7 +462,7 @@ class Turning(FakeShop):
 
 
 @pytest.mark.parametrize("cursors", [("1",), ("1", "2", "1", "end"), ("1", "2", "3", "2", "end")])
-def test_a_catalogue_without_an_end_is_not_read_for_ever(
+def test_an_endless_catalogue_is_refused(
     cursors: tuple[str, ...], database: Database, clock: StandingClock
 ) -> None:
     shop = Turning(*cursors)
@@ -495,7 +495,7 @@ def test_variants_of_a_product_are_adjacent_and_keep_their_order(its: list[int])
     assert len(kept) == len(its)
 
 
-def test_money_is_exact_however_large() -> None:
+def test_large_amounts_are_exact() -> None:
     with Draft() as draft:
         drafted(draft, 10**12, 999_999_999_999)
         kept = [row["after_json"] for row in draft.targets()]
@@ -505,7 +505,7 @@ def test_money_is_exact_however_large() -> None:
     ]
 
 
-def test_more_than_memory_is_to_hold_goes_to_a_file() -> None:
+def test_a_large_draft_is_spooled_to_a_file() -> None:
     many = drafts._IN_MEMORY_BYTES // 400
     with Draft() as draft:
         drafted(draft, *[1000] * many)
@@ -514,14 +514,14 @@ def test_more_than_memory_is_to_hold_goes_to_a_file() -> None:
         ]
 
 
-def test_what_needs_no_change_is_counted_and_not_kept() -> None:
+def test_unchanged_variants_are_counted_and_not_stored() -> None:
     with Draft() as draft:
         drafted(draft, 1, None, 1000)
         assert [row["reason"] for row in draft.skipped()] == ["no_price"]
         assert (draft.tally.skipped, draft.tally.targets, draft.tally.catalogue) == (2, 1, 3)
 
 
-def test_a_variant_is_new_once() -> None:
+def test_a_draft_drops_repeated_variants() -> None:
     with Draft() as draft:
         assert len(draft.new([variant("1"), variant("1"), variant("2")])) == 2
         assert draft.new([variant("2")]) == []

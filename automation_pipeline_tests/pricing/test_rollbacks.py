@@ -49,7 +49,7 @@ def rolled_back(bench: Bench, run: RuleRun, **how: object) -> RuleRun:
     return bench.work(run)
 
 
-def test_every_price_is_read_and_then_written_as_it_was(bench: Bench) -> None:
+def test_a_rollback_reads_and_restores_every_price(bench: Bench) -> None:
     run = applied(bench)
     ended = rolled_back(bench, run)
     row = bench.run_row(run.id)
@@ -71,7 +71,7 @@ def test_every_price_is_read_and_then_written_as_it_was(bench: Bench) -> None:
     )
 
 
-def test_every_rolled_back_price_is_recorded_and_the_end_is_an_event(bench: Bench) -> None:
+def test_a_rollback_records_every_price_and_emits_an_event(bench: Bench) -> None:
     run = applied(bench)
     rolled_back(bench, run)
     changes = [change for change in bench.changes(run.id) if change.kind == "rollback"]
@@ -95,13 +95,13 @@ def test_every_rolled_back_price_is_recorded_and_the_end_is_an_event(bench: Benc
     assert bench.meter.drain()["rules_rollback_count_total", 'project="default"'] == 3
 
 
-def test_the_last_applied_goes_back_first(bench: Bench) -> None:
+def test_prices_are_rolled_back_in_reverse_order(bench: Bench) -> None:
     bench.shop_options["calls_at_once"] = 1
     rolled_back(bench, applied(bench))
     assert [subject for kind, subject in bench.shop.called if kind == "write"] == ["3", "2", "1"]
 
 
-def test_a_price_that_was_edited_by_hand_stays_and_the_rollback_is_partial(bench: Bench) -> None:
+def test_a_price_edited_by_hand_is_kept_and_the_rollback_is_partial(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.edit("201", amount=1234)
     ended = rolled_back(bench, run)
@@ -119,7 +119,7 @@ def test_a_price_that_was_edited_by_hand_stays_and_the_rollback_is_partial(bench
     assert left.observed_price == {"unit_amount": 1234, "currency": "EUR", "compare_at": None}
 
 
-def test_edited_prices_are_rolled_back_by_force(bench: Bench) -> None:
+def test_a_forced_rollback_overwrites_edited_prices(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.edit("201", amount=1234)
     rolled_back(bench, run)
@@ -139,13 +139,13 @@ def test_edited_prices_are_rolled_back_by_force(bench: Bench) -> None:
     assert len(bench.events("rule.run.rolled_back")) == 2
 
 
-def test_not_even_force_overwrites_a_price_in_another_currency(bench: Bench) -> None:
+def test_a_forced_rollback_keeps_a_price_in_another_currency(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.edit("201", currency="USD")
     assert rolled_back(bench, run, force=True).rollback_state == "PARTIAL"
 
 
-def test_chosen_targets_alone_are_rolled_back(bench: Bench) -> None:
+def test_only_chosen_targets_are_rolled_back(bench: Bench) -> None:
     run = applied(bench)
     ended = rolled_back(bench, run, target_ids=[bench.targets(run.id)[0].id])
     assert (ended.status, ended.rollback_state) == ("APPLIED", "PARTIAL")
@@ -153,7 +153,7 @@ def test_chosen_targets_alone_are_rolled_back(bench: Bench) -> None:
     assert rolled_back(bench, run).status == "ROLLED_BACK"
 
 
-def test_a_partial_run_is_rolled_back_whole_and_its_failures_stay(bench: Bench) -> None:
+def test_a_rollback_of_a_partial_run_keeps_failed_targets(bench: Bench) -> None:
     bench.shop.refuse("301")
     run = applied(bench)
     ended = rolled_back(bench, run)
@@ -161,7 +161,7 @@ def test_a_partial_run_is_rolled_back_whole_and_its_failures_stay(bench: Bench) 
     assert bench.statuses(run.id)["301"] == "FAILED"
 
 
-def test_the_struck_through_price_comes_back_where_the_rule_wrote_it(bench: Bench) -> None:
+def test_a_compare_at_price_written_by_the_rule_is_restored(bench: Bench) -> None:
     bench.shop = FakeShop(variant("101", "1", 1000, compare_at=1500))
     transform = {"op": "percent", "value": -10, "compareAt": "before"}
     rule = bench.rule(transform=transform)
@@ -174,7 +174,7 @@ def test_the_struck_through_price_comes_back_where_the_rule_wrote_it(bench: Benc
     assert (price.unit_amount, price.compare_at) == (1000, 1500)
 
 
-def test_a_failure_is_tried_again_from_the_beginning_of_its_own_attempts(bench: Bench) -> None:
+def test_a_rollback_has_its_own_attempts(bench: Bench) -> None:
     bench.shop = FakeShop(variant("101", "1", 1000))
     run = applied(bench)
     bench.set_target(bench.targets(run.id)[0].id, attempts=3)
@@ -209,7 +209,7 @@ def test_a_failure_is_tried_again_from_the_beginning_of_its_own_attempts(bench: 
     assert rolled_back(bench, run).status == "ROLLED_BACK"
 
 
-def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(
+def test_after_a_lost_answer_the_price_is_read_and_not_written_twice(
     bench: Bench,
 ) -> None:
     run = applied(bench)
@@ -228,7 +228,7 @@ def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice
     assert found == [True]
 
 
-def test_after_a_worker_that_dies_before_it_saves_the_next_one_reads_first(
+def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = applied(bench)
@@ -250,7 +250,7 @@ def test_after_a_worker_that_dies_before_it_saves_the_next_one_reads_first(
     assert (len(kept), sum(kept)) == (3, written)
 
 
-def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
+def test_a_refused_token_stops_the_run(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.fail_always(PRICES, REFUSED)
     ended = rolled_back(bench, run)
@@ -265,7 +265,7 @@ def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
     }
 
 
-def test_a_refusal_for_haste_leaves_the_shop_alone_and_costs_no_attempt(bench: Bench) -> None:
+def test_a_throttled_rollback_pauses_and_uses_no_attempt(bench: Bench) -> None:
     bench.shop_options["calls_at_once"] = 1
     run = applied(bench)
     bench.shop.fail_once("3", FailureSignal(status=429), retry_after_seconds=600.0)
@@ -286,7 +286,7 @@ def test_a_refusal_for_haste_leaves_the_shop_alone_and_costs_no_attempt(bench: B
     assert (bench.work(run).status, bench.shop.amounts()) == ("ROLLED_BACK", FORMER)
 
 
-def test_a_token_that_is_refused_in_the_middle_leaves_the_rest_applied(bench: Bench) -> None:
+def test_a_token_refused_during_a_rollback_leaves_the_rest_applied(bench: Bench) -> None:
     bench.shop_options["calls_at_once"] = 1
     run = applied(bench)
     bench.shop.fail_always("2", REFUSED)
@@ -300,14 +300,14 @@ def test_a_token_that_is_refused_in_the_middle_leaves_the_rest_applied(bench: Be
     assert not any(one.is_wished or one.is_writing for one in bench.targets(run.id))
 
 
-def test_a_variant_that_left_the_shop_stays_applied_with_the_reason(bench: Bench) -> None:
+def test_a_removed_variant_stays_applied_with_the_reason(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.remove("101")
     assert rolled_back(bench, run).rollback_state == "PARTIAL"
     assert bench.targets(run.id)[0].error_type == "not_found"
 
 
-def test_what_another_run_writes_is_waited_for(bench: Bench) -> None:
+def test_a_rollback_waits_for_a_variant_that_another_run_writes(bench: Bench) -> None:
     run = applied(bench)
     other = bench.previewed(bench.rule(name="Other"))
     blocking = bench.targets(other.id)[0]
@@ -325,14 +325,14 @@ def test_what_another_run_writes_is_waited_for(bench: Bench) -> None:
     assert bench.work(run).status == "ROLLED_BACK"
 
 
-def test_a_shop_that_is_paused_is_left_alone(bench: Bench) -> None:
+def test_a_rollback_does_not_call_a_paused_shop(bench: Bench) -> None:
     run = applied(bench)
     pause_shop(bench.front.name, database=bench.database, actor="user:7", reason="Stock-taking")
     waiting = rolled_back(bench, run)
     assert (waiting.wish, waiting.resume_at, bench.shop.called) == ("rollback", None, [])
 
 
-def test_a_rollback_that_is_called_off_in_the_middle_keeps_what_it_has_done(bench: Bench) -> None:
+def test_a_cancelled_rollback_keeps_the_prices_already_restored(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.fail_once("2", BUSY)
     ask(bench, run)
@@ -344,7 +344,7 @@ def test_a_rollback_that_is_called_off_in_the_middle_keeps_what_it_has_done(benc
     assert rolled_back(bench, run).status == "ROLLED_BACK"
 
 
-def test_reads_that_fail_leave_all_for_later(bench: Bench) -> None:
+def test_failed_reads_postpone_the_rollback(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.fail_once(PRICES, LOST)
     waiting = rolled_back(bench, run)
@@ -354,7 +354,7 @@ def test_reads_that_fail_leave_all_for_later(bench: Bench) -> None:
     assert bench.work(run).status == "ROLLED_BACK"
 
 
-def test_the_end_of_a_promotion_takes_its_prices_back(bench: Bench) -> None:
+def test_the_end_of_a_promotion_restores_its_prices(bench: Bench) -> None:
     run = bench.work(bench.queued(bench.rule(endsAt="2026-05-04T11:00:00Z")))
     bench.pass_minutes(61)
     start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name)

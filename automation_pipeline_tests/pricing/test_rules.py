@@ -24,7 +24,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.rows import GIVEN, a_rule, a_run, events
 
 
-def test_a_new_rule_is_kept_with_its_first_version(
+def test_a_new_rule_is_stored_with_its_first_version(
     database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, project_id="eu")
@@ -43,7 +43,7 @@ def test_a_new_rule_is_kept_with_its_first_version(
     assert (version.version, version.created_by) == (1, "user:12")
 
 
-def test_a_new_rule_is_an_event(database: Database, clock: StandingClock) -> None:
+def test_a_new_rule_emits_an_event(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     [event] = events(database, "rule.created")
     assert (event.key, event.producer, event.occurred_at) == (
@@ -70,7 +70,7 @@ def test_a_new_rule_is_an_event(database: Database, clock: StandingClock) -> Non
         (GIVEN, "x" * 101, "project"),
     ],
 )
-def test_a_rule_at_fault_is_not_stored(
+def test_an_invalid_rule_is_not_stored(
     given: dict[str, object], project_id: str, field: str, database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid pricing rule data$") as caught:
@@ -100,7 +100,9 @@ def versions(database: Database, rule: PricingRule) -> list[tuple[int, str]]:
         return [(one.version, one.created_by) for one in versions_of(session, rule.id, 10, 0)]
 
 
-def test_what_decides_no_price_changes_no_version(database: Database, clock: StandingClock) -> None:
+def test_a_change_without_effect_on_prices_keeps_the_version(
+    database: Database, clock: StandingClock
+) -> None:
     before = a_rule(database, clock, description="Old", cooldownMinutes=5)
     clock.pass_time_a_second()
     after = patched(
@@ -120,7 +122,7 @@ def test_what_decides_no_price_changes_no_version(database: Database, clock: Sta
         {"onDrift": "overwrite"},
     ],
 )
-def test_what_decides_prices_is_a_new_version(
+def test_a_change_that_affects_prices_is_a_new_version(
     patch: dict[str, object], database: Database, clock: StandingClock
 ) -> None:
     before = a_rule(database, clock)
@@ -130,7 +132,7 @@ def test_what_decides_prices_is_a_new_version(
     assert versions(database, before) == [(2, "user:13"), (1, "user:12")]
 
 
-def test_another_spelling_of_the_same_rule_is_no_new_version(
+def test_an_equivalent_spelling_of_a_rule_is_not_a_new_version(
     database: Database, clock: StandingClock
 ) -> None:
     before = a_rule(database, clock, selector={"tag": ["a", "b"]})
@@ -159,7 +161,7 @@ def test_a_patch_without_changes_changes_nothing(
         {"id": 4},
     ],
 )
-def test_a_wrong_patch_stores_nothing(
+def test_an_invalid_patch_stores_nothing(
     patch: dict[str, object], database: Database, clock: StandingClock
 ) -> None:
     before = a_rule(database, clock)
@@ -169,7 +171,7 @@ def test_a_wrong_patch_stores_nothing(
     assert versions(database, before) == [(1, "user:12")]
 
 
-def test_a_rule_that_is_not_there_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_rule_is_not_found(database: Database, clock: StandingClock) -> None:
     gone = a_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     for rule_id in (gone.id, 99):
@@ -177,7 +179,7 @@ def test_a_rule_that_is_not_there_is_not_found(database: Database, clock: Standi
             patched(rule_id, {"name": "New"}, database, clock)
 
 
-def test_many_patches_at_once_are_all_kept(database: Database, clock: StandingClock) -> None:
+def test_concurrent_patches_are_all_stored(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     patch: dict[str, Any] = {
         "name": "New",
@@ -220,7 +222,7 @@ def test_a_deleted_rule_stays_disabled_for_its_runs(
 
 
 @pytest.mark.parametrize("status", ["QUEUED", "APPLYING"])
-def test_a_rule_with_a_run_at_work_is_not_deleted(
+def test_a_rule_with_an_active_run_is_not_deleted(
     status: str, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock)
@@ -241,7 +243,7 @@ def test_a_rule_with_other_runs_is_deleted(
     deleted(rule, database, clock)
 
 
-def test_what_is_not_there_is_not_deleted(database: Database, clock: StandingClock) -> None:
+def test_deleting_an_unknown_rule_is_not_found(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     deleted(rule, database, clock)
     with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
@@ -254,7 +256,7 @@ def put(
     return put_policy(project_id, given, database=database, clock=clock, actor="user:12")
 
 
-def test_a_policy_replaces_the_former_one_whole(database: Database, clock: StandingClock) -> None:
+def test_a_policy_replaces_the_previous_one(database: Database, clock: StandingClock) -> None:
     put("eu", {"maxPctDelta": 0.2, "floor": 100, "currency": "EUR"}, database, clock)
     clock.pass_time_a_second()
     policy = put("eu", {"autoApply": True}, database, clock)
@@ -265,7 +267,7 @@ def test_a_policy_replaces_the_former_one_whole(database: Database, clock: Stand
     assert (row.updated_by, row.updated_at) == ("user:12", clock.now())
 
 
-def test_each_change_of_a_policy_is_an_event(database: Database, clock: StandingClock) -> None:
+def test_each_policy_change_emits_an_event(database: Database, clock: StandingClock) -> None:
     for given in ({"maxPctDelta": 0.2}, {"autoApply": True}, {"autoApply": True}):
         put("eu", given, database, clock)
     result = [event.payload for event in events(database, "policy.changed")]
@@ -283,7 +285,7 @@ def test_each_change_of_a_policy_is_an_event(database: Database, clock: Standing
         ("eu", {"maxPctDelta": 15}, "maxPctDelta"),
     ],
 )
-def test_what_is_at_fault_is_not_put(
+def test_an_invalid_policy_is_not_stored(
     project_id: str, given: dict[str, object], field: str, database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid pricing policy data$") as caught:
@@ -305,7 +307,7 @@ def test_a_project_without_its_policy_has_none(database: Database, clock: Standi
     assert event.payload == {"projectId": "eu", "removedBy": "user:13"}
 
 
-def test_what_is_not_there_is_not_removed(database: Database, clock: StandingClock) -> None:
+def test_removing_an_unknown_policy_is_not_found(database: Database, clock: StandingClock) -> None:
     with pytest.raises(NotFoundError, match="Project eu has no pricing policy"):
         remove_policy("eu", database=database, clock=clock, actor="user:13")
     assert events(database, "policy.removed") == []

@@ -40,7 +40,9 @@ from automation_pipeline_tests.processes import CREW, at_once
 HOUR = timedelta(hours=1)
 
 
-def test_a_run_is_filed_with_the_request_for_it(database: Database, clock: StandingClock) -> None:
+def test_a_requested_run_is_stored_with_a_worker_request(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock)
     update_rule(rule.id, {"currency": "EUR"}, database=database, clock=clock, actor="user:12")
     id_ = requested_run(rule, database, clock)
@@ -71,7 +73,7 @@ def test_a_run_is_filed_with_the_request_for_it(database: Database, clock: Stand
     ],
 )
 @pytest.mark.parametrize("force", [False, True])
-def test_one_run_of_a_rule_at_a_time(
+def test_a_second_active_run_of_a_rule_is_refused(
     status: str,
     requested: str | None,
     words: str,
@@ -91,7 +93,9 @@ def test_one_run_of_a_rule_at_a_time(
     requested_run(other, database, clock)
 
 
-def test_a_mere_preview_blocks_no_other_run(database: Database, clock: StandingClock) -> None:
+def test_previews_and_cancelled_requests_block_no_run(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, "PREVIEW", clock.now())
     first = requested_run(rule, database, clock)
@@ -109,7 +113,7 @@ def test_a_mere_preview_blocks_no_other_run(database: Database, clock: StandingC
         ("ROLLED_BACK", timedelta(minutes=5), False),
     ],
 )
-def test_a_rule_rests_after_it_was_applied_unless_it_is_forced(
+def test_a_rule_is_refused_during_its_cooldown_unless_forced(
     status: str, ago: timedelta, *, rests: bool, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, cooldownMinutes=60)
@@ -126,9 +130,7 @@ def test_a_rule_rests_after_it_was_applied_unless_it_is_forced(
     assert row.run_metadata["force"] is rests
 
 
-def test_a_rule_that_is_disabled_or_gone_is_not_run(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_disabled_or_deleted_rule_is_not_run(database: Database, clock: StandingClock) -> None:
     disabled, gone = a_rule(database, clock, enabled=False), a_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with pytest.raises(
@@ -140,7 +142,7 @@ def test_a_rule_that_is_disabled_or_gone_is_not_run(
     assert run_rows(database) == []
 
 
-def test_of_several_processes_that_ask_at_once_one_gets_its_run(
+def test_one_of_several_concurrent_requests_creates_a_run(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock)
@@ -156,7 +158,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(1)))
 
 
-def test_an_approval_has_its_person_and_time(bench: Bench) -> None:
+def test_an_approval_stores_who_and_when(bench: Bench) -> None:
     bench.guard()
     run = bench.previewed()
     bench.pass_minutes(1)
@@ -164,13 +166,13 @@ def test_an_approval_has_its_person_and_time(bench: Bench) -> None:
     assert (approved.approved_by, approved.approved_at) == (APPROVER, bench.clock.now())
 
 
-def test_approving_twice_is_approving_once(bench: Bench) -> None:
+def test_a_repeated_approval_changes_nothing(bench: Bench) -> None:
     first = bench.approve(bench.previewed())
     bench.pass_minutes(1)
     assert bench.approve(first) == first
 
 
-def test_of_two_approvers_the_first_is_remembered(bench: Bench) -> None:
+def test_a_second_approver_is_refused(bench: Bench) -> None:
     run = bench.approve(bench.previewed())
     with pytest.raises(ConflictError, match="was approved by user:2 already"):
         bench.approve(run, actor="user:3")
@@ -211,7 +213,7 @@ def test_the_author_of_the_rule_cannot_approve_a_run_of_another_person(
     assert bench.approve(run).approved_by == APPROVER
 
 
-def test_the_author_is_the_one_of_the_runs_version(bench: Bench) -> None:
+def test_the_author_is_that_of_the_rule_version_of_the_run(bench: Bench) -> None:
     bench.guard()
     rule = bench.rule()
     change = {"transform": {"op": "percent", "value": -20}}
@@ -222,14 +224,14 @@ def test_the_author_is_the_one_of_the_runs_version(bench: Bench) -> None:
     assert bench.approve(run, actor=CREATOR).approved_by == CREATOR
 
 
-def test_an_approval_by_the_author_gives_way_once_a_second_person_is_wanted(bench: Bench) -> None:
+def test_another_person_replaces_an_approval_by_the_author_when_required(bench: Bench) -> None:
     run = bench.approve(previewed_by_another(bench), actor=CREATOR)
     bench.guard()
     assert bench.approve(run).approved_by == APPROVER
 
 
 @pytest.mark.parametrize("policy", [None, {"autoApply": True}])
-def test_the_creator_may_approve_where_no_approval_is_required(
+def test_the_creator_may_approve_when_no_approval_is_required(
     policy: dict[str, object] | None, bench: Bench
 ) -> None:
     if policy:
@@ -237,7 +239,7 @@ def test_the_creator_may_approve_where_no_approval_is_required(
     assert bench.approve(bench.previewed(), actor=CREATOR).approved_by == CREATOR
 
 
-def test_an_approval_by_the_creator_gives_way_once_a_second_person_is_wanted(bench: Bench) -> None:
+def test_another_person_replaces_an_approval_by_the_creator_when_required(bench: Bench) -> None:
     run = bench.approve(bench.previewed(), actor=CREATOR)
     bench.guard()
     assert bench.approve(run).approved_by == APPROVER
@@ -285,7 +287,7 @@ def change(bench_of_two: Bench, run: RuleRun, **fields: object) -> None:
     )
 
 
-def test_what_is_queued_is_exactly_what_was_previewed(bench_of_two: Bench) -> None:
+def test_a_queued_run_has_the_previewed_targets(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     seen = prices(bench_of_two, run)
     change(bench_of_two, run, name="Another name")
@@ -300,7 +302,7 @@ def test_what_is_queued_is_exactly_what_was_previewed(bench_of_two: Bench) -> No
     assert bench_of_two.run_row(run.id).queued_by == "user:3"
 
 
-def test_every_move_is_logged_and_a_worker_is_requested(bench_of_two: Bench) -> None:
+def test_queueing_logs_transitions_and_requests_a_worker(bench_of_two: Bench) -> None:
     run = bench_of_two.queued()
     assert bench_of_two.moves("rule run", run.id) == [("PREVIEW", "QUEUED")]
     assert [bench_of_two.moves("rule target", row.id) for row in bench_of_two.targets(run.id)] == [
@@ -318,7 +320,7 @@ def test_every_move_is_logged_and_a_worker_is_requested(bench_of_two: Bench) -> 
     }
 
 
-def test_a_queued_run_has_no_request_any_more(
+def test_queueing_clears_the_request(
     bench_of_two: Bench,
 ) -> None:
     run = bench_of_two.plan(bench_of_two.asked_for(bench_of_two.rule()))
@@ -422,7 +424,7 @@ def request_a_retry_of_another(bench_of_two: Bench, run: RuleRun) -> None:
         (apply_another, "rests until 2026-05-04T10:59:00.000Z after its last run"),
     ],
 )
-def test_a_blocked_run_names_the_reason_and_stays(
+def test_a_run_that_cannot_be_queued_names_the_reason_and_stays_unchanged(
     hinder: Callable[[Bench, RuleRun], None], words: str, bench_of_two: Bench
 ) -> None:
     run = bench_of_two.previewed()
@@ -443,24 +445,24 @@ def test_a_blocked_run_names_the_reason_and_stays(
     ) == before
 
 
-def test_a_preview_of_exactly_fifteen_minutes_may_be_applied(bench_of_two: Bench) -> None:
+def test_a_preview_of_exactly_fifteen_minutes_can_be_queued(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     bench_of_two.pass_minutes(15)
     assert bench_of_two.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_second_persons_approval_lets_it_through(bench_of_two: Bench) -> None:
+def test_a_run_approved_by_a_second_person_can_be_queued(bench_of_two: Bench) -> None:
     bench_of_two.guard()
     run = bench_of_two.approve(bench_of_two.previewed())
     assert bench_of_two.queue(run).approved_by == APPROVER
 
 
-def test_a_project_that_applies_by_itself_needs_no_approval(bench_of_two: Bench) -> None:
+def test_a_project_with_auto_apply_needs_no_approval(bench_of_two: Bench) -> None:
     bench_of_two.guard(autoApply=True)
     assert bench_of_two.queued().status is PricingRunState.QUEUED
 
 
-def test_force_cuts_the_rest_short_and_nothing_else(bench_of_two: Bench) -> None:
+def test_force_skips_only_the_cooldown(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     apply_another(bench_of_two, run)
     disable(bench_of_two, run)
@@ -479,21 +481,21 @@ def test_a_forced_request_skips_the_cooldown(bench_of_two: Bench) -> None:
     assert bench_of_two.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_repair_is_applied_after_a_change_of_the_rule(bench_of_two: Bench) -> None:
+def test_a_repair_can_be_queued_after_a_change_of_the_rule(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     bench_of_two.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
     reprice(bench_of_two, run)
     assert bench_of_two.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_repair_is_applied_though_the_promotion_is_over(bench_of_two: Bench) -> None:
+def test_a_repair_can_be_queued_after_the_end_of_the_promotion(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     bench_of_two.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
     end_its_promotion(bench_of_two, run)
     assert bench_of_two.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_repair_grows_old_all_the_same(bench_of_two: Bench) -> None:
+def test_a_repair_also_becomes_stale(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     bench_of_two.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
     let_it_grow_old(bench_of_two, run)
@@ -501,7 +503,7 @@ def test_a_repair_grows_old_all_the_same(bench_of_two: Bench) -> None:
         bench_of_two.queue(run)
 
 
-def test_only_a_schedule_may_find_that_no_price_would_change(bench_of_two: Bench) -> None:
+def test_only_a_scheduled_run_may_have_no_targets(bench_of_two: Bench) -> None:
     rule = bench_of_two.rule(selector={"sku": "nowhere"})
     with pytest.raises(InvalidInputError, match="nothing to apply: no price would change"):
         bench_of_two.queued(rule)
@@ -509,7 +511,7 @@ def test_only_a_schedule_may_find_that_no_price_would_change(bench_of_two: Bench
     assert bench_of_two.queue(empty).status is PricingRunState.QUEUED
 
 
-def test_a_run_that_never_was_is_not_found(bench_of_two: Bench) -> None:
+def test_an_unknown_run_is_not_found(bench_of_two: Bench) -> None:
     with pytest.raises(NotFoundError, match="Rule run 99 not found"):
         queue_run(99, database=bench_of_two.database, clock=bench_of_two.clock, actor="user:1")
 
@@ -521,7 +523,7 @@ def outcome(run_id: int, database: Database, clock: Clock) -> str:
         return str(refusal)
 
 
-def test_of_many_concurrent_calls_one_queues_the_preview(bench_of_two: Bench) -> None:
+def test_one_of_many_concurrent_calls_queues_the_preview(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     with ThreadPoolExecutor(4) as pool:
         result = list(
@@ -541,7 +543,7 @@ def queue_in_a_process(url: str, run_id: int, clock: StandingClock) -> str:
         database.dispose()
 
 
-def test_of_the_previews_of_a_rule_that_processes_queue_at_once_one_is_queued(
+def test_one_of_several_concurrently_queued_previews_of_a_rule_is_queued(
     bench_of_two: Bench, database_url: str
 ) -> None:
     rule = bench_of_two.rule()
@@ -627,7 +629,7 @@ def test_cancelling_a_queued_run_ends_it_at_once(bench_of_three: Bench) -> None:
     )
 
 
-def test_a_run_at_work_stops_before_its_next_call(
+def test_a_cancelled_run_stops_before_its_next_call(
     bench_of_three: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = bench_of_three.queued()
@@ -651,7 +653,7 @@ def test_a_run_at_work_stops_before_its_next_call(
     assert (left.attempts, left.is_writing, left.outcome_unknown) == (0, False, False)
 
 
-def test_what_is_applied_stays_and_what_waits_is_cancelled(bench_of_three: Bench) -> None:
+def test_a_cancel_keeps_applied_targets_and_cancels_waiting_ones(bench_of_three: Bench) -> None:
     run = waiting_for_one(bench_of_three)
     ended = cancel_by(bench_of_three, run)
     assert (ended.status, ended.targets.applied, ended.targets.cancelled) == ("PARTIAL", 2, 1)
@@ -676,7 +678,7 @@ def test_real_failures_are_shown_before_cancelled_targets(
 @pytest.mark.parametrize(
     ("price", "state", "kind"), [(1000, "FAILED", "cancelled"), (900, "APPLIED", None)]
 )
-def test_what_a_lost_worker_was_at_is_looked_at_before_it_is_cancelled(
+def test_targets_of_a_lost_worker_are_read_before_they_are_cancelled(
     price: int, state: str, kind: str | None, bench_of_three: Bench
 ) -> None:
     run = waiting_for_one(bench_of_three)
@@ -701,7 +703,7 @@ def test_what_a_lost_worker_was_at_is_looked_at_before_it_is_cancelled(
     assert len(bench_of_three.changes(run.id)) == ended.targets.applied
 
 
-def test_an_answer_that_was_lost_is_not_taken_for_a_price_that_was_never_tried(
+def test_a_target_with_a_lost_answer_is_not_cancelled_as_untried(
     bench_of_three: Bench,
 ) -> None:
     run = bench_of_three.queued()
@@ -728,7 +730,7 @@ def test_a_second_cancellation_changes_nothing(bench_of_three: Bench) -> None:
     assert cancel_by(bench_of_three, run, "user:9").status == "FAILED"
 
 
-def test_a_cancelled_request_is_never_planned(bench_of_three: Bench) -> None:
+def test_a_cancelled_request_is_not_planned(bench_of_three: Bench) -> None:
     asked = bench_of_three.asked_for(bench_of_three.rule())
     for _ in range(2):
         cancelled = cancel_by(bench_of_three, bench_of_three.run(asked))
@@ -753,7 +755,7 @@ def test_a_cancelled_retry_may_be_requested_again(
     assert bench_of_three.work(run).status == "APPLIED"
 
 
-def test_a_variant_that_a_lost_worker_was_taking_back_is_free_again_when_the_rollback_is_cancelled(
+def test_cancelling_a_rollback_frees_the_variants_of_its_lost_worker(
     bench_of_three: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = bench_of_three.work(bench_of_three.queued())
@@ -782,7 +784,7 @@ def test_a_variant_that_a_lost_worker_was_taking_back_is_free_again_when_the_rol
     assert bench_of_three.work(other).status == "APPLIED"
 
 
-def test_what_was_cancelled_may_be_tried_again(bench_of_three: Bench) -> None:
+def test_cancelled_targets_may_be_retried(bench_of_three: Bench) -> None:
     run = bench_of_three.queued()
     cancel_by(bench_of_three, run)
     asked = retry(bench_of_three, run)

@@ -78,7 +78,7 @@ def keys(bench: Bench, run: RuleRun, variant_id: str) -> list[str]:
     return [key.removeprefix(begin) for key in events if key.startswith(begin)]
 
 
-def test_a_retry_sets_the_request_and_asks_for_a_worker(bench: Bench) -> None:
+def test_a_retry_sets_the_request_and_requests_a_worker(bench: Bench) -> None:
     run = partial(bench)
     before = len(bench.requests())
     asked = ask(bench, run)
@@ -92,7 +92,7 @@ def test_a_retry_sets_the_request_and_asks_for_a_worker(bench: Bench) -> None:
     assert bench.statuses(run.id)["201"] == "FAILED"
 
 
-def test_the_worker_tries_them_in_a_new_cycle(bench: Bench) -> None:
+def test_the_worker_retries_targets_in_a_new_cycle(bench: Bench) -> None:
     run = partial(bench)
     ask(bench, run)
     seen: list[RuleRunRow] = []
@@ -132,7 +132,7 @@ def test_the_worker_tries_them_in_a_new_cycle(bench: Bench) -> None:
     ]
 
 
-def test_each_cycle_has_its_attempts_and_its_end(bench: Bench) -> None:
+def test_each_retry_cycle_has_its_own_attempts_and_events(bench: Bench) -> None:
     run = partial(bench)
     ask(bench, run)
     for _ in range(4):
@@ -160,7 +160,7 @@ def test_each_cycle_has_its_attempts_and_its_end(bench: Bench) -> None:
     ) == (2, 6)
 
 
-def test_the_hopeless_are_tried_again_with_force(bench: Bench) -> None:
+def test_force_retries_permanent_failures(bench: Bench) -> None:
     run = partial(bench)
     bench.shop.accept("301")
     ask(bench, run, force=True)
@@ -169,7 +169,7 @@ def test_the_hopeless_are_tried_again_with_force(bench: Bench) -> None:
     assert (ended.status, ended.error_type, ended.error_message) == ("APPLIED", None, None)
 
 
-def test_one_that_is_chosen_is_tried_alone(bench: Bench) -> None:
+def test_only_chosen_targets_are_retried(bench: Bench) -> None:
     run = partial(bench)
     bench.shop.accept("301")
     ask(bench, run, target_ids=[target(bench, run, "301").id], force=True)
@@ -182,7 +182,7 @@ def test_one_that_is_chosen_is_tried_alone(bench: Bench) -> None:
     }
 
 
-def test_chosen_ones_that_cannot_be_tried_are_named(bench: Bench) -> None:
+def test_a_retry_of_ineligible_targets_names_each_one(bench: Bench) -> None:
     run = partial(bench)
     hopeless, applied = target(bench, run, "301").id, target(bench, run, "101").id
     with pytest.raises(InvalidInputError) as refusal:
@@ -195,7 +195,7 @@ def test_chosen_ones_that_cannot_be_tried_are_named(bench: Bench) -> None:
     assert (bench.run(run.id).wish, wished(bench, run)) == (None, set())
 
 
-def test_without_retryable_targets_nothing_is_retried(bench: Bench) -> None:
+def test_a_retry_without_retryable_failures_is_refused(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(2))
     bench.shop.refuse("201")
     run = bench.work(bench.queued())
@@ -205,7 +205,7 @@ def test_without_retryable_targets_nothing_is_retried(bench: Bench) -> None:
         ask(bench, run, target_ids=[])
 
 
-def test_what_blocks_a_retry_is_named(bench: Bench) -> None:
+def test_a_refused_retry_names_the_reason(bench: Bench) -> None:
     preview = bench.previewed()
     with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be retried"):
         ask(bench, preview)
@@ -225,7 +225,7 @@ def test_what_blocks_a_retry_is_named(bench: Bench) -> None:
         retry_run(99, database=bench.database, clock=bench.clock, actor="user:7")
 
 
-def test_a_run_is_not_retried_twice_or_beside_another_run_of_its_rule(bench: Bench) -> None:
+def test_a_run_is_not_retried_twice_or_during_another_run_of_its_rule(bench: Bench) -> None:
     run = partial(bench)
     ask(bench, run)
     with pytest.raises(ConflictError, match=f"Run {run.id} already waits for a worker: retry"):
@@ -239,14 +239,14 @@ def test_a_run_is_not_retried_twice_or_beside_another_run_of_its_rule(bench: Ben
         ask(bench, run)
 
 
-def test_after_its_promotion_nothing_is_applied(bench: Bench) -> None:
+def test_a_retry_after_the_end_of_the_promotion_is_refused(bench: Bench) -> None:
     run = partial(bench)
     bench.set_run(run.id, promotion_ended_at=bench.clock.now())
     with pytest.raises(ConflictError, match="prices applied now would never be rolled back"):
         ask(bench, run)
 
 
-def test_a_run_that_is_rolled_back_in_part_may_be_retried(bench: Bench) -> None:
+def test_a_partly_rolled_back_run_may_be_retried(bench: Bench) -> None:
     run = partial(bench)
     chosen = [target(bench, run, "101").id]
     roll_back_run(
@@ -288,7 +288,7 @@ def marked_for_rollback(bench_of_three: Bench, run: RuleRun) -> set[str | None]:
     return {target.variant_id for target in bench_of_three.targets(run.id) if target.is_wished}
 
 
-def test_a_rollback_sets_the_request_and_asks_for_a_worker(bench_of_three: Bench) -> None:
+def test_a_rollback_sets_the_request_and_requests_a_worker(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
     before = len(bench_of_three.requests())
     asked = ask_to_roll_back(bench_of_three, run)
@@ -305,7 +305,7 @@ def test_a_rollback_sets_the_request_and_asks_for_a_worker(bench_of_three: Bench
     assert bench_of_three.shop.amounts() == {"101": 900, "201": 900, "301": 900}
 
 
-def test_some_targets_alone_may_be_rolled_back(bench_of_three: Bench) -> None:
+def test_chosen_targets_are_marked_for_rollback(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
     ask_to_roll_back(
         bench_of_three, run, target_ids=[bench_of_three.targets(run.id)[1].id], force=True
@@ -316,7 +316,7 @@ def test_some_targets_alone_may_be_rolled_back(bench_of_three: Bench) -> None:
     ) == ({"201"}, True)
 
 
-def test_a_second_request_is_refused(bench_of_three: Bench) -> None:
+def test_a_second_rollback_or_retry_request_is_refused(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
     ask_to_roll_back(bench_of_three, run)
     with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
@@ -331,7 +331,7 @@ def test_a_second_request_is_refused(bench_of_three: Bench) -> None:
     assert bench_of_three.run_row(run.id).rollbacks == 1
 
 
-def test_of_two_concurrent_requests_one_is_accepted(bench_of_three: Bench) -> None:
+def test_one_of_several_concurrent_rollback_requests_is_accepted(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
 
     def is_requested(_: int) -> bool:
@@ -377,7 +377,7 @@ def test_a_run_that_does_not_exist_is_not_found(bench_of_three: Bench) -> None:
 WHY = "SHOP_API_TOKEN is not set."
 
 
-def test_it_is_gone_on_with_when_the_rest_is_over(database: Database, clock: StandingClock) -> None:
+def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: StandingClock) -> None:
     run_id = a_run(database, a_rule(database, clock), "QUEUED", clock.now(), ["QUEUED"])
     assert postpone_failed_run(run_id, WHY, database=database)
     with database.transaction() as session:
@@ -401,7 +401,7 @@ def test_it_is_gone_on_with_when_the_rest_is_over(database: Database, clock: Sta
         ("QUEUED", {"resume_at": database_now(9000.0)}),
     ],
 )
-def test_a_run_that_has_ended_or_a_worker_or_waits_longer_is_not_postponed(
+def test_runs_that_ended_or_have_a_worker_or_wait_longer_are_not_postponed(
     database: Database, clock: StandingClock, status: str, fields: dict[str, object]
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), status, clock.now())

@@ -129,7 +129,7 @@ def set_shop(bench: Bench, **columns: object) -> None:
 
 
 @pytest.mark.parametrize(("signal", "streak"), [(HASTE, 6), (BUSY, 5)])
-def test_a_streak_of_refusals_or_failures_opens_the_circuit_for_a_minute(
+def test_consecutive_throttles_or_failures_open_the_circuit_for_a_minute(
     bench: Bench, signal: FailureSignal, streak: int
 ) -> None:
     calls(bench, signal, streak - 1)
@@ -145,7 +145,7 @@ def test_a_streak_of_refusals_or_failures_opens_the_circuit_for_a_minute(
 
 
 @pytest.mark.parametrize("proper", [WELL, answer(REFUSED)])
-def test_a_proper_answer_ends_a_streak_and_the_refusal_of_a_variant_is_one(
+def test_a_success_or_a_refused_variant_resets_the_streak(
     bench: Bench, proper: CallResult[str]
 ) -> None:
     for signal, most in ((HASTE, 5), (BUSY, 4)):
@@ -156,20 +156,20 @@ def test_a_proper_answer_ends_a_streak_and_the_refusal_of_a_variant_is_one(
     assert state(bench) == "closed"
 
 
-def test_refusals_are_counted_apart_from_failures(bench: Bench) -> None:
+def test_throttles_and_failures_have_separate_streaks(bench: Bench) -> None:
     for _ in range(3):
         calls(bench, HASTE, 3)
         calls(bench, BUSY, 3)
     assert state(bench) == "closed"
 
 
-def test_refusals_are_remembered_and_metered(bench: Bench) -> None:
+def test_throttles_are_stored_and_counted(bench: Bench) -> None:
     calls(bench, HASTE, 4)
     assert len(status_of(bench).refusals) == 4
     assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 4
 
 
-def test_the_wait_that_a_refusal_comes_with_is_kept_by_all(bench: Bench) -> None:
+def test_a_retry_after_applies_to_every_call(bench: Bench) -> None:
     call(bench, answer(HASTE, 30.0))
     assert state(bench) == "closed"
     assert 0 < rest_of(bench) < 31
@@ -177,7 +177,7 @@ def test_the_wait_that_a_refusal_comes_with_is_kept_by_all(bench: Bench) -> None
     assert call(bench) == WELL
 
 
-def test_a_shop_that_asks_for_a_long_wait_is_left_alone_at_once(bench: Bench) -> None:
+def test_a_long_retry_after_opens_the_circuit_at_once(bench: Bench) -> None:
     call(bench, answer(HASTE, 1000.0))
     assert state(bench) == "open"
     assert 60 < rest_of(bench) < 1001
@@ -234,7 +234,7 @@ def test_a_call_cancelled_while_reserving_refunds_its_points(bench: Bench) -> No
     assert shop_row(bench).pending == 0.0
 
 
-def test_when_the_pause_is_over_one_call_goes_to_see_and_closes_the_circuit(bench: Bench) -> None:
+def test_after_the_pause_one_probe_closes_the_circuit(bench: Bench) -> None:
     calls(bench, BUSY, 5)
     bench.rested()
     seen: list[float] = []
@@ -251,9 +251,7 @@ def test_when_the_pause_is_over_one_call_goes_to_see_and_closes_the_circuit(benc
     assert call(bench) == WELL
 
 
-def test_of_several_processes_that_ask_when_the_pause_is_over_one_goes(
-    bench: Bench, database_url: str
-) -> None:
+def test_one_of_several_processes_sends_the_probe(bench: Bench, database_url: str) -> None:
     calls(bench, HASTE, 6)
     bench.rested()
     went = at_once(may_call_now, *[(database_url,)] * CREW)
@@ -261,7 +259,7 @@ def test_of_several_processes_that_ask_when_the_pause_is_over_one_goes(
     assert state(bench) == "half_open"
 
 
-def test_a_probe_that_fails_opens_the_circuit_again_and_is_no_news(bench: Bench) -> None:
+def test_a_failed_probe_reopens_the_circuit_without_a_second_event(bench: Bench) -> None:
     calls(bench, BUSY, 5)
     bench.rested()
     calls(bench, HASTE, 1)
@@ -285,7 +283,7 @@ def test_after_a_cancelled_probe_another_call_is_the_probe(bench: Bench) -> None
     assert call(bench) == WELL
 
 
-def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(bench: Bench) -> None:
+def test_a_withdrawn_probe_leaves_the_probe_to_the_next_call(bench: Bench) -> None:
     calls(bench, BUSY, 5)
     bench.rested()
 
@@ -299,7 +297,7 @@ def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(be
     assert state(bench) == "closed"
 
 
-def test_a_waiting_call_goes_as_soon_as_the_circuit_closes(
+def test_a_waiting_call_starts_when_the_circuit_closes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("automation_pipeline.pricing.shop.POLL_SECONDS", 0.02)
@@ -318,7 +316,7 @@ def test_a_waiting_call_goes_as_soon_as_the_circuit_closes(
     assert run(rested_meanwhile()) == WELL
 
 
-def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
+def test_a_timed_out_call_has_an_unknown_outcome(bench: Bench) -> None:
     async def never() -> CallResult[str]:
         leap(31.0)
         await asyncio.Event().wait()
@@ -334,13 +332,13 @@ def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
     assert status_of(bench).circuit.failures == 1
 
 
-def test_the_shops_figures_of_its_bucket_are_stored(bench: Bench) -> None:
+def test_the_bucket_status_of_an_answer_is_stored(bench: Bench) -> None:
     call(bench, CallResult(value="well", bucket=BucketStatus(700.0, 4000.0, 200.0)))
     bucket = BucketShown(available=700.0, maximum=4000.0, restore_rate=200.0)
     assert status_of(bench).bucket == bucket
 
 
-def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: Database) -> None:
+def test_the_first_call_of_a_shop_stores_it(database: Database) -> None:
     async def well() -> CallResult[str]:
         return WELL
 
@@ -368,7 +366,7 @@ def small_bucket(simulated: str) -> Iterator[str]:
     set_up_shop(simulated, **{name: before[name] for name in kept})
 
 
-def test_processes_that_share_a_bucket_are_never_refused_for_haste(
+def test_processes_that_share_a_bucket_are_never_throttled(
     database: Database, database_url: str, small_bucket: str
 ) -> None:
     """They begin with a bucket that is nearly empty, and all their calls together ask for more than
@@ -473,7 +471,7 @@ def together(shop: FakeShop, count: int) -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
+def test_throttles_halve_the_concurrency() -> None:
     shop = FakeShop(*shelf(20))
     together(shop, 4)
     later: list[int] = []
@@ -500,7 +498,7 @@ def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_task_that_ends_leaves_no_product_behind() -> None:
+def test_throttled_tasks_still_settle_every_product() -> None:
     """The last calls are refused too, so that no later call succeeds."""
     shop = FakeShop(*shelf(8))
     together(shop, 5)
@@ -512,7 +510,7 @@ def test_a_task_that_ends_leaves_no_product_behind() -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_refusal_of_everything_halts_and_what_was_not_tried_goes_back() -> None:
+def test_a_critical_failure_halts_and_requeues_untried_targets() -> None:
     shop = FakeShop(*shelf(6))
     shop.fail_once("2", UNAUTHORISED)
     settled, halt = applied(shop, targets(6), at_once=1)
@@ -535,7 +533,7 @@ def test_a_refusal_of_everything_halts_and_what_was_not_tried_goes_back() -> Non
     assert shop.times("write") == 2
 
 
-def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(
+def test_targets_of_a_paused_shop_wait_as_long_as_the_shop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def rests(
@@ -561,7 +559,7 @@ def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_what_is_not_wanted_any_more_goes_back_untried() -> None:
+def test_withdrawn_targets_are_requeued_untried() -> None:
     shop = FakeShop(*shelf(4))
     settled, halt = applied(shop, targets(4), at_once=1, is_wanted=lambda: shop.times("write") < 2)
     assert [type(settled[number]) for number in range(1, 5)] == [
@@ -574,7 +572,7 @@ def test_what_is_not_wanted_any_more_goes_back_untried() -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_failed_read_fails_all_and_leaves_no_doubt_about_earlier_writes() -> None:
+def test_after_a_failed_read_all_targets_are_requeued_with_a_known_outcome() -> None:
     shop = FakeShop(*shelf(2))
     shop.fail_once(PRICES, LOST)
     settled, _ = applied(shop, targets(2))
@@ -592,7 +590,7 @@ def test_a_target_without_a_variant_fails_without_a_call() -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_variant_that_the_answer_is_silent_about_is_read_again_before_anything_else() -> None:
+def test_a_variant_missing_from_the_answer_has_an_unknown_outcome() -> None:
     class Silent(FakeShop):
         async def write(self, product_id: str, writes: Sequence[object]) -> CallResult[object]:
             return CallResult(value={})
@@ -611,7 +609,7 @@ def test_a_variant_that_the_answer_is_silent_about_is_read_again_before_anything
     st.integers(1, 6),
     st.booleans(),
 )
-def test_every_target_is_settled_once_whatever_the_shop_does(
+def test_every_target_is_settled_once_under_any_failures(
     faults: list[tuple[int, FailureSignal]], at_once: int, bursts: bool
 ) -> None:
     shop = FakeShop(*shelf(12))
@@ -652,7 +650,7 @@ def lasts_long(bench_of_three: Bench, run: RuleRun) -> None:
             bench_of_three.set_target(target.id, began_at=target.began_at - timedelta(minutes=20))
 
 
-def test_nothing_is_called_for_a_run_of_a_paused_shop(bench_of_three: Bench) -> None:
+def test_a_run_does_not_call_a_paused_shop(bench_of_three: Bench) -> None:
     run = bench_of_three.queued()
     pause(bench_of_three)
     bench_of_three.shop.called.clear()
@@ -667,13 +665,13 @@ def test_nothing_is_called_for_a_run_of_a_paused_shop(bench_of_three: Bench) -> 
     assert set(bench_of_three.statuses(run.id).values()) == {"QUEUED"}
 
 
-def test_what_can_be_read_is_read(bench_of_three: Bench) -> None:
+def test_a_paused_shop_can_be_previewed(bench_of_three: Bench) -> None:
     pause(bench_of_three)
     assert bench_of_three.previewed().total_targets == 3
     assert bench_of_three.shop.written == []
 
 
-def test_a_run_in_the_middle_stops_before_its_next_call_and_is_later_applied_to_its_end(
+def test_a_pause_stops_a_run_before_its_next_call_until_resumed(
     bench_of_three: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = bench_of_three.queued()
@@ -693,7 +691,7 @@ def test_a_run_in_the_middle_stops_before_its_next_call_and_is_later_applied_to_
     assert [bench_of_three.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
 
 
-def test_the_first_pause_lasts_with_the_newest_reason(bench_of_three: Bench) -> None:
+def test_a_second_pause_keeps_the_time_and_replaces_the_reason(bench_of_three: Bench) -> None:
     first, second = pause(bench_of_three), pause(bench_of_three, "Sale", "user:8")
     assert first.paused_at is not None
     assert (second.paused_at, second.paused_by, second.pause_reason) == (
@@ -714,7 +712,7 @@ def test_a_shop_that_was_never_called_can_be_paused(bench_of_three: Bench) -> No
     assert bench_of_three.work(run).status == "APPLIED"
 
 
-def test_a_reason_has_its_length(bench_of_three: Bench) -> None:
+def test_a_pause_reason_has_at_most_1000_characters(bench_of_three: Bench) -> None:
     pause(bench_of_three, "x" * MAX_REASON_LENGTH)
     with pytest.raises(InvalidInputError) as refusal:
         pause(bench_of_three, "x" * (MAX_REASON_LENGTH + 1))
@@ -736,7 +734,7 @@ def taken(bench_of_two: Bench, *keys: str) -> None:
             mark_taken(session, key, "dagster")
 
 
-def test_after_a_pause_a_worker_is_requested_and_goes_on(bench_of_two: Bench) -> None:
+def test_resuming_a_shop_requests_a_worker_that_continues(bench_of_two: Bench) -> None:
     run, other = (
         bench_of_two.queued(),
         bench_of_two.queued(bench_of_two.rule(name="Other")),
@@ -751,7 +749,7 @@ def test_after_a_pause_a_worker_is_requested_and_goes_on(bench_of_two: Bench) ->
     assert bench_of_two.work(run).status == "APPLIED"
 
 
-def test_a_worker_that_is_requested_is_not_requested_twice(bench_of_two: Bench) -> None:
+def test_resuming_twice_requests_one_worker(bench_of_two: Bench) -> None:
     bench_of_two.queued()
     pause_shop(SHOP, database=bench_of_two.database, actor="user:7")
     resume_by_name(bench_of_two)
@@ -759,7 +757,7 @@ def test_a_worker_that_is_requested_is_not_requested_twice(bench_of_two: Bench) 
     assert len(bench_of_two.requests()) == 1
 
 
-def test_an_open_circuit_is_closed_with_it(bench_of_two: Bench) -> None:
+def test_resuming_a_shop_closes_an_open_circuit(bench_of_two: Bench) -> None:
     with bench_of_two.database.transaction() as session:
         session.execute(
             update(ShopRow).values(

@@ -184,7 +184,7 @@ def kinds(written: dict[str, Price | CallFailure]) -> dict[str, object]:
     }
 
 
-def test_the_catalogue_comes_page_by_page_in_a_steady_order(place: Place) -> None:
+def test_catalogue_pages_have_a_stable_order(place: Place) -> None:
     place.stock(150)
     found = place.catalogue()
     assert len(found) == len({each.variant_id for each in found}) == 300
@@ -193,17 +193,17 @@ def test_the_catalogue_comes_page_by_page_in_a_steady_order(place: Place) -> Non
     assert len(first.variants) < 300
 
 
-def test_the_catalogue_has_inactive_products_too(place: Place) -> None:
+def test_the_catalogue_includes_inactive_products(place: Place) -> None:
     assert {each.is_active for each in place.catalogue()} == {True, False}
 
 
-def test_a_price_is_the_one_of_the_catalogue(place: Place) -> None:
+def test_a_read_price_equals_that_of_the_catalogue(place: Place) -> None:
     found = place.catalogue()
     result = place.ask(lambda shop: shop.prices([each.variant_id for each in found])).value
     assert result == {each.variant_id: each.price for each in found}
 
 
-def test_variants_that_the_shop_does_not_know_have_no_price(place: Place) -> None:
+def test_unknown_variants_have_no_price(place: Place) -> None:
     variant, _ = place.pair()
     assert set(place.ask(lambda shop: shop.prices([NOBODY, variant.variant_id])).value) == {
         variant.variant_id
@@ -222,7 +222,7 @@ def test_a_written_price_is_confirmed_and_read_back(place: Place) -> None:
     assert place.written(one.variant_id) == place.written(other.variant_id) == 1
 
 
-def test_a_compare_at_price_is_set_left_alone_and_cleared(place: Place) -> None:
+def test_a_compare_at_price_is_set_kept_and_cleared(place: Place) -> None:
     variant, _ = place.pair()
     for write, stands in (
         (setting(variant, 1000, 2000, also=True), 2000),
@@ -243,7 +243,7 @@ def test_a_compare_at_price_is_set_left_alone_and_cleared(place: Place) -> None:
     ("variant_id", "amount", "kind"),
     [(NOBODY, 100, FailureKind.NOT_FOUND), (None, -100, FailureKind.VALIDATION)],
 )
-def test_of_several_prices_some_may_be_refused_and_the_others_are_set(
+def test_a_refused_price_does_not_affect_others_in_the_same_write(
     place: Place, variant_id: str | None, amount: int, kind: FailureKind
 ) -> None:
     good, bad = place.pair()
@@ -262,7 +262,7 @@ def test_a_variant_of_another_product_is_refused(place: Place) -> None:
     assert place.price(stranger) == stranger.price
 
 
-def test_of_a_product_that_is_not_there_no_price_can_be_set(place: Place) -> None:
+def test_writing_to_an_unknown_product_is_refused(place: Place) -> None:
     one, other = place.pair()
     written = place.write(NOBODY, setting(one, 1), setting(other, 2)).value
     assert kinds(written) == dict.fromkeys(
@@ -287,7 +287,7 @@ FAILURES = [
 @pytest.mark.parametrize(
     ("signal", "rule", "kind", "wait"), FAILURES, ids=lambda value: str(value)[:24]
 )
-def test_whatever_the_shop_does_is_a_value_and_writes_nothing(
+def test_every_failure_is_returned_as_a_value_and_writes_nothing(
     place: Place, signal: FailureSignal, rule: dict[str, object], kind: FailureKind, wait: object
 ) -> None:
     variant, _ = place.pair()
@@ -308,9 +308,7 @@ def test_whatever_the_shop_does_is_a_value_and_writes_nothing(
 
 
 @pytest.mark.parametrize("after", [True, False])
-def test_an_answer_that_is_lost_leaves_it_unknown_whether_the_price_is_set(
-    place: Place, after: bool
-) -> None:
+def test_a_lost_answer_has_an_unknown_outcome(place: Place, after: bool) -> None:
     variant, _ = place.pair()
     place.drop(variant.product_id, after)
     failure = place.write(variant.product_id, setting(variant, 1234)).failure
@@ -336,7 +334,7 @@ def test_a_throttled_call_has_a_retry_after(place: Place) -> None:
     assert place.written(variant.variant_id) == 1
 
 
-def test_every_answer_has_the_bucket_and_its_id(place: Place) -> None:
+def test_every_answer_has_a_bucket_status_and_a_request_id(place: Place) -> None:
     variant, _ = place.pair()
     called = place.write(variant.product_id, setting(variant, 1234))
     assert called.bucket.maximum == 2000
@@ -345,7 +343,7 @@ def test_every_answer_has_the_bucket_and_its_id(place: Place) -> None:
     assert called.request_id
 
 
-def test_no_call_asks_for_more_than_a_shop_gives_at_once(place: Place) -> None:
+def test_no_call_costs_more_than_the_maximum_per_query(place: Place) -> None:
     async def costs(shop: Shop) -> Any:
         return shop.costs
 
@@ -355,7 +353,7 @@ def test_no_call_asks_for_more_than_a_shop_gives_at_once(place: Place) -> None:
     assert 0 < result.write <= 1000
 
 
-def test_a_shop_that_is_well_passes_the_check(place: Place) -> None:
+def test_a_healthy_shop_passes_the_check(place: Place) -> None:
     place.ask(lambda shop: shop.check())
 
 
@@ -394,7 +392,7 @@ def test_the_fake_fails_as_often_as_scripted_and_records_every_call() -> None:
     assert (fake.times("write", "1"), fake.times("page"), fake.times_written("101")) == (3, 2, 1)
 
 
-def test_the_fake_refuses_single_variants_and_is_edited_by_hand() -> None:
+def test_the_fake_refuses_single_variants_and_can_be_edited() -> None:
     fake = FakeShop(*shelf(1, 2))
     fake.refuse("101")
     fake.edit("102", amount=777, compare_at=999)
@@ -408,7 +406,7 @@ def test_the_fake_refuses_single_variants_and_is_edited_by_hand() -> None:
     assert fake.amounts() == {"101": 1000, "102": 5}
 
 
-def test_the_fake_knows_how_many_calls_were_open_together_and_what_happened_meanwhile() -> None:
+def test_the_fake_counts_concurrent_calls_and_runs_the_hook_during_a_call() -> None:
     async def by_hand(kind: str, subject: object) -> None:
         await asyncio.sleep(0)
         if kind == "write":
@@ -424,7 +422,7 @@ def test_the_fake_knows_how_many_calls_were_open_together_and_what_happened_mean
     assert (fake.most_at_once, fake.amounts()) == (2, {"101": 42, "201": 5, "301": 1000})
 
 
-def test_the_bucket_of_the_fake_fills_as_its_time_passes() -> None:
+def test_the_bucket_of_the_fake_refills_over_time() -> None:
     times = iter([0.0, 0.0, 1.0, 21.0])
     fake = FakeShop(*shelf(1), bucket=BucketStatus(10, 100, 0.5), seconds=lambda: next(times))
     write = [setting(variant("101"), 5)]

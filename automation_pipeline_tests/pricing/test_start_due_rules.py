@@ -45,7 +45,7 @@ def ending(run_id: int, database: Database, at: datetime, status: str = "APPLIED
     )
 
 
-def test_a_rule_whose_time_has_come_is_started(database: Database, clock: StandingClock) -> None:
+def test_a_due_rule_is_started(database: Database, clock: StandingClock) -> None:
     rule, due_at = (
         a_rule(database, clock, project_id="eu", scheduleAt=iso(clock.now())),
         clock.now(),
@@ -87,7 +87,7 @@ def test_a_rule_whose_time_has_come_is_started(database: Database, clock: Standi
 
 
 @pytest.mark.parametrize("fields", [{"enabled": False}, {"scheduleAt": None}, {}])
-def test_a_rule_that_is_not_due_is_left_alone(
+def test_a_rule_that_is_not_due_is_not_started(
     fields: dict[str, object], database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, **{"scheduleAt": in_hours(clock, -1), **fields})
@@ -100,7 +100,7 @@ def test_a_rule_that_is_not_due_is_left_alone(
 @pytest.mark.parametrize(
     ("status", "requested"), [("PREVIEW", "apply"), ("QUEUED", None), ("APPLYING", None)]
 )
-def test_a_rule_with_a_run_is_put_off_until_that_is_over(
+def test_a_due_rule_is_postponed_until_its_active_run_ends(
     status: str, requested: str | None, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 0))
@@ -114,7 +114,7 @@ def test_a_rule_with_a_run_is_put_off_until_that_is_over(
     assert (len(looked.started), looked.put_off) == (1, ())
 
 
-def test_a_promotion_that_passed_in_an_outage_is_not_started(
+def test_a_promotion_that_ended_during_an_outage_is_missed(
     database: Database, clock: StandingClock
 ) -> None:
     due_at = clock.now()
@@ -132,7 +132,9 @@ def test_a_promotion_that_passed_in_an_outage_is_not_started(
     }
 
 
-def test_a_rule_is_not_started_twice_for_one_time(database: Database, clock: StandingClock) -> None:
+def test_a_rule_is_started_once_per_scheduled_time(
+    database: Database, clock: StandingClock
+) -> None:
     rule, due_at = a_rule(database, clock, scheduleAt=iso(clock.now())), iso(clock.now())
     good = a_rule(database, clock, scheduleAt=in_hours(clock, 1))
     [run_id] = start_due(database, clock).started
@@ -147,7 +149,7 @@ def test_a_rule_is_not_started_twice_for_one_time(database: Database, clock: Sta
 
 
 @pytest.mark.parametrize("status", ["APPLIED", "PARTIAL"])
-def test_what_a_promotion_has_applied_is_rolled_back_at_its_end(
+def test_applied_prices_are_rolled_back_at_the_end_of_a_promotion(
     status: str, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
@@ -173,7 +175,7 @@ def test_what_a_promotion_has_applied_is_rolled_back_at_its_end(
     assert start_due(database, clock) == NOTHING
 
 
-def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
+def test_runs_of_an_ended_promotion_are_rolled_back_newest_first(
     database: Database, clock: StandingClock
 ) -> None:
     rule, other = (a_rule(database, clock, endsAt=in_hours(clock, hours)) for hours in (1, 9))
@@ -192,7 +194,7 @@ def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
 
 
 @pytest.mark.parametrize("requested", [None, "retry"])
-def test_a_repair_ends_with_what_it_has_repaired(
+def test_a_repair_ends_with_the_run_that_it_repaired(
     requested: str | None, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
@@ -211,7 +213,7 @@ def test_a_repair_ends_with_what_it_has_repaired(
 @pytest.mark.parametrize(
     "fields", [{"wish": "rollback"}, {"lease_until": datetime.fromisoformat("9000-01-01T00:00Z")}]
 )
-def test_a_repair_that_is_being_worked_on_is_waited_for(
+def test_the_end_of_a_promotion_waits_for_an_active_repair(
     fields: dict[str, object], database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
@@ -225,7 +227,7 @@ def test_a_repair_that_is_being_worked_on_is_waited_for(
 
 
 @pytest.mark.parametrize("status", ["QUEUED", "APPLYING"])
-def test_while_another_run_is_at_work_nothing_is_rolled_back(
+def test_the_end_of_a_promotion_waits_for_another_active_run(
     status: str, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
@@ -238,7 +240,7 @@ def test_while_another_run_is_at_work_nothing_is_rolled_back(
 
 
 @pytest.mark.parametrize("how", ["disabled", "deleted"])
-def test_a_promotion_ends_though_its_rule_is_out_of_use(
+def test_a_promotion_of_a_disabled_or_deleted_rule_ends(
     how: str, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
@@ -251,7 +253,7 @@ def test_a_promotion_ends_though_its_rule_is_out_of_use(
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
-def test_a_run_at_work_is_rolled_back_once_it_is_over(
+def test_an_active_run_is_rolled_back_after_it_ends(
     database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
@@ -262,7 +264,9 @@ def test_a_run_at_work_is_rolled_back_once_it_is_over(
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
-def test_a_requested_retry_gives_way_to_the_end(database: Database, clock: StandingClock) -> None:
+def test_the_end_of_a_promotion_replaces_a_requested_retry(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(
         database,
@@ -279,7 +283,9 @@ def test_a_requested_retry_gives_way_to_the_end(database: Database, clock: Stand
     assert marked_targets(database, run_id) == [("APPLIED", True), ("FAILED", False)]
 
 
-def test_a_requested_rollback_comes_first(database: Database, clock: StandingClock) -> None:
+def test_the_end_of_a_promotion_waits_for_a_requested_rollback(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(
         database,
@@ -300,7 +306,7 @@ def test_a_requested_rollback_comes_first(database: Database, clock: StandingClo
 @pytest.mark.parametrize(
     ("lease_until", "is_held"), [("9000-01-01T00:00Z", True), ("2020-01-01T00:00Z", False)]
 )
-def test_a_run_that_its_worker_still_has_is_left_to_it(
+def test_the_end_of_a_promotion_waits_for_a_claimed_run(
     lease_until: str, *, is_held: bool, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
@@ -314,7 +320,7 @@ def test_a_run_that_its_worker_still_has_is_left_to_it(
     assert start_due(database, clock) == (DuePriceRules(ended=(run_id,)) if is_held else NOTHING)
 
 
-def test_an_old_promotion_ends_before_its_next_time_is_missed(
+def test_an_ended_promotion_is_rolled_back_before_its_next_start_is_missed(
     database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 1), endsAt=in_hours(clock, 2))
@@ -325,7 +331,9 @@ def test_an_old_promotion_ends_before_its_next_time_is_missed(
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_a_locked_rule_is_left_for_the_next_tick(database: Database, clock: StandingClock) -> None:
+def test_a_locked_rule_is_started_by_the_next_tick(
+    database: Database, clock: StandingClock
+) -> None:
     held, free = (a_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
     with database.transaction() as session:
         lock_rule(session, held.id)
@@ -341,7 +349,7 @@ def test_a_locked_rule_is_left_for_the_next_tick(database: Database, clock: Stan
 )
 @given(data=st.data())
 @pytest.mark.parametrize("database_kind", ["sqlite"])
-def test_whenever_it_is_looked_a_promotion_starts_and_ends_at_most_once(
+def test_a_promotion_starts_and_ends_at_most_once_for_any_ticks(
     data: st.DataObject, database: Database
 ) -> None:
     clock = StandingClock(datetime.fromisoformat("2026-05-04T10:00:00Z"))
@@ -374,7 +382,7 @@ def test_whenever_it_is_looked_a_promotion_starts_and_ends_at_most_once(
     assert (looked, rule_row(database, rule.id).schedule_at) == (NOTHING, None)
 
 
-def test_several_processes_start_a_rule_and_end_a_promotion_once(
+def test_concurrent_processes_start_a_rule_and_end_a_promotion_once(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     for _ in range(5):
@@ -391,7 +399,7 @@ def test_several_processes_start_a_rule_and_end_a_promotion_once(
     assert len(stored_requests(database)) == 10
 
 
-def test_of_a_concurrent_request_and_a_due_rule_one_creates_a_run(
+def test_a_due_rule_and_a_concurrent_request_create_one_run(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
@@ -403,7 +411,9 @@ def test_of_a_concurrent_request_and_a_due_rule_one_creates_a_run(
     assert sum(made) == len(run_rows(database)) == len(stored_requests(database)) == 1
 
 
-def test_a_requested_run_postpones_the_schedule(database: Database, clock: StandingClock) -> None:
+def test_a_requested_run_postpones_the_scheduled_start(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     requested_run(rule, database, clock)
     assert start_due(database, clock) == DuePriceRules(put_off=(rule.id,))

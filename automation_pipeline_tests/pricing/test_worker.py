@@ -119,7 +119,7 @@ def test_a_run_is_applied_as_it_was_previewed(bench: Bench) -> None:
     assert len(bench.shop.written) == 3
 
 
-def test_three_targets_of_which_one_is_slow_and_one_is_gone(bench: Bench) -> None:
+def test_a_run_with_one_retried_and_one_missing_target_ends_partial(bench: Bench) -> None:
     run = bench.queued()
     bench.shop.fail_once("2", BUSY, BUSY)
     bench.shop.fail_always("3", GONE)
@@ -160,7 +160,7 @@ def test_a_target_that_always_fails_is_called_four_times(bench: Bench) -> None:
     assert keys(bench, "101", run) == ["0.0", "0.1", "0.2", "0.3"]
 
 
-def test_a_refusal_for_haste_costs_no_attempt_and_pauses_the_shop(bench: Bench) -> None:
+def test_a_throttled_call_uses_no_attempt_and_pauses_the_shop(bench: Bench) -> None:
     bench.shop = FakeShop(variant("101", "1", 1000))
     bench.shop.fail_once("1", FailureSignal(status=429), retry_after_seconds=600.0)
     run = bench.queued()
@@ -177,7 +177,7 @@ def test_a_refusal_for_haste_costs_no_attempt_and_pauses_the_shop(bench: Bench) 
     assert bench.work(run).status == "APPLIED"
 
 
-def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(
+def test_after_a_lost_answer_the_price_is_read_and_not_written_twice(
     bench: Bench,
 ) -> None:
     run = bench.queued()
@@ -190,7 +190,7 @@ def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice
     assert {(row.from_amount, row.to_amount) for row in bench.changes(run.id)} == {(1000, 900)}
 
 
-def test_after_a_worker_that_dies_before_it_saves_the_next_one_reads_first(
+def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = bench.queued()
@@ -215,7 +215,7 @@ def test_after_a_worker_that_dies_before_it_saves_the_next_one_reads_first(
     assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
 
 
-def test_when_the_last_answer_is_lost_the_price_is_read_before_the_target_fails(
+def test_after_the_last_answer_is_lost_the_price_is_read_before_failing(
     bench: Bench,
 ) -> None:
     run = bench.queued()
@@ -233,7 +233,7 @@ def test_when_the_last_answer_is_lost_the_price_is_read_before_the_target_fails(
     ) == (1, True)
 
 
-def test_time_without_a_worker_and_pauses_are_not_held_against_what_waits(bench: Bench) -> None:
+def test_time_spent_waiting_does_not_count_towards_the_timeout(bench: Bench) -> None:
     run = bench.queued()
     bench.shop.fail_once("2", UNREACHED)
     bench.work(run)
@@ -243,7 +243,7 @@ def test_time_without_a_worker_and_pauses_are_not_held_against_what_waits(bench:
     assert bench.work(run).status == "APPLIED"
 
 
-def test_a_run_is_not_worked_on_where_another_shop_is_configured(bench: Bench) -> None:
+def test_a_run_of_another_shop_is_refused_by_the_worker(bench: Bench) -> None:
     run = bench.queued()
     other = FakeShop(*shelf(3))
     front = replace(storefront(other), name="other.test")
@@ -254,7 +254,7 @@ def test_a_run_is_not_worked_on_where_another_shop_is_configured(bench: Bench) -
     assert (other.called, bench.run(run.id).status) == ([], "QUEUED")
 
 
-def test_guardrails_that_are_set_meanwhile_hold_from_the_next_prices_on(bench: Bench) -> None:
+def test_guardrails_set_during_a_run_apply_to_the_next_chunk(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(60))
     run = bench.queued()
 
@@ -268,7 +268,7 @@ def test_guardrails_that_are_set_meanwhile_hold_from_the_next_prices_on(bench: B
     assert (ended.targets.applied, ended.targets.failed) == (MAX_PRODUCTS, 60 - MAX_PRODUCTS)
 
 
-def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
+def test_a_stale_price_is_read_again_before_the_write(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.shop_options["calls_at_once"] = 1
@@ -287,7 +287,7 @@ def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
     assert bench.shop.times("prices") == 2
 
 
-def test_an_answer_with_another_price_is_no_confirmation(
+def test_an_answer_with_another_price_does_not_confirm_the_write(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = bench.queued()
@@ -304,7 +304,7 @@ def test_an_answer_with_another_price_is_no_confirmation(
     monkeypatch.undo()
 
 
-def test_targets_that_failed_together_are_due_together(bench: Bench) -> None:
+def test_targets_of_one_failed_call_have_the_same_due_time(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(1, 50))
     run = bench.queued()
     bench.shop.fail_once("1", BUSY)
@@ -314,7 +314,7 @@ def test_targets_that_failed_together_are_due_together(bench: Bench) -> None:
     assert (bench.work(run).status, bench.shop.times("write")) == ("APPLIED", 2)
 
 
-def test_a_price_that_was_changed_by_hand_is_not_overwritten(bench: Bench) -> None:
+def test_a_price_changed_by_hand_is_not_overwritten(bench: Bench) -> None:
     run = bench.queued()
     bench.shop.edit("201", amount=1234)
     ended = bench.work(run)
@@ -333,7 +333,7 @@ def test_a_rule_may_overwrite_drift(bench: Bench) -> None:
     assert sorted(row.from_amount for row in bench.changes(run.id)) == [1000, 1000, 1234]
 
 
-def test_guardrails_hold_at_the_write_too(bench: Bench) -> None:
+def test_guardrails_are_checked_again_before_the_write(bench: Bench) -> None:
     run = bench.queued(bench.rule(onDrift="overwrite"))
     bench.guard(autoApply=True, maxPctDelta=0.15)
     bench.shop.edit("201", amount=2000)
@@ -347,7 +347,7 @@ def test_guardrails_hold_at_the_write_too(bench: Bench) -> None:
     assert "maxPctDelta" in str(dead.error_message)
 
 
-def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
+def test_a_refused_token_stops_the_run(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(60))
     run = bench.queued()
     bench.shop_options["calls_at_once"] = 1
@@ -358,7 +358,7 @@ def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
     assert {target.error_type for target in bench.targets(run.id)} == {None, "authentication"}
 
 
-def test_a_run_that_is_refused_from_the_start_is_failed_for_a_critical_reason(bench: Bench) -> None:
+def test_a_critical_failure_of_the_first_call_fails_the_run(bench: Bench) -> None:
     run = bench.queued()
     bench.shop.fail_always(PRICES, FailureSignal(status=423))
     ended = bench.work(run)
@@ -366,7 +366,7 @@ def test_a_run_that_is_refused_from_the_start_is_failed_for_a_critical_reason(be
     assert bench.shop.times("write") == 0
 
 
-def test_variants_of_one_product_are_written_in_one_call_and_fail_one_by_one(bench: Bench) -> None:
+def test_variants_of_a_product_share_a_call_and_fail_individually(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(2, 3))
     run = bench.queued()
     bench.shop.refuse("102")
@@ -377,21 +377,21 @@ def test_variants_of_one_product_are_written_in_one_call_and_fail_one_by_one(ben
     } == {"102": "FAILED"}
 
 
-def test_a_variant_that_left_the_shop_is_not_found(bench: Bench) -> None:
+def test_a_removed_variant_fails_as_not_found(bench: Bench) -> None:
     run = bench.queued()
     bench.shop.remove("301")
     ended = bench.work(run)
     assert (ended.status, bench.statuses(run.id)["301"]) == ("PARTIAL", "FAILED")
 
 
-def test_a_price_that_is_there_already_is_not_written(bench: Bench) -> None:
+def test_a_price_that_is_already_set_is_not_written(bench: Bench) -> None:
     run = bench.queued()
     bench.shop.edit("101", amount=900)
     assert bench.work(run).status == "APPLIED"
     assert bench.shop.times_written("101") == 0
 
 
-def test_calls_are_bounded(bench: Bench) -> None:
+def test_concurrent_calls_are_limited(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(24))
     run = bench.queued()
     bench.shop_options["calls_at_once"] = 4
@@ -406,7 +406,7 @@ def test_calls_are_bounded(bench: Bench) -> None:
     assert bench.shop.most_at_once == 4
 
 
-def test_an_empty_run_of_a_schedule_ends_applied(bench: Bench) -> None:
+def test_a_scheduled_run_without_targets_ends_applied(bench: Bench) -> None:
     bench.shop = FakeShop()
     run = bench.scheduled(bench.rule())
     ended = bench.work_id(run)
@@ -419,7 +419,7 @@ def test_a_requested_run_is_planned_queued_and_applied(bench: Bench) -> None:
     assert (ended.status, ended.targets.applied) == ("APPLIED", 3)
 
 
-def test_a_run_that_needs_an_approval_stays_a_preview_with_the_reason(bench: Bench) -> None:
+def test_a_run_without_its_required_approval_stays_a_preview(bench: Bench) -> None:
     bench.guard(maxPctDelta=0.5)
     stays = bench.work_id(bench.asked_for(bench.rule()))
     assert (stays.status, stays.wish, stays.error_message) == (
@@ -430,7 +430,7 @@ def test_a_run_that_needs_an_approval_stays_a_preview_with_the_reason(bench: Ben
     assert bench.shop.written == []
 
 
-def test_a_variant_that_another_run_writes_is_waited_for(bench: Bench) -> None:
+def test_a_run_waits_for_a_variant_that_another_run_writes(bench: Bench) -> None:
     first = bench.queued(bench.rule(name="First"))
     second = bench.queued(bench.rule(name="Second", onDrift="overwrite"))
     target = bench.targets(first.id)[0]
@@ -458,7 +458,7 @@ def finish(patient_bench: Bench, run_id: int) -> None:
 @pytest.mark.parametrize(
     ("status", "requested"), [("QUEUED", None), ("APPLYING", None), ("PARTIAL", "retry")]
 )
-def test_a_run_waits_its_turn_without_reading_the_catalogue(
+def test_a_run_waits_for_another_run_of_its_rule_without_reading_the_catalogue(
     status: str, requested: str | None, patient_bench: Bench
 ) -> None:
     rule = patient_bench.rule()
@@ -486,7 +486,7 @@ def test_a_run_waits_its_turn_without_reading_the_catalogue(
     assert (ended.status, ended.targets.applied, ended.error_message) == ("APPLIED", 3, None)
 
 
-def test_a_run_that_is_overtaken_while_it_is_planned_waits_for_its_turn(
+def test_a_run_waits_for_another_run_queued_during_its_planning(
     patient_bench: Bench,
 ) -> None:
     rule = patient_bench.rule()
@@ -509,7 +509,7 @@ def test_a_run_that_is_overtaken_while_it_is_planned_waits_for_its_turn(
 
 
 @pytest.mark.parametrize("trigger", [RuleTrigger.SCHEDULE, RuleTrigger.API])
-def test_what_is_planned_after_its_promotion_is_not_applied(
+def test_a_run_planned_after_its_promotion_ended_is_not_applied(
     trigger: RuleTrigger, patient_bench: Bench
 ) -> None:
     rule = patient_bench.rule(endsAt="2026-05-04T11:00:00Z")
@@ -549,7 +549,7 @@ class Ending(TargetWork):
         return []
 
 
-def test_a_heartbeat_that_misses_the_claim_first_does_not_spoil_the_end(
+def test_a_heartbeat_after_the_release_of_the_claim_is_harmless(
     database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "POLL_SECONDS", 0.01)
@@ -576,7 +576,7 @@ def counted(bench_of_two: Bench) -> dict[str, float]:
 ONCE = {"rules_apply_duration_ms_bucket": 1, "rules_queue_ms_bucket": 1}
 
 
-def test_a_run_is_counted_when_it_ends_and_not_before(bench_of_two: Bench) -> None:
+def test_the_durations_of_a_run_are_recorded_when_it_ends(bench_of_two: Bench) -> None:
     bench_of_two.shop.fail_once("2", FailureSignal(status=503))
     run = bench_of_two.queued()
     assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("APPLYING", {})
@@ -584,7 +584,7 @@ def test_a_run_is_counted_when_it_ends_and_not_before(bench_of_two: Bench) -> No
     assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("APPLIED", ONCE)
 
 
-def test_the_times_of_a_retry_or_a_rollback_are_not_counted(
+def test_durations_of_retries_and_rollbacks_are_not_recorded(
     bench_of_two: Bench,
 ) -> None:
     bench_of_two.shop.refuse("201")
@@ -606,7 +606,7 @@ def tried_again(bench_of_two: Bench, run: RuleRun) -> RuleRun:
     return bench_of_two.work(run)
 
 
-def test_the_sum_is_the_duration_of_the_run(bench_of_two: Bench) -> None:
+def test_the_histogram_sum_is_the_duration_of_the_run(bench_of_two: Bench) -> None:
     run = bench_of_two.work(bench_of_two.queued())
     assert run.started_at is not None
     assert run.finished_at is not None
@@ -678,7 +678,7 @@ def test_a_worker_with_a_lost_claim_changes_nothing(
     assert everything(bench) == before
 
 
-def test_a_worker_that_loses_its_claim_saves_nothing_and_the_next_one_reads(
+def test_after_a_lost_claim_nothing_is_saved_and_the_next_worker_reads(
     bench: Bench,
 ) -> None:
     run = bench.queued()
@@ -707,7 +707,7 @@ def test_a_worker_that_leaves_releases_its_claim(bench: Bench) -> None:
     assert claimed(bench, held(bench, run))
 
 
-def test_a_chunk_takes_as_many_statements_for_many_targets_as_for_few(
+def test_the_number_of_statements_per_chunk_is_constant(
     bench: Bench,
 ) -> None:
     counted: dict[int, list[int]] = {}

@@ -245,7 +245,9 @@ def priced(target: RuleTargetRow) -> Prices:
 
 
 @pytest.mark.timeout(600)  # seconds on a quiet machine, minutes on a busy one
-def test_no_promise_is_broken_whatever_happens(sqlite_template: Path, tmp_path: Path) -> None:
+def test_invariants_hold_for_any_sequence_of_operations(
+    sqlite_template: Path, tmp_path: Path
+) -> None:
     numbers = count()
 
     def fresh() -> Database:

@@ -50,13 +50,13 @@ def health(database: Database, clock: StandingClock) -> dict[str, ProjectHealth]
         return health_of_projects(session, clock.now())
 
 
-def test_where_nothing_ever_happened_there_is_nothing_to_say(
+def test_without_runs_no_project_has_health_figures(
     database: Database, clock: StandingClock
 ) -> None:
     assert health(database, clock) == {}
 
 
-def test_each_project_has_its_own(database: Database, clock: StandingClock) -> None:
+def test_health_figures_are_per_project(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 3, 1, project_id="shoes")
     an_ended_run(database, clock, 2, 0, project_id="shoes")
     an_ended_run(database, clock, 0, 2, project_id="hats")
@@ -69,25 +69,27 @@ def test_each_project_has_its_own(database: Database, clock: StandingClock) -> N
 @pytest.mark.parametrize(
     ("ended", "counted"), [(AN_HOUR - A_SECOND, 2), (AN_HOUR, 0), (AN_HOUR * 3, 0)]
 )
-def test_only_what_ended_within_the_hour_counts(
+def test_only_runs_that_ended_within_the_last_hour_count(
     database: Database, clock: StandingClock, ended: timedelta, counted: int
 ) -> None:
     an_ended_run(database, clock, 2, 0, ended=ended)
     assert health(database, clock) == ({"default": ProjectHealth(applied=2)} if counted else {})
 
 
-def test_a_run_that_is_at_work_does_not_count_yet(database: Database, clock: StandingClock) -> None:
+def test_a_run_in_progress_does_not_count(database: Database, clock: StandingClock) -> None:
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED", "QUEUED"])
     assert health(database, clock) == {}
 
 
-def test_what_was_cancelled_was_not_tried(database: Database, clock: StandingClock) -> None:
+def test_cancelled_targets_do_not_count_as_failures(
+    database: Database, clock: StandingClock
+) -> None:
     run_id = an_ended_run(database, clock, 2, 3)
     change_targets(database, run_id, first=2, error_type="cancelled")
     assert health(database, clock)["default"] == ProjectHealth(applied=2, failed=1, dead_letters=3)
 
 
-def test_what_was_rolled_back_since_was_applied_then(
+def test_targets_rolled_back_later_count_as_applied(
     database: Database, clock: StandingClock
 ) -> None:
     targets = ["ROLLED_BACK"] * 5 + ["APPLIED"]
@@ -95,7 +97,7 @@ def test_what_was_rolled_back_since_was_applied_then(
     assert health(database, clock) == {"default": ProjectHealth(applied=6)}
 
 
-def test_of_a_retried_run_only_the_last_cycle_counts(
+def test_only_the_last_cycle_of_a_retried_run_counts(
     database: Database, clock: StandingClock
 ) -> None:
     run_id = an_ended_run(database, clock, 5, 3, retry_cycle=1)
@@ -167,9 +169,7 @@ def test_rate_limits_count_for_projects_with_a_run_in_the_shop(
     )
 
 
-def test_the_number_of_queries_does_not_depend_on_what_is_there(
-    database: Database, clock: StandingClock
-) -> None:
+def test_the_number_of_health_queries_is_constant(database: Database, clock: StandingClock) -> None:
     asked: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
     health(database, clock)
@@ -195,7 +195,7 @@ def test_a_day_without_runs_is_empty(database: Database, clock: StandingClock) -
     assert the_day(database, clock) == DayRuns([], 0, [], [])
 
 
-def test_only_what_ended_in_the_span_counts_its_beginning_included(
+def test_a_day_counts_runs_that_ended_from_its_start_up_to_its_end(
     database: Database, clock: StandingClock
 ) -> None:
     for ended in (SPAN + timedelta(seconds=1), SPAN, timedelta(minutes=1), timedelta(0)):
@@ -210,7 +210,9 @@ def test_only_what_ended_in_the_span_counts_its_beginning_included(
     assert [run.id for run in the_day(database, clock).runs] == [2, 3]
 
 
-def test_targets_are_counted_as_they_were_tried(database: Database, clock: StandingClock) -> None:
+def test_day_counts_exclude_cancelled_and_acknowledged_targets(
+    database: Database, clock: StandingClock
+) -> None:
     run_id = an_ended_run(database, clock, 3, 4)
     change_targets(database, run_id, first=1, error_type="cancelled")
     change_targets(database, run_id, first=2, acknowledged_at=clock.now())
@@ -227,7 +229,7 @@ def test_targets_are_counted_as_they_were_tried(database: Database, clock: Stand
     assert (day.runs[0].rule_name, day.runs[0].apply_ms) == ("Summer sale", 120_000)
 
 
-def test_the_last_check_decides_whether_a_run_is_mismatched(
+def test_a_run_is_mismatched_only_if_its_latest_check_is_critical(
     database: Database, clock: StandingClock
 ) -> None:
     now = clock.now()
@@ -240,7 +242,7 @@ def test_the_last_check_decides_whether_a_run_is_mismatched(
     assert the_day(database, clock).mismatched == [changed]
 
 
-def test_the_last_check_is_the_last_conclusive_one(
+def test_inconclusive_checks_are_ignored_for_the_mismatch_state(
     database: Database, clock: StandingClock
 ) -> None:
     now, earlier = clock.now(), clock.now() - timedelta(minutes=10)
@@ -256,13 +258,15 @@ def test_the_last_check_is_the_last_conclusive_one(
     assert the_day(database, clock).mismatched == [early, unread]
 
 
-def test_a_broken_invariant_is_named(database: Database, clock: StandingClock) -> None:
+def test_a_day_names_the_run_with_a_broken_invariant(
+    database: Database, clock: StandingClock
+) -> None:
     an_ended_run(database, clock, 2, 1, status="APPLIED")
     an_ended_run(database, clock, 2, 0)
     assert the_day(database, clock).broken == ["Run 1 is APPLIED and has 1 failed targets."]
 
 
-def test_the_number_of_queries_does_not_depend_on_how_many_runs_there_are(
+def test_the_number_of_queries_per_day_is_constant(
     database: Database, clock: StandingClock
 ) -> None:
     asked: list[str] = []
@@ -309,7 +313,7 @@ def test_changes_are_found_by_run_variant_and_project(bench: Bench) -> None:
     assert last.source == f"rule:{second.rule_id}"
 
 
-def test_pages_follow_each_other(bench: Bench) -> None:
+def test_price_changes_are_paged_after_an_id(bench: Bench) -> None:
     bench.work(bench.queued())
     page = find(bench, limit=2)
     assert len(page) == 2
@@ -327,7 +331,7 @@ def found(run_id: int, clock: StandingClock, *, read: int) -> ReconciliationRepo
     )
 
 
-def test_the_early_checks_are_planned_from_the_end_of_the_run(
+def test_early_checks_are_due_relative_to_the_end_of_the_run(
     database: Database, clock: StandingClock
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
@@ -349,7 +353,7 @@ def test_manual_checks_are_numbered(database: Database, clock: StandingClock) ->
     assert names == ["manual-1", "manual-2", "manual-3"]
 
 
-def test_the_newest_check_that_saw_something_counts(
+def test_the_latest_conclusive_check_read_at_least_one_price(
     database: Database, clock: StandingClock
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())

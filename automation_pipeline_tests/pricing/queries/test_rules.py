@@ -48,7 +48,7 @@ TEN_PERCENT, TWENTY_PERCENT = (rule({"op": "percent", "value": value}) for value
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(selector=any_selector, transform=any_transform())
-def test_any_rule_is_read_as_it_was_written(
+def test_a_stored_rule_is_read_back_unchanged(
     selector: dict[str, object],
     transform: dict[str, object],
     database: Database,
@@ -65,7 +65,7 @@ def test_any_rule_is_read_as_it_was_written(
         assert rule_at(session, added.id, 1).selector == written.selector
 
 
-def test_every_version_is_kept_as_it_was(database: Database, clock: StandingClock) -> None:
+def test_old_versions_of_a_rule_stay_unchanged(database: Database, clock: StandingClock) -> None:
     with database.transaction() as session:
         id_ = add_rule(session, TEN_PERCENT, project_id="eu", actor="user:1", now=clock.now()).id
         clock.pass_time_a_second()
@@ -85,7 +85,7 @@ def test_every_version_is_kept_as_it_was(database: Database, clock: StandingCloc
         assert rule_at(session, id_, 2) == TWENTY_PERCENT
 
 
-def test_a_version_that_never_was_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_version_is_not_found(database: Database, clock: StandingClock) -> None:
     known = a_rule(database, clock)
     with database.reading() as session:
         with pytest.raises(NotFoundError, match=f"Pricing rule {known.id} has no version 2"):
@@ -138,7 +138,7 @@ def test_rules_are_listed_by_filter_newest_first(
         assert [one.name for one in list_rules(session, **asked, limit=2, offset=1)] == names[1:3]
 
 
-def test_instants_are_kept_to_the_microsecond(database: Database, clock: StandingClock) -> None:
+def test_times_are_stored_with_microseconds(database: Database, clock: StandingClock) -> None:
     clock.pass_time(timedelta(microseconds=123_456))
     known = a_rule(database, clock, scheduleAt="2026-06-01T02:00:00.654321+02:00")
     with database.reading() as session:
@@ -148,7 +148,7 @@ def test_instants_are_kept_to_the_microsecond(database: Database, clock: Standin
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_a_row_that_refers_to_a_locked_rule_does_not_wait(
+def test_a_foreign_key_check_does_not_wait_for_a_locked_rule(
     database: Database, clock: StandingClock
 ) -> None:
     """PostgreSQL locks the rule so when a run of it is written twice in one transaction."""
@@ -243,7 +243,7 @@ def _copy(session: Session, table: type[Table], references: tuple[str, ...]) -> 
     session.execute(insert(table.__table__), copies)
 
 
-def test_hundreds_of_due_rules_cost_as_many_statements_as_one(
+def test_the_number_of_statements_is_constant_in_due_rules(
     database: Database, clock: StandingClock
 ) -> None:
     one_of_each(database, clock)
@@ -279,7 +279,7 @@ def test_a_tick_without_due_rules_takes_few_queries(
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_a_row_that_refers_to_a_due_rule_does_not_wait(
+def test_a_foreign_key_check_does_not_wait_for_a_locked_due_rule(
     database: Database, clock: StandingClock
 ) -> None:
     due = a_rule(database, clock, scheduleAt=clock.now().isoformat())
@@ -346,7 +346,7 @@ def worked_off(bench: Bench, run: RuleRun) -> RuleRun:
         (PRICES, CLOSED, "shop_closed"),
     ],
 )
-def test_an_end_that_failed_is_tried_again_after_a_rest(
+def test_a_failed_rollback_at_the_end_of_a_promotion_is_retried_after_ten_minutes(
     subject: str, signal: FailureSignal, kind: str, bench: Bench
 ) -> None:
     run = over(bench)
@@ -367,7 +367,7 @@ def test_an_end_that_failed_is_tried_again_after_a_rest(
     assert tick(bench) == NOTHING
 
 
-def test_what_was_edited_or_is_gone_is_left_for_good(bench: Bench) -> None:
+def test_edited_and_missing_prices_are_not_retried_at_the_end_of_a_promotion(bench: Bench) -> None:
     run = over(bench)
     bench.shop.edit("201", amount=1234)
     bench.shop.remove("301")
@@ -378,7 +378,7 @@ def test_what_was_edited_or_is_gone_is_left_for_good(bench: Bench) -> None:
     assert tick(bench) == NOTHING
 
 
-def test_a_cancelled_end_is_not_tried_again(bench: Bench) -> None:
+def test_a_cancelled_end_of_a_promotion_is_not_retried(bench: Bench) -> None:
     bench.shop_options["calls_at_once"] = 1
     run = over(bench)
     bench.shop.fail_always("3", ODD)
@@ -393,7 +393,7 @@ def test_a_cancelled_end_is_not_tried_again(bench: Bench) -> None:
     assert tick(bench) == NOTHING
 
 
-def test_a_rollback_by_hand_that_fails_is_not_tried_again(bench: Bench) -> None:
+def test_a_failed_manual_rollback_is_not_retried(bench: Bench) -> None:
     run = bench.work(bench.queued())
     bench.shop.fail_always(PRICES, REFUSED)
     roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:7")

@@ -55,7 +55,9 @@ from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run, run_row,
 from automation_pipeline_tests.processes import CREW, at_once
 
 
-def test_a_run_is_of_the_rule_as_it_is_now(database: Database, clock: StandingClock) -> None:
+def test_a_new_run_has_the_current_version_of_its_rule(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, project_id="eu")
     with correlated("abc"), database.transaction() as session:
         new = NewRun(rule=rule, shop=SHOP, trigger=RuleTrigger.CLI, actor="cli:me")
@@ -85,7 +87,7 @@ def test_a_run_is_of_the_rule_as_it_is_now(database: Database, clock: StandingCl
     assert stored_requests(database) == []
 
 
-def test_a_run_may_have_a_request_a_time_and_a_parent(
+def test_a_new_run_keeps_its_request_scheduled_time_and_parent(
     database: Database, clock: StandingClock
 ) -> None:
     rule, at = a_rule(database, clock), clock.now() - timedelta(hours=1)
@@ -107,9 +109,7 @@ def test_a_run_may_have_a_request_a_time_and_a_parent(
     assert (row.run_metadata["force"], row.run_metadata["correlationId"]) == (True, None)
 
 
-def test_each_request_of_a_run_has_the_next_number(
-    database: Database, clock: StandingClock
-) -> None:
+def test_worker_requests_of_a_run_are_numbered(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     with database.transaction() as session:
         new = NewRun(rule=rule, shop=SHOP, trigger=RuleTrigger.API, actor="user:1")
@@ -123,9 +123,7 @@ def test_each_request_of_a_run_has_the_next_number(
     assert run_row(database, id_).requests == 3
 
 
-def test_of_a_rule_that_was_run_for_that_time_before_there_is_no_new_run(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_rule_gets_one_run_per_scheduled_time(database: Database, clock: StandingClock) -> None:
     rules = [a_rule(database, clock) for _ in range(3)]
 
     def scheduled(at: timedelta) -> list[NewRun]:
@@ -173,7 +171,7 @@ def expire(database: Database, run_id: int) -> None:
         )
 
 
-def test_of_several_processes_that_take_a_run_at_once_one_gets_it(
+def test_one_of_several_concurrent_processes_claims_a_run(
     database: Database, database_url: str, run_id: int
 ) -> None:
     tokens = at_once(take, *[(database_url, run_id, str(number)) for number in range(CREW)])
@@ -181,7 +179,7 @@ def test_of_several_processes_that_take_a_run_at_once_one_gets_it(
     assert run_row(database, run_id).lease_owner == str(tokens.index(1))
 
 
-def test_tokens_rise_with_every_holder(database: Database, run_id: int) -> None:
+def test_each_new_claim_has_a_higher_fencing_token(database: Database, run_id: int) -> None:
     first = took(database, run_id)
     assert took(database, run_id, "two") is None
     expire(database, run_id)
@@ -192,7 +190,7 @@ def test_tokens_rise_with_every_holder(database: Database, run_id: int) -> None:
     assert [hold and hold.token for hold in (first, second, third)] == [1, 2, 3]
 
 
-def test_a_hold_that_is_kept_up_lasts(database: Database, run_id: int) -> None:
+def test_an_extended_claim_does_not_expire(database: Database, run_id: int) -> None:
     hold = took(database, run_id)
     assert hold is not None
     with database.transaction() as session:
@@ -230,7 +228,7 @@ def test_a_lost_claim_can_be_neither_extended_nor_released(
         assert run_row(database, run_id).lease_owner == "two"
 
 
-def test_a_run_that_is_not_there_is_not_found(database: Database) -> None:
+def test_claiming_an_unknown_run_is_not_found(database: Database) -> None:
     assert took(database, 99) is None
     with (
         pytest.raises(NotFoundError, match="Rule run 99 not found"),
@@ -268,7 +266,7 @@ def failed(kind: str) -> dict[str, Any]:
     }
 
 
-def test_runs_are_found_by_their_ids_as_each_is_shown(bench: Bench) -> None:
+def test_runs_found_by_id_equal_single_reads(bench: Bench) -> None:
     runs = [bench.queued(), bench.previewed()]
     settle(bench, runs[0].id, applied(bench), failed("not_found"))
     with bench.database.reading() as session:
@@ -291,7 +289,7 @@ def test_a_run_without_targets_has_no_success_rate(bench: Bench) -> None:
     assert (run.targets, run.success_rate, run.explain) == (TargetCounts(), None, None)
 
 
-def test_a_run_is_written_with_ids_as_texts(bench: Bench) -> None:
+def test_a_run_is_serialised_with_ids_as_strings(bench: Bench) -> None:
     document = as_document(bench.previewed())
     assert (document["id"], document["ruleName"], document["previewedAt"]) == (
         "1",
@@ -300,7 +298,7 @@ def test_a_run_is_written_with_ids_as_texts(bench: Bench) -> None:
     )
 
 
-def test_runs_are_listed_newest_first_by_page_and_choice(bench: Bench) -> None:
+def test_runs_are_listed_newest_first_with_filters_and_pages(bench: Bench) -> None:
     one, two = bench.rule(), bench.rule(project_id="other")
     runs = [
         bench.previewed(one).id,
@@ -322,7 +320,7 @@ def test_runs_are_listed_newest_first_by_page_and_choice(bench: Bench) -> None:
         assert [run.id for run in list_runs(session, RuleRunFilter(), 2, 1)] == [runs[2], runs[1]]
 
 
-def test_many_runs_take_as_many_queries_as_one(bench: Bench) -> None:
+def test_the_number_of_queries_per_page_of_runs_is_constant(bench: Bench) -> None:
     rule = bench.rule()
     for _ in range(5):
         bench.previewed(rule)
@@ -368,7 +366,7 @@ def test_skipped_variants_are_read_by_reason(bench: Bench) -> None:
         assert skipped_of(session, run.id, reason="zero_price", limit=1, offset=1) == everything[2:]
 
 
-def test_the_result_has_every_target_that_ended(bench: Bench) -> None:
+def test_the_result_of_a_run_lists_every_ended_target(bench: Bench) -> None:
     run = bench.queued()
     times = {"status": "PARTIAL", "started_at": bench.clock.now()}
     bench.set_run(run.id, **times, finished_at=bench.clock.now() + timedelta(seconds=31.24))
@@ -399,7 +397,7 @@ def test_the_result_has_every_target_that_ended(bench: Bench) -> None:
     )
 
 
-def test_the_log_holds_the_moves_of_the_run_and_of_its_targets_only(bench: Bench) -> None:
+def test_the_log_holds_only_transitions_of_the_run_and_its_targets(bench: Bench) -> None:
     bench.queued(bench.rule(selector={"product": ["1"]}))
     run = bench.queued(bench.rule(selector={"product": ["2"]}))
     targets = {str(target.id) for target in bench.targets(run.id)}
@@ -443,7 +441,7 @@ ENDED = ("APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK")
         ("APPLIED", "rollback", False, False, False),
     ],
 )
-def test_which_runs_block_another_run(
+def test_runs_that_block_another_run_of_the_rule(
     status: str,
     requested: str | None,
     *,

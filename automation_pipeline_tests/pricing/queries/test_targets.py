@@ -80,7 +80,7 @@ def test_due_targets_are_claimed_and_no_other_run_writes_them(
     assert claimed(database, clock, run_id) == []
 
 
-def test_a_chunk_has_its_size_and_whole_products(database: Database, clock: Clock) -> None:
+def test_a_chunk_holds_whole_products_up_to_its_size(database: Database, clock: Clock) -> None:
     run_id = applying(database, clock, ["QUEUED"] * (MAX_PRODUCTS + 5))
     assert len(claimed(database, clock, run_id)) == MAX_PRODUCTS
     assert len(claimed(database, clock, run_id)) == 5
@@ -93,7 +93,7 @@ def test_a_chunk_has_its_size_and_whole_products(database: Database, clock: Cloc
     assert [len(claimed(database, clock, run_id)) for _ in range(3)] == [MAX_TARGETS, 2, 0]
 
 
-def test_a_variant_that_another_run_writes_is_left(database: Database, clock: Clock) -> None:
+def test_a_variant_that_another_run_writes_is_not_claimed(database: Database, clock: Clock) -> None:
     first, second = (applying(database, clock, ["QUEUED", "QUEUED"]) for _ in range(2))
     change(database, first, "v0", status="APPLYING", is_writing=True)
     assert claimed(database, clock, second) == ["v1"]
@@ -101,7 +101,7 @@ def test_a_variant_that_another_run_writes_is_left(database: Database, clock: Cl
     assert claimed(database, clock, second) == ["v0"]
 
 
-def test_of_several_processes_that_take_up_the_same_variants_one_gets_them(
+def test_one_of_several_concurrent_processes_claims_the_targets(
     database: Database, database_url: str, clock: Clock
 ) -> None:
     runs = [applying(database, clock, ["QUEUED"] * 3) for _ in range(CREW)]
@@ -109,7 +109,7 @@ def test_of_several_processes_that_take_up_the_same_variants_one_gets_them(
     assert sorted(found) == [0] * (CREW - 1) + [3]
 
 
-def test_what_is_left_of_a_run_and_when_it_is_due(database: Database, clock: Clock) -> None:
+def test_pending_targets_and_the_next_due_time_of_a_run(database: Database, clock: Clock) -> None:
     run_id = applying(database, clock, ["QUEUED", "QUEUED", "APPLYING", "APPLIED"])
     with database.reading() as session:
         assert tuple(waiting_targets(session, run_id)) == (2, None)
@@ -121,7 +121,7 @@ def test_what_is_left_of_a_run_and_when_it_is_due(database: Database, clock: Clo
 
 
 @pytest.mark.parametrize("is_writing", [True, False])
-def test_what_a_lost_worker_was_at_is_queued_again_and_in_doubt(
+def test_targets_of_a_lost_worker_are_requeued_with_an_unknown_outcome(
     database: Database, clock: Clock, is_writing: bool
 ) -> None:
     run_id = applying(database, clock, ["APPLYING", "QUEUED", "APPLIED"])
@@ -139,7 +139,9 @@ def test_what_a_lost_worker_was_at_is_queued_again_and_in_doubt(
     assert rows[0].attempts == 2
 
 
-def test_applied_changes_are_counted_without_rollbacks(database: Database, clock: Clock) -> None:
+def test_changes_since_a_time_exclude_rollbacks_and_other_shops(
+    database: Database, clock: Clock
+) -> None:
     run_id = applying(database, clock, ["APPLIED"])
     with database.reading() as session:
         target_id = session.scalars(select(Row.id)).one()
@@ -219,7 +221,7 @@ def target_ids(database: Database) -> list[int]:
 
 
 @pytest.mark.parametrize("frm", PricingRunState)
-def test_a_run_makes_its_legal_moves_and_no_others(
+def test_a_stored_run_makes_only_legal_transitions(
     database: Database, clock: Clock, frm: PricingRunState
 ) -> None:
     rule = a_rule(database, clock)
@@ -240,7 +242,7 @@ def test_a_run_makes_its_legal_moves_and_no_others(
 
 
 @pytest.mark.parametrize("frm", TargetState)
-def test_a_target_makes_its_legal_moves_and_no_others(
+def test_a_stored_target_makes_only_legal_transitions(
     database: Database, clock: Clock, frm: TargetState
 ) -> None:
     legal = sorted(RULE_TARGET.moves[frm])
@@ -261,7 +263,7 @@ def test_a_target_makes_its_legal_moves_and_no_others(
     assert [row["status"] for row in rows(database, RuleTargetRow)] == [frm, *legal]
 
 
-def test_of_targets_one_of_which_was_moved_meanwhile_none_moves(
+def test_a_batch_with_one_target_in_another_state_changes_nothing(
     database: Database, clock: Clock
 ) -> None:
     a_run(
@@ -284,14 +286,14 @@ def test_of_targets_one_of_which_was_moved_meanwhile_none_moves(
     assert (rows(database, RuleTargetRow), log(database)) == (before, [])
 
 
-def test_a_target_that_is_gone_is_not_moved(database: Database, clock: Clock) -> None:
+def test_a_missing_target_makes_no_transition(database: Database, clock: Clock) -> None:
     with pytest.raises(LostRunClaimError):
         move_all(database, clock, TargetState.APPLYING, [99], status="QUEUED")
     move_all(database, clock, TargetState.APPLYING, [], status="QUEUED")
     assert log(database) == []
 
 
-def test_no_rule_has_two_runs_at_work(database: Database, clock: Clock) -> None:
+def test_a_rule_has_at_most_one_active_run(database: Database, clock: Clock) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, "APPLYING", clock.now())
     second = a_run(database, rule, "PREVIEW", clock.now())

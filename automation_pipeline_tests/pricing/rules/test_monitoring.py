@@ -79,7 +79,7 @@ def test_without_dead_letters_there_is_nothing_to_do() -> None:
 
 
 @every_case("kind", FailureKind)
-def test_every_kind_has_its_advice(kind: FailureKind) -> None:
+def test_every_error_kind_has_a_recommendation(kind: FailureKind) -> None:
     assert recommendation(kind, 2).startswith("2 variants ")
 
 
@@ -92,22 +92,20 @@ def test_every_kind_has_its_advice(kind: FailureKind) -> None:
         ("not_found", False, False),
     ],
 )
-def test_what_was_only_interrupted_is_worth_another_attempt(
-    kind: str, *, retryable: bool, worth: bool
-) -> None:
+def test_interrupted_targets_are_retryable(kind: str, *, retryable: bool, worth: bool) -> None:
     assert worth_retrying(FailureKind(kind), retryable=retryable) is worth
 
 
 FAILED = {1: True, 2: False, 3: False, 4: False}
 
 
-def test_a_retry_of_all_leaves_the_hopeless_out_unless_forced() -> None:
+def test_a_retry_of_all_targets_skips_permanent_failures_unless_forced() -> None:
     assert targets_to_retry(PricingRunState.PARTIAL, FAILED) == [1]
     assert targets_to_retry(PricingRunState.FAILED, FAILED, force=True) == [1, 2, 3, 4]
     assert targets_to_retry(PricingRunState.PARTIAL, FAILED, [2, 2], force=True) == [2]
 
 
-def test_chosen_targets_that_cannot_be_retried_are_named() -> None:
+def test_the_error_names_chosen_targets_that_are_not_retryable() -> None:
     with pytest.raises(InvalidInputError) as refused:
         targets_to_retry(PricingRunState.PARTIAL, FAILED, [1, 2, 9])
     assert [problem for _, problem in refused.value.fields] == [
@@ -124,7 +122,7 @@ def test_a_retry_without_retryable_targets_is_refused() -> None:
 @every_case(
     "state", sorted(set(PricingRunState) - {PricingRunState.PARTIAL, PricingRunState.FAILED})
 )
-def test_only_a_run_that_failed_in_part_or_whole_is_retried(state: PricingRunState) -> None:
+def test_only_partial_and_failed_runs_can_be_retried(state: PricingRunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be retried"):
         targets_to_retry(state, FAILED)
 
@@ -148,21 +146,21 @@ def target(id_: int = 1) -> LiveTarget:
         (Price(1299, "USD"), Price(1299, "EUR"), "critical"),
     ],
 )
-def test_a_difference_has_its_weight(expected: Price, actual: Price, weight: str) -> None:
+def test_the_severity_of_a_price_difference(expected: Price, actual: Price, weight: str) -> None:
     assert mismatch_severity(expected, actual) == weight
 
 
-def test_the_same_price_is_no_mismatch_whatever_is_struck_through() -> None:
+def test_a_different_compare_at_price_is_not_a_mismatch() -> None:
     assert mismatch_of(target(), Price(1299, "USD", 1599)) is None
 
 
-def test_another_currency_is_a_mismatch_without_a_difference() -> None:
+def test_another_currency_is_a_mismatch_without_an_amount() -> None:
     found = mismatch_of(target(), Price(1299, "EUR"))
     assert found is not None
     assert (found.difference, found.percentage_diff, found.actual_currency) == (None, None, "EUR")
 
 
-def test_a_report_has_mismatches_and_unread_prices() -> None:
+def test_a_report_lists_mismatches_and_unverified_prices() -> None:
     found = [(target(1), Price(1399, "USD")), (target(2), Price(1299, "USD")), (target(3), "404")]
     assert as_document(reconciliation_report(7, found, T0)) == {
         "runId": "7",
@@ -186,7 +184,7 @@ def test_a_report_has_mismatches_and_unread_prices() -> None:
     }
 
 
-def test_a_run_is_in_the_daily_pass_from_its_first_hour_to_its_thirtieth_day() -> None:
+def test_runs_between_one_hour_and_thirty_days_old_are_reconciled_daily() -> None:
     ages = [
         timedelta(hours=1),
         timedelta(hours=2),
@@ -200,9 +198,7 @@ def test_a_run_is_in_the_daily_pass_from_its_first_hour_to_its_thirtieth_day() -
     ("actual", "weight"),
     [([1299], None), ([1300], "info"), ([1300, 1305], "warning"), ([1305, 1, 1300], "critical")],
 )
-def test_a_report_is_as_grave_as_its_gravest_difference(
-    actual: list[int], weight: str | None
-) -> None:
+def test_the_severity_of_a_report_is_its_highest(actual: list[int], weight: str | None) -> None:
     found = reconciliation_report(
         7, [(target(amount), Price(amount, "USD")) for amount in actual], T0
     )
@@ -242,7 +238,7 @@ def success(applied: int, failed: int) -> ProjectHealth:
         ),
     ],
 )
-def test_which_alerts_fire(health: ProjectHealth, fired: list[str]) -> None:
+def test_alert_conditions_per_health_figure(health: ProjectHealth, fired: list[str]) -> None:
     found = evaluate_alerts("shoes", health)
     assert [f"{alert.name} {alert.severity}" for alert in found] == fired
     assert all(alert.message.endswith(".") and alert.subject == "shoes" for alert in found)
@@ -268,7 +264,7 @@ def faults(status: str, states: str) -> list[str]:
         ("ROLLED_BACK", "ROLLED_BACK FAILED"),
     ],
 )
-def test_a_sound_run_breaks_nothing(status: str, states: str) -> None:
+def test_a_consistent_run_breaks_no_invariant(status: str, states: str) -> None:
     assert faults(status, states) == []
 
 
@@ -284,7 +280,9 @@ def test_a_sound_run_breaks_nothing(status: str, states: str) -> None:
         ("ROLLED_BACK", "APPLIED", "Run 1 is ROLLED_BACK and has 1 applied targets left."),
     ],
 )
-def test_a_run_that_does_not_fit_its_targets_is_named(status: str, states: str, fault: str) -> None:
+def test_a_run_inconsistent_with_its_targets_breaks_an_invariant(
+    status: str, states: str, fault: str
+) -> None:
     assert faults(status, states) == [fault]
 
 
@@ -315,13 +313,13 @@ def a_day(
         (a_day((1, 0), broken=("Run 1 is APPLIED and has 2 failed targets.",)), ["invariants"]),
     ],
 )
-def test_a_day_passes_or_fails_its_checks(day: DayRuns, failed: list[str]) -> None:
+def test_the_daily_checks_pass_or_fail_by_figure(day: DayRuns, failed: list[str]) -> None:
     found = evaluate_day(day)
     assert tuple(finding.check for finding in found) == DAY_CHECKS
     assert [finding.check for finding in found if not finding.passed] == failed
 
 
-def test_the_findings_name_the_numbers_and_the_first_of_many() -> None:
+def test_check_messages_have_counts_and_the_first_few_runs() -> None:
     day = a_day(
         *[(2, 1)] * 8, letters=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too.")
     )

@@ -93,7 +93,7 @@ def priced(before: int, transform: dict[str, object], **facts: object) -> PriceO
         (50, {"op": "percent", "value": -15, "round": "down", "ending": ".99"}, 42, ()),
     ],
 )
-def test_the_worked_results(
+def test_documented_price_results(
     before: int, transform: dict[str, object], after: int, applied: tuple[str, ...]
 ) -> None:
     outcome = priced(before, transform)
@@ -111,14 +111,14 @@ def test_units_follow_the_currency() -> None:
     assert after == [Price(650, "JPY"), Price(1000, "KWD")]
 
 
-def test_a_price_may_start_from_the_struck_through_one() -> None:
+def test_a_transform_may_start_from_the_compare_at_price() -> None:
     back = priced(800, {"op": "from_compare_at", "compareAt": None}, compare_at=1000)
     reduced = priced(1000, {"op": "from_compare_at", "value": -30}, compare_at=1000)
     assert (back.after, back.writes_compare_at) == (Price(1000, "EUR", None), True)
     assert reduced.after == Price(700, "EUR", 1000)
 
 
-def test_a_margin_over_the_cost_is_kept_to_the_unit() -> None:
+def test_a_price_keeps_the_minimum_margin_to_the_minor_unit() -> None:
     outcome = priced(1000, {"op": "percent", "value": -50, "marginOverCostPercent": 15}, cost=555)
     assert outcome.after == Price(639, "EUR")
     assert outcome.trace is not None
@@ -174,7 +174,7 @@ def test_a_change_of_the_compare_at_price_alone_is_a_change() -> None:
         ({"compare_at": 9}, {"op": "set", "value": 1000, "compareAt": 9}, Skip.NO_CHANGE),
     ],
 )
-def test_skipped_variants_have_their_reason(
+def test_each_skipped_variant_has_a_reason(
     facts: dict[str, object], transform: dict[str, object], skip: Skip
 ) -> None:
     outcome = price(rule(transform), variant(**facts))
@@ -182,7 +182,7 @@ def test_skipped_variants_have_their_reason(
     assert skip.why.endswith(".")
 
 
-def test_an_ending_that_the_currency_does_not_have_is_left_alone() -> None:
+def test_a_variant_whose_currency_lacks_the_ending_is_skipped() -> None:
     rule_of_any_shop = rule({"op": "percent", "value": 5, "ending": ".99"}, currency=None)
     assert price(rule_of_any_shop, variant(1000, currency="JPY")).skipped is Skip.NO_SUCH_ENDING
     assert price(rule_of_any_shop, variant(1000)).after == Price(1099, "EUR")
@@ -234,7 +234,7 @@ def test_unusual_prices_have_warnings(
     assert all(warning.words.endswith(".") for warning in warnings)
 
 
-def test_the_trace_has_every_step() -> None:
+def test_the_trace_lists_every_pricing_step() -> None:
     outcome = priced(
         1000, {"op": "percent", "value": -33.333, "floor": 750, "round": "nearest", "precision": 0}
     )
@@ -258,7 +258,7 @@ def test_the_trace_has_every_step() -> None:
 
 @given(any_transform(), any_variant)
 @settings(max_examples=300, deadline=None)
-def test_no_rule_gets_past_its_limits(given: dict[str, object], it: Variant) -> None:
+def test_no_price_exceeds_the_limits_of_its_rule(given: dict[str, object], it: Variant) -> None:
     parsed = rule(given)
     transform = parsed.transform
     outcome = price(parsed, it)
@@ -277,7 +277,7 @@ def test_no_rule_gets_past_its_limits(given: dict[str, object], it: Variant) -> 
 
 @given(any_transform(), any_variant)
 @settings(max_examples=100, deadline=None)
-def test_a_change_is_within_its_maximum_unless_a_hard_limit_forces_it(
+def test_a_change_stays_within_its_maximum_unless_a_hard_limit_applies(
     given: dict[str, object], it: Variant
 ) -> None:
     outcome = price(rule(given), it)
@@ -292,15 +292,13 @@ def test_a_change_is_within_its_maximum_unless_a_hard_limit_forces_it(
 
 @given(any_transform(), any_variant)
 @settings(max_examples=100, deadline=None)
-def test_the_same_rule_makes_the_same_of_the_same(given: dict[str, object], it: Variant) -> None:
+def test_pricing_is_deterministic(given: dict[str, object], it: Variant) -> None:
     assert price(rule(given), it) == price(rule(given), it)
 
 
 @given(any_transform(), any_variant)
 @settings(max_examples=100, deadline=None)
-def test_a_price_inside_all_limits_is_not_moved_again(
-    given: dict[str, object], it: Variant
-) -> None:
+def test_clamping_is_idempotent(given: dict[str, object], it: Variant) -> None:
     limits = limits_of(rule(given).transform, it.amount or 0, it.cost)
     if limits.conflict:
         assert price(rule(given), it).skipped in set(Skip)
@@ -327,16 +325,14 @@ def test_a_price_that_changes_is_a_target() -> None:
 
 
 @every_case(("amount", "reason", "is_listed"), [(None, "no_price", True), (1, "no_change", False)])
-def test_what_does_not_change_is_left_alone(
-    amount: int | None, reason: str, is_listed: bool
-) -> None:
+def test_an_unchanged_price_is_skipped(amount: int | None, reason: str, is_listed: bool) -> None:
     plan = plan_target(price(TENTH_OFF, variant(amount)), None, Decimal(0))
     assert isinstance(plan, ExcludedVariant)
     assert (plan.reason, plan.is_listed, plan.checks) == (reason, is_listed, ())
 
 
 @every_case(("used", "is_blocked"), [("0", False), ("0.1", False), ("0.11", True)])
-def test_a_guardrail_blocks_with_the_checks_that_fail(used: str, is_blocked: bool) -> None:
+def test_a_blocked_variant_lists_the_failed_guardrails(used: str, is_blocked: bool) -> None:
     policy = parse_policy({"dailyChangeBudgetPct": 0.2, "maxPctDelta": 0.5})
     plan = plan_target(price(TENTH_OFF, variant(1000)), policy, Decimal(used))
     assert isinstance(plan, ExcludedVariant) == is_blocked
@@ -366,7 +362,9 @@ def test_facts_are_stored_as_json() -> None:
 
 
 @given(st.lists(any_variant, max_size=12), policies)
-def test_every_variant_is_counted_once(variants: list[Variant], policy: Policy | None) -> None:
+def test_every_variant_is_a_target_or_skipped_or_blocked(
+    variants: list[Variant], policy: Policy | None
+) -> None:
     tally = PlanTally()
     plans = [plan_target(price(TENTH_OFF, one), policy, Decimal(0)) for one in variants]
     for plan in plans:
@@ -421,7 +419,7 @@ def test_a_price_outside_a_guardrail_is_blocked(
     assert failing(policy, current, proposed) == names
 
 
-def test_the_budget_of_the_day_is_what_is_left_of_it() -> None:
+def test_the_daily_budget_is_reduced_by_earlier_changes() -> None:
     policy = parse_policy({"dailyChangeBudgetPct": 0.25})
     (check,) = failing_guardrails(policy, "a", Price(1000, "EUR"), 1200, Decimal("0.10"))
     assert (check.facts["deltaPct"], check.facts["remaining"]) == (Decimal("0.2"), Decimal("0.15"))
@@ -429,12 +427,12 @@ def test_the_budget_of_the_day_is_what_is_left_of_it() -> None:
     assert failing({"dailyChangeBudgetPct": 0.25}, 1000, 1001, used=3) == ["dailyBudget"]
 
 
-def test_a_change_from_zero_counts_as_all_of_it() -> None:
+def test_a_change_from_zero_counts_as_100_percent() -> None:
     assert (share_of_change(0, 100), share_of_change(0, 0)) == (1, 0)
     assert failing({"dailyChangeBudgetPct": 0.99}, 0, 100) == ["dailyBudget"]
 
 
-def test_what_was_used_is_the_sum_of_the_days_changes() -> None:
+def test_the_used_budget_is_the_sum_of_the_days_changes() -> None:
     assert used_budget([(1000, 900), (900, 990), (0, 0)]) == Decimal("0.2")
 
 
@@ -457,7 +455,9 @@ def test_what_was_used_is_the_sum_of_the_days_changes() -> None:
         ({"autoApply": "yes"}, "autoApply", "must be true or false"),
     ],
 )
-def test_each_fault_of_a_policy_is_named(policy: dict[str, object], field: str, fault: str) -> None:
+def test_each_invalid_field_of_a_policy_is_named(
+    policy: dict[str, object], field: str, fault: str
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_policy(policy)
     assert dict(refused.value.fields) == {field: fault}
@@ -536,7 +536,7 @@ exacts = st.decimals(-10_000, 1_000_000, places=4)
 
 @given(exacts, st.sampled_from(Round), lattices)
 @settings(max_examples=100, deadline=None)
-def test_rounding_twice_is_rounding_once(exact: Decimal, way: Round, lattice: Lattice) -> None:
+def test_rounding_is_idempotent(exact: Decimal, way: Round, lattice: Lattice) -> None:
     once = rounded(exact, way, lattice)
     assert rounded(Decimal(once), way, lattice) == once
     assert way is Round.NONE or once <= 0 or lattice.holds(once) or once < lattice.first
@@ -550,7 +550,7 @@ def test_rounding_down_never_goes_up(exact: Decimal, lattice: Lattice) -> None:
 
 @given(exacts.filter(lambda exact: exact > 1000), lattices)
 @settings(max_examples=50, deadline=None)
-def test_the_nearest_is_really_the_nearest(exact: Decimal, lattice: Lattice) -> None:
+def test_rounding_to_nearest_picks_the_closest_price(exact: Decimal, lattice: Lattice) -> None:
     down, nearest, up = (
         rounded(exact, way, lattice) for way in (Round.DOWN, Round.NEAREST, Round.UP)
     )
@@ -603,24 +603,24 @@ SHIRT = variant(
         ({"not": {"tag": "winter"}}, True),
     ],
 )
-def test_a_selector_picks(given: dict[str, object], *, picked: bool) -> None:
+def test_variants_matched_per_selector(given: dict[str, object], *, picked: bool) -> None:
     assert compile_selector(selector(given))(SHIRT) is picked
 
 
 @every_case("op", ["lt", "gte", "eq", "in"])
-def test_a_variant_without_the_field_is_not_picked_by_it(op: str) -> None:
+def test_a_variant_without_the_field_does_not_match(op: str) -> None:
     value = [1] if op == "in" else 1
     picked = compile_selector(selector({"field": "inventory", "op": op, "value": value}))
     assert not picked(variant(inventory=None))
 
 
-def test_a_variant_without_a_price_is_in_no_band() -> None:
+def test_a_variant_without_a_price_matches_no_price_band() -> None:
     assert not compile_selector(selector({"price": {"gte": 0, "currency": "EUR"}}))(variant(None))
 
 
 @given(any_selector, any_selector, any_variant)
 @settings(max_examples=80, deadline=None)
-def test_selectors_keep_the_laws_of_logic(
+def test_selectors_obey_boolean_algebra(
     one: dict[str, object], other: dict[str, object], it: Variant
 ) -> None:
     def picks(given: dict[str, object]) -> bool:
@@ -637,7 +637,7 @@ def test_selectors_keep_the_laws_of_logic(
 
 @given(st.lists(any_variant, max_size=5), any_selector)
 @settings(max_examples=30, deadline=None)
-def test_a_selector_and_its_opposite_share_all_variants_out(
+def test_a_selector_and_its_negation_partition_the_variants(
     some: list[Variant], given: dict[str, object]
 ) -> None:
     assert all(

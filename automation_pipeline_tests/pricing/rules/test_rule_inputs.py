@@ -47,7 +47,7 @@ NO_INSTANT = "must be a date and time with its time zone, such as 2026-05-04T02:
 BAND = {"price": {"gte": 100, "currency": "EUR"}}
 
 
-def test_a_rule_has_careful_defaults() -> None:
+def test_a_rule_has_conservative_defaults() -> None:
     parsed = parse_rule({"name": "Sale", "selector": {"all": True}, "transform": TENTH_OFF})
     assert (parsed.enabled, parsed.on_drift, parsed.currency, parsed.schedule_at) == (
         True,
@@ -116,7 +116,7 @@ def test_a_rule_has_careful_defaults() -> None:
         ),
     ],
 )
-def test_each_fault_is_named_where_it_is(
+def test_each_invalid_field_is_named_by_its_path(
     changes: dict[str, object], field: str, fault: str
 ) -> None:
     given = {"name": "Sale", "selector": {"all": True}, "transform": TENTH_OFF}
@@ -133,7 +133,7 @@ def test_every_missing_field_is_named() -> None:
     )
 
 
-def test_times_of_any_zone_are_kept_in_utc() -> None:
+def test_times_are_converted_to_utc() -> None:
     assert rule(TENTH_OFF, scheduleAt="2026-05-04T02:00:00+02:00").schedule_at == datetime(
         2026, 5, 4, 0, tzinfo=UTC
     )
@@ -141,7 +141,7 @@ def test_times_of_any_zone_are_kept_in_utc() -> None:
 
 @given(any_selector, any_transform())
 @settings(max_examples=60, deadline=None)
-def test_a_rule_reads_back_the_same_and_is_the_same_version(
+def test_a_parsed_rule_round_trips_with_the_same_version_hash(
     selector: dict[str, object], transform: dict[str, object]
 ) -> None:
     parsed = rule(transform, selector=selector)
@@ -152,7 +152,7 @@ def test_a_rule_reads_back_the_same_and_is_the_same_version(
 
 @given(any_selector, any_transform(), st.randoms())
 @settings(max_examples=60, deadline=None)
-def test_the_order_of_keys_and_of_parts_is_no_new_version(
+def test_the_order_of_keys_does_not_change_the_version(
     selector: dict[str, object], transform: dict[str, object], random: st.DataObject
 ) -> None:
     def shuffled(value: object) -> object:
@@ -179,12 +179,12 @@ def test_the_order_of_keys_and_of_parts_is_no_new_version(
         {**TENTH_OFF, "floor": None},
     ],
 )
-def test_another_spelling_is_no_new_version(transform: dict[str, object]) -> None:
+def test_equivalent_spellings_have_the_same_version(transform: dict[str, object]) -> None:
     assert version_hash(rule(transform)) == version_hash(rule(TENTH_OFF))
 
 
 @every_case("changes", [{"name": "B"}, {"enabled": False}, {"scheduleAt": "2026-05-04T02:00:00Z"}])
-def test_what_decides_no_price_is_no_new_version(changes: dict[str, object]) -> None:
+def test_fields_that_do_not_affect_prices_keep_the_version(changes: dict[str, object]) -> None:
     assert canonical(rule(TENTH_OFF, **changes)) == canonical(rule(TENTH_OFF))
 
 
@@ -199,7 +199,7 @@ def test_what_decides_no_price_is_no_new_version(changes: dict[str, object]) -> 
         (TENTH_OFF, {"onDrift": "overwrite"}),
     ],
 )
-def test_what_decides_prices_is_a_new_version(
+def test_a_change_that_affects_prices_is_a_new_version(
     transform: dict[str, object], changes: dict[str, object]
 ) -> None:
     assert version_hash(rule(transform, **changes)) != version_hash(rule(TENTH_OFF))
@@ -231,14 +231,14 @@ KNOWN = stored(
 )
 
 
-def test_omitted_fields_stay_and_null_clears_a_field() -> None:
+def test_a_patch_keeps_omitted_fields_and_null_clears_a_field() -> None:
     changed = changed_rule(KNOWN, {"name": "New", "description": None, "scheduleAt": None})
     assert changed == KNOWN.as_input.model_copy(
         update={"name": "New", "description": None, "schedule_at": None}
     )
 
 
-def test_a_transform_is_replaced_whole() -> None:
+def test_a_patch_replaces_the_whole_transform() -> None:
     changed = changed_rule(KNOWN, {"transform": {"op": "percent", "value": -20}})
     assert (changed.transform.value, changed.transform.floor) == (-20, None)
 
@@ -255,7 +255,7 @@ def test_a_transform_is_replaced_whole() -> None:
         ({"cooldown_minutes": 5}, {"cooldown_minutes": "is not a known field"}),
     ],
 )
-def test_a_patch_is_refused_with_every_field_at_fault(
+def test_an_invalid_patch_names_every_invalid_field(
     patch: dict[str, Any], fields: dict[str, str]
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid pricing rule data$") as caught:
@@ -264,7 +264,7 @@ def test_a_patch_is_refused_with_every_field_at_fault(
 
 
 @given(any_selector, any_transform(), st.sampled_from([{}, {"name": "Other"}, {"enabled": False}]))
-def test_any_rule_is_itself_after_a_patch_of_something_else(
+def test_a_patch_of_one_field_keeps_the_rest_of_any_rule(
     selector: dict[str, object], transform: dict[str, object], patch: dict[str, object]
 ) -> None:
     known = stored(rule(transform, selector=selector))
@@ -336,21 +336,21 @@ def faults(given: object) -> dict[str, str]:
         ),
     ],
 )
-def test_each_fault_of_a_selector_is_named(given: object, field: str, fault: str) -> None:
+def test_each_invalid_part_of_a_selector_is_named(given: object, field: str, fault: str) -> None:
     assert faults(given) == {field: fault}
 
 
 @every_case("field", ["tenant_id", "id", "price", "__class__"])
-def test_a_field_that_is_not_on_the_list_is_refused(field: str) -> None:
+def test_an_unknown_selector_field_is_refused(field: str) -> None:
     assert "must be 'sku'" in faults({"field": field, "op": "eq", "value": "x"})["selector.field"]
 
 
 @every_case(("field", "op"), [("vendor", "gt"), ("inventory", "contains"), ("vendor", "like")])
-def test_a_comparison_that_makes_no_sense_for_the_field_is_refused(field: str, op: str) -> None:
+def test_a_comparison_that_the_field_does_not_support_is_refused(field: str, op: str) -> None:
     assert "selector.op" in faults({"field": field, "op": op, "value": "x"})
 
 
-def test_a_selector_that_is_too_deep_or_too_large_is_refused_before_it_is_looked_at() -> None:
+def test_a_selector_that_is_too_deep_or_too_large_is_refused_before_parsing() -> None:
     deep: dict[str, object] = {"all": True}
     for _ in range(100_000):
         deep = {"not": deep}
@@ -358,7 +358,7 @@ def test_a_selector_that_is_too_deep_or_too_large_is_refused_before_it_is_looked
     assert faults({"or": [{"all": True}] * 1000}) == {"selector": "must have at most 1000 parts"}
 
 
-def test_one_text_is_a_list_of_one_and_each_is_kept_once() -> None:
+def test_a_single_value_becomes_a_list_without_duplicates() -> None:
     assert selector({"sku": " a "}).sku == ("a",)
     assert selector({"sku": ["a", "b", "a "]}).sku == ("a", "b")
 
@@ -370,7 +370,7 @@ def test_what_is_written_reads_back_the_same(given: dict[str, object]) -> None:
     assert selector(as_document(parsed)) == parsed
 
 
-def test_price_bands_are_found_however_deep() -> None:
+def test_price_bands_are_found_at_any_depth() -> None:
     band = {"price": {"gt": 1, "currency": "EUR"}}
     assert len(bands_of(selector({"and": [band, {"not": {"or": [band, {"all": True}]}}]}))) == 2
 
@@ -464,7 +464,7 @@ COMPARE_AT = 'must be null to clear it, a whole number of minor units to set it,
         ({"op": "set", "value": 5, "allowZero": 1}, "allowZero", "must be true or false"),
     ],
 )
-def test_each_fault_of_a_transform_is_named(
+def test_each_invalid_part_of_a_transform_is_named(
     given: dict[str, object], field: str, fault: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -480,14 +480,14 @@ def test_an_unknown_operation_is_refused() -> None:
     )
 
 
-def test_numbers_are_decimals_however_they_are_written() -> None:
+def test_numbers_of_any_notation_are_parsed_as_decimals() -> None:
     written = [
         rule({"op": "percent", "value": value}).transform.value for value in (0.1, "0.1", "0.10")
     ]
     assert written == [Decimal("0.1")] * 3
 
 
-def test_other_spellings_are_read() -> None:
+def test_field_aliases_of_a_transform_are_accepted() -> None:
     transform = rule({"op": "percent", "value": 5, "ceil": 900, "round": "nearest_99"}).transform
     assert (transform.ceiling, transform.round, transform.ending) == (900, Round.NEAREST, ".99")
     assert rule({"op": "percent", "value": 5, "ending": "0.95"}).transform.ending == ".95"
@@ -504,7 +504,7 @@ def test_other_spellings_are_read() -> None:
         ({}, Round.NONE),
     ],
 )
-def test_an_ending_or_a_precision_without_a_way_goes_to_the_nearest(
+def test_rounding_without_a_mode_goes_to_the_nearest(
     expected: dict[str, object], way: Round
 ) -> None:
     assert rule({"op": "percent", "value": 5, **expected}).transform.round is way
@@ -521,17 +521,17 @@ def test_an_ending_or_a_precision_without_a_way_goes_to_the_nearest(
         ({"op": "absolute", "value": 5}, True),
     ],
 )
-def test_what_holds_amounts_needs_a_currency(given: dict[str, object], *, named: bool) -> None:
+def test_a_rule_with_amounts_needs_a_currency(given: dict[str, object], *, named: bool) -> None:
     assert names_amounts(rule(given).transform) is named
 
 
 @every_case("name", ["default", "a", "Shop_2.eu-west", "x" * 100])
-def test_a_project_has_a_plain_name(name: str) -> None:
+def test_valid_project_names(name: str) -> None:
     check_project(name, "Invalid")
 
 
 @every_case("name", ["", "x" * 101, "two words", "é", "a/b", "a\n", "a\0", "%"])
-def test_other_names_are_refused(name: str) -> None:
+def test_invalid_project_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid$") as caught:
         check_project(name, "Invalid")
     [(field, why)] = caught.value.fields
@@ -539,12 +539,12 @@ def test_other_names_are_refused(name: str) -> None:
 
 
 @every_case("name", ["5m", "1h", "2026-05-04", "manual-1", "manual-12"])
-def test_a_check_has_one_of_these_names(name: str) -> None:
+def test_valid_check_names(name: str) -> None:
     validate_check_name(name)
 
 
 @every_case("name", ["", "2h", "manual-0", "manual-", "2026-5-4", "5m\n", "manual-1\n", "manual-²"])
-def test_unknown_checks_are_refused(name: str) -> None:
+def test_unknown_check_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         validate_check_name(name)
     [(field, problem)] = refused.value.fields
@@ -554,7 +554,7 @@ def test_unknown_checks_are_refused(name: str) -> None:
 HOUR = timedelta(hours=1)
 
 
-def test_a_start_is_one_event_per_scheduled_time() -> None:
+def test_a_scheduled_start_has_one_event_key_per_time() -> None:
     first, again = (
         run_scheduled(3, "default", 7, NOW, NOW),
         run_scheduled(3, "default", 7, NOW, NOW + HOUR),
@@ -574,13 +574,13 @@ def test_a_start_is_one_event_per_scheduled_time() -> None:
     assert run_scheduled(3, "default", 8, NOW + HOUR, NOW).key != first.key
 
 
-def test_what_was_missed_is_not_taken_for_what_was_started() -> None:
+def test_missed_and_started_events_have_different_keys() -> None:
     event = schedule_missed(3, "default", NOW, NOW)
     assert (event.name, event.correlation_id) == ("rule.scheduled.missed", "rule-3")
     assert event.key != run_scheduled(3, "default", 7, NOW, NOW).key
 
 
-def test_the_end_of_a_promotion_is_an_event_of_each_run() -> None:
+def test_the_end_of_a_promotion_has_one_event_per_run() -> None:
     first, second = (promotion_ended(3, "default", run_id, NOW, NOW) for run_id in (7, 8))
     assert (first.key, second.key) == (
         "rule-run-7-end-1777888800000",
@@ -594,7 +594,7 @@ def test_the_end_of_a_promotion_is_an_event_of_each_run() -> None:
     }
 
 
-def test_every_change_of_guardrails_is_an_event_with_the_policy() -> None:
+def test_a_policy_change_emits_an_event_with_the_policy() -> None:
     policy = parse_policy({"autoApply": True})
     first, second = (policy_changed("eu", policy, "user:1", NOW, change) for change in ("a", "b"))
     assert (first.name, first.correlation_id) == ("policy.changed", "policy-eu")
@@ -606,7 +606,7 @@ def test_every_change_of_guardrails_is_an_event_with_the_policy() -> None:
     }
 
 
-def test_guardrails_that_are_removed_twice_are_two_events() -> None:
+def test_removing_a_policy_twice_emits_two_events() -> None:
     first, second = policy_removed("eu", "user:1", NOW), policy_removed("eu", "user:1", NOW + HOUR)
     assert first.key != second.key
     assert first.payload == {"projectId": "eu", "removedBy": "user:1"}

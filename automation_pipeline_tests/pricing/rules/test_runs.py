@@ -86,7 +86,9 @@ NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
         ("other", timedelta(0), "The rule was changed after the preview: preview it again."),
     ],
 )
-def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: str | None) -> None:
+def test_a_preview_is_stale_after_15_minutes_or_a_rule_change(
+    rule_hash: str, age: timedelta, reason: str | None
+) -> None:
     assert stale_fault("h", rule_hash, NOW - age, NOW) == reason
 
 
@@ -100,7 +102,7 @@ def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: str | Non
         (False, "cyd", None),
     ],
 )
-def test_a_second_person_approves_a_run(
+def test_a_run_needs_the_approval_of_a_second_person(
     approved_by: str | None, fault: str | None, *, auto_apply: bool
 ) -> None:
     faults = approval_fault(
@@ -113,7 +115,7 @@ def test_a_second_person_approves_a_run(
     ("minutes_ago", "cooldown", "rests"),
     [(None, 60, None), (30, 0, None), (30, 60, 30), (60, 60, None)],
 )
-def test_a_rule_rests_after_it_was_applied(
+def test_a_rule_has_a_cooldown_after_it_is_applied(
     minutes_ago: int | None, cooldown: int, rests: int | None
 ) -> None:
     last = None if minutes_ago is None else NOW - timedelta(minutes=minutes_ago)
@@ -140,7 +142,7 @@ HOUR = timedelta(hours=1)
         (-2 * HOUR, -HOUR, True, True, "end"),
     ],
 )
-def test_what_is_due(
+def test_due_action_of_a_planned_rule(
     starts: timedelta | None,
     ends: timedelta | None,
     what: str | None,
@@ -182,7 +184,7 @@ def test_what_is_due(
         ),
     ],
 )
-def test_a_tick_is_described_in_a_sentence(looked: DuePriceRules, words: str) -> None:
+def test_the_summary_of_a_tick(looked: DuePriceRules, words: str) -> None:
     assert str(looked) == words
 
 
@@ -203,7 +205,7 @@ BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, 
         (Price(1000, "USD", 1500), "overwrite", True, "refuse"),
     ],
 )
-def test_a_price_is_written_over_the_previewed_one_only(
+def test_drift_action_per_observed_price(
     observed: Price, on_drift: str, step: str, *, writes_compare_at: bool
 ) -> None:
     assert (
@@ -255,7 +257,7 @@ def target(**changes: object) -> WorkTarget:
         (Price(1000, "EUR", 2000), REFUSES, None),
     ],
 )
-def test_a_price_is_written_only_over_the_one_that_was_previewed(
+def test_decision_before_a_write_per_observed_price(
     seen: Price | None, terms: ApplyTerms, becomes: type | None
 ) -> None:
     decided = decide_before_write(target(), seen, Decimal(0), terms)
@@ -280,7 +282,7 @@ def test_an_edited_price_is_rolled_back_only_by_force(
     assert (None if decided is None else type(decided)) is becomes
 
 
-def test_what_is_found_done_is_a_change_from_the_former_price() -> None:
+def test_a_price_found_applied_is_a_change_from_the_former_price() -> None:
     assert decide_before_write(target(), NINE_EUROS, Decimal(0), REFUSES) == AppliedResult(
         target(), TEN_EUROS, was_found=True
     )
@@ -318,7 +320,7 @@ def test_a_refusal_for_drift_names_both_prices(
         (Policy(daily_change_budget_pct=Decimal("0.10")), Decimal("0.05"), "dailyBudget"),
     ],
 )
-def test_the_guardrails_are_looked_at_with_what_is_spent_of_the_day(
+def test_guardrails_before_a_write_include_the_used_daily_budget(
     policy: Policy, used: Decimal, failing: str | None
 ) -> None:
     decided = decide_before_write(
@@ -333,7 +335,7 @@ def test_the_guardrails_are_looked_at_with_what_is_spent_of_the_day(
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**6), st.booleans())
-def test_only_a_rule_that_overwrites_drift_replaces_another_price(
+def test_only_an_overwriting_rule_replaces_a_drifted_price(
     before: int, after: int, seen: int, overwrites: bool
 ) -> None:
     one = target(before=Price(before, "EUR"), after=Price(after, "EUR"))
@@ -348,7 +350,7 @@ def test_only_a_rule_that_overwrites_drift_replaces_another_price(
 
 
 @given(st.lists(st.sampled_from([LOST, BUSY, HASTE, GONE]), max_size=40), st.integers(0, 9))
-def test_a_target_fails_in_the_end_but_not_while_its_outcome_is_unknown(
+def test_a_target_does_not_fail_while_its_outcome_is_unknown(
     failures: list[CallFailure], seed: int
 ) -> None:
     one, random, doubted = target(), Random(seed), False
@@ -369,7 +371,7 @@ def test_a_target_fails_in_the_end_but_not_while_its_outcome_is_unknown(
 
 
 @every_case(("price", "kind"), [(900, AppliedResult), (1000, FailedResult), (1234, FailedResult)])
-def test_the_last_look_finds_the_price_or_fails_the_target(price: int, kind: type[object]) -> None:
+def test_the_final_read_finds_the_price_or_fails_the_target(price: int, kind: type[object]) -> None:
     doomed = target(final_failure=BUSY, outcome_unknown=True)
     settled = decide_before_write(
         doomed, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None)
@@ -379,7 +381,7 @@ def test_the_last_look_finds_the_price_or_fails_the_target(price: int, kind: typ
         assert (settled.failure, settled.target.outcome_unknown) == (BUSY, False)
 
 
-def test_a_last_look_that_fails_is_repeated_unless_it_is_hopeless() -> None:
+def test_a_failed_final_read_is_repeated_unless_the_error_is_permanent() -> None:
     doomed = target(final_failure=LOST, outcome_unknown=True)
     again = decide_after_failed_call(doomed, BUSY, Random(1))
     assert isinstance(again, RequeuedResult)
@@ -393,7 +395,7 @@ def test_a_last_look_that_fails_is_repeated_unless_it_is_hopeless() -> None:
     assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
 
 
-def test_a_target_that_was_not_tried_is_unchanged() -> None:
+def test_an_untried_target_is_requeued_unchanged() -> None:
     one = target(progress=AttemptProgress(2, 1, 5.0), outcome_unknown=True)
     assert requeue_unchanged(one, 7.0) == RequeuedResult(
         one, 7.0, AttemptProgress(2, 1, 5.0), None, outcome_unknown=True
@@ -409,7 +411,7 @@ def test_a_target_without_a_variant_is_not_found() -> None:
     ("minutes", "waited_seconds", "is_late"),
     [(10, 0.0, False), (10.1, 0.0, True), (14, 300.0, False), (16, 300.0, True)],
 )
-def test_a_target_has_ten_minutes_without_the_waits_for_the_rate_limit(
+def test_a_target_times_out_after_ten_minutes_excluding_rate_limit_waits(
     minutes: float, waited_seconds: float, is_late: bool
 ) -> None:
     one = target(progress=AttemptProgress(1, 3, waited_seconds))
@@ -431,7 +433,9 @@ def test_a_target_has_ten_minutes_without_the_waits_for_the_rate_limit(
         ("2026-09-06T12:00+00:00", "America/Santiago", "2026-09-06T04:00+00:00"),
     ],
 )
-def test_a_day_begins_where_the_shop_is(now: str, zone: str, began: str) -> None:
+def test_a_day_starts_at_midnight_in_the_time_zone_of_the_shop(
+    now: str, zone: str, began: str
+) -> None:
     """The last one is a day whose midnight the clocks leave out."""
     assert start_of_day(datetime.fromisoformat(now), zone) == datetime.fromisoformat(began)
 
@@ -481,7 +485,7 @@ def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
     return TargetState.QUEUED, progress.attempts, waits
 
 
-def test_the_run_of_the_reference_ends_as_described() -> None:
+def test_the_documented_example_run_ends_partial() -> None:
     ends = [worked_on(200), worked_on(500, 500, 200), worked_on(404)]
     assert ends == [
         (TargetState.APPLIED, 0, []),
@@ -494,7 +498,7 @@ def test_the_run_of_the_reference_ends_as_described() -> None:
     assert round(rate, 3) == Decimal("0.667")
 
 
-def test_waits_for_the_shop_cost_no_attempt() -> None:
+def test_a_rate_limit_wait_uses_no_attempt() -> None:
     result = retry_after_seconds("2.0", NOW)
     decision = again(decide_retry(failure(429, result), AttemptProgress(), Random(1)))
     assert 2 <= decision.wait_seconds <= 2.4
@@ -510,7 +514,7 @@ def test_rate_limit_waits_without_retry_after_are_16_32_and_64_seconds() -> None
     assert waits == [16, 32, 64, 64]
 
 
-def test_the_eleventh_rate_limit_wait_costs_an_attempt_and_keeps_its_length() -> None:
+def test_the_eleventh_rate_limit_wait_uses_an_attempt() -> None:
     progress = AttemptProgress(rate_limit_waits=10, rate_limit_seconds=20)
     decision = again(decide_retry(failure(429, 30.0), progress, Random(1)))
     assert decision.progress == AttemptProgress(
@@ -519,7 +523,7 @@ def test_the_eleventh_rate_limit_wait_costs_an_attempt_and_keeps_its_length() ->
     assert decision.wait_seconds >= 30
 
 
-def test_more_than_a_quarter_of_an_hour_of_such_waits_costs_attempts() -> None:
+def test_rate_limit_waits_above_15_minutes_use_attempts() -> None:
     progress = AttemptProgress(rate_limit_waits=2, rate_limit_seconds=899)
     assert again(decide_retry(failure(429, 2.0), progress, Middle())).progress.attempts == 1
     hour = again(decide_retry(failure(429, 3600.0), AttemptProgress(), Middle()))
@@ -527,14 +531,14 @@ def test_more_than_a_quarter_of_an_hour_of_such_waits_costs_attempts() -> None:
     assert hour.wait_seconds >= 3600
 
 
-def test_a_target_that_is_only_throttled_fails_in_the_end() -> None:
+def test_a_target_that_is_always_throttled_fails_after_14_calls() -> None:
     progress, calls = AttemptProgress(), 1
     while (decision := decide_retry(failure(429, 1.0), progress, Random(2))) is not None:
         progress, calls = decision.progress, calls + 1
     assert calls == 1 + 10 + 3
 
 
-def test_a_retry_after_of_days_fails_the_target() -> None:
+def test_a_retry_after_above_one_day_fails_the_target() -> None:
     assert decide_retry(failure(429, 90_000.0), AttemptProgress(), Middle()) is None
     assert decide_retry(failure(429, 86_400.0), AttemptProgress(), Middle()) is not None
 
@@ -554,7 +558,9 @@ def test_a_retry_after_of_days_fails_the_target() -> None:
         ("3600", 3600, 4320),
     ],
 )
-def test_a_header_is_never_undercut(header: str | None, lowest: float, highest: float) -> None:
+def test_a_wait_is_at_least_the_retry_after_header(
+    header: str | None, lowest: float, highest: float
+) -> None:
     result = retry_after_seconds(header, NOW)
     waits = [rate_limit_wait(result, 0, Random(seed)) for seed in range(30)]
     assert all(lowest <= wait <= highest for wait in waits)
@@ -564,7 +570,7 @@ def test_a_header_is_never_undercut(header: str | None, lowest: float, highest: 
     ("requested", "available", "rate", "seconds"),
     [(10, 2, 100, 1.0), (1000, 0, 100, 10.0), (10, 50, 100, 1.0), (10, 2, 0, None)],
 )
-def test_the_wait_until_a_bucket_is_full_enough(
+def test_throttle_seconds_until_the_bucket_has_enough_points(
     requested: float, available: float, rate: float, seconds: float | None
 ) -> None:
     assert throttle_seconds(requested, available, rate) == seconds
@@ -572,14 +578,14 @@ def test_the_wait_until_a_bucket_is_full_enough(
 
 @given(st.integers(1, 40), st.integers())
 @settings(max_examples=60, deadline=None)
-def test_jitter_is_a_fifth_and_never_beyond_the_cap(n: int, seed: int) -> None:
+def test_jitter_is_20_percent_and_never_exceeds_the_cap(n: int, seed: int) -> None:
     for backoff in (RETRY_BACKOFF, RATE_LIMIT_BACKOFF):
         nominal = min(backoff.base_seconds * 2 ** (n - 1), 64)
         wait = backoff.delay(n, Random(seed))
         assert nominal * 0.8 <= wait <= min(nominal * 1.2, 64)
 
 
-def test_a_target_may_take_ten_minutes_without_the_waits_for_the_shop() -> None:
+def test_a_target_is_overdue_after_ten_minutes_excluding_waits() -> None:
     started = NOW - timedelta(minutes=12)
     assert is_overdue(started, NOW, 60.0)
     assert not is_overdue(started, NOW, 120.0)
@@ -596,12 +602,12 @@ def test_all_applied_targets_or_the_chosen_ones_are_rolled_back() -> None:
 @every_case(
     "state", sorted(set(PricingRunState) - {PricingRunState.APPLIED, PricingRunState.PARTIAL})
 )
-def test_only_what_was_applied_can_be_rolled_back(state: PricingRunState) -> None:
+def test_only_applied_and_partial_runs_can_be_rolled_back(state: PricingRunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be rolled back"):
         targets_to_roll_back(state, [1])
 
 
-def test_a_chosen_target_that_is_not_applied_is_named() -> None:
+def test_the_error_names_chosen_targets_that_are_not_applied() -> None:
     with pytest.raises(InvalidInputError) as refused:
         targets_to_roll_back(PricingRunState.PARTIAL, [1, 3], [1, 2, 9])
     assert [problem for _, problem in refused.value.fields] == [
@@ -621,7 +627,7 @@ def test_a_chosen_target_that_is_not_applied_is_named() -> None:
         ("APPLIED", "", "ROLLED_BACK", "DONE"),
     ],
 )
-def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
+def test_a_run_is_rolled_back_when_no_target_is_applied(
     run: str, states: str, status: str, rollback_state: str
 ) -> None:
     after = after_rollback(PricingRunState(run), [TargetState(state) for state in states.split()])
@@ -684,7 +690,7 @@ LEGAL_TARGET_MOVES = {
 
 
 @every_case(("frm", "to"), list(product(PricingRunState, PricingRunState)))
-def test_a_run_moves_only_as_it_may(frm: PricingRunState, to: PricingRunState) -> None:
+def test_a_run_allows_only_legal_transitions(frm: PricingRunState, to: PricingRunState) -> None:
     if (frm, to) in LEGAL_RUN_MOVES:
         assert RULE_RUN.move(frm, to) is to
         return
@@ -693,7 +699,7 @@ def test_a_run_moves_only_as_it_may(frm: PricingRunState, to: PricingRunState) -
 
 
 @every_case(("frm", "to"), list(product(TargetState, TargetState)))
-def test_a_target_moves_only_as_it_may(frm: TargetState, to: TargetState) -> None:
+def test_a_target_allows_only_legal_transitions(frm: TargetState, to: TargetState) -> None:
     if (frm, to) in LEGAL_TARGET_MOVES:
         assert RULE_TARGET.move(frm, to) is to
         return
@@ -701,7 +707,7 @@ def test_a_target_moves_only_as_it_may(frm: TargetState, to: TargetState) -> Non
         RULE_TARGET.move(frm, to)
 
 
-def test_both_begin_as_a_preview_and_end_for_good_when_rolled_back() -> None:
+def test_preview_is_the_first_and_rolled_back_the_terminal_state() -> None:
     assert (FIRST_RUN_STATE, FIRST_TARGET_STATE) == (PricingRunState.PREVIEW, TargetState.PREVIEW)
     assert RULE_RUN.terminal == {PricingRunState.ROLLED_BACK}
     assert RULE_TARGET.terminal == {TargetState.ROLLED_BACK}
@@ -720,7 +726,7 @@ def test_both_begin_as_a_preview_and_end_for_good_when_rolled_back() -> None:
         ("APPLYING", None),
     ],
 )
-def test_a_run_ends_as_its_targets_did(targets: str, ends_as: str | None) -> None:
+def test_the_final_state_of_a_run_follows_its_targets(targets: str, ends_as: str | None) -> None:
     assert final_run_state(TargetState(state) for state in targets.split()) == ends_as
 
 
@@ -730,7 +736,7 @@ def test_a_failed_run_has_an_error() -> None:
     assert run_error(PricingRunState.PARTIAL, was_critical=True) is None
 
 
-def test_a_target_that_was_rolled_back_succeeded_and_a_cancelled_one_was_not_tried() -> None:
+def test_rolled_back_targets_count_as_succeeded_and_cancelled_ones_not_at_all() -> None:
     counts = TargetCounts(preview=1, applied=1, rolled_back=1, failed=3, cancelled=2)
     assert (counts.succeeded, counts.not_cancelled, counts.total) == (2, 1, 6)
     assert counts.success_rate == 0.6667
@@ -742,12 +748,12 @@ def test_a_target_that_was_rolled_back_succeeded_and_a_cancelled_one_was_not_tri
     }
 
 
-def test_nothing_tried_is_no_rate() -> None:
+def test_without_tried_targets_there_is_no_success_rate() -> None:
     assert success_rate(0, 0) is None
     assert TargetCounts(queued=1).success_rate is None
 
 
-def test_waiting_and_applying_are_measured_apart() -> None:
+def test_queue_time_and_apply_time_are_separate() -> None:
     run = RuleRun.model_construct(
         queued_at=T0,
         started_at=T0 + timedelta(seconds=2),
@@ -761,7 +767,7 @@ def test_waiting_and_applying_are_measured_apart() -> None:
 AT = datetime(2026, 5, 4, 2, 0, 0, 500, tzinfo=UTC)
 
 
-def test_each_call_of_each_cycle_has_its_own_key() -> None:
+def test_each_attempt_of_each_cycle_has_a_unique_key() -> None:
     made = {
         keys.apply_key("r", "t", cycle, attempts) for cycle in range(3) for attempts in range(4)
     }
@@ -769,7 +775,7 @@ def test_each_call_of_each_cycle_has_its_own_key() -> None:
     assert keys.apply_key("r1", "t1", 1, 2) == "r1:t1:apply:1.2"
 
 
-def test_keys_are_written_as_the_contract_has_them() -> None:
+def test_documented_key_formats() -> None:
     assert keys.rollback_key("r1", "t1", 1) == "r1:t1:rollback:1"
     assert keys.mismatch_key("r1", "t1", "5m") == "r1:t1:mismatch:5m"
     assert keys.run_event_key("r1", "completed", 0) == "r1:completed:0"

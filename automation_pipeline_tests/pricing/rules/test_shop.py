@@ -49,7 +49,7 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case(("currency", "decimals"), [("EUR", 2), ("JPY", 0), ("KWD", 3), ("ZZZ", 2)])
-def test_every_currency_has_its_decimals(currency: str, decimals: int) -> None:
+def test_number_of_decimals_per_currency(currency: str, decimals: int) -> None:
     assert decimals_of(currency) == decimals
 
 
@@ -68,12 +68,12 @@ def test_every_currency_has_its_decimals(currency: str, decimals: int) -> None:
         ("-3.50", "EUR", -350),
     ],
 )
-def test_a_shops_text_is_read_to_minor_units(text: str, currency: str, amount: int) -> None:
+def test_an_amount_is_parsed_to_minor_units(text: str, currency: str, amount: int) -> None:
     assert parse_amount(text, currency) == amount
 
 
 @every_case("text", ["", "abc", "1,99", "1e3", "NaN", "1_000", "١٢", "--1", "1.", "9" * 40])
-def test_what_is_no_amount_is_refused(text: str) -> None:
+def test_an_invalid_amount_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="is not an amount of EUR"):
         parse_amount(text, "EUR")
 
@@ -88,11 +88,11 @@ def test_what_is_written_reads_back_the_same(amount: int, currency: str) -> None
     ("number", "nearest"),
     [("502.5", 503), ("503.5", 504), ("0.5", 1), ("0.4999", 0), ("-0.5", -1), ("7", 7)],
 )
-def test_halves_go_up_and_not_to_the_even_one(number: str, nearest: int) -> None:
+def test_amounts_round_half_up(number: str, nearest: int) -> None:
     assert round_half_up(Decimal(number)) == nearest
 
 
-def test_amounts_are_shown_with_their_currency() -> None:
+def test_amounts_are_formatted_with_their_currency() -> None:
     assert (price_text(5, "EUR"), price_text(1299, "JPY"), price_text(1, "KWD")) == (
         "0.05 EUR",
         "1299 JPY",
@@ -101,7 +101,7 @@ def test_amounts_are_shown_with_their_currency() -> None:
 
 
 @every_case(("text", "ok"), [("EUR", True), ("eur", False), ("EURO", False), ("", False)])
-def test_a_currency_is_three_capital_letters(text: str, *, ok: bool) -> None:
+def test_a_currency_code_has_three_capital_letters(text: str, *, ok: bool) -> None:
     assert is_currency(text) is ok
 
 
@@ -166,7 +166,7 @@ def test_a_stored_price_reads_back_the_same(compare_at: int | None) -> None:
         (FailureSignal(status=500, retryable=False), "server", False),
     ],
 )
-def test_a_failure_has_a_kind_and_a_verdict(
+def test_a_failure_has_a_kind_and_is_retryable_or_not(
     signal: FailureSignal, kind: str, *, retryable: bool
 ) -> None:
     failure = classify_failure(signal, "It failed.")
@@ -191,7 +191,7 @@ def test_a_call_that_may_have_arrived_has_an_unknown_outcome(
     assert classify_failure(signal, "").outcome_unknown is unknown
 
 
-def test_only_what_the_whole_shop_would_refuse_is_critical() -> None:
+def test_only_failures_of_the_whole_shop_are_critical() -> None:
     critical = {
         status
         for status in range(400, 600)
@@ -200,7 +200,7 @@ def test_only_what_the_whole_shop_would_refuse_is_critical() -> None:
     assert critical == {401, 402, 423}
 
 
-def test_kinds_are_those_that_reports_name() -> None:
+def test_failure_kinds_include_those_of_reports() -> None:
     assert {
         "rate_limit",
         "network",
@@ -230,7 +230,7 @@ def full(**changes: float) -> LeakyBucket:
     return LeakyBucket(**facts, measured_at=NOW)
 
 
-def test_a_shop_without_an_answer_has_the_smallest_plan() -> None:
+def test_the_default_bucket_is_that_of_the_smallest_plan() -> None:
     tank = default_bucket(NOW)
     assert (tank.available, tank.maximum, tank.restore_rate) == (
         DEFAULT_BUCKET.available,
@@ -243,7 +243,7 @@ def test_a_shop_without_an_answer_has_the_smallest_plan() -> None:
     ("available", "cost", "seconds"),
     [(2000, 10, 0.0), (70, 10, 0.0), (60, 10, 0.1), (0, 10, 0.7), (-40, 10, 1.1), (560, 1000, 5.0)],
 )
-def test_a_call_waits_until_its_points_and_the_spare_ones_are_there(
+def test_a_call_waits_for_its_points_and_the_spare_share(
     available: float, cost: float, seconds: float
 ) -> None:
     tank, wait = reserve_points(full(available=available), cost, NOW)
@@ -251,14 +251,14 @@ def test_a_call_waits_until_its_points_and_the_spare_ones_are_there(
     assert (tank.available, tank.pending) == (available - cost, cost)
 
 
-def test_points_come_back_up_to_the_brim() -> None:
+def test_points_are_restored_up_to_the_maximum() -> None:
     tank, wait = reserve_points(full(available=-100.0), 10, after(3))
     assert (tank.available, wait) == (pytest.approx(190), 0.0)
     tank, _ = reserve_points(full(available=1990.0), 10, after(3))
     assert tank.available == pytest.approx(1990)
 
 
-def test_the_shops_figure_counts_less_the_other_reservations() -> None:
+def test_a_synced_bucket_subtracts_other_reservations() -> None:
     tank = sync_bucket(
         full(available=500.0, pending=30.0),
         10,
@@ -270,13 +270,15 @@ def test_the_shops_figure_counts_less_the_other_reservations() -> None:
 
 
 @every_case(("expected", "available"), [(1800, 600), (100, 80)])
-def test_an_old_figure_cannot_raise_the_estimate(expected: float, available: float) -> None:
+def test_a_stale_bucket_status_does_not_raise_the_estimate(
+    expected: float, available: float
+) -> None:
     reckoned = replace(full(available=500.0, pending=30.0), synced_at=after(0.5))
     tank = sync_bucket(reckoned, 10, BucketStatus(expected, 2000, 100), since=NOW, now=after(1))
     assert tank.available == available
 
 
-def test_an_answer_without_a_figure_leaves_the_points_spent() -> None:
+def test_an_answer_without_bucket_status_keeps_the_points_spent() -> None:
     assert sync_bucket(
         full(available=500.0, pending=10.0), 10, None, since=NOW, now=after(1)
     ) == LeakyBucket(600, 2000, 100, 0, after(1))
@@ -288,12 +290,12 @@ def test_an_answer_without_a_figure_leaves_the_points_spent() -> None:
     )
 
 
-def test_a_promise_that_is_not_wanted_is_given_back() -> None:
+def test_a_refund_restores_the_reserved_points() -> None:
     taken, _ = reserve_points(full(available=500.0), 40, NOW)
     assert refund_points(taken, 40, NOW) == full(available=500.0)
 
 
-def test_promises_of_processes_that_were_killed_are_forgotten_in_time() -> None:
+def test_reservations_of_killed_processes_expire() -> None:
     later = NOW + FORGOTTEN_AFTER + timedelta(seconds=1)
     assert reserve_points(full(pending=700.0), 10, later)[0].pending == 10
     assert reserve_points(full(pending=700.0), 10, after(1))[0].pending == 710
@@ -334,7 +336,7 @@ class RealBucket:
     ),
     st.sampled_from([0.0, 300.0, 2000.0]),
 )
-def test_the_shop_never_has_to_refuse_and_its_points_are_not_left_lying(
+def test_calls_are_never_throttled_and_use_the_available_points(
     calls: list[tuple[float, float, float]], begins_with: float
 ) -> None:
     """Calls with any latency there and back, five at once, answers in any order."""
@@ -412,7 +414,7 @@ def test_a_success_of_another_kind_does_not_close_a_circuit_that_writes_opened()
     assert after_answers("W", read) == CLOSED
 
 
-def test_an_open_circuit_allows_no_call_for_a_minute_and_then_one() -> None:
+def test_an_open_circuit_allows_one_probe_after_a_minute() -> None:
     opened = after_answers("TTTTTT")
     assert has_opened(Circuit(), opened)
     assert request_permit(opened, NOON + timedelta(seconds=59)) == NOON + MINUTE
@@ -424,17 +426,17 @@ def test_an_open_circuit_allows_no_call_for_a_minute_and_then_one() -> None:
 
 
 @every_case("answer", [CallOutcome.THROTTLED, CallOutcome.FAILED])
-def test_a_probe_that_fails_opens_it_again_without_news(answer: CallOutcome) -> None:
+def test_a_failed_probe_reopens_the_circuit_without_an_event(answer: CallOutcome) -> None:
     again = after_answer(HALF_OPEN, CallKind.WRITE, answer, NOON)
     assert (again.state, again.until) == (CircuitState.OPEN, NOON + MINUTE)
     assert not has_opened(HALF_OPEN, again)
 
 
-def test_a_probe_that_is_answered_closes_it() -> None:
+def test_a_successful_probe_closes_the_circuit() -> None:
     assert after_answers("W", HALF_OPEN) == CLOSED
 
 
-def test_a_probe_that_was_lost_does_not_keep_it_half_open() -> None:
+def test_a_lost_probe_is_followed_by_another() -> None:
     lost = Circuit(CircuitState.HALF_OPEN, until=NOON)
     assert isinstance(request_permit(lost, NOON), CallPermit)
 
@@ -443,7 +445,7 @@ def test_late_answers_do_not_change_an_open_circuit() -> None:
     assert after_answers("WTF", OPEN) == OPEN
 
 
-def test_a_retry_after_of_the_shop_holds_up_every_call() -> None:
+def test_a_retry_after_delays_every_call() -> None:
     refused = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, timedelta(seconds=2))
     assert refused.state is CircuitState.CLOSED
     assert request_permit(refused, NOON) == NOON + timedelta(seconds=2)
@@ -465,13 +467,13 @@ def test_a_retry_after_of_the_shop_holds_up_every_call() -> None:
         (timedelta(days=9), "open", timedelta(days=1)),
     ],
 )
-def test_a_long_wait_opens_it_at_once_and_as_long(
+def test_a_retry_after_above_15_minutes_opens_the_circuit(
     expected: timedelta, state: str, pause: timedelta
 ) -> None:
     circuit = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, expected)
     assert (circuit.state, circuit.until) == (state, NOON + pause)
 
 
-def test_refusals_in_a_row_halve_the_calls_at_once() -> None:
+def test_consecutive_throttles_halve_the_concurrency() -> None:
     assert [concurrency(throttles, 5) for throttles in (0, 2, 3, 6)] == [5, 5, 2, 2]
     assert concurrency(6, 1) == 1

@@ -49,7 +49,7 @@ def target_of(database: Database, run_id: int) -> int:
         ("QUEUED", {"variant_id": None}, {"product_id": None}),
     ],
 )
-def test_a_target_that_breaks_a_promise_is_refused(
+def test_a_target_that_violates_a_constraint_is_refused(
     database: Database,
     clock: Clock,
     status: str,
@@ -82,7 +82,7 @@ def test_a_target_that_breaks_a_promise_is_refused(
         ("ENDED", {"queued_at": 0, "started_at": 1, "finished_at": 2}, False),
     ],
 )
-def test_the_times_of_a_run_are_in_their_order_and_there_when_they_must_be(
+def test_the_timestamps_of_a_run_are_ordered_and_required_by_status(
     database: Database, clock: Clock, status: str, times: dict[str, int | None], is_allowed: bool
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "PREVIEW", clock.now())
@@ -95,7 +95,7 @@ def test_the_times_of_a_run_are_in_their_order_and_there_when_they_must_be(
 
 
 @pytest.mark.parametrize(("column", "wrong"), [("wish", "more"), ("rollback_state", "SOME")])
-def test_wish_and_rollback_state_have_known_values(
+def test_requested_action_and_rollback_state_have_known_values(
     database: Database, clock: Clock, column: str, wrong: str
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
@@ -117,7 +117,7 @@ def test_a_rule_has_one_active_run(
         a_run(database, rule, ended, clock.now())
 
 
-def test_a_schedule_has_one_run_a_time(database: Database, clock: Clock) -> None:
+def test_a_rule_has_one_run_per_scheduled_time(database: Database, clock: Clock) -> None:
     rule = a_rule(database, clock)
     for _ in range(2):
         a_run(database, rule, "PREVIEW", clock.now())
@@ -126,7 +126,7 @@ def test_a_schedule_has_one_run_a_time(database: Database, clock: Clock) -> None
         a_run(database, rule, "PREVIEW", clock.now(), scheduled_for=clock.now())
 
 
-def test_a_variant_has_one_writer(database: Database, clock: Clock) -> None:
+def test_a_variant_is_written_by_one_run_at_a_time(database: Database, clock: Clock) -> None:
     one, other = (
         target_of(
             database,
@@ -142,7 +142,7 @@ def test_a_variant_has_one_writer(database: Database, clock: Clock) -> None:
     change(database, RuleTargetRow, other, {"shop": "shop.example"})
 
 
-def test_a_run_has_a_variant_once(database: Database, clock: Clock) -> None:
+def test_a_run_has_one_target_per_variant(database: Database, clock: Clock) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
     with database.reading() as session:
         targets = session.scalars(
@@ -171,7 +171,7 @@ def a_change(database: Database, clock: Clock, run_id: int, key: str, kind: str 
         session.execute(insert(PriceChangeRow).values(**row))
 
 
-def test_a_price_change_is_kept_once_and_goes_with_its_run(
+def test_a_price_change_is_unique_and_deleted_with_its_run(
     database: Database, clock: Clock
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED"])
