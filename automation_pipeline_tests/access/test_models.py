@@ -39,7 +39,7 @@ secrets = st.binary(min_size=SECRET_BYTES, max_size=SECRET_BYTES)
 
 
 @given(secrets, secrets)
-def test_every_secret_makes_another_token_and_another_hash(one: bytes, other: bytes) -> None:
+def test_different_secrets_give_different_tokens_and_hashes(one: bytes, other: bytes) -> None:
     tokens = format_token(one), format_token(other)
     assert all(map(is_token, tokens))
     assert (tokens[0] == tokens[1]) is (one == other)
@@ -47,13 +47,13 @@ def test_every_secret_makes_another_token_and_another_hash(one: bytes, other: by
 
 
 @given(secrets)
-def test_the_hash_is_sha_256_and_shows_nothing_of_the_token(secret: bytes) -> None:
+def test_the_hash_is_sha_256_and_does_not_contain_the_token(secret: bytes) -> None:
     token = format_token(secret)
     assert token_hash(token) == hashlib.sha256(token.encode()).hexdigest()
     assert token[4:] not in token_hash(token)
 
 
-def test_what_people_see_leaves_more_than_200_bits_to_guess() -> None:
+def test_the_visible_prefix_leaves_more_than_200_bits_secret() -> None:
     token = format_token(bytes(range(SECRET_BYTES)))
     assert token.startswith(token_prefix(token))
     assert token_prefix(token).startswith("apt_")
@@ -68,12 +68,12 @@ def test_what_people_see_leaves_more_than_200_bits_to_guess() -> None:
         "apt_" + "a" * 42 + "\ud800", "apt_" + "a" * 42 + "\0",
     ],
 )  # fmt: skip
-def test_other_texts_are_no_tokens(text: str) -> None:
+def test_texts_in_another_format_are_not_tokens(text: str) -> None:
     assert not is_token(text)
 
 
 @given(st.text())
-def test_no_text_breaks_the_question(text: str) -> None:
+def test_is_token_accepts_any_text_without_error(text: str) -> None:
     assert is_token(text) is False
 
 
@@ -107,7 +107,7 @@ TOKEN = ApiToken(
         (None, NOW + timedelta(days=1), "revoked"),
     ],
 )
-def test_a_token_is_good_until_it_expires_or_is_revoked(
+def test_a_token_is_active_until_it_expires_or_is_revoked(
     expires: datetime | None, revoked: datetime | None, state: str
 ) -> None:
     assert replace(TOKEN, expires_at=expires, revoked_at=revoked).state(NOW) == state
@@ -117,12 +117,12 @@ def test_a_token_is_good_until_it_expires_or_is_revoked(
     ("seconds_ago", "worth"),
     [(None, True), (60, True), (3600, True), (59.9, False), (0, False), (-90, False)],
 )
-def test_a_use_is_noted_once_a_minute(seconds_ago: float | None, worth: bool) -> None:
+def test_a_use_is_recorded_once_per_minute(seconds_ago: float | None, worth: bool) -> None:
     last = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
     assert replace(TOKEN, last_used_at=last).should_record_use(NOW) is worth
 
 
-def test_the_caller_is_a_machine_with_the_tokens_reach() -> None:
+def test_the_caller_of_a_token_is_a_machine_with_its_grants() -> None:
     caller = TOKEN.caller()
     assert (caller.id, caller.name, caller.is_machine) == ("token:3", "nightly", True)
     reach = Reach(Scope.GROUP, frozenset({"NORD"}), None, "token:3")
@@ -133,7 +133,7 @@ def test_the_caller_is_a_machine_with_the_tokens_reach() -> None:
     assert caller.reach(Permission.AUDITS, Action.READ) is None
 
 
-def test_the_caller_of_an_organisation_may_nothing_beyond_it() -> None:
+def test_the_caller_of_an_organisation_token_has_only_organisation_permissions() -> None:
     words = (
         "org-jobs.write",
         "org-jobs.agents.read",
@@ -147,7 +147,7 @@ def test_the_caller_of_an_organisation_may_nothing_beyond_it() -> None:
     assert TOKEN.caller().org_id is None
 
 
-def test_people_see_all_but_the_hash() -> None:
+def test_the_token_document_has_everything_except_the_hash() -> None:
     shown = token_document(replace(TOKEN, revoked_at=NOW), NOW)
     assert shown == {
         "id": "3", "name": "nightly", "prefix": "apt_abcdef", "state": "revoked",
@@ -193,7 +193,7 @@ words = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES)
         (["*.read", "fiches.read", "audits.run"], ("*.read", "audits.write")),
     ],
 )
-def test_words_come_to_these(given_words: list[str], plain: tuple[str, ...]) -> None:
+def test_permissions_are_normalised(given_words: list[str], plain: tuple[str, ...]) -> None:
     assert normalise_permissions(given_words) == plain
 
 
@@ -214,20 +214,20 @@ def test_words_come_to_these(given_words: list[str], plain: tuple[str, ...]) -> 
         "pricing.runs.run.read",
     ],
 )
-def test_other_words_are_refused_and_grant_nothing(word: str) -> None:
+def test_unknown_permissions_are_rejected_and_grant_nothing(word: str) -> None:
     assert permission_error(word)
     assert normalise_permissions([word]) == ()
     assert grants_of([word], Scope.ALL) == {}
 
 
-def test_the_complaint_names_what_can_be_said() -> None:
+def test_the_error_for_an_unknown_permission_lists_the_known_ones() -> None:
     complaint = permission_error("nope")
     assert complaint is not None
     assert all(permission in complaint for permission in Permission)
 
 
 @given(st.lists(words, min_size=1), st.sampled_from(Scope))
-def test_plain_words_mean_the_same_and_are_plain_already(
+def test_normalised_permissions_are_stable_and_grant_the_same(
     given_words: list[str], scope: Scope
 ) -> None:
     plain = normalise_permissions(given_words)
@@ -237,7 +237,7 @@ def test_plain_words_mean_the_same_and_are_plain_already(
 
 
 @given(st.lists(words, min_size=1), st.sampled_from(Scope))
-def test_who_may_write_may_read_and_no_grant_goes_beyond_the_scope(
+def test_write_implies_read_and_no_grant_exceeds_the_scope(
     given_words: list[str], scope: Scope
 ) -> None:
     for grant in grants_of(given_words, scope).values():
@@ -245,13 +245,13 @@ def test_who_may_write_may_read_and_no_grant_goes_beyond_the_scope(
 
 
 @given(st.lists(words, min_size=1))
-def test_words_about_one_permission_grant_nothing_of_another(given_words: list[str]) -> None:
+def test_a_permission_grants_nothing_else(given_words: list[str]) -> None:
     named = {word.removesuffix(suffix) for word in given_words for suffix in SUFFIXES}
     granted = set(grants_of(given_words, Scope.ALL))
     assert granted == (set(Permission) if named & {"*", "all"} else named & set(Permission))
 
 
-def test_everything_is_every_permission_in_both_ways() -> None:
+def test_the_wildcard_grants_every_permission_for_read_and_write() -> None:
     grants = grants_of(["*"], Scope.GROUP)
     assert set(grants) == set(Permission)
     assert all(grant.of(action) is Scope.GROUP for grant in grants.values() for action in Action)
@@ -260,7 +260,7 @@ def test_everything_is_every_permission_in_both_ways() -> None:
 LEAST = {"name": "nightly", "permissions": ["fiches"], "scope": "ALL"}
 
 
-def test_a_wish_needs_little() -> None:
+def test_a_minimal_token_request_is_accepted() -> None:
     request = parse_token_request(LEAST)
     assert (request.name, request.permissions, request.scope) == (
         "nightly",
@@ -283,7 +283,7 @@ def test_a_wish_needs_little() -> None:
         ({"scope": " All ", "groupes": [], "crmUserId": None}, Scope.ALL, (), None),
     ],
 )
-def test_each_scope_says_whose_fiches(
+def test_each_scope_is_parsed_with_its_groupes_or_user(
     given: dict[str, object], scope: Scope, groupes: tuple[str, ...], crm_user: str | None
 ) -> None:
     request = parse_token_request(LEAST | given)
@@ -357,7 +357,7 @@ def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
         ({"orgId": 7}, "orgId", "must be a text"),
     ],
 )
-def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:
+def test_the_error_names_the_invalid_field(given: dict[str, object], field: str, why: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid token") as refused:
         parse_token_request(LEAST | given)
     [(named, faults)] = refused.value.fields
@@ -365,7 +365,7 @@ def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: 
     assert faults.startswith(why)
 
 
-def test_every_fault_is_named_at_once() -> None:
+def test_all_invalid_fields_are_reported_together() -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_token_request({"permissions": ["x"], "scope": "SELF", "groupes": ["NORD"]})
     assert {field for field, _ in refused.value.fields} == {
@@ -409,7 +409,7 @@ OF_77 = {"crmUserId": "77"}
         (giver("fiches", Scope.SELF), "fiches", "SELF", OF_77, ["scope"]),
     ],
 )
-def test_what_is_beyond_the_giver_is_named(
+def test_grants_that_exceed_those_of_the_issuer_are_reported(
     who: Caller, words: str, scope: str, about: dict[str, object], at_fault: list[str]
 ) -> None:
     request = parse_token_request(
@@ -433,7 +433,7 @@ JOBS = {"name": "x", "permissions": ["org-jobs.write"], "scope": "ALL"}
         ("automation.write", None, "acme", ["permissions"]),
     ],
 )
-def test_nobody_of_an_organisation_hands_out_what_is_beyond_it(
+def test_an_organisation_caller_cannot_issue_grants_beyond_the_organisation(
     own: str, org_id: str | None, wanted: str | None, at_fault: list[str]
 ) -> None:
     who = Caller("token:1", grants_of([own], Scope.ALL), org_id=org_id)
@@ -443,13 +443,13 @@ def test_nobody_of_an_organisation_hands_out_what_is_beyond_it(
 
 
 @every_case("who", [giver("org-jobs.write", Scope.GROUP, "N"), giver("org-jobs.write", Scope.SELF)])
-def test_who_reaches_no_organisation_hands_none_out(who: Caller) -> None:
+def test_a_caller_without_full_scope_cannot_issue_organisation_tokens(who: Caller) -> None:
     assert [
         field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": "acme"}), who)
     ] == ["scope"]
 
 
-def test_who_may_do_everything_may_hand_out_everything() -> None:
+def test_a_caller_with_all_grants_can_issue_any_token() -> None:
     everybody = Caller("machine:environment", whole_grants())
     assert (
         excess_grants(
@@ -459,7 +459,7 @@ def test_who_may_do_everything_may_hand_out_everything() -> None:
     )
 
 
-def test_the_complaint_names_the_permissions() -> None:
+def test_the_error_for_excess_grants_names_the_permissions() -> None:
     request = parse_token_request({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
     assert excess_grants(request, ALL) == (
         ("permissions", "you do not have yourself: audits.write"),

@@ -33,7 +33,7 @@ INPUT = {
 }
 
 
-def test_what_is_stored_is_what_was_asked_for_and_no_secret(
+def test_a_created_token_is_stored_without_its_secret(
     database: Database, clock: StandingClock
 ) -> None:
     issued = create_token(INPUT, database=database, clock=clock)
@@ -58,7 +58,7 @@ def test_what_is_stored_is_what_was_asked_for_and_no_secret(
     assert issued.secret not in repr(issued)
 
 
-def test_no_two_tokens_are_the_same(database: Database, clock: StandingClock) -> None:
+def test_every_created_token_is_unique(database: Database, clock: StandingClock) -> None:
     issued = [create_token(INPUT, database=database, clock=clock) for _ in range(5)]
     assert len({one.secret for one in issued}) == len({one.token.id for one in issued}) == 5
 
@@ -71,7 +71,7 @@ def test_no_two_tokens_are_the_same(database: Database, clock: StandingClock) ->
         ({"name": ""}, "name"),
     ],
 )
-def test_a_wrong_wish_stores_nothing(
+def test_an_invalid_token_request_stores_nothing(
     database: Database, clock: StandingClock, given: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -81,7 +81,9 @@ def test_a_wrong_wish_stores_nothing(
         assert session.scalars(select(ApiTokenRow)).all() == []
 
 
-def test_nobody_hands_out_more_than_they_have(database: Database, clock: StandingClock) -> None:
+def test_an_issuer_cannot_grant_more_than_they_have(
+    database: Database, clock: StandingClock
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         create_token(INPUT, database=database, clock=clock, issuer=Caller("user:1", {}))
     assert list(dict(refused.value.fields)) == ["permissions"]
@@ -97,7 +99,7 @@ OF_ACME = {
 }
 
 
-def test_a_token_of_an_organisation_is_known_as_such(
+def test_an_organisation_token_authenticates_with_its_organisation(
     database: Database, clock: StandingClock
 ) -> None:
     asked: list[str] = []
@@ -113,7 +115,7 @@ def test_a_token_of_an_organisation_is_known_as_such(
     assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
 
 
-def test_nobody_gets_a_token_of_an_organisation_that_is_not_there(
+def test_a_token_for_an_unknown_organisation_is_rejected(
     database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -152,9 +154,7 @@ def statements(database: Database) -> Iterator[list[str]]:
     event.remove(database.engine, "before_cursor_execute", note)
 
 
-def test_the_caller_has_what_the_token_was_made_for(
-    database: Database, clock: StandingClock
-) -> None:
+def test_the_caller_has_the_grants_of_the_token(database: Database, clock: StandingClock) -> None:
     issued = issue(database, clock, scope="SELF", crmUserId="77")
     caller = authenticate_token(issued.secret, database=database, now=clock.now())
     assert caller is not None
@@ -173,7 +173,7 @@ def test_an_expired_token_is_refused(database: Database, clock: StandingClock) -
     assert authenticate_token(issued.secret, database=database, now=clock.now() + day) is None
 
 
-def test_what_is_nobodys_is_refused(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_token_is_refused(database: Database, clock: StandingClock) -> None:
     secret = issue(database, clock).secret
     wrong = "B" if secret.endswith("A") else "A"
     for text_ in (
@@ -188,14 +188,18 @@ def test_what_is_nobodys_is_refused(database: Database, clock: StandingClock) ->
     assert last_used_at(database) is None
 
 
-def test_what_looks_like_no_token_costs_no_query(database: Database, clock: StandingClock) -> None:
+def test_a_malformed_token_is_refused_without_a_query(
+    database: Database, clock: StandingClock
+) -> None:
     with statements(database) as executed:
         for text_ in ("", "guess", "\0", "é" * 47, "x" * 100_000, "a.b.c"):
             assert authenticate_token(text_, database=database, now=clock.now()) is None
     assert executed == []
 
 
-def test_a_use_is_noted_at_most_once_a_minute(database: Database, clock: StandingClock) -> None:
+def test_the_last_use_is_updated_at_most_once_per_minute(
+    database: Database, clock: StandingClock
+) -> None:
     secret, start = issue(database, clock).secret, clock.now()
     noted = []
     for seconds in (0, 1, 59, 60, 61, 119, 120):
@@ -206,7 +210,9 @@ def test_a_use_is_noted_at_most_once_a_minute(database: Database, clock: Standin
     assert noted == [0, 0, 0, 60, 60, 60, 120]
 
 
-def test_between_two_notes_it_is_one_read(database: Database, clock: StandingClock) -> None:
+def test_authentication_between_two_updates_is_a_single_read(
+    database: Database, clock: StandingClock
+) -> None:
     secret = issue(database, clock).secret
     assert authenticate_token(secret, database=database, now=clock.now())
     with statements(database) as executed:
@@ -216,7 +222,7 @@ def test_between_two_notes_it_is_one_read(database: Database, clock: StandingClo
     assert asked[0].startswith("SELECT")
 
 
-def test_nobody_waits_for_a_writer_who_is_in_the_way(
+def test_authentication_does_not_wait_for_a_concurrent_writer(
     database: Database, clock: StandingClock
 ) -> None:
     secret = issue(database, clock).secret
@@ -241,7 +247,7 @@ REFUSING = {
 }
 
 
-def test_a_note_that_cannot_be_made_keeps_nobody_out(
+def test_a_failed_update_of_the_last_use_does_not_refuse_the_token(
     database: Database, clock: StandingClock
 ) -> None:
     secret = issue(database, clock).secret
@@ -253,7 +259,7 @@ def test_a_note_that_cannot_be_made_keeps_nobody_out(
 
 
 @pytest.mark.parametrize("permissions", [["gone.write"], ["gone.write", "fiches.read"]])
-def test_a_permission_that_is_no_more_grants_nothing(
+def test_a_removed_permission_grants_nothing(
     database: Database, clock: StandingClock, permissions: list[str]
 ) -> None:
     secret = issue(database, clock).secret
@@ -267,7 +273,7 @@ def test_a_permission_that_is_no_more_grants_nothing(
 REVOKED_INPUT = {"name": "x", "permissions": ["*"], "scope": "ALL"}
 
 
-def test_a_revoked_token_is_refused_from_the_next_call_on(
+def test_a_revoked_token_is_refused_from_the_next_call(
     database: Database, clock: StandingClock
 ) -> None:
     issued, other = (create_token(REVOKED_INPUT, database=database, clock=clock) for _ in range(2))
@@ -278,19 +284,21 @@ def test_a_revoked_token_is_refused_from_the_next_call_on(
     assert authenticate_token(other.secret, database=database, now=clock.now())
 
 
-def test_the_first_revocation_counts(database: Database, clock: StandingClock) -> None:
+def test_a_second_revocation_keeps_the_first_time(database: Database, clock: StandingClock) -> None:
     token = create_token(REVOKED_INPUT, database=database, clock=clock).token
     first = revoke_token(token.id, database=database, clock=clock)
     clock.pass_time_a_second()
     assert revoke_token(token.id, database=database, clock=clock) == first
 
 
-def test_what_does_not_exist_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_revoking_an_unknown_token_raises_not_found(
+    database: Database, clock: StandingClock
+) -> None:
     with pytest.raises(NotFoundError, match=r"^Token with ID '7' not found$"):
         revoke_token(7, database=database, clock=clock)
 
 
-def test_the_list_is_newest_first_and_of_good_ones_when_asked(
+def test_tokens_are_listed_newest_first_with_a_filter_for_active_ones(
     database: Database, clock: StandingClock
 ) -> None:
     ids = [
@@ -310,7 +318,7 @@ def list_expiry(database: Database, token_id: int) -> datetime | None:
         return next(token.expires_at for token in list_tokens(session) if token.id == token_id)
 
 
-def test_processes_that_use_and_revoke_one_token_agree(
+def test_processes_that_concurrently_use_and_revoke_a_token_agree(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     issued = create_token(REVOKED_INPUT, database=database, clock=clock)

@@ -43,7 +43,7 @@ def complaint(url: str, *allowed: str) -> str | None:
         "https://my_hooks.example.com",
     ],
 )
-def test_public_addresses_pass(url: str) -> None:
+def test_public_urls_are_allowed(url: str) -> None:
     assert complaint(url) is None
 
 
@@ -94,7 +94,7 @@ def test_public_addresses_pass(url: str) -> None:
         ("http://foo。localhost/", HOSTNAME),
     ],
 )
-def test_what_is_refused_and_why(url: str, says: str) -> None:
+def test_invalid_or_internal_urls_are_rejected_with_a_reason(url: str, says: str) -> None:
     assert complaint(url) == says
 
 
@@ -112,7 +112,7 @@ def test_what_is_refused_and_why(url: str, says: str) -> None:
         "[fd00:ec2::254]", "[3fff::1]", "[5f00::1]", "[::ffff:0:127.0.0.1]",
     ],
 )  # fmt: skip
-def test_addresses_that_are_not_public_are_refused_in_any_notation(host: str) -> None:
+def test_non_public_addresses_are_rejected_in_any_notation(host: str) -> None:
     assert complaint(f"http://{host}/hook") == IP
     assert complaint(f"https://{host}:8443") == IP
 
@@ -120,18 +120,18 @@ def test_addresses_that_are_not_public_are_refused_in_any_notation(host: str) ->
 @every_case(
     "text", ["64:ff9b::8.8.8.8", "2002:808:808::1", "::ffff:1.1.1.1", "2a00:1450::1", "1.1.1.1"]
 )
-def test_an_address_that_stands_for_a_public_one_is_public(text: str) -> None:
+def test_an_address_that_embeds_a_public_one_is_public(text: str) -> None:
     assert is_public(ip_address(text))
 
 
-def test_teredo_is_public_when_both_of_its_ends_are() -> None:
+def test_a_teredo_address_is_public_if_server_and_client_are() -> None:
     server, nobody = IPv4Address("8.8.8.8"), IPv4Address("10.0.0.1")
     for client in (server, nobody):
         packed = 0x20010000 << 96 | int(server) << 64 | int(client) ^ 0xFFFFFFFF
         assert is_public(IPv6Address(packed)) is (client == server)
 
 
-def test_listed_origins_are_allowed_wherever_they_are_and_nothing_else_is() -> None:
+def test_with_an_allowlist_only_the_listed_origins_are_allowed() -> None:
     listed = ("http://127.0.0.1:9000", "https://hooks.example.com")
     assert complaint("http://127.0.0.1:9000/hook", *listed) is None
     assert complaint("https://HOOKS.example.com:443/x", *listed) is None
@@ -157,17 +157,17 @@ def test_listed_origins_are_allowed_wherever_they_are_and_nothing_else_is() -> N
         ("http://[::1]:8080/", "http://[::1]:8080"),
     ],
 )
-def test_an_origin_is_written_one_way(url: str, origin: str) -> None:
+def test_an_origin_is_normalised(url: str, origin: str) -> None:
     assert origin_of(url) == origin
 
 
-def test_the_address_is_called_by_its_name() -> None:
+def test_the_error_uses_the_given_field_name() -> None:
     with pytest.raises(InvalidInputError, match="recordingUrl IP not allowed"):
         check_url("http://10.0.0.1/", (), name="recordingUrl")
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 3), st.sampled_from(["{}", "{:#x}", "0{:o}"]))
-def test_a_notation_is_judged_as_the_address_that_the_system_takes_it_for(
+def test_every_ipv4_notation_is_resolved_as_by_the_operating_system(
     number: int, dots: int, way: str
 ) -> None:
     leading = [number >> (24 - 8 * place) & 0xFF for place in range(dots)]
@@ -187,7 +187,7 @@ def stands_for_another(address: IPv4Address | IPv6Address) -> bool:
 
 
 @given(st.ip_addresses())
-def test_nothing_that_the_standard_library_calls_private_is_public(
+def test_addresses_that_the_standard_library_calls_private_are_not_public(
     address: IPv4Address | IPv6Address,
 ) -> None:
     if is_public(address) and not stands_for_another(address):
@@ -196,6 +196,6 @@ def test_nothing_that_the_standard_library_calls_private_is_public(
 
 
 @given(st.text())
-def test_any_text_is_judged(text: str) -> None:
+def test_any_text_is_checked_without_an_unexpected_error(text: str) -> None:
     complaint(text)
     complaint(f"http://{text}")

@@ -48,14 +48,14 @@ def condition(
         (condition(CRITICAL, NOW - SECOND), LastRaised(WARNING, NOW - SECOND), False),
     ],
 )
-def test_an_alert_is_raised_once_per_event_and_cooldown_and_when_it_becomes_critical(
+def test_an_alert_is_raised_once_per_event_and_cooldown_or_on_escalation(
     found: AlertCondition, previous: LastRaised | None, is_raised: bool
 ) -> None:
     assert should_raise(found, previous, NOW, COOLDOWN) is is_raised
 
 
 @given(st.lists(st.integers(0, 3600), min_size=1, max_size=60))
-def test_a_lasting_condition_is_never_raised_twice_within_a_cooldown(checks: list[int]) -> None:
+def test_a_persistent_condition_is_raised_once_per_cooldown(checks: list[int]) -> None:
     raised: list[datetime] = []
     for seconds in sorted(checks):
         now = NOW + seconds * SECOND
@@ -78,7 +78,7 @@ def alert(message: str, **about: str | None) -> Alert:
     )
 
 
-def test_long_texts_fit_into_an_event_of_pagerduty() -> None:
+def test_long_texts_are_cut_to_the_limits_of_pagerduty() -> None:
     receiver = AlertReceiver("https://hooks.test", "pagerduty", "key-1")
     message = receiver.message_of(alert("m" * 2000, subject="s" * 300))
     payload = message["payload"]
@@ -87,7 +87,7 @@ def test_long_texts_fit_into_an_event_of_pagerduty() -> None:
     assert message["dedup_key"] == f"org_jobs.alert:oldest_due:{'s' * 229}"
 
 
-def test_what_an_alert_does_not_concern_is_not_in_its_texts() -> None:
+def test_fields_that_are_not_set_are_omitted_from_alert_messages() -> None:
     late = alert("It is late.", subject="scheduler", orgId=None)
     event = AlertReceiver("https://hooks.test", "pagerduty", "key-1").message_of(late)
     assert event["dedup_key"] == "org_jobs.alert:oldest_due:scheduler"
@@ -97,5 +97,5 @@ def test_what_an_alert_does_not_concern_is_not_in_its_texts() -> None:
     )
 
 
-def test_the_routing_key_is_not_in_the_text_of_a_receiver() -> None:
+def test_the_repr_of_a_receiver_does_not_contain_the_routing_key() -> None:
     assert "key-1" not in repr(AlertReceiver("https://hooks.test", "pagerduty", "key-1"))

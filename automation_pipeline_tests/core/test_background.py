@@ -77,21 +77,21 @@ def run(shop: Shop, count: int, width: int, flush_every_seconds: float = OFTEN) 
 
 
 @every_case("width", [1, 2, 7])
-def test_it_is_as_wide_as_asked_for_and_never_wider(width: int) -> None:
+def test_the_concurrency_reaches_but_never_exceeds_the_width(width: int) -> None:
     shop = Shop()
     run(shop, 50, width)
     assert shop.widest == width
 
 
 @every_case(("count", "width"), [(0, 3), (1, 5), (3, 5), (100, 7)])
-def test_every_item_is_done_and_written_exactly_once(count: int, width: int) -> None:
+def test_every_item_is_processed_and_written_exactly_once(count: int, width: int) -> None:
     shop = Shop()
     run(shop, count, width)
     assert sorted(shop.started) == list(range(count))
     assert sorted(shop.written) == list(range(count))
 
 
-def test_no_worker_waits_for_the_slowest() -> None:
+def test_a_slow_item_does_not_block_other_workers() -> None:
     """One item lasts until all others are done: were the pool filled batch by batch, they would
     never be."""
     done: list[int] = []
@@ -111,7 +111,7 @@ def test_no_worker_waits_for_the_slowest() -> None:
     assert done[-1] == 0
 
 
-def test_results_are_written_while_the_work_goes_on() -> None:
+def test_results_are_written_during_the_work() -> None:
     written: list[int] = []
 
     async def both() -> None:
@@ -152,7 +152,7 @@ def test_a_slow_writer_does_not_stop_the_work() -> None:
     assert max(seen_while_writing) > 0
 
 
-def test_an_error_of_the_work_is_raised_after_what_was_finished_is_written() -> None:
+def test_finished_results_are_written_before_a_work_error_is_raised() -> None:
     shop = Shop(fails_at=20)
     with pytest.raises(ZeroDivisionError):
         run(shop, 1000, 3, flush_every_seconds=60.0)
@@ -161,14 +161,14 @@ def test_an_error_of_the_work_is_raised_after_what_was_finished_is_written() -> 
     assert len(shop.started) < 50
 
 
-def test_an_error_of_the_ledger_is_raised_and_ends_the_work() -> None:
+def test_a_write_error_is_raised_and_ends_the_work() -> None:
     shop = Shop(ledger_fails=True)
     with pytest.raises(OSError, match="disk full"):
         run(shop, 100_000, 3)
     assert len(shop.started) < 100_000
 
 
-def test_work_that_is_cancelled_from_outside_leaves_nothing_running() -> None:
+def test_cancellation_leaves_no_task_running() -> None:
     shop = Shop()
 
     async def cancelled() -> None:
@@ -185,7 +185,7 @@ def test_work_that_is_cancelled_from_outside_leaves_nothing_running() -> None:
     asyncio.run(cancelled())
 
 
-def test_an_error_of_a_task_comes_out_as_itself_and_ends_the_others() -> None:
+def test_a_task_error_is_raised_unwrapped_and_cancels_the_other_tasks() -> None:
     ended: list[str] = []
 
     async def fail() -> None:
@@ -207,7 +207,7 @@ def test_an_error_of_a_task_comes_out_as_itself_and_ends_the_others() -> None:
     assert ended == ["the other"]
 
 
-def test_an_error_of_the_block_comes_out_as_itself() -> None:
+def test_an_error_of_the_block_is_raised_unwrapped() -> None:
     async def block() -> None:
         async with together():
             raise LookupError("block")
@@ -216,7 +216,7 @@ def test_an_error_of_the_block_comes_out_as_itself() -> None:
         asyncio.run(block())
 
 
-def test_a_good_day_raises_nothing() -> None:
+def test_a_task_group_without_errors_finishes_all_tasks() -> None:
     done: list[int] = []
 
     async def note(number: int) -> None:
@@ -240,7 +240,7 @@ print(gc.get_freeze_count(), gc.get_threshold()[0])
 """
 
 
-def test_loaded_objects_are_exempt_from_collection() -> None:
+def test_loaded_objects_are_exempt_from_garbage_collection() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", COLLECTION], capture_output=True, text=True, check=True
     )
@@ -249,7 +249,7 @@ def test_loaded_objects_are_exempt_from_collection() -> None:
     assert threshold == 20_000
 
 
-def test_the_image_gives_all_threads_one_heap() -> None:
+def test_the_docker_image_limits_malloc_to_one_arena() -> None:
     dockerfile = (REPOSITORY / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(r"^\s+MALLOC_ARENA_MAX=1\b", dockerfile, re.MULTILINE)
 
@@ -274,7 +274,7 @@ def background_work(most: int = 20) -> BackgroundWork:
     return BackgroundWork(most, "It has failed")
 
 
-def test_what_ends_in_time_is_over_when_the_wait_is() -> None:
+def test_work_within_the_wait_is_finished_when_it_returns() -> None:
     done: list[str] = []
 
     async def work() -> None:
@@ -284,7 +284,7 @@ def test_what_ends_in_time_is_over_when_the_wait_is() -> None:
     assert done == ["done"]
 
 
-def test_what_takes_longer_goes_on_and_is_waited_for_at_the_end() -> None:
+def test_work_beyond_the_wait_continues_until_shutdown() -> None:
     done: list[str] = []
 
     async def shut_down() -> None:
@@ -303,7 +303,7 @@ def test_what_takes_longer_goes_on_and_is_waited_for_at_the_end() -> None:
     assert done == ["done"]
 
 
-def test_what_does_not_end_within_the_grace_is_broken_off() -> None:
+def test_work_beyond_the_shutdown_grace_period_is_cancelled() -> None:
     ended: list[str] = []
 
     async def shut_down() -> None:
@@ -325,7 +325,7 @@ def test_what_does_not_end_within_the_grace_is_broken_off() -> None:
     assert ended == ["broken off"]
 
 
-def test_a_failure_is_logged_and_does_not_reach_who_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_background_failure_is_logged_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         raise RuntimeError("a bug")
 
@@ -333,7 +333,7 @@ def test_a_failure_is_logged_and_does_not_reach_who_waits(caplog: pytest.LogCapt
     assert "It has failed" in caplog.text
 
 
-def test_beyond_the_limit_nothing_is_started() -> None:
+def test_work_beyond_the_limit_is_not_started() -> None:
     started: list[int] = []
 
     async def crowd() -> None:

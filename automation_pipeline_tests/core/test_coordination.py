@@ -84,7 +84,7 @@ async def work(semaphore: Semaphore, seconds: float = 0.0, crowd: Crowd | None =
         return "result"
 
 
-def test_no_more_are_inside_than_the_limit_and_all_get_in(permits: Permits) -> None:
+def test_all_tasks_run_and_never_exceed_the_semaphore_limit(permits: Permits) -> None:
     crowd, semaphore = Crowd(), Semaphore(permits, "crm", 3, "me")
 
     async def visit() -> None:
@@ -96,7 +96,7 @@ def test_no_more_are_inside_than_the_limit_and_all_get_in(permits: Permits) -> N
     assert permits.asked["acquire"] == 6, "tasks of one process hand permits over"
 
 
-def test_another_process_gets_its_turn_although_this_one_is_busy(
+def test_a_busy_process_yields_permits_to_another_process(
     permits: Permits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(semaphore_module, "HAND_OVER_SECONDS", 0.02)
@@ -120,7 +120,7 @@ def test_another_process_gets_its_turn_although_this_one_is_busy(
     assert permits.held == set()
 
 
-def test_a_permit_handed_over_to_a_task_that_is_cancelled_is_given_back(permits: Permits) -> None:
+def test_a_permit_handed_to_a_cancelled_task_is_released(permits: Permits) -> None:
     semaphore = Semaphore(permits, "crm", 1, "me")
 
     async def cancel() -> None:
@@ -136,7 +136,7 @@ def test_a_permit_handed_over_to_a_task_that_is_cancelled_is_given_back(permits:
 
 
 @pytest.mark.parametrize("error", [LookupError, TimeoutError, asyncio.CancelledError])
-def test_an_error_of_the_body_gives_the_permit_back(
+def test_an_error_in_the_body_releases_the_permit(
     permits: Permits, error: type[BaseException]
 ) -> None:
     async def fail() -> None:
@@ -148,7 +148,7 @@ def test_an_error_of_the_body_gives_the_permit_back(
     assert permits.held == set()
 
 
-def test_a_permit_is_extended_and_a_body_outlives_an_outage(permits: Permits) -> None:
+def test_a_held_permit_is_extended_and_survives_an_outage(permits: Permits) -> None:
     async def outlive() -> str:
         async with Semaphore(permits, "crm", 1, "me", ttl_seconds=60).acquire():
             for beats in range(1, 9):
@@ -161,7 +161,7 @@ def test_a_permit_is_extended_and_a_body_outlives_an_outage(permits: Permits) ->
     permits.failing.clear()
 
 
-def test_waits_for_other_processes_grow_and_cost_one_call_a_round(
+def test_polling_for_a_permit_backs_off_with_one_call_per_round(
     permits: Permits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
@@ -199,7 +199,7 @@ def counted_by_a_task(limiter: CountedRateLimiter) -> float | None:
 
 
 @every_case("ask", [counted_by_a_thread, counted_by_a_task])
-def test_waits_of_a_limiter_are_counted_by_provider_and_turns_at_once_are_none(
+def test_rate_limit_waits_are_counted_per_provider(
     ask: Callable[[CountedRateLimiter], float | None],
 ) -> None:
     meter = Meter()
@@ -236,7 +236,7 @@ def by_a_task(limiter: FailoverRateLimiter) -> float | None:
 
 
 @every_case("ask", [by_a_thread, by_a_task])
-def test_the_second_is_asked_only_while_the_first_is_out(
+def test_the_second_limiter_is_used_only_during_an_outage_of_the_first(
     ask: Callable[[FailoverRateLimiter], float | None],
 ) -> None:
     now = [100.0]
@@ -252,7 +252,7 @@ def test_the_second_is_asked_only_while_the_first_is_out(
     assert second.asked == 3
 
 
-def test_permits_come_from_the_second_while_the_first_is_out() -> None:
+def test_permits_come_from_the_second_store_during_an_outage_of_the_first() -> None:
     now = [100.0]
     first, second = Places(), Places()
     permits = FailoverPermits(first, second, Outage(15, lambda: now[0]))

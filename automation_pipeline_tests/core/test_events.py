@@ -62,14 +62,14 @@ def names(name: str, payload: dict[str, Any], *, private: bool = True) -> list[s
         ("scheduled", {}, ["global"]),
     ],
 )
-def test_an_event_is_shown_where_its_payload_says(
+def test_an_event_is_sent_to_the_channels_of_its_payload(
     name: str, payload: dict[str, Any], shown: list[str]
 ) -> None:
     assert names(name, payload) == [f"private-{channel}" for channel in shown]
     assert names(name, payload, private=False) == shown
 
 
-def test_a_long_id_is_cut() -> None:
+def test_a_long_channel_id_is_truncated() -> None:
     assert names("x", {"audit_id": "a" * 500}) == ["private-audit-" + "a" * 180]
 
 
@@ -110,7 +110,7 @@ def test_a_long_id_is_cut() -> None:
         ("private-job-" + "x" * 189, MALFORMED),
     ],
 )
-def test_a_name_means_a_channel_or_is_refused(
+def test_a_channel_name_is_parsed_or_rejected(
     name: str, meant: RealtimeChannel | ChannelRefusal
 ) -> None:
     assert parse_channel(name) == meant
@@ -119,7 +119,7 @@ def test_a_name_means_a_channel_or_is_refused(
 @given(
     st.from_regex(r"[a-z]{1,8}[./][a-z]{1,8}", fullmatch=True) | st.just("notification"), PAYLOADS
 )
-def test_what_derivation_makes_parsing_understands(name: str, payload: dict[str, Any]) -> None:
+def test_derived_channel_names_are_parsed_back(name: str, payload: dict[str, Any]) -> None:
     if isinstance(payload.get("fiche_id"), str):
         payload["fiche_id"] = str(len(payload["fiche_id"]))
     channels = channels_of(name, payload)
@@ -130,7 +130,7 @@ def test_what_derivation_makes_parsing_understands(name: str, payload: dict[str,
 
 
 @given(st.text())
-def test_any_text_is_refused_or_names_the_very_channel(text: str) -> None:
+def test_any_text_is_rejected_or_parses_to_the_same_name(text: str) -> None:
     for name in (
         text,
         f"private-{text}",

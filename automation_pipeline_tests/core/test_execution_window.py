@@ -100,14 +100,14 @@ def test_the_window_table_of_the_reference(
     assert not is_never_due(timed(Cron.parse(text), PARIS, window_of(window)))
 
 
-def test_a_due_time_of_several_occurrences_is_scheduled_for_the_latest() -> None:
+def test_merged_occurrences_are_scheduled_for_the_latest() -> None:
     (fire,) = fires("0 */4 * * *", "22:00-06:00", CLAMP, "2026-05-04T04:00", 1)
     assert fire == Planned(
         datetime(2026, 5, 4, 18, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC)
     )
 
 
-def test_a_clamped_fire_keeps_the_instant_of_the_cron_as_its_nominal_one() -> None:
+def test_a_clamped_fire_keeps_the_cron_instant_as_scheduled_for() -> None:
     (fire,) = fires("0 12 * * *", "22:00-06:00", CLAMP, "2026-05-04T00:00", 1)
     assert fire == Planned(
         datetime(2026, 5, 4, 10, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC)
@@ -146,7 +146,7 @@ def test_windows_over_the_clock_changes_of_2026(
     assert shown(fires(text, window, policy, after, len(expected))) == expected
 
 
-def test_in_the_overlap_hour_the_first_pass_opens_the_window() -> None:
+def test_a_window_opens_in_the_first_pass_of_a_repeated_hour() -> None:
     (fire,) = fires("0 1 * * *", "02:00-06:00", CLAMP, "2026-10-25T00:00", 1)
     assert fire.effective_for == datetime(2026, 10, 25, 0, tzinfo=UTC)
 
@@ -183,7 +183,7 @@ def test_without_a_window_a_fire_is_effective_when_scheduled() -> None:
         ("02:00-06:00", "06:01:00", False),
     ],
 )
-def test_both_bounds_are_inside_to_the_whole_minute(window: str, at: str, inside: bool) -> None:
+def test_window_bounds_are_inclusive_to_the_minute(window: str, at: str, inside: bool) -> None:
     assert window_of(window).contains(time.fromisoformat(at)) is inside
 
 
@@ -236,7 +236,7 @@ zones = st.sampled_from(
 
 @settings(deadline=None)
 @given(window=windows, at=instants, place=zones)
-def test_clamping_never_goes_back_and_settles_at_once(
+def test_clamping_never_moves_back_and_is_idempotent(
     window: ExecutionWindow, at: datetime, place: ZoneInfo
 ) -> None:
     clamped = window.clamp(at, place)
@@ -248,7 +248,7 @@ def test_clamping_never_goes_back_and_settles_at_once(
 @given(
     cron=crons, window=windows, after=instants, place=zones, policy=st.sampled_from(WindowPolicy)
 )
-def test_effective_instants_strictly_increase_and_wait_at_most_once_a_window(
+def test_effective_instants_increase_and_are_delayed_at_most_once_per_window(
     cron: Cron, window: ExecutionWindow, after: datetime, place: ZoneInfo, policy: WindowPolicy
 ) -> None:
     found: list[Planned] = []

@@ -8,7 +8,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.files import write_whole
 
 
-def test_a_file_replaces_the_one_before_and_its_folder_is_made(tmp_path: Path) -> None:
+def test_a_file_replaces_an_earlier_one_and_creates_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "page.html"
     write_whole(path, b"one")
     write_whole(path, b"two")
@@ -16,7 +16,7 @@ def test_a_file_replaces_the_one_before_and_its_folder_is_made(tmp_path: Path) -
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "inside").touch()
     with pytest.raises(PermanentError, match="taken cannot be written: Is a directory"):
@@ -25,7 +25,7 @@ def test_what_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["file/below", "nul\0"])
-def test_a_place_that_cannot_be_is_one_plain_sentence(tmp_path: Path, name: str) -> None:
+def test_an_impossible_path_raises_a_readable_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PermanentError, match="cannot be written: "):
         write_whole(tmp_path / name, b"content")

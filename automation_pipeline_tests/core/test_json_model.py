@@ -64,7 +64,7 @@ def faults(**fields: object) -> tuple[tuple[str, str], ...]:
 
 
 @every_case(("text", "fault"), [("a\0b", NUL), ("\ud800", HALF), ("a\udfff", HALF)])
-def test_unstorable_text_is_refused_at_any_depth(text: str, fault: str) -> None:
+def test_unstorable_text_is_rejected_at_any_depth(text: str, fault: str) -> None:
     assert faults(name=text) == (("name", fault),)
     assert faults(names=["a", text]) == (("names", fault),)
     assert faults(table=[["a"], ["b", text]]) == (("table", fault),)
@@ -84,7 +84,7 @@ def test_a_field_with_an_unstorable_name_is_reported_escaped_with_all_others(
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_any_text_can_be_answered_and_whole_characters_are_answered_as_they_are(text: str) -> None:
+def test_any_text_becomes_encodable_and_valid_text_is_unchanged(text: str) -> None:
     assert answerable(text).encode().decode() == answerable(text)
     if text_fault(text) is None:
         assert answerable(text) == text
@@ -95,7 +95,7 @@ def test_any_text_can_be_answered_and_whole_characters_are_answered_as_they_are(
         st.none(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)
     )
 )
-def test_the_depth_of_a_document_is_that_of_its_deepest_part(document: object) -> None:
+def test_the_depth_of_a_document_is_that_of_its_deepest_value(document: object) -> None:
     def depth(one: object) -> int:
         inside = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
         return max((depth(inner) + 1 for inner in inside), default=0)
@@ -105,7 +105,7 @@ def test_the_depth_of_a_document_is_that_of_its_deepest_part(document: object) -
 
 
 @every_case("text", ["", "é", "\U0001f441", "\ue000", "\ud7ff", "\uffff"])
-def test_whole_characters_are_kept(text: str) -> None:
+def test_valid_characters_are_unchanged(text: str) -> None:
     assert parse(Outer, {"names": [text], "table": [[text]]}, "No value.").table == ((text,),)
 
 
@@ -117,14 +117,14 @@ def test_whole_characters_are_kept(text: str) -> None:
         (["a", 7], (("some.1", "must be a text"),)),
     ],
 )
-def test_a_list_is_too_short_only_where_no_entry_is_at_fault(
+def test_a_length_error_of_a_list_is_reported_only_without_entry_errors(
     some: list[object], expected: object
 ) -> None:
     assert faults(some=some) == expected
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_a_text_without_fault_is_utf_8_without_nul(text: str) -> None:
+def test_a_text_without_fault_is_valid_utf_8_without_nul(text: str) -> None:
     try:
         storable = b"\0" not in text.encode()
     except UnicodeEncodeError:
@@ -132,7 +132,7 @@ def test_a_text_without_fault_is_utf_8_without_nul(text: str) -> None:
     assert (text_fault(text) is None) == storable
 
 
-def test_a_list_is_looked_through_however_deep_it_is() -> None:
+def test_deeply_nested_lists_are_checked() -> None:
     deep: list[object] = ["\0"]
     for _ in range(100_000):
         deep = [deep]
@@ -169,7 +169,9 @@ def test_a_list_is_looked_through_however_deep_it_is() -> None:
         ("nmae", "a", "is not a known field"),
     ],
 )
-def test_a_fault_has_a_plain_sentence(field: str, value: object, words: str) -> None:
+def test_every_validation_error_has_a_readable_message(
+    field: str, value: object, words: str
+) -> None:
     assert faults(**{field: value}) == ((field, words),)
 
 
@@ -181,25 +183,25 @@ ENTRIES = st.lists(
 
 
 @given(ENTRIES)
-def test_a_list_comes_back_however_it_was_written(entries: list[str]) -> None:
+def test_a_comma_separated_list_is_split(entries: list[str]) -> None:
     assert split(",".join(entries)) == entries
     assert split(entries) == entries
     assert split([" , ".join(entries), ""]) == entries
 
 
-def test_values_other_than_text_are_left_to_their_validators() -> None:
+def test_split_leaves_values_other_than_text_unchanged() -> None:
     assert split(None) is None
     assert split([1, "2,3", None]) == [1, "2", "3", None]
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
-def test_an_instant_comes_back(instant: datetime) -> None:
+def test_an_instant_round_trips_through_iso_format(instant: datetime) -> None:
     assert read_moment(instant.isoformat()) == instant
     assert read_moment(instant.isoformat().replace("+00:00", "z")) == instant
 
 
 @given(st.dates())
-def test_a_day_comes_back_and_is_not_an_instant(day: date) -> None:
+def test_a_day_round_trips_and_stays_a_date(day: date) -> None:
     read = read_moment(day.isoformat())
     assert (read, type(read)) == (day, date)
     assert read_day(f" {day.isoformat()} ") == day
@@ -208,7 +210,7 @@ def test_a_day_comes_back_and_is_not_an_instant(day: date) -> None:
 @given(
     st.one_of(st.dates(), st.datetimes(), st.datetimes(timezones=st.timezones())), st.timezones()
 )
-def test_what_begins_ends_later(moment: date, zone: ZoneInfo) -> None:
+def test_the_end_of_a_moment_is_after_its_begin(moment: date, zone: ZoneInfo) -> None:
     first, after = begin_of(moment, zone), end_of(moment, zone)
     assert first < after or after.year in {1, 9999}
     assert first.tzinfo is UTC
@@ -248,18 +250,18 @@ def test_an_instant_without_a_zone_is_read_in_the_configured_zone(
 @every_case(
     "text", ["", "yesterday", "2026-02-30", "2026-13-01", "03/02/2026", "2026-02-03T25:00:00"]
 )
-def test_what_is_no_moment_is_refused(text: str) -> None:
+def test_an_invalid_moment_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must be a day"):
         read_moment(text)
 
 
 @every_case("text", ["2026-02-03T10:00:00Z", "2026-02-31", "20260203"])
-def test_what_is_no_day_is_refused(text: str) -> None:
+def test_an_invalid_day_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be a day \(YYYY-MM-DD\)"):
         read_day(text)
 
 
-def test_a_count_fits_its_column() -> None:
+def test_a_count_is_limited_to_its_column() -> None:
     assert COUNT.validate_python(str(LARGEST_COUNT)) == 2_147_483_647
     with pytest.raises(ValidationError):
         COUNT.validate_python(str(LARGEST_COUNT + 1))

@@ -76,7 +76,7 @@ CASES = (
 )
 
 
-def test_the_obstacle_names_what_is_missing() -> None:
+def test_the_launch_obstacle_names_what_is_missing() -> None:
     wrong = []
     for name, requests, tick, dagster, waited, code, words in CASES:
         found = launch_obstacle(LaunchFacts(requests, tick, dagster, waited))

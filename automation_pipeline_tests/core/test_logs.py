@@ -60,7 +60,7 @@ def test_a_line_about_another_request_keeps_its_correlation_id(
     assert [line["correlation_id"] for line in lines(capsys)] == ["of-the-asker", "of-the-run"]
 
 
-def test_a_line_for_people_cannot_be_made_to_look_like_two(
+def test_a_text_log_line_cannot_be_split_by_its_content(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logs("info", "text")
@@ -106,7 +106,7 @@ def test_the_end_of_a_long_traceback_is_kept(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("level", "received"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)]
 )
-def test_what_is_less_urgent_is_left_out(
+def test_lines_below_the_level_are_omitted(
     level: Any, received: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure_logs(level, "json")
@@ -127,7 +127,7 @@ def test_noisy_libraries_log_warnings_only(
     assert [line["logger"] for line in lines(capsys)] == list(NOISY)
 
 
-def test_configured_again_every_line_is_still_written_once(
+def test_repeated_configuration_writes_every_line_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for form in ("text", "json"):

@@ -66,24 +66,24 @@ def test_any_value_under_a_sensitive_key_is_masked(key: str, value: object) -> N
 
 @every_case("key", SECRET_KEYS + PERSONAL_KEYS)
 @every_case("value", [None, True, False, ""])
-def test_whether_there_is_one_may_be_known(key: str, value: object) -> None:
+def test_empty_and_boolean_values_of_sensitive_keys_are_not_masked(key: str, value: object) -> None:
     assert masked({key: value}) == {key: value}
 
 
 @every_case("key", COUNTERS)
 @every_case("value", [0, 1200, 0.5, {"cached": 12, "audio": 0}])
-def test_counters_are_left(key: str, value: object) -> None:
+def test_counters_are_not_masked(key: str, value: object) -> None:
     assert masked({key: value}) == {key: value}
 
 
 @every_case("key", ["tokens", "auth_tokens", "token_count"])
-def test_what_is_no_number_under_the_name_of_a_counter_is_masked(key: str) -> None:
+def test_non_numeric_values_under_counter_names_are_masked(key: str) -> None:
     assert masked({key: "hush"}) == {key: MASK}
     assert masked({key: {"first": "hush"}}) == {key: MASK}
 
 
 @every_case("key", PLAIN_KEYS)
-def test_other_keys_hide_nothing(key: str) -> None:
+def test_other_keys_are_not_masked(key: str) -> None:
     assert masked({key: "seen", "n": 3}) == {key: "seen", "n": 3}
 
 
@@ -146,7 +146,7 @@ def test_secrets_and_personal_data_inside_a_text_are_masked(text: str, shown: st
         "the token that begins with apt_01234 and the task-force-of-the-risk-sk-1",
     ],
 )
-def test_other_texts_are_left(text: str) -> None:
+def test_other_texts_are_not_masked(text: str) -> None:
     assert masked(text) == text
 
 
@@ -201,18 +201,18 @@ def test_every_value_is_masked_as_json(value: object, shown: object) -> None:
     json.dumps(masked(value), allow_nan=False)
 
 
-def test_a_document_stays_one_whatever_happens() -> None:
+def test_a_masked_document_is_always_a_document() -> None:
     assert masked_document(Mischief()) == {}
     assert masked_document({"a": {1, 2} and [1], "token": "x"}) == {"a": [1], "token": MASK}
 
 
-def test_what_holds_itself_comes_to_an_end() -> None:
+def test_a_circular_document_is_cut() -> None:
     ring: dict[str, object] = {"n": 1}
     ring["again"] = ring
     assert masked(ring) == {"n": 1, "again": CUT}
 
 
-def test_nothing_is_endless() -> None:
+def test_depth_and_length_are_limited() -> None:
     deep: object = "bottom"
     for _ in range(20):
         deep = [deep]
@@ -226,14 +226,14 @@ def test_nothing_is_endless() -> None:
 
 
 @every_case("before", range(1975, 2001))
-def test_a_mask_at_the_end_of_what_is_kept_is_whole_or_gone(before: int) -> None:
+def test_a_mask_at_the_cut_is_complete_or_omitted(before: int) -> None:
     text = masked_text("x" * before + " anna@host.test and more")
     assert len(text) <= 2000
     assert "[" not in text or MASK in text
     assert masked_text(text) == text
 
 
-def test_a_document_is_seen_up_to_so_many_values_and_so_much_text() -> None:
+def test_a_document_is_limited_in_values_and_text() -> None:
     numbers = masked([[[1] * 50] * 50] * 50)
     assert json.dumps(numbers).count("1") < MOST_VALUES
     assert CUT in json.dumps(numbers)
@@ -261,16 +261,14 @@ def test_a_document_is_seen_up_to_so_many_values_and_so_much_text() -> None:
 
 
 @pytest.mark.parametrize("longest", [200, 2000, 20_000])
-def test_a_text_is_cut_before_it_is_looked_through(
-    longest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_is_cut_before_it_is_scanned(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[int] = []
     monkeypatch.setattr(masking, "hide", lambda text: lengths.append(len(text)) or text)
     masked_text("a:" * 50_000, longest)
     assert max(lengths) <= longest + 500
 
 
-def test_where_a_text_was_cut_no_half_of_a_secret_comes_to_light() -> None:
+def test_no_partial_secret_remains_where_a_text_is_cut() -> None:
     for before in range(2440, 2500):
         for secret in ("anna.dupont@host.test", "0612345678", "FR76 3000 6000 0112 3456 7890 189"):
             result = masked_text(
@@ -280,7 +278,7 @@ def test_where_a_text_was_cut_no_half_of_a_secret_comes_to_light() -> None:
     assert masked_text("Refused: token=" + "x" * 5000) == "Refused: token=[masked]"
 
 
-def test_a_long_text_is_looked_through_quickly() -> None:
+def test_a_long_text_is_scanned_quickly() -> None:
     for text in (
         "a" * 200_000,
         "a@" * 100_000,
@@ -349,20 +347,20 @@ def test_no_secret_in_a_text_survives(secret: str, before: str, after: str) -> N
 @given(
     st.sampled_from(COUNTERS), st.one_of(st.integers(-(2**63), 2**63), st.floats(allow_nan=False))
 )
-def test_numbers_under_counters_survive(key: str, number: float) -> None:
+def test_numbers_under_counters_are_kept(key: str, number: float) -> None:
     shown = masked({"usage": [{key: number}]})
     assert shown == {"usage": [{key: number if abs(number) != float("inf") else MASK}]}
 
 
 @given(documents)
-def test_masking_what_is_masked_changes_nothing(document: object) -> None:
+def test_masking_a_document_is_idempotent(document: object) -> None:
     once = masked(document)
     assert masked(once) == once
     json.dumps(once, allow_nan=False)
 
 
 @given(MESSY, st.integers(10, 80))
-def test_a_text_is_masked_once_for_all(text: str, longest: int) -> None:
+def test_masking_a_text_is_idempotent(text: str, longest: int) -> None:
     once = masked_text(text, longest)
     assert masked_text(once, longest) == once
     assert len(once) <= longest
@@ -394,7 +392,7 @@ def test_a_text_is_masked_once_for_all(text: str, longest: int) -> None:
         ("paid by 30569309025904", "paid by [masked]"),
     ],
 )
-def test_secrets_after_their_names_and_by_their_shapes_are_hidden(text: str, shown: str) -> None:
+def test_secrets_are_hidden_by_name_and_by_shape(text: str, shown: str) -> None:
     assert hide(text) == shown
     assert hide(shown) == shown
 
@@ -412,7 +410,7 @@ def test_secrets_after_their_names_and_by_their_shapes_are_hidden(text: str, sho
         "whsec_ and eyJ and sk- and apt_ begin secrets, FR begins a number",
     ],
 )
-def test_counts_times_and_ids_are_left(text: str) -> None:
+def test_counts_times_and_ids_are_not_hidden(text: str) -> None:
     assert hide(text) == text
 
 
@@ -421,7 +419,7 @@ def test_counts_times_and_ids_are_left(text: str) -> None:
     ["a:", "http://", "http://a?", "token=", "token=1 ", "a@", "a@a.", "0", "06 ", "bearer ", "cookie", "cookie:",
      "sk-", "eyJ.", "FR76 ", "4111 ", "a.", "mot de passe", 'password:"', '\\"', "a='", "://", "api key "],
 )  # fmt: skip
-def test_the_work_grows_as_the_text_does(unit: str) -> None:
+def test_the_masking_time_grows_linearly_with_the_text(unit: str) -> None:
     """Sixteen times the text is a good sixteen times the work; it would be 256 times if each part
     saw all the rest."""
 
@@ -440,7 +438,7 @@ def test_the_work_grows_as_the_text_does(unit: str) -> None:
 HOSTILE = "\x1b]0;title\x07 \x9b31m red \x9d0;x\x9c \u202eevil \u2028 line \r over \x7f"
 
 
-def test_no_text_is_a_formula_and_every_number_stays_one() -> None:
+def test_a_csv_cell_is_never_a_formula_and_numbers_are_kept() -> None:
     cases = {
         "=1+1": "'=1+1", "+33 1": "'+33 1", "-2": "'-2", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1",
         "\n=1": "'\n=1", "＝1": "'＝1", "a=1": "a=1", "": "", "NORD": "NORD", -2: -2, 1.5: 1.5, None: None,
@@ -448,7 +446,7 @@ def test_no_text_is_a_formula_and_every_number_stays_one() -> None:
     assert {given: csv_cell(given) for given in cases} == cases
 
 
-def test_a_cell_of_markdown_holds_no_markup() -> None:
+def test_markup_in_a_markdown_cell_is_escaped() -> None:
     cases = {
         "a|b": r"a\|b", "a\\|b": r"a\\\|b", "a\nb": "a b", "[x](javascript:1)": r"\[x\](javascript:1)",
         "![x](https://e.test)": r"\!\[x\](https\://e.test)", "<img src=x>": r"\<img src=x\>", "`x`": r"\`x\`",
@@ -465,7 +463,9 @@ def test_a_cell_of_markdown_holds_no_markup() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_line_of_the_log_commands_no_terminal(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_in_log_lines_are_escaped(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
     configure_logs("info", form)  # type: ignore[arg-type]  # one of the two

@@ -9,7 +9,7 @@ from automation_pipeline.core.metrics import BOUNDS_MS, BUCKETS, Meter, bucket_o
 from automation_pipeline_tests.tables import every_case
 
 
-def test_amounts_add_up_by_name_and_labels_and_begin_again_once_they_are_drained() -> None:
+def test_counters_add_up_by_name_and_labels_until_drained() -> None:
     meter = Meter()
     meter.count("calls_total", provider="crm", status="200")
     meter.count("calls_total", status="200", provider="crm")
@@ -23,7 +23,7 @@ def test_amounts_add_up_by_name_and_labels_and_begin_again_once_they_are_drained
     assert meter.drain() == {}
 
 
-def test_what_is_put_back_is_added_to_what_came_meanwhile() -> None:
+def test_counts_that_are_put_back_are_added_to_newer_ones() -> None:
     meter = Meter()
     meter.count("a", 2)
     drained = meter.drain()
@@ -35,7 +35,7 @@ def test_what_is_put_back_is_added_to_what_came_meanwhile() -> None:
 @every_case(
     ("value", "written"), [('a"b', 'a\\"b'), ("a\\b", "a\\\\b"), ("a\nb", "a\\nb"), ("é", "é")]
 )
-def test_labels_are_written_as_prometheus_reads_them(value: str, written: str) -> None:
+def test_label_values_are_escaped_for_prometheus(value: str, written: str) -> None:
     meter = Meter()
     meter.count("a", label=value)
     assert list(meter.drain()) == [("a", f'label="{written}"')]
@@ -61,11 +61,11 @@ def test_no_count_is_lost_between_threads() -> None:
         (14_400_001, "+Inf"),
     ],
 )
-def test_a_bound_is_part_of_its_bucket(milliseconds: float, bucket: str) -> None:
+def test_bucket_bounds_are_inclusive(milliseconds: float, bucket: str) -> None:
     assert bucket_of(milliseconds) == bucket
 
 
 @given(milliseconds=st.floats(0, 1e9))
-def test_a_time_is_in_the_smallest_bucket_that_holds_it(milliseconds: float) -> None:
+def test_a_duration_is_in_the_smallest_matching_bucket(milliseconds: float) -> None:
     place = BUCKETS.index(bucket_of(milliseconds))
     assert place == sum(bound < milliseconds for bound in BOUNDS_MS)

@@ -65,7 +65,7 @@ def line(made: Plan) -> list[str]:
         (Policies(), {"skips_next": True}, [], ["08 SUPERSEDED", "09 SUPERSEDED", "10 OPERATOR"]),
     ],
 )  # fmt: skip
-def test_a_misfire_policy_drops_what_is_late_and_keeps_the_newest(
+def test_a_misfire_policy_drops_late_due_times_and_keeps_the_newest(
     policies: Policies, facts: dict[str, Any], run: list[str], left_out: list[str]
 ) -> None:
     made = decided(policies, "08:00", "09:00", "10:00", **facts)
@@ -73,7 +73,7 @@ def test_a_misfire_policy_drops_what_is_late_and_keeps_the_newest(
     assert made.start is (Start.NOW if run else None)
 
 
-def test_nothing_due_decides_nothing() -> None:
+def test_without_due_times_the_plan_is_empty() -> None:
     assert decided(Policies()) == Plan()
 
 
@@ -93,7 +93,7 @@ def test_nothing_due_decides_nothing() -> None:
         (ALLOW, 1, 9, Start.NOW),
     ],
 )
-def test_the_overlap_policy_says_how_new_work_starts(
+def test_the_overlap_policy_decides_how_new_work_starts(
     policy: OverlapPolicy, at_work: int, waiting: int, start: Start | None
 ) -> None:
     assert overlap_start(policy, at_work, waiting) is start
@@ -105,7 +105,7 @@ def test_the_overlap_policy_says_how_new_work_starts(
 
 
 @every_case("policy", [SKIP, ONE, CANCEL, TERMINATE])
-def test_what_is_caught_up_in_line_does_not_compete_with_what_it_follows(
+def test_late_due_times_queue_behind_the_work_they_follow(
     policy: OverlapPolicy,
 ) -> None:
     policies = Policies(keeps=2, overlap=policy)
@@ -126,13 +126,13 @@ def test_what_is_caught_up_in_line_does_not_compete_with_what_it_follows(
         ((), {"at_work": 1}, "OVERLAP"),
     ],
 )
-def test_of_several_reasons_the_first_counts(
+def test_the_first_of_several_skip_reasons_is_reported(
     obstacles: tuple[NotRun, ...], facts: dict[str, Any], reason: str
 ) -> None:
     assert skipped(decided(Policies(), "10:00", obstacles=obstacles, **facts)) == [f"10 {reason}"]
 
 
-def test_an_excluded_day_is_skipped_before_anything_else_is_decided() -> None:
+def test_excluded_days_are_skipped_before_other_rules_apply() -> None:
     timing = hourly(excluded_on=frozenset({date(2026, 5, 4)}))
     now = at("10:10") + timedelta(days=1)
     times = list(backlog(timing, at("22:30"), now, enough=99, with_excluded=True).times)
@@ -152,7 +152,9 @@ def test_an_excluded_day_is_skipped_before_anything_else_is_decided() -> None:
         ("UTC", []),
     ],
 )
-def test_over_a_year_each_day_has_one_due_time(zone_name: str, unusual: list[str]) -> None:
+def test_a_daily_cron_has_one_due_time_per_day_over_a_year(
+    zone_name: str, unusual: list[str]
+) -> None:
     timing = Timing(crons=(parse_cron("30 2 * * *"),), zone=zone(zone_name))
     start = datetime(2026, 1, 1, tzinfo=timing.zone).astimezone(UTC)
     end = datetime(2027, 1, 1, tzinfo=timing.zone).astimezone(UTC)
@@ -176,7 +178,7 @@ def test_over_a_year_each_day_has_one_due_time(zone_name: str, unusual: list[str
     ("hours", "enough", "count", "is_cut"),
     [(2, 10, 2, False), (40, 10, 30, True), (40, 31, 40, False), (24 * 20, 31, 24 * 15, True)],
 )
-def test_a_long_outage_is_computed_only_as_far_as_is_enough(
+def test_the_backlog_of_a_long_outage_is_bounded(
     hours: int, enough: int, count: int, is_cut: bool
 ) -> None:
     now = at("10:10")
@@ -185,7 +187,7 @@ def test_a_long_outage_is_computed_only_as_far_as_is_enough(
     assert found.times[-1].scheduled_for == at("10:00")
 
 
-def test_a_backlog_starts_with_the_due_time_that_is_known() -> None:
+def test_a_backlog_starts_with_the_known_due_time() -> None:
     postponed = Planned(at("08:00"), at("09:30"))
     found = backlog(hourly(), at("08:00"), at("10:10"), enough=10, first=postponed)
     assert found.times == [postponed, *due("09:00", "10:00")]

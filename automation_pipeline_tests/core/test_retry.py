@@ -47,7 +47,7 @@ ENRICHMENT = Backoff(base_seconds=0.25, cap_seconds=1)
         (ENRICHMENT, [0.25, 0.5]),
     ],
 )
-def test_the_waits_are_those_of_the_contract(backoff: Backoff, waits: list[float]) -> None:
+def test_the_delays_match_the_contract(backoff: Backoff, waits: list[float]) -> None:
     assert [backoff.delay(n, Random(1)) for n in range(1, len(waits) + 1)] == waits
 
 
@@ -62,7 +62,7 @@ def test_the_waits_are_those_of_the_contract(backoff: Backoff, waits: list[float
         (16, 3, 51.2, 64),
     ],
 )
-def test_jitter_spreads_the_wait_by_a_fifth_and_stops_at_the_cap(
+def test_jitter_varies_the_delay_by_twenty_percent_up_to_the_cap(
     base: float, n: int, low: float, high: float
 ) -> None:
     backoff, random = Backoff(base_seconds=base, cap_seconds=64, jitter=0.2), Random(7)
@@ -80,14 +80,14 @@ def test_jitter_spreads_the_wait_by_a_fifth_and_stops_at_the_cap(
     n=st.integers(1, sys.maxsize),
     seed=st.integers(),
 )
-def test_a_wait_lies_between_zero_and_the_cap(
+def test_a_delay_is_between_zero_and_the_cap(
     base: float, cap: float, multiplier: float, jitter: float, n: int, seed: int
 ) -> None:
     backoff = Backoff(base_seconds=base, cap_seconds=cap, multiplier=multiplier, jitter=jitter)
     assert 0 <= backoff.delay(n, Random(seed)) <= cap
 
 
-def test_the_same_seed_gives_the_same_wait() -> None:
+def test_the_same_seed_gives_the_same_delay() -> None:
     backoff = Backoff(base_seconds=2, cap_seconds=64, jitter=0.2)
     assert backoff.delay(3, Random(42)) == backoff.delay(3, Random(42))
 
@@ -103,7 +103,7 @@ def test_the_same_seed_gives_the_same_wait() -> None:
         {"jitter": 1.1},
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(numbers: dict[str, float]) -> None:
+def test_invalid_back_off_parameters_are_rejected(numbers: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="back-off"):
         Backoff(**{"base_seconds": 2, "cap_seconds": 64, **numbers})
 
@@ -153,7 +153,7 @@ def test_a_readable_retry_after_gives_at_least_one_second(header: str, seconds: 
         "Mon, 99 May 2026 12:00:00 GMT",
     ],
 )
-def test_an_unreadable_retry_after_says_nothing(header: str | None) -> None:
+def test_an_unreadable_retry_after_is_none(header: str | None) -> None:
     assert retry_after_seconds(header, NOW) is None
 
 
@@ -181,7 +181,7 @@ def test_an_unreadable_retry_after_says_nothing(header: str | None) -> None:
         ).map(" ".join),
     )
 )
-def test_no_header_makes_retry_after_fail(header: str) -> None:
+def test_any_retry_after_header_is_parsed_without_error(header: str) -> None:
     seconds = retry_after_seconds(header, NOW)
     assert seconds is None or (seconds >= 1 and NOW + timedelta(seconds=seconds) > NOW)
 
@@ -198,7 +198,7 @@ WAITS = (
 )
 
 
-def test_the_larger_of_retry_after_and_the_back_off_is_waited_and_callers_are_spread() -> None:
+def test_the_larger_of_retry_after_and_back_off_applies_with_jitter() -> None:
     wrong = []
     for name, n, asked, plain, spread in WAITS:
         waited = Backoff(base_seconds=2, cap_seconds=60).wait(n, asked, Random(1))
@@ -249,7 +249,7 @@ def busy(retry_after: float | None = None) -> TransientError:
         ([busy(60), "good"], [60]),
     ],
 )
-def test_a_transient_failure_is_attempted_again_after_its_wait(
+def test_a_transient_error_is_retried_after_its_delay(
     answers: list[str | Exception], waits: list[float]
 ) -> None:
     script = Script(*answers)
@@ -257,14 +257,14 @@ def test_a_transient_failure_is_attempted_again_after_its_wait(
     assert script.waits == waits
 
 
-def test_the_last_attempt_raises_its_error_without_a_wait() -> None:
+def test_the_last_attempt_raises_its_error_without_a_delay() -> None:
     script, last = Script(busy(), busy(), TransientError("still busy"), "never asked"), "still busy"
     with pytest.raises(TransientError, match=last):
         script.run()
     assert (script.left, script.waits) == (["never asked"], [1, 2])
 
 
-def test_one_attempt_is_one_call() -> None:
+def test_a_single_attempt_makes_one_call() -> None:
     script = Script(busy(), "never asked")
     with pytest.raises(TransientError):
         script.run(attempts=1)
@@ -274,14 +274,14 @@ def test_one_attempt_is_one_call() -> None:
 @every_case(
     "error", [PermanentError("no"), NotFoundError("no"), AutomationError("no"), ValueError("bug")]
 )
-def test_whatever_is_not_transient_is_not_attempted_again(error: Exception) -> None:
+def test_other_errors_are_not_retried(error: Exception) -> None:
     script = Script(error, "never asked")
     with pytest.raises(type(error)):
         script.run()
     assert (script.left, script.waits) == (["never asked"], [])
 
 
-def test_a_wait_that_is_too_long_is_raised_at_once_with_its_length() -> None:
+def test_a_retry_after_that_is_too_long_is_raised_immediately() -> None:
     script = Script(busy(61), "never asked")
     with pytest.raises(TransientError) as caught:
         script.run()
@@ -292,7 +292,7 @@ def test_a_wait_that_is_too_long_is_raised_at_once_with_its_length() -> None:
     )
 
 
-def test_the_waits_are_spread_by_the_jitter_of_the_back_off() -> None:
+def test_retry_delays_use_the_jitter_of_the_back_off() -> None:
     script = Script(busy(), busy(), "good")
     script.run(backoff=Backoff(base_seconds=1, cap_seconds=15, jitter=0.2))
     assert script.waits[0] == pytest.approx(1, abs=0.2)
@@ -300,7 +300,7 @@ def test_the_waits_are_spread_by_the_jitter_of_the_back_off() -> None:
     assert script.waits != [1, 2]
 
 
-def test_which_statuses_another_attempt_may_change() -> None:
+def test_only_temporary_statuses_are_transient() -> None:
     statuses = (200, 400, 401, 404, 407, 408, 409, 424, 425, 426, 428, 429, 499, 500, 503, 599)
     transient = [status for status in statuses if is_transient_status(status)]
     assert transient == [408, 425, 429, 500, 503, 599]

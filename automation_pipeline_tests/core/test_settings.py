@@ -120,7 +120,7 @@ def test_a_variable_is_read(variable: str, value: str, read: object) -> None:
         assert getattr(load_settings(), variable.lower()) == read
 
 
-def test_the_address_of_the_crm_is_read_under_its_older_name_too(
+def test_the_older_name_of_the_crm_url_is_also_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FICHE_API_URL", "https://old.test")
@@ -128,7 +128,9 @@ def test_the_address_of_the_crm_is_read_under_its_older_name_too(
 
 
 @pytest.mark.parametrize("base", ["https://new.test", ""])
-def test_the_newer_name_wins_unless_it_is_empty(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+def test_the_newer_name_takes_precedence_unless_it_is_empty(
+    monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
     monkeypatch.setenv("FICHE_API_URL", "https://old.test")
     monkeypatch.setenv("FICHE_API_BASE_URL", base)
     assert load_settings().fiche_api_base_url == (base or "https://old.test")
@@ -141,7 +143,7 @@ def test_the_newer_name_wins_unless_it_is_empty(monkeypatch: pytest.MonkeyPatch,
         ("NEXT_PUBLIC_PUSHER_KEY", "k", "pusher_key", "k"),
     ],
 )
-def test_older_names_are_read_too(
+def test_older_variable_names_are_also_read(
     monkeypatch: pytest.MonkeyPatch, older: str, value: str, name: str, read: object
 ) -> None:
     monkeypatch.setenv(older, value)
@@ -292,7 +294,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("AUTOMATION_TIMEZONE", "Mars/Olympus", "'Mars/Olympus' is not a known time zone."),
     ],
 )
-def test_a_wrong_value_is_one_sentence_that_names_the_variable(
+def test_an_invalid_value_is_reported_in_one_sentence_with_the_variable(
     variable: str, value: str, why: str
 ) -> None:
     with set_alone(variable, value):
@@ -304,7 +306,7 @@ def test_a_wrong_value_is_one_sentence_that_names_the_variable(
     assert "s3cret" not in sentence
 
 
-def test_secrets_are_not_shown_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repr_of_the_settings_contains_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FICHE_API_AUTH_TOKEN", "s3cret")
     monkeypatch.setenv("ELEVENLABS_API_KEY", "s3cret")
     monkeypatch.setenv("DATABASE_URL", "postgresql://anna:s3cret@db/work")
@@ -317,11 +319,11 @@ def test_the_environment_is_read_once() -> None:
     assert load_settings() is load_settings()
 
 
-def test_the_page_of_the_documentation_is_the_one_that_the_settings_write() -> None:
+def test_the_configuration_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == configuration_page(), "run `make docs`"
 
 
-def test_the_page_lists_every_variable_with_its_limits() -> None:
+def test_the_configuration_page_lists_every_variable_with_its_limits() -> None:
     page = configuration_page()
     for name in Settings.model_fields:
         assert f"| `{name.upper()}` |" in page
@@ -329,7 +331,7 @@ def test_the_page_lists_every_variable_with_its_limits() -> None:
     assert "| `FICHE_API_AUTH_TOKEN` | secret | none |" in page
 
 
-def test_each_setting_of_the_original_does_something_or_is_listed_with_the_reason_why_not() -> None:
+def test_every_setting_of_the_original_is_used_or_documented_as_unused() -> None:
     """Finding 2.7: some were accepted without any effect."""
     of_the_original = [
         "AUTOMATION_SCHEDULER_CRON",
@@ -376,7 +378,7 @@ def test_each_setting_of_the_original_does_something_or_is_listed_with_the_reaso
 @pytest.mark.parametrize(
     "receiver", ["PRICING", "PRICING_CRITICAL", "ORG_JOBS", "ORG_JOBS_CRITICAL"]
 )
-def test_a_receiver_at_pagerduty_needs_a_routing_key(
+def test_a_pagerduty_receiver_requires_a_routing_key(
     monkeypatch: pytest.MonkeyPatch, receiver: str
 ) -> None:
     monkeypatch.setenv(f"{receiver}_ALERT_WEBHOOK_SHAPE", "pagerduty")

@@ -30,11 +30,11 @@ MACHINE = StateMachine(
 any_moves = st.fixed_dictionaries({state: st.frozensets(st.sampled_from(Light)) for state in Light})
 
 
-def test_a_legal_move_gives_the_new_state() -> None:
+def test_a_legal_transition_returns_the_new_state() -> None:
     assert MACHINE.move(Light.RED, Light.GREEN) is Light.GREEN
 
 
-def test_an_illegal_move_names_the_machine_and_both_states() -> None:
+def test_an_illegal_transition_names_the_machine_and_both_states() -> None:
     with pytest.raises(
         IllegalMoveError, match=r"A light cannot move from red to amber\."
     ) as refused:
@@ -47,23 +47,23 @@ def test_an_illegal_move_names_the_machine_and_both_states() -> None:
     assert isinstance(refused.value, PermanentError)
 
 
-def test_a_state_without_moves_is_terminal() -> None:
+def test_a_state_without_transitions_is_terminal() -> None:
     assert MACHINE.terminal == {Light.BROKEN}
 
 
-def test_a_move_to_an_undeclared_state_is_refused_at_construction() -> None:
+def test_a_transition_to_an_undeclared_state_is_rejected_at_construction() -> None:
     with pytest.raises(ValueError, match=r"light machine moves to undeclared states: amber, green"):
         StateMachine(
             name="light", moves={Light.RED: frozenset({Light.GREEN, Light.AMBER, Light.RED})}
         )
 
 
-def test_a_state_outside_the_machine_moves_nowhere() -> None:
+def test_a_state_outside_the_machine_has_no_transitions() -> None:
     machine = StateMachine(name="light", moves={Light.RED: frozenset({Light.RED})})
     assert not machine.can_move(Light.BROKEN, Light.RED)
 
 
-def test_a_machine_does_not_follow_later_changes_of_its_table() -> None:
+def test_later_changes_of_the_table_do_not_affect_the_machine() -> None:
     table = {Light.RED: frozenset[Light]()}
     machine = StateMachine(name="light", moves=table)
     table[Light.RED] = frozenset({Light.RED})
@@ -71,7 +71,9 @@ def test_a_machine_does_not_follow_later_changes_of_its_table() -> None:
 
 
 @given(any_moves)
-def test_every_illegal_move_of_any_machine_is_refused(moves: dict[Light, frozenset[Light]]) -> None:
+def test_every_illegal_transition_of_any_machine_is_rejected(
+    moves: dict[Light, frozenset[Light]],
+) -> None:
     machine = StateMachine(name="light", moves=moves)
     for frm in Light:
         for to in Light:

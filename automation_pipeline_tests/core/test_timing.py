@@ -36,7 +36,7 @@ def effective(of: Timing, count: int, after: datetime = MONDAY) -> list[str]:
     return [f"{one.effective_for:%d %H:%M}" for one in islice(planned_after(of, after), count)]
 
 
-def test_weekdays_are_five_days() -> None:
+def test_a_weekday_cron_is_due_on_five_days_per_week() -> None:
     of = timing("0 9 * * 1-5")
     assert [one.scheduled_for.isoweekday() for one in islice(planned_after(of, MONDAY), 10)] == [
         1,
@@ -57,27 +57,29 @@ def test_weekdays_are_five_days() -> None:
         ({"end_at": MONDAY}, []),
     ],
 )
-def test_both_ends_of_its_dates_are_included(text: dict[str, Any], expected: list[str]) -> None:
+def test_the_start_and_end_of_a_schedule_are_inclusive(
+    text: dict[str, Any], expected: list[str]
+) -> None:
     assert nominal(timing(**text), 2) == expected
 
 
-def test_a_day_that_is_left_out_is_that_of_its_own_zone() -> None:
+def test_excluded_days_are_days_in_the_zone_of_the_schedule() -> None:
     of = timing("30 23 * * *", "Europe/Paris", excluded_on=("2026-05-05",))
     assert nominal(of, 3) == ["04 21:30", "06 21:30", "07 21:30"]
 
 
-def test_without_any_day_left_it_is_never_due() -> None:
+def test_a_schedule_with_every_day_excluded_is_never_due() -> None:
     days = tuple((date(2026, 5, 4) + timedelta(days=day)).isoformat() for day in range(5))
     assert next_planned(timing(excluded_on=days, end_at=MONDAY + timedelta(days=4)), MONDAY) is None
 
 
-def test_what_waits_for_the_window_starts_with_it_and_keeps_its_own_instant() -> None:
+def test_a_clamped_due_time_starts_with_the_window_and_keeps_its_instant() -> None:
     of = timing("0 */4 * * *", window_start="22:00", window_end="06:00")
     assert effective(of, 5) == ["04 04:00", "04 22:00", "05 00:00", "05 04:00", "05 22:00"]
     assert nominal(of, 5) == ["04 04:00", "04 20:00", "05 00:00", "05 04:00", "05 20:00"]
 
 
-def test_the_last_minutes_of_a_window_can_be_kept_free() -> None:
+def test_a_cutoff_excludes_the_last_minutes_of_a_window() -> None:
     of = timing(
         "30 * * * *",
         window_start="02:00",
@@ -103,26 +105,26 @@ def test_a_shortened_window_ends_earlier(start: str, end: str, minutes: int, bec
 
 
 @every_case("minutes", [60, 61, 1440])
-def test_nothing_is_left_of_a_window_that_is_cut_too_short(minutes: int) -> None:
+def test_a_cutoff_longer_than_the_window_is_rejected(minutes: int) -> None:
     window = ExecutionWindow(time(23, 30), time(0, 30))
     with pytest.raises(InvalidInputError, match="shorter than the execution window"):
         window.shortened(minutes)
 
 
 @every_case("text", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])
-def test_what_means_nothing_is_refused(text: dict[str, str]) -> None:
+def test_an_invalid_cron_or_zone_is_rejected(text: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError):
         timing(**text)
 
 
-def test_a_filter_that_drops_everything_is_seen_beforehand() -> None:
+def test_a_filter_that_drops_every_due_time_is_detected() -> None:
     window = {"window_start": "02:00", "window_end": "06:00"}
     assert is_never_due(timing("0 12 * * *", window_policy="FILTER", **window))
     assert not is_never_due(timing("0 12 * * *", **window))
 
 
 @given(jitter=st.integers(1, 86_400), hour=st.integers(0, 23))
-def test_jitter_puts_off_by_at_most_as_much_and_always_by_the_same(jitter: int, hour: int) -> None:
+def test_jitter_is_bounded_and_deterministic(jitter: int, hour: int) -> None:
     first, again = (
         next_planned(timing(f"0 {hour} * * *", jitter_seconds=jitter), MONDAY) for _ in range(2)
     )
@@ -132,7 +134,7 @@ def test_jitter_puts_off_by_at_most_as_much_and_always_by_the_same(jitter: int, 
 
 
 @given(st.uuids().map(str))
-def test_jitter_does_not_reach_into_a_day_that_is_left_out(seed: str) -> None:
+def test_jitter_does_not_reach_into_an_excluded_day(seed: str) -> None:
     fields = TimingFields(
         seed=seed,
         cron_expression="55 23 * * *",
@@ -156,7 +158,7 @@ def test_jitter_does_not_leave_the_window(jitter: int) -> None:
     window=st.sampled_from([None, ("22:00", "06:00"), ("02:00", "02:59"), ("23:30", "00:30")]),
     start=st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31), timezones=st.just(UTC)),  # noqa: DTZ001  bounds have no zone
 )
-def test_due_times_strictly_rise(
+def test_due_times_strictly_increase(
     cron: str, window: tuple[str, str] | None, start: datetime
 ) -> None:
     bounds = {"window_start": window[0], "window_end": window[1]} if window else {}
@@ -170,7 +172,7 @@ def test_due_times_strictly_rise(
     ("start", "end", "hours", "minutes"),
     [("22:00", "06:00", 8, 1), ("09:00", "17:30", 8, 31), ("00:00", "23:59", 24, 0)],
 )
-def test_the_last_minute_counts_in_the_length_of_a_window(
+def test_the_length_of_a_window_includes_its_last_minute(
     start: str, end: str, hours: int, minutes: int
 ) -> None:
     window = ExecutionWindow.parse(start, end)

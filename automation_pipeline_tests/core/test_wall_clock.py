@@ -13,7 +13,7 @@ from automation_pipeline_tests.tables import every_case
 @every_case(
     "name", ["Europe/Paris", "America/Argentina/Ushuaia", "Asia/Kathmandu", "UTC", "Etc/GMT-3"]
 )
-def test_a_zone_of_the_database_is_known(name: str) -> None:
+def test_a_zone_of_the_database_is_accepted(name: str) -> None:
     assert zone(name).key == name
 
 
@@ -24,12 +24,12 @@ def test_a_zone_of_the_database_is_known(name: str) -> None:
         "\ud800", "../UTC", "/etc/localtime", "tzdata.zi",
     ],
 )  # fmt: skip
-def test_what_is_no_zone_of_a_place_is_refused(name: str) -> None:
+def test_a_name_that_is_not_a_geographic_zone_is_rejected(name: str) -> None:
     with pytest.raises(InvalidInputError):
         zone(name)
 
 
-def test_the_zone_database_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_zone_database_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     zone("UTC")
     monkeypatch.setattr(
         wall_clock, "available_timezones", lambda: pytest.fail("It was gone through again.")

@@ -20,7 +20,7 @@ from automation_pipeline.core.webhooks import (
 from automation_pipeline_tests.tables import every_case
 
 
-def test_a_body_is_the_same_bytes_in_whatever_order_its_keys_come() -> None:
+def test_a_body_is_serialised_independently_of_key_order() -> None:
     assert (
         body_of({"b": "é", "a": [1]})
         == body_of({"a": [1], "b": "é"})
@@ -28,7 +28,7 @@ def test_a_body_is_the_same_bytes_in_whatever_order_its_keys_come() -> None:
     )
 
 
-def test_a_receiver_can_check_what_is_signed() -> None:
+def test_a_receiver_can_verify_the_signature() -> None:
     body = b'{"a":1}'
     assert mac_of("s3cret", body) == hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()
     assert (
@@ -50,7 +50,9 @@ PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliverySta
         (429, PENDING), (500, PENDING), (502, PENDING), (503, PENDING), (504, PENDING),
     ],
 )  # fmt: skip
-def test_what_a_status_means(status: int, becomes: DeliveryStatus) -> None:
+def test_the_response_status_decides_the_delivery_status(
+    status: int, becomes: DeliveryStatus
+) -> None:
     delivery = after_answer(WebhookAnswer(status, "words"), 1, PATIENCE)
     assert (delivery.status, delivery.status_code, delivery.response_body) == (
         becomes,
@@ -60,7 +62,7 @@ def test_what_a_status_means(status: int, becomes: DeliveryStatus) -> None:
     assert delivery.error == (None if becomes is SENT else f"The receiver answered {status}")
 
 
-def test_the_pauses_double_until_the_last_attempt() -> None:
+def test_the_pause_doubles_until_the_last_attempt() -> None:
     pauses = [
         after_answer(WebhookAnswer(503, ""), attempts, PATIENCE).pause_seconds
         for attempts in range(1, 5)
@@ -71,7 +73,7 @@ def test_the_pauses_double_until_the_last_attempt() -> None:
 
 
 @every_case(("asked", "pause"), [(None, 10), (3, 10), (120, 120), (1e9, 3600)])
-def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(
+def test_a_receiver_can_request_a_longer_pause_up_to_a_cap(
     asked: float | None, pause: float
 ) -> None:
     assert after_answer(WebhookAnswer(429, "", asked), 1, PATIENCE).pause_seconds == pause
@@ -81,7 +83,7 @@ def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(
     )
 
 
-def test_an_error_carries_its_verdict() -> None:
+def test_a_permanent_error_fails_and_a_transient_one_is_retried() -> None:
     assert after_error(PermanentError("IP not allowed"), 1, PATIENCE) == Delivery(
         FAILED, 1, error="IP not allowed"
     )
@@ -90,7 +92,7 @@ def test_an_error_carries_its_verdict() -> None:
     )
 
 
-def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
+def test_an_insisting_policy_retries_rejected_deliveries_up_to_its_attempts() -> None:
     insists = DeliveryPolicy(attempts=2, insists=True)
     assert after_answer(WebhookAnswer(404, ""), 1, insists).status is PENDING
     assert after_answer(WebhookAnswer(404, ""), 2, insists).status is FAILED
@@ -108,7 +110,7 @@ def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
         (ZeroDivisionError("s3cret"), PENDING, "A bug: ZeroDivisionError"),
     ],
 )
-def test_whatever_an_attempt_meets_is_a_value(
+def test_every_result_of_an_attempt_becomes_a_delivery(
     expected: WebhookAnswer | Exception | None, becomes: DeliveryStatus, error: str | None
 ) -> None:
     async def send() -> WebhookAnswer | None:
@@ -120,7 +122,7 @@ def test_whatever_an_attempt_meets_is_a_value(
     assert (delivery.status, delivery.attempts, delivery.error) == (becomes, 1, error)
 
 
-def test_an_attempt_that_takes_too_long_is_broken_off() -> None:
+def test_an_attempt_that_takes_too_long_is_cancelled() -> None:
     async def never() -> WebhookAnswer | None:
         await asyncio.Event().wait()
         return None

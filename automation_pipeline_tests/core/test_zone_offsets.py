@@ -19,7 +19,7 @@ INSTANTS = st.datetimes(
 
 
 @given(ZONES, INSTANTS, st.timedeltas(timedelta(0), timedelta(days=900)), st.data())
-def test_every_instant_of_the_stretch_has_the_zones_own_offset(
+def test_every_instant_of_the_interval_has_the_offset_of_the_zone(
     zone: ZoneInfo, first: datetime, length: timedelta, data: st.DataObject
 ) -> None:
     offsets = offsets_between(first, first + length, zone)
@@ -31,7 +31,7 @@ def test_every_instant_of_the_stretch_has_the_zones_own_offset(
             assert timedelta(seconds=held) == instant.astimezone(zone).utcoffset()
 
 
-def test_a_year_in_paris_has_two_changes() -> None:
+def test_a_year_in_paris_has_two_offset_changes() -> None:
     offsets = offsets_between(
         datetime(2026, 1, 1, 12, 0, 0, 500, UTC),
         datetime(2026, 12, 31, tzinfo=UTC),

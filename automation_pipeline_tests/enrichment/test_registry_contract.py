@@ -135,7 +135,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.mark.parametrize("siret", [None, SEAT])
-def test_a_known_company_takes_one_call(place: Place, siret: str | None) -> None:
+def test_a_known_company_is_returned_with_one_call(place: Place, siret: str | None) -> None:
     result = place.fetch(siret=siret)
     assert isinstance(result, SourceRecord), result
     assert (result.siren, result.fields.legal_name, result.fields.active_status) == (
@@ -153,7 +153,7 @@ def test_the_same_company_has_the_same_record(place: Place, siret: str | None) -
     assert place.fetch() == place.fetch(siret=siret)
 
 
-def test_an_unknown_company_is_an_error_that_does_not_pass(place: Place) -> None:
+def test_an_unknown_company_is_a_permanent_error(place: Place) -> None:
     result = place.fetch(place.stranger)
     assert isinstance(result, SourceError), result
     assert (result.error_code, result.retryable) == (ErrorCode.NOT_FOUND, False)
@@ -161,7 +161,7 @@ def test_an_unknown_company_is_an_error_that_does_not_pass(place: Place) -> None
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_what_the_source_does_is_a_value_and_is_not_tried_again(place: Place, status: int) -> None:
+def test_an_error_status_is_returned_as_a_value_without_a_retry(place: Place, status: int) -> None:
     place.strike(status, None)
     result = place.fetch()
     assert isinstance(result, SourceError), result
@@ -170,18 +170,18 @@ def test_what_the_source_does_is_a_value_and_is_not_tried_again(place: Place, st
     assert place.calls() == 1
 
 
-def test_the_error_has_the_requested_wait(place: Place) -> None:
+def test_the_error_has_the_retry_after_of_the_source(place: Place) -> None:
     place.strike(429, 7.0)
     result = place.fetch()
     assert isinstance(result, SourceError)
     assert result.retry_after_seconds == 7.0
 
 
-def test_the_check_says_nothing_where_we_are_let_in(place: Place) -> None:
+def test_the_check_passes_with_valid_access(place: Place) -> None:
     assert visited(place.registry, lambda one: one.check()) is None
 
 
-def test_the_check_says_what_is_wrong_where_we_are_not(place: Place) -> None:
+def test_the_check_fails_with_a_reason_for_invalid_access(place: Place) -> None:
     with pytest.raises(PermanentError) as caught:
         visited(place.refusing, lambda one: one.check())
     assert str(caught.value).endswith(".")
@@ -206,7 +206,7 @@ KINDS += ("young", "incomplete", "nameless")
 
 
 @pytest.mark.parametrize("source", CLIENTS)
-def test_companies_of_every_kind_are_understood(source: str, unlimited: str) -> None:
+def test_companies_of_every_kind_are_parsed(source: str, unlimited: str) -> None:
     sirens = {siren: kind for kind in KINDS for siren in outside.sirens(unlimited, 2, kind)}
 
     async def all_of_them(registry: Any) -> list[SourceRecord | SourceError]:

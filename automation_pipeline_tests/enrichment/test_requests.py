@@ -23,7 +23,7 @@ SIRET = "55203253400646"
 MONTH = timedelta(days=30)
 
 
-def test_a_new_company_gets_a_job_and_a_worker_is_asked_for(bench: Bench) -> None:
+def test_a_request_for_a_new_company_creates_a_job_and_requests_a_worker(bench: Bench) -> None:
     asked = bench.request()
     job, row = bench.job(asked.job_id), bench.request_row(asked.request_id)
     assert (asked.asked, asked.status) == ("ENQUEUED", "PENDING")
@@ -51,20 +51,20 @@ def test_a_siret_is_enough(bench: Bench) -> None:
     assert bench.sources[SEARCH].asked == [(SIREN, SIRET)]
 
 
-def test_what_is_no_number_of_a_company_leaves_nothing_behind(bench: Bench) -> None:
+def test_an_invalid_identifier_stores_nothing(bench: Bench) -> None:
     with pytest.raises(IdentifierError):
         bench.request("12345")
     assert (bench.requests(), bench.events(), bench.jobs()) == ([], [], [])
 
 
-def test_a_wrong_check_digit_is_warned_of(bench: Bench) -> None:
+def test_a_wrong_check_digit_is_stored_as_a_warning(bench: Bench) -> None:
     asked = bench.request("123456789")
     assert len(asked.warnings) == 1
     assert bench.open(asked.request_id).request.warnings == asked.warnings
 
 
 @pytest.mark.parametrize(("age", "calls"), [(MONTH - timedelta(seconds=1), 1), (MONTH, 2)])
-def test_younger_than_thirty_days_is_answered_at_once_and_exactly_thirty_is_not(
+def test_a_snapshot_younger_than_thirty_days_is_a_cache_hit(
     bench: Bench, age: timedelta, calls: int
 ) -> None:
     bench.enriched()
@@ -77,7 +77,7 @@ def test_younger_than_thirty_days_is_answered_at_once_and_exactly_thirty_is_not(
     assert len(bench.events("Started")) == len(bench.events("Completed")) == calls
 
 
-def test_what_was_asked_for_before_is_stale_with_its_company(bench: Bench) -> None:
+def test_earlier_requests_become_stale_with_their_company(bench: Bench) -> None:
     first = bench.enriched()
     bench.pass_time(days=30)
     bench.request(tenant="t2")
@@ -86,7 +86,7 @@ def test_what_was_asked_for_before_is_stale_with_its_company(bench: Bench) -> No
     assert bench.open(first.request_id).company is not None
 
 
-def test_a_company_that_lacks_something_is_an_answer_too(bench: Bench) -> None:
+def test_a_partial_company_is_a_cache_hit(bench: Bench) -> None:
     bench.script(rcs=DOWN)
     bench.enriched()
     asked = bench.request(tenant="t2")
@@ -97,7 +97,7 @@ def test_a_company_that_lacks_something_is_an_answer_too(bench: Bench) -> None:
     )  # fmt: skip
 
 
-def test_a_company_that_was_not_found_is_asked_for_again_after_a_quarter_of_an_hour(
+def test_a_company_that_was_not_found_is_fetched_again_after_fifteen_minutes(
     bench: Bench,
 ) -> None:
     bench.script(search=NOT_FOUND)
@@ -108,7 +108,7 @@ def test_a_company_that_was_not_found_is_asked_for_again_after_a_quarter_of_an_h
     assert bench.request().asked == "ENQUEUED"
 
 
-def test_a_fresh_snapshot_is_an_answer_though_a_refresh_of_it_failed(bench: Bench) -> None:
+def test_a_fresh_snapshot_is_a_cache_hit_after_a_failed_refresh(bench: Bench) -> None:
     asked = bench.enriched()
     bench.pass_time(days=5)
     bench.script(search=SILENT)
@@ -126,7 +126,7 @@ def test_force_refreshes_a_fresh_company(bench: Bench) -> None:
     assert bench.moves()[2:] == [("SUCCESS", "STALE"), ("STALE", "RUNNING"), ("RUNNING", "SUCCESS")]
 
 
-def test_the_same_key_again_is_the_same_request(bench: Bench) -> None:
+def test_a_repeated_idempotency_key_returns_the_same_request(bench: Bench) -> None:
     first, again = bench.request(key="k1"), bench.request(key="k1")
     assert (again.request_id, again.job_id) == (first.request_id, first.job_id)
     assert len(bench.events("Requested")) == len(bench.requests()) == 1
@@ -135,11 +135,11 @@ def test_the_same_key_again_is_the_same_request(bench: Bench) -> None:
     assert (done.job_id, done.status) == (None, "SUCCESS")
 
 
-def test_a_key_is_its_tenants_own(bench: Bench) -> None:
+def test_idempotency_keys_are_scoped_to_the_tenant(bench: Bench) -> None:
     assert bench.request(key="k1").request_id != bench.request(tenant="t2", key="k1").request_id
 
 
-def test_the_same_key_for_another_company_is_refused(bench: Bench) -> None:
+def test_an_idempotency_key_used_for_another_company_is_rejected(bench: Bench) -> None:
     first = bench.request(key="k1")
     with pytest.raises(ConflictError, match=f"request {first.request_id} was for company {SIREN}"):
         bench.request("732829320", key="k1")
@@ -159,7 +159,7 @@ def opened(bench: Bench) -> int:
     return triggers.count("REQUEST_OPENED")
 
 
-def test_a_fresh_company_is_shown_and_nothing_is_asked_for(bench: Bench) -> None:
+def test_opening_a_fresh_company_starts_no_job(bench: Bench) -> None:
     asked = bench.enriched()
     with statements(bench.database) as sent:
         seen = bench.open(asked.request_id)
@@ -175,7 +175,7 @@ def test_a_fresh_company_is_shown_and_nothing_is_asked_for(bench: Bench) -> None
     ]
 
 
-def test_a_stale_company_is_shown_while_it_is_refreshed(bench: Bench) -> None:
+def test_opening_a_stale_company_shows_it_and_starts_a_refresh(bench: Bench) -> None:
     asked = bench.enriched()
     bench.pass_time(days=30)
     seen = bench.open(asked.request_id)
@@ -202,7 +202,7 @@ def test_opening_a_request_refreshes_once_per_day(bench: Bench) -> None:
     assert opened(bench) == 2
 
 
-def test_one_that_has_just_failed_is_left_alone(bench: Bench) -> None:
+def test_opening_a_company_that_has_just_failed_starts_no_job(bench: Bench) -> None:
     bench.script(search=NOT_FOUND)
     asked = bench.enriched()
     assert bench.open(asked.request_id).job_id is None
@@ -210,7 +210,7 @@ def test_one_that_has_just_failed_is_left_alone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", ["PENDING", "RUNNING"])
-def test_while_a_job_is_open_nothing_more_is_asked_for(bench: Bench, status: str) -> None:
+def test_opening_a_company_with_an_open_job_starts_no_other_job(bench: Bench, status: str) -> None:
     asked = bench.request()
     if status == "RUNNING":
         bench.work_and_die(asked.job_id)
@@ -220,14 +220,14 @@ def test_while_a_job_is_open_nothing_more_is_asked_for(bench: Bench, status: str
     assert len(bench.jobs()) == 1
 
 
-def test_a_request_of_another_tenant_does_not_exist(bench: Bench) -> None:
+def test_a_request_of_another_tenant_is_not_found(bench: Bench) -> None:
     asked = bench.request(SIREN, "t1")
     for request_id, tenant in ((asked.request_id, "t2"), (99, "t1")):
         with pytest.raises(NotFoundError, match=f"Request {request_id}"):
             bench.open(request_id, tenant)
 
 
-def test_a_fresh_company_grows_stale_first(bench: Bench) -> None:
+def test_a_manual_refresh_marks_a_fresh_company_stale_first(bench: Bench) -> None:
     asked = bench.enriched()
     again = bench.refresh(asked.request_id)
     assert (again.asked, again.status) == ("ENQUEUED", "STALE")
@@ -241,7 +241,7 @@ def test_a_fresh_company_grows_stale_first(bench: Bench) -> None:
     assert len(bench.events("Completed")) == 2
 
 
-def test_a_partial_company_is_started_as_it_is(bench: Bench) -> None:
+def test_a_manual_refresh_starts_a_partial_company_directly(bench: Bench) -> None:
     bench.script(rcs=DOWN)
     asked = bench.enriched()
     bench.script(rcs=())
@@ -249,7 +249,7 @@ def test_a_partial_company_is_started_as_it_is(bench: Bench) -> None:
     assert bench.moves()[2] == ("PARTIAL", "RUNNING")
 
 
-def test_it_can_be_done_again_after_a_quarter_of_an_hour(bench: Bench) -> None:
+def test_a_manual_refresh_can_be_repeated_after_fifteen_minutes(bench: Bench) -> None:
     asked = bench.enriched()
     bench.work(bench.refresh(asked.request_id).job_id)
     events = len(bench.events())
@@ -268,7 +268,7 @@ def test_the_cooldown_is_per_company_for_all_requesters(bench: Bench) -> None:
         bench.refresh(other.request_id, "t2")
 
 
-def test_one_that_failed_may_be_tried_again_at_once(bench: Bench) -> None:
+def test_a_failed_company_can_be_refreshed_immediately(bench: Bench) -> None:
     bench.script(search=NOT_FOUND)
     asked = bench.enriched()
     for _ in range(2):
@@ -279,7 +279,7 @@ def test_one_that_failed_may_be_tried_again_at_once(bench: Bench) -> None:
     assert bench.enrichment().status == "FAILED"
 
 
-def test_where_a_job_is_open_the_request_waits_for_it(bench: Bench) -> None:
+def test_a_manual_refresh_attaches_to_an_open_job(bench: Bench) -> None:
     asked = bench.enriched()
     first = bench.refresh(asked.request_id)
     again = bench.refresh(asked.request_id)

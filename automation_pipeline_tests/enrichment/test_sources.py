@@ -76,7 +76,7 @@ def status_of(bench: Bench, source: SourceApi = RCS) -> SourceStatus:
 
 
 @pytest.mark.parametrize("error", [SILENT, DOWN, UNREACHABLE], ids=lambda one: one.error_code)
-def test_what_may_pass_is_tried_twice_more_after_250_and_500_ms(
+def test_a_temporary_error_is_retried_after_250_and_500_ms(
     bench: Bench, waits: list[float], error: SourceError
 ) -> None:
     bench.script(rcs=error)
@@ -85,13 +85,15 @@ def test_what_may_pass_is_tried_twice_more_after_250_and_500_ms(
 
 
 @pytest.mark.parametrize("source", list(SourceApi))
-def test_an_answer_ends_the_trying(bench: Bench, waits: list[float], source: SourceApi) -> None:
+def test_retries_end_with_the_first_answer(
+    bench: Bench, waits: list[float], source: SourceApi
+) -> None:
     bench.sources[source].script = [DOWN, says(source)]
     outcome = call(bench, source)
     assert (outcome.status, outcome.attempts, waits) == ("SUCCESS", 2, [0.25])
 
 
-def test_the_waits_are_a_fifth_more_or_less_and_half_a_second_at_most(
+def test_retry_delays_have_twenty_percent_jitter_and_a_cap(
     bench: Bench, waits: list[float]
 ) -> None:
     bench.script(rcs=DOWN)
@@ -108,7 +110,7 @@ def test_the_waits_are_a_fifth_more_or_less_and_half_a_second_at_most(
     [UNKNOWN, REFUSED, fails("FORBIDDEN", 403), fails("INTERNAL_ERROR", 400)],
     ids=lambda one: one.error_code,
 )
-def test_what_does_not_pass_is_not_tried_again(
+def test_a_permanent_source_error_is_not_retried(
     bench: Bench, waits: list[float], error: SourceError
 ) -> None:
     bench.script(rcs=error)
@@ -128,7 +130,7 @@ def test_what_does_not_pass_is_not_tried_again(
         (RCS, fails("UPSTREAM_5XX", 503, after=30.0), 1, []),
     ],
 )
-def test_a_source_that_says_when_is_asked_again_then_if_that_is_soon(
+def test_a_short_retry_after_is_waited_for_and_a_long_one_is_not(
     bench: Bench,
     waits: list[float],
     source: SourceApi,
@@ -145,7 +147,7 @@ def test_a_source_that_says_when_is_asked_again_then_if_that_is_soon(
     ("source", "error", "minutes"),
     [(RCS, UNSAID, 1), (SEARCH, BUSY, 1), (INPI, BUSY, 10), (RCS, REFUSED, 60)],
 )
-def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
+def test_a_resting_source_is_not_called_until_its_rest_ends(
     bench: Bench, source: SourceApi, error: SourceError, minutes: int
 ) -> None:
     bench.sources[source].always = error
@@ -167,9 +169,7 @@ def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
     assert call(bench, source).status == "SUCCESS"
 
 
-def test_what_is_left_of_a_short_rest_is_waited_for_by_others(
-    bench: Bench, waits: list[float]
-) -> None:
+def test_a_call_waits_for_the_end_of_a_short_rest(bench: Bench, waits: list[float]) -> None:
     with bench.database.transaction() as session:
         set_rest(session, RCS, timedelta(seconds=60), "It is busy.", bench.clock.now())
     bench.pass_time(seconds=54)
@@ -191,7 +191,7 @@ def test_a_refused_call_returns_the_result_of_the_last_one(bench: Bench) -> None
 @pytest.mark.parametrize(
     ("source", "length"), [(RCS, timedelta(hours=12)), (SEARCH, timedelta(minutes=1))]
 )
-def test_a_source_that_has_not_answered_ten_times_in_a_row_is_left_alone(
+def test_a_source_rests_after_ten_consecutive_timeouts(
     bench: Bench, source: SourceApi, length: timedelta
 ) -> None:
     bench.sources[source].always = SILENT
@@ -209,7 +209,7 @@ def test_a_source_that_has_not_answered_ten_times_in_a_row_is_left_alone(
 
 
 @pytest.mark.parametrize("answer", [says(RCS), UNKNOWN])
-def test_an_answer_of_any_kind_says_that_it_is_up(bench: Bench, answer: object) -> None:
+def test_any_answer_resets_the_failure_count(bench: Bench, answer: object) -> None:
     bench.script(rcs=SILENT)
     call(bench)
     bench.script(rcs=answer)
@@ -217,7 +217,7 @@ def test_an_answer_of_any_kind_says_that_it_is_up(bench: Bench, answer: object) 
     assert status_of(bench).failures == 0
 
 
-def test_a_sources_calls_of_the_day_are_not_exceeded_and_come_back_at_midnight(
+def test_the_daily_quota_is_enforced_and_resets_at_midnight(
     bench: Bench,
 ) -> None:
     bench.a_day = {RCS: 2}
@@ -230,7 +230,7 @@ def test_a_sources_calls_of_the_day_are_not_exceeded_and_come_back_at_midnight(
     assert call(bench).status == "SUCCESS"
 
 
-def test_every_call_counts_for_the_day_also_one_that_fails(bench: Bench) -> None:
+def test_failed_calls_count_towards_the_daily_quota(bench: Bench) -> None:
     bench.a_day = {RCS: 2}
     bench.script(rcs=DOWN)
     outcome = call(bench)
@@ -238,7 +238,7 @@ def test_every_call_counts_for_the_day_also_one_that_fails(bench: Bench) -> None
     assert status_of(bench).quota_used == 2
 
 
-def test_a_call_that_we_did_not_make_is_no_call_of_the_day_and_holds_nothing_against_the_source(
+def test_a_locally_refused_call_affects_neither_quota_nor_failure_count(
     bench: Bench, waits: list[float]
 ) -> None:
     bench.a_day = {INPI: 1}
@@ -258,13 +258,13 @@ def test_a_call_that_we_did_not_make_is_no_call_of_the_day_and_holds_nothing_aga
     assert call(bench, INPI).status == "SUCCESS"
 
 
-def test_the_last_result_counts_without_a_further_call(bench: Bench) -> None:
+def test_a_local_refusal_returns_the_result_of_the_last_call(bench: Bench) -> None:
     bench.script(inpi=[DOWN, OURS])
     outcome = call(bench, INPI)
     assert (outcome.error, outcome.attempts, status_of(bench, INPI).quota_used) == (DOWN, 1, 1)
 
 
-def test_a_turn_that_is_too_far_away_is_not_waited_for(bench: Bench) -> None:
+def test_a_call_is_refused_if_the_rate_limit_wait_is_too_long(bench: Bench) -> None:
     bench.a_day = {RCS: 5}
     bench.limiter.reserve = lambda *_given, **_more: None
     outcome = call(bench)
@@ -277,7 +277,7 @@ def test_a_turn_that_is_too_far_away_is_not_waited_for(bench: Bench) -> None:
     assert status_of(bench).quota_used == 0
 
 
-def test_a_source_that_does_not_answer_in_time_is_taken_for_silent(
+def test_a_call_without_an_answer_in_time_is_a_timeout(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(*_given: object) -> None:
@@ -295,13 +295,13 @@ def test_a_source_that_does_not_answer_in_time_is_taken_for_silent(
     assert outcome.error.message == "It did not answer within 600 s."
 
 
-def test_what_the_source_holds_back_is_counted(bench: Bench) -> None:
+def test_rate_limited_answers_are_counted_in_the_metrics(bench: Bench) -> None:
     bench.script(rcs=BUSY)
     call(bench)
     assert {name: amount for (name, _), amount in bench.meter.drain().items()} == {RATE_LIMITED: 3}
 
 
-def test_however_many_call_no_source_is_called_beyond_its_limit(
+def test_concurrent_calls_respect_the_rate_limit_of_the_source(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each counts its requested waits; none takes real time."""
@@ -374,7 +374,7 @@ def sleepers(clock: StandingClock, waits: list[float], monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("given", [[BUSY], [says(RCS)] * 3 + [BUSY] * 2])
-def test_after_a_rest_each_call_waits_for_a_new_turn(
+def test_each_call_reserves_the_rate_limit_again_after_a_rest(
     bench: Bench, sleepers: Sleepers, given: list[object]
 ) -> None:
     bench.limiter, starts = DatabaseRateLimiter(bench.database), []
@@ -426,7 +426,7 @@ NOT_CALLED = replace(fails("RATE_LIMIT"), is_ours=True)
         ([SILENT] * 9 + [NOT_CALLED] + [SILENT], 12),
     ],
 )
-def test_only_what_does_not_answer_ten_times_in_a_row_is_left_alone_for_half_a_day(
+def test_only_ten_consecutive_timeouts_make_a_source_rest_for_twelve_hours(
     bench: Bench, given: list[object], hours: int | None
 ) -> None:
     source = bench.registries.sources[RCS]

@@ -25,7 +25,7 @@ def many(bench: Bench, number: int) -> list[str]:
     return sirens
 
 
-def test_a_snapshot_grows_stale_when_it_is_exactly_thirty_days_old(bench: Bench) -> None:
+def test_a_snapshot_becomes_stale_at_exactly_thirty_days(bench: Bench) -> None:
     asked = bench.enriched(LATE)
     bench.pass_time(days=29, hours=23)
     assert bench.sweep().stale == 0
@@ -40,7 +40,7 @@ def test_a_snapshot_grows_stale_when_it_is_exactly_thirty_days_old(bench: Bench)
     assert bench.sweep().stale == 0
 
 
-def test_what_became_fresh_in_one_night_is_not_refreshed_in_one_night(bench: Bench) -> None:
+def test_companies_enriched_in_one_night_are_refreshed_over_several(bench: Bench) -> None:
     for siren in (EARLY, LATE):
         bench.enriched(siren)
     bench.pass_time(days=29, hours=23)
@@ -78,7 +78,7 @@ def test_a_refresh_without_a_request_is_published_once(bench: Bench) -> None:
     assert bench.sweep().refreshed == 0
 
 
-def test_the_longest_due_come_first(bench: Bench) -> None:
+def test_the_sweep_starts_with_the_longest_overdue_companies(bench: Bench) -> None:
     sirens = many(bench, 3)
     bench.pass_time(days=31)
     with bench.database.transaction() as session:
@@ -91,7 +91,7 @@ def test_the_longest_due_come_first(bench: Bench) -> None:
     assert [job.company_siren for job in bench.jobs()[3:]] == [sirens[2], sirens[1]]
 
 
-def test_what_is_asked_for_already_is_left_to_that(bench: Bench) -> None:
+def test_the_sweep_skips_a_company_with_an_open_job(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=33)
     bench.request()
@@ -104,7 +104,7 @@ def test_what_is_asked_for_already_is_left_to_that(bench: Bench) -> None:
     ("calls_a_day", "used", "refreshed"),
     [(10, 0, 3), (10, 6, 2), (10, 8, 0), (10, 20, 0), (2, 0, 1)],
 )
-def test_a_fifth_of_a_sources_day_is_kept_for_those_who_ask(
+def test_the_sweep_reserves_a_fifth_of_the_daily_quota_for_requests(
     bench: Bench, calls_a_day: int, used: int, refreshed: int
 ) -> None:
     many(bench, 3)
@@ -114,7 +114,7 @@ def test_a_fifth_of_a_sources_day_is_kept_for_those_who_ask(
     assert bench.sweep().refreshed == refreshed
 
 
-def test_what_is_planned_already_counts_for_the_day(bench: Bench) -> None:
+def test_planned_refreshes_count_towards_the_daily_quota(bench: Bench) -> None:
     many(bench, 3)
     bench.pass_time(days=30)
     bench.a_day = {INPI: 3}
@@ -135,7 +135,7 @@ def test_nothing_is_refreshed_while_the_required_source_rests(bench: Bench) -> N
 @pytest.mark.parametrize(
     ("search", "rcs", "status"), [(NOT_FOUND, (), "FAILED"), ((), DOWN, "PARTIAL")]
 )
-def test_what_came_to_less_than_all_is_tried_again_when_it_is_due(
+def test_incomplete_enrichments_are_refreshed_when_due(
     bench: Bench, search: object, rcs: object, status: str
 ) -> None:
     bench.script(search=search, rcs=rcs)
@@ -150,7 +150,7 @@ def test_what_came_to_less_than_all_is_tried_again_when_it_is_due(
     assert (status, "RUNNING") in bench.moves()
 
 
-def test_a_job_that_was_not_started_is_requested_again(bench: Bench) -> None:
+def test_a_worker_is_requested_again_for_a_job_that_was_not_started(bench: Bench) -> None:
     asked = bench.request()
     bench.take_requests()
     bench.pass_time(seconds=299)
@@ -160,7 +160,7 @@ def test_a_job_that_was_not_started_is_requested_again(bench: Bench) -> None:
     assert bench.asked_for()[-1][0] == f"{bench.job(asked.job_id).key}-retry-1"
 
 
-def test_a_job_that_waits_for_dagster_is_left_waiting(bench: Bench) -> None:
+def test_no_worker_is_requested_again_while_a_request_is_waiting(bench: Bench) -> None:
     bench.request()
     bench.pass_time(hours=5)
     assert bench.sweep().asked_again == 0
@@ -170,7 +170,7 @@ def test_a_job_that_waits_for_dagster_is_left_waiting(bench: Bench) -> None:
     assert bench.sweep().asked_again == 0
 
 
-def test_a_worker_that_was_lost_is_followed_once(bench: Bench) -> None:
+def test_a_lost_worker_is_replaced_once(bench: Bench) -> None:
     asked = bench.request()
     bench.take_requests()
     bench.work_and_die(asked.job_id)
@@ -185,7 +185,7 @@ def test_a_worker_that_was_lost_is_followed_once(bench: Bench) -> None:
     assert bench.sweep().asked_again == 1
 
 
-def test_a_sweep_asks_as_many_questions_whatever_is_due(bench: Bench) -> None:
+def test_a_sweep_takes_a_constant_number_of_queries(bench: Bench) -> None:
     lost = bench.request(SIREN)
     bench.take_requests()
     bench.work_and_die(lost.job_id)
@@ -230,7 +230,9 @@ def after_one_that_died(bench: Bench) -> int | None:
     return asked.job_id
 
 
-def test_a_worker_that_found_a_dead_ones_lease_is_followed_when_that_is_over(bench: Bench) -> None:
+def test_a_worker_blocked_by_the_lease_of_a_dead_one_is_replaced_after_its_expiry(
+    bench: Bench,
+) -> None:
     job_id = after_one_that_died(bench)
     bench.pass_time(seconds=119)
     assert bench.sweep().asked_again == 0
@@ -241,7 +243,7 @@ def test_a_worker_that_found_a_dead_ones_lease_is_followed_when_that_is_over(ben
     assert bench.work(job_id).status == "SUCCESS"
 
 
-def test_a_worker_that_is_requested_again_has_the_usual_time(bench: Bench) -> None:
+def test_a_replacement_worker_has_the_usual_time_to_start(bench: Bench) -> None:
     after_one_that_died(bench)
     bench.pass_time(seconds=120)
     assert bench.sweep().asked_again == 1
@@ -252,7 +254,7 @@ def test_a_worker_that_is_requested_again_has_the_usual_time(bench: Bench) -> No
     assert bench.sweep().asked_again == 1
 
 
-def test_only_a_worker_that_had_started_is_a_lost_lease(bench: Bench) -> None:
+def test_only_a_started_worker_counts_as_a_lost_lease(bench: Bench) -> None:
     after_one_that_died(bench)
     bench.pass_time(seconds=300)
     assert bench.sweep().asked_again == 1

@@ -43,7 +43,7 @@ def counts(bench: Bench) -> tuple[object, ...]:
     return tuple(bench.events("Completed")[-1].payload[name] for name in COUNTS)
 
 
-def test_a_company_that_all_three_know_is_a_success(bench: Bench) -> None:
+def test_a_company_known_to_all_three_sources_is_a_success(bench: Bench) -> None:
     asked = bench.request()
     job = bench.work(asked.job_id)
     company, row = bench.company(), bench.enrichment()
@@ -71,7 +71,7 @@ def test_a_company_that_all_three_know_is_a_success(bench: Bench) -> None:
     assert bench.holder() is None
 
 
-def test_two_that_answer_and_one_that_is_too_busy_three_times(
+def test_an_optional_source_rate_limited_three_times_gives_partial(
     bench: Bench, waits: list[float]
 ) -> None:
     bench.script(rcs=BUSY)
@@ -84,7 +84,7 @@ def test_two_that_answer_and_one_that_is_too_busy_three_times(
     assert row.due_at == bench.clock.now() + timedelta(hours=6)
 
 
-def test_a_required_source_that_does_not_know_the_company_ends_the_job(bench: Bench) -> None:
+def test_not_found_in_the_required_source_ends_the_job(bench: Bench) -> None:
     bench.script(search=NOT_FOUND)
     bench.enriched()
     row = bench.enrichment()
@@ -98,7 +98,7 @@ def test_a_required_source_that_does_not_know_the_company_ends_the_job(bench: Be
     assert bench.events("Completed")[0].payload["core_identity_present"] is False
 
 
-def test_an_old_snapshot_outlives_a_required_source_that_does_not_answer(bench: Bench) -> None:
+def test_a_timeout_of_the_required_source_keeps_the_old_snapshot(bench: Bench) -> None:
     bench.enriched()
     before = bench.company()
     bench.pass_time(days=31)
@@ -117,7 +117,7 @@ def test_an_old_snapshot_outlives_a_required_source_that_does_not_answer(bench: 
     assert bench.moves()[-2:] == [("STALE", "RUNNING"), ("RUNNING", "FAILED")]
 
 
-def test_two_tenants_that_want_the_same_company_share_its_job(bench: Bench) -> None:
+def test_two_tenants_requesting_the_same_company_share_a_job(bench: Bench) -> None:
     one, other = bench.request(tenant="t1"), bench.request(tenant="t2")
     assert (one.asked, other.asked, one.job_id) == ("ENQUEUED", "ATTACHED", other.job_id)
     bench.work(one.job_id)
@@ -131,7 +131,7 @@ def test_two_tenants_that_want_the_same_company_share_its_job(bench: Bench) -> N
     assert {row.enrichment_status for row in bench.requests()} == {"SUCCESS"}
 
 
-def test_a_request_during_the_work_waits_for_it_too(bench: Bench) -> None:
+def test_a_request_during_a_running_job_attaches_to_it(bench: Bench) -> None:
     asked = bench.request(tenant="t1")
     bench.script(inpi=[lambda: bench.request(tenant="t2")])
     bench.work(asked.job_id)
@@ -139,7 +139,7 @@ def test_a_request_during_the_work_waits_for_it_too(bench: Bench) -> None:
     assert {row.enrichment_status for row in bench.requests()} == {"SUCCESS"}
 
 
-def test_a_worker_that_is_killed_is_followed_when_its_lease_is_over(bench: Bench) -> None:
+def test_a_killed_worker_is_replaced_after_its_lease_expires(bench: Bench) -> None:
     asked = bench.request()
     bench.take_requests()
     bench.script(inpi=[lambda: bench.pass_time(seconds=60)])
@@ -161,7 +161,7 @@ def test_a_worker_that_is_killed_is_followed_when_its_lease_is_over(bench: Bench
     assert len(bench.events("Completed")) == 1
 
 
-def test_a_source_that_does_not_know_the_company_is_not_called_again(bench: Bench) -> None:
+def test_a_source_without_the_company_is_not_called_again_by_the_next_worker(bench: Bench) -> None:
     asked = bench.request()
     bench.script(search=NOT_FOUND)
     bench.work_and_die(asked.job_id, None)
@@ -170,7 +170,7 @@ def test_a_source_that_does_not_know_the_company_is_not_called_again(bench: Benc
     assert bench.calls() == {SEARCH: 1, INPI: 0, RCS: 0}
 
 
-def test_a_job_that_is_lost_again_and_again_is_given_up(bench: Bench) -> None:
+def test_a_job_that_loses_three_workers_fails(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=30)
     asked = bench.request()
@@ -196,7 +196,7 @@ def test_a_second_worker_leaves_the_job_to_the_first(bench: Bench) -> None:
     assert len(bench.events("Started")) == 1
 
 
-def test_what_is_not_configured_is_in_no_counter(bench: Bench) -> None:
+def test_sources_that_are_not_configured_are_not_counted(bench: Bench) -> None:
     bench.without = frozenset({INPI, RCS})
     bench.enriched()
     assert bench.enrichment().status == "SUCCESS"
@@ -204,14 +204,14 @@ def test_what_is_not_configured_is_in_no_counter(bench: Bench) -> None:
     assert len(bench.events("SourceFetched")) == 1
 
 
-def test_without_the_required_source_nothing_is_a_success(bench: Bench) -> None:
+def test_a_job_fails_without_the_required_source(bench: Bench) -> None:
     bench.without = frozenset({SEARCH})
     bench.enriched()
     assert bench.enrichment().enrichment_error == "API_RECHERCHE_ENTREPRISES:-:SOURCE_UNAVAILABLE"
 
 
 @pytest.mark.parametrize(("is_masked", "code"), [(False, "NOT_FOUND"), (True, "FORBIDDEN")])
-def test_a_company_without_a_name_says_why_it_failed(
+def test_the_error_of_a_company_without_a_name_has_the_reason(
     bench: Bench, is_masked: bool, code: str
 ) -> None:
     bench.script(
@@ -222,7 +222,7 @@ def test_a_company_without_a_name_says_why_it_failed(
     assert first == f"API_RECHERCHE_ENTREPRISES:200:{code}"
 
 
-def test_an_empty_value_overwrites_nothing_and_keeps_where_it_came_from(bench: Bench) -> None:
+def test_an_empty_value_keeps_the_stored_value_and_its_source(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=30)
     bench.script(search=says(SEARCH, naf_code=None, legal_name="DANONE SA"), inpi=DOWN)
@@ -241,7 +241,7 @@ def test_an_empty_value_overwrites_nothing_and_keeps_where_it_came_from(bench: B
     assert bench.jobs()[-1].changes == {"legal_name": {"before": "DANONE", "after": "DANONE SA"}}
 
 
-def test_a_field_that_a_user_has_locked_is_not_overwritten(bench: Bench) -> None:
+def test_a_field_locked_by_a_user_is_not_overwritten(bench: Bench) -> None:
     bench.enriched()
     bench.set(FieldSourceRow, locked_by_user="user:7")
     bench.pass_time(days=30)
@@ -254,7 +254,7 @@ def test_a_field_that_a_user_has_locked_is_not_overwritten(bench: Bench) -> None
     assert fetched == {bench.clock.now() - timedelta(days=30)}
 
 
-def test_each_version_of_a_document_is_kept_once(bench: Bench) -> None:
+def test_each_version_of_a_document_is_stored_once(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=30)
     bench.script(inpi=says(INPI, legal_form="5599"), rcs=DOWN)
@@ -274,7 +274,7 @@ def test_each_version_of_a_document_is_kept_once(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("optional", [UNKNOWN, fails("AUTH_ERROR", 401)])
-def test_what_does_not_pass_by_itself_waits_until_it_is_stale(
+def test_a_permanent_partial_failure_is_retried_only_when_stale(
     bench: Bench, optional: object
 ) -> None:
     bench.script(inpi=optional)
@@ -286,7 +286,7 @@ def test_what_does_not_pass_by_itself_waits_until_it_is_stale(
     assert row.retries == 0
 
 
-def test_what_may_pass_is_tried_after_6_24_and_72_hours_and_then_when_it_is_stale(
+def test_a_temporary_failure_is_retried_after_6_24_and_72_hours_then_when_stale(
     bench: Bench,
 ) -> None:
     bench.script(rcs=DOWN)
@@ -309,7 +309,7 @@ def test_what_may_pass_is_tried_after_6_24_and_72_hours_and_then_when_it_is_stal
     }
 
 
-def test_every_line_of_the_log_has_the_thirteen_fields_and_no_answer(
+def test_every_log_line_has_the_thirteen_fields_and_no_source_data(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure_logs("info", "json", of="package")
@@ -332,7 +332,7 @@ def test_every_line_of_the_log_has_the_thirteen_fields_and_no_answer(
     assert SECRET not in str([event.payload for event in bench.events()])
 
 
-def test_log_lines_events_and_calls_have_the_id_of_the_requester(
+def test_log_lines_events_and_calls_carry_the_correlation_id_of_the_requester(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[str | None] = []
@@ -349,7 +349,7 @@ def test_log_lines_events_and_calls_have_the_id_of_the_requester(
     assert calls == ["of-t1"] * 3
 
 
-def test_what_is_done_is_counted(bench: Bench) -> None:
+def test_jobs_and_calls_are_counted_in_the_metrics(bench: Bench) -> None:
     bench.script(rcs=UNKNOWN)
     bench.enriched()
     counted = {(name, labels): amount for (name, labels), amount in bench.meter.drain().items()}
@@ -387,7 +387,7 @@ def work_until_done(bench: Bench, job_ids: list[int]) -> list[timedelta]:
 @pytest.mark.parametrize(
     ("count", "retry_after", "waited"), [(60, None, []), (300, 30.0, [60.0]), (60, 600.0, [600.0])]
 )
-def test_one_429_of_the_required_register_fails_no_company(
+def test_a_rate_limit_of_the_required_register_fails_no_company(
     bench: Bench, waits: list[float], count: int, retry_after: float | None, waited: list[float]
 ) -> None:
     sirens = [f"{100_000_000 + number:09d}" for number in range(count)]
@@ -406,7 +406,7 @@ def test_one_429_of_the_required_register_fails_no_company(
 
 
 @pytest.mark.parametrize("first", [BUSY, DOWN], ids=["429", "503"])
-def test_a_rest_that_begins_between_two_calls_of_a_company_puts_it_off(
+def test_a_rest_that_begins_between_two_calls_postpones_the_job(
     bench: Bench, waits: list[float], first: SourceError
 ) -> None:
     """Another company's third 429 makes the required register rest while this one is about to
@@ -430,7 +430,7 @@ def test_a_rest_that_begins_between_two_calls_of_a_company_puts_it_off(
     assert (bench.enrichment().status, bench.calls()[SEARCH]) == ("SUCCESS", 2)
 
 
-def test_a_required_register_that_answers_429_again_and_again_fails_the_company_at_last(
+def test_a_company_fails_after_ten_postponements_by_the_required_register(
     bench: Bench,
 ) -> None:
     asked = bench.request()
@@ -443,7 +443,7 @@ def test_a_required_register_that_answers_429_again_and_again_fails_the_company_
     )
 
 
-def test_a_stale_company_stays_stale_while_its_register_asks_to_wait(bench: Bench) -> None:
+def test_a_stale_company_stays_stale_while_its_job_is_postponed(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=31)
     bench.script(search=fails("RATE_LIMIT", 429, after=30.0))
@@ -473,7 +473,7 @@ def closed(siret: str) -> str:
     return f"The establishment {siret} is closed since 2020-01-01."
 
 
-def test_establishments_of_requests_that_share_a_job_are_looked_up_too(bench: Bench) -> None:
+def test_the_establishments_of_all_attached_requests_are_looked_up(bench: Bench) -> None:
     own, other, late, unasked = (f"{SIREN}0000{digit}" for digit in range(4))
     plain, first = bench.request(), bench.request(siret=own)
     asked = {own: first, other: bench.request(siret=other, tenant="t2")}
@@ -500,7 +500,7 @@ def test_establishments_of_requests_that_share_a_job_are_looked_up_too(bench: Be
     assert len(bench.events("Completed")) == 5
 
 
-def test_an_establishment_that_was_not_looked_up_is_no_cache_hit(bench: Bench) -> None:
+def test_an_establishment_not_yet_looked_up_is_not_a_cache_hit(bench: Bench) -> None:
     bench.enriched()
     siret = f"{SIREN}00001"
     asked = bench.request(siret=siret)
@@ -521,7 +521,7 @@ def test_an_establishment_that_was_not_looked_up_is_no_cache_hit(bench: Bench) -
     )
 
 
-def test_an_establishment_is_not_asked_about_again_and_again_while_its_register_fails(
+def test_a_failed_establishment_lookup_is_not_repeated_immediately(
     bench: Bench,
 ) -> None:
     bench.enriched()
@@ -540,7 +540,7 @@ def warnings(bench: Bench, asked: EnrichmentAnswer) -> list[str]:
     return list(warnings_of(bench.request_row(asked.request_id)))
 
 
-def test_a_second_job_of_a_day_has_a_key_of_its_own(bench: Bench) -> None:
+def test_a_second_job_on_the_same_day_has_its_own_key(bench: Bench) -> None:
     keys = []
     for _ in range(2):
         asked = bench.request(force=True)

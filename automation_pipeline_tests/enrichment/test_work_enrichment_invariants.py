@@ -291,7 +291,7 @@ def fresh(sqlite_template: Path, tmp_path: Path) -> Callable[[], Database]:
     return copy
 
 
-def test_what_is_always_true_stays_true(
+def test_enrichment_invariants_hold_in_any_sequence_of_events(
     fresh: Callable[[], Database], waiting_by: Callable[[StandingClock], object]
 ) -> None:
     run_state_machine_as_test(

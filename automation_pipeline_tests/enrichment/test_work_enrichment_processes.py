@@ -48,7 +48,7 @@ def shared(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, claims=DatabaseClaims(database))
 
 
-def test_several_processes_that_want_the_same_new_company_make_one_job(
+def test_concurrent_requests_for_a_new_company_create_one_job(
     shared: Bench, database_url: str
 ) -> None:
     now = shared.clock.now().isoformat()
@@ -60,7 +60,7 @@ def test_several_processes_that_want_the_same_new_company_make_one_job(
     assert len(shared.waiting_for(job.id)) == len(shared.events("Requested")) == CREW
 
 
-def test_of_several_processes_that_are_given_the_same_job_one_does_it(
+def test_one_of_several_processes_with_the_same_job_works_on_it(
     shared: Bench, database_url: str
 ) -> None:
     asked = shared.request()
@@ -77,7 +77,7 @@ def test_of_several_processes_that_are_given_the_same_job_one_does_it(
     ]
 
 
-def test_wherever_a_process_is_killed_the_next_finishes_what_it_left(
+def test_the_next_worker_finishes_the_job_of_a_killed_process(
     shared: Bench, database_url: str
 ) -> None:
     sirens = {place: f"10000000{number}" for number, place in enumerate(HEARD)}
@@ -122,7 +122,7 @@ def pass_the_lease_on(bench: Bench, job_id: int) -> None:
 
 
 @pytest.mark.parametrize("place", [SEARCH, INPI, RCS])
-def test_a_worker_whose_lease_has_passed_on_writes_nothing(bench: Bench, place: SourceApi) -> None:
+def test_a_worker_whose_lease_was_taken_over_writes_nothing(bench: Bench, place: SourceApi) -> None:
     asked = bench.request()
     bench.sources[place].script = [lambda: pass_the_lease_on(bench, asked.job_id)]
     job, company = bench.work(asked.job_id, "late"), bench.company()
@@ -135,7 +135,7 @@ def test_a_worker_whose_lease_has_passed_on_writes_nothing(bench: Bench, place: 
     assert bench.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
 
 
-def test_a_worker_whose_lease_another_has_taken_but_not_finished_writes_nothing(
+def test_a_worker_writes_nothing_while_another_holds_its_lease(
     bench: Bench,
 ) -> None:
     asked = bench.request()
@@ -151,7 +151,7 @@ def test_a_worker_whose_lease_another_has_taken_but_not_finished_writes_nothing(
     assert bench.events("Completed") == []
 
 
-def test_a_worker_that_cannot_hold_its_lease_stops(bench: Bench) -> None:
+def test_a_worker_that_cannot_extend_its_lease_stops(bench: Bench) -> None:
     """Nobody else has it: it is for the sweep to find."""
     bench.options = replace(bench.options, heartbeat_seconds=0.0, call_seconds=600.0)
     asked = bench.request()
@@ -163,7 +163,7 @@ def test_a_worker_that_cannot_hold_its_lease_stops(bench: Bench) -> None:
     assert bench.sweep().asked_again == 1
 
 
-def test_a_beat_that_is_missed_and_a_lease_that_cannot_be_given_back_are_no_loss(
+def test_a_failed_heartbeat_or_release_does_not_fail_the_job(
     bench: Bench,
 ) -> None:
     bench.options = replace(bench.options, heartbeat_seconds=0.0)

@@ -22,7 +22,7 @@ OWN = {"critical_alert_webhook_url": PAGER.url, "critical_alert_webhook_shape": 
         (COMMON | OWN, {WARNING: SLACK, CRITICAL: PAGER}),
     ],
 )
-def test_critical_alerts_go_to_their_own_address_or_to_the_common_one(
+def test_critical_alerts_use_their_own_receiver_or_the_common_one(
     package: str, given: dict[str, str], receivers: AlertReceivers
 ) -> None:
     other = "org_jobs" if package == "pricing" else "pricing"

@@ -20,7 +20,7 @@ def test_a_day_without_audits_has_numbers_and_no_tables() -> None:
     assert not {"by_niveau", "failing_points", "failures", "mean_score", "note"} & set(day)
 
 
-def test_tables_keep_their_order_and_name_the_share() -> None:
+def test_metadata_tables_are_ordered_and_show_the_share() -> None:
     points = (FailingPoint("Welcome", "Name given", 3, 4), FailingPoint("Closing", "Thanks", 1, 8))
     day = metadata_of(
         by_niveau={"EXCELLENT": 1, "REJET": 2},
@@ -40,6 +40,6 @@ def test_tables_keep_their_order_and_name_the_share() -> None:
     ]
 
 
-def test_no_control_point_breaks_its_table() -> None:
+def test_control_point_names_are_escaped_in_tables() -> None:
     day = metadata_of(failing_points=(FailingPoint("Step", "a | b\nand c", 1, 1),))
     assert day["failing_points"].splitlines()[2:] == [r"| Step | a \| b and c | 1 | 1 | 100% |"]

@@ -82,11 +82,11 @@ def a_run(instance: dg.DagsterInstance, status: DagsterRunStatus) -> DagsterRun:
         ({"redis_url": "unix:///run/redis.sock"}, "redis+socket:///run/redis.sock"),
     ],
 )
-def test_the_broker_is_the_redis_of_the_settings(settings: dict[str, Any], broker: str) -> None:
+def test_the_broker_url_comes_from_the_settings(settings: dict[str, Any], broker: str) -> None:
     assert broker_of(Settings(**settings)) == broker
 
 
-def test_a_message_is_taken_once_and_no_socket_waits_for_ever() -> None:
+def test_celery_acknowledges_early_and_sets_socket_timeouts() -> None:
     chosen = celery_settings(Settings(automation_celery_concurrency=3))
     waits = {"socket_timeout": 30, "socket_connect_timeout": 10, "socket_keepalive": True}
     expected = {
@@ -135,7 +135,7 @@ def sent(result: Result) -> tuple[SimpleNamespace, SentStep]:
         (Result(OSError("away")), False, True, False),
     ],
 )
-def test_a_step_is_ready_with_its_result_or_with_its_run(
+def test_a_step_is_ready_when_its_result_or_its_run_is(
     result: Result, is_over: bool, is_out: bool, ready: bool
 ) -> None:
     waiting, step = sent(result)
@@ -152,7 +152,7 @@ def test_a_lost_step_ends_the_wait_for_all(has_failed: bool) -> None:
     assert (waiting.is_over, step.is_pending) == (has_failed, False)
 
 
-def test_a_step_without_a_result_is_revoked_when_the_run_is_over() -> None:
+def test_getting_a_step_without_a_result_raises_task_revoked() -> None:
     _, step = sent(Result())
     with pytest.raises(TaskRevokedError):
         step.get()
@@ -163,7 +163,7 @@ S = DagsterRunStatus
 
 
 @pytest.mark.parametrize(("status", "interrupts"), [(S.STARTED, 0), (S.FAILURE, 1), (None, 1)])
-def test_the_wait_ends_once_with_a_run_that_ended_elsewhere(
+def test_a_run_that_ended_elsewhere_interrupts_the_wait_once(
     services: Services,
     app: celery.Celery,
     monkeypatch: pytest.MonkeyPatch,
@@ -181,7 +181,7 @@ def test_the_wait_ends_once_with_a_run_that_ended_elsewhere(
     assert (len(sent_interrupts), watch.is_over) == (interrupts, interrupts == 1)
 
 
-def test_a_message_that_no_worker_takes_up_fails_the_run_after_a_while(
+def test_a_lost_task_message_fails_the_run_after_a_timeout(
     services: Services, app: celery.Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.monotonic()
@@ -245,7 +245,7 @@ class Done(StepTask):
         (S.FAILURE, None, [], False),
     ],
 )
-def test_a_worker_does_a_step_while_its_run_wants_it(
+def test_a_worker_executes_a_step_only_while_its_run_is_active(
     services: Services,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

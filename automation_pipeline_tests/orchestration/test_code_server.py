@@ -31,7 +31,7 @@ def port(tmp_path: Path) -> Iterator[int]:
         server.terminate()
 
 
-def test_a_server_that_could_not_load_the_definitions_is_complained_about(port: int) -> None:
+def test_a_code_server_with_broken_definitions_is_reported(port: int) -> None:
     wait_until(lambda: code_server_fault(port) != f"No code server answers on port {port}.")
     complaint = code_server_fault(port)
     assert complaint is not None
@@ -39,7 +39,7 @@ def test_a_server_that_could_not_load_the_definitions_is_complained_about(port: 
     assert "AUTOMATION_MAX_PROCESSES cannot be used" in complaint
 
 
-def test_where_nobody_listens_the_command_fails_with_a_sentence() -> None:
+def test_the_health_command_fails_if_no_code_server_answers() -> None:
     port = free_port()
     command = [sys.executable, "-m", PROCESSES, "code-server", str(port)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -41,7 +41,7 @@ def broken() -> None:
 
 
 @pytest.mark.parametrize(("how", "interrupted"), [("interrupt", True), ("error", False)])
-def test_recovery_tells_an_interrupted_step_from_one_that_failed(
+def test_an_interrupted_step_is_distinguished_from_a_failed_one(
     how: str, interrupted: bool
 ) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
@@ -78,7 +78,7 @@ def test_an_executor_gets_the_run_the_instance_and_the_steps() -> None:
     ]
 
 
-def test_celery_takes_a_mode_of_retries_and_a_function_that_submits_steps() -> None:
+def test_the_celery_executor_accepts_a_retry_mode_and_a_step_function() -> None:
     executor = CeleryExecutor(RetryMode.ENABLED, broker="memory://", backend="cache+memory://")
     assert executor.retries is RetryMode.ENABLED
     assert "step_execution_fn" in inspect.signature(core_celery_execution_loop).parameters

@@ -10,7 +10,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.executor import executor_of, processes_of
 
 
-def test_celery_is_overseen_and_shares_the_work_among_all_workers() -> None:
+def test_the_celery_executor_uses_the_configured_number_of_processes() -> None:
     settings = Settings(
         automation_executor="celery", redis_url="redis://a/1", automation_max_processes=6
     )
@@ -27,7 +27,7 @@ def test_celery_is_overseen_and_shares_the_work_among_all_workers() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named(
+def test_a_missing_executor_dependency_is_named(
     executor: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "dagster_k8s", None)
@@ -35,7 +35,7 @@ def test_what_is_missing_is_named(
         executor_of(Settings(automation_executor=executor))  # type: ignore[arg-type]
 
 
-def test_celery_is_not_loaded_where_it_is_not_used() -> None:
+def test_celery_is_not_imported_unless_it_is_used() -> None:
     heavy = "{'celery', 'kombu'}"
     look = f"import sys; from automation_pipeline.definitions import defs; defs(); print({heavy} & set(sys.modules))"
     loaded = subprocess.run(

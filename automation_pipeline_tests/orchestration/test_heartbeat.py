@@ -19,7 +19,7 @@ def services_on(database_url: str) -> Services:
     return Services(Settings(database_url=database_url, automation_heartbeat_seconds=0.05))
 
 
-def test_the_row_moves_for_as_long_as_the_step_works(
+def test_the_heartbeat_is_updated_while_the_step_works(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock)
@@ -34,7 +34,7 @@ def test_the_row_moves_for_as_long_as_the_step_works(
         wait_until(lambda: beat() != first)
 
 
-def test_an_older_attempt_does_not_beat_for_a_newer_one(
+def test_an_older_attempt_does_not_update_the_heartbeat_of_a_newer_one(
     database: Database, clock: StandingClock
 ) -> None:
     first = an_open_run(database, clock)
@@ -48,7 +48,7 @@ def test_an_older_attempt_does_not_beat_for_a_newer_one(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_a_beat_that_cannot_be_written_does_not_end_the_step(
+def test_a_failed_heartbeat_does_not_end_the_step(
     database: Database, database_url: str, clock: StandingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     ticket = an_open_run(database, clock)
@@ -58,7 +58,7 @@ def test_a_beat_that_cannot_be_written_does_not_end_the_step(
         wait_until(lambda: "No heartbeat" in caplog.text)
 
 
-def test_a_failure_that_lasts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_persistent_heartbeat_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     failures = iter(["away", "away", "busy", "busy"])
     attempts: list[str] = []
 

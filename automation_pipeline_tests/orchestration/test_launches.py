@@ -27,7 +27,7 @@ def launch(**config: object) -> RunLaunch:
     return parse_launch({**BARE, **config}, RETRY, "host:1", 25)
 
 
-def test_the_root_of_a_retry_is_kept() -> None:
+def test_a_retry_keeps_the_root_run_id() -> None:
     opening = launch()
     assert (opening.schedule_id, opening.dagster_run_id, opening.dagster_root_run_id) == (
         3,
@@ -41,13 +41,13 @@ def test_a_first_run_is_its_own_root() -> None:
     assert opening.dagster_root_run_id == "d-1"
 
 
-def test_due_at_is_an_instant() -> None:
+def test_due_at_is_parsed_to_utc() -> None:
     assert launch(due_at="2026-05-04T10:00:00+02:00").due_at == datetime(
         2026, 5, 4, 8, 0, tzinfo=UTC
     )
 
 
-def test_a_selection_for_this_run_is_read_as_a_schedule_has_it() -> None:
+def test_a_selection_override_is_parsed_like_that_of_a_schedule() -> None:
     given = {"mode": "date_range", "dateRange": "yesterday", "maxFiches": 5, "onlyUnaudited": True}
     assert launch(override_fiche_selection=given).override == parse_selection(given)
 
@@ -60,7 +60,9 @@ def test_a_selection_for_this_run_is_read_as_a_schedule_has_it() -> None:
         ({"override_fiche_selection": {"mode": "all"}}, "Invalid fiche selection data"),
     ],
 )
-def test_nonsense_is_named(config: dict[str, object], complaint: str) -> None:
+def test_an_invalid_launch_config_is_rejected_with_the_reason(
+    config: dict[str, object], complaint: str
+) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
         launch(**config)
 
@@ -68,7 +70,7 @@ def test_nonsense_is_named(config: dict[str, object], complaint: str) -> None:
 @pytest.mark.parametrize(
     ("present", "trigger"), [({}, "launchpad"), ({"automation/trigger": "manual"}, "manual")]
 )
-def test_a_run_carries_the_tags_by_which_people_find_it(
+def test_a_run_is_tagged_with_run_schedule_trigger_and_attempt(
     present: dict[str, str], trigger: str
 ) -> None:
     tags = opening_tags(RunAttempt(7, 1), 3, present)

@@ -95,7 +95,7 @@ def test_a_terminated_run_leaves_no_batch_waiting(
     assert len(bench.events("batch.completed")) == 1
 
 
-def test_a_run_that_nobody_asked_for_leaves_nothing(services: Services) -> None:
+def test_terminating_a_run_without_a_request_closes_nothing(services: Services) -> None:
     assert not close_terminated(DagsterRun("audit_rerun", run_id="r"), services)
 
 
@@ -110,7 +110,7 @@ def test_a_run_that_nobody_asked_for_leaves_nothing(services: Services) -> None:
         (S.CANCELING, False),
     ],
 )
-def test_what_no_run_will_begin_any_more_is_counted_as_failed(
+def test_an_audit_whose_run_has_ended_is_counted_as_failed(
     bench: Bench, services: Services, instance: DagsterInstance,
     status: DagsterRunStatus, is_lost: bool,
 ) -> None:  # fmt: skip
@@ -127,7 +127,7 @@ def test_what_no_run_will_begin_any_more_is_counted_as_failed(
     assert end_lost_audits(instance, services) == []
 
 
-def test_the_newest_run_of_a_request_counts(
+def test_only_the_newest_run_of_a_request_counts(
     bench: Bench, services: Services, instance: DagsterInstance
 ) -> None:
     filed = asked(bench, "7", "8", "9")
@@ -147,7 +147,7 @@ def waiting_again(bench: Bench) -> None:
         session.execute(update(RunRequestRow).values(state="waiting"))
 
 
-def test_what_was_asked_lately_or_not_taken_or_has_begun_is_left_alone(
+def test_recent_waiting_or_started_audits_are_not_lost(
     bench: Bench, services: Services, instance: DagsterInstance
 ) -> None:
     asked(bench, "7", minutes_ago=29)

@@ -62,7 +62,7 @@ def of_all(day: date, assets: tuple[str, ...] = ASSETS) -> set[tuple[str, str | 
     return {(asset, day.isoformat()) for asset in assets}
 
 
-def test_a_run_over_whole_days_materialises_them_and_a_run_over_a_part_observes(
+def test_complete_days_are_materialised_and_partial_days_observed(
     services: Services, bench: Bench
 ) -> None:
     bench.configure(runAutomatically=True)
@@ -85,7 +85,7 @@ def test_a_run_over_whole_days_materialises_them_and_a_run_over_a_part_observes(
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED])
-def test_a_run_that_did_not_end_well_materialises_nothing(
+def test_a_failed_or_cancelled_run_materialises_nothing(
     services: Services, bench: Bench, status: RunStatus
 ) -> None:
     sold(bench, "1")
@@ -100,7 +100,7 @@ def test_only_the_assets_of_the_run_have_events(services: Services, bench: Bench
     assert {asset for group in events.values() for asset, _ in group} == {"fiche_details"}
 
 
-def test_days_without_a_partition_and_fiches_without_a_day_are_left_out(
+def test_days_without_a_partition_and_fiches_without_a_day_are_ignored(
     services: Services, bench: Bench
 ) -> None:
     sold(bench, "1", day=BEFORE_ALL)
@@ -115,7 +115,7 @@ def test_days_without_a_partition_and_fiches_without_a_day_are_left_out(
         ({"runTranscription": False, "runAudits": False}, ("sales_list", "fiche_details")),
     ],
 )
-def test_a_run_has_worked_on_what_its_schedule_wants(
+def test_the_assets_of_a_run_follow_its_schedule(
     services: Services, wanted: dict[str, bool], assets: tuple[str, ...]
 ) -> None:
     schedule = a_schedule(services.database, services.clock, **wanted)
@@ -124,7 +124,7 @@ def test_a_run_has_worked_on_what_its_schedule_wants(
     assert tuple(assets_of_run(services, run)) == assets
 
 
-def test_dagster_stores_every_event_and_knows_which_days_are_whole(
+def test_dagster_stores_every_event_and_the_materialised_days(
     services: Services, bench: Bench
 ) -> None:
     sold(bench, "1", "2")

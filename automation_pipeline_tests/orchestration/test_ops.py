@@ -33,12 +33,12 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case("given", [None, 1, LARGEST_ID])
-def test_an_id_within_bounds_may_be_given_or_left_out(given: int | None) -> None:
+def test_an_id_within_bounds_or_none_is_accepted(given: int | None) -> None:
     check_ids(run_id=given)
 
 
 @every_case("given", [0, -1, LARGEST_ID + 1, 10**30])
-def test_each_field_that_can_be_no_id_is_named(given: int) -> None:
+def test_every_field_with_an_invalid_id_is_named(given: int) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check_ids(run_id=given, rule_id=None, other=given)
     assert [name for name, _ in refused.value.fields] == ["run_id", "other"]
@@ -49,7 +49,7 @@ def test_each_field_that_can_be_no_id_is_named(given: int) -> None:
     [(7, 7), ("7", 7), (str(LARGEST_ID), LARGEST_ID), (LARGEST_ID + 1, None), (0, None), ("", None), ("x", None),
      (None, None), ("٧", None), (True, None)],
 )  # fmt: skip
-def test_what_can_be_no_id_is_none(given: object, found: int | None) -> None:
+def test_an_invalid_id_is_none(given: object, found: int | None) -> None:
     assert id_in(given) == found
 
 
@@ -60,20 +60,20 @@ def raised_for(error: Exception) -> BaseException:
 
 
 @every_case(("asked", "waits"), [(None, STEP_RETRY_SECONDS), (42.0, 42.0)])
-def test_a_transient_error_asks_for_the_step_again(asked: float | None, waits: float) -> None:
+def test_a_transient_error_requests_a_retry_of_the_step(asked: float | None, waits: float) -> None:
     retry = raised_for(TransientError("later", retry_after_seconds=asked))
     assert isinstance(retry, dg.RetryRequested)
     assert retry.seconds_to_wait == waits
 
 
-def test_a_permanent_error_ends_the_step_in_its_own_words() -> None:
+def test_a_permanent_error_fails_the_step_with_its_message() -> None:
     failure = raised_for(PermanentError("Schedule 9 not found"))
     assert isinstance(failure, dg.Failure)
     assert failure.description == "Schedule 9 not found"
     assert failure.allow_retries is False
 
 
-def test_every_field_at_fault_is_in_the_words() -> None:
+def test_the_failure_message_contains_every_invalid_field() -> None:
     failure = raised_for(
         InvalidInputError("Invalid fiche selection data", (("mode", "is required"),))
     )
@@ -81,12 +81,12 @@ def test_every_field_at_fault_is_in_the_words() -> None:
     assert failure.description == "Invalid fiche selection data: mode: is required"
 
 
-def test_steps_in_one_process_have_no_policy_that_could_catch_an_interrupt() -> None:
+def test_in_process_steps_have_no_crash_retry_policy() -> None:
     assert CRASH_RETRIES is None
 
 
 @every_case("bug", [ZeroDivisionError(), AutomationError("no verdict")])
-def test_a_bug_stays_a_bug(bug: Exception) -> None:
+def test_an_unexpected_error_is_raised_unchanged(bug: Exception) -> None:
     assert raised_for(bug) is bug
 
 
@@ -117,19 +117,19 @@ def ids_in_a_run(**tags: str) -> tuple[dg.ExecuteInProcessResult, list[str | Non
     return looking.execute_in_process(tags=tags), seen
 
 
-def test_the_tag_is_the_id_and_is_forgotten_after_the_run() -> None:
+def test_the_correlation_id_comes_from_the_tag_and_is_reset_after_the_run() -> None:
     _, seen = ids_in_a_run(**{CORRELATION_TAG: "wish-7"})
     assert seen == ["wish-7"] * 4
     assert correlation_id() is None
 
 
 @every_case("tags", [{}, {CORRELATION_TAG: ""}, {CORRELATION_TAG: "a b\r\nX-Admin: 1"}])
-def test_without_a_usable_tag_it_is_the_runs_own_id(tags: dict[str, str]) -> None:
+def test_without_a_valid_tag_the_run_id_is_the_correlation_id(tags: dict[str, str]) -> None:
     result, seen = ids_in_a_run(**tags)
     assert seen == [result.run_id] * 4
 
 
-def test_a_sensor_has_no_run_and_no_id() -> None:
+def test_a_sensor_has_no_correlation_id() -> None:
     with dg.build_sensor_context(resources={"services": ServicesResource()}) as context:
         assert isinstance(context.resources.services, ServicesResource)
         assert correlation_id() is None
@@ -151,7 +151,7 @@ def text(**given: object) -> dict[str, object]:
     return received[0]
 
 
-def test_every_field_of_a_selection_is_there_and_described() -> None:
+def test_the_selection_config_has_every_field_with_a_description() -> None:
     fields = SelectionConfig.model_fields.values()
     assert [field.alias for field in fields] == [
         field.alias for field in SelectionInput.model_fields.values()
@@ -168,17 +168,17 @@ def test_every_field_of_a_selection_is_there_and_described() -> None:
          "onlyUnaudited": True, "useRlm": True, "maxFiches": 5, "maxRecordingsPerFiche": 2},
     ],
 )  # fmt: skip
-def test_what_is_said_arrives_and_nothing_else(given: dict[str, object]) -> None:
+def test_only_the_given_selection_fields_are_passed_on(given: dict[str, object]) -> None:
     assert text(**given) == given
 
 
 @every_case("mode", SelectionMode)
-def test_what_is_left_out_is_as_in_a_schedule(mode: SelectionMode) -> None:
+def test_omitted_selection_fields_have_the_defaults_of_a_schedule(mode: SelectionMode) -> None:
     given = {"mode": mode.value, "dateRange": "yesterday"}
     assert parse_selection(text(**given)) == parse_selection(given)
 
 
 @every_case("wrong", [{}, {"mode": "all"}, {"mode": "manual", "fiche_ids": ["1"]}])
-def test_what_is_misspelt_is_refused_at_launch(wrong: dict[str, object]) -> None:
+def test_an_invalid_selection_config_is_rejected_at_launch(wrong: dict[str, object]) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError):
         text(**wrong)

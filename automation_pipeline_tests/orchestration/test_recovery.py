@@ -71,7 +71,7 @@ RULES = [
 ]
 
 
-def test_what_becomes_of_a_run() -> None:
+def test_the_recovery_decision_for_each_state_of_a_run() -> None:
     wrong = {
         name: decide(facts, LOST_AFTER)
         for name, facts, wanted in RULES
@@ -83,7 +83,7 @@ def test_what_becomes_of_a_run() -> None:
 S = DagsterRunStatus
 
 
-def test_when_the_process_of_a_dagster_run_is_lost() -> None:
+def test_the_process_of_a_dagster_run_is_lost_after_its_silence_limit() -> None:
     rules = [
         (S.STARTED, 25, 25, False),
         (S.STARTING, 50, 25, False),

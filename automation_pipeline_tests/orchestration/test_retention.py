@@ -72,7 +72,7 @@ def test_a_run_that_has_not_ended_is_never_deleted(instance: dg.DagsterInstance)
     assert instance.get_runs_count() == len(states)
 
 
-def test_one_round_is_bounded_and_starts_with_the_oldest_runs(
+def test_deletion_is_limited_and_starts_with_the_oldest_runs(
     instance: dg.DagsterInstance,
 ) -> None:
     runs = [empty.execute_in_process(instance=instance).run_id for _ in range(3)]

@@ -24,7 +24,7 @@ def services(database_url: str) -> Iterator[Services]:
     built.database.dispose()
 
 
-def test_the_summary_has_counts_reasons_and_the_failed_fiches(services: Services) -> None:
+def test_the_run_summary_has_counts_reasons_and_failed_fiches(services: Services) -> None:
     assert isinstance(services.clock, StandingClock)
     run_id = a_reported_run(Bench(services.database, services.clock))
     with services.database.transaction() as session:
@@ -46,7 +46,7 @@ def test_the_summary_has_counts_reasons_and_the_failed_fiches(services: Services
     assert shown["report"] == f"automation runs report {run_id}"
 
 
-def test_the_summary_says_how_many_failed_fiches_it_leaves_out(
+def test_the_run_summary_shows_how_many_failed_fiches_are_omitted(
     services: Services,
 ) -> None:
     assert isinstance(services.clock, StandingClock)

@@ -66,7 +66,7 @@ def with_payload() -> None:
     swallow(payload())
 
 
-def test_every_batch_finds_its_ticket_and_its_number_and_nothing_is_on_disk(tmp_path: Path) -> None:
+def test_every_batch_gets_its_ticket_and_number_without_files(tmp_path: Path) -> None:
     SEEN.clear()
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         assert in_batches.execute_in_process(instance=instance).success
@@ -74,12 +74,12 @@ def test_every_batch_finds_its_ticket_and_its_number_and_nothing_is_on_disk(tmp_
     assert not [file for file in tmp_path.rglob("*result*") if file.is_file()]
 
 
-def test_a_run_that_has_opened_no_attempt_has_no_ticket() -> None:
+def test_a_run_without_an_opened_attempt_has_no_ticket() -> None:
     with pytest.raises(dg.DagsterInvariantViolationError, match="execute it from open_run"):
         without_attempt.execute_in_process()
 
 
-def test_going_on_from_a_failed_step_says_to_execute_all_steps() -> None:
+def test_re_executing_from_failure_asks_to_execute_all_steps() -> None:
     """Dagster's "re-execute from failure" gives the first step outputs of the parent run."""
     of_the_parent = SimpleNamespace(run_id="d-1", mapping_key=None)
     context = SimpleNamespace(
@@ -91,6 +91,6 @@ def test_going_on_from_a_failed_step_says_to_execute_all_steps() -> None:
     assert caught.value.allow_retries is False
 
 
-def test_what_is_no_ticket_is_refused() -> None:
+def test_an_output_that_is_not_a_ticket_is_rejected() -> None:
     with pytest.raises(dg.DagsterInvariantViolationError, match="payload returns str"):
         with_payload.execute_in_process()

@@ -110,7 +110,7 @@ def launches(services: Services) -> list[tuple[str, str, int]]:
         )
 
 
-def test_a_lost_job_execute_gets_a_request_and_only_one(
+def test_a_lost_run_without_a_request_gets_exactly_one(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     run_id = opened(services)
@@ -120,7 +120,7 @@ def test_a_lost_job_execute_gets_a_request_and_only_one(
     assert launches(services) == [(f"automation-run-{run_id}", "waiting", 2)]
 
 
-def test_a_lost_launch_is_requested_again_under_a_run_key_of_its_own(
+def test_a_lost_launch_is_requested_again_with_its_own_run_key(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     schedule = a_schedule(services.database, services.clock)
@@ -161,7 +161,7 @@ def a_fiche(run_id: int, number: int, position: int, now: datetime) -> FicheResu
     )  # fmt: skip
 
 
-def test_three_lost_attempts_in_a_row_without_progress_close_the_run(
+def test_three_consecutive_lost_attempts_without_progress_fail_the_run(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     run_id = opened(services)
@@ -176,7 +176,7 @@ def test_three_lost_attempts_in_a_row_without_progress_close_the_run(
     )
 
 
-def test_progress_between_lost_attempts_keeps_the_run_at_work(
+def test_progress_between_lost_attempts_keeps_the_run_open(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     run_id = opened(services)
@@ -189,7 +189,7 @@ def test_progress_between_lost_attempts_keeps_the_run_at_work(
     assert lose_an_attempt(services, instance, run_id, 10).status == "failed"
 
 
-def test_a_terminated_run_is_cancelled_in_those_words(
+def test_a_terminated_run_is_cancelled_with_that_reason(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     run_id = opened(services)
@@ -198,7 +198,7 @@ def test_a_terminated_run_is_cancelled_in_those_words(
     assert (run.status, run.error_message) == ("cancelled", "The run was terminated in Dagster")
 
 
-def test_a_started_run_without_a_heartbeat_is_reported_lost(
+def test_a_started_run_without_a_heartbeat_is_reported_as_failed(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     run_id = opened(services)
@@ -215,7 +215,7 @@ def test_a_started_run_without_a_heartbeat_is_reported_lost(
     assert [state for _, state, _ in launches(services)] == ["waiting"]
 
 
-def test_a_run_whose_host_is_lost_after_it_was_closed_is_green_and_says_how_it_ended(
+def test_a_closed_run_whose_host_is_lost_succeeds_with_its_final_status(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     run_id = opened(services)
@@ -232,7 +232,7 @@ def test_a_run_whose_host_is_lost_after_it_was_closed_is_green_and_says_how_it_e
 
 
 @pytest.mark.parametrize(("seconds", "requested"), [(5, []), (22, ["waiting"])])
-def test_a_launch_without_a_request_that_never_started_is_repeated_after_a_pause(
+def test_a_launch_that_never_started_is_repeated_after_a_pause(
     services: Services, instance: dg.DagsterInstance, seconds: int, requested: list[str]
 ) -> None:
     run_id = opened(services)
@@ -242,7 +242,7 @@ def test_a_launch_without_a_request_that_never_started_is_repeated_after_a_pause
     assert [state for _, state, _ in launches(services)] == requested
 
 
-def test_a_run_of_another_code_location_is_none_of_our_business(
+def test_a_run_of_another_code_location_is_ignored(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     run = dagster_run(instance, "theirs", S.NOT_STARTED, job="their_job")
@@ -268,7 +268,7 @@ def test_a_cancelled_pending_run_ends_its_dagster_run(
     assert ended.status is S.CANCELED
 
 
-def test_a_run_of_a_job_that_was_lost_is_launched_again_three_times(
+def test_a_lost_job_run_is_launched_again_three_times(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
     request = NewRunRequest("transcribe-7", "transcribe_fiche", {"fiche_id": "7"}, {})
@@ -290,7 +290,7 @@ def test_a_run_of_a_job_that_was_lost_is_launched_again_three_times(
     assert not launch_again(DagsterRun("transcribe_fiche", run_id="d-9", tags=tags), own, services)
 
 
-def test_the_next_attempt_at_a_run_that_has_ended_finds_nothing_left(services: Services) -> None:
+def test_opening_a_finished_run_returns_its_last_attempt(services: Services) -> None:
     run_id = opened(services)
     cancel_run(run_id, database=services.database, clock=services.clock)
     with services.database.reading() as session:

@@ -315,11 +315,11 @@ def test_texts_are_stripped_and_empty_ones_are_none() -> None:
         (with_step(customInstructions="x"), "steps.0.customInstructions"),
     ],
 )
-def test_the_field_at_fault_is_named(given_config: dict[str, object], field: str) -> None:
+def test_the_error_names_the_invalid_field(given_config: dict[str, object], field: str) -> None:
     assert list(faults(given_config)) == [field]
 
 
-def test_every_fault_is_named_at_once() -> None:
+def test_all_invalid_fields_are_reported_together() -> None:
     bad = {
         "auditSteps": [LEAST_STEP | {"weight": 0}, LEAST_STEP | {"name": "", "position": 3}],
         "isActive": None,

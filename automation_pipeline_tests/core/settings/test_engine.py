@@ -58,7 +58,7 @@ def test_a_variable_is_read(
         ("AUTOMATION_CELERY_CONCURRENCY", "0", "it should be greater than or equal to 1"),
     ],
 )
-def test_a_wrong_value_is_one_sentence(
+def test_an_invalid_value_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -67,7 +67,7 @@ def test_a_wrong_value_is_one_sentence(
 
 
 @pytest.mark.parametrize(("heartbeat", "lost_after"), [("0.5", "4"), ("40", "120"), ("0.1", "0.3")])
-def test_three_heartbeats_fit_into_the_silence_of_a_lost_run(
+def test_a_heartbeat_of_at_most_a_third_of_lost_after_is_accepted(
     monkeypatch: pytest.MonkeyPatch, heartbeat: str, lost_after: str
 ) -> None:
     monkeypatch.setenv("AUTOMATION_HEARTBEAT_SECONDS", heartbeat)
@@ -76,7 +76,7 @@ def test_three_heartbeats_fit_into_the_silence_of_a_lost_run(
 
 
 @pytest.mark.parametrize(("heartbeat", "lost_after"), [("41", "120"), ("10", "29"), ("4", "4")])
-def test_a_heartbeat_that_is_too_slow_is_one_sentence_that_names_both(
+def test_a_heartbeat_over_a_third_of_lost_after_is_rejected(
     monkeypatch: pytest.MonkeyPatch, heartbeat: str, lost_after: str
 ) -> None:
     monkeypatch.setenv("AUTOMATION_HEARTBEAT_SECONDS", heartbeat)

@@ -35,7 +35,7 @@ def _an_empty_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("ENRICHMENT_TIMEOUT_SECONDS", "0", "it should be greater than 0"),
     ],
 )
-def test_a_wrong_value_is_one_sentence_that_names_the_variable(
+def test_an_invalid_value_is_reported_in_one_sentence_with_the_variable(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, why: str
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -48,7 +48,7 @@ def test_a_wrong_value_is_one_sentence_that_names_the_variable(
 @pytest.mark.parametrize(
     ("heartbeat", "lock", "fits"), [("40", "120", True), ("41", "120", False), ("30", "60", False)]
 )
-def test_three_heartbeats_fit_into_the_hold_on_a_company(
+def test_three_heartbeats_must_fit_into_the_lock_of_a_company(
     monkeypatch: pytest.MonkeyPatch, heartbeat: str, lock: str, fits: bool
 ) -> None:
     monkeypatch.setenv("ENRICHMENT_HEARTBEAT_SECONDS", heartbeat)
@@ -61,7 +61,7 @@ def test_three_heartbeats_fit_into_the_hold_on_a_company(
         load_settings()
 
 
-def test_secrets_are_not_shown_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repr_of_the_settings_contains_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INPI_RNE_PASSWORD", "s3crét à moi")
     monkeypatch.setenv("API_ENTREPRISE_TOKEN", "s3crettoken")
     settings = load_settings()

@@ -72,7 +72,7 @@ def verdicts(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
 
 
-def test_the_days_calls_are_audited_and_the_outcomes_are_there_to_read(services: Services) -> None:
+def test_a_days_calls_are_audited_and_reported_in_the_metadata(services: Services) -> None:
     configure(services)
     result = materialize(services)
     assert result.success
@@ -89,7 +89,7 @@ def test_the_days_calls_are_audited_and_the_outcomes_are_there_to_read(services:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_a_model_that_is_refused_fails_audits_and_checks_and_names_the_cause(
+def test_a_refused_api_key_fails_audits_and_checks_with_the_cause(
     services: Services, simulated: str
 ) -> None:
     configure(services)
@@ -106,7 +106,7 @@ def test_a_model_that_is_refused_fails_audits_and_checks_and_names_the_cause(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_without_an_automatic_configuration_the_day_says_what_is_missing(
+def test_a_day_without_an_automatic_configuration_notes_what_is_missing(
     services: Services,
 ) -> None:
     everything = dg.AssetSelection.assets(sales_list, audit_outcomes)
@@ -122,7 +122,7 @@ def test_without_an_automatic_configuration_the_day_says_what_is_missing(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_the_audits_of_a_day_that_was_never_asked_for_are_not_green(services: Services) -> None:
+def test_the_audit_checks_of_a_day_that_was_never_fetched_fail(services: Services) -> None:
     configure(services)
     result = materialize(services, dg.AssetSelection.assets(audit_outcomes))
     checks = result.get_asset_check_evaluations()

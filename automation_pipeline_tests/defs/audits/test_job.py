@@ -52,7 +52,9 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     [("PRESENT", 5, "EXCELLENT"), ("ABSENT", 0, "INSUFFISANT")],
     ids=["best", "worst"],
 )
-def test_an_audit_with_a_grade_is_green(bench: Bench, statut: str, score: int, niveau: str) -> None:
+def test_an_audit_with_a_grade_succeeds_whatever_the_grade(
+    bench: Bench, statut: str, score: int, niveau: str
+) -> None:
     bench.model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=statut, score=score))
     result = execute(bench.configure(steps=2))
     assert result.success
@@ -66,7 +68,7 @@ def test_an_audit_with_a_grade_is_green(bench: Bench, statut: str, score: int, n
     }
 
 
-def test_an_audit_without_a_grade_is_red_and_says_why(bench: Bench) -> None:
+def test_an_audit_without_a_grade_fails_with_the_reason(bench: Bench) -> None:
     bench.model.refuse_everything(PermanentError("The key is refused (check LLM_API_KEY)."))
     result = execute(bench.configure(steps=2))
     assert not result.success
@@ -74,7 +76,7 @@ def test_an_audit_without_a_grade_is_red_and_says_why(bench: Bench) -> None:
     assert "The key is refused" in (failure.step_failure_data.user_failure_data.description or "")
 
 
-def test_audits_and_their_sweep_do_not_stop_with_redis(
+def test_audits_and_their_sweep_work_without_redis(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = bootstrap.Services(
@@ -96,7 +98,7 @@ def test_audits_and_their_sweep_do_not_stop_with_redis(
         assert sweep_audits(context) == dg.SkipReason("No audit is abandoned.")
 
 
-def test_an_audit_without_all_transcripts_is_red_and_says_so(bench: Bench) -> None:
+def test_an_audit_without_all_transcripts_fails_with_the_reason(bench: Bench) -> None:
     bench.clock.pass_time_a_second()
     bench.sell("1900417", call("190041701"), call("190041702"), said=None)
     result = execute(bench.configure(steps=1))
@@ -107,7 +109,7 @@ def test_an_audit_without_all_transcripts_is_red_and_says_so(bench: Bench) -> No
     )
 
 
-def test_the_words_of_a_retry_are_those_of_its_cause() -> None:
+def test_a_retry_request_has_the_message_of_its_cause() -> None:
     with pytest.raises(dg.RetryRequested) as asked, dagster_errors():
         raise TransientError("The CRM does not answer.")
     assert error_message_of(asked.value) == "The CRM does not answer."

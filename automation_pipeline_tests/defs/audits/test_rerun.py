@@ -44,7 +44,7 @@ def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInP
     )
 
 
-def test_a_request_is_carried_out_and_taken(bench: Bench) -> None:
+def test_a_requested_rerun_is_executed_and_marked_taken(bench: Bench) -> None:
     asked = request_rerun(
         StepLocation(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock
     )
@@ -63,7 +63,7 @@ def test_a_request_is_carried_out_and_taken(bench: Bench) -> None:
     assert bench.model.calls == 1
 
 
-def test_the_launchpad_needs_no_more_than_a_step(bench: Bench) -> None:
+def test_the_launchpad_requires_only_audit_and_step(bench: Bench) -> None:
     assert execute({"audit_id": 1, "step_position": 1}).success
     assert execute({"audit_id": 1, "step_position": 1}).success
     assert bench.model.calls == 2
@@ -83,7 +83,7 @@ def test_the_launchpad_needs_no_more_than_a_step(bench: Bench) -> None:
         ),
     ],
 )
-def test_what_cannot_be_done_fails_for_good_in_one_sentence(
+def test_an_impossible_rerun_fails_permanently_with_one_sentence(
     bench: Bench, config: dict[str, object], words: str
 ) -> None:
     result = execute(config)
@@ -93,7 +93,7 @@ def test_what_cannot_be_done_fails_for_good_in_one_sentence(
     assert bench.model.calls == 0
 
 
-def test_the_doors_and_the_sensors_know_the_job() -> None:
+def test_the_rerun_job_is_registered_and_launched_by_the_sensor() -> None:
     assert audit_rerun.name == RERUN_JOB
     assert JOBS[RERUN_JOB].first_op in {node.name for node in audit_rerun.nodes}
     assert RERUN_JOB in {job.name for job in launch_requests.jobs}

@@ -23,7 +23,7 @@ class _OwnServices:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
-def test_a_tick_files_what_is_due_and_says_so(
+def test_a_tick_starts_due_schedules_and_reports_them(
     database_url: str, database: Database, clock: StandingClock
 ) -> None:
     own = _OwnServices(Services(Settings(database_url=database_url), clock))
@@ -43,7 +43,7 @@ def test_a_tick_files_what_is_due_and_says_so(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
-def test_a_failure_that_no_automation_run_waits_for_is_skipped_with_a_reason(
+def test_the_failure_of_an_unknown_run_is_skipped_with_a_reason(
     database_url: str, clock: StandingClock
 ) -> None:
     own = _OwnServices(Services(Settings(database_url=database_url), clock))
@@ -62,5 +62,5 @@ def test_a_failure_that_no_automation_run_waits_for_is_skipped_with_a_reason(
     assert skipped.skip_message == "No automation run waits for d-1."
 
 
-def test_the_waits_and_the_grace_make_the_threshold() -> None:
+def test_the_due_rules_follow_from_the_settings() -> None:
     assert due_rules(Settings()) == RULES

@@ -125,7 +125,7 @@ def between_steps(
 @pytest.mark.parametrize(
     "moment", [while_fetching, while_transcribing, while_auditing, between_steps]
 )
-def test_a_run_that_is_cancelled_at_work_is_green_and_says_so(
+def test_a_run_cancelled_during_a_step_succeeds_with_status_cancelled(
     moment: Callable[..., None], bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.offer("1", "2")
@@ -185,7 +185,7 @@ def test_the_next_batch_is_transcribed_while_a_batch_is_audited(
     assert sorted(bench.speech.called) == [bench.url(each) for each in ("1", "2", "3")]
 
 
-def test_a_provider_that_fails_ahead_of_its_batch_fails_no_audit(
+def test_a_transcription_error_of_the_next_batch_fails_no_audit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
@@ -202,7 +202,7 @@ def test_a_provider_that_fails_ahead_of_its_batch_fails_no_audit(
     }
 
 
-def test_a_fiche_that_cannot_be_transcribed_is_a_row_and_no_failed_step(bench: Bench) -> None:
+def test_a_fiche_that_cannot_be_transcribed_does_not_fail_the_step(bench: Bench) -> None:
     bench.offer("1", "2")
     bench.automatic()
     bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
@@ -212,7 +212,7 @@ def test_a_fiche_that_cannot_be_transcribed_is_a_row_and_no_failed_step(bench: B
 
 
 @pytest.mark.parametrize("missing", ["runTranscription", "runAudits"])
-def test_a_step_that_the_schedule_does_not_want_does_nothing(missing: str, bench: Bench) -> None:
+def test_a_step_disabled_by_the_schedule_does_nothing(missing: str, bench: Bench) -> None:
     bench.offer("1")
     bench.automatic()
     result, tags = execute(bench, "1", **{missing: False})
@@ -225,7 +225,7 @@ def test_a_step_that_the_schedule_does_not_want_does_nothing(missing: str, bench
     assert unwanted not in gates
 
 
-def test_an_attempt_that_is_overtaken_is_red(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_superseded_attempt_fails(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.offer("1")
     bench.automatic()
     while_auditing(bench, take_over, monkeypatch)

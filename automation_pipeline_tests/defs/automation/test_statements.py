@@ -20,7 +20,7 @@ MOST_STATEMENTS_PER_FICHE = 30
 FEW, MANY = 40, 80
 
 
-def test_the_number_of_statements_grows_with_groups_of_fiches(
+def test_the_number_of_statements_per_fiche_is_bounded(
     database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two recordings and two steps per fiche, and 20 fiches at work at once."""

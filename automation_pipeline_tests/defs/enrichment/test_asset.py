@@ -20,14 +20,16 @@ def materialize() -> tuple[dict[str, object], dict[str, bool]]:
     return page, {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
 
 
-def test_without_companies_all_is_well(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_companies_all_checks_pass(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     an_office(database, monkeypatch)
     page, checks = materialize()
     assert (page["companies"], page["masked"]) == (0, 0)
     assert checks == {"coverage": True, "freshness": True}
 
 
-def test_companies_are_told_by_status_and_age(
+def test_companies_are_counted_by_status_and_age(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)

@@ -24,7 +24,7 @@ def status(database: Database, siren: str = SIREN) -> str | None:
         return session.scalar(select(EnrichmentRow.status).where(EnrichmentRow.siren == siren))
 
 
-def test_what_was_asked_for_is_done_through_the_door(
+def test_a_requested_enrichment_is_launched_and_succeeds(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)
@@ -42,7 +42,7 @@ def test_what_was_asked_for_is_done_through_the_door(
         assert session.scalars(select(RunRequestRow.state)).all() == ["taken"]
 
 
-def test_a_job_that_is_done_is_left_alone(
+def test_a_finished_enrichment_job_is_not_worked_on_again(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)
@@ -52,7 +52,7 @@ def test_a_job_that_is_done_is_left_alone(
     assert len(office.search.calls) == 1
 
 
-def test_an_enrichment_that_fails_is_red(
+def test_a_failed_enrichment_fails_the_step(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = an_office(database, monkeypatch).ask("732829320")
@@ -60,7 +60,7 @@ def test_an_enrichment_that_fails_is_red(
     assert refusal(execute(company_enrichment, job_id=asked.job_id)) == reason
 
 
-def test_an_enrichment_that_is_put_off_is_green_and_says_until_when(
+def test_a_postponed_enrichment_succeeds_and_shows_the_next_attempt(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)
@@ -70,7 +70,7 @@ def test_an_enrichment_that_is_put_off_is_green_and_says_until_when(
     assert "not_before" in page
 
 
-def test_a_company_is_asked_for_from_the_launchpad(
+def test_an_enrichment_can_be_launched_from_the_launchpad(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)
@@ -94,7 +94,7 @@ def test_a_company_is_asked_for_from_the_launchpad(
     ],
 )
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_nonsense_is_refused(
+def test_an_invalid_enrichment_config_is_rejected(
     database: Database, monkeypatch: pytest.MonkeyPatch, config: dict[str, object], sentence: str
 ) -> None:
     an_office(database, monkeypatch)
@@ -102,7 +102,7 @@ def test_nonsense_is_refused(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_without_the_required_register_nothing_is_begun(
+def test_without_the_required_register_no_job_is_started(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = an_office(database, monkeypatch, configured=False).ask()

@@ -29,14 +29,14 @@ def tick() -> str:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_without_the_required_register_a_tick_only_says_so(
+def test_without_the_required_register_a_tick_is_skipped_with_the_reason(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     an_office(database, monkeypatch, configured=False)
     assert tick() == NOT_CONFIGURED
 
 
-def test_what_is_old_grows_stale_and_is_refreshed(
+def test_an_old_company_becomes_stale_and_is_refreshed(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)
@@ -56,7 +56,7 @@ def test_what_is_old_grows_stale_and_is_refreshed(
     assert triggers == ["REQUEST_CREATED", "STALE_SWEEP"]
 
 
-def test_a_job_that_nobody_has_begun_is_asked_for_again(
+def test_a_worker_is_requested_again_for_a_job_without_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)

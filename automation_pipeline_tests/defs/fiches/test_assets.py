@@ -73,7 +73,7 @@ def verdicts(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
 
 
-def test_a_day_is_mirrored_with_counts_that_people_can_read(services: Services) -> None:
+def test_materialising_a_day_reports_its_counts(services: Services) -> None:
     result = materialize(services, sales_list, sales_list_checks)
     assert result.success
     results = metadata(result, "sales_list")
@@ -85,7 +85,7 @@ def test_a_day_is_mirrored_with_counts_that_people_can_read(services: Services) 
     }
 
 
-def test_a_second_time_finds_nothing_new_and_costs_one_call(
+def test_a_second_materialisation_finds_nothing_new_with_one_call(
     services: Services, simulated: str
 ) -> None:
     materialize(services, sales_list)
@@ -94,7 +94,7 @@ def test_a_second_time_finds_nothing_new_and_costs_one_call(
     assert calls(simulated, DAY, "crm.sales_list") == 2
 
 
-def test_the_details_of_the_day_are_covered(services: Services) -> None:
+def test_the_details_of_a_fetched_day_pass_the_coverage_checks(services: Services) -> None:
     result = materialize(services, sales_list, fiche_details, fiche_details_checks)
     assert result.success
     results = metadata(result, "fiche_details")
@@ -113,7 +113,7 @@ def test_the_details_of_the_day_are_covered(services: Services) -> None:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_the_details_of_a_day_that_was_never_asked_for_are_not_green(services: Services) -> None:
+def test_the_coverage_checks_of_a_day_that_was_never_fetched_fail(services: Services) -> None:
     days = [fiche_details, fiche_details_checks]
     result = materialize(
         services, sales_list, *days, selection=dg.AssetSelection.assets(fiche_details)
@@ -126,7 +126,7 @@ def test_the_details_of_a_day_that_was_never_asked_for_are_not_green(services: S
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_a_list_that_cannot_be_understood_fails_the_asset_and_changes_nothing(
+def test_an_invalid_sales_list_fails_the_asset_and_changes_nothing(
     services: Services, simulated: str
 ) -> None:
     materialize(services, sales_list)
@@ -139,7 +139,9 @@ def test_a_list_that_cannot_be_understood_fails_the_asset_and_changes_nothing(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_stale_days_are_named_without_asking_anybody(services: Services, simulated: str) -> None:
+def test_the_staleness_check_names_stale_days_without_calling_the_crm(
+    services: Services, simulated: str
+) -> None:
     materialize(services, sales_list)
     result = materialize(
         services,
@@ -156,7 +158,7 @@ def test_stale_days_are_named_without_asking_anybody(services: Services, simulat
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_no_check_stays_planned_after_the_nightly_jobs(services: Services) -> None:
+def test_no_check_stays_planned_after_the_nightly_jobs_have_run(services: Services) -> None:
     instance = dg.DagsterInstance.ephemeral()
     night = dg.Definitions(
         assets=[sales_list],
@@ -184,7 +186,7 @@ def test_no_check_stays_planned_after_the_nightly_jobs(services: Services) -> No
         (datetime(2027, 1, 1, 3, 15, tzinfo=UTC), "2026-12-31"),
     ],
 )
-def test_the_night_asks_for_yesterday_in_paris(tick: datetime, partition: str) -> None:
+def test_the_nightly_schedule_requests_yesterday_in_paris(tick: datetime, partition: str) -> None:
     context = dg.build_schedule_context(scheduled_execution_time=tick)
     request = yesterdays_sales_list(context)
     assert isinstance(request, dg.RunRequest)

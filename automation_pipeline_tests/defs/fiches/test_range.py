@@ -54,7 +54,7 @@ def launch(ranges: Ranges, instance: dg.DagsterInstance) -> dg.ExecuteInProcessR
     )
 
 
-def test_a_request_brings_the_days(ranges: Ranges) -> None:
+def test_a_range_request_fetches_the_days(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
     job = ranges.job(webhook=HOOK)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -73,7 +73,7 @@ def test_a_request_brings_the_days(ranges: Ranges) -> None:
     assert [each.event for each in ranges.deliveries] == ["progress", "complete"]
 
 
-def test_a_final_list_is_asked_for_again_only_by_refresh(ranges: Ranges) -> None:
+def test_a_refresh_fetches_final_lists_again(ranges: Ranges) -> None:
     ranges.prefetch(*DAYS)
     job = ranges.job(refresh=True)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -82,7 +82,9 @@ def test_a_final_list_is_asked_for_again_only_by_refresh(ranges: Ranges) -> None
     assert ranges.stored(job).status is JobStatus.COMPLETE
 
 
-def test_a_run_that_breaks_ends_the_job(ranges: Ranges, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_run_fails_the_fetch_job(
+    ranges: Ranges, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken(*_args: object, **_ground: object) -> None:
         raise ZeroDivisionError("a bug")
 
@@ -112,7 +114,7 @@ def started(
     return run
 
 
-def test_a_run_that_somebody_terminates_ends_the_job(ranges: Ranges) -> None:
+def test_terminating_the_run_fails_the_fetch_job(ranges: Ranges) -> None:
     job = ranges.job()
     with dg.DagsterInstance.ephemeral() as instance:
         run = started(ranges, instance, job)
@@ -127,7 +129,7 @@ def test_a_run_that_somebody_terminates_ends_the_job(ranges: Ranges) -> None:
     assert (ranges.stored(job).status, ranges.stored(job).error) == (JobStatus.FAILED, TERMINATED)
 
 
-def test_what_a_failed_run_leaves_is_ended_once(ranges: Ranges) -> None:
+def test_the_fetch_job_of_a_failed_run_is_closed_once(ranges: Ranges) -> None:
     job = ranges.job(webhook=HOOK)
     ranges.crm.fail_once(DAYS[0].isoformat(), TransientError("no"))
     with dg.DagsterInstance.ephemeral() as instance:
@@ -146,7 +148,7 @@ def test_what_a_failed_run_leaves_is_ended_once(ranges: Ranges) -> None:
     ("status", "minutes", "ended"),
     [(S.STARTED, 60, False), (S.CANCELED, 5, False), (S.CANCELED, 60, True), (S.SUCCESS, 60, True)],
 )
-def test_a_job_that_nobody_works_on_any_more_is_swept(
+def test_an_abandoned_fetch_job_is_swept(
     ranges: Ranges, status: dg.DagsterRunStatus, minutes: int, ended: bool
 ) -> None:
     job = ranges.job()

@@ -24,7 +24,7 @@ from automation_pipeline_tests.retention.old_rows import OLD, put
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(("is_dry", "left"), [(False, 1), (True, 3)])
-def test_a_round_takes_what_is_old_of_ours_and_of_dagsters(
+def test_housekeeping_deletes_old_rows_and_old_dagster_runs(
     database: Database, database_url: str, tmp_path: Path, is_dry: bool, left: int
 ) -> None:
     next_year = StandingClock(datetime.now(UTC) + timedelta(days=366))

@@ -43,13 +43,13 @@ def ended(bench: Bench, at: datetime, status: str, org_id: str = ORG) -> None:
     bench.set_job(job_id, finished_at=at)
 
 
-def test_a_day_without_anything_is_a_good_day(bench: Bench) -> None:
+def test_a_day_without_jobs_passes_all_checks(bench: Bench) -> None:
     page, checks = materialize()
     assert page == {"dispatched": 0, "skipped": 0, "failed": 0, "jobs": 0}
     assert set(checks.values()) == {True}
 
 
-def test_the_due_times_and_jobs_of_the_day_are_told(bench: Bench) -> None:
+def test_the_due_times_and_jobs_of_the_day_are_reported(bench: Bench) -> None:
     own, theirs = bench.schedule(), bench.schedule(OTHER_ORG)
     for seconds, latency in ((-1, 0), (0, 2), (3600, 4), (24 * 3600, 0)):
         at = MIDNIGHT + seconds * SECOND
@@ -70,7 +70,7 @@ def test_the_due_times_and_jobs_of_the_day_are_told(bench: Bench) -> None:
     assert set(checks.values()) == {True}
 
 
-def test_a_bad_day_fails_its_checks(bench: Bench) -> None:
+def test_a_day_with_failures_fails_its_checks(bench: Bench) -> None:
     late = bench.now - timedelta(seconds=301)
     schedule = bench.schedule(next_run_at=late, next_scheduled_for=late)
     bench.schedule(state="INVALID_CRON")

@@ -48,7 +48,7 @@ def request_states(bench: Bench) -> list[str]:
     return list(bench.rows(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
-def test_a_request_becomes_an_attempt(bench: Bench, runner: FakeRunner) -> None:
+def test_a_run_request_is_executed_as_an_attempt(bench: Bench, runner: FakeRunner) -> None:
     job_id = bench.job(of_type=SERVICE, payload={"url": "https://example.com"})
     run_id = asked_for(bench, job_id)
     result = launch(bench, org_job)
@@ -72,13 +72,13 @@ def test_a_request_becomes_an_attempt(bench: Bench, runner: FakeRunner) -> None:
     }
 
 
-def test_the_launchpad_needs_no_more_than_the_run(bench: Bench) -> None:
+def test_the_launchpad_requires_only_the_run_id(bench: Bench) -> None:
     job_id = bench.job(of_type=SERVICE)
     result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
     assert (result.success, bench.run_row(job_id).status) == (True, "success")
 
 
-def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(
+def test_a_failed_job_succeeds_as_a_step_and_shows_the_next_attempt(
     bench: Bench, runner: FakeRunner
 ) -> None:
     runner.end = attempt_failed("The server said no.")
@@ -94,7 +94,7 @@ def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(
     assert page["again_at"]
 
 
-def test_what_is_over_is_not_done_again(bench: Bench, runner: FakeRunner) -> None:
+def test_a_finished_job_is_not_executed_again(bench: Bench, runner: FakeRunner) -> None:
     job_id = bench.job(of_type=SERVICE)
     for _ in range(2):
         assert execute(org_job, {"job_run_id": bench.run_row(job_id).id}).success
@@ -105,7 +105,7 @@ def test_what_is_over_is_not_done_again(bench: Bench, runner: FakeRunner) -> Non
     ("run_id", "says"),
     [(99, "Job run 99 not found"), (0, "Invalid config: job_run_id: must be from 1 to ")],
 )
-def test_what_cannot_be_worked_on_is_refused_in_one_sentence(
+def test_an_invalid_run_config_is_rejected_with_one_sentence(
     bench: Bench, run_id: int, says: str
 ) -> None:
     assert refusal(execute(org_job, {"job_run_id": run_id})).startswith(says)
@@ -129,7 +129,7 @@ def a_dagster_run(
         (dg.DagsterRun("org_job", run_id="r-2"), None),
     ],
 )
-def test_dagster_knows_which_run_it_works_on(run: dg.DagsterRun, run_id: int | None) -> None:
+def test_the_run_id_is_read_from_the_dagster_run(run: dg.DagsterRun, run_id: int | None) -> None:
     assert job_run_id_of(run) == run_id
 
 
@@ -158,7 +158,7 @@ def worker_for(run_id: int, number: int) -> dg.DagsterRun:
 
 
 @pytest.mark.parametrize(("at_work", "idle"), [(1, 2), (2, 1)])
-def test_who_terminates_the_worker_that_is_at_it_cancels_the_job(
+def test_terminating_the_active_worker_cancels_the_job(
     bench: Bench, at_work: int, idle: int
 ) -> None:
     job_id = bench.running_job(of_type=SERVICE)
@@ -171,7 +171,7 @@ def test_who_terminates_the_worker_that_is_at_it_cancels_the_job(
     assert (run.status, run.cancelled_by, run.cancel_reason) == ("cancelled", "dagster", TERMINATED)
 
 
-def test_who_terminates_dagsters_retry_of_a_worker_that_died_cancels_the_job(bench: Bench) -> None:
+def test_terminating_the_dagster_retry_of_a_dead_worker_cancels_the_job(bench: Bench) -> None:
     job_id = bench.running_job(of_type=SERVICE)
     run_id = bench.run_row(job_id).id
     bench.set_run(run_id, requests=1, dagster_run_id="dead")
@@ -187,7 +187,9 @@ def test_who_terminates_dagsters_retry_of_a_worker_that_died_cancels_the_job(ben
     assert bench.run_row(job_id).status == "cancelled"
 
 
-def test_before_a_worker_has_begun_the_one_that_was_asked_for_last_counts(bench: Bench) -> None:
+def test_before_the_start_only_terminating_the_last_requested_worker_cancels_the_job(
+    bench: Bench,
+) -> None:
     job_id = bench.job(of_type=SERVICE)
     run_id = bench.run_row(job_id).id
     bench.set_run(run_id, requests=2)
@@ -197,13 +199,13 @@ def test_before_a_worker_has_begun_the_one_that_was_asked_for_last_counts(bench:
     assert bench.run_row(job_id).status == "cancelled"
 
 
-def test_the_run_knows_its_worker(bench: Bench) -> None:
+def test_the_run_stores_the_dagster_run_id_of_its_worker(bench: Bench) -> None:
     job_id = bench.job(of_type=SERVICE)
     result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
     assert bench.run_row(job_id).dagster_run_id == result.run_id
 
 
-def test_what_is_over_or_never_was_stays_as_it_is_when_it_is_terminated(bench: Bench) -> None:
+def test_terminating_a_finished_or_unknown_run_changes_nothing(bench: Bench) -> None:
     job_id = bench.job(of_type=SERVICE)
     execute(org_job, {"job_run_id": bench.run_row(job_id).id})
     terminate(a_dagster_run(job_run_id=bench.run_row(job_id).id))
@@ -211,7 +213,7 @@ def test_what_is_over_or_never_was_stays_as_it_is_when_it_is_terminated(bench: B
     assert bench.run_row(job_id).status == "success"
 
 
-def test_what_failed_for_good_before_it_began_rests(bench: Bench) -> None:
+def test_a_job_that_failed_before_its_start_is_postponed(bench: Bench) -> None:
     job_id = bench.job(of_type=SERVICE)
     run_id = asked_for(bench, job_id)
     died(run_id, number=0)
@@ -227,7 +229,7 @@ def test_what_failed_for_good_before_it_began_rests(bench: Bench) -> None:
     assert put_off.next_attempt_at > bench.now
 
 
-def test_a_bug_does_not_put_off_the_retry_that_the_policy_has_planned(
+def test_a_bug_does_not_change_the_retry_planned_by_the_policy(
     bench: Bench, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fault(asked: object) -> None:

@@ -37,7 +37,7 @@ def due(bench: Bench, **columns: object) -> str:
 
 
 @pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
-def test_with_nothing_to_do_a_tick_is_quiet_and_stores_metrics(
+def test_an_idle_tick_is_skipped_and_stores_metrics(
     bench: Bench, sensor: dg.SensorDefinition
 ) -> None:
     bench.meter.count("before_total")
@@ -46,7 +46,7 @@ def test_with_nothing_to_do_a_tick_is_quiet_and_stores_metrics(
         assert "before_total" in [one.name for one in all_metrics(session)]
 
 
-def test_a_schedule_that_is_due_is_dispatched_and_counted(bench: Bench) -> None:
+def test_a_due_schedule_is_dispatched_and_counted(bench: Bench) -> None:
     schedule = due(bench)
     assert tick(due_org_schedules) == "Dispatched 1."
     assert tick(due_org_schedules) == "Dispatched 0."
@@ -56,7 +56,7 @@ def test_a_schedule_that_is_due_is_dispatched_and_counted(bench: Bench) -> None:
         assert [one.value for one in all_metrics(session) if one.name == FIRES] == [1]
 
 
-def test_a_schedule_whose_pause_is_over_goes_on(bench: Bench) -> None:
+def test_a_schedule_resumes_after_its_pause(bench: Bench) -> None:
     over = bench.now - timedelta(seconds=1)
     schedule = bench.schedule(
         state="PAUSED", enabled=False, paused_until=over, job_type=SERVICE.name
@@ -65,21 +65,21 @@ def test_a_schedule_whose_pause_is_over_goes_on(bench: Bench) -> None:
     assert bench.schedule_row(schedule).state == "ACTIVE"
 
 
-def test_a_job_that_may_begin_is_asked_for_once(bench: Bench) -> None:
+def test_a_worker_is_requested_once_for_a_ready_job(bench: Bench) -> None:
     job_id = bench.job(of_type=SERVICE)
     assert tick(org_job_queue).endswith("Requested 1 workers.")
     assert tick(org_job_queue).endswith("Requested 0 workers.")
     assert [config for _, config in bench.requests()] == [{"job_run_id": bench.run_row(job_id).id}]
 
 
-def test_a_job_whose_worker_is_lost_is_given_up(bench: Bench) -> None:
+def test_an_attempt_whose_worker_is_lost_is_given_up(bench: Bench) -> None:
     job_id = bench.running_job(of_type=SERVICE)
     bench.set_run(bench.run_row(job_id).id, lease_until=database_now(-1.0))
     assert tick(org_job_queue).startswith("Gave up 1 stale")
     assert bench.run_row(job_id).attempt_no == 2
 
 
-def test_what_fails_in_a_part_of_the_tick_does_not_keep_the_others_from_theirs(
+def test_an_error_in_one_part_of_a_tick_does_not_stop_the_others(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(**_ground: object) -> None:
@@ -92,7 +92,9 @@ def test_what_fails_in_a_part_of_the_tick_does_not_keep_the_others_from_theirs(
     assert len(bench.requests()) == 1
 
 
-def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alert_is_raised_and_sent_to_the_webhook(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with receiver() as hook:
         url = f"{hook.url}/alerts"
         bench = a_bench(
@@ -108,7 +110,7 @@ def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.Mon
     assert [row.status for row in bench.alerts()] == ["sent"]
 
 
-def test_each_severity_has_its_address_and_shape(
+def test_each_severity_uses_its_own_webhook_and_shape(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with receiver() as events, receiver() as slack:

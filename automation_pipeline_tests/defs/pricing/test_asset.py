@@ -37,7 +37,7 @@ def materialize() -> tuple[dict[str, object], dict[str, tuple[bool, str]]]:
     }
 
 
-def test_a_day_without_runs_is_a_good_day() -> None:
+def test_a_day_without_runs_passes_all_checks() -> None:
     page, checks = materialize()
     assert (page["runs"], "success_rate" in page, "table" in page) == (0, False, False)
     assert {passed for passed, _ in checks.values()} == {True}
@@ -54,7 +54,7 @@ def test_the_runs_that_ended_on_the_day_are_counted(database: Database) -> None:
     assert {passed for passed, _ in checks.values()} == {True}
 
 
-def test_a_bad_day_fails_its_checks(database: Database) -> None:
+def test_a_day_with_failures_fails_its_checks(database: Database) -> None:
     clock = StandingClock(MIDNIGHT + timedelta(hours=3))
     bad = an_ended_run(database, clock, 40, 51, status="APPLIED")
     a_check(database, bad, "5m", clock.now(), "critical", 1)

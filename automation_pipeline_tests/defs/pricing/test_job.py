@@ -42,7 +42,7 @@ def request_states(bench: Bench) -> list[str]:
         return list(session.scalars(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
-def test_a_request_becomes_prices(bench: Bench) -> None:
+def test_a_requested_run_applies_prices(bench: Bench) -> None:
     run_id = bench.asked_for(bench.rule())
     result = launch(bench, rule_run)
     assert result.success
@@ -60,13 +60,13 @@ def test_a_request_becomes_prices(bench: Bench) -> None:
     assert "resume_at" not in page
 
 
-def test_the_table_holds_no_more_than_twenty_targets(bench: Bench) -> None:
+def test_the_target_table_has_at_most_twenty_rows(bench: Bench) -> None:
     bench.shop.put(*shelf(25))
     bench.asked_for(bench.rule())
     assert str(metadata_of(launch(bench, rule_run))["targets"]).count("\n") == 21
 
 
-def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
+def test_the_step_of_a_failed_run_fails(bench: Bench) -> None:
     for product in ("1", "2", "3"):
         bench.shop.fail_always(product, FailureSignal(status=404))
     bench.asked_for(bench.rule())
@@ -82,7 +82,7 @@ def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
     assert (page["status"], page["failed"], page["success_rate"]) == ("FAILED", 3, 0.0)
 
 
-def test_a_run_that_waits_for_its_next_attempt_has_a_time(bench: Bench) -> None:
+def test_a_run_waiting_for_its_next_attempt_shows_the_time(bench: Bench) -> None:
     bench.shop.fail_once("2", FailureSignal(status=500))
     bench.asked_for(bench.rule())
     page = metadata_of(launch(bench, rule_run))
@@ -91,7 +91,7 @@ def test_a_run_that_waits_for_its_next_attempt_has_a_time(bench: Bench) -> None:
 
 
 @every_case("status", [401, 500])
-def test_a_run_whose_catalogue_cannot_be_read_has_the_reason_and_is_tried_again(
+def test_a_run_with_an_unreadable_catalogue_stores_the_reason_and_is_retried(
     bench: Bench, status: int
 ) -> None:
     bench.shop.fail_always(PAGES, FailureSignal(status=status))
@@ -110,7 +110,7 @@ def test_a_run_whose_catalogue_cannot_be_read_has_the_reason_and_is_tried_again(
     bench.shop.put(*shelf(3))
 
 
-def test_the_launchpad_makes_a_run_of_a_rule_and_works_on_it_once(bench: Bench) -> None:
+def test_the_launchpad_creates_and_executes_a_run_of_a_rule(bench: Bench) -> None:
     rule = bench.rule()
     page = metadata_of(execute(rule_run, OP, rule_id=rule.id))
     run = bench.run(int(str(page["run"])))
@@ -118,7 +118,7 @@ def test_the_launchpad_makes_a_run_of_a_rule_and_works_on_it_once(bench: Bench) 
     assert set(request_states(bench)[:1]) == {"taken"}
 
 
-def test_the_run_of_a_retried_launch_is_the_one_that_was_made_before(bench: Bench) -> None:
+def test_a_retried_launch_reuses_its_run(bench: Bench) -> None:
     rule = bench.rule()
     made = metadata_of(execute(rule_run, OP, rule_id=rule.id))["run"]
     again = execute(rule_run, OP, {RUN_ID_TAG: str(made)}, rule_id=rule.id)
@@ -126,7 +126,7 @@ def test_the_run_of_a_retried_launch_is_the_one_that_was_made_before(bench: Benc
     assert len(bench.shop.written) == 3
 
 
-def test_a_preview_writes_nothing_in_the_shop(bench: Bench) -> None:
+def test_a_preview_does_not_write_to_the_shop(bench: Bench) -> None:
     rule = bench.rule()
     page = metadata_of(execute(rule_run, OP, rule_id=rule.id, preview_only=True))
     assert (page["status"], page["preview"]) == ("PREVIEW", 3)
@@ -134,13 +134,13 @@ def test_a_preview_writes_nothing_in_the_shop(bench: Bench) -> None:
     assert (bench.shop.written, bench.shop.times("write")) == ([], 0)
 
 
-def test_a_run_that_is_there_is_only_planned_by_a_preview(bench: Bench) -> None:
+def test_a_preview_of_an_existing_run_only_plans_it(bench: Bench) -> None:
     run_id = bench.asked_for(bench.rule())
     page = metadata_of(execute(rule_run, OP, run_id=run_id, preview_only=True))
     assert (page["status"], page["preview"], bench.shop.written) == ("PREVIEW", 3, [])
 
 
-def test_the_rest_of_a_rule_is_waited_for_unless_forced(bench: Bench) -> None:
+def test_a_launch_during_the_cooldown_is_rejected_unless_forced(bench: Bench) -> None:
     rule = bench.rule(cooldownMinutes=60)
     assert execute(rule_run, OP, rule_id=rule.id).success
     assert "rests until" in refusal(execute(rule_run, OP, rule_id=rule.id))
@@ -161,13 +161,13 @@ def test_the_rest_of_a_rule_is_waited_for_unless_forced(bench: Bench) -> None:
         ({"rule_id": 99}, "Pricing rule 99 not found"),
     ],
 )
-def test_what_cannot_be_worked_on_is_refused_in_one_sentence(
+def test_an_invalid_run_config_is_rejected_with_one_sentence(
     bench: Bench, config: dict[str, object], says: str
 ) -> None:
     assert refusal(execute(rule_run, OP, **config)).startswith(says)
 
 
-def test_an_illegal_move_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_illegal_transition_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def illegal(*_args: object, **_ground: object) -> None:
         raise IllegalMoveError("rule run", "APPLIED", "APPLYING")
 
@@ -199,7 +199,7 @@ def a_dagster_run(
         (dg.DagsterRun("rule_run", run_id="r-2"), None),
     ],
 )
-def test_dagster_knows_which_run_it_works_on(run: dg.DagsterRun, run_id: int | None) -> None:
+def test_the_run_id_is_read_from_the_dagster_run(run: dg.DagsterRun, run_id: int | None) -> None:
     assert run_id_of(run) == run_id
 
 
@@ -227,7 +227,7 @@ def test_a_termination_in_dagster_cancels_the_run(bench: Bench) -> None:
         assert (request.state, request.reason) == ("refused", TERMINATED)
 
 
-def test_what_failed_for_good_rests_before_it_is_tried_again(bench: Bench) -> None:
+def test_a_run_with_a_permanent_failure_is_postponed(bench: Bench) -> None:
     queued = bench.queued()
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.add_run(a_dagster_run(tags={}, run_id=queued.id))
@@ -244,11 +244,11 @@ def test_what_failed_for_good_rests_before_it_is_tried_again(bench: Bench) -> No
     assert put_off.resume_at
 
 
-def test_what_is_over_stays_as_it_is_when_it_is_terminated(bench: Bench) -> None:
+def test_terminating_a_finished_run_changes_nothing(bench: Bench) -> None:
     ended = bench.work(bench.queued())
     cancel_run_of(a_dagster_run(run_id=ended.id), bootstrap.services())
     assert bench.run(ended.id).status == "APPLIED"
 
 
-def test_a_run_that_never_was_cannot_be_cancelled(bench: Bench) -> None:
+def test_cancelling_an_unknown_run_does_nothing(bench: Bench) -> None:
     cancel_run_of(a_dagster_run(run_id=99), bootstrap.services())

@@ -43,39 +43,41 @@ def test_a_check_of_a_run_reports_the_changed_prices(bench: Bench, changed: Rule
     assert (check.mismatches, check.worst) == (1, "critical")
 
 
-def test_a_check_that_reads_no_price_is_red_with_the_reason(bench: Bench, changed: RuleRun) -> None:
+def test_a_check_that_reads_no_price_fails_with_the_reason(bench: Bench, changed: RuleRun) -> None:
     bench.shop.refuse_everything(FailureSignal(status=401))
     message = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
     assert message.startswith("None of 3 prices could be read: ")
 
 
-def test_a_check_by_hand_gets_a_name_of_its_own(bench: Bench, changed: RuleRun) -> None:
+def test_every_manual_check_gets_its_own_name(bench: Bench, changed: RuleRun) -> None:
     for _ in range(2):
         assert execute(rule_reconciliation, OP, run_id=changed.id).success
     names = [one.name for one in bench.checks(changed.id) if one.checked_at]
     assert names == ["manual-1", "manual-2"]
 
 
-def test_without_a_run_all_that_is_watched_is_looked_up(bench: Bench, changed: RuleRun) -> None:
+def test_without_a_run_id_all_monitored_runs_are_checked(bench: Bench, changed: RuleRun) -> None:
     bench.clock.pass_time(timedelta(hours=2))
     page = metadata_of(execute(rule_reconciliation, OP))
     assert (page["runs"], page["mismatches"]) == (1, 1)
 
 
-def test_a_check_needs_its_run(bench: Bench) -> None:
+def test_a_named_check_requires_a_run_id(bench: Bench) -> None:
     assert refusal(execute(rule_reconciliation, OP, check="5m")).startswith(
         "check names a check of one run"
     )
 
 
 @pytest.mark.parametrize("run_id", [0, -1, 2**63])
-def test_the_run_of_a_check_has_an_id_within_bounds(bench: Bench, run_id: int) -> None:
+def test_a_run_id_out_of_bounds_is_rejected(bench: Bench, run_id: int) -> None:
     assert refusal(execute(rule_reconciliation, OP, run_id=run_id)).startswith(
         "Invalid config: run_id: must be from 1"
     )
 
 
-def test_a_strange_check_is_refused_in_one_sentence(bench: Bench, changed: RuleRun) -> None:
+def test_an_unknown_check_name_is_rejected_with_one_sentence(
+    bench: Bench, changed: RuleRun
+) -> None:
     for name in ("", "2h"):
         message = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check=name))
         assert message.startswith("There is no such check: check: must be 5m")
@@ -93,7 +95,7 @@ def test_a_strange_check_is_refused_in_one_sentence(bench: Bench, changed: RuleR
     ],
 )
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_every_morning_all_is_looked_up_where_there_is_a_shop(
+def test_the_daily_reconciliation_runs_only_with_a_configured_shop(
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
     settings: dict[str, object],

@@ -42,14 +42,14 @@ def test_without_a_shop_a_tick_is_skipped(
 
 
 @pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
-def test_with_nothing_to_do_a_tick_is_quiet(
+def test_an_idle_pricing_tick_is_skipped(
     database: Database, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
 ) -> None:
     a_bench(database, monkeypatch)
     assert tick(sensor)
 
 
-def test_a_rule_that_is_due_is_started(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_due_rule_is_started(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = a_bench(database, monkeypatch)
     bench.rule(scheduleAt=iso(bench.clock.now() - timedelta(seconds=1)))
     tick(due_pricing_rules)
@@ -153,7 +153,7 @@ def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
     assert {row.status for row in alert_rows(database)} == {"sent"}
 
 
-def test_without_a_webhook_an_alert_is_only_kept(
+def test_an_alert_without_a_webhook_is_only_stored(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = a_bench(database, monkeypatch)

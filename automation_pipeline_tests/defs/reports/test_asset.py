@@ -67,7 +67,7 @@ def files(report: Shown) -> tuple[bytes, bytes]:
     return Path(str(report["parquet"])).read_bytes(), Path(str(report["csv"])).read_bytes()
 
 
-def test_a_day_is_told_by_groupe_with_what_is_not_met_and_why_fiches_failed(
+def test_the_report_lists_groupes_failing_points_and_failure_reasons(
     services: Services, bench: Bench
 ) -> None:
     a_reported_run(bench)
@@ -90,7 +90,7 @@ def test_a_day_is_told_by_groupe_with_what_is_not_met_and_why_fiches_failed(
     assert check(result) == (True, "2 rows in the file, 2 audits of the day.")
 
 
-def test_the_picture_stands_in_the_metadata_and_is_small(services: Services, bench: Bench) -> None:
+def test_the_metadata_contains_a_small_chart(services: Services, bench: Bench) -> None:
     a_reported_run(bench)
     picture = str(metadata_of(materialize(services))["picture"])
     before, after = f"![{DAY}](data:image/png;base64,", ")"
@@ -100,7 +100,7 @@ def test_the_picture_stands_in_the_metadata_and_is_small(services: Services, ben
     assert len(drawn) < 60_000
 
 
-def test_the_files_have_a_row_an_audit_and_the_same_columns(
+def test_the_files_have_one_row_per_audit_and_the_same_columns(
     services: Services, bench: Bench
 ) -> None:
     a_reported_run(bench)
@@ -117,7 +117,7 @@ def test_the_files_have_a_row_an_audit_and_the_same_columns(
     assert list(written[0]) == list(rows[0])
 
 
-def test_the_same_rows_make_the_same_bytes_and_leave_nothing_beside(
+def test_the_report_files_are_reproducible_and_leave_no_other_files(
     services: Services, bench: Bench
 ) -> None:
     a_reported_run(bench)
@@ -133,7 +133,7 @@ def test_the_same_rows_make_the_same_bytes_and_leave_nothing_beside(
     ]
 
 
-def test_a_day_without_audits_or_without_fiches_says_so(services: Services, bench: Bench) -> None:
+def test_a_day_without_fiches_or_audits_has_a_note(services: Services, bench: Bench) -> None:
     result = materialize(services)
     assert result.success
     assert (
@@ -151,9 +151,7 @@ def test_a_day_without_audits_or_without_fiches_says_so(services: Services, benc
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_the_rows_that_are_filed_can_be_counted_afterwards(
-    services: Services, bench: Bench
-) -> None:
+def test_the_rows_in_the_report_file_can_be_counted(services: Services, bench: Bench) -> None:
     a_reported_run(bench)
     folder = Path(services.settings.automation_reports_dir)
     assert rows_filed(DAY, folder) is None
@@ -162,7 +160,7 @@ def test_the_rows_that_are_filed_can_be_counted_afterwards(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_a_folder_that_cannot_be_made_fails_the_asset_with_its_name(
+def test_a_folder_that_cannot_be_created_fails_the_asset_with_its_name(
     services: Services, tmp_path: Path
 ) -> None:
     (tmp_path / "reports").write_text("a file")

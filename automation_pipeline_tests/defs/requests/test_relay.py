@@ -42,7 +42,7 @@ def published(database: Database) -> set[str]:
         )
 
 
-def test_a_tick_sends_what_waits(
+def test_a_tick_sends_waiting_webhooks_and_events(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     with receiver() as hook:
@@ -63,7 +63,7 @@ def test_a_tick_sends_what_waits(
     services.database.dispose()
 
 
-def test_a_tick_calls_the_webhooks_of_jobs_over_days(
+def test_a_tick_sends_the_webhooks_of_fetch_jobs(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     with receiver() as hook:
@@ -100,7 +100,7 @@ def test_a_tick_calls_the_webhooks_of_jobs_over_days(
     assert [row.status for row in ranges.deliveries] == ["sent"]
 
 
-def test_every_tick_is_a_sign_of_life_of_the_daemon(
+def test_every_tick_records_a_daemon_heartbeat(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     services = Services(Settings(database_url=database_url), clock)

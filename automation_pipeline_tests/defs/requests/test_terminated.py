@@ -61,7 +61,7 @@ def terminate(
         assert terminated_runs(context) is None  # it was launched for a request
 
 
-def test_the_batch_and_the_request_of_a_terminated_audit_end(bench: Bench) -> None:
+def test_a_terminated_audit_ends_its_batch_entry_and_request(bench: Bench) -> None:
     asking = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
     filed = request_audits(["7"], asking, database=bench.database, clock=bench.clock)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -73,7 +73,7 @@ def test_the_batch_and_the_request_of_a_terminated_audit_end(bench: Bench) -> No
         }
 
 
-def test_an_audit_that_was_terminated_at_work_has_failed(bench: Bench) -> None:
+def test_an_audit_terminated_while_running_fails(bench: Bench) -> None:
     bench.sell("7")
     asking = AuditRequestOptions(audit_config_id=bench.configure(steps=1))
     [one] = request_audits(["7"], asking, database=bench.database, clock=bench.clock).audits
@@ -104,7 +104,7 @@ def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
     assert bench.row().status == "completed"
 
 
-def test_the_sweep_asks_dagster_too(bench: Bench) -> None:
+def test_the_audit_sweep_runs_without_abandoned_audits(bench: Bench) -> None:
     own = {"services": ServicesResource()}
     with (
         dg.DagsterInstance.ephemeral() as instance,

@@ -56,7 +56,7 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     return {name: value.value for name, value in event.metadata.items()}
 
 
-def test_the_days_recordings_are_transcribed_as_far_as_there_is_audio(services: Services) -> None:
+def test_a_days_recordings_with_audio_are_transcribed(services: Services) -> None:
     result = materialize(services)
     assert result.success
     day = metadata_of(result)
@@ -77,7 +77,7 @@ def test_failures_are_counted_by_cause(services: Services, simulated: str) -> No
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_the_transcripts_of_a_day_that_was_never_asked_for_are_not_green(
+def test_the_transcript_check_of_a_day_that_was_never_fetched_fails(
     services: Services,
 ) -> None:
     result = materialize(services, dg.AssetSelection.assets(transcripts))

@@ -145,7 +145,7 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def test_the_job_is_red_exactly_if_the_work_was_not_done_and_every_request_ends_in_a_run_and_a_reason(
+def test_the_job_fails_only_for_unfinished_work_and_records_a_reason(
     bench: Bench,
 ) -> None:
     wrong = []
@@ -188,7 +188,7 @@ def _left_behind(bench: Bench, asked: RequestedTranscription) -> dict[str, Any]:
     }
 
 
-def test_a_crm_that_comes_back_between_two_tries_leaves_no_trace_of_failure(bench: Bench) -> None:
+def test_a_crm_that_recovers_between_retries_leaves_no_failure(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.crm.fail_once("7", CRM_DOWN, CRM_DOWN)
     asked = requested(bench, "7")
@@ -197,7 +197,7 @@ def test_a_crm_that_comes_back_between_two_tries_leaves_no_trace_of_failure(benc
     assert bench.summary(str(asked.run_id)).transcribed == 1
 
 
-def test_a_request_that_could_not_begin_is_refused_with_the_reason(bench: Bench) -> None:
+def test_a_request_that_could_not_start_is_refused_with_the_reason(bench: Bench) -> None:
     bench.crm.fail_always("7", CRM_DOWN)
     asked = requested(bench, "7")
     execute(asked)
@@ -233,7 +233,7 @@ def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(bench: Ben
     assert "The worker of the run ended" in left["error"]
 
 
-def test_who_follows_a_run_with_a_failed_recording_sees_its_counts(bench: Bench) -> None:
+def test_the_outcome_of_a_run_with_a_failed_recording_has_its_counts(bench: Bench) -> None:
     one_fails(bench, "7")
     asked = requested(bench, "7")
     since = bench.clock.now()

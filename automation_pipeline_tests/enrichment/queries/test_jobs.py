@@ -56,7 +56,7 @@ from automation_pipeline_tests.enrichment.scripted import (
 )
 
 
-def test_a_second_open_job_is_refused_by_the_database(bench: Bench) -> None:
+def test_the_database_rejects_a_second_open_job_for_a_company(bench: Bench) -> None:
     bench.request()
     with pytest.raises(IntegrityError), bench.database.transaction() as session:
         add_jobs(
@@ -69,7 +69,7 @@ def test_a_second_open_job_is_refused_by_the_database(bench: Bench) -> None:
     assert len(bench.jobs()) == 1
 
 
-def test_a_job_is_open_until_it_is_done(bench: Bench) -> None:
+def test_a_job_is_open_until_it_is_finished(bench: Bench) -> None:
     asked = bench.request()
     with bench.database.reading() as session:
         assert open_job(session, SIREN).id == asked.job_id
@@ -81,7 +81,7 @@ def test_a_job_is_open_until_it_is_done(bench: Bench) -> None:
 KEY = f"{SIREN}:REQUEST_CREATED:2026-05-04"
 
 
-def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
+def test_every_worker_request_has_its_own_key(bench: Bench) -> None:
     asked = bench.request()
     for _ in range(2):
         with bench.database.transaction() as session:
@@ -96,7 +96,7 @@ def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
     assert row.tags["enrichment/job_id"] == str(asked.job_id)
 
 
-def test_every_worker_is_requested_under_the_id_of_the_first_requester(bench: Bench) -> None:
+def test_worker_requests_carry_the_correlation_id_of_the_first_requester(bench: Bench) -> None:
     with correlated("of-the-run"):
         asked = bench.request(tenant="t1")
         with bench.database.transaction() as session:
@@ -106,7 +106,7 @@ def test_every_worker_is_requested_under_the_id_of_the_first_requester(bench: Be
     assert [row.tags[CORRELATION_TAG] for row in bench.rows_of(RunRequestRow)] == ["of-t1", "of-t1"]
 
 
-def test_a_request_waits_for_a_job_once(bench: Bench) -> None:
+def test_a_request_is_attached_to_a_job_only_once(bench: Bench) -> None:
     asked = bench.request()
     with bench.database.transaction() as session:
         job, request = open_job(session, SIREN), bench.request_row(asked.request_id)
@@ -139,20 +139,20 @@ def started_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
 
 
 @pytest.mark.parametrize("token", [4, 5])
-def test_a_job_is_started_under_a_higher_token_only(bench: Bench, token: int) -> None:
+def test_a_job_is_started_only_with_a_higher_token(bench: Bench, token: int) -> None:
     asked = bench.request()
     assert started(bench, asked.job_id, 5) is not None
     assert started(bench, asked.job_id, token) is None
     assert (bench.job(asked.job_id).attempt, len(bench.events("Started"))) == (1, 1)
 
 
-def test_an_ended_job_is_not_started_again(bench: Bench) -> None:
+def test_a_finished_job_is_not_started_again(bench: Bench) -> None:
     asked = bench.enriched()
     assert started(bench, asked.job_id, 10**12) is None
     assert bench.enrichment().status == "SUCCESS"
 
 
-def test_a_worker_with_the_lower_token_writes_nothing(bench: Bench) -> None:
+def test_a_worker_with_an_outdated_token_writes_nothing(bench: Bench) -> None:
     late, current = started_by_two(bench)
     now, before = bench.pass_time(seconds=30), bench.events()
     for write in (
@@ -173,7 +173,7 @@ def test_a_worker_with_the_lower_token_writes_nothing(bench: Bench) -> None:
     assert bench.job(job.id).heartbeat_at == now
 
 
-def test_nothing_is_written_of_a_job_that_is_over(bench: Bench) -> None:
+def test_a_finished_job_cannot_be_finished_again(bench: Bench) -> None:
     _, current = started_by_two(bench)
     with bench.database.transaction() as session:
         save_outcome(session, current, ANSWERED, bench.clock.now())
@@ -183,7 +183,7 @@ def test_nothing_is_written_of_a_job_that_is_over(bench: Bench) -> None:
     assert len(bench.events("Completed")) == 1
 
 
-def test_outcomes_are_read_in_the_order_of_the_calls(bench: Bench) -> None:
+def test_outcomes_are_read_in_call_order(bench: Bench) -> None:
     _, current = started_by_two(bench)
     failed = SourceOutcome(source=RCS, duration_ms=7, attempts=3, error=DOWN)
     with bench.database.transaction() as session:
@@ -205,7 +205,7 @@ def test_outcomes_are_read_in_the_order_of_the_calls(bench: Bench) -> None:
     )
 
 
-def test_the_next_worker_knows_the_called_sources(bench: Bench) -> None:
+def test_a_restarted_job_knows_the_sources_already_called(bench: Bench) -> None:
     asked = bench.request()
     bench.work_and_die(asked.job_id, RCS)
     again = started(bench, asked.job_id, 10**12)
@@ -214,7 +214,7 @@ def test_the_next_worker_knows_the_called_sources(bench: Bench) -> None:
     assert again.facts.attempt == 2
 
 
-def test_a_job_that_is_not_there_is_not_found(bench: Bench) -> None:
+def test_an_unknown_job_id_raises_not_found(bench: Bench) -> None:
     with pytest.raises(NotFoundError, match="job 99"), bench.database.reading() as session:
         siren_of(session, 99)
 
@@ -222,14 +222,14 @@ def test_a_job_that_is_not_there_is_not_found(bench: Bench) -> None:
 @given(
     st.builds(CompanyFields, legal_name=st.none() | st.text(), creation_date=st.none() | st.dates())
 )
-def test_fields_that_were_kept_are_the_same_fields(fields: CompanyFields) -> None:
+def test_stored_company_fields_are_read_back_unchanged(fields: CompanyFields) -> None:
     kept = {name: value for name, value in vars(fields).items() if value is not None}
     if fields.creation_date is not None:
         kept["creation_date"] = fields.creation_date.isoformat()
     assert fields_from(kept) == fields
 
 
-def test_a_document_is_kept_as_it_is(bench: Bench) -> None:
+def test_a_source_document_is_stored_unchanged(bench: Bench) -> None:
     _, current = started_by_two(bench)
     document = {"liste": [{"é": "œuvre"}, None, 1.5], "vide": {}}
     record = SourceRecord(siren="1", fields=CompanyFields(), document=document, is_masked=True)
@@ -244,7 +244,7 @@ def test_a_document_is_kept_as_it_is(bench: Bench) -> None:
     assert (row.document, row.said, row.is_masked) == (document, {}, True)
 
 
-def test_nothing_of_an_end_that_is_not_kept_can_be_seen(bench: Bench) -> None:
+def test_a_rolled_back_finish_leaves_no_visible_changes(bench: Bench) -> None:
     asked = bench.request()
     bench.work_and_die(asked.job_id, None)
     assert (bench.company(), bench.events("Completed"), bench.rows_of(CompanyDocumentRow)) == (
@@ -256,7 +256,7 @@ def test_nothing_of_an_end_that_is_not_kept_can_be_seen(bench: Bench) -> None:
     assert bench.job(asked.job_id).finished_at is None
 
 
-def test_what_is_known_says_where_each_field_comes_from(bench: Bench) -> None:
+def test_the_snapshot_names_the_source_of_each_field(bench: Bench) -> None:
     with bench.database.reading() as session:
         assert known_of(session, SIREN) == (None, frozenset())
     bench.enriched()
@@ -273,7 +273,7 @@ def test_what_is_known_says_where_each_field_comes_from(bench: Bench) -> None:
     assert locked == set(snapshot.sources)
 
 
-def test_a_company_that_may_not_be_shown_whole_is_marked(bench: Bench) -> None:
+def test_a_company_with_masked_data_is_marked(bench: Bench) -> None:
     bench.script(search=says(SEARCH, brand_name=None, is_masked=True))
     bench.enriched()
     company = bench.company()
@@ -281,7 +281,7 @@ def test_a_company_that_may_not_be_shown_whole_is_marked(bench: Bench) -> None:
     assert company.is_masked
 
 
-def test_the_counts_of_a_job_are_kept_with_it(bench: Bench) -> None:
+def test_the_source_counts_are_stored_with_the_job(bench: Bench) -> None:
     bench.script(search=SILENT)
     asked = bench.enriched()
     job = bench.job(asked.job_id)
@@ -297,7 +297,7 @@ def test_the_counts_of_a_job_are_kept_with_it(bench: Bench) -> None:
     assert job.finished_at == bench.enrichment().last_run_at == bench.clock.now()
 
 
-def test_requests_of_a_process_whose_clock_is_ahead_are_published_too(bench: Bench) -> None:
+def test_a_request_with_a_future_timestamp_is_also_completed(bench: Bench) -> None:
     asked = bench.request()
     bench.set_request(asked.request_id, created_at=bench.clock.now().replace(minute=5))
     bench.work(asked.job_id)
@@ -307,7 +307,7 @@ def test_requests_of_a_process_whose_clock_is_ahead_are_published_too(bench: Ben
 @pytest.mark.parametrize(
     ("inpi", "form", "source"), [(DOWN, "5510", INPI), (UNKNOWN, "5599", SEARCH)]
 )
-def test_a_better_source_that_fails_keeps_its_value_and_time(
+def test_a_failing_source_with_priority_keeps_its_value_and_time(
     bench: Bench, inpi: SourceError, form: str, source: SourceApi
 ) -> None:
     bench.enriched()
@@ -323,7 +323,7 @@ def test_a_better_source_that_fails_keeps_its_value_and_time(
     assert (bench.jobs()[-1].changes is None) is (source == INPI)
 
 
-def test_the_outcomes_of_an_abandoned_job_are_counted_and_kept(bench: Bench) -> None:
+def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(bench: Bench) -> None:
     bench.script(inpi=DOWN)
     asked = bench.request()
     for _ in range(3):
@@ -354,7 +354,9 @@ def test_the_outcomes_of_an_abandoned_job_are_counted_and_kept(bench: Bench) -> 
         ("MANUAL_REFRESH", datetime(2026, 5, 4, 9, 0, tzinfo=UTC), False),
     ],
 )
-def test_the_day_begins_at_midnight(bench: Bench, trigger: str, at: datetime, asked: bool) -> None:
+def test_only_jobs_opened_since_midnight_count_as_opened_today(
+    bench: Bench, trigger: str, at: datetime, asked: bool
+) -> None:
     bench.request()
     bench.set(EnrichmentJobRow, trigger=trigger, created_at=at)
     with bench.database.reading() as session:

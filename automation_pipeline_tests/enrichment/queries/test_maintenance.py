@@ -17,7 +17,7 @@ from automation_pipeline_tests.processes import CREW, at_once
 SIRENS = [f"2{place:08}" for place in range(6)]
 
 
-def test_several_sweeps_at_once_refresh_each_company_once(bench: Bench, database_url: str) -> None:
+def test_concurrent_sweeps_refresh_each_company_once(bench: Bench, database_url: str) -> None:
     for siren in SIRENS:
         bench.enriched(siren)
     now = bench.pass_time(days=40)
@@ -30,7 +30,7 @@ def test_several_sweeps_at_once_refresh_each_company_once(bench: Bench, database
     assert {tuple(bench.moves(siren)[2:]) for siren in SIRENS} == {(("SUCCESS", "STALE"),)}
 
 
-def test_each_part_does_no_more_than_it_is_allowed(bench: Bench) -> None:
+def test_each_part_of_a_sweep_respects_its_limit(bench: Bench) -> None:
     for siren in SIRENS[:3]:
         bench.enriched(siren)
     now = bench.pass_time(days=40)
@@ -44,7 +44,7 @@ def test_each_part_does_no_more_than_it_is_allowed(bench: Bench) -> None:
         assert [len(request_lost_jobs(session, now, 120.0, 2)) for _ in range(3)] == [2, 1, 0]
 
 
-def test_a_sweep_has_an_id_of_its_own_and_keeps_those_of_other_jobs(bench: Bench) -> None:
+def test_a_sweep_uses_its_own_correlation_id_and_keeps_those_of_other_jobs(bench: Bench) -> None:
     bench.enriched(SIRENS[0])
     bench.pass_time(days=40)
     bench.request(SIREN, tenant="t1")
@@ -62,7 +62,7 @@ def test_a_sweep_has_an_id_of_its_own_and_keeps_those_of_other_jobs(bench: Bench
     assert job.correlation_id == bench.events("Started")[-1].correlation_id == "of-the-tick"
 
 
-def test_a_job_is_open_until_it_is_done(bench: Bench) -> None:
+def test_a_job_is_open_until_it_is_finished(bench: Bench) -> None:
     asked = bench.request(SIREN)
     with bench.database.reading() as session:
         assert count_open_jobs(session) == 1

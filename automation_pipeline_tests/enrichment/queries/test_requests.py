@@ -29,7 +29,7 @@ from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOT_FOUND,
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
-def test_the_row_of_a_siren_is_made_once(bench: Bench) -> None:
+def test_the_enrichment_row_of_a_siren_is_created_once(bench: Bench) -> None:
     made = bench.clock.now()
     for _ in range(2):
         with bench.database.transaction() as session:
@@ -37,7 +37,7 @@ def test_the_row_of_a_siren_is_made_once(bench: Bench) -> None:
     assert (row.status, row.created_at) == ("PENDING", made.replace(second=1))
 
 
-def test_a_move_that_is_not_legal_leaves_nothing_behind(bench: Bench) -> None:
+def test_an_illegal_transition_changes_nothing(bench: Bench) -> None:
     bench.request()
     with bench.database.transaction() as session:
         row = locked_enrichment(session, SIREN, bench.clock.now())
@@ -46,7 +46,7 @@ def test_a_move_that_is_not_legal_leaves_nothing_behind(bench: Bench) -> None:
     assert (bench.enrichment().status, bench.moves()) == ("PENDING", [])
 
 
-def test_a_request_is_found_by_its_tenant_only(bench: Bench) -> None:
+def test_a_request_is_visible_only_to_its_tenant(bench: Bench) -> None:
     asked = bench.request(tenant="t1", key="k1")
     with bench.database.reading() as session:
         assert request_of(session, asked.request_id, "t1").company_siren == SIREN
@@ -57,7 +57,7 @@ def test_a_request_is_found_by_its_tenant_only(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("tenant", "key", "found"), [("t1", "k1", True), ("t2", "k1", False), ("t1", None, False)]
 )
-def test_a_request_is_known_by_its_tenants_key(
+def test_a_request_is_found_by_tenant_and_idempotency_key(
     bench: Bench, tenant: str, key: str | None, found: bool
 ) -> None:
     bench.request(tenant="t1", key="k1")
@@ -80,7 +80,7 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
         ({"status": "FAILED", "enrichment_error": "X:-:TIMEOUT"}, 30 * DAY, False),
     ],
 )
-def test_a_fresh_snapshot_answers(
+def test_only_a_fresh_snapshot_answers_a_request(
     bench: Bench, columns: dict[str, str], age: timedelta, answered: bool
 ) -> None:
     bench.enriched()
@@ -92,7 +92,7 @@ def test_a_fresh_snapshot_answers(
 
 
 @pytest.mark.parametrize(("age", "answered"), [(14 * MINUTE, True), (15 * MINUTE, False)])
-def test_a_failure_without_a_snapshot_answers_for_a_while(
+def test_a_failure_without_a_snapshot_answers_requests_for_fifteen_minutes(
     bench: Bench, age: timedelta, answered: bool
 ) -> None:
     bench.script(search=NOT_FOUND)
@@ -109,7 +109,7 @@ def test_a_company_without_a_snapshot_is_not_answered(bench: Bench) -> None:
         assert not is_answered(session, row, bench.options, bench.clock.now())
 
 
-def test_a_request_that_was_made_before_says_how_it_stands_now(bench: Bench) -> None:
+def test_a_repeated_request_returns_the_current_status(bench: Bench) -> None:
     asked = bench.request()
     messages = []
     for done in (False, True):
@@ -137,17 +137,17 @@ def test_a_job_shows_the_result_of_each_call(bench: Bench) -> None:
     assert as_document(job)["id"] == str(asked.job_id)
 
 
-def test_a_job_that_is_not_there_is_not_found(bench: Bench) -> None:
+def test_an_unknown_job_id_raises_not_found(bench: Bench) -> None:
     with pytest.raises(NotFoundError, match="job 99"), bench.database.reading() as session:
         get_job(session, 99)
 
 
-def test_a_company_that_is_not_known_is_none(bench: Bench) -> None:
+def test_an_unknown_company_is_not_in_the_result(bench: Bench) -> None:
     with bench.database.reading() as session:
         assert find_companies(session, [SIREN]) == {}
 
 
-def test_a_field_that_a_user_has_set_says_so(bench: Bench) -> None:
+def test_a_field_set_by_a_user_names_the_user_as_its_source(bench: Bench) -> None:
     bench.enriched()
     bench.set(FieldSourceRow, source_api=None, locked_by_user="7")
     with bench.database.reading() as session:
@@ -155,7 +155,7 @@ def test_a_field_that_a_user_has_set_says_so(bench: Bench) -> None:
     assert company.field_sources["legal_name"] == "user:7"
 
 
-def test_requests_are_listed_newest_first_a_page_at_a_time(bench: Bench) -> None:
+def test_requests_are_paged_newest_first(bench: Bench) -> None:
     ids = [bench.request(siren, "t1").request_id for siren in (SIREN, "732829320", SIREN)]
     bench.request(SIREN, "t2")
     with bench.database.reading() as session:
@@ -165,7 +165,7 @@ def test_requests_are_listed_newest_first_a_page_at_a_time(bench: Bench) -> None
     assert [one.id for one in of_one] == [ids[2], ids[0]]
 
 
-def test_a_request_costs_as_many_statements_whatever_is_known(bench: Bench) -> None:
+def test_showing_a_request_takes_a_constant_number_of_statements(bench: Bench) -> None:
     first = bench.request().request_id
 
     def cost() -> int:
@@ -181,7 +181,7 @@ def test_a_request_costs_as_many_statements_whatever_is_known(bench: Bench) -> N
 SIRENS = ("552032534", "732829320", "356000000", "552032534")
 
 
-def test_any_number_of_requests_takes_as_many_queries(
+def test_the_statuses_of_requests_take_a_constant_number_of_queries(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = an_office(database, monkeypatch)
@@ -204,6 +204,6 @@ def test_any_number_of_requests_takes_as_many_queries(
     assert [one.job_id for one in expected] == [1, 2, 3, 1]
 
 
-def test_missing_requests_are_left_out(database: Database) -> None:
+def test_unknown_requests_are_omitted(database: Database) -> None:
     with database.reading() as session:
         assert list(request_statuses(session, [99])) == list(request_statuses(session, [])) == []

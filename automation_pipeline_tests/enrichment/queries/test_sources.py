@@ -28,14 +28,14 @@ def status_of(bench: Bench) -> SourceStatus:
         return source_statuses(session)[INPI]
 
 
-def test_a_source_that_was_never_called_stands_well(bench: Bench) -> None:
+def test_a_source_without_calls_is_available(bench: Bench) -> None:
     assert status_of(bench) == SourceStatus(INPI)
     assert not status_of(bench).is_resting(bench.clock.now())
     assert status_of(bench).used_on(bench.clock.now().date()) == 0
 
 
 @pytest.mark.parametrize(("a_day", "taken"), [(None, 3), (2, 2), (5, 3)])
-def test_no_more_calls_are_taken_than_a_day_has(
+def test_calls_beyond_the_daily_quota_are_refused(
     bench: Bench, a_day: int | None, taken: int
 ) -> None:
     with bench.database.transaction() as session:
@@ -48,7 +48,7 @@ def test_no_more_calls_are_taken_than_a_day_has(
         assert take_call(session, INPI, a_day, tomorrow)
 
 
-def test_of_a_day_several_processes_take_no_more_than_it_has(
+def test_concurrent_processes_do_not_exceed_the_daily_quota(
     bench: Bench, database_url: str
 ) -> None:
     taken = at_once(
@@ -58,7 +58,7 @@ def test_of_a_day_several_processes_take_no_more_than_it_has(
     assert status_of(bench).quota_used == 10
 
 
-def test_a_call_that_was_not_made_is_given_back_to_its_day(bench: Bench) -> None:
+def test_a_call_that_was_not_made_is_returned_to_the_quota_of_its_day(bench: Bench) -> None:
     now = bench.clock.now()
     with bench.database.transaction() as session:
         assert take_call(session, INPI, 1, now)
@@ -69,7 +69,7 @@ def test_a_call_that_was_not_made_is_given_back_to_its_day(bench: Bench) -> None
         assert [take_call(session, INPI, 1, now) for _ in range(2)] == [True, False]
 
 
-def test_failures_in_a_row_are_counted_until_it_answers(bench: Bench) -> None:
+def test_consecutive_failures_are_counted_until_the_source_answers(bench: Bench) -> None:
     with bench.database.transaction() as session:
         assert [
             record_failure(session, INPI, bench.clock.now(), is_silent=True) for _ in range(3)
@@ -83,7 +83,7 @@ def test_failures_in_a_row_are_counted_until_it_answers(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("then", "left", "reason"), [(2, 10, "first"), (20, 20, "then")])
-def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str) -> None:
+def test_the_longer_of_two_rests_applies(bench: Bench, then: int, left: int, reason: str) -> None:
     now = bench.clock.now()
     with bench.database.transaction() as session:
         take_call(session, INPI, None, now)
@@ -122,7 +122,7 @@ def tokens(bench: Bench) -> DatabaseLoginTokens:
     return DatabaseLoginTokens(bench.database, bench.clock, INPI)
 
 
-def test_what_one_keeps_another_finds_until_it_serves_no_longer(bench: Bench) -> None:
+def test_a_stored_token_is_shared_until_it_expires(bench: Bench) -> None:
     assert tokens(bench).current() is None
     tokens(bench).keep("jwt.s3cret", bench.clock.now() + HOUR)
     assert tokens(bench).current() == "jwt.s3cret"
@@ -131,13 +131,13 @@ def test_what_one_keeps_another_finds_until_it_serves_no_longer(bench: Bench) ->
     assert tokens(bench).current() is None
 
 
-def test_a_new_token_takes_the_place_of_the_old_one(bench: Bench) -> None:
+def test_a_new_token_replaces_the_old_one(bench: Bench) -> None:
     for token in ("old", "new"):
         tokens(bench).keep(token, bench.clock.now() + HOUR)
     assert tokens(bench).current() == "new"
 
 
-def test_only_the_token_that_was_refused_is_forgotten(bench: Bench) -> None:
+def test_only_the_refused_token_is_deleted(bench: Bench) -> None:
     tokens(bench).keep("new", bench.clock.now() + HOUR)
     tokens(bench).forget("old")
     assert tokens(bench).current() == "new"
@@ -145,7 +145,7 @@ def test_only_the_token_that_was_refused_is_forgotten(bench: Bench) -> None:
     assert tokens(bench).current() is None
 
 
-def test_how_the_source_stands_is_not_touched_nor_is_the_token_by_it(bench: Bench) -> None:
+def test_tokens_and_the_status_of_the_source_do_not_affect_each_other(bench: Bench) -> None:
     now = bench.clock.now()
     with bench.database.transaction() as session:
         take_call(session, INPI, None, now)

@@ -63,12 +63,12 @@ EVENTS = [
 
 
 @every_case("event", EVENTS, ids=lambda event: event.name)
-def test_the_envelope_is_whole(event: Event) -> None:
+def test_every_event_has_a_complete_envelope(event: Event) -> None:
     result = (event.tenant_id, event.correlation_id, event.occurred_at, event.producer)
     assert result == ("t1", "c1", NOW, "M3")
 
 
-def test_a_request_has_its_company_and_trigger() -> None:
+def test_a_requested_event_has_company_and_trigger() -> None:
     event = requested()
     assert event.name == "CompanyEnrichmentRequested"
     assert event.payload == {
@@ -76,7 +76,7 @@ def test_a_request_has_its_company_and_trigger() -> None:
     }  # fmt: skip
 
 
-def test_a_start_has_its_attempt() -> None:
+def test_a_started_event_has_the_attempt() -> None:
     event = enrichment_started(JOB, NOW)
     assert event.name == "CompanyEnrichmentStarted"
     assert event.payload == {"job_id": "7", "company_siren": "552032534", "attempt": 2}
@@ -89,7 +89,7 @@ def test_a_start_has_its_attempt() -> None:
         (HELD_BACK, ("API_ENTREPRISE_RCS", "FAILED", 429, "RATE_LIMIT", 4200, 3)),
     ],
 )
-def test_a_call_has_its_result_and_nothing_of_the_answer(
+def test_a_source_fetched_event_has_the_result_without_the_answer(
     outcome: SourceOutcome, expected: tuple[object, ...]
 ) -> None:
     event = source_fetched(JOB, outcome, NOW)
@@ -102,7 +102,7 @@ def test_a_call_has_its_result_and_nothing_of_the_answer(
     }
 
 
-def test_an_end_has_the_counts_of_the_contract() -> None:
+def test_a_completed_event_has_the_counts_of_the_contract() -> None:
     event = enrichment_completed(JOB, 3, PARTIAL, NOW)
     assert event.name == "CompanyEnrichmentCompleted"
     assert event.payload == {
@@ -174,14 +174,14 @@ OUTCOMES = [
 
 
 @every_case("outcome", OUTCOMES)
-def test_a_line_has_all_of_them_and_no_other(outcome: SourceOutcome | None) -> None:
+def test_a_log_line_has_exactly_the_thirteen_fields(outcome: SourceOutcome | None) -> None:
     fields = log_fields("CompanyEnrichmentSourceFetched", LOGGED_JOB, outcome=outcome)
     assert fields.keys() | OF_THE_LOG == THIRTEEN
     assert all(fields[name] for name in NEVER_NULL)
     assert "Secret" not in str(fields)
 
 
-def test_a_call_that_failed_says_how() -> None:
+def test_the_log_fields_of_a_failed_call_describe_the_error() -> None:
     fields = log_fields("CompanyEnrichmentSourceFetched", LOGGED_JOB, outcome=OUTCOMES[2])
     message = [
         fields[name]
@@ -190,7 +190,7 @@ def test_a_call_that_failed_says_how() -> None:
     assert message == ["INPI_RNE", 503, "UPSTREAM_5XX", "It is down.", 12]
 
 
-def test_a_request_is_logged_with_its_id_and_maybe_a_job() -> None:
+def test_a_request_is_logged_with_its_id_and_an_optional_job() -> None:
     facts = EnrichmentFacts(job_id=None, siren="552032534", tenant_id="t1", correlation_id="c1")
     fields = log_fields("CompanyEnrichmentRequested", facts, request_id=3)
     assert (fields["request_id"], fields["job_id"]) == ("3", None)

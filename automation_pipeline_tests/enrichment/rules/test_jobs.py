@@ -63,7 +63,7 @@ def counts(one: Evaluation) -> tuple[int, int, int, int]:
     return one.success, one.failed, one.required_failed, one.optional_failed
 
 
-def test_two_that_answer_and_one_that_is_too_busy() -> None:
+def test_a_rate_limited_optional_source_gives_partial() -> None:
     outcomes = [ok(SEARCH), ok(INPI), bad(RCS, ErrorCode.RATE_LIMIT, 429, retryable=True)]
     one = evaluate_job(outcomes, core_identity_present=True)
     assert (one.status, one.error, counts(one)) == (
@@ -74,7 +74,7 @@ def test_two_that_answer_and_one_that_is_too_busy() -> None:
     assert one.is_worth_retrying
 
 
-def test_a_required_source_that_does_not_know_the_company() -> None:
+def test_a_required_source_without_the_company_fails_the_job() -> None:
     one = evaluate_job([bad(SEARCH, ErrorCode.NOT_FOUND, 200)], core_identity_present=False)
     assert (one.status, one.error, counts(one)) == (
         FAILED,
@@ -83,13 +83,13 @@ def test_a_required_source_that_does_not_know_the_company() -> None:
     )
 
 
-def test_the_required_source_that_does_not_answer_is_not_made_good_by_another() -> None:
+def test_an_optional_source_does_not_replace_a_failed_required_one() -> None:
     outcomes = [bad(SEARCH, ErrorCode.TIMEOUT, retryable=True), ok(INPI)]
     one = evaluate_job(outcomes, core_identity_present=True)
     assert (one.status, one.error) == (FAILED, "API_RECHERCHE_ENTREPRISES:-:TIMEOUT")
 
 
-def test_a_company_without_a_name_was_not_found() -> None:
+def test_a_company_without_a_name_fails_as_not_found() -> None:
     one = evaluate_job([ok(SEARCH)], core_identity_present=False)
     assert (one.status, one.error, counts(one)) == (
         FAILED,
@@ -98,23 +98,23 @@ def test_a_company_without_a_name_was_not_found() -> None:
     )
 
 
-def test_a_company_with_a_hidden_name_is_forbidden_and_not_missing() -> None:
+def test_a_company_with_a_masked_name_fails_as_forbidden() -> None:
     masked = SourceOutcome(source=SEARCH, duration_ms=12, record=replace(RECORD, is_masked=True))
     one = evaluate_job([masked], core_identity_present=False)
     assert (one.status, one.error) == (FAILED, "API_RECHERCHE_ENTREPRISES:200:FORBIDDEN")
 
 
-def test_sources_that_were_not_called_count_nowhere() -> None:
+def test_sources_that_were_not_called_are_not_counted() -> None:
     assert evaluate_job([ok(SEARCH)], core_identity_present=True).status is SUCCESS
 
 
-def test_without_the_required_source_nothing_succeeds() -> None:
+def test_a_job_without_the_required_source_fails() -> None:
     one = evaluate_job([ok(INPI)], core_identity_present=True)
     assert (one.status, one.error) == (FAILED, "API_RECHERCHE_ENTREPRISES:-:SOURCE_UNAVAILABLE")
 
 
 @every_case(("counted", "status"), [(True, PARTIAL), (False, SUCCESS)])
-def test_an_association_need_not_be_in_the_trade_register(
+def test_not_found_in_an_optional_source_counts_only_if_configured(
     counted: bool, status: EnrichmentStatus
 ) -> None:
     outcomes = [ok(SEARCH), bad(RCS, ErrorCode.NOT_FOUND, 404)]
@@ -140,7 +140,7 @@ _OUTCOMES = st.fixed_dictionaries(
 
 
 @given(outcomes=_OUTCOMES, core=st.booleans(), counted=st.booleans())
-def test_the_invariants_hold_whatever_the_sources_do(
+def test_evaluation_invariants_hold_for_any_outcomes(
     outcomes: list[SourceOutcome], core: bool, counted: bool
 ) -> None:
     one = evaluate_job(outcomes, core_identity_present=core, optional_not_found_counts=counted)
@@ -171,7 +171,7 @@ def test_the_invariants_hold_whatever_the_sources_do(
         ),
     ],
 )
-def test_an_abandoned_job_counts_its_calls(
+def test_an_abandoned_job_fails_and_counts_its_calls(
     outcomes: list[SourceOutcome], error: str, counted: tuple[int, ...]
 ) -> None:
     one = evaluate_job(outcomes, core_identity_present=True, is_abandoned=True)
@@ -184,7 +184,7 @@ def test_an_abandoned_job_counts_its_calls(
     assert one.is_worth_retrying
 
 
-def test_the_error_is_in_the_order_of_the_calls() -> None:
+def test_the_error_text_is_in_call_order() -> None:
     items = [
         error_item(SourceApi.INPI, 503, ErrorCode.UPSTREAM_5XX),
         error_item(SourceApi.RCS, None, ErrorCode.TIMEOUT),
@@ -192,13 +192,13 @@ def test_the_error_is_in_the_order_of_the_calls() -> None:
     assert error_text(items) == "INPI_RNE:503:UPSTREAM_5XX|API_ENTREPRISE_RCS:-:TIMEOUT"
 
 
-def test_it_is_cut_at_the_last_whole_one() -> None:
+def test_a_long_error_text_is_cut_after_a_complete_item() -> None:
     text = error_text(["x" * 999] * 4)
     assert (len(text), text.count("|")) == (1999, 1)
     assert len(text) <= MAX_ERROR_LENGTH
 
 
-def test_a_worker_that_was_lost_has_no_source() -> None:
+def test_the_error_of_a_lost_worker_names_no_source() -> None:
     assert LOST_WORKER == "-:-:INTERNAL_ERROR"
 
 
@@ -222,11 +222,11 @@ def evaluation(status: str, *, again: bool) -> Evaluation:
     ("age", "fresh"),
     [(timedelta(0), True), (DAYS - timedelta(seconds=1), True), (DAYS, False), (2 * DAYS, False)],
 )
-def test_exactly_as_old_as_that_is_stale(age: timedelta, fresh: bool) -> None:
+def test_a_snapshot_is_stale_at_exactly_the_freshness_age(age: timedelta, fresh: bool) -> None:
     assert is_fresh(NOW - age, NOW, DAYS) is fresh
 
 
-def test_what_is_not_there_is_not_fresh() -> None:
+def test_a_missing_snapshot_is_not_fresh() -> None:
     assert not is_fresh(None, NOW, DAYS)
 
 
@@ -234,7 +234,7 @@ def test_what_is_not_there_is_not_fresh() -> None:
     ("status", "again", "retries", "hours"),
     [("PARTIAL", True, 0, 6), ("PARTIAL", True, 1, 24), ("FAILED", True, 2, 72)],
 )
-def test_what_may_pass_by_itself_is_tried_again_soon(
+def test_a_retryable_result_is_due_after_6_24_and_72_hours(
     status: str, again: bool, retries: int, hours: int
 ) -> None:
     assert due_at(
@@ -246,13 +246,15 @@ def test_what_may_pass_by_itself_is_tried_again_soon(
     ("status", "again", "retries"),
     [("SUCCESS", True, 0), ("PARTIAL", False, 0), ("FAILED", True, 3)],
 )
-def test_all_else_waits_until_it_is_stale(status: str, again: bool, retries: int) -> None:
+def test_other_results_are_due_when_they_become_stale(
+    status: str, again: bool, retries: int
+) -> None:
     due = due_at("552032534", evaluation(status, again=again), retries, NOW, DAYS)
     assert timedelta(days=30) <= due - NOW <= timedelta(days=33)
 
 
 @given(st.from_regex(r"[0-9]{9}", fullmatch=True))
-def test_a_refresh_is_due_within_a_tenth_after_the_freshness_ends(siren: str) -> None:
+def test_refreshes_are_spread_over_a_tenth_of_the_freshness(siren: str) -> None:
     assert DAYS <= spread_freshness(siren, DAYS) <= 1.1 * DAYS
     assert spread_freshness(siren, DAYS) == spread_freshness(siren, DAYS)
 
@@ -266,14 +268,14 @@ def test_a_refresh_is_due_within_a_tenth_after_the_freshness_ends(siren: str) ->
         ("FAILED", timedelta(0), False),
     ],
 )
-def test_no_refresh_within_the_cooldown_unless_the_company_failed(
+def test_a_refresh_waits_for_the_cooldown_unless_the_company_failed(
     status: str, ago: timedelta, rests: bool
 ) -> None:
     until = cooldown_until(EnrichmentStatus(status), NOW - ago, NOW, MINUTES)
     assert until == (NOW - ago + MINUTES if rests else None)
 
 
-def test_the_first_refresh_need_not_wait() -> None:
+def test_the_first_refresh_has_no_cooldown() -> None:
     assert cooldown_until(EnrichmentStatus.SUCCESS, None, NOW, MINUTES) is None
 
 
@@ -285,19 +287,21 @@ def judged(**about: object) -> dict[str, DayFinding]:
     ("success", "failed", "passes"),
     [(0, 0, True), (90, 10, True), (89, 11, False), (0, 19, True), (0, 20, False)],
 )
-def test_more_than_a_tenth_of_many_may_not_fail(success: int, failed: int, passes: bool) -> None:
+def test_the_coverage_check_fails_if_more_than_a_tenth_failed(
+    success: int, failed: int, passes: bool
+) -> None:
     coverage = judged(statuses={S.SUCCESS: success, S.FAILED: failed})["coverage"]
     assert (coverage.passed, coverage.grave) == (passes, False)
 
 
-def test_a_failure_without_an_error_is_grave() -> None:
+def test_a_failure_without_an_error_is_a_grave_finding() -> None:
     coverage = judged(statuses={S.SUCCESS: 99, S.FAILED: 1}, unexplained=1)["coverage"]
     assert (coverage.passed, coverage.grave) == (False, True)
     assert coverage.message.startswith("1 have failed without an error")
 
 
 @every_case("overdue", [0, 1])
-def test_nothing_may_be_a_success_for_too_long(overdue: int) -> None:
+def test_an_overdue_success_fails_the_freshness_check(overdue: int) -> None:
     assert judged(overdue=overdue)["freshness"].passed is not bool(overdue)
 
 
@@ -309,7 +313,7 @@ OF_THE_CONTRACT = {
 PUT_OFF = {("RUNNING", "PENDING"), ("RUNNING", "STALE")}
 
 
-def test_the_legal_moves_are_those_of_the_contract_and_the_wait_for_a_register() -> None:
+def test_the_legal_transitions_are_those_of_the_contract_and_postponement() -> None:
     legal = {
         (a.value, b.value)
         for a, b in product(EnrichmentStatus, EnrichmentStatus)

@@ -29,7 +29,7 @@ from automation_pipeline_tests.tables import every_case
         ("", None),
     ],
 )
-def test_a_naf_code_has_its_dot(given: object, result: str | None) -> None:
+def test_a_naf_code_is_normalised_with_its_dot(given: object, result: str | None) -> None:
     assert naf(given) == result
 
 
@@ -58,7 +58,7 @@ def test_a_naf_code_has_its_dot(given: object, result: str | None) -> None:
         (99100, None),
     ],
 )
-def test_a_country_has_two_letters(given: object, result: str | None) -> None:
+def test_a_country_is_normalised_to_two_letters(given: object, result: str | None) -> None:
     assert country(given) == result
 
 
@@ -66,26 +66,26 @@ def test_a_country_has_two_letters(given: object, result: str | None) -> None:
     "given",
     ["2020-10-13", "13/10/2020", "13-10-2020", 20201013, "20201013", "2020-10-13T00:00:00+02:00"],
 )
-def test_a_day_is_read_in_every_spelling(given: object) -> None:
+def test_a_date_is_parsed_from_every_known_format(given: object) -> None:
     assert day(given) == date(2020, 10, 13)
 
 
 @every_case("given", ["2020-02-30", "yesterday", "", None, True, "00/00/0000"])
-def test_a_text_that_is_no_day_has_no_value(given: object) -> None:
+def test_an_invalid_date_is_none(given: object) -> None:
     assert day(given) is None
 
 
 @every_case("given", ["", "  ", None, "[NON-DIFFUSIBLE]", "[non-diffusible] rue", True, [], {}])
-def test_an_empty_or_masked_text_has_no_value(given: object) -> None:
+def test_an_empty_or_masked_text_is_none(given: object) -> None:
     assert text(given) is None
 
 
-def test_what_is_masked_is_known_to_be() -> None:
+def test_masked_text_is_recognised() -> None:
     assert is_masked("[NON-DIFFUSIBLE]")
     assert not is_masked("DANONE")
 
 
-def test_a_line_joins_the_given_parts() -> None:
+def test_an_address_line_joins_its_non_empty_parts() -> None:
     assert line("17", None, "BD", "", " HAUSSMANN ") == "17 BD HAUSSMANN"
     assert line(None, "") is None
 
@@ -107,7 +107,7 @@ def test_a_line_joins_the_given_parts() -> None:
         (None, None, None),
     ],
 )
-def test_a_postal_code_of_france_has_its_leading_zero(
+def test_a_french_postal_code_is_padded_with_a_leading_zero(
     given: object, country_said: object, result: str | None
 ) -> None:
     assert postal_code(given, country_said) == result
@@ -117,20 +117,20 @@ UNION = "AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO
 NEIGHBOURS = "GB CH US CA MC AD DZ MA TN NO LI"
 
 
-def test_there_are_all_countries_of_iso_3166() -> None:
+def test_the_country_table_covers_iso_3166() -> None:
     assert len(BY_THREE_LETTERS) == len(TWO_LETTERS) == 249
     assert all(len(three) == 3 and len(two) == 2 for three, two in BY_THREE_LETTERS.items())
 
 
-def test_names_and_overseas_territories_are_of_countries_that_there_are() -> None:
+def test_country_names_and_overseas_territories_map_to_existing_codes() -> None:
     assert set(BY_NAME.values()) <= TWO_LETTERS - OVERSEAS
     assert OVERSEAS < TWO_LETTERS
 
 
 @every_case("code", [*UNION.split(), *NEIGHBOURS.split()])
-def test_the_usual_countries_are_known_by_their_french_name(code: str) -> None:
+def test_common_countries_have_a_french_name(code: str) -> None:
     assert code in BY_NAME.values()
 
 
-def test_no_name_could_be_taken_for_a_code() -> None:
+def test_no_country_name_can_be_confused_with_a_code() -> None:
     assert all(len(name) > 3 for name in BY_NAME)

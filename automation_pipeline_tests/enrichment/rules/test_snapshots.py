@@ -33,7 +33,7 @@ def record(**result: Any) -> SourceRecord:
     )
 
 
-def test_each_field_has_its_own_order() -> None:
+def test_each_field_has_its_own_source_priority() -> None:
     records = {
         SEARCH: record(
             legal_name="DANONE",
@@ -67,11 +67,11 @@ def test_each_field_has_its_own_order() -> None:
     }  # fmt: skip
 
 
-def test_every_field_has_an_order() -> None:
+def test_every_field_has_a_source_priority() -> None:
     assert set(PRIORITY) == set(FIELDS)
 
 
-def test_what_a_user_has_locked_is_not_overwritten() -> None:
+def test_a_locked_field_is_not_overwritten_by_a_merge() -> None:
     before = Snapshot(WHO.siren, CompanyFields(legal_name="Our name", city="PARIS"))
     after = merge_records(
         before, {SEARCH: record(legal_name="DANONE", city="LYON")}, WHO, locked={"legal_name"}
@@ -89,7 +89,7 @@ _RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda fields
     before=_FIELDS.map(lambda result: Snapshot(WHO.siren, CompanyFields(**result))),
     records=_RECORDS,
 )
-def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
+def test_an_empty_value_never_overwrites_and_new_values_name_their_source(
     before: Snapshot, records: dict[SourceApi, SourceRecord]
 ) -> None:
     after = merge_records(before, records, WHO)
@@ -104,7 +104,7 @@ def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
 
 
 @given(_FIELDS)
-def test_core_identity_is_a_name_and_a_place(fields: dict[str, str | None]) -> None:
+def test_core_identity_requires_a_name_and_an_address(fields: dict[str, str | None]) -> None:
     place = fields["address_line1"] or fields["postal_code"] or fields["city"]
     assert has_core_identity(Snapshot(WHO.siren, CompanyFields(**fields))) == bool(
         fields["legal_name"] and place
@@ -118,7 +118,7 @@ KNOWN = Snapshot(
 )
 
 
-def test_the_value_of_a_better_source_that_fails_now_is_kept() -> None:
+def test_the_value_of_a_failed_higher_priority_source_is_kept() -> None:
     records = {SEARCH: record(legal_form="5599", city="LYON")}
     kept = merge_records(KNOWN, records, WHO, failed={INPI})
     assert (kept.values.legal_form, kept.sources["legal_form"]) == ("5510", INPI)
@@ -127,20 +127,20 @@ def test_the_value_of_a_better_source_that_fails_now_is_kept() -> None:
     assert (transcripts.values.legal_form, transcripts.sources["legal_form"]) == ("5599", SEARCH)
 
 
-def test_the_value_of_a_lesser_source_that_fails_now_is_replaced() -> None:
+def test_the_value_of_a_failed_lower_priority_source_is_replaced() -> None:
     after = merge_records(
         KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, WHO, failed={RCS, SEARCH}
     )
     assert (after.values.city, after.values.rcs_city) == ("LYON", "LYON")
 
 
-def test_nothing_that_is_not_known_is_kept() -> None:
+def test_an_empty_value_of_a_failed_source_is_replaced() -> None:
     before = Snapshot(WHO.siren, CompanyFields(), {"legal_form": INPI})
     after = merge_records(before, {SEARCH: record(legal_form="5599")}, WHO, failed={INPI})
     assert (after.values.legal_form, after.sources["legal_form"]) == ("5599", SEARCH)
 
 
-def test_what_changes_by_itself_is_left_out_wherever_it_stands() -> None:
+def test_volatile_fields_do_not_affect_the_document_checksum() -> None:
     one = {"siren": "1", "score": 3.2, "list": [{"date_mise_a_jour": "x", "city": "Évry"}]}
     other = {"list": [{"city": "Évry", "date_mise_a_jour": "y"}], "siren": "1", "score": 9}
     assert document_checksum(one) == document_checksum(other)
@@ -148,5 +148,5 @@ def test_what_changes_by_itself_is_left_out_wherever_it_stands() -> None:
     assert document_checksum(one) == sha256(lasting.encode()).hexdigest()
 
 
-def test_a_company_that_has_moved_is_another_version() -> None:
+def test_a_changed_address_changes_the_document_checksum() -> None:
     assert document_checksum({"city": "Paris"}) != document_checksum({"city": "Lyon"})

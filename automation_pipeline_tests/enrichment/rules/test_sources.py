@@ -49,7 +49,7 @@ def error(code: str, after: float | None = None) -> SourceError:
         (RCS, float("inf"), False, 24 * HOUR),
     ],
 )
-def test_a_source_that_is_too_busy_rests_as_long_as_it_says_and_not_too_short(
+def test_a_rate_limited_source_rests_for_retry_after_or_its_minimum(
     source: SourceApi, after: float | None, goes_on: bool, length: timedelta
 ) -> None:
     assert rest_after(source, error("RATE_LIMIT", after), 0, goes_on=goes_on) == length
@@ -65,7 +65,7 @@ def test_a_source_that_is_too_busy_rests_as_long_as_it_says_and_not_too_short(
         (RCS, "UPSTREAM_5XX", MINUTE),
     ],
 )
-def test_a_source_that_is_down_rests_after_ten_in_a_row(
+def test_a_source_that_is_down_rests_after_ten_consecutive_failures(
     source: SourceApi, code: str, length: timedelta
 ) -> None:
     assert rest_after(source, error(code), MAX_FAILURES - 1) is None
@@ -73,19 +73,19 @@ def test_a_source_that_is_down_rests_after_ten_in_a_row(
 
 
 @every_case(("code", "length"), [("AUTH_ERROR", HOUR), ("FORBIDDEN", None), ("NOT_FOUND", None)])
-def test_a_source_that_refuses_the_credentials_rests_for_an_hour(
+def test_a_source_that_rejects_the_credentials_rests_for_an_hour(
     code: str, length: timedelta | None
 ) -> None:
     assert rest_after(INPI, error(code), 0) == length
 
 
 @every_case("code", list(ErrorCode))
-def test_what_is_down_is_what_may_be_up_again(code: ErrorCode) -> None:
+def test_only_temporary_errors_mean_that_a_source_is_down(code: ErrorCode) -> None:
     assert is_down(error(code)) is (code in PASSING)
 
 
 @every_case("code", list(ErrorCode))
-def test_a_call_that_we_did_not_make_says_nothing_of_the_source(code: ErrorCode) -> None:
+def test_a_local_refusal_does_not_count_against_the_source(code: ErrorCode) -> None:
     own_error = replace(error(code, 90.0), is_ours=True)
     assert not is_down(own_error)
     assert rest_after(INPI, own_error, MAX_FAILURES) is None
@@ -105,7 +105,7 @@ def test_a_call_that_we_did_not_make_says_nothing_of_the_source(code: ErrorCode)
         (RCS, "AUTH_ERROR", None, False),
     ],
 )
-def test_only_what_may_pass_soon_is_sent_again_and_never_to_inpi_when_it_is_busy(
+def test_only_errors_with_a_short_wait_are_retried_and_never_inpi_rate_limits(
     source: SourceApi, code: str, after: float | None, again: bool
 ) -> None:
     assert is_call_repeatable(source, error(code, after), 5.0) is again
@@ -131,7 +131,7 @@ def test_a_source_that_answers_with_a_status_is_not_silent(
 @every_case(
     ("sources", "expected"), [((), False), (tuple(SourceApi), True), ((SourceApi.INPI,), False)]
 )
-def test_the_required_register_must_be_among_them(
+def test_the_required_register_must_be_configured(
     sources: tuple[SourceApi, ...], expected: bool
 ) -> None:
     assert is_configured(sources) is expected

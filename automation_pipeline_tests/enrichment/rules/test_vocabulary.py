@@ -34,11 +34,11 @@ CONTRACT: dict[type[StrEnum], str] = {
 
 
 @every_case(("words", "named"), CONTRACT.items(), ids=lambda one: getattr(one, "__name__", ""))
-def test_the_words_are_those_of_the_contract_in_its_order(words: type[StrEnum], named: str) -> None:
+def test_enum_values_match_the_contract_in_order(words: type[StrEnum], named: str) -> None:
     assert [word.value for word in words] == named.split()
 
 
-def test_the_four_events_and_their_producer_are_named_as_in_the_contract() -> None:
+def test_event_names_and_producer_match_the_contract() -> None:
     names = (events.REQUESTED, events.STARTED, events.SOURCE_FETCHED, events.COMPLETED)
     assert [name.removeprefix("CompanyEnrichment") for name in names] == [
         "Requested", "Started", "SourceFetched", "Completed",
@@ -46,12 +46,12 @@ def test_the_four_events_and_their_producer_are_named_as_in_the_contract() -> No
     assert PRODUCER == "M3"
 
 
-def test_only_the_search_is_required() -> None:
+def test_only_the_search_source_is_required() -> None:
     assert REQUIRED_SOURCES == (SourceApi.SEARCH,)
 
 
 @every_case("table", [tables.EnrichmentRow, tables.CompanyRequestRow])
-def test_the_tables_allow_the_states_and_no_other(table: type[tables.Table]) -> None:
+def test_table_constraints_allow_exactly_the_enrichment_states(table: type[tables.Table]) -> None:
     rules = [str(getattr(rule, "sqltext", "")) for rule in table.__table__.constraints]
     [allowed] = [rule for rule in rules if " IN (" in rule]
     assert (
@@ -60,14 +60,14 @@ def test_the_tables_allow_the_states_and_no_other(table: type[tables.Table]) -> 
     )
 
 
-def test_the_counts_of_a_job_are_those_of_its_evaluation() -> None:
+def test_the_job_columns_match_the_counts_of_an_evaluation() -> None:
     counted = {field.name for field in fields(Evaluation)}
     assert {"success", "required_failed", "optional_failed", "core_identity_present"} <= counted
     columns = set(tables.EnrichmentJobRow.__table__.columns.keys())
     assert {"sources_success_count", "required_failed_count", "optional_failed_count"} <= columns
 
 
-def test_the_numbers_are_those_of_the_contract() -> None:
+def test_the_default_options_match_the_contract() -> None:
     options = EnrichmentOptions()
     assert (options.freshness, options.lock_seconds, options.heartbeat_seconds) == (
         timedelta(days=30),
@@ -88,5 +88,5 @@ def test_the_numbers_are_those_of_the_contract() -> None:
     assert options.sync_seconds < 1.2
 
 
-def test_the_lease_of_a_company_has_the_name_of_the_contract() -> None:
+def test_the_claim_key_of_a_company_matches_the_contract() -> None:
     assert claim_key("552032534") == "company_enrichment:552032534"

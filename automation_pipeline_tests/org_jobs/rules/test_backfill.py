@@ -56,7 +56,7 @@ def due(period: dict[str, object], timed: Timing) -> list[datetime]:
         ({"fromAt": "2026-05-01T00:00:00Z"}, "fromAt"),
     ],
 )
-def test_the_field_at_fault_is_named(given: dict[str, object], field: str) -> None:
+def test_the_error_names_the_invalid_field(given: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid backfill") as refused:
         read_backfill(MAY | given)
     assert [named for named, _ in refused.value.fields] == [field]

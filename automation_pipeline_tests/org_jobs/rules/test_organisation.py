@@ -77,7 +77,7 @@ def test_hyphens_are_single_and_inside(text: str) -> None:
         ({"suspendedAt": None}, "suspendedAt", "is not a known field"),
     ],
 )
-def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:
+def test_the_error_names_the_invalid_field(given: dict[str, object], field: str, why: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse(OrganisationInput, LEAST | given, "Invalid organisation")
     [(named, faults)] = refused.value.fields
