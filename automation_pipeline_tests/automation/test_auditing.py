@@ -97,7 +97,7 @@ MISSING = "Audit incomplete: 17 of 18 steps judged: The model is away."
         (0, [AT_WORK, AT_WORK], ["4", "4"], "failed", "Audit incomplete (timeout/stall)"),
     ],
 )
-def test_a_failed_audit_is_retried_where_failures_are_and_a_missing_one_once_more_in_any_case(
+def test_failed_audits_follow_the_retry_setting_and_missing_audits_get_one_retry(
     retries: int, script: list[End], keys: list[str], status: str, words: str | None, bench: Bench
 ) -> None:
     judges = Judges(config_4=script)
@@ -105,7 +105,7 @@ def test_a_failed_audit_is_retried_where_failures_are_and_a_missing_one_once_mor
     assert (judges.keys, move.status, move.error) == (keys, status, words)
 
 
-def test_without_retrying_failures_their_number_means_nothing(bench: Bench) -> None:
+def test_max_retries_is_ignored_when_retry_failed_is_off(bench: Bench) -> None:
     judges = Judges(config_4=["Refused"])
     assert audited(bench, judges, 4, retryFailed=False, maxRetries=3).error == "Refused"
 
@@ -125,7 +125,7 @@ def test_a_failed_configuration_does_not_affect_the_others(
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_database_in_trouble_is_no_end_of_an_audit(retries: int, bench: Bench) -> None:
+def test_a_database_error_does_not_fail_the_audit(retries: int, bench: Bench) -> None:
     fields, full = (
         {"retryFailed": retries > 0, "maxRetries": retries},
         DatabaseFullError("It cannot grow."),
@@ -149,7 +149,7 @@ def test_an_incomplete_audit_fails_its_fiche_and_is_not_counted(
     )
 
 
-def test_an_audit_has_its_run_and_the_selections_reading_mode(bench: Bench) -> None:
+def test_an_audit_stores_its_run_and_the_selections_reading_mode(bench: Bench) -> None:
     judges = Judges(config_4=[DONE])
     audited(bench, judges, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
     [request] = judges.requests
@@ -172,7 +172,7 @@ SILENT = Outcome("failed", "transcription_incomplete", "Transcription incomplete
 UNAUDITED = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/stall)")
 
 
-def test_concurrent_audits_stay_within_the_option(bench: Bench) -> None:
+def test_concurrent_audits_stay_within_the_limit(bench: Bench) -> None:
     fiches, at_once, most = [str(number) for number in range(6)], 0, 0
     bench.offer(*fiches)
     bench.automatic()
@@ -212,7 +212,7 @@ def test_only_the_stages_of_the_schedule_run(
     assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(transcribed, audits)]
 
 
-def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(
+def test_specific_configurations_precede_automatic_ones_without_duplicates(
     bench: Bench,
 ) -> None:
     bench.sell("1")
@@ -235,7 +235,9 @@ def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(
 
 
 @pytest.mark.parametrize("automatic", [True, False])
-def test_every_fiche_has_the_error_of_missing_configurations(automatic: bool, bench: Bench) -> None:
+def test_every_fiche_gets_the_error_about_missing_configurations(
+    automatic: bool, bench: Bench
+) -> None:
     bench.offer("1", "2")
     if not automatic:
         bench.automatic()
@@ -246,7 +248,7 @@ def test_every_fiche_has_the_error_of_missing_configurations(automatic: bool, be
     }
 
 
-def test_failed_transcriptions_are_not_audited_and_do_not_stop_others(bench: Bench) -> None:
+def test_fiches_with_failed_transcriptions_are_skipped_and_others_are_audited(bench: Bench) -> None:
     bench.offer("1", "2")
     bench.automatic()
     bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
@@ -260,7 +262,7 @@ def test_failed_transcriptions_are_not_audited_and_do_not_stop_others(bench: Ben
     assert bench.audits() == 1
 
 
-def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable_words(
+def test_fiches_over_the_transcription_budget_fail_with_a_stable_message(
     bench: Bench,
 ) -> None:
     async def never(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
@@ -273,7 +275,7 @@ def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable
     assert bench.outcomes(ticket) == {"1": SILENT, "2": SILENT}
 
 
-def test_after_the_audit_budget_the_rest_fails_and_results_stay(
+def test_fiches_over_the_audit_budget_fail_and_earlier_results_stay(
     bench: Bench,
 ) -> None:
     bench.sell("1")
@@ -298,7 +300,7 @@ def _cancel(bench: Bench, ticket: RunAttempt) -> None:
 
 
 @pytest.mark.parametrize(("stop", "status"), [(Bench.take_over, "pending"), (_cancel, "ignored")])
-def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
+def test_a_newer_attempt_or_a_cancellation_stops_work_in_progress(
     stop: type, status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
@@ -319,7 +321,7 @@ def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
     assert (stopped, bench.statuses(ticket)) == (["1"], [status])
 
 
-def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
+def test_a_fenced_off_attempt_writes_no_result(bench: Bench) -> None:
     bench.sell("1")
     bench.automatic()
     ticket = bench.until_work("1")
@@ -335,7 +337,7 @@ def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
     assert bench.statuses(ticket) == ["pending"]
 
 
-def test_a_bug_is_no_outcome(bench: Bench) -> None:
+def test_a_bug_is_raised_and_not_recorded_as_an_outcome(bench: Bench) -> None:
     async def broken(_request: FicheAuditRequest) -> AuditSummary:
         raise ZeroDivisionError
 
@@ -358,7 +360,7 @@ def test_progress_is_recorded_with_the_outcomes(bench: Bench) -> None:
     assert (last["current_phase"], last["progress_percentage"]) == ("auditing", 100)
 
 
-def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is_over(
+def test_existing_transcripts_and_audits_count_after_the_audit_budget(
     bench: Bench,
 ) -> None:
     bench.offer("1")
@@ -383,7 +385,7 @@ def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is
     assert (ended.transcriptions_run, ended.audits_run) == (1, 1)
 
 
-def test_progress_counts_expected_audits_and_gates_log_what_they_wait_for(
+def test_progress_counts_expected_audits_and_waits_are_logged(
     bench: Bench,
 ) -> None:
     """Finding 2.4: the denominator was the number of started audits, and lines that operators search for
@@ -460,7 +462,7 @@ def test_automatic_configurations_are_those_of_the_selection(bench: Bench) -> No
     assert bench.audits() == 1
 
 
-def test_the_time_for_work_counts_from_the_start_of_the_run(bench: Bench) -> None:
+def test_the_work_budget_counts_from_the_start_of_the_run(bench: Bench) -> None:
     """Finding 2.8: each batch and attempt had all of it again."""
     bench.sell("1")
     bench.automatic()
@@ -479,7 +481,7 @@ def test_the_time_for_work_counts_from_the_start_of_the_run(bench: Bench) -> Non
     assert bench.outcomes(ticket) == {"1": UNAUDITED}
 
 
-def test_an_audit_has_the_time_that_is_left_to_the_run(bench: Bench) -> None:
+def test_an_audit_gets_the_remaining_time_of_the_run(bench: Bench) -> None:
     bench.sell("1")
     bench.automatic()
     ticket = bench.until_work("1")

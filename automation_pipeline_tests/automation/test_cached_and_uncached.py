@@ -52,7 +52,7 @@ def test_1b_details_fetched_during_the_run_are_not_requested_again(bench: Bench)
     assert (run.status, bench.crm.asked) == ("completed", ["7"])
 
 
-def test_2_days_are_revalidated_before_selecting_and_one_that_fails_is_taken_from_the_mirror(
+def test_2_days_are_revalidated_before_selection_and_failed_days_use_the_mirror(
     bench: Bench,
 ) -> None:
     bench.offer("old", "new")
@@ -67,7 +67,9 @@ def test_2_days_are_revalidated_before_selecting_and_one_that_fails_is_taken_fro
     assert [run.status for run in (stale, fresh)] == ["completed", "completed"]
 
 
-def test_3_a_fiche_whose_groupe_the_sales_list_lacks_is_judged_by_its_details(bench: Bench) -> None:
+def test_3_a_fiche_without_a_groupe_in_the_sales_list_is_filtered_by_its_details(
+    bench: Bench,
+) -> None:
     bench.offer("north", groupe="NORD")
     bench.offer("south", groupe="SUD")
     bench.crm.sell(TODAY, summary("north"), summary("south"))
@@ -93,7 +95,7 @@ def test_4_fiches_without_recordings_are_ignored_not_failed(bench: Bench) -> Non
     assert bench.outcomes(run)["silent"] == Outcome("ignored", "no_recordings", "No recordings")
 
 
-def test_5_existing_transcripts_need_no_call_and_still_count(bench: Bench) -> None:
+def test_5_existing_transcripts_count_without_a_provider_call(bench: Bench) -> None:
     bench.sell("done")
     bench.offer("waiting")
     run = bench.run("done", "waiting", skipIfTranscribed=True)
@@ -103,7 +105,7 @@ def test_5_existing_transcripts_need_no_call_and_still_count(bench: Bench) -> No
 
 
 @pytest.mark.parametrize(("own", "ceiling", "most"), [(2, 9, 2), (2, 1, 2), (None, 2, 2)])
-def test_6_the_schedules_maximum_of_recordings_precedes_the_setting(
+def test_6_the_schedules_recording_limit_overrides_the_setting(
     own: int | None, ceiling: int, most: int, bench: Bench
 ) -> None:
     bench.offer("few", calls=2)

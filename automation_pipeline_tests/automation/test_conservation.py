@@ -116,7 +116,7 @@ def verdict(ends: Counter[str]) -> str:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(fates=st.lists(FATES, min_size=1, max_size=8), go_on=st.booleans())
-def test_selected_is_successful_and_failed_and_ignored(
+def test_outcome_counts_add_up_to_the_selected_fiches(
     bench: Visited, fates: list[Fate], go_on: bool
 ) -> None:
     stopped = not go_on and any(fate.crm == "is busy" for fate in fates)
@@ -148,7 +148,7 @@ def test_selected_is_successful_and_failed_and_ignored(
         ([Fate("is busy")], "failed"),
     ],
 )
-def test_the_verdict_of_a_run_is_that_of_the_seed(
+def test_the_run_status_follows_from_the_fiche_outcomes(
     fates: list[Fate], status: str, bench: Visited
 ) -> None:
     run = bench.visit([bench.strike(fate) for fate in fates], go_on=True)

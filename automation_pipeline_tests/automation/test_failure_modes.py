@@ -85,7 +85,7 @@ def test_2_failed_sales_lists_are_logged_and_the_mirror_is_used(bench: Bench) ->
     assert f"Failed to revalidate 04/05/2026: {THROTTLED}" in bench.logs(run)
 
 
-def test_2_1_a_refused_key_is_in_the_log_and_the_fiches_fail_with_it(bench: Bench) -> None:
+def test_2_1_a_rejected_api_key_is_logged_and_fails_the_fiches(bench: Bench) -> None:
     bench.offer("1")
     bench.automatic()
     bench.crm.sell(SOLD_ON, summary("1"))
@@ -101,7 +101,7 @@ def test_2_1_a_refused_key_is_in_the_log_and_the_fiches_fail_with_it(bench: Benc
 
 
 @pytest.mark.parametrize(("go_on", "transcribed"), [(True, 1), (False, 0)])
-def test_3_fiche_details_that_never_come_fail_and_may_stop_the_later_stages(
+def test_3_fiche_details_that_never_arrive_fail_and_can_stop_later_stages(
     go_on: bool, transcribed: int, bench: Bench
 ) -> None:
     bench.offer("1")
@@ -126,7 +126,7 @@ def test_3_fiche_details_that_never_come_fail_and_may_stop_the_later_stages(
     }
 
 
-def test_4_a_deleted_fiche_is_ignored_and_not_in_the_totals(bench: Bench) -> None:
+def test_4_a_deleted_fiche_is_ignored_and_excluded_from_totals(bench: Bench) -> None:
     bench.offer("1")
     bench.automatic()
     run = bench.run("1", "gone", continueOnError=False)
@@ -139,7 +139,7 @@ def test_4_a_deleted_fiche_is_ignored_and_not_in_the_totals(bench: Bench) -> Non
     assert bench.outcomes(run)["gone"] == Outcome("ignored", "not_found", "Fiche not found (404)")
 
 
-def test_5_transcriptions_that_stall_fail_their_fiches_and_no_others(bench: Bench) -> None:
+def test_5_stalled_transcriptions_fail_only_their_fiches(bench: Bench) -> None:
     bench.sell("done")
     bench.offer("stuck")
     bench.automatic()
@@ -156,7 +156,7 @@ def test_5_transcriptions_that_stall_fail_their_fiches_and_no_others(bench: Benc
 
 
 @pytest.mark.parametrize(("stuck", "status"), [({"1"}, "partial"), ({"1", "2"}, "failed")])
-def test_6_audits_that_stall_are_recorded_fiche_by_fiche(
+def test_6_stalled_audits_are_recorded_per_fiche(
     stuck: set[str], status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.sell("1")
@@ -214,7 +214,7 @@ class Down:
         raise TransientError("Redis does not answer: connection refused.")
 
 
-def test_7_1_redis_that_is_down_ends_nothing(bench: Bench) -> None:
+def test_7_1_a_redis_outage_does_not_end_runs(bench: Bench) -> None:
     second = NoLimit()
     bench.limiter = FailoverRateLimiter(Down(), second)
     bench.offer("1", "2")
@@ -223,7 +223,7 @@ def test_7_1_redis_that_is_down_ends_nothing(bench: Bench) -> None:
     assert second.reserved >= 4
 
 
-def test_8_pusher_webhook_and_email_that_fail_are_on_record_and_the_run_is_as_it_was(
+def test_8_failed_pusher_webhook_and_email_deliveries_are_recorded_without_changing_the_run(
     bench: Bench,
 ) -> None:
     bench.offer("1")
@@ -272,7 +272,7 @@ class TestTheSchedulerNeverTriggersASchedule:
     @pytest.mark.parametrize(
         "change_it", [{"is_active": False}, {"schedule_type": "MANUAL"}], ids=["inactive", "manual"]
     )
-    def test_one_that_is_not_watched_has_no_occurrences(
+    def test_an_inactive_or_manual_schedule_has_no_occurrences(
         self, change_it: dict[str, object], bench: Bench
     ) -> None:
         schedule = a_daily(bench.database, bench.clock)
@@ -280,7 +280,7 @@ class TestTheSchedulerNeverTriggersASchedule:
         bench.clock.pass_time(timedelta(days=1))
         assert (look(bench.database, bench.clock).checked, occurrences(bench.database)) == (0, [])
 
-    def test_what_its_type_needs_is_asked_for_when_it_is_made(self, bench: Bench) -> None:
+    def test_fields_that_the_type_requires_are_validated_on_creation(self, bench: Bench) -> None:
         with pytest.raises(InvalidInputError) as refused:
             bench.schedule("1", scheduleType="DAILY")
         assert "DAILY schedule requires timeOfDay" in str(refused.value.fields)
@@ -292,7 +292,7 @@ class TestTheSchedulerNeverTriggersASchedule:
             (False, 2, "missed while the scheduler was down"),
         ],
     )
-    def test_a_due_time_without_a_run_says_why(
+    def test_a_due_time_without_a_run_has_the_reason(
         self, marked: bool, hours: int, because: str, bench: Bench
     ) -> None:
         schedule = a_daily(bench.database, bench.clock)
@@ -317,7 +317,7 @@ class Watched(FakeFicheSource):
 
 
 class TestARunIsStuckInFicheDetails:
-    def test_the_rows_say_how_far_it_is(self, bench: Bench) -> None:
+    def test_rows_show_the_fetch_progress(self, bench: Bench) -> None:
         crm = bench.crm = Watched()
         crm.at_once, crm.look = 1, Look(bench)
         bench.offer("1", "2")
@@ -325,7 +325,9 @@ class TestARunIsStuckInFicheDetails:
         assert crm.look.phases == ["fetching", "fetching"]
         assert [(seen.fetched, seen.selected) for seen in crm.look.progress] == [(0, 2), (0, 2)]
 
-    def test_the_log_and_the_mirror_say_which_fiches_and_why(self, bench: Bench) -> None:
+    def test_the_log_and_the_mirror_show_the_failed_fiches_and_the_cause(
+        self, bench: Bench
+    ) -> None:
         bench.crm.sell(date(2026, 5, 4), summary("short"))
         sales = {"mode": "date_range", "dateRange": "last_24h"}
         bench.select(bench.open(bench.schedule(ficheSelection=sales).id, "dagster-sales"))
@@ -346,7 +348,7 @@ class TestARunIsStuckInFicheDetails:
 
 
 class TestARunIsStuckInTranscription:
-    def test_rows_and_counts_say_how_far_it_is(self, bench: Bench) -> None:
+    def test_rows_and_counts_show_the_transcription_progress(self, bench: Bench) -> None:
         bench.sell("1")
         bench.offer("2", calls=2)
         counts: list[dict[str, int]] = []
@@ -365,7 +367,7 @@ class TestARunIsStuckInTranscription:
         assert lines[-1] == "Transcription progress: 2/2"
         assert "Dispatched fiche/transcribe fan-out events" in bench.logs(run)
 
-    def test_the_common_blockers_are_named_in_the_rows(self, bench: Bench) -> None:
+    def test_rows_contain_the_common_causes_of_failure(self, bench: Bench) -> None:
         bench.crm.add(fiche("blank", call("1", url="")))
         bench.offer("slow", "keyless")
         bench.speech.fail_always(bench.url("slow"), TransientError("status=429 slow down"))
@@ -382,7 +384,7 @@ class TestARunIsStuckInTranscription:
 
 
 class TestARunIsStuckInAudits:
-    def test_without_configurations_each_fiche_says_so(self, bench: Bench) -> None:
+    def test_missing_configurations_are_reported_per_fiche(self, bench: Bench) -> None:
         bench.sell("1")
         bench.configure(1, "Not automatic")
         run = bench.run("1")
@@ -409,7 +411,7 @@ class TestARunIsStuckInAudits:
 
 
 class TestARunEndedPartialButCompletedWasExpected:
-    def test_each_row_points_to_its_stage(self, bench: Bench) -> None:
+    def test_each_failure_reason_identifies_its_stage(self, bench: Bench) -> None:
         bench.automatic()
         bench.sell("good")
         bench.offer("lost", "mute", "far", "many", "silent")

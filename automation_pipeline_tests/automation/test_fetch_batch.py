@@ -34,7 +34,7 @@ def manual(*fiche_ids: str, **filters: object) -> Mapping[str, object]:
     return {"mode": "manual", "ficheIds": list(fiche_ids), **filters}
 
 
-def test_every_way_to_end_is_a_row(bench: Bench) -> None:
+def test_every_fetch_outcome_is_recorded_as_a_row(bench: Bench) -> None:
     bench.offer("1", calls=2)
     bench.crm.fail_always("3", BUSY)
     bench.crm.fail_always("4", PermanentError("The CRM refused our token (status 403)."))
@@ -68,7 +68,7 @@ def test_every_way_to_end_is_a_row(bench: Bench) -> None:
     ],
 )
 @pytest.mark.parametrize("known", [False, True])
-def test_the_filters_decide_by_the_details_fetched_now_or_earlier_in_the_run(
+def test_filters_use_details_fetched_at_any_time_in_the_run(
     known: bool,
     filters: dict[str, Any],
     ceiling: int,
@@ -92,7 +92,7 @@ def test_the_filters_decide_by_the_details_fetched_now_or_earlier_in_the_run(
     assert bench.crm.asked == ["7"]
 
 
-def test_a_fiche_whose_groupe_the_crm_does_not_say_is_of_none_that_was_selected(
+def test_a_fiche_without_a_groupe_in_the_crm_is_not_selected(
     bench: Bench,
 ) -> None:
     bench.offer("7", groupe=" ")
@@ -101,7 +101,7 @@ def test_a_fiche_whose_groupe_the_crm_does_not_say_is_of_none_that_was_selected(
     assert bench.outcomes(ticket) == {"7": Outcome("ignored", "missing_groupe", "Missing groupe")}
 
 
-def test_a_fiche_without_recordings_is_ignored_where_only_those_with_some_are_wanted(
+def test_a_fiche_without_recordings_is_ignored_if_recordings_are_required(
     bench: Bench,
 ) -> None:
     bench.offer("7", calls=0)
@@ -119,7 +119,7 @@ def test_a_fiche_without_recordings_is_ignored_where_only_those_with_some_are_wa
         (False, 2, 1, "failed"),
     ],
 )
-def test_failed_fetches_are_retried_as_often_as_the_schedule_allows(
+def test_failed_fetches_are_retried_up_to_the_schedules_limit(
     retry_failed: bool, max_retries: int, asked: int, status: str, bench: Bench
 ) -> None:
     bench.offer("1", "2")
@@ -133,7 +133,7 @@ def test_failed_fetches_are_retried_as_often_as_the_schedule_allows(
     )
 
 
-def test_a_fiche_that_hangs_affects_neither_retries_nor_causes_of_others(
+def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     bench: Bench,
 ) -> None:
     """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one
@@ -182,7 +182,7 @@ def test_fetches_that_exceed_the_time_budget_fail(bench: Bench) -> None:
     }
 
 
-def test_the_time_for_details_counts_from_the_start_of_the_run(bench: Bench) -> None:
+def test_the_fetch_budget_counts_from_the_start_of_the_run(bench: Bench) -> None:
     bench.offer("1")
     ticket = opened(bench, "1")
     with bench.database.transaction() as session:
@@ -192,7 +192,7 @@ def test_the_time_for_details_counts_from_the_start_of_the_run(bench: Bench) -> 
     assert bench.outcomes(ticket)["1"].reason == "fetch_incomplete"
 
 
-def test_repeating_the_batch_asks_for_nothing_that_has_ended(bench: Bench) -> None:
+def test_repeating_a_batch_does_not_fetch_completed_fiches_again(bench: Bench) -> None:
     bench.offer("1", "2")
     ticket = opened(bench, "1", "2", "3")
     bench.crm.fail_once("3", ZeroDivisionError())  # type: ignore[arg-type]  a bug, on purpose
@@ -204,7 +204,7 @@ def test_repeating_the_batch_asks_for_nothing_that_has_ended(bench: Bench) -> No
     assert bench.fetch(ticket) == {}
 
 
-def test_an_attempt_that_was_fenced_off_writes_nothing(bench: Bench) -> None:
+def test_a_fenced_off_attempt_writes_nothing(bench: Bench) -> None:
     bench.offer("1")
     old = opened(bench, "1", "2", "3")
     bench.take_over(old)

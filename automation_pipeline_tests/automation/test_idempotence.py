@@ -44,16 +44,14 @@ def check(bench: Bench, run: Run) -> None:
 
 
 @pytest.mark.parametrize("done", range(5))
-def test_a_new_attempt_after_any_stage_asks_for_nothing_that_is_done(
-    done: int, bench: Bench
-) -> None:
+def test_a_new_attempt_after_any_stage_repeats_no_completed_calls(done: int, bench: Bench) -> None:
     ticket = bench.open(bench.schedule(*FICHES).id)
     for stage in bench.stages[:done]:
         stage(ticket)
     check(bench, bench.go_through(bench.take_over(ticket)))
 
 
-def test_stages_repeated_by_another_attempt_run_once(bench: Bench) -> None:
+def test_stages_repeated_by_another_attempt_have_no_further_effect(bench: Bench) -> None:
     ticket = bench.open(bench.schedule(*FICHES).id)
     for number, stage in enumerate(bench.stages, start=2):
         stage(ticket)
@@ -66,7 +64,7 @@ def test_stages_repeated_by_another_attempt_run_once(bench: Bench) -> None:
         assert len(bench.events(result)) == 1
 
 
-def test_the_whole_run_repeated_after_its_end_does_nothing(bench: Bench) -> None:
+def test_repeating_a_finished_run_does_nothing(bench: Bench) -> None:
     run = bench.run(*FICHES)
     ended = bench.open(run.schedule_id, "dagster-2", run_id=run.id, is_next=True)
     assert list(bench.select(ended)) == []
@@ -81,9 +79,7 @@ def let_claims_run_out(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("nth", range(1, 5))
-def test_a_crash_while_transcribing_loses_no_transcript_that_was_there(
-    nth: int, bench: Bench
-) -> None:
+def test_a_crash_during_transcription_keeps_existing_transcripts(nth: int, bench: Bench) -> None:
     calls = 0
 
     async def dies_at_the_nth(_url: str) -> None:
@@ -111,7 +107,7 @@ def all_is_transcribed(bench: Bench) -> bool:
 
 
 @pytest.mark.parametrize("nth", range(1, 2 * STEPS + 1))
-def test_a_crash_while_auditing_loses_no_audit_that_had_ended(nth: int, bench: Bench) -> None:
+def test_a_crash_during_auditing_keeps_finished_audits(nth: int, bench: Bench) -> None:
     async def dies_at_the_nth(_question: Question) -> None:
         is_the_nth = bench.model.calls == nth
         await come_true(
@@ -132,7 +128,7 @@ def test_a_crash_while_auditing_loses_no_audit_that_had_ended(nth: int, bench: B
     assert bench.model.calls <= 2 * STEPS + interrupted
 
 
-def test_an_edited_schedule_changes_no_run_that_has_selected_its_fiches(bench: Bench) -> None:
+def test_editing_a_schedule_does_not_affect_runs_after_selection(bench: Bench) -> None:
     bench.offer("1")
     ticket = bench.until_work("1")
     schedule_id = bench.read(ticket).schedule_id

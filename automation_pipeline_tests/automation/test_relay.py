@@ -103,20 +103,20 @@ def waiting(database: Database) -> list[OutboxRow]:
     return [row for row in outbox(database, "run.completed") if row.published_at is None]
 
 
-def test_without_a_publisher_all_are_done_and_stay_on_record(database: Database) -> None:
+def test_without_a_publisher_events_are_marked_published_and_kept(database: Database) -> None:
     fill(database, [event(f"event {number}") for number in range(450)])
     assert publish(database, None) == 450
     assert {row.published_at is None for row in outbox(database, "run.completed")} == {False}
 
 
-def test_they_go_out_once_and_in_their_order(database: Database) -> None:
+def test_events_are_published_once_and_in_order(database: Database) -> None:
     fill(database, [event(key) for key in KEYS])
     publisher = FakePublisher()
     assert (publish(database, publisher), publish(database, publisher)) == (7, 0)
     assert publisher.published == KEYS
 
 
-def test_while_the_publisher_is_away_all_wait_in_their_order_and_it_is_left_alone(
+def test_during_a_publisher_outage_events_wait_in_order_without_further_calls(
     database: Database,
 ) -> None:
     fill(database, [event(key) for key in KEYS])
@@ -135,13 +135,13 @@ def test_while_the_publisher_is_away_all_wait_in_their_order_and_it_is_left_alon
     assert (publisher.published, pause_seconds(database)) == (KEYS, None)
 
 
-def test_the_publisher_may_ask_for_a_longer_pause(database: Database) -> None:
+def test_a_retry_after_of_the_publisher_extends_the_pause(database: Database) -> None:
     fill(database, [event("a")])
     publish(database, FakePublisher(outage=TransientError("429", retry_after_seconds=25)))
     assert pause_seconds(database) == 25
 
 
-def test_an_outage_in_the_middle_tears_nothing_apart(database: Database) -> None:
+def test_an_outage_during_a_batch_preserves_the_event_order(database: Database) -> None:
     fill(database, [event(f"event {number}") for number in range(50)])
     publisher = FakePublisher(poison={"event 33": AWAY})
     assert publish(database, publisher) == 33
@@ -174,7 +174,7 @@ def test_an_event_that_cannot_be_published_blocks_its_aggregate_until_it_is_park
     assert parked.last_error == f"{type(problem).__name__}: {problem}"
 
 
-def test_a_bug_that_breaks_every_batch_with_one_event_in_it_is_found(database: Database) -> None:
+def test_an_event_that_breaks_every_batch_is_isolated(database: Database) -> None:
     class Breaks(FakePublisher):
         async def publish(self, events: Sequence[Event]) -> PublishResult:
             if any(event.key == "b" for event in events):
@@ -205,7 +205,7 @@ def test_an_interrupted_relay_records_published_events(database: Database) -> No
     assert publish(database, publisher) == 15
 
 
-def test_no_event_is_published_shortly_before_the_claim_ends(database: Database) -> None:
+def test_no_event_is_published_shortly_before_the_claim_expires(database: Database) -> None:
     class Slow(FakePublisher):
         async def publish(self, events: Sequence[Event]) -> PublishResult:
             await asyncio.sleep(0.2)
@@ -260,7 +260,7 @@ def test_an_outage_does_not_count_as_an_attempt(database: Database, outage: Tran
     assert [key for key in publisher.published if key != "internal"] == KEYS
 
 
-def test_workers_that_die_use_up_no_attempt(database: Database) -> None:
+def test_worker_crashes_do_not_count_as_attempts(database: Database) -> None:
     fill(database, [event("a")])
     for number in range(6):
         with database.transaction() as session:
@@ -272,7 +272,7 @@ def test_workers_that_die_use_up_no_attempt(database: Database) -> None:
     assert publish(database, FakePublisher()) == 1
 
 
-def test_nothing_starts_after_the_budget_and_each_call_beats(
+def test_each_call_sends_a_heartbeat_and_none_starts_after_the_budget(
     database: Database,
 ) -> None:
     fill(database, [event(f"event {number}") for number in range(60)])
@@ -293,7 +293,7 @@ def test_nothing_starts_after_the_budget_and_each_call_beats(
 EMAILS = ["anna@example.com", "bert@example.com"]
 
 
-def test_a_webhook_is_sent_once_and_signed(database: Database, clock: Clock) -> None:
+def test_a_webhook_is_signed_and_sent_once(database: Database, clock: Clock) -> None:
     [run] = an_ended_run(database, clock, ["5"])
     webhooks = FakeWebhookSender()
     for _ in range(2):
@@ -319,7 +319,7 @@ def test_a_webhook_is_sent_once_and_signed(database: Database, clock: Clock) -> 
     assert outbox(database)[0].published_at is not None
 
 
-def test_emails_are_sent_one_a_receiver(database: Database, clock: Clock) -> None:
+def test_each_receiver_gets_one_email(database: Database, clock: Clock) -> None:
     run = an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS)
     mail = FakeMailSender()
     relay(a_post_office(FakeWebhookSender(), mail), database)
@@ -342,7 +342,9 @@ def test_transient_delivery_errors_are_retried_and_the_result_is_stored(
     assert (row.status, row.attempts, row.status_code, row.last_error) == ("sent", 3, 200, None)
 
 
-def test_it_is_given_up_after_its_attempts(database: Database, clock: Clock) -> None:
+def test_a_delivery_fails_permanently_after_the_last_attempt(
+    database: Database, clock: Clock
+) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
     relay(a_post_office(webhooks, attempts=3), database)
@@ -371,7 +373,7 @@ def test_permanent_delivery_errors_are_not_retried(
     assert (row.status, row.attempts, len(webhooks.posted)) == ("failed", 1, 1)
 
 
-def test_between_attempts_it_waits(database: Database, clock: Clock) -> None:
+def test_a_failed_delivery_waits_before_the_next_attempt(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
     post = a_post_office(webhooks, backoff=Backoff(base_seconds=10, cap_seconds=3600))
@@ -397,7 +399,7 @@ def test_an_email_without_a_mail_server_fails_with_the_reason(
     assert row.last_error == "E-mail is not configured (set SMTP_HOST, and SMTP_FROM or SMTP_USER)"
 
 
-def test_a_bug_in_one_delivery_stops_no_other_and_is_given_up_in_time(
+def test_a_bug_in_one_delivery_does_not_stop_others_and_ends_after_its_attempts(
     database: Database, clock: Clock
 ) -> None:
     bad = "https://bad.example.com/"
@@ -414,7 +416,9 @@ def test_a_bug_in_one_delivery_stops_no_other_and_is_given_up_in_time(
     )
 
 
-def test_a_receiver_that_never_answers_delays_no_other(database: Database, clock: Clock) -> None:
+def test_a_receiver_that_never_answers_does_not_delay_others(
+    database: Database, clock: Clock
+) -> None:
     slow = "https://slow.example.com/"
     for url in (slow, HOOK):
         an_ended_run(database, clock, webhookUrl=url)
@@ -461,7 +465,7 @@ def deliveries(hook: Receiver) -> Counter[str]:
     return Counter(call.headers["X-Automation-Delivery"] for call in hook.calls)
 
 
-def test_messages_and_events_leave_together(
+def test_one_relay_sends_both_messages_and_events(
     database: Database, clock: Clock, hook: Receiver
 ) -> None:
     an_ended_run(database, clock, webhookUrl=f"{hook.url}/a")
@@ -501,7 +505,7 @@ def test_several_processes_send_each_message_once(
     assert {(row.status, row.attempts) for row in records(database)} == {("sent", 1)}
 
 
-def test_a_kill_between_sending_and_recording_repeats_the_message_with_the_same_key(
+def test_a_crash_between_sending_and_recording_resends_with_the_same_key(
     database: Database, database_url: str, clock: Clock, hook: Receiver
 ) -> None:
     [run] = an_ended_run(database, clock, webhookUrl=hook.url)
@@ -515,7 +519,7 @@ def test_a_kill_between_sending_and_recording_repeats_the_message_with_the_same_
     assert records(database)[0].status == "sent"
 
 
-def test_a_message_that_always_kills_its_relay_is_given_up(
+def test_a_message_that_always_crashes_the_relay_is_abandoned(
     database: Database, clock: Clock
 ) -> None:
     an_ended_run(database, clock)
@@ -531,7 +535,7 @@ def test_a_message_that_always_kills_its_relay_is_given_up(
     )
 
 
-def test_nothing_starts_after_the_budget_is_used_up(database: Database, clock: Clock) -> None:
+def test_no_delivery_starts_after_the_budget_is_used_up(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender()
     assert relay(a_post_office(webhooks), database, budget_seconds=0).messages == 0
@@ -539,7 +543,7 @@ def test_nothing_starts_after_the_budget_is_used_up(database: Database, clock: C
     assert outbox(database)[0].attempts == 0
 
 
-def test_a_slow_publisher_keeps_to_the_budget_and_delays_no_messages(
+def test_a_slow_publisher_stays_within_the_budget_and_does_not_delay_messages(
     database: Database, clock: Clock
 ) -> None:
     class Slow(FakePublisher):
@@ -574,7 +578,7 @@ class Hanging(FakeWebhookSender):
         raise AssertionError
 
 
-def test_a_receiver_that_hangs_delays_no_event_and_is_called_again_at_once(
+def test_a_hanging_receiver_delays_no_events_and_is_retried_immediately(
     database: Database, clock: Clock
 ) -> None:
     an_ended_run(database, clock)

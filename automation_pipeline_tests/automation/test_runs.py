@@ -63,7 +63,7 @@ from automation_pipeline_tests.factories import a_schedule, an_open_run, an_open
 from automation_pipeline_tests.processes import CREW, at_once
 
 
-def test_a_launch_without_a_run_makes_one(database: Database, clock: StandingClock) -> None:
+def test_a_launch_without_a_run_creates_one(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock)
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
     with database.reading() as session:
@@ -82,7 +82,7 @@ def test_a_launch_without_a_run_makes_one(database: Database, clock: StandingClo
     assert moves == [("pending", "running")]
 
 
-def test_the_schedule_remembers_the_occurrence_and_not_the_delay(
+def test_the_schedule_stores_the_due_time_and_not_the_delayed_start(
     database: Database, clock: StandingClock
 ) -> None:
     schedule, due_at = a_schedule(database, clock), clock.now() - timedelta(minutes=7)
@@ -91,7 +91,7 @@ def test_the_schedule_remembers_the_occurrence_and_not_the_delay(
         assert get_schedule(session, schedule.id).last_run_at == due_at
 
 
-def test_a_requested_run_is_taken_with_its_request(
+def test_opening_a_requested_run_claims_its_request(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -117,7 +117,7 @@ def test_a_retried_dagster_run_takes_over_the_same_run(
 
 
 @pytest.mark.parametrize("opened", [True, False])
-def test_a_launch_during_a_run_is_refused_and_after_it_starts_another_run(
+def test_a_launch_is_rejected_during_a_run_and_starts_a_new_run_afterwards(
     opened: bool, database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -144,7 +144,7 @@ def test_a_started_run_can_be_taken_over_during_a_pause(
     assert open_run(retry, database=database, clock=clock) == RunAttempt(first.run_id, 2)
 
 
-def test_a_run_that_has_ended_is_not_opened_again(database: Database, clock: StandingClock) -> None:
+def test_a_finished_run_cannot_be_opened_again(database: Database, clock: StandingClock) -> None:
     ticket = an_open_run(database, clock, [])
     run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
     again = an_opening(run.schedule_id, "dagster-2", run_id=run.id)
@@ -152,7 +152,7 @@ def test_a_run_that_has_ended_is_not_opened_again(database: Database, clock: Sta
         open_run(again, database=database, clock=clock)
 
 
-def test_executing_an_ended_run_again_in_dagster_is_a_new_run(
+def test_re_executing_a_finished_run_in_dagster_creates_a_new_run(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock, [])
@@ -161,7 +161,7 @@ def test_executing_an_ended_run_again_in_dagster_is_a_new_run(
     assert open_run(again, database=database, clock=clock).run_id != run.id
 
 
-def test_the_next_attempt_at_a_run_that_has_ended_after_all_has_nothing_left_to_do(
+def test_the_next_attempt_at_a_finished_run_has_nothing_to_do(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock, ["1"])
@@ -176,7 +176,7 @@ def test_the_next_attempt_at_a_run_that_has_ended_after_all_has_nothing_left_to_
     assert finalise_run(again.run_id, database=database, clock=clock, attempt=again.attempt) == run
 
 
-def test_re_executing_all_steps_of_an_ended_run_repeats_its_selection_and_due_time(
+def test_re_executing_all_steps_of_a_finished_run_keeps_its_selection_and_due_time(
     database: Database, clock: StandingClock
 ) -> None:
     due_at, override = (
@@ -197,7 +197,7 @@ def test_re_executing_all_steps_of_an_ended_run_repeats_its_selection_and_due_ti
         )
 
 
-def test_a_lost_run_does_not_block_its_schedule_where_no_daemon_would_recover_it(
+def test_without_a_daemon_a_lost_run_does_not_block_its_schedule(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -221,7 +221,9 @@ def test_a_lost_run_does_not_block_its_schedule_where_no_daemon_would_recover_it
     )
 
 
-def test_queued_began_and_ended_are_apart(database: Database, clock: StandingClock) -> None:
+def test_queue_time_does_not_count_as_run_duration(
+    database: Database, clock: StandingClock
+) -> None:
     queued_at = clock.now()
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
     clock.pass_time(timedelta(minutes=2))
@@ -234,7 +236,7 @@ def test_queued_began_and_ended_are_apart(database: Database, clock: StandingClo
     assert ended.duration_ms == 7000
 
 
-def test_a_run_of_another_schedule_is_refused(database: Database, clock: StandingClock) -> None:
+def test_a_run_of_another_schedule_is_rejected(database: Database, clock: StandingClock) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)
     run = request_run(mine.id, database=database, clock=clock)
     with pytest.raises(ConflictError, match="belongs to schedule"):
@@ -252,7 +254,7 @@ def test_unknown_names_are_reported(
         open_run(an_opening(schedule_id, run_id=run_id), database=database, clock=clock)
 
 
-def test_a_schedule_paused_meanwhile_is_refused_and_the_run_stays_as_it_was(
+def test_opening_a_run_of_a_paused_schedule_is_rejected_and_leaves_the_run_unchanged(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -265,7 +267,9 @@ def test_a_schedule_paused_meanwhile_is_refused_and_the_run_stays_as_it_was(
         assert get_run(session, run.id).status == "pending"
 
 
-def test_the_run_waits_and_its_request_carries_its_id(database: Database, clock: Clock) -> None:
+def test_a_requested_run_is_pending_and_its_request_has_the_run_id(
+    database: Database, clock: Clock
+) -> None:
     schedule = a_schedule(database, clock)
     run = request_run(schedule.id, database=database, clock=clock)
     with database.transaction() as session:
@@ -281,7 +285,7 @@ def test_the_run_waits_and_its_request_carries_its_id(database: Database, clock:
     }
 
 
-def test_a_selection_given_for_this_run_replaces_the_stored_one(
+def test_a_selection_override_replaces_the_stored_selection(
     database: Database, clock: Clock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -291,7 +295,7 @@ def test_a_selection_given_for_this_run_replaces_the_stored_one(
         assert selection_of(session, lock_run(session, run.id)) == override
 
 
-def test_no_run_is_filed_while_another_is_unfinished(database: Database, clock: Clock) -> None:
+def test_no_run_is_requested_while_another_is_unfinished(database: Database, clock: Clock) -> None:
     schedule, other = a_schedule(database, clock), a_schedule(database, clock)
     first = request_run(schedule.id, database=database, clock=clock)
     words = f"Run {first.id} of schedule {schedule.id} is still at work: `automation runs watch {first.id}` follows it"
@@ -302,7 +306,7 @@ def test_no_run_is_filed_while_another_is_unfinished(database: Database, clock: 
     assert request_run(schedule.id, database=database, clock=clock).id != first.id
 
 
-def test_of_several_processes_that_ask_at_once_one_gets_its_run(
+def test_only_one_of_several_concurrent_requests_creates_a_run(
     database: Database, database_url: str, clock: Clock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -421,7 +425,7 @@ def test_a_run_without_failures_has_nothing_to_retry(
     assert _runs(database) == 1
 
 
-def test_a_run_that_failed_before_it_selected_anything_is_repeated_whole(
+def test_retrying_a_run_that_failed_before_selection_repeats_the_whole_run(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(
@@ -445,14 +449,16 @@ def test_a_run_that_failed_before_it_selected_anything_is_repeated_whole(
         finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 
-def test_a_run_at_work_is_not_retried(database: Database, clock: StandingClock) -> None:
+def test_an_active_run_cannot_be_retried(database: Database, clock: StandingClock) -> None:
     ticket = at_work(database, clock, ("failed",))
     with pytest.raises(ConflictError, match="Run 1 is still running"):
         retry_run(ticket.run_id, database=database, clock=clock)
     assert _runs(database) == 1
 
 
-def test_a_paused_schedule_is_not_run_again(database: Database, clock: StandingClock) -> None:
+def test_runs_of_a_paused_schedule_cannot_be_retried(
+    database: Database, clock: StandingClock
+) -> None:
     run = ended(database, clock)
     with database.transaction() as session:
         session.get_one(ScheduleRow, run.schedule_id).is_active = False
@@ -539,7 +545,7 @@ def test_earlier_failures_keep_their_errors(database: Database, clock: StandingC
     assert message == [("failed", "The CRM is down"), ("ignored", CANCELLED)]
 
 
-def test_a_cancelled_run_is_none_of_the_failures_in_a_row(
+def test_a_cancelled_run_does_not_count_as_a_consecutive_failure(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock)
@@ -566,21 +572,21 @@ def test_cancelling_a_run_that_was_never_opened_ends_its_request(
         open_run(an_opening(run.schedule_id, run_id=run.id), database=database, clock=clock)
 
 
-def test_the_attempt_at_work_is_fenced_off(database: Database, clock: StandingClock) -> None:
+def test_cancelling_fences_off_the_active_attempt(database: Database, clock: StandingClock) -> None:
     ticket = an_open_run(database, clock)
     cancel_run(ticket.run_id, database=database, clock=clock)
     with pytest.raises(StaleAttemptError), database.transaction() as session:
         fence_attempt(session, ticket)
 
 
-def test_a_run_that_has_ended_stays_as_it_ended(database: Database, clock: StandingClock) -> None:
+def test_a_finished_run_cannot_be_cancelled(database: Database, clock: StandingClock) -> None:
     ticket = an_open_run(database, clock, [])
     finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
     with pytest.raises(ConflictError, match=r"^Run 1 has already ended \(completed\)$"):
         cancel_run(ticket.run_id, database=database, clock=clock)
 
 
-def test_to_cancel_twice_is_refused_even_in_the_same_words(
+def test_a_second_cancellation_is_rejected_even_with_the_same_reason(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock)
@@ -590,7 +596,7 @@ def test_to_cancel_twice_is_refused_even_in_the_same_words(
 
 
 @pytest.mark.parametrize("reason", ["x" * 501, "a\0b"])
-def test_a_reason_that_cannot_be_kept_leaves_the_run_at_work(
+def test_an_invalid_cancellation_reason_leaves_the_run_active(
     reason: str, database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock)
@@ -606,7 +612,7 @@ def test_an_unknown_run_cannot_be_cancelled(database: Database, clock: StandingC
 
 
 @pytest.mark.parametrize("round_", range(3))
-def test_cancelled_and_finished_at_once_it_has_one_verdict(
+def test_concurrent_cancel_and_finalise_yield_one_final_status(
     round_: int, database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock, ["1", "2"])
@@ -662,7 +668,7 @@ def record_move(
         (("ignored", "ignored", "ignored"), "completed", "success", (1, 1, 0)),
     ],
 )
-def test_the_verdict_is_that_of_the_rows(
+def test_the_final_status_follows_from_the_rows(
     statuses: Sequence[str], status: str, schedule_status: str, counters: tuple[int, ...],
     database: Database, clock: StandingClock,
 ) -> None:  # fmt: skip
@@ -683,7 +689,7 @@ def test_the_verdict_is_that_of_the_rows(
     assert (schedule.total_runs, schedule.successful_runs, schedule.failed_runs) == counters
 
 
-def test_ending_twice_is_ending_once(database: Database, clock: StandingClock) -> None:
+def test_finalising_twice_has_no_further_effect(database: Database, clock: StandingClock) -> None:
     ticket = an_open_run(database, clock, [])
     first = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
     clock.pass_time(timedelta(hours=1))
@@ -694,13 +700,17 @@ def test_ending_twice_is_ending_once(database: Database, clock: StandingClock) -
         assert len(session.scalars(sqlalchemy_select(TransitionRow)).all()) == 2
 
 
-def test_a_run_with_pending_rows_cannot_end_well(database: Database, clock: StandingClock) -> None:
+def test_finalising_a_run_with_pending_rows_raises_a_ledger_error(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock)
     with pytest.raises(LedgerError, match="pending=3"):
         finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
 
 
-def test_a_run_that_lost_a_row_cannot_end_well(database: Database, clock: StandingClock) -> None:
+def test_finalising_a_run_with_a_missing_row_raises_a_ledger_error(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock)
     record_move(database, clock, ticket, ["successful", "successful", "successful"])
     with database.transaction() as session:
@@ -730,7 +740,7 @@ def test_a_breakdown_fails_pending_fiches_and_keeps_outcomes(
     ]
 
 
-def test_an_attempt_that_was_fenced_off_cannot_end_the_run(
+def test_a_fenced_off_attempt_cannot_finalise_the_run(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock)
@@ -743,7 +753,7 @@ def test_an_attempt_that_was_fenced_off_cannot_end_the_run(
         assert get_run(session, ticket.run_id).status == "running"
 
 
-def test_a_run_that_was_never_opened_ends_with_its_request(
+def test_finalising_a_run_that_was_never_opened_ends_its_request(
     database: Database, clock: StandingClock
 ) -> None:
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
@@ -758,7 +768,9 @@ def test_a_run_that_was_never_opened_ends_with_its_request(
     assert (request.state, request.reason) == ("refused", "It never started")
 
 
-def test_a_row_that_has_ended_does_not_move_again(database: Database, clock: StandingClock) -> None:
+def test_a_row_with_an_outcome_does_not_change_again(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock)
     record_move(database, clock, ticket, ["successful"])
     record_move(database, clock, ticket, ["failed"])

@@ -50,7 +50,7 @@ from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.waiting import run
 
 
-def test_a_new_schedule_has_decided_upon_nothing(database: Database, clock: StandingClock) -> None:
+def test_a_new_schedule_has_no_occurrences(database: Database, clock: StandingClock) -> None:
     created = a_schedule(
         database,
         clock,
@@ -69,7 +69,7 @@ def test_a_new_schedule_has_decided_upon_nothing(database: Database, clock: Stan
     )
 
 
-def test_configurations_that_exist_are_kept_in_use_or_not(
+def test_existing_configurations_are_accepted_active_or_not(
     database: Database, clock: StandingClock
 ) -> None:
     ids = configurations.add(database), configurations.add(database, "Old", isActive=False)
@@ -77,9 +77,7 @@ def test_configurations_that_exist_are_kept_in_use_or_not(
     assert created.specific_audit_configs == (ids[1], ids[0])
 
 
-def test_configurations_that_do_not_exist_are_named(
-    database: Database, clock: StandingClock
-) -> None:
+def test_unknown_configurations_are_reported(database: Database, clock: StandingClock) -> None:
     known = configurations.add(database)
     with pytest.raises(InvalidInputError, match=r"^Invalid automation schedule data$") as caught:
         a_schedule(database, clock, specificAuditConfigs=[98, known, 97])
@@ -116,13 +114,13 @@ def test_a_patch_changes_only_the_named_fields(database: Database, clock: Standi
     )
 
 
-def test_a_patch_of_nothing_changes_nothing(database: Database, clock: StandingClock) -> None:
+def test_an_empty_patch_changes_nothing(database: Database, clock: StandingClock) -> None:
     before = a_schedule(database, clock)
     clock.pass_time_a_second()
     assert patched(before, {}, database, clock) == before
 
 
-def test_new_times_start_now_and_clear_the_skipped_occurrence(
+def test_changed_times_apply_from_now_and_clear_the_skipped_occurrence(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock, **DAILY)
@@ -133,7 +131,9 @@ def test_new_times_start_now_and_clear_the_skipped_occurrence(
     assert (moved.last_due_at, moved.skip_due_at) == (clock.now(), None)
 
 
-def test_set_active_by_a_patch_is_resumed(database: Database, clock: StandingClock) -> None:
+def test_a_patch_that_sets_active_resumes_the_schedule(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock, **DAILY)
     pause_schedule(schedule.id, database=database, clock=clock, reason="Holidays")
     resumed = patched(schedule, {"isActive": True}, database, clock)
@@ -144,7 +144,9 @@ def test_set_active_by_a_patch_is_resumed(database: Database, clock: StandingClo
     )
 
 
-def test_only_new_audit_configurations_must_exist(database: Database, clock: StandingClock) -> None:
+def test_only_newly_added_audit_configurations_must_exist(
+    database: Database, clock: StandingClock
+) -> None:
     known = configurations.add(database)
     schedule = a_schedule(database, clock)
     with database.transaction() as session:
@@ -158,7 +160,7 @@ def test_only_new_audit_configurations_must_exist(database: Database, clock: Sta
     assert caught.value.fields == (("specificAuditConfigs", "there is no audit configuration 98"),)
 
 
-def test_a_wrong_patch_stores_nothing(database: Database, clock: StandingClock) -> None:
+def test_an_invalid_patch_stores_nothing(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, **DAILY)
     with pytest.raises(InvalidInputError):
         patched(schedule, {"name": "New", "timeOfDay": None}, database, clock)
@@ -190,7 +192,7 @@ def test_the_second_of_two_concurrent_patches_sees_the_first(
     )
 
 
-def test_many_patches_at_once_are_all_kept(database: Database, clock: StandingClock) -> None:
+def test_concurrent_patches_are_all_applied(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, **DAILY)
     patch = {
         "name": "New",
@@ -210,7 +212,7 @@ def test_many_patches_at_once_are_all_kept(database: Database, clock: StandingCl
     assert patch.items() <= stored(database, schedule).model_dump(by_alias=True).items()
 
 
-def test_a_paused_schedule_is_not_run_and_keeps_its_first_reason(
+def test_a_paused_schedule_does_not_run_and_keeps_its_first_reason(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -241,7 +243,9 @@ def test_a_resumed_schedule_does_not_catch_up_with_its_pause(
     assert resumed.last_due_at == clock.now()
 
 
-def test_an_active_schedule_stays_as_it_is(database: Database, clock: StandingClock) -> None:
+def test_resuming_an_active_schedule_changes_nothing(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock)
     clock.pass_time(timedelta(days=3))
     assert resume_schedule(schedule.id, database=database, clock=clock) == schedule
@@ -254,7 +258,9 @@ def test_an_unknown_schedule_to_resume_is_not_found(
         resume_schedule(9, database=database, clock=clock)
 
 
-def test_each_time_the_one_after_is_left_out_too(database: Database, clock: StandingClock) -> None:
+def test_repeated_skips_skip_successive_occurrences(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock, **DAILY)
     skipped = [skip_next(schedule.id, database=database, clock=clock) for _ in range(2)]
     assert skipped == [datetime(2026, 5, 5, 9, tzinfo=UTC), datetime(2026, 5, 6, 9, tzinfo=UTC)]
@@ -264,7 +270,7 @@ def test_each_time_the_one_after_is_left_out_too(database: Database, clock: Stan
     assert next_due(stored, clock.now()) == datetime(2026, 5, 7, 9, tzinfo=UTC)
 
 
-def test_a_skip_of_long_ago_does_not_count(database: Database, clock: StandingClock) -> None:
+def test_a_skip_in_the_past_has_no_effect(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, **DAILY)
     skip_next(schedule.id, database=database, clock=clock)
     clock.pass_time(timedelta(days=7))
@@ -280,7 +286,7 @@ def test_a_skip_of_long_ago_does_not_count(database: Database, clock: StandingCl
         ({**DAILY, "isActive": False}, "is not active: it has no next occurrence to skip"),
     ],
 )
-def test_there_may_be_nothing_to_skip(
+def test_skipping_without_a_next_occurrence_is_rejected(
     database: Database, clock: StandingClock, fields: dict[str, object], sentence: str
 ) -> None:
     schedule = a_schedule(database, clock, ("1",), **fields)
@@ -293,7 +299,7 @@ def test_an_unknown_schedule_to_skip_is_not_found(database: Database, clock: Sta
         skip_next(9, database=database, clock=clock)
 
 
-def test_runs_of_a_deleted_schedule_stay(database: Database, clock: StandingClock) -> None:
+def test_deleting_a_schedule_keeps_its_runs(database: Database, clock: StandingClock) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)
     ticket = open_run(an_opening(mine.id), database=database, clock=clock)
     finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker is gone")
@@ -315,7 +321,7 @@ def test_runs_of_a_deleted_schedule_stay(database: Database, clock: StandingCloc
         ]
 
 
-def test_a_schedule_with_a_run_at_work_or_waiting_is_not_deleted(
+def test_a_schedule_with_an_active_or_pending_run_cannot_be_deleted(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_schedule(database, clock)
@@ -339,9 +345,7 @@ TODAY = date(2026, 5, 4)
 FIRST, LAST = TODAY - timedelta(days=2), TODAY
 
 
-def test_a_backfill_files_one_run_per_day_and_each_day_once(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_backfill_creates_one_run_per_day(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, ficheSelection=SALES)
     collaborators = {"database": database, "clock": clock}
     dry = backfill_schedule(schedule.id, FIRST, LAST, **collaborators, dry_run=True)
@@ -367,7 +371,7 @@ def test_a_backfill_files_one_run_per_day_and_each_day_once(
     }
 
 
-def test_a_backfill_leaves_excluded_days_out(database: Database, clock: StandingClock) -> None:
+def test_a_backfill_skips_excluded_days(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, ficheSelection=SALES, excludedOn=["2026-05-03"])
     made = backfill_schedule(schedule.id, FIRST, LAST, database=database, clock=clock)
     assert [(day.filed, day.excluded, day.run_id is None) for day in made.days] == [
@@ -377,7 +381,7 @@ def test_a_backfill_leaves_excluded_days_out(database: Database, clock: Standing
     ]
 
 
-def test_a_backfill_has_bounds(database: Database, clock: StandingClock) -> None:
+def test_a_backfill_range_is_limited(database: Database, clock: StandingClock) -> None:
     by_days, by_ids = a_schedule(database, clock, ficheSelection=SALES), a_schedule(database, clock)
     paused = a_schedule(database, clock, ficheSelection=SALES)
     pause_schedule(paused.id, database=database, clock=clock)
@@ -408,7 +412,7 @@ def test_a_backfill_has_bounds(database: Database, clock: StandingClock) -> None
         assert session.scalar(select(func.count()).select_from(RunRow)) == 0
 
 
-def test_a_preview_names_what_is_kept_dropped_and_later_ignored_and_writes_nothing(
+def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
     database: Database, clock: StandingClock
 ) -> None:
     bench = Bench(database, clock)

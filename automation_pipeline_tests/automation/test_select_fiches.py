@@ -85,7 +85,7 @@ def test_every_id_becomes_one_pending_row_in_the_order_given(
     assert (result["candidates"], result["dropped"]["duplicates"]) == (5, 1)
 
 
-def test_fiches_are_cut_into_batches(database: Database, clock: StandingClock) -> None:
+def test_fiches_are_split_into_batches(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, [str(number) for number in range(120)])
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
     assert selected(ticket, database, clock, processes=2) == [0, 1, 2]
@@ -179,7 +179,7 @@ def test_a_failed_day_is_logged_and_the_mirror_is_used(
 
 
 @pytest.mark.parametrize(("waited", "asked"), [(COOLDOWN - timedelta(seconds=1), 0), (COOLDOWN, 1)])
-def test_a_list_is_not_asked_for_again_while_it_is_young_or_final(
+def test_a_fresh_or_final_sales_list_is_not_fetched_again(
     waited: timedelta, asked: int, crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     selected(opened(database, clock), database, clock, crm)
@@ -191,7 +191,7 @@ def test_a_list_is_not_asked_for_again_while_it_is_young_or_final(
     assert the_run(database, ticket)[1] == ["1", "2", "3"]
 
 
-def test_a_later_attempt_asks_nothing_and_adds_nothing(
+def test_a_later_attempt_makes_no_calls_and_adds_no_rows(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     first = opened(database, clock)
@@ -210,7 +210,7 @@ def test_a_later_attempt_asks_nothing_and_adds_nothing(
         assert len(session.scalars(SELECTION_EVENTS).all()) == 1
 
 
-def test_a_run_that_has_ended_has_nothing_left(database: Database, clock: StandingClock) -> None:
+def test_a_finished_run_has_no_pending_batches(database: Database, clock: StandingClock) -> None:
     ticket = an_open_run(database, clock)
     finalise_run(ticket.run_id, database=database, clock=clock, breakdown="boom")
     assert selected(ticket, database, clock) == ()
@@ -269,7 +269,7 @@ def test_uncertain_fiches_are_kept_until_their_details_are_fetched(
 @pytest.mark.parametrize(
     ("zone", "day"), [("Europe/Paris", YESTERDAY), ("America/New_York", BEFORE)]
 )
-def test_days_are_those_of_the_schedules_zone_when_the_run_was_due(
+def test_days_use_the_schedules_time_zone_and_the_due_time(
     zone: str, day: date, database: Database, clock: StandingClock
 ) -> None:
     source = FakeFicheSource()
@@ -299,7 +299,7 @@ class Interrupting(FakeFicheSource):
         return await super().sales_list(day)
 
 
-def test_an_attempt_fenced_off_meanwhile_writes_nothing(
+def test_an_attempt_fenced_off_during_selection_writes_nothing(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = opened(database, clock, dateRange="yesterday")
@@ -321,7 +321,7 @@ def test_two_workers_of_one_attempt_make_one_selection(
     assert log.count(("info", "Final: 2 fiches to process")) == 1
 
 
-def test_a_fenced_off_attempt_asks_nothing(
+def test_a_fenced_off_attempt_makes_no_calls(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     first = opened(database, clock)
@@ -333,7 +333,7 @@ def test_a_fenced_off_attempt_asks_nothing(
     assert crm.asked == []
 
 
-def test_a_kill_before_the_selection_is_written_repeats_it(
+def test_a_crash_before_the_selection_is_stored_repeats_it(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     ticket = opened(database, clock)
@@ -351,7 +351,7 @@ def test_a_kill_before_the_selection_is_written_repeats_it(
     assert the_run(database, ticket)[1] == ["1", "2", "3"]
 
 
-def test_a_schedule_changed_meanwhile_changes_nothing_of_a_selection_made(
+def test_editing_a_schedule_does_not_change_a_stored_selection(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock, ["1"])
@@ -365,7 +365,7 @@ def test_a_schedule_changed_meanwhile_changes_nothing_of_a_selection_made(
     assert the_run(database, ticket)[1] == ["1"]
 
 
-def test_days_that_could_not_be_read_are_in_the_messages_and_fail_a_run_that_read_none(
+def test_unreadable_days_are_reported_and_fail_the_run_if_all_are_unreadable(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
     """Finding 2.5: an unreachable CRM gave a green `completed` run, and its webhook did not mention

@@ -42,7 +42,7 @@ ON = {"runTranscription": True, "runAudits": True}
         (("broken",), ON, ["failed"], []),
     ],
 )
-def test_who_goes_on(
+def test_settling_decides_which_fiches_continue(
     fiches: tuple[str, ...],
     fields: dict[str, Any],
     statuses: list[str],
@@ -60,14 +60,14 @@ def test_who_goes_on(
     assert bench.logs(ticket).count(STOPPED) == stopped
 
 
-def test_the_ones_that_were_skipped_were_not_transcribed(bench: Bench) -> None:
+def test_a_stopped_run_neither_transcribes_nor_audits(bench: Bench) -> None:
     run = bench.run(*HURT, continueOnError=False)
     assert (run.status, run.transcriptions_run, run.audits_run) == ("partial", 0, 0)
     assert (bench.speech.asked, bench.model.asked) == ([], [])
 
 
 @pytest.mark.parametrize(("go_on", "batches"), [(True, [0]), (False, [])])
-def test_a_later_attempt_decides_as_the_first_did(
+def test_a_later_attempt_settles_like_the_first(
     go_on: bool, batches: list[int], bench: Bench
 ) -> None:
     ticket = bench.until_work(*HURT, continueOnError=go_on)
@@ -80,7 +80,7 @@ def test_a_later_attempt_decides_as_the_first_did(
         bench.settle(ticket)
 
 
-def test_a_failure_of_the_work_does_not_count_as_one_of_the_fetch(bench: Bench) -> None:
+def test_a_transcription_failure_does_not_count_as_a_fetch_failure(bench: Bench) -> None:
     """A run broken off while it worked goes on with the others: its gate was passed before."""
     bench.offer("deaf")
     bench.speech.fail_always(bench.url("deaf"), TransientError("status=429"))
@@ -93,7 +93,7 @@ def test_a_failure_of_the_work_does_not_count_as_one_of_the_fetch(bench: Bench) 
         assert not session.get_one(RunRow, ticket.run_id).stopped_after_fetch
 
 
-def test_a_run_that_has_ended_has_no_batches_left(bench: Bench) -> None:
+def test_settling_a_finished_run_returns_no_batches(bench: Bench) -> None:
     ticket = bench.until_work("silent")
     bench.finalise(ticket)
     assert bench.settle(ticket) == []

@@ -54,7 +54,7 @@ def end_newest(database: Database, clock: StandingClock) -> None:
     finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 
-def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(
+def test_a_due_schedule_gets_a_run_and_an_occurrence(
     database: Database, clock: StandingClock
 ) -> None:
     schedule, due_at = a_daily(database, clock), clock.now()
@@ -98,7 +98,7 @@ def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(
     assert occurrences(database) == [("04 10:00", run.id, None)]
 
 
-def test_the_filed_run_can_be_opened_as_it_was_filed(
+def test_a_requested_run_can_be_opened_as_requested(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_daily(database, clock)
@@ -118,7 +118,7 @@ def test_each_due_time_is_decided_once(database: Database, clock: StandingClock)
         assert look(database, clock) == DueReport(checked=1)
 
 
-def test_an_occurrence_that_was_run_is_not_run_again_even_if_its_schedule_forgot(
+def test_a_recorded_occurrence_is_not_run_again_even_without_the_schedules_marker(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_daily(database, clock)
@@ -131,7 +131,7 @@ def test_an_occurrence_that_was_run_is_not_run_again_even_if_its_schedule_forgot
         assert len(find_runs(session, RunFilter(), limit=10, offset=0)) == 1
 
 
-def test_a_run_by_hand_that_ended_after_the_due_time_does_not_suppress_it(
+def test_a_manual_run_that_ended_after_the_due_time_does_not_suppress_it(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_daily(database, clock)
@@ -154,7 +154,7 @@ def test_during_a_manual_run_nothing_starts_and_the_reason_is_stored(
     assert occurrences(database) == [("04 10:00", None, BUSY)]
 
 
-def test_a_run_whose_heart_beats_is_never_stale(database: Database, clock: StandingClock) -> None:
+def test_a_run_with_heartbeats_is_never_stale(database: Database, clock: StandingClock) -> None:
     schedule = an_hourly(database, clock)
     [started] = look(database, clock).triggered
     open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
@@ -164,7 +164,7 @@ def test_a_run_whose_heart_beats_is_never_stale(database: Database, clock: Stand
     assert occurrences(database)[1:] == [("04 11:00", None, MISSED), ("04 12:00", None, OUTLASTING)]
 
 
-def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_look(
+def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_tick(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = an_hourly(database, clock)
@@ -181,7 +181,7 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_look(
     assert [run.status for run in runs] == ["pending", "failed"]
 
 
-def test_a_waiting_run_keeps_its_occurrence_and_the_next_one_does_not_start(
+def test_a_pending_run_keeps_its_occurrence_and_blocks_the_next_run(
     database: Database, clock: StandingClock
 ) -> None:
     an_hourly(database, clock)
@@ -192,7 +192,7 @@ def test_a_waiting_run_keeps_its_occurrence_and_the_next_one_does_not_start(
     assert occurrences(database)[1:] == [("04 11:00", None, MISSED), ("04 12:00", None, BUSY)]
 
 
-def test_a_schedule_made_just_now_has_no_history(database: Database, clock: StandingClock) -> None:
+def test_a_new_schedule_has_no_missed_due_times(database: Database, clock: StandingClock) -> None:
     clock.pass_time(timedelta(seconds=30))
     a_schedule(database, clock, scheduleType="CRON", cronExpression="*/5 * * * *")
     assert [f"{one.due_at:%H:%M}" for one in look(database, clock).triggered] == ["10:00"]
@@ -236,7 +236,7 @@ def test_after_an_outage_every_missed_due_time_is_recorded(
     assert occurrences(database)[1:] == [(f"04 {hour}:00", None, MISSED) for hour in (11, 12, 13)]
 
 
-def test_catching_up_with_all_runs_one_after_the_other(
+def test_catch_up_all_starts_missed_runs_one_at_a_time(
     database: Database, clock: StandingClock
 ) -> None:
     an_hourly(database, clock, catchUp="all")
@@ -264,7 +264,7 @@ def test_a_skipped_occurrence_is_recorded_and_the_next_one_runs(
     assert [because for _, _, because in occurrences(database)] == [SKIPPED, None]
 
 
-def test_a_due_time_that_is_buffered_starts_after_the_run_however_late(
+def test_a_buffered_due_time_starts_after_the_active_run_regardless_of_delay(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ONE")
@@ -283,7 +283,7 @@ def test_a_due_time_that_is_buffered_starts_after_the_run_however_late(
     ]
 
 
-def test_a_due_time_that_waits_when_the_schedule_is_paused_does_not_run(
+def test_a_buffered_due_time_of_a_paused_schedule_does_not_run(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ALL")
@@ -316,7 +316,7 @@ def test_a_newer_run_replaces_the_active_one(
     assert runs[0].id == by_hand.id
 
 
-def test_runs_of_a_schedule_work_side_by_side_where_all_are_allowed(
+def test_runs_of_a_schedule_overlap_if_the_policy_allows_it(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="ALLOW_ALL")
@@ -330,7 +330,7 @@ def test_runs_of_a_schedule_work_side_by_side_where_all_are_allowed(
     assert [one.status for one in runs] == ["pending"] * 4
 
 
-def test_on_an_excluded_day_nothing_runs_and_the_reason_is_recorded(
+def test_excluded_days_start_no_run_and_record_the_reason(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_daily(database, clock, excludedOn=["2026-05-04"], timezone="Europe/Paris")
@@ -341,7 +341,7 @@ def test_on_an_excluded_day_nothing_runs_and_the_reason_is_recorded(
     assert len(look(database, clock).triggered) == 1
 
 
-def test_a_schedule_that_cannot_be_read_keeps_no_other_from_running(
+def test_an_unreadable_schedule_does_not_block_other_schedules(
     database: Database, clock: StandingClock
 ) -> None:
     broken, lost, good = (a_daily(database, clock) for _ in range(3))
@@ -355,7 +355,7 @@ def test_a_schedule_that_cannot_be_read_keeps_no_other_from_running(
     }
 
 
-def test_the_report_reads_as_a_sentence(database: Database, clock: StandingClock) -> None:
+def test_the_due_report_formats_as_a_sentence(database: Database, clock: StandingClock) -> None:
     a_daily(database, clock)
     assert (
         str(look(database, clock))
@@ -365,7 +365,7 @@ def test_the_report_reads_as_a_sentence(database: Database, clock: StandingClock
 
 
 @pytest.mark.parametrize("by_hand", [0, 1])
-def test_several_processes_start_a_due_schedule_once(
+def test_concurrent_processes_start_a_due_schedule_once(
     by_hand: int, database: Database, database_url: str, clock: StandingClock
 ) -> None:
     schedules = [a_daily(database, clock) for _ in range(5)]
@@ -412,7 +412,7 @@ def reconcile(database: Database, clock: StandingClock) -> list[int]:
     return reconcile_stale_runs(RULES, database=database, clock=clock)
 
 
-def test_a_stale_run_fails_with_the_fixed_text(database: Database, clock: StandingClock) -> None:
+def test_a_stale_run_fails_with_the_fixed_message(database: Database, clock: StandingClock) -> None:
     ticket = silent(database, clock, 75)
     with database.reading() as session:
         before = get_schedule(session, get_run(session, ticket.run_id).schedule_id)
@@ -438,7 +438,7 @@ def test_a_stale_run_fails_with_the_fixed_text(database: Database, clock: Standi
 
 
 @pytest.mark.parametrize("minutes", [0, 69])
-def test_a_silent_run_is_left_until_the_threshold(
+def test_a_run_without_heartbeats_is_kept_until_the_threshold(
     minutes: int, database: Database, clock: StandingClock
 ) -> None:
     ticket = silent(database, clock, minutes)
@@ -447,15 +447,13 @@ def test_a_silent_run_is_left_until_the_threshold(
         assert get_run(session, ticket.run_id).status == "running"
 
 
-def test_a_run_whose_heart_beats_is_left_alone(database: Database, clock: StandingClock) -> None:
+def test_a_run_with_heartbeats_is_not_reconciled(database: Database, clock: StandingClock) -> None:
     an_open_run(database, clock)
     clock.pass_time(timedelta(days=2))
     assert reconcile(database, clock) == []
 
 
-def test_a_run_that_waits_for_dagster_is_never_stale(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_run_queued_in_dagster_is_never_stale(database: Database, clock: StandingClock) -> None:
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
     clock.pass_time(timedelta(days=3))
     assert reconcile(database, clock) == []
@@ -465,7 +463,7 @@ def test_a_run_that_waits_for_dagster_is_never_stale(
 
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("minutes", [None, 70, 500])
-def test_a_schedule_marked_as_running_without_a_run_is_freed(
+def test_a_schedule_marked_running_without_a_run_is_reset(
     minutes: int | None, active: bool, database: Database, clock: StandingClock
 ) -> None:
     schedule = a_daily(database, clock, "23:00")
@@ -484,7 +482,7 @@ def test_a_schedule_marked_as_running_without_a_run_is_freed(
     assert reconcile(database, clock) == []
 
 
-def test_a_mark_of_a_moment_ago_is_believed(database: Database, clock: StandingClock) -> None:
+def test_a_recent_running_marker_is_kept(database: Database, clock: StandingClock) -> None:
     schedule = a_daily(database, clock, "23:00")
     change(
         database,
@@ -495,7 +493,7 @@ def test_a_mark_of_a_moment_ago_is_believed(database: Database, clock: StandingC
     assert reconcile(database, clock) == []
 
 
-def test_another_run_than_the_stale_one_keeps_its_schedule_busy(
+def test_a_second_active_run_keeps_the_schedule_running(
     database: Database, clock: StandingClock
 ) -> None:
     ticket = silent(database, clock, 75)

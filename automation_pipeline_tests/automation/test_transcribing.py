@@ -82,7 +82,7 @@ class Idle:
         return [[request.run_id for request in each] for each in self.requests]
 
 
-def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
+def test_a_fiche_is_ready_before_the_others_are_transcribed(bench: Bench) -> None:
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2")
 
@@ -120,7 +120,7 @@ def test_requests_have_the_schedules_priority_and_use_the_runs_details(
     ("retry_failed", "max_retries", "suffixes"),
     [(False, 2, [""]), (True, 0, [""]), (True, 2, ["", "-retry-1", "-retry-2"])],
 )
-def test_incomplete_fiches_are_requested_again_under_new_keys_only_if_failures_are_retried(
+def test_incomplete_fiches_get_new_requests_only_if_retry_failed_is_on(
     retry_failed: bool, max_retries: int, suffixes: list[str], bench: Bench
 ) -> None:
     bench.offer("1", "2")
@@ -145,7 +145,7 @@ def test_incomplete_fiches_are_requested_again_under_new_keys_only_if_failures_a
 @pytest.mark.parametrize(
     ("retry_failed", "lost"), [(False, {"2": f"{INCOMPLETE}: {MUTE}"}), (True, {})]
 )
-def test_a_retry_asks_only_for_the_recordings_that_failed(
+def test_a_retry_transcribes_only_failed_recordings(
     retry_failed: bool, lost: dict[str, str], bench: Bench
 ) -> None:
     bench.offer("1", "2")
@@ -158,7 +158,7 @@ def test_a_retry_asks_only_for_the_recordings_that_failed(
     )
 
 
-def test_an_error_of_the_database_fails_the_step_and_no_fiche(bench: Bench) -> None:
+def test_a_database_error_fails_the_step_but_no_fiche(bench: Bench) -> None:
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2")
 
@@ -174,7 +174,7 @@ def test_an_error_of_the_database_fails_the_step_and_no_fiche(bench: Bench) -> N
     assert bench.speech.times(bench.url("1")) == 1
 
 
-def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
+def test_the_time_budget_ends_the_wait_and_leaves_other_fiches_pending(bench: Bench) -> None:
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2", retryFailed=True, maxRetries=5)
 
@@ -189,7 +189,7 @@ def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
     assert bench.logs(ticket)[-1] == "Transcription timeout/stall - completed 1/2"
 
 
-def test_a_fiche_that_hangs_affects_neither_retries_nor_causes_of_others(
+def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     bench: Bench,
 ) -> None:
     """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one
@@ -240,7 +240,7 @@ class LateDatabase(Database):
             yield session
 
 
-def test_a_fiche_that_becomes_whole_at_the_last_moment_is_ready(
+def test_a_fiche_transcribed_just_before_the_deadline_is_ready(
     bench: Bench, database_url: str
 ) -> None:
     bench.sell("1")
@@ -258,7 +258,7 @@ def test_a_fiche_that_becomes_whole_at_the_last_moment_is_ready(
     assert (failed(bench, ticket), transcribed(bench, ticket)) == ({}, ["1"])
 
 
-def test_active_runs_of_others_are_joined(bench: Bench) -> None:
+def test_active_transcription_runs_of_other_requests_are_joined(bench: Bench) -> None:
     bench.offer("1", calls=2)
     ticket = bench.until_work("1")
     by_hand = TranscriptionRunRequest(
@@ -275,7 +275,7 @@ def test_active_runs_of_others_are_joined(bench: Bench) -> None:
         assert list_summaries(session, ["automation-1-transcribe-1"]) == []
 
 
-def test_calls_for_recordings_of_others_finish_after_the_batch_is_done(bench: Bench) -> None:
+def test_provider_calls_for_other_requests_finish_after_the_batch(bench: Bench) -> None:
     """They are paid for. The worker processes the most urgent recordings first, of any request."""
     bench.offer("1", "2")
     ticket = bench.until_work("1")
@@ -297,13 +297,13 @@ def test_calls_for_recordings_of_others_finish_after_the_batch_is_done(bench: Be
     assert (by_hand.status, bench.speech.times(bench.url("2"))) == ("completed", 1)
 
 
-def test_a_recording_without_an_address_is_named_as_the_cause(bench: Bench) -> None:
+def test_a_recording_without_a_url_is_reported_as_the_cause(bench: Bench) -> None:
     bench.crm.add(fiche("1", call("101"), call("102", url=" ")))
     ticket = bench.until_work("1")
     assert transcribe(bench, ticket) == ({"1": f"{INCOMPLETE}: No recording URL available"}, [])
 
 
-def test_every_fiche_has_the_error_of_a_missing_provider_key(bench: Bench) -> None:
+def test_every_fiche_gets_the_error_about_a_missing_provider_key(bench: Bench) -> None:
     async def keyless(
         _requests: Sequence[TranscriptionRunRequest],
     ) -> Sequence[TranscriptionSummary | AutomationError]:
@@ -344,7 +344,7 @@ class SlowDatabase(Database):
             self._work_goes_on()
 
 
-def test_work_that_ends_during_a_query_is_found_by_the_next_one(
+def test_work_that_ends_during_a_query_is_found_by_the_next_query(
     bench: Bench, database_url: str
 ) -> None:
     bench.offer("1")
@@ -378,7 +378,7 @@ def transcribed_at(bench: Bench) -> list[object]:
         ]
 
 
-def test_each_run_transcribes_again_once_and_a_repeated_attempt_does_not(bench: Bench) -> None:
+def test_each_run_retranscribes_once_and_repeated_attempts_do_not(bench: Bench) -> None:
     """Finding 2.2, `skipIfTranscribed: false`."""
     bench.offer("1", calls=2)
     again = bench.schedule("1", runAudits=False, skipIfTranscribed=False)
@@ -409,7 +409,7 @@ def _work_again(bench: Bench, ticket: RunAttempt) -> None:
     assert bench.statuses(ticket) == ["successful"]
 
 
-def test_an_old_transcript_does_not_hide_that_transcribing_again_failed(bench: Bench) -> None:
+def test_an_old_transcript_does_not_hide_a_failed_retranscription(bench: Bench) -> None:
     bench.offer("1")
     again = bench.schedule("1", runAudits=False, skipIfTranscribed=False)
     bench.carry_out(again.id, "first")

@@ -31,7 +31,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         ),
     ],
 )
-def test_where_it_cannot_listen_it_says_so(
+def test_an_unusable_listen_address_is_reported(
     terminal: Terminal, words: list[str], code: int, sentence: str
 ) -> None:
     ended = terminal.run("api", *words)
@@ -39,7 +39,7 @@ def test_where_it_cannot_listen_it_says_so(
     assert ended.err.startswith(sentence)
 
 
-def test_an_address_that_is_taken_is_one_sentence(terminal: Terminal) -> None:
+def test_an_address_in_use_is_reported_in_one_sentence(terminal: Terminal) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         terminal.export(API_PORT=str(port))
@@ -50,7 +50,7 @@ def test_an_address_that_is_taken_is_one_sentence(terminal: Terminal) -> None:
     )
 
 
-def test_without_tables_it_says_how_to_make_them(terminal: Terminal) -> None:
+def test_without_tables_the_error_names_the_upgrade_command(terminal: Terminal) -> None:
     (terminal.folder / "empty.db").touch()
     terminal.export(DATABASE_URL="sqlite:///empty.db")
     ended = terminal.run("api", "--port", "0")
@@ -60,7 +60,7 @@ def test_without_tables_it_says_how_to_make_them(terminal: Terminal) -> None:
     )
 
 
-def test_it_serves_until_it_is_told_to_stop(terminal: Terminal) -> None:
+def test_the_server_runs_until_it_gets_a_stop_signal(terminal: Terminal) -> None:
     command = [
         sys.executable,
         "-c",

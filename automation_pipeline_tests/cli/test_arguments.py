@@ -25,7 +25,7 @@ def test_a_fiche_id_is_a_number(fiche_id: str) -> None:
     "fiche_id",
     ["", "0", "007", "-7", "+7", "7.0", "7 ", "7\n", "1" * 19, "²", "٧", "７", "7\udcff"],
 )
-def test_what_no_fiche_can_have_is_refused(fiche_id: str) -> None:
+def test_an_invalid_fiche_id_is_rejected(fiche_id: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check_fiche_ids(["7", fiche_id])
     assert str(refused.value) == f"A fiche id is a number, unlike {fiche_id}."
@@ -35,7 +35,7 @@ def test_what_no_fiche_can_have_is_refused(fiche_id: str) -> None:
 @every_case(
     "words", ["audit {} --config 1", "transcribe 7 {}", "fiches show {}", "audits list --fiche {}"]
 )
-def test_every_command_refuses_it_in_the_same_words(
+def test_every_command_rejects_an_invalid_fiche_id_with_the_same_message(
     terminal: Terminal, words: str, fiche_id: str
 ) -> None:
     ended = terminal.run(*words.format(fiche_id).split())

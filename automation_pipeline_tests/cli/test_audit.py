@@ -56,7 +56,7 @@ def carry_out(bench: Bench, terminal: Terminal) -> None:
         bench.audit(str(request.config["fiche_id"]), 1, request.request_key)
 
 
-def test_the_verdict_is_shown_with_its_quotations(
+def test_a_followed_audit_shows_its_result_with_quotations(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.configure(steps=2)
@@ -68,7 +68,7 @@ def test_the_verdict_is_shown_with_its_quotations(
     assert "cet appel est enregistré" in ended.out
 
 
-def test_several_that_are_followed_are_a_table(
+def test_several_followed_audits_are_shown_as_a_table(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.configure(steps=1)
@@ -79,7 +79,7 @@ def test_several_that_are_followed_are_a_table(
     assert [audit["status"] for audit in document["audits"]] == ["completed", "failed"]
 
 
-def test_a_request_that_comes_to_nothing_is_told(
+def test_a_rejected_request_is_reported(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.configure(steps=1)
@@ -118,7 +118,7 @@ def refuse_first_then_carry_out(terminal: Terminal, bench: Bench) -> Callable[[]
     return act
 
 
-def test_a_refused_audit_does_not_end_the_watching_of_the_others(
+def test_a_rejected_audit_does_not_stop_following_the_others(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.configure(steps=1)
@@ -137,7 +137,7 @@ def test_a_refused_audit_does_not_end_the_watching_of_the_others(
     ]
 
 
-def test_a_refused_audit_is_a_row_among_the_others(
+def test_a_rejected_audit_is_a_row_in_the_table(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.configure(steps=1)
@@ -150,7 +150,7 @@ def test_a_refused_audit_is_a_row_among_the_others(
     assert ["1", "8", "completed", "EXCELLENT", "100.00", "%"] in rows
 
 
-def test_one_alone_that_is_refused_is_a_document_too(
+def test_a_single_rejected_audit_is_also_printed_as_json(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.configure(steps=1)
@@ -173,7 +173,9 @@ def test_one_alone_that_is_refused_is_a_document_too(
         ("audit 7 --config 77", 1, "Audit config 77 not found."),
     ],
 )
-def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sentence: str) -> None:
+def test_invalid_input_is_reported_in_one_sentence(
+    terminal: Terminal, words: str, code: int, sentence: str
+) -> None:
     ended = terminal.run(*words.split())
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(sentence)

@@ -61,7 +61,7 @@ def test_a_file_is_created_unchanged_and_updated(terminal: Terminal) -> None:
     assert ended.out == "Audit config 1 is unchanged: Conformité — é, 2 step(s).\n"
 
 
-def test_the_list_shows_active_ones_and_all_when_asked(terminal: Terminal) -> None:
+def test_the_list_shows_active_configurations_or_all(terminal: Terminal) -> None:
     put(terminal, FULL)
     put(terminal, document(isActive=False))
     audit(terminal, "1")
@@ -82,7 +82,7 @@ def test_the_list_shows_active_ones_and_all_when_asked(terminal: Terminal) -> No
     assert listed(terminal) == [active]
 
 
-def test_people_see_every_step_and_what_weighs(terminal: Terminal) -> None:
+def test_show_prints_every_step_with_its_weight(terminal: Terminal) -> None:
     put(terminal, FULL | {"name": "[bold]loud"})
     output = terminal.run("audit-configs", "show", "1").out
     for fact in ("1  [bold]loud", "active, runs automatically", "All fields are given", "12"):
@@ -95,7 +95,7 @@ def test_people_see_every_step_and_what_weighs(terminal: Terminal) -> None:
     ]
 
 
-def test_what_is_shown_has_ids_and_times_beside_what_was_given(terminal: Terminal) -> None:
+def test_json_output_adds_ids_and_times_to_the_imported_fields(terminal: Terminal) -> None:
     put(terminal, FULL)
     shown = terminal.json("audit-configs", "show", "1")
     assert shown["id"] == "1"
@@ -110,7 +110,7 @@ def test_what_is_shown_has_ids_and_times_beside_what_was_given(terminal: Termina
 
 
 @pytest.mark.parametrize("given", [FULL, document(isActive=False)])
-def test_an_export_goes_to_another_database_and_back(
+def test_an_export_can_be_imported_into_another_database_and_back(
     terminal: Terminal, given: dict[str, object]
 ) -> None:
     put(terminal, given)
@@ -131,7 +131,7 @@ def test_an_export_goes_to_another_database_and_back(
 
 
 @pytest.mark.parametrize("given", [FULL, document(version="2", totalSteps=3, verificationNote="-")])
-def test_a_good_file_is_valid_and_not_stored(terminal: Terminal, given: object) -> None:
+def test_validating_a_file_does_not_store_it(terminal: Terminal, given: object) -> None:
     assert terminal.json("audit-configs", "validate", "-", given=given) == {
         "valid": True,
         "errors": [],
@@ -141,7 +141,7 @@ def test_a_good_file_is_valid_and_not_stored(terminal: Terminal, given: object) 
     assert listed(terminal, "--all") == []
 
 
-def test_every_fault_of_a_file_is_told_and_import_stores_nothing(terminal: Terminal) -> None:
+def test_every_error_in_a_file_is_reported_and_nothing_is_imported(terminal: Terminal) -> None:
     given = document(nmae="x") | {
         "steps": [step_document(0, weight=11), step_document(2, severityLevel="BAD\nLY")]
     }
@@ -164,7 +164,7 @@ def test_validation_needs_no_database(terminal: Terminal) -> None:
     assert terminal.json("audit-configs", "validate", "-", given=FULL)["valid"] is True
 
 
-def test_what_is_taken_out_of_use_comes_back(terminal: Terminal) -> None:
+def test_a_deactivated_configuration_can_be_reactivated(terminal: Terminal) -> None:
     put(terminal, document())
     values = {"id": "1", "name": "Sales"}
     assert terminal.json("audit-configs", "deactivate", "1") == values | {"isActive": False}
@@ -180,7 +180,7 @@ def test_what_is_taken_out_of_use_comes_back(terminal: Terminal) -> None:
     )
 
 
-def test_what_is_unused_is_deleted_and_what_is_used_is_not(terminal: Terminal) -> None:
+def test_only_unused_configurations_can_be_deleted(terminal: Terminal) -> None:
     for name in ("One", "Two", "Used"):
         put(terminal, document(name))
     audit(terminal, "3")
@@ -193,7 +193,7 @@ def test_what_is_unused_is_deleted_and_what_is_used_is_not(terminal: Terminal) -
     assert [one["id"] for one in listed(terminal)] == ["3"]
 
 
-def test_steps_take_another_order(terminal: Terminal) -> None:
+def test_steps_can_be_reordered(terminal: Terminal) -> None:
     put(terminal, document())
     result = terminal.json("audit-configs", "reorder", "1", "3", "1", "2")
     assert [(step["id"], step["position"], step["name"]) for step in result["steps"]] == [
@@ -207,9 +207,7 @@ def test_steps_take_another_order(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("order", "at_fault"), [("1 2", "3"), ("1 2 3 3", "3"), ("1 2 3 9", "9")])
-def test_an_order_that_does_not_name_every_step_once_is_refused(
-    terminal: Terminal, order: str, at_fault: str
-) -> None:
+def test_an_order_must_name_every_step_once(terminal: Terminal, order: str, at_fault: str) -> None:
     put(terminal, document())
     sentence = refused(terminal, f"reorder 1 {order}", 2)
     assert sentence.startswith("The new order must name every step once: stepIds: ")
@@ -229,7 +227,7 @@ def test_an_order_that_does_not_name_every_step_once_is_refused(
         ("-", b"[]", "Standard input must contain a JSON object."),
     ],
 )
-def test_a_file_that_cannot_be_used_ends_with_2(
+def test_an_unusable_file_exits_with_2(
     terminal: Terminal, words: str, name: str, content: bytes | None, sentence: str
 ) -> None:
     if content is not None and name != "-":
@@ -239,7 +237,7 @@ def test_a_file_that_cannot_be_used_ends_with_2(
 
 
 @pytest.mark.parametrize("output", [".", "no/such/folder.json"])
-def test_an_export_that_cannot_be_written_ends_with_2(terminal: Terminal, output: str) -> None:
+def test_an_export_that_cannot_be_written_exits_with_2(terminal: Terminal, output: str) -> None:
     put(terminal, document())
     assert refused(terminal, f"export 1 --output {output}", 2).startswith(
         f"{output} cannot be written: "
@@ -251,14 +249,14 @@ WITH_AN_ID = ["show", "export", "activate", "deactivate", "delete", "reorder"]
 
 @every_case("verb", WITH_AN_ID)
 @every_case("flag", ["", " --json"])
-def test_what_does_not_exist_ends_with_1(terminal: Terminal, verb: str, flag: str) -> None:
+def test_an_unknown_id_exits_with_1(terminal: Terminal, verb: str, flag: str) -> None:
     words = f"{verb} 7{' 1' if verb == 'reorder' else ''}{flag}"
     assert refused(terminal, words, 1) == "Audit config 7 not found."
 
 
 @every_case("verb", WITH_AN_ID)
 @every_case("wrong", ["one", "0", "1.5", "99999999999999999999"])
-def test_an_id_that_is_none_ends_with_2(terminal: Terminal, verb: str, wrong: str) -> None:
+def test_an_invalid_id_exits_with_2(terminal: Terminal, verb: str, wrong: str) -> None:
     words = f"{verb} {wrong}{' 1' if verb == 'reorder' else ''}"
     assert refused(terminal, words, 2).startswith("Invalid value for 'config_id': ")
 
@@ -275,5 +273,5 @@ def test_an_id_that_is_none_ends_with_2(terminal: Terminal, verb: str, wrong: st
         ("bogus", "No such command 'bogus'."),
     ],
 )
-def test_wrong_usage_ends_with_2(terminal: Terminal, words: str, sentence: str) -> None:
+def test_invalid_usage_exits_with_2(terminal: Terminal, words: str, sentence: str) -> None:
     assert refused(terminal, words, 2).startswith(sentence)

@@ -59,9 +59,7 @@ def request_key(terminal: Terminal) -> str:
         return session.scalars(select(RunRequestRow.request_key)).one()
 
 
-def test_the_list_shows_the_latest_and_all_versions_when_asked(
-    terminal: Terminal, bench: Bench
-) -> None:
+def test_the_list_shows_latest_versions_or_all(terminal: Terminal, bench: Bench) -> None:
     bench.audit("1900417", 1, "audit-2")
     listed = terminal.json("audits", "list")
     assert ([audit["id"] for audit in listed["audits"]], listed["total"]) == (["2"], 1)
@@ -84,7 +82,7 @@ def test_the_list_shows_the_latest_and_all_versions_when_asked(
     assert "REJET (old)" in terminal.run("audits", "list", "--all-versions").out
 
 
-def test_people_see_the_verdict_first_and_then_every_step(terminal: Terminal) -> None:
+def test_show_prints_the_result_first_and_then_every_step(terminal: Terminal) -> None:
     ended = terminal.run("audits", "show", "1")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
@@ -100,7 +98,7 @@ def test_people_see_the_verdict_first_and_then_every_step(terminal: Terminal) ->
     assert "«" not in ended.out
 
 
-def test_every_point_is_shown_with_what_proves_it(terminal: Terminal) -> None:
+def test_every_control_point_is_shown_with_its_evidence(terminal: Terminal) -> None:
     result = terminal.run("audits", "show", "1", "--steps").out
     assert "1  Greeting [1]: PARTIEL, 4/8\n" in result
     assert "  1. PRESENT  Name given\n     Jugé PRESENT.\n" in result
@@ -111,13 +109,13 @@ def test_every_point_is_shown_with_what_proves_it(terminal: Terminal) -> None:
     assert "  2. ABSENT  Recording announced\n" in result
 
 
-def test_an_audit_is_one_document(terminal: Terminal) -> None:
+def test_an_audit_is_printed_as_one_json_document(terminal: Terminal) -> None:
     shown = terminal.json("audits", "show", "1")
     assert (shown["id"], shown["niveau"], shown["trackingId"]) == ("1", "REJET", "audit-1")
     assert len(shown["resultData"]["audit"]["results"]["steps"]) == 2
 
 
-def test_an_audit_that_runs_or_has_failed_is_shown_too(terminal: Terminal, bench: Bench) -> None:
+def test_running_and_failed_audits_can_be_shown(terminal: Terminal, bench: Bench) -> None:
     put(bench.database, 1, "running")
     result = terminal.run("audits", "show", "1", "--steps")
     assert result.code == 0
@@ -125,7 +123,7 @@ def test_an_audit_that_runs_or_has_failed_is_shown_too(terminal: Terminal, bench
     assert "verdict  " not in result.out.splitlines()[0]
 
 
-def test_an_incomplete_audit_says_what_is_missing(terminal: Terminal, bench: Bench) -> None:
+def test_an_incomplete_audit_lists_what_is_missing(terminal: Terminal, bench: Bench) -> None:
     bench.model.fail_once(PermanentError("The model is [away]."))
     bench.set_options(steps_at_once=1)
     bench.audit("1900417", 1, "audit-2")
@@ -141,7 +139,7 @@ def test_an_incomplete_audit_says_what_is_missing(terminal: Terminal, bench: Ben
     ]
 
 
-def test_a_person_overrules_a_step_and_a_control_point(terminal: Terminal) -> None:
+def test_a_step_and_a_control_point_can_be_overridden(terminal: Terminal) -> None:
     words = [
         "--step",
         "1",
@@ -174,7 +172,7 @@ def test_a_person_overrules_a_step_and_a_control_point(terminal: Terminal) -> No
     assert "by qa: control point 2, statut ABSENT -> PRESENT, the comment (At 00:12)\n" in result
 
 
-def test_a_rerun_is_asked_for(terminal: Terminal) -> None:
+def test_a_rerun_can_be_requested(terminal: Terminal) -> None:
     asked = terminal.json(
         "audits", "rerun", "1", "--step", "1", "--point", "2", "--instructions", "Listen."
     )
@@ -208,7 +206,7 @@ def test_a_rerun_is_followed_to_its_end(
     assert document["error"] is None
 
 
-def test_a_rerun_that_fails_is_told_of(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_rerun_is_reported(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         with terminal.database.transaction() as session:
             mark_refused(session, request_key(terminal), "The model is away.")
@@ -218,7 +216,7 @@ def test_a_rerun_that_fails_is_told_of(terminal: Terminal, monkeypatch: pytest.M
     assert (ended.code, ended.err) == (1, "The model is away.\n")
 
 
-def test_a_rerun_that_fails_is_a_document_all_the_same(
+def test_a_failed_rerun_is_also_printed_as_json(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -235,7 +233,7 @@ def test_a_rerun_that_fails_is_a_document_all_the_same(
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_ctrl_c_says_that_the_rerun_goes_on(
+def test_ctrl_c_prints_that_the_rerun_continues(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     during_pauses(monkeypatch)
@@ -244,7 +242,7 @@ def test_ctrl_c_says_that_the_rerun_goes_on(
     assert (ended.code, ended.err) == (130, goes_on)
 
 
-def test_an_audit_goes_out_of_sight_and_comes_back(terminal: Terminal) -> None:
+def test_an_audit_can_be_deleted_and_restored(terminal: Terminal) -> None:
     assert terminal.json("audits", "delete", "1") == {"id": "1", "deleted": True}
     assert terminal.json("audits", "list")["total"] == 0
     assert terminal.json("audits", "list", "--all-versions")["total"] == 1
@@ -299,7 +297,9 @@ def test_an_audit_goes_out_of_sight_and_comes_back(terminal: Terminal) -> None:
         ("restore 7", 1, "Audit 7 not found."),
     ],
 )
-def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sentence: str) -> None:
+def test_invalid_input_is_reported_in_one_sentence(
+    terminal: Terminal, words: str, code: int, sentence: str
+) -> None:
     ended = terminal.run("audits", *words.split())
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(sentence)
@@ -309,7 +309,7 @@ def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sen
 @pytest.mark.parametrize(
     "words", ["review 1 --step 1 --conforme PARTIEL", "rerun 1 --step 1 --wait"]
 )
-def test_a_running_audit_is_left_alone(terminal: Terminal, bench: Bench, words: str) -> None:
+def test_a_running_audit_cannot_be_changed(terminal: Terminal, bench: Bench, words: str) -> None:
     put(bench.database, 1, "running")
     ended = terminal.run("audits", *words.split())
     assert (ended.code, ended.err) == (
@@ -318,7 +318,7 @@ def test_a_running_audit_is_left_alone(terminal: Terminal, bench: Bench, words: 
     )
 
 
-def test_on_a_terminal_only_verdicts_have_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_results_are_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers and quoted words in sentences stay plain."""
     printed = io.StringIO()
     console = Console(file=printed, force_terminal=True, color_system="standard", soft_wrap=True)

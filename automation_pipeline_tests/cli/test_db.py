@@ -19,7 +19,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_an_empty_database_is_brought_to_the_newest_revision_and_again_is_nothing(
+def test_upgrading_an_empty_database_twice_has_no_further_effect(
     terminal: Terminal,
 ) -> None:
     assert terminal.json("db", "current") == {"revision": None}
@@ -28,7 +28,7 @@ def test_an_empty_database_is_brought_to_the_newest_revision_and_again_is_nothin
     assert terminal.json("db", "current") == {"revision": NEWEST}
 
 
-def test_the_same_in_sentences(terminal: Terminal) -> None:
+def test_text_output_is_in_sentences(terminal: Terminal) -> None:
     output = [
         terminal.run("db", command).out for command in ("current", "upgrade", "upgrade", "current")
     ]
@@ -41,7 +41,7 @@ def test_the_same_in_sentences(terminal: Terminal) -> None:
     ]
 
 
-def test_what_was_stored_survives_another_upgrade(terminal: Terminal) -> None:
+def test_a_second_upgrade_keeps_stored_data(terminal: Terminal) -> None:
     terminal.run("db", "upgrade")
     schedule_id = terminal.create()
     terminal.run("db", "upgrade")
@@ -101,7 +101,7 @@ def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing
     assert files_below(bare.folder) == before
 
 
-def test_the_database_is_that_of_the_project_wherever_a_command_runs(
+def test_the_project_database_is_used_from_any_directory(
     bare: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, other = bare.folder / "project", bare.folder / "other"
@@ -127,7 +127,7 @@ def test_the_database_is_that_of_the_project_wherever_a_command_runs(
     assert not (other / ".automation").exists()
 
 
-def test_a_home_that_is_a_file_is_one_sentence(bare: Terminal) -> None:
+def test_a_home_that_is_a_file_is_reported_in_one_sentence(bare: Terminal) -> None:
     bare.export(AUTOMATION_HOME=str(bare.folder / "automation.db"))
     ended = bare.run("schedules", "list")
     assert (ended.code, ended.err) == (

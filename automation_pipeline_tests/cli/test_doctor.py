@@ -51,7 +51,7 @@ def findings(terminal: Terminal, code: int = 0) -> dict[str, tuple[str, str]]:
     return {check["name"]: (check["state"], check["detail"]) for check in checks}
 
 
-def test_a_missing_database_is_one_failure_and_what_needs_it_is_not_checked(
+def test_a_missing_database_is_one_failure_and_skips_dependent_checks(
     terminal: Terminal,
 ) -> None:
     terminal.export(DATABASE_URL="sqlite:////nowhere/automation.db")
@@ -65,7 +65,9 @@ def test_a_missing_database_is_one_failure_and_what_needs_it_is_not_checked(
     assert "skipped  daemon    not checked" in terminal.run("doctor").out
 
 
-def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simulated: str) -> None:
+def test_a_healthy_system_prints_one_line_per_check_and_exits_with_0(
+    healthy: Terminal, simulated: str
+) -> None:
     ended = healthy.run("doctor")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
@@ -75,7 +77,7 @@ def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simu
     assert lines[2] == f"ok       crm       {simulated} answers and accepts the token"
 
 
-def test_the_same_as_json(healthy: Terminal) -> None:
+def test_checks_can_be_printed_as_json(healthy: Terminal) -> None:
     found = findings(healthy)
     assert dict(zip(found, HEALTHY, strict=True)) == {
         name: state for name, (state, _) in found.items()
@@ -83,7 +85,7 @@ def test_the_same_as_json(healthy: Terminal) -> None:
     assert list(found) == CHECKS
 
 
-def test_a_wrong_token_fails_and_is_not_shown(healthy: Terminal) -> None:
+def test_an_invalid_crm_token_fails_and_is_not_shown(healthy: Terminal) -> None:
     healthy.export(FICHE_API_AUTH_TOKEN="wr0ng")
     state, detail = findings(healthy, code=1)["crm"]
     assert state == "failed"
@@ -91,7 +93,7 @@ def test_a_wrong_token_fails_and_is_not_shown(healthy: Terminal) -> None:
     assert "wr0ng" not in healthy.run("doctor").out
 
 
-def test_a_crm_without_address_fails_because_it_is_needed(terminal: Terminal) -> None:
+def test_a_missing_crm_url_fails(terminal: Terminal) -> None:
     assert findings(terminal, code=1)["crm"] == (
         "failed",
         "FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.",
@@ -106,7 +108,7 @@ def test_a_crm_without_address_fails_because_it_is_needed(terminal: Terminal) ->
         ({"body": "not_json", "status": 200}, "is not JSON"),
     ],
 )
-def test_a_crm_in_trouble_fails_with_its_sentence(
+def test_a_crm_error_is_reported(
     healthy: Terminal, simulated: str, rule: dict[str, object], says: str
 ) -> None:
     fault(simulated, {"route": "crm.details", **rule})
@@ -115,14 +117,14 @@ def test_a_crm_in_trouble_fails_with_its_sentence(
     assert says in detail
 
 
-def test_nobody_at_the_address_of_the_crm_fails(terminal: Terminal) -> None:
+def test_an_unreachable_crm_fails(terminal: Terminal) -> None:
     terminal.export(FICHE_API_BASE_URL="http://127.0.0.1:9")
     ended = terminal.run("doctor")
     assert (ended.code, ended.err) == (1, "")
     assert "failed   crm       The CRM could not be reached" in ended.out
 
 
-def test_an_unreachable_database_is_one_failure_and_the_others_are_checked(
+def test_an_unreachable_database_is_one_failure_and_other_checks_run(
     healthy: Terminal,
 ) -> None:
     healthy.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
@@ -134,7 +136,7 @@ def test_an_unreachable_database_is_one_failure_and_the_others_are_checked(
     assert "s3cret" not in str(found)
 
 
-def test_a_database_without_tables_fails_and_says_what_to_do(healthy: Terminal) -> None:
+def test_a_database_without_tables_fails_and_names_the_remedy(healthy: Terminal) -> None:
     (healthy.folder / "empty.db").touch()
     healthy.export(DATABASE_URL="sqlite:///empty.db")
     state, detail = findings(healthy, code=1)["database"]
@@ -142,7 +144,7 @@ def test_a_database_without_tables_fails_and_says_what_to_do(healthy: Terminal) 
 
 
 @pytest.mark.services
-def test_a_redis_that_is_set_is_asked(healthy: Terminal, redis_url: str) -> None:
+def test_a_configured_redis_is_checked(healthy: Terminal, redis_url: str) -> None:
     healthy.export(REDIS_URL=redis_url)
     assert findings(healthy)["redis"] == (
         "ok",
@@ -150,14 +152,14 @@ def test_a_redis_that_is_set_is_asked(healthy: Terminal, redis_url: str) -> None
     )
 
 
-def test_a_redis_that_is_set_and_does_not_answer_fails(healthy: Terminal) -> None:
+def test_a_configured_redis_that_does_not_answer_fails(healthy: Terminal) -> None:
     healthy.export(REDIS_URL="redis://:s3cret@127.0.0.1:9/0")
     found = findings(healthy, code=1)
     assert found["redis"][0] == "failed"
     assert "s3cret" not in str(found)
 
 
-def test_the_definitions_are_really_loaded(healthy: Terminal) -> None:
+def test_the_dagster_definitions_are_loaded(healthy: Terminal) -> None:
     assert findings(healthy)["dagster"] == ("ok", "definitions load; steps run in_process")
 
 
@@ -168,7 +170,7 @@ def test_the_definitions_are_really_loaded(healthy: Terminal) -> None:
         ("wr0ng", 1, "failed", "check ELEVENLABS_API_KEY"),
     ],
 )
-def test_the_key_of_speech_to_text_is_tried(
+def test_the_speech_to_text_key_is_checked(
     healthy: Terminal, simulated: str, key: str, code: int, state: str, says: str
 ) -> None:
     healthy.export(ELEVENLABS_BASE_URL=simulated, ELEVENLABS_API_KEY=key)
@@ -185,7 +187,7 @@ def test_the_key_of_speech_to_text_is_tried(
         ("wr0ng", 1, "failed", "check SMTP_USER and SMTP_PASS"),
     ],
 )
-def test_the_mail_server_is_asked_to_let_us_in(
+def test_the_mail_server_login_is_checked(
     healthy: Terminal, password: str, code: int, state: str, says: str
 ) -> None:
     with running_mail_server(FakeMailServer(login=("robot@example.com", "right"))) as box:
@@ -200,7 +202,7 @@ def test_the_mail_server_is_asked_to_let_us_in(
     assert box.mails == []
 
 
-def test_a_mail_server_without_anybody_to_write_as_fails(healthy: Terminal) -> None:
+def test_a_mail_server_without_a_sender_address_fails(healthy: Terminal) -> None:
     healthy.export(SMTP_HOST="127.0.0.1")
     assert findings(healthy, code=1)["smtp"] == (
         "failed",

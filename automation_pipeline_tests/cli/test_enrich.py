@@ -44,7 +44,7 @@ def states(terminal: Terminal) -> list[str]:
 
 
 @pytest.mark.usefixtures("search")
-def test_the_command_does_the_work_here(terminal: Terminal) -> None:
+def test_the_local_option_enriches_in_process(terminal: Terminal) -> None:
     ended = terminal.run("enrich", "552 032 534", LVMH, "--here")
     assert (ended.code, ended.err) == (0, "")
     assert f"{DANONE} SUCCESS DANONE [SA] PARIS 70.10Z Sièges sociaux" in " ".join(
@@ -56,7 +56,7 @@ def test_the_command_does_the_work_here(terminal: Terminal) -> None:
 
 
 @pytest.mark.usefixtures("search")
-def test_beside_a_daemon_the_work_is_only_followed(
+def test_with_a_daemon_the_command_only_follows_the_work(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with terminal.database.transaction() as session:
@@ -72,7 +72,7 @@ def expire(terminal: Terminal) -> None:
         session.execute(update(LeaseRow).values(expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
 
 
-def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
+def test_a_job_of_a_killed_worker_is_taken_over_after_its_lease_expires(
     terminal: Terminal, search: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal.json("enrich", DANONE)
@@ -97,7 +97,7 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
 
 
 @pytest.mark.usefixtures("search")
-def test_whoever_goes_away_is_told_who_does_the_rest(
+def test_ctrl_c_prints_which_process_continues_the_work(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert DatabaseClaims(terminal.database).take(claim_key(DANONE), "another", 120)
@@ -106,7 +106,7 @@ def test_whoever_goes_away_is_told_who_does_the_rest(
     assert (ended.code, ended.err) == (130, f"{CONTINUES_HERE}\n")
 
 
-def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: FakeRegistry) -> None:
+def test_without_wait_the_known_results_are_shown(terminal: Terminal, search: FakeRegistry) -> None:
     [asked] = terminal.json("enrich", DANONE)["companies"]
     assert (asked["outcome"], asked["status"], asked["company"]) == ("ENQUEUED", "PENDING", None)
     terminal.json("enrich", DANONE, "--here")
@@ -119,7 +119,7 @@ def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: Fake
     assert len(search.calls) == 1
 
 
-def test_what_is_fresh_is_asked_for_anew_by_force_alone(
+def test_fresh_companies_are_refreshed_only_by_force(
     terminal: Terminal, search: FakeRegistry
 ) -> None:
     for options in ((), ("--force",), ()):
@@ -128,7 +128,7 @@ def test_what_is_fresh_is_asked_for_anew_by_force_alone(
 
 
 @pytest.mark.usefixtures("search")
-def test_one_that_fails_is_told_and_the_command_fails(terminal: Terminal) -> None:
+def test_a_failed_company_is_reported_and_exits_with_1(terminal: Terminal) -> None:
     ended = terminal.run("enrich", NOBODY, DANONE, "--here")
     assert ended.code == 1
     assert "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND" in ended.out
@@ -136,7 +136,7 @@ def test_one_that_fails_is_told_and_the_command_fails(terminal: Terminal) -> Non
 
 
 @pytest.mark.usefixtures("search")
-def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
+def test_a_csv_file_is_read_and_a_csv_file_is_written(terminal: Terminal) -> None:
     (terminal.folder / "in.csv").write_text(
         f"name;SIREN\nDanone;{DANONE}\nLVMH;{LVMH}\nWrong;12\n;\n", encoding="utf-8"
     )
@@ -154,7 +154,7 @@ def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("out", ["no/where.csv", "folder"])
-def test_nobody_is_asked_where_the_answer_cannot_be_written(
+def test_no_request_is_sent_if_the_output_file_is_not_writable(
     terminal: Terminal, search: FakeRegistry, out: str
 ) -> None:
     (terminal.folder / "folder").mkdir()
@@ -164,7 +164,7 @@ def test_nobody_is_asked_where_the_answer_cannot_be_written(
 
 
 @pytest.mark.usefixtures("search")
-def test_an_answer_that_can_no_longer_be_written_is_still_shown(
+def test_results_are_printed_if_the_output_file_cannot_be_written(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -177,14 +177,14 @@ def test_an_answer_that_can_no_longer_be_written_is_still_shown(
     assert not (terminal.folder / "out.csv").exists()
 
 
-def test_what_is_there_stays_where_nobody_could_be_asked(terminal: Terminal) -> None:
+def test_an_existing_output_file_is_kept_if_no_request_can_be_sent(terminal: Terminal) -> None:
     file = terminal.folder / "out.csv"
     file.write_text("yesterday", encoding="utf-8")
     assert NOT_CONFIGURED in terminal.run("enrich", DANONE, "--out", "out.csv").err
     assert file.read_text(encoding="utf-8") == "yesterday"
 
 
-def test_a_dry_run_only_checks_the_numbers(terminal: Terminal, search: FakeRegistry) -> None:
+def test_a_dry_run_only_validates_the_numbers(terminal: Terminal, search: FakeRegistry) -> None:
     ended = terminal.run("enrich", DANONE, "123456789", "12", "--dry-run")
     assert ended.code == 1
     assert "the check digit of the SIREN 123456789 is wrong" in ended.out
@@ -204,7 +204,9 @@ def test_a_dry_run_only_checks_the_numbers(terminal: Terminal, search: FakeRegis
         ("enrich 552032534", 1, NOT_CONFIGURED),
     ],
 )
-def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sentence: str) -> None:
+def test_invalid_input_is_reported_in_one_sentence(
+    terminal: Terminal, words: str, code: int, sentence: str
+) -> None:
     ended = terminal.run(*words.split())
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(sentence)
@@ -229,22 +231,22 @@ def read(path: Path, text: str) -> list[tuple[str | None, str | None]]:
         f"SIRET\tSIREN\n\t552 032 534\n{OFFICE}\t732829320\n",
     ],
 )
-def test_a_file_is_read_as_people_write_them(tmp_path: Path, text: str) -> None:
+def test_common_csv_formats_are_accepted(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text) == [(DANONE, None), ("732829320", OFFICE)]
 
 
-def test_the_same_number_twice_is_one_company() -> None:
+def test_duplicate_numbers_are_one_company() -> None:
     assert len(read_wanted([DANONE, DANONE, OFFICE], None, strict=False)) == 2
 
 
-def test_numbers_that_contradict_each_other_are_a_fault(tmp_path: Path) -> None:
+def test_contradictory_numbers_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "companies.csv"
     file.write_text(f"siren,siret\n{DANONE},{OFFICE}\n", encoding="utf-8")
     [wanted] = read_wanted([], file, strict=False)
     assert wanted.fault == "Invalid company identifier: siret: must begin with the SIREN"
 
 
-def test_a_file_that_is_no_csv_is_refused_by_the_line(tmp_path: Path) -> None:
+def test_an_invalid_csv_file_is_rejected_with_the_line_number(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInputError, match=r"companies\.csv cannot be read: line 3: field larger than"
     ):
@@ -255,6 +257,6 @@ def test_a_file_that_is_no_csv_is_refused_by_the_line(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=20))
-def test_whatever_is_typed_is_a_company_or_a_fault(text: str) -> None:
+def test_any_text_yields_either_a_company_or_an_error(text: str) -> None:
     [wanted] = read_wanted([text], None, strict=False)
     assert (wanted.siren is None) is (wanted.fault is not None)

@@ -23,13 +23,13 @@ def terminal(request: pytest.FixtureRequest, simulated: str) -> Iterator[Termina
         yield terminal
 
 
-def test_a_day_is_one_row_with_its_counts(terminal: Terminal) -> None:
+def test_a_synced_day_is_one_row_with_its_counts(terminal: Terminal) -> None:
     ended = terminal.run("fiches", "sync", "--date", DAY, "--details")
     assert (ended.code, ended.err) == (0, "")
     assert [DAY, "24", "24", "0", "23", "1"] in [line.split() for line in ended.out.splitlines()]
 
 
-def test_several_days_as_json(terminal: Terminal) -> None:
+def test_several_days_can_be_printed_as_json(terminal: Terminal) -> None:
     document = terminal.json("fiches", "sync", "--from", "2026-02-02", "--to", DAY)
     assert [day["day"] for day in document["days"]] == ["2026-02-02", DAY]
     assert document["days"][0] == {
@@ -39,14 +39,14 @@ def test_several_days_as_json(terminal: Terminal) -> None:
     assert document["errors"] == {}
 
 
-def test_a_second_sync_asks_for_no_details_again(terminal: Terminal, simulated: str) -> None:
+def test_a_second_sync_does_not_fetch_details_again(terminal: Terminal, simulated: str) -> None:
     terminal.run("fiches", "sync", "--date", DAY, "--details")
     terminal.run("fiches", "sync", "--date", DAY, "--details")
     assert calls(simulated, CALLED.id) == 1
     assert calls(simulated, MISSING) == 1
 
 
-def test_a_second_sync_asks_for_no_final_list_again_unless_by_force(
+def test_a_second_sync_fetches_final_lists_again_only_by_force(
     terminal: Terminal, simulated: str
 ) -> None:
     first = terminal.json("fiches", "sync", "--date", DAY)
@@ -58,7 +58,7 @@ def test_a_second_sync_asks_for_no_final_list_again_unless_by_force(
     assert "--force" in terminal.run("fiches", "sync", "--help").out
 
 
-def test_a_day_that_the_crm_refuses_is_named_and_the_exit_is_1(terminal: Terminal) -> None:
+def test_a_day_rejected_by_the_crm_is_reported_and_exits_with_1(terminal: Terminal) -> None:
     terminal.export(FICHE_API_AUTH_TOKEN="wr0ng")
     ended = terminal.run("fiches", "sync", "--date", DAY)
     assert ended.code == 1
@@ -67,7 +67,7 @@ def test_a_day_that_the_crm_refuses_is_named_and_the_exit_is_1(terminal: Termina
     )
 
 
-def test_fiches_that_fail_are_counted_by_their_cause(terminal: Terminal, simulated: str) -> None:
+def test_failed_fiches_are_counted_by_cause(terminal: Terminal, simulated: str) -> None:
     fault(simulated, {"route": "crm.details", "status": 403, "first": 3})
     document = terminal.json("fiches", "sync", "--date", DAY, "--details", code=1)
     assert document["errors"] == {"The CRM refused our token for a fiche (status 403).": 3}
@@ -91,7 +91,7 @@ def test_a_fiche_is_shown_with_its_calls(terminal: Terminal) -> None:
         (True, MISSING, "not found"),
     ],
 )
-def test_the_state_of_a_fiche_is_told(
+def test_the_status_of_a_fiche_is_shown(
     terminal: Terminal, details: bool, fiche_id: str, state: str
 ) -> None:
     terminal.run("fiches", "sync", "--date", DAY, *(["--details"] if details else []))
@@ -114,20 +114,20 @@ def test_the_state_of_a_fiche_is_told(
         ("sync --from 2020-01-01 --to 2026-01-01", "At most 366 days can be fetched at a time."),
     ],
 )
-def test_wrong_days_are_refused_before_anybody_is_asked(
+def test_invalid_days_are_rejected_before_any_request(
     terminal: Terminal, words: str, sentence: str
 ) -> None:
     ended = terminal.run("fiches", *words.split())
     assert (ended.code, ended.out, ended.err) == (2, "", f"{sentence}\n")
 
 
-def test_a_fiche_that_is_not_mirrored_ends_with_1(terminal: Terminal) -> None:
+def test_a_fiche_that_is_not_mirrored_exits_with_1(terminal: Terminal) -> None:
     ended = terminal.run("fiches", "show", "12")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "Fiche 12 not found: `automation fiches sync` fetches it.\n"
 
 
-def test_without_an_address_of_the_crm_nothing_begins(terminal: Terminal) -> None:
+def test_sync_requires_a_crm_url(terminal: Terminal) -> None:
     terminal.export(FICHE_API_BASE_URL="")
     ended = terminal.run("fiches", "sync", "--date", DAY)
     assert (ended.code, ended.out) == (1, "")

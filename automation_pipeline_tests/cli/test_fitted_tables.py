@@ -18,7 +18,7 @@ def printed(capsys: pytest.CaptureFixture[str], *rows: tuple[object, ...]) -> li
 
 
 @pytest.mark.parametrize("width", [80, 250])
-def test_a_row_in_a_file_is_one_line(
+def test_a_row_in_redirected_output_is_one_line(
     capsys: pytest.CaptureFixture[str], on_terminal: Sized, width: int
 ) -> None:
     on_terminal(width, is_terminal=False)
@@ -27,7 +27,7 @@ def test_a_row_in_a_file_is_one_line(
     assert row == f"1       {TITLE}  {IDS}  19.95 EUR  16.90 EUR  -15.3 %  -3.05 EUR"
 
 
-def test_what_is_too_long_for_a_file_is_broken_between_words_only(
+def test_long_rows_in_redirected_output_wrap_only_between_words(
     capsys: pytest.CaptureFixture[str],
     on_terminal: Sized,
 ) -> None:
@@ -45,7 +45,7 @@ def test_what_is_too_long_for_a_file_is_broken_between_words_only(
 
 
 @pytest.mark.parametrize("width", [80, 250])
-def test_a_terminal_shows_every_price_whole(
+def test_a_terminal_does_not_wrap_prices(
     capsys: pytest.CaptureFixture[str], on_terminal: Sized, width: int
 ) -> None:
     on_terminal(width, is_terminal=True)
@@ -56,7 +56,7 @@ def test_a_terminal_shows_every_price_whole(
     assert any(IDS in line for line in lines)
 
 
-def test_a_change_is_put_in_two_lines_before_a_table_is_given_up(
+def test_a_narrow_terminal_wraps_the_change_column(
     capsys: pytest.CaptureFixture[str], on_terminal: Sized
 ) -> None:
     on_terminal(68, is_terminal=True)
@@ -66,7 +66,7 @@ def test_a_change_is_put_in_two_lines_before_a_table_is_given_up(
     assert lines[2].endswith("  -3.05 EUR")
 
 
-def test_where_a_terminal_has_no_room_for_a_table_each_row_is_a_block(
+def test_a_terminal_too_narrow_for_a_table_prints_each_row_as_a_block(
     capsys: pytest.CaptureFixture[str],
     on_terminal: Sized,
 ) -> None:
@@ -79,7 +79,7 @@ def test_where_a_terminal_has_no_room_for_a_table_each_row_is_a_block(
     assert not any(line.startswith(("sku", "note")) for line in lines)
 
 
-def test_a_table_without_rows_has_its_head(
+def test_an_empty_table_has_a_header(
     capsys: pytest.CaptureFixture[str], on_terminal: Sized
 ) -> None:
     on_terminal(80, is_terminal=True)

@@ -46,7 +46,7 @@ def run_id(services: Services) -> int:
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_ctrl_c_while_a_run_is_followed_says_that_it_goes_on(
+def test_ctrl_c_while_following_a_run_prints_that_it_continues(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     during_pauses(monkeypatch)
@@ -56,7 +56,7 @@ def test_ctrl_c_while_a_run_is_followed_says_that_it_goes_on(
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_ctrl_c_while_a_transcription_is_followed_says_that_it_goes_on(
+def test_ctrl_c_while_following_a_transcription_prints_that_it_continues(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     during_pauses(monkeypatch)
@@ -65,7 +65,7 @@ def test_ctrl_c_while_a_transcription_is_followed_says_that_it_goes_on(
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_ctrl_c_while_a_run_is_watched_says_that_it_goes_on(
+def test_ctrl_c_while_watching_a_run_prints_that_it_continues(
     terminal: Terminal, run_id: int, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     during_pauses(monkeypatch)
@@ -73,7 +73,7 @@ def test_ctrl_c_while_a_run_is_watched_says_that_it_goes_on(
     assert (ended.code, ended.err) == (130, RUN_GOES_ON)
 
 
-def test_a_run_that_a_thread_advances_is_watched_to_its_end(
+def test_a_run_advanced_by_another_thread_is_watched_to_its_end(
     services: Services, run_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, clock = services.database, services.clock
@@ -109,7 +109,7 @@ SELECTED, WORKING = RunProgress(9, 0, 0, 0, 0, 0, 0), RunProgress(9, 7, 5, 3, 2,
         ("finalizing", True, 0, RunProgress(0, 0, 0, 0, 0, 0, 0), [(0, 0), (0, 0), (0, 0), (0, 0)]),
     ],
 )
-def test_each_phase_has_a_bar_as_long_as_is_known(
+def test_each_phase_has_a_progress_bar_with_its_known_total(
     services: Services, run_id: int,
     phase: str | None, ended: bool, selected: int, advance: RunProgress, bars: list[tuple[int, int | None]],
 ) -> None:  # fmt: skip

@@ -19,14 +19,14 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_what_would_go_is_counted_and_then_goes(terminal: Terminal) -> None:
+def test_a_dry_run_counts_the_rows_that_housekeeping_deletes(terminal: Terminal) -> None:
     counted = terminal.json("housekeeping", "--dry-run")
     assert (counted["dry_run"], counted["total"], counted["rows"]["workflow_logs"]) == (True, 2, 2)
     assert terminal.json("housekeeping") == counted | {"dry_run": False}
     assert terminal.json("housekeeping")["total"] == 0
 
 
-def test_the_same_in_sentences(terminal: Terminal) -> None:
+def test_text_output_is_in_sentences(terminal: Terminal) -> None:
     assert (
         terminal.run("housekeeping", "--dry-run").out.splitlines()[-1] == "2 rows would be deleted."
     )
@@ -36,7 +36,7 @@ def test_the_same_in_sentences(terminal: Terminal) -> None:
     ]
 
 
-def test_days_are_a_setting_and_less_than_a_week_is_refused(terminal: Terminal) -> None:
+def test_retention_days_are_configurable_with_a_minimum_of_one_week(terminal: Terminal) -> None:
     terminal.export(WORKFLOW_LOGS_KEEP_DAYS="0")
     assert terminal.json("housekeeping")["total"] == 0
     terminal.export(WORKFLOW_LOGS_KEEP_DAYS="6")
@@ -45,7 +45,7 @@ def test_days_are_a_setting_and_less_than_a_week_is_refused(terminal: Terminal) 
     assert (ended.code, ended.err) == (2, sentence)
 
 
-def test_dagster_is_asked_for_it_once_per_command(terminal: Terminal) -> None:
+def test_each_command_files_its_own_dagster_request(terminal: Terminal) -> None:
     key = terminal.json("housekeeping", "--in-dagster")["request_key"]
     with terminal.database.transaction() as session:
         [request] = offer_waiting(session, limit=10)

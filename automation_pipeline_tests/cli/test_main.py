@@ -47,7 +47,7 @@ def refused(terminal: Terminal, words: str, code: int, given: bytes = b"") -> st
 
 
 @every_case("words", every_command(), ids=" ".join)
-def test_every_command_explains_itself(terminal: Terminal, words: tuple[str, ...]) -> None:
+def test_every_command_has_help(terminal: Terminal, words: tuple[str, ...]) -> None:
     ended = terminal.run(*words, "--help")
     assert (ended.code, ended.err) == (0, "")
     usage, _, explanation = ended.out.strip().partition("\n\n")
@@ -56,7 +56,7 @@ def test_every_command_explains_itself(terminal: Terminal, words: tuple[str, ...
 
 
 @every_case("words", ["", "db", "schedules", "runs"])
-def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(
+def test_a_group_without_a_command_prints_help_and_exits_with_2(
     terminal: Terminal, words: str
 ) -> None:
     ended = terminal.run(*words.split())
@@ -98,7 +98,7 @@ def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(
         ("simulator --port 70000", "Invalid value for '--port': "),
     ],
 )
-def test_wrong_usage_ends_with_2(terminal: Terminal, words: str, sentence: str) -> None:
+def test_invalid_usage_exits_with_2(terminal: Terminal, words: str, sentence: str) -> None:
     assert refused(terminal, words, 2).startswith(sentence)
 
 
@@ -123,7 +123,7 @@ def test_wrong_usage_ends_with_2(terminal: Terminal, words: str, sentence: str) 
         ("-", b"7", "Standard input must contain a JSON object."),
     ],
 )
-def test_a_file_that_cannot_be_used_ends_with_2(
+def test_an_unusable_file_exits_with_2(
     terminal: Terminal, words: str, name: str, content: bytes | None, sentence: str
 ) -> None:
     terminal.create()
@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_used_ends_with_2(
         ({"a\nb": 1}, "a b: is not a known field."),
     ],
 )
-def test_a_wrong_schedule_is_one_sentence_and_is_not_stored(
+def test_an_invalid_schedule_is_reported_in_one_sentence_and_not_stored(
     terminal: Terminal, change: dict[str, object], problem: str
 ) -> None:
     given = json.dumps(DAILY | change).encode()
@@ -167,7 +167,7 @@ def test_a_wrong_schedule_is_one_sentence_and_is_not_stored(
     assert terminal.json("schedules", "list", "--include-inactive") == {"schedules": []}
 
 
-def test_every_field_at_fault_is_in_the_sentence(terminal: Terminal) -> None:
+def test_every_invalid_field_is_in_the_error(terminal: Terminal) -> None:
     given = json.dumps(DAILY | {"name": "", "maxRetries": 9}).encode()
     assert refused(terminal, "schedules create --file -", 2, given=given) == (
         "Invalid automation schedule data: name: must have at least 1 character; maxRetries: must be at most 5."
@@ -185,7 +185,7 @@ def test_every_field_at_fault_is_in_the_sentence(terminal: Terminal) -> None:
     ],
 )
 @every_case("flag", ["", " --json"])
-def test_what_does_not_exist_ends_with_1(
+def test_an_unknown_id_exits_with_1(
     terminal: Terminal, words: str, flag: str, sentence: str
 ) -> None:
     assert refused(terminal, words + flag, 1) == sentence
@@ -203,7 +203,7 @@ USING_THE_DATABASE = [
 @every_case(
     "words", [*USING_THE_DATABASE, "runs show 1", "runs logs 1", "db upgrade", "db current"]
 )
-def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> None:
+def test_an_unreachable_database_exits_with_1(terminal: Terminal, words: str) -> None:
     terminal.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
     sentence = refused(terminal, words, 1)
     assert sentence.startswith("The database does not answer: ")
@@ -211,7 +211,7 @@ def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> 
 
 
 @every_case("words", USING_THE_DATABASE)
-def test_a_database_without_tables_ends_with_1_and_says_what_to_do(
+def test_a_database_without_tables_exits_with_1_and_names_the_remedy(
     terminal: Terminal, words: str
 ) -> None:
     (terminal.folder / "empty.db").touch()
@@ -223,7 +223,9 @@ def test_a_database_without_tables_ends_with_1_and_says_what_to_do(
 
 
 @every_case("words", [*USING_THE_DATABASE, "doctor", "db upgrade"])
-def test_a_wrong_variable_ends_with_2_and_is_named(terminal: Terminal, words: str) -> None:
+def test_an_invalid_environment_variable_is_named_and_exits_with_2(
+    terminal: Terminal, words: str
+) -> None:
     terminal.export(FICHE_FETCH_CONCURRENCY="many")
     assert refused(terminal, words, 2).startswith(
         "FICHE_FETCH_CONCURRENCY cannot be used: it should be a valid"
@@ -257,7 +259,7 @@ def shell(terminal: Terminal, words: str) -> tuple[int, str]:
         ("schedules list", "> >(exec true)", ""),
     ],
 )
-def test_an_output_that_cannot_be_written_is_one_sentence(
+def test_an_unwritable_output_is_reported_in_one_sentence(
     terminal: Terminal, words: str, output: str, sentence: str
 ) -> None:
     terminal.create(description="long " * 5_000)
@@ -265,7 +267,7 @@ def test_an_output_that_cannot_be_written_is_one_sentence(
     assert shell(terminal, f"{{ {gone}automation {words}; }} {output}") == (1, sentence)
 
 
-def test_the_table_of_commands_repeats_their_own_help() -> None:
+def test_the_command_table_uses_the_help_of_each_command() -> None:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     listed = {one.name: one.help for one in COMMANDS}
@@ -284,7 +286,7 @@ print(*(name for name in packages if name in sys.modules), file=sys.stderr)
 
 
 @every_case("words", ["--help", "--version", "bogus"])
-def test_help_loads_no_command(words: str) -> None:
+def test_help_imports_no_command_module(words: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", LOADED, words], capture_output=True, text=True, check=True
     )
@@ -292,7 +294,7 @@ def test_help_loads_no_command(words: str) -> None:
     assert "..." not in ended.stdout.replace("[ARGS]...", "")
 
 
-def test_the_version_and_the_completion_are_offered(terminal: Terminal) -> None:
+def test_version_and_completion_options_exist(terminal: Terminal) -> None:
     ended = terminal.run("--version")
     assert (ended.code, ended.out) == (0, f"automation {version('automation-pipeline')}\n")
     offered = terminal.run("--help").out

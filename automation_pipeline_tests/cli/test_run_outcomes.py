@@ -89,7 +89,7 @@ def run_id(terminal: Terminal, pending_id: str) -> str:
     return pending_id
 
 
-def test_a_run_says_where_its_time_went(terminal: Terminal, run_id: str) -> None:
+def test_a_run_shows_the_duration_of_each_phase(terminal: Terminal, run_id: str) -> None:
     with terminal.database.transaction() as session:
         attempt = session.get_one(RunRow, int(run_id)).attempt
         for phase, seconds in (
@@ -112,9 +112,7 @@ def test_a_run_says_where_its_time_went(terminal: Terminal, run_id: str) -> None
     ]
 
 
-def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(
-    terminal: Terminal, run_id: str
-) -> None:
+def test_run_outcomes_are_listed_in_selection_order(terminal: Terminal, run_id: str) -> None:
     shown = terminal.json("runs", "show", run_id)
     assert (shown["id"], shown["status"], shown["startedAt"]) == (
         run_id,
@@ -145,7 +143,7 @@ def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(
     )
 
 
-def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
+def test_text_output_shows_the_same_outcomes(terminal: Terminal, run_id: str) -> None:
     ended = terminal.run("runs", "show", run_id)
     assert (ended.code, ended.err) == (0, "")
     output = " ".join(ended.out.split())
@@ -170,18 +168,14 @@ def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
         assert left_out not in output
 
 
-def test_a_run_that_has_selected_nothing_yet_shows_no_table(
-    terminal: Terminal, pending_id: str
-) -> None:
+def test_a_run_before_selection_shows_no_table(terminal: Terminal, pending_id: str) -> None:
     shown = terminal.run("runs", "show", pending_id).out
     assert "0 selected" in shown
     assert "outcome" not in shown
     assert terminal.run("runs", "logs", pending_id).out == ""
 
 
-def test_a_run_that_breaks_the_law_of_conservation_is_told_so(
-    terminal: Terminal, run_id: str
-) -> None:
+def test_a_run_with_an_unbalanced_ledger_prints_a_warning(terminal: Terminal, run_id: str) -> None:
     with terminal.database.transaction() as session:
         session.get_one(RunRow, int(run_id)).selected_fiches = 4
     assert "4 selected, and not 3 = 1 successful" in terminal.run("runs", "show", run_id).out
@@ -237,7 +231,7 @@ class Advancing:
     ("verdict", "status", "code"), [("successful", "partial", 0), ("failed", "failed", 1)]
 )
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
+def test_watching_a_run_exits_with_its_result(
     terminal: Terminal, pending_id: str, monkeypatch: pytest.MonkeyPatch,
     verdict: str, status: str, code: int, as_json: bool,
 ) -> None:  # fmt: skip
@@ -254,7 +248,7 @@ def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
         assert fact in output
 
 
-def test_a_retry_can_be_waited_for(
+def test_a_retry_can_be_awaited(
     terminal: Terminal, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     during_pauses(monkeypatch, *Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL).steps)

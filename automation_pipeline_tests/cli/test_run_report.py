@@ -101,7 +101,9 @@ def page_of(bench: Bench, run_id: int, **most: int) -> Page:
         return Page(run_page(run_report(session, run_id, **most)))
 
 
-def test_the_page_tells_status_law_phases_causes_and_selection(bench: Bench, run_id: int) -> None:
+def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
+    bench: Bench, run_id: int
+) -> None:
     result = " ".join(page_of(bench, run_id).printed.split())
     assert f"Run {run_id}: partial" in result
     assert (
@@ -118,7 +120,7 @@ def test_the_page_tells_status_law_phases_causes_and_selection(bench: Bench, run
     assert "secret frames" not in result
 
 
-def test_fiches_lead_to_their_audits_and_those_to_what_was_said(bench: Bench, run_id: int) -> None:
+def test_fiches_link_to_their_audits_and_quotations(bench: Bench, run_id: int) -> None:
     page = page_of(bench, run_id)
     links, places = page.values("href"), page.values("id")
     assert {link.removeprefix("#") for link in links} == set(places)
@@ -128,7 +130,7 @@ def test_fiches_lead_to_their_audits_and_those_to_what_was_said(bench: Bench, ru
     assert "4 ignored not_found: Fiche not found (404)" in result
 
 
-def test_nothing_that_was_stored_acts_as_markup(bench: Bench, run_id: int) -> None:
+def test_stored_text_is_escaped(bench: Bench, run_id: int) -> None:
     page = page_of(bench, run_id)
     assert not {"script", "img", "iframe", "link", "object"} & set(page.tags)
     assert not [name for name, _value in page.attributes if name.startswith("on")]
@@ -137,7 +139,7 @@ def test_nothing_that_was_stored_acts_as_markup(bench: Bench, run_id: int) -> No
     assert f"Sales {EVIL}" in page.printed
 
 
-def test_the_page_needs_nothing_from_elsewhere(bench: Bench, run_id: int) -> None:
+def test_the_page_has_no_external_resources(bench: Bench, run_id: int) -> None:
     page = page_of(bench, run_id)
     assert page.values("src") == []
     assert all(link.startswith("#") for link in page.values("href"))
@@ -149,7 +151,7 @@ def test_the_page_needs_nothing_from_elsewhere(bench: Bench, run_id: int) -> Non
     assert "@import" not in style
 
 
-def test_a_big_run_is_summed_up(bench: Bench, run_id: int) -> None:
+def test_a_large_run_is_summarised(bench: Bench, run_id: int) -> None:
     result = page_of(bench, run_id, most_fiches=3, most_in_full=0).printed
     assert "And 1 more fiches, which this page leaves out." in result
     assert "And 1 more audits, which this page leaves out." in result
@@ -166,7 +168,7 @@ def test_a_big_run_is_summed_up(bench: Bench, run_id: int) -> None:
         (2, "2 selected = 2 successful + 0 "),
     ],
 )
-def test_a_run_at_work_says_how_far_it_is(bench: Bench, ended: int, law: str) -> None:
+def test_an_active_run_shows_its_progress(bench: Bench, ended: int, law: str) -> None:
     run_id = open_a_run(bench, ("1", "2"))
     with bench.database.transaction() as session:
         for fiche_id in ("1", "2")[:ended]:
@@ -174,7 +176,7 @@ def test_a_run_at_work_says_how_far_it_is(bench: Bench, ended: int, law: str) ->
     assert law in page_of(bench, run_id).printed
 
 
-def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> None:
+def test_rows_that_do_not_add_up_are_reported(bench: Bench, run_id: int) -> None:
     with bench.database.transaction() as session:
         change_run(session, run_id, selected_fiches=5)
     assert (
@@ -183,7 +185,7 @@ def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> No
     )
 
 
-def test_the_command_writes_the_page_where_it_is_told_to(terminal: Terminal, run_id: int) -> None:
+def test_the_command_writes_the_page_to_the_given_path(terminal: Terminal, run_id: int) -> None:
     written = terminal.folder / ".automation/reports" / f"run-{run_id}.html"
     ended = terminal.run("runs", "report", str(run_id))
     assert (ended.code, ended.out) == (0, f"The report of run {run_id} is {written}.\n")
@@ -205,7 +207,7 @@ def test_the_command_writes_the_page_where_it_is_told_to(terminal: Terminal, run
         ),
     ],
 )
-def test_a_wrong_run_or_file_is_one_sentence(
+def test_an_unknown_run_or_unusable_file_is_reported_in_one_sentence(
     terminal: Terminal, run_id: int, words: tuple[str, ...], code: int, complaint: str
 ) -> None:
     ended = terminal.run("runs", "report", *words)
@@ -233,19 +235,19 @@ PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_chara
 
 
 @given(content=PRINTABLE, value=PRINTABLE)
-def test_whatever_is_written_is_read_back_as_text(content: str, value: str) -> None:
+def test_any_escaped_text_parses_back_unchanged(content: str, value: str) -> None:
     reader = Reader(element("p", content, class_=value))
     assert (reader.tags, reader.printed) == (["p"], content)
     assert reader.attributes == [("class", value)]
 
 
-def test_markup_stays_markup_and_nothing_stays_nothing() -> None:
+def test_html_values_are_not_escaped_and_none_is_omitted() -> None:
     assert element("p", Html("<b>x</b>"), None, 3) == "<p><b>x</b>3</p>"
     assert joined("<", Html("<br>")) == "&lt;<br>"
     assert element("meta", http_equiv="x") == '<meta http-equiv="x">'
 
 
-def test_what_no_document_may_hold_is_replaced() -> None:
+def test_characters_invalid_in_html_are_replaced() -> None:
     page = text("a\x00b\ud800c\x1b[31m")
     assert page == "a\ufffdb\ufffdc\ufffd[31m"
     assert page.encode()

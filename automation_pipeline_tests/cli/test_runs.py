@@ -51,7 +51,7 @@ def run_id(terminal: Terminal) -> str:
     return run_id
 
 
-def test_the_log_is_told_oldest_first(terminal: Terminal, run_id: str) -> None:
+def test_the_log_is_listed_oldest_first(terminal: Terminal, run_id: str) -> None:
     assert terminal.json("runs", "logs", run_id) == {
         "logs": [
             {
@@ -76,7 +76,7 @@ def test_the_log_is_told_oldest_first(terminal: Terminal, run_id: str) -> None:
     ]
 
 
-def test_runs_are_listed_newest_first_and_can_be_narrowed(terminal: Terminal) -> None:
+def test_runs_are_listed_newest_first_and_can_be_filtered(terminal: Terminal) -> None:
     first, second = terminal.create(), terminal.create()
     for schedule_id in (first, second):
         terminal.json("schedules", "run-now", schedule_id)
@@ -98,7 +98,7 @@ def test_runs_are_listed_newest_first_and_can_be_narrowed(terminal: Terminal) ->
     assert listed("--status", "running") == []
 
 
-def test_the_table_fits_a_narrow_terminal_without_leaving_anything_out(
+def test_the_table_fits_a_narrow_terminal_without_losing_data(
     terminal: Terminal, run_id: str
 ) -> None:
     header, row = terminal.run("runs", "list").out.splitlines()
@@ -110,7 +110,7 @@ def test_the_table_fits_a_narrow_terminal_without_leaving_anything_out(
     assert max(len(header), len(row)) <= 80
 
 
-def test_a_log_is_narrowed_to_what_is_urgent(terminal: Terminal, run_id: str) -> None:
+def test_a_log_can_be_filtered_by_level(terminal: Terminal, run_id: str) -> None:
     assert [
         line["message"]
         for line in terminal.json("runs", "logs", run_id, "--level", "warning")["logs"]
@@ -171,7 +171,7 @@ def test_a_run_is_cancelled_with_its_reason(terminal: Terminal) -> None:
         (b"y\n", ["--json"], 0, "cancelled"),
     ],
 )
-def test_an_operator_is_asked_before_a_run_is_cancelled(
+def test_cancelling_a_run_asks_for_confirmation(
     terminal: Terminal, answer: bytes, flags: list[str], code: int, status: str
 ) -> None:
     run_id = terminal.json("schedules", "run-now", terminal.create())["run_id"]
@@ -182,7 +182,7 @@ def test_an_operator_is_asked_before_a_run_is_cancelled(
     assert terminal.json("runs", "show", run_id)["status"] == status
 
 
-def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id: str) -> None:
+def test_failed_fiches_are_retried_in_a_new_run(terminal: Terminal, run_id: str) -> None:
     asked = terminal.json("runs", "retry", run_id)
     assert asked == {
         "run_id": "2",
@@ -229,7 +229,7 @@ def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id
     ],
 )
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_what_cannot_be_is_refused_in_a_sentence(
+def test_impossible_operations_are_rejected_in_one_sentence(
     terminal: Terminal, run_id: str, words: list[str], code: int, complaint: str, flags: list[str]
 ) -> None:
     for number, schedule_id in (("2", "1"), ("3", terminal.create())):

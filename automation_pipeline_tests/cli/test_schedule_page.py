@@ -23,7 +23,7 @@ def set_columns(terminal: Terminal, **columns: object) -> None:
         session.execute(update(ScheduleRow).values(**columns))
 
 
-def test_a_patch_changes_what_it_names_and_null_clears(terminal: Terminal) -> None:
+def test_a_patch_changes_only_named_fields_and_null_clears(terminal: Terminal) -> None:
     schedule_id = terminal.create(
         description="Old", webhookUrl="https://hooks.test/a", pauseAfterFailures=3
     )
@@ -67,7 +67,7 @@ def test_a_patch_changes_what_it_names_and_null_clears(terminal: Terminal) -> No
         (["occurrences", "1", "--limit", "0"], None, 2, "Invalid value for '--limit'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_in_one_sentence(
+def test_an_error_is_reported_in_one_sentence(
     terminal: Terminal, words: list[str], given: object, code: int, sentence: str
 ) -> None:
     terminal.create()
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_told_in_one_sentence(
     assert ended.err.startswith(sentence)
 
 
-def test_a_paused_schedule_says_why_and_has_no_next_occurrence(terminal: Terminal) -> None:
+def test_a_paused_schedule_shows_the_reason_and_no_next_occurrence(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     assert terminal.json("schedules", "show", schedule_id)["nextDueAt"] is not None
     paused = terminal.json("schedules", "pause", schedule_id, "--reason", "Holidays")
@@ -93,7 +93,7 @@ def test_a_paused_schedule_says_why_and_has_no_next_occurrence(terminal: Termina
     assert resumed["lastDueAt"] is not None
 
 
-def test_people_are_told_what_was_done(terminal: Terminal) -> None:
+def test_commands_confirm_what_they_did(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     output = [
         terminal.run("schedules", *words).out
@@ -108,7 +108,7 @@ def test_people_are_told_what_was_done(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [(b"y\n", 0, 0), (b"n\n", 130, 1)])
-def test_an_operator_is_asked_before_a_schedule_is_deleted(
+def test_deleting_a_schedule_asks_for_confirmation(
     terminal: Terminal, answer: bytes, code: int, left: int
 ) -> None:
     ended = terminal.run(
@@ -121,7 +121,7 @@ def test_an_operator_is_asked_before_a_schedule_is_deleted(
     assert len(terminal.json("schedules", "list")["schedules"]) == left
 
 
-def test_a_deleted_schedule_is_gone(terminal: Terminal) -> None:
+def test_a_deleted_schedule_is_not_found(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     assert terminal.json("schedules", "delete", schedule_id, "--yes") == {
         "id": schedule_id,
@@ -130,7 +130,7 @@ def test_a_deleted_schedule_is_gone(terminal: Terminal) -> None:
     assert terminal.json("schedules", "list", "--include-inactive") == {"schedules": []}
 
 
-def test_a_schedule_whose_run_waits_is_not_deleted(terminal: Terminal) -> None:
+def test_a_schedule_with_a_pending_run_is_not_deleted(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     terminal.json("schedules", "run-now", schedule_id)
     ended = terminal.run("schedules", "delete", schedule_id, "--yes")
@@ -138,7 +138,7 @@ def test_a_schedule_whose_run_waits_is_not_deleted(terminal: Terminal) -> None:
     assert "end it by `automation runs cancel 1`" in ended.err
 
 
-def test_skipped_occurrences_are_marked_as_such(terminal: Terminal) -> None:
+def test_skipped_occurrences_are_marked(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     first, second, third = terminal.json("schedules", "next", schedule_id, "--count", "3")[
         "occurrences"
@@ -161,7 +161,7 @@ def test_skipped_occurrences_are_marked_as_such(terminal: Terminal) -> None:
     )
 
 
-def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Terminal) -> None:
+def test_the_last_due_times_are_listed_with_their_outcomes(terminal: Terminal) -> None:
     schedule_id, due = terminal.create(), datetime(2026, 3, 29, 1, tzinfo=UTC)
     terminal.json("schedules", "run-now", schedule_id)
     with terminal.database.transaction() as session:
@@ -235,7 +235,7 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
         ),
     ],
 )
-def test_the_page_describes_the_schedule(
+def test_show_describes_the_schedule(
     terminal: Terminal, fields: dict[str, object], facts: list[str]
 ) -> None:
     page = " ".join(terminal.run("schedules", "show", terminal.create(**fields)).out.split())
@@ -243,7 +243,7 @@ def test_the_page_describes_the_schedule(
         assert fact in page
 
 
-def test_a_stored_schedule_that_has_gone_wrong_is_still_shown_and_can_be_put_right(
+def test_an_invalid_stored_schedule_can_be_shown_and_corrected(
     terminal: Terminal,
 ) -> None:
     schedule_id = terminal.create()

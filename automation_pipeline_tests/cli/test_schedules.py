@@ -71,14 +71,14 @@ def test_a_schedule_from_standard_input_round_trips(terminal: Terminal) -> None:
     assert terminal.json("schedules", "list", "--include-inactive") == {"schedules": [stored]}
 
 
-def test_a_schedule_from_a_file_is_the_same_also_with_a_byte_order_mark(terminal: Terminal) -> None:
+def test_a_schedule_file_may_start_with_a_byte_order_mark(terminal: Terminal) -> None:
     for number, encoding in enumerate(("utf-8", "utf-8-sig"), start=1):
         (terminal.folder / "schedule.json").write_text(json.dumps(DAILY), encoding=encoding)
         stored = terminal.json("schedules", "create", "-f", "schedule.json")
         assert (stored["id"], stored["name"]) == (str(number), "Sales")
 
 
-def test_what_was_created_is_shown_to_people_too(terminal: Terminal) -> None:
+def test_a_created_schedule_is_confirmed_in_text_output(terminal: Terminal) -> None:
     ended = terminal.run("schedules", "create", "--file", "-", given=json.dumps(DAILY).encode())
     assert (ended.code, ended.err) == (0, "")
     for fact in ("1  Sales", "DAILY, active, Europe/Paris", "1900417"):
@@ -86,7 +86,7 @@ def test_what_was_created_is_shown_to_people_too(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("name", ["[/x] [bold]loud", "a\nb", "é 漢字", "\x1b"])
-def test_a_name_is_shown_as_it_is(terminal: Terminal, name: str) -> None:
+def test_special_characters_in_a_name_are_shown(terminal: Terminal, name: str) -> None:
     schedule_id = terminal.create(name=name)
     for words in (["list"], ["show", schedule_id]):
         ended = terminal.run("schedules", *words)
@@ -115,7 +115,7 @@ def test_an_external_api_key_is_stored_and_never_printed(terminal: Terminal) -> 
         assert set(session.scalars(select(ScheduleRow.external_api_key))) == {"s3cret"}
 
 
-def test_paused_schedules_are_listed_when_asked_for(terminal: Terminal) -> None:
+def test_paused_schedules_are_listed_on_request(terminal: Terminal) -> None:
     active, paused = terminal.create(), terminal.create(isActive=False)
     assert [found["id"] for found in terminal.json("schedules", "list")["schedules"]] == [active]
     everything = terminal.json("schedules", "list", "--include-inactive")["schedules"]
@@ -198,19 +198,19 @@ def test_paused_schedules_are_listed_when_asked_for(terminal: Terminal) -> None:
         ({"scheduleType": "MANUAL"}, BEFORE_SPRING, []),
     ],
 )
-def test_the_coming_occurrences_follow_the_clock_of_the_place(
+def test_upcoming_occurrences_follow_the_schedules_local_time(
     terminal: Terminal, fields: dict[str, object], after: str, coming: list[str]
 ) -> None:
     assert occurrences(terminal, terminal.create(**fields), after) == coming
 
 
-def test_without_an_instant_the_occurrences_begin_now(terminal: Terminal) -> None:
+def test_occurrences_start_now_by_default(terminal: Terminal) -> None:
     coming = terminal.json("schedules", "next", terminal.create())["occurrences"]
     assert len(coming) == 10
     assert coming[0] > f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def test_people_see_the_wall_clock_beside_utc(terminal: Terminal) -> None:
+def test_text_output_shows_local_time_and_utc(terminal: Terminal) -> None:
     ended = terminal.run(
         "schedules", "next", terminal.create(), "--after", BEFORE_SPRING, "--count", "1"
     )
@@ -219,7 +219,7 @@ def test_people_see_the_wall_clock_beside_utc(terminal: Terminal) -> None:
     assert "runs only on request" in manual.out
 
 
-def test_run_now_files_one_request_and_one_pending_run(terminal: Terminal) -> None:
+def test_run_now_creates_one_request_and_one_pending_run(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     answer = terminal.json("schedules", "run-now", schedule_id)
     assert answer == {"run_id": "1", "schedule_id": schedule_id, "status": "pending"}
@@ -236,7 +236,7 @@ def test_run_now_files_one_request_and_one_pending_run(terminal: Terminal) -> No
     )
 
 
-def test_a_selection_of_its_own_is_kept_with_the_run_and_leaves_the_schedule(
+def test_a_selection_override_is_stored_with_the_run_only(
     terminal: Terminal,
 ) -> None:
     schedule_id = terminal.create()
@@ -263,7 +263,9 @@ def test_a_selection_of_its_own_is_kept_with_the_run_and_leaves_the_schedule(
         ('{"ficheIds": []}', "Invalid fiche selection data: mode: is required.\n"),
     ],
 )
-def test_a_wrong_selection_files_nothing(terminal: Terminal, selection: str, sentence: str) -> None:
+def test_an_invalid_selection_creates_no_request(
+    terminal: Terminal, selection: str, sentence: str
+) -> None:
     schedule_id = terminal.create()
     ended = terminal.run(
         "schedules", "run-now", schedule_id, "--selection", "-", given=selection.encode()
@@ -272,7 +274,7 @@ def test_a_wrong_selection_files_nothing(terminal: Terminal, selection: str, sen
     assert requests(terminal) == []
 
 
-def test_a_paused_schedule_is_not_run_and_files_nothing(terminal: Terminal) -> None:
+def test_run_now_on_a_paused_schedule_creates_no_request(terminal: Terminal) -> None:
     schedule_id = terminal.create(isActive=False)
     ended = terminal.run("schedules", "run-now", schedule_id, "--json")
     assert (ended.code, ended.out, ended.err) == (1, "", f"Schedule {schedule_id} is not active.\n")
@@ -282,7 +284,7 @@ def test_a_paused_schedule_is_not_run_and_files_nothing(terminal: Terminal) -> N
 
 @pytest.mark.parametrize(("status", "code"), [("completed", 0), ("partial", 0), ("failed", 1)])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_waiting_for_a_run_ends_as_the_run_does(
+def test_waiting_for_a_run_exits_with_its_result(
     terminal: Terminal, status: str, code: int, flags: list[str]
 ) -> None:
     schedule_id, database = terminal.create(), terminal.database

@@ -55,7 +55,7 @@ def test_the_help_names_every_permission() -> None:
     assert set(named) - {"and"} == set(Permission)
 
 
-def test_a_token_is_answered_once_and_lets_its_program_in(terminal: Terminal) -> None:
+def test_a_token_is_printed_once_and_authenticates(terminal: Terminal) -> None:
     document = terminal.json(*CREATE)
     assert list(document)[:2] == ["id", "token"]
     assert document["id"] == "1"
@@ -85,7 +85,7 @@ def test_a_token_is_answered_once_and_lets_its_program_in(terminal: Terminal) ->
     assert "token" not in listed
 
 
-def test_people_see_the_token_alone_on_its_line_and_only_then(terminal: Terminal) -> None:
+def test_the_token_is_on_its_own_line_and_printed_only_on_creation(terminal: Terminal) -> None:
     output = terminal.run(*CREATE, "--expires-in-days", "30").out.splitlines()
     assert caller_of(terminal, output[0]) is not None
     assert output[-1] == "Keep the token: it is not shown again."
@@ -118,7 +118,7 @@ def test_people_see_the_token_alone_on_its_line_and_only_then(terminal: Terminal
         ("-p fiches -s ALL -n [bold]", ["fiches.read"], "ALL", {"name": "[bold]"}),
     ],
 )
-def test_what_is_said_is_what_it_may(
+def test_options_set_the_permissions_and_the_scope(
     terminal: Terminal, words: str, permissions: list[str], scope: str, about: dict[str, object]
 ) -> None:
     result = made(terminal, *words.split())
@@ -131,7 +131,7 @@ def test_what_is_said_is_what_it_may(
     assert str(about.get("name", "unnamed")) in row
 
 
-def test_a_revoked_token_is_refused_and_no_longer_listed(terminal: Terminal) -> None:
+def test_a_revoked_token_is_rejected_and_no_longer_listed(terminal: Terminal) -> None:
     first, second = terminal.json(*CREATE), terminal.json(*CREATE)
     revoked = terminal.json("tokens", "revoke", "1")
     assert (revoked["id"], revoked["state"]) == ("1", "revoked")
@@ -162,24 +162,22 @@ def test_a_revoked_token_is_refused_and_no_longer_listed(terminal: Terminal) -> 
         ("-p fiches -s ALL --expires-in-days soon", "Invalid value for '--expires-in-days': "),
     ],
 )
-def test_a_token_that_cannot_be_is_refused_with_2(
-    terminal: Terminal, words: str, sentence: str
-) -> None:
+def test_invalid_token_options_exit_with_2(terminal: Terminal, words: str, sentence: str) -> None:
     assert refused(terminal, 2, "create", *words.split()).startswith(sentence)
     assert terminal.json("tokens", "list", "--all") == {"tokens": []}
 
 
-def test_what_does_not_exist_ends_with_1(terminal: Terminal) -> None:
+def test_an_unknown_id_exits_with_1(terminal: Terminal) -> None:
     assert refused(terminal, 1, "revoke", "7") == "Token 7 not found."
     assert refused(terminal, 1, "revoke", "7", "--json") == "Token 7 not found."
 
 
 @pytest.mark.parametrize("wrong", ["one", "0", "99999999999999999999"])
-def test_an_id_that_is_none_ends_with_2(terminal: Terminal, wrong: str) -> None:
+def test_an_invalid_id_exits_with_2(terminal: Terminal, wrong: str) -> None:
     assert refused(terminal, 2, "revoke", wrong).startswith("Invalid value for 'token_id': ")
 
 
-def test_the_help_tells_how_a_token_is_used(terminal: Terminal) -> None:
+def test_the_help_explains_how_to_use_a_token(terminal: Terminal) -> None:
     output = " ".join(terminal.run("tokens", "create", "--help").out.split())
     for words in (
         "Authorization: Bearer TOKEN",
@@ -191,7 +189,7 @@ def test_the_help_tells_how_a_token_is_used(terminal: Terminal) -> None:
         assert words in output
 
 
-def test_a_token_belongs_to_the_organisation_that_is_named(terminal: Terminal) -> None:
+def test_a_token_belongs_to_the_named_organisation(terminal: Terminal) -> None:
     about = ("-p", "org-jobs.agents.write", "-s", "ALL", "--org", "acme")
     assert "orgId: there is no organisation 'acme'" in refused(terminal, 2, "create", *about)
     create_organisation(

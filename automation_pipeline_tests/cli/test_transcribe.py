@@ -15,7 +15,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_each_fiche_is_asked_for_once_and_its_run_is_named(terminal: Terminal) -> None:
+def test_each_fiche_is_requested_once_and_its_run_is_printed(terminal: Terminal) -> None:
     asked = terminal.json("transcribe", "7", "8", "7", "--priority", "high")["transcriptions"]
     assert [one["fiche_id"] for one in asked] == ["7", "8"]
     with terminal.database.reading() as session:
@@ -34,7 +34,9 @@ def test_each_fiche_is_asked_for_once_and_its_run_is_named(terminal: Terminal) -
         ("transcribe 7 --priority soon", "Invalid value for '--priority'"),
     ],
 )
-def test_nonsense_is_one_sentence(terminal: Terminal, words: str, sentence: str) -> None:
+def test_invalid_input_is_reported_in_one_sentence(
+    terminal: Terminal, words: str, sentence: str
+) -> None:
     ended = terminal.run(*words.split())
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(sentence)

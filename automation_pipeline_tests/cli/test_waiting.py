@@ -48,7 +48,7 @@ def commands(terminal: Terminal) -> dict[str, tuple[str, ...]]:
     }
 
 
-def test_without_a_daemon_every_command_says_so_and_fails(
+def test_without_a_daemon_every_command_fails_with_a_message(
     terminal: Terminal, commands: dict[str, tuple[str, ...]]
 ) -> None:
     wrong = []
@@ -70,7 +70,7 @@ def test_without_a_daemon_every_command_says_so_and_fails(
     assert wrong == []
 
 
-def test_a_slow_start_of_the_command_counts_as_waiting(
+def test_command_startup_time_counts_towards_the_start_timeout(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 60.0)
@@ -85,7 +85,7 @@ def test_a_slow_start_of_the_command_counts_as_waiting(
     )
 
 
-def test_a_refused_request_is_told_with_its_reason(
+def test_a_rejected_request_is_reported_with_the_reason(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(probe: Probed) -> None:
@@ -102,7 +102,7 @@ def test_a_refused_request_is_told_with_its_reason(
     assert "The run queue is closed" in ended.error["message"]
 
 
-def test_a_timeout_ends_the_waiting_and_not_the_work(
+def test_a_timeout_ends_the_wait_but_not_the_work(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 60.0)
@@ -111,13 +111,13 @@ def test_a_timeout_ends_the_waiting_and_not_the_work(
     assert ended.err == "Not done within 0.1 s; the work continues without this command.\n"
 
 
-def test_here_is_for_this_machine(terminal: Terminal) -> None:
+def test_the_here_option_is_rejected_with_a_remote_api(terminal: Terminal) -> None:
     ended = terminal.run("--api", "http://127.0.0.1:9", "--token", "t", "transcribe", "7", "--here")
     assert ended.code == 2
     assert "works only on the local machine" in ended.err
 
 
-def test_errors_are_one_json_document_where_json_is_asked_for(terminal: Terminal) -> None:
+def test_errors_are_one_json_document_with_the_json_option(terminal: Terminal) -> None:
     wrong = []
     for words, code, exit_code in (
         ("runs show 77 --json", "NOT_FOUND", 1),

@@ -33,7 +33,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ),
     ],
 )
-def test_what_it_lacks_is_one_sentence(
+def test_a_missing_setting_is_reported_in_one_sentence(
     terminal: Terminal, started: list[list[str]], variables: dict[str, str], sentence: str
 ) -> None:
     terminal.export(**variables)
@@ -42,7 +42,7 @@ def test_what_it_lacks_is_one_sentence(
 
 
 @pytest.mark.parametrize(("words", "width"), [([], "5"), (["--concurrency", "3"], "3")])
-def test_it_becomes_celerys_worker(
+def test_the_command_executes_the_celery_worker(
     terminal: Terminal, started: list[list[str]], words: list[str], width: str
 ) -> None:
     terminal.export(

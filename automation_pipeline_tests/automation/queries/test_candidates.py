@@ -26,7 +26,7 @@ def sold(database: Database, clock: StandingClock, day: date, *fiche_ids: str) -
         save_sales_list(session, listed, clock.now())
 
 
-def test_the_fiches_of_some_days_come_by_day_in_one_query(
+def test_fiches_of_several_days_are_read_in_one_query_ordered_by_day(
     database: Database, clock: StandingClock
 ) -> None:
     sold(database, clock, TUESDAY, "1", "4")
@@ -38,7 +38,7 @@ def test_the_fiches_of_some_days_come_by_day_in_one_query(
     assert len([statement for statement in made if "fiche_cache" in statement]) == 1
 
 
-def test_named_fiches_come_as_they_were_named_mirrored_or_not(
+def test_fiches_selected_by_id_keep_their_order_even_if_not_mirrored(
     database: Database, clock: StandingClock
 ) -> None:
     bench = Bench(database, clock)

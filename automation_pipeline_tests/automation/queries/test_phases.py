@@ -57,7 +57,7 @@ def test_the_first_entry_into_a_phase_is_kept(database: Database, clock: Standin
     assert 55 < lengths[Phase.TRANSCRIBING] < 65
 
 
-def test_an_attempt_that_died_in_a_phase_does_not_hide_the_next_ones_entry(
+def test_a_new_attempt_records_the_phase_in_which_the_last_attempt_died(
     database: Database, clock: StandingClock
 ) -> None:
     first = an_open_run(database, clock)
@@ -81,7 +81,9 @@ def test_an_attempt_that_died_in_a_phase_does_not_hide_the_next_ones_entry(
         ]
 
 
-def test_the_end_of_a_run_is_measured_once(database: Database, clock: StandingClock) -> None:
+def test_finishing_a_run_twice_records_its_metrics_once(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock)
     enter(database, ticket, Phase.FETCHING)
     push_back(database, Phase.SELECTION, 90)

@@ -44,7 +44,7 @@ def report(bench: Bench, run_id: int, **most: int) -> RunReport:
         return run_report(session, run_id, **most)
 
 
-def test_the_failed_fiches_come_first_each_with_why(bench: Bench) -> None:
+def test_failed_fiches_are_listed_first_with_their_errors(bench: Bench) -> None:
     result = report(bench, a_reported_run(bench))
     assert [(fiche.fiche_id, fiche.status, fiche.reason, fiche.why) for fiche in result.fiches] == [
         ("3", "failed", "transcription_incomplete", f"The call {EVIL}"),
@@ -69,7 +69,7 @@ def test_reported_audits_include_their_quotations(bench: Bench) -> None:
     assert present.quotations[0].texte in "Bonjour, je vous appelle sans rien annoncer."
 
 
-def test_only_the_worst_audits_have_steps_and_fiches_are_limited(bench: Bench) -> None:
+def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(bench: Bench) -> None:
     run_id = a_reported_run(bench)
     result = report(bench, run_id, most_in_full=1)
     assert [(audit.fiche_id, bool(audit.steps)) for audit in result.audits] == [
@@ -94,7 +94,7 @@ def test_started_phases_are_reported_with_their_ends(bench: Bench) -> None:
     assert [span.name for span in report(bench, run_id).phases][2:] == ["transcribing and auditing"]
 
 
-def test_a_big_run_takes_no_more_queries_than_a_small_one(bench: Bench) -> None:
+def test_the_query_count_does_not_depend_on_the_size_of_the_run(bench: Bench) -> None:
     config_id = bench.configure()
     sold(bench, *"123456")
     counts = []
@@ -110,7 +110,7 @@ def test_a_big_run_takes_no_more_queries_than_a_small_one(bench: Bench) -> None:
     assert counts[0] == counts[1]
 
 
-def test_the_days_of_a_run_are_those_on_which_its_fiches_were_sold(bench: Bench) -> None:
+def test_the_report_lists_the_sales_days_of_the_fiches(bench: Bench) -> None:
     sold(bench, "1", "2")
     sold(bench, "3", day=date(2026, 2, 1))
     sold(bench, "5", day=date(2026, 1, 31))
@@ -119,7 +119,7 @@ def test_the_days_of_a_run_are_those_on_which_its_fiches_were_sold(bench: Bench)
         assert days_covered(session, run_id) == {date(2026, 2, 1): True, DAY: False}
 
 
-def test_a_run_that_is_not_there_has_no_report(bench: Bench) -> None:
+def test_an_unknown_run_has_no_report(bench: Bench) -> None:
     with pytest.raises(NotFoundError):
         report(bench, 99)
 
@@ -179,7 +179,7 @@ def test_an_audit_without_a_verdict_has_no_score(bench: Bench) -> None:
     assert audit.error
 
 
-def test_of_a_fiche_only_its_newest_run_counts(bench: Bench) -> None:
+def test_only_the_newest_run_of_a_fiche_counts(bench: Bench) -> None:
     sold(bench, "1", "2", "3", "4")
     values = {"1": "fetch_failed", "2": "fetch_failed", "3": "fetch_failed", "4": None}
     _a_run_failed(bench, values)
@@ -209,7 +209,7 @@ def test_an_unknown_day_is_empty(bench: Bench) -> None:
     )
 
 
-def test_a_long_day_takes_no_more_queries_than_a_short_one(bench: Bench) -> None:
+def test_the_query_count_does_not_depend_on_the_size_of_the_day(bench: Bench) -> None:
     config_id = bench.configure()
     sold(bench, "1")
     bench.audit("1", config_id)

@@ -86,7 +86,7 @@ def test_every_fiche_has_its_number_of_missing_transcripts(
     assert found == {"9": 0, "10": 2, "20": 2}
 
 
-def test_recordings_with_a_transcript_are_not_looked_at(
+def test_the_query_skips_recordings_that_have_a_transcript(
     database: Database, clock: StandingClock
 ) -> None:
     mirrored(database, clock, fiches=2000, calls=4, lacking=1)
@@ -153,7 +153,7 @@ def put(database: Database, run_id: int, rows: Sequence[dict[str, object]]) -> N
         ({"status": "ignored"}, RunProgress(1, 1, 0, 0, 0, 1, 0)),
     ],
 )
-def test_a_fiche_counts_for_each_phase_that_it_has_behind_it(
+def test_progress_counts_a_fiche_in_every_phase_it_has_completed(
     row: dict[str, object], progress: RunProgress, database: Database, run_id: int
 ) -> None:
     put(database, run_id, [row])
@@ -162,7 +162,7 @@ def test_a_fiche_counts_for_each_phase_that_it_has_behind_it(
         assert progress_of(session, run_id + 1) == RunProgress(0, 0, 0, 0, 0, 0, 0)
 
 
-def test_reasons_are_counted_by_outcome_the_most_frequent_first(
+def test_reasons_are_counted_per_outcome_and_sorted_by_frequency(
     database: Database, run_id: int
 ) -> None:
     failed = [
@@ -183,9 +183,7 @@ def test_reasons_are_counted_by_outcome_the_most_frequent_first(
     assert list(reasons["failed"]) == ["fetch_failed", "audit_failed", "unknown"]
 
 
-def test_logs_are_read_on_from_where_one_was_and_by_urgency(
-    database: Database, run_id: int
-) -> None:
+def test_logs_are_paged_by_cursor_and_filtered_by_level(database: Database, run_id: int) -> None:
     with database.transaction() as session:
         for level in LOG_LEVELS:
             write_log(session, run_id, NOW, level, f"a {level}")
@@ -246,7 +244,7 @@ def test_cancelled_runs_are_found_by_period(
     assert found == ([run_id] if is_found else [])
 
 
-def test_notifications_are_those_of_the_run(
+def test_notifications_of_other_runs_are_not_returned(
     database: Database, clock: StandingClock, run_id: int
 ) -> None:
     with database.transaction() as session:

@@ -48,7 +48,7 @@ def counted(database: Database, clock: StandingClock) -> tuple[DueReport, int]:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
-def test_ten_thousand_schedules_with_fifty_due_cost_as_many_statements_as_one(
+def test_the_statement_count_does_not_depend_on_the_number_of_schedules(
     database: Database, clock: StandingClock
 ) -> None:
     a_daily(database, clock)
@@ -65,14 +65,16 @@ def test_ten_thousand_schedules_with_fifty_due_cost_as_many_statements_as_one(
     assert idle < for_one
 
 
-def test_a_hundred_due_at_once_are_all_started(database: Database, clock: StandingClock) -> None:
+def test_a_hundred_schedules_due_at_the_same_time_all_start(
+    database: Database, clock: StandingClock
+) -> None:
     many(database, clock, 300, 100)
     report, statements = counted(database, clock)
     assert len(report.triggered) == 100
     assert statements < 20
 
 
-def test_the_last_due_times_have_their_run_or_the_reason(
+def test_recent_due_times_have_a_run_or_a_skip_reason(
     database: Database, clock: StandingClock
 ) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)
@@ -126,7 +128,7 @@ STATUSES = {
         (None, "ffff", 4, True, None),
     ],
 )
-def test_failures_in_a_row_pause_a_schedule(
+def test_consecutive_failures_pause_a_schedule(
     limit: int | None, ended: Sequence[str], in_a_row: int, active: bool, reason: str | None,
     database: Database, clock: StandingClock,
 ) -> None:  # fmt: skip

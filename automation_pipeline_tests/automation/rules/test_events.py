@@ -45,7 +45,7 @@ def test_the_start_event_has_the_due_time(due_at: datetime | None, text: str | N
 
 
 @every_case(("groupes", "listed"), [(0, True), (10, True), (11, False)])
-def test_a_selection_lists_its_groupes_while_they_are_few(groupes: int, listed: bool) -> None:
+def test_a_selection_event_lists_groupes_up_to_a_limit(groupes: int, listed: bool) -> None:
     names = [f"G{number}" for number in range(groupes)]
     chosen = FicheSelection.model_validate({
         "mode": "date_range", "dateRange": "yesterday", "groupes": names, "onlyUnaudited": True, "maxFiches": 20,
@@ -67,7 +67,7 @@ def test_a_selection_lists_its_groupes_while_they_are_few(groupes: int, listed: 
     }
 
 
-def test_progress_is_cumulative_and_equal_progress_is_one_event() -> None:
+def test_progress_is_cumulative_and_unchanged_progress_is_not_repeated() -> None:
     made = ProgressUpdate(
         Phase.AUDITING, LedgerTally(8, pending=4, successful=2, failed=1, ignored=1), audits=3
     )
@@ -89,7 +89,7 @@ def test_progress_is_cumulative_and_equal_progress_is_one_event() -> None:
     assert events.progress(a_run(), further, AT).key != event.key
 
 
-def test_an_end_has_a_realtime_and_a_domain_event() -> None:
+def test_the_end_of_a_run_emits_a_realtime_and_a_domain_event() -> None:
     shown, inside = events.completed(a_run(), AT)
     more = {"ignored_fiches": 2, "transcriptions_run": 3, "audits_run": 6, "duration_ms": 1500}
     assert (shown.key, shown.name) == ("automation-run-12-completed", "automation.run.completed")
@@ -106,7 +106,7 @@ def test_an_end_has_a_realtime_and_a_domain_event() -> None:
         (EmptyReason.NO_FICHES_FOUND, "automation-completed-12-no-fiches-found"),
     ],
 )
-def test_an_early_end_has_its_reason(reason: EmptyReason, key: str) -> None:
+def test_a_run_that_ends_early_reports_the_reason(reason: EmptyReason, key: str) -> None:
     shown, inside = events.completed(a_run(), AT, reason)
     assert shown.payload == {**CHANNEL, **TOTALS, "reason": str(reason)}
     assert inside.key == key
@@ -163,7 +163,7 @@ def schedule(**fields: object) -> Schedule:
         ("completed", True, True, True),
     ],
 )
-def test_the_schedule_decides_which_ends_are_notified(
+def test_the_schedule_settings_decide_which_outcomes_are_notified(
     status: str, on_complete: bool, on_error: bool, wanted: bool
 ) -> None:
     message = schedule(notify_on_complete=on_complete, notify_on_error=on_error)
@@ -185,7 +185,7 @@ def test_every_receiver_gets_one_message() -> None:
     )
 
 
-def test_the_payload_of_a_webhook() -> None:
+def test_webhook_payload_of_a_finished_run() -> None:
     [result] = notifications_of(run(), schedule(notify_emails=[]), FAILURES[:1], None)
     assert json.loads(body_of(result.payload)) == {
         "schedule_id": "3", "schedule_name": "Nightly audit", "run_id": "17", "status": "partial",
@@ -196,7 +196,7 @@ def test_the_payload_of_a_webhook() -> None:
     }  # fmt: skip
 
 
-def test_the_payload_of_a_run_that_broke_off() -> None:
+def test_webhook_payload_of_an_interrupted_run() -> None:
     result = schedule(notify_emails=[])
     [message] = notifications_of(run(status="failed"), result, [], "The worker was killed")
     assert message.payload == {
@@ -205,7 +205,7 @@ def test_the_payload_of_a_run_that_broke_off() -> None:
     }  # fmt: skip
 
 
-def test_a_thousand_failures_are_counted_and_the_first_hundred_named() -> None:
+def test_all_failures_are_counted_and_only_the_first_hundred_listed() -> None:
     many = [FicheFailure(str(number), "fetch_failed", "x") for number in range(1000)]
     webhook, mail, _ = notifications_of(run(failed_fiches=1000), schedule(), many, None)
     named = webhook.payload["failures"]
@@ -214,7 +214,7 @@ def test_a_thousand_failures_are_counted_and_the_first_hundred_named() -> None:
     assert str(mail.payload["text"]).endswith("- 99: x\n- and 900 more\n")
 
 
-def test_an_email_in_plain_text() -> None:
+def test_the_email_body_is_plain_text() -> None:
     [mail] = notifications_of(
         run(), schedule(webhook_url=None, notify_emails=["anna@example.com"]), FAILURES, None
     )
@@ -226,7 +226,7 @@ def test_an_email_in_plain_text() -> None:
     )
 
 
-def test_an_email_about_a_good_day_lists_no_failures_and_one_about_a_break_has_the_error() -> None:
+def test_success_emails_list_no_failures_and_failure_emails_include_the_error() -> None:
     result = schedule(webhook_url=None, notify_emails=["anna@example.com"], name="Nuit\r\nBcc: eve")
     [good] = notifications_of(run(status="completed", failed_fiches=0), result, [], None)
     assert good.payload["subject"] == "Automation Nuit Bcc: eve - COMPLETED"
@@ -238,7 +238,7 @@ def test_an_email_about_a_good_day_lists_no_failures_and_one_about_a_break_has_t
     assert "run 17 was cancelled after 1284s.\n\nError: Not today" in str(stopped.payload["text"])
 
 
-def test_a_receiver_can_check_the_signature() -> None:
+def test_a_receiver_can_verify_the_signature() -> None:
     body = '{"a":"é"}'.encode()
     values = dict(part.split("=") for part in signature("s3cret", body, 1_777_888_999).split(","))
     assert values["t"] == "1777888999"
@@ -269,15 +269,15 @@ def test_the_headers_name_the_event_and_the_delivery() -> None:
 
 
 @every_case("url", [None, "", "https://hooks.example.com/a"])
-def test_none_and_a_public_one_are_fine(url: str | None) -> None:
+def test_a_missing_or_public_webhook_url_is_accepted(url: str | None) -> None:
     check_webhook_url(url, ())
 
 
-def test_a_refusal_names_the_field_and_the_reason() -> None:
+def test_a_rejected_webhook_url_names_the_field_and_the_reason() -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid automation schedule data$") as caught:
         check_webhook_url("http://10.0.0.1/", ())
     assert caught.value.fields == (("webhookUrl", "webhookUrl IP not allowed"),)
 
 
-def test_a_private_one_is_fine_when_an_operator_has_listed_it() -> None:
+def test_an_allowlisted_private_webhook_url_is_accepted() -> None:
     check_webhook_url("http://10.0.0.1/", ("http://10.0.0.1",))

@@ -90,7 +90,7 @@ def days(preset: DatePreset | None, wall: str, zone: ZoneInfo, fold: int = 0) ->
     ],
 )
 @every_case("fold", [0, 1])
-def test_a_change_of_the_clocks_neither_adds_nor_takes_away_a_day(
+def test_a_daylight_saving_change_does_not_alter_the_day_count(
     wall: str, zone: ZoneInfo, fold: int
 ) -> None:
     today = datetime.fromisoformat(wall).date()
@@ -122,7 +122,7 @@ def test_a_change_of_the_clocks_neither_adds_nor_takes_away_a_day(
     ],
 )
 @every_case("zone", [PARIS, NEW_YORK])
-def test_a_month_goes_back_to_the_same_number_or_the_last_of_the_month(
+def test_last_month_starts_on_the_same_day_number_or_the_last_day_of_the_month(
     today: str, first: str, count: int, zone: ZoneInfo
 ) -> None:
     assert days(DatePreset.LAST_MONTH, f"{today} 12:00", zone) == [first, today, str(count)]
@@ -139,7 +139,7 @@ def test_a_month_goes_back_to_the_same_number_or_the_last_of_the_month(
         (datetime(2026, 1, 1, 4, 59, tzinfo=UTC), NEW_YORK, date(2025, 12, 30)),
     ],
 )
-def test_today_is_the_day_of_the_schedules_zone(
+def test_today_is_computed_in_the_schedules_time_zone(
     now: datetime, zone: ZoneInfo, yesterday: date
 ) -> None:
     assert days_of(selection(DatePreset.YESTERDAY), now, zone) == (yesterday,)
@@ -171,14 +171,14 @@ def test_today_is_the_day_of_the_schedules_zone(
         ("01/05/2026", "soon", []),
     ],
 )
-def test_custom_days_end_today_at_the_latest(
+def test_a_custom_range_is_cut_off_at_today(
     start: str | None, end: str | None, found: list[str]
 ) -> None:
     result = days_of(selection(DatePreset.CUSTOM, start, end), NOON, PARIS)
     assert [day.isoformat() for day in result] == found
 
 
-def test_without_a_range_there_are_no_days() -> None:
+def test_a_selection_without_a_date_range_has_no_days() -> None:
     assert days_of(selection(None, "01/05/2026", "03/05/2026"), NOON, PARIS) == ()
 
 
@@ -195,7 +195,7 @@ def test_without_a_range_there_are_no_days() -> None:
     ),
     preset=st.sampled_from([preset for preset in DatePreset if preset is not DatePreset.CUSTOM]),
 )
-def test_every_preset_has_its_count_of_days_and_none_lies_ahead(
+def test_every_preset_has_its_day_count_and_no_future_days(
     now: datetime, zone: ZoneInfo, preset: DatePreset
 ) -> None:
     found = days_of(selection(preset), now, zone)
@@ -246,21 +246,21 @@ def choose(candidates: list[FicheCandidate], **fields: object) -> tuple[str, dic
         ),
     ],
 )
-def test_only_certainly_unwanted_candidates_are_dropped_early(
+def test_candidates_with_unknown_fields_pass_the_early_filters(
     fields: dict[str, object], kept: str, dropped: dict[str, int]
 ) -> None:
     assert choose(ALL, **fields) == (kept, dropped)
 
 
 @every_case("mode", SelectionMode)
-def test_the_early_filters_hold_for_fiches_named_by_hand_too(mode: SelectionMode) -> None:
+def test_early_filters_also_apply_to_manually_selected_fiches(mode: SelectionMode) -> None:
     assert choose(ALL, mode=mode, groupes=("NORD",), only_unaudited=True) == (
         "134",
         {"groupe_not_selected": 1, "audited": 1},
     )
 
 
-def test_a_repeated_fiche_is_there_once_and_does_not_use_up_the_limit() -> None:
+def test_duplicate_fiches_are_removed_before_the_limit_applies() -> None:
     assert choose([SOUTH, SOUTH, NORTH, SOUTH, UNKNOWN], max_fiches=2) == (
         "21",
         {"duplicates": 2, "over_max_fiches": 1},
@@ -284,7 +284,9 @@ SELECTIONS = st.builds(
 
 
 @given(CANDIDATES, SELECTIONS)
-def test_a_choice_keeps_its_laws(candidates: list[FicheCandidate], wanted: FicheSelection) -> None:
+def test_filtering_candidates_is_ordered_bounded_and_idempotent(
+    candidates: list[FicheCandidate], wanted: FicheSelection
+) -> None:
     choice: FicheChoice = filter_candidates(candidates, wanted)
     named = list(dict.fromkeys(candidate.fiche_id for candidate in candidates))
     assert len(choice.kept) <= (wanted.max_fiches or len(candidates))
@@ -300,7 +302,7 @@ def test_a_choice_keeps_its_laws(candidates: list[FicheCandidate], wanted: Fiche
 
 
 @given(st.lists(st.text("12 ,\n\t\u00a0;")), st.none() | st.integers(1, 4))
-def test_ids_named_by_hand_are_those_of_the_selection(entries: list[str], most: int | None) -> None:
+def test_manual_ids_become_the_selected_ids(entries: list[str], most: int | None) -> None:
     wanted = selection_with(mode=SelectionMode.MANUAL, fiche_ids=tuple(entries), max_fiches=most)
     firsts = tuple(dict.fromkeys(split_ids(wanted.fiche_ids)))[: wanted.max_fiches]
     assert (
@@ -390,7 +392,7 @@ def test_omitted_fields_have_their_defaults() -> None:
 
 @every_case("mode", SelectionMode)
 @every_case("preset", DatePreset)
-def test_every_mode_takes_every_preset(mode: SelectionMode, preset: DatePreset) -> None:
+def test_every_selection_mode_accepts_every_preset(mode: SelectionMode, preset: DatePreset) -> None:
     selection = parse_selection(
         {"mode": mode, "dateRange": preset, "customStartDate": "03/02/2026"}
     )
@@ -477,11 +479,11 @@ def test_invalid_days_are_refused(fields: dict[str, object], faults: dict[str, s
         (None, None),
     ],
 )
-def test_a_day_is_kept_in_one_form(written: str | None, kept: str | None) -> None:
+def test_dates_are_normalised(written: str | None, kept: str | None) -> None:
     assert parse_selection({"mode": "manual", "customStartDate": written}).custom_start_date == kept
 
 
-def test_one_custom_day_may_be_given_alone_or_as_both_ends() -> None:
+def test_a_single_custom_day_needs_only_one_bound() -> None:
     assert parse_selection(CUSTOM).custom_end_date is None
     assert (
         parse_selection({**CUSTOM, "customEndDate": "2026-02-03"}).custom_end_date == "03/02/2026"
@@ -499,13 +501,13 @@ def test_one_custom_day_may_be_given_alone_or_as_both_ends() -> None:
         ("maxFiches", 5, 5),
     ],
 )
-def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> None:
+def test_field_values_are_normalised(field: str, value: object, read: object) -> None:
     assert (
         parse_selection({"mode": "manual", field: value}).model_dump(by_alias=True)[field] == read
     )
 
 
-def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
+def test_a_stored_selection_that_predates_validation_can_still_be_read() -> None:
     old = {"mode": "date_range", "customStartDate": "soon"}
     assert FicheSelection.model_validate(old).custom_start_date == "soon"
     assert FicheSelection.model_validate({"mode": "manual", "maxFiches": "5"}).max_fiches == 5
@@ -536,7 +538,9 @@ def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
         ("groupes", ["NORD"] * 1001, "must have at most 1000 entries"),
     ],
 )
-def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, problem: str) -> None:
+def test_an_invalid_field_is_reported_with_its_problem(
+    field: str, value: object, problem: str
+) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_selection({"mode": "manual", field: value})
     assert caught.value.fields == ((field, problem),)
@@ -550,7 +554,7 @@ def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, prob
         ("groupes", ["A", "A" * 256], 255),
     ],
 )
-def test_one_entry_that_is_too_long_is_named(field: str, given: list[str], most: int) -> None:
+def test_a_list_entry_that_is_too_long_is_reported(field: str, given: list[str], most: int) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_selection({"mode": "manual", field: given})
     assert caught.value.fields == ((f"{field}.1", f"must have at most {most} characters"),)
@@ -579,7 +583,7 @@ def test_maximum_lengths_are_accepted() -> None:
         (["1;2"], ("1;2",)),
     ],
 )
-def test_manual_ids_are_split_and_each_is_there_once_in_order(
+def test_manual_ids_are_split_and_deduplicated_in_order(
     entries: list[str], ids: tuple[str, ...]
 ) -> None:
     assert chosen(parse_selection({"mode": "manual", "ficheIds": entries})) == ids
@@ -626,14 +630,14 @@ def test_the_limit_counts_distinct_ids(most: int | None, ids: tuple[str, ...]) -
         (400, 2, 10, 50),
     ],
 )
-def test_the_size_follows_from_the_fiches_the_processes_and_the_cap(
+def test_batch_size_depends_on_fiches_processes_and_cap(
     fiches: int, processes: int, cap: int | None, size: int
 ) -> None:
     assert batch_size(fiches, processes, cap) == size
 
 
 @given(st.integers(min_value=0, max_value=2_000_000), st.integers(min_value=1, max_value=64))
-def test_there_are_some_tens_of_batches_unless_they_would_be_too_large_to_be_lost(
+def test_batch_count_is_limited_unless_batches_would_exceed_the_cap(
     fiches: int, processes: int
 ) -> None:
     size = batch_size(fiches, processes)
@@ -711,7 +715,7 @@ LATE = ConfigAuditResult(6, completed=False, error="No transcript")
         ),
     ],
 )
-def test_the_worst_end_of_an_audit_is_that_of_the_fiche(
+def test_the_worst_audit_outcome_decides_the_fiche_outcome(
     ends: list[ConfigAuditResult], status: str, reason: str | None, error: str | None, audits: int
 ) -> None:
     move = move_after_audits("7", ends)
@@ -729,7 +733,7 @@ def test_the_worst_end_of_an_audit_is_that_of_the_fiche(
         )
     )
 )
-def test_a_fiche_is_successful_only_when_each_of_its_audits_is(
+def test_a_fiche_succeeds_only_if_all_its_audits_succeed(
     ends: list[ConfigAuditResult],
 ) -> None:
     move = move_after_audits("7", ends)
@@ -740,7 +744,7 @@ def test_a_fiche_is_successful_only_when_each_of_its_audits_is(
     assert move.audits == sum(end.completed is not None for end in ends)
 
 
-def test_a_fiche_without_transcripts_fails_with_the_cause_and_names_only_real_timeouts() -> None:
+def test_a_fiche_without_transcripts_fails_with_the_cause_and_reports_only_real_timeouts() -> None:
     stable = "Transcription incomplete"
     cases = [
         (None, True, f"{stable} (timeout/stall)"),
@@ -758,6 +762,6 @@ def test_a_fiche_without_transcripts_fails_with_the_cause_and_names_only_real_ti
     }
 
 
-def test_keys_are_stable_and_a_retry_has_its_own() -> None:
+def test_request_keys_are_stable_and_each_retry_gets_a_new_key() -> None:
     assert work_key(3, "transcribe", "1900417") == "automation-3-transcribe-1900417"
     assert work_key(3, "audit", "1900417", 12, attempt=2) == "automation-3-audit-1900417-12-retry-2"

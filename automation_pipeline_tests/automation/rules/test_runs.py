@@ -36,7 +36,7 @@ LEGAL = {
 
 
 @every_case(("frm", "to"), list(itertools.product(RunStatus, RunStatus)))
-def test_a_run_moves_as_the_table_says_and_no_other_way(frm: RunStatus, to: RunStatus) -> None:
+def test_only_transitions_in_the_table_are_allowed(frm: RunStatus, to: RunStatus) -> None:
     if (frm, to) in LEGAL:
         assert RUN_MACHINE.move(frm, to) is to
     else:
@@ -59,7 +59,7 @@ COUNT = st.integers(min_value=0, max_value=50)
 
 
 @given(COUNT, COUNT, COUNT, COUNT, COUNT)
-def test_a_ledger_is_whole_only_when_every_selected_fiche_has_ended_once(
+def test_a_ledger_is_balanced_only_if_every_selected_fiche_has_one_outcome(
     selected: int, pending: int, successful: int, failed: int, ignored: int
 ) -> None:
     status = LedgerTally(selected, pending, successful, failed, ignored)
@@ -97,7 +97,7 @@ def at(seconds: float) -> datetime:
         ([("selection", 5)], 0, [("selection", 0)]),
     ],
 )
-def test_a_phase_lasts_until_another_is_entered(
+def test_a_phase_lasts_until_the_next_phase_starts(
     entered: list[tuple[str, float]], until: float, lengths: list[tuple[str, float]]
 ) -> None:
     entries = [PhaseEntry(Phase(phase), at(seconds)) for phase, seconds in entered]
@@ -107,7 +107,7 @@ def test_a_phase_lasts_until_another_is_entered(
 @given(
     st.dictionaries(st.sampled_from(Phase), st.integers(0, 1000), min_size=1), st.integers(0, 1000)
 )
-def test_the_phases_make_up_the_whole(entered: dict[Phase, int], more: int) -> None:
+def test_phase_durations_add_up_to_the_run_duration(entered: dict[Phase, int], more: int) -> None:
     until = max(entered.values()) + more
     lengths = phase_lengths(
         [PhaseEntry(phase, at(seconds)) for phase, seconds in entered.items()], at(until)
@@ -139,7 +139,7 @@ SELECTION, FETCHING = (
         ),
     ],
 )
-def test_a_phase_begins_where_the_one_before_ended(
+def test_a_phase_starts_when_the_previous_phase_ends(
     marks: tuple[datetime | None, datetime | None, datetime | None],
     spans: tuple[ReportedPhase, ...],
 ) -> None:
@@ -156,7 +156,7 @@ def test_a_phase_begins_where_the_one_before_ended(
         (3, 3, False, False, "The day was never fetched."),
     ],
 )
-def test_a_report_is_complete_when_it_has_every_audit(
+def test_a_report_is_complete_only_if_it_has_every_audit(
     *, rows: int | None, audits: int, asked: bool, passed: bool, says: str
 ) -> None:
     finding = evaluate_report(rows, audits, asked=asked)

@@ -140,7 +140,9 @@ def test_omitted_fields_have_their_defaults() -> None:
         ("ficheSelection", PASTED, ("ficheSelection.ficheIds", "must have at most 10000 entries")),
     ],
 )
-def test_nothing_is_without_bounds(field: str, given: object, fault: tuple[str, str]) -> None:
+def test_field_values_out_of_bounds_are_reported(
+    field: str, given: object, fault: tuple[str, str]
+) -> None:
     assert faults(**{field: given}) == (fault,)
 
 
@@ -174,7 +176,7 @@ def test_nothing_is_without_bounds(field: str, given: object, fault: tuple[str, 
         ({"scheduleType": "CRON", "timeOfDay": "09:00"}, "CRON schedule requires cronExpression"),
     ],
 )
-def test_a_type_needs_its_fields(fields: dict[str, object], problem: str) -> None:
+def test_each_schedule_type_requires_its_fields(fields: dict[str, object], problem: str) -> None:
     [(field, result)] = faults(**fields)
     assert (bool(field), result) == (True, problem)
 
@@ -212,7 +214,9 @@ def test_a_type_needs_its_fields(fields: dict[str, object], problem: str) -> Non
         ({"scheduleType": "CRON", "cronExpression": "@daily", "timeOfDay": "09:00"}, "@daily"),
     ],
 )
-def test_each_type_is_due_at_its_own_times(fields: dict[str, object], crons: str) -> None:
+def test_each_schedule_type_maps_to_its_cron_expressions(
+    fields: dict[str, object], crons: str
+) -> None:
     assert " | ".join(cron.text for cron in crons_of(parse_schedule(MANUAL | fields))) == crons
 
 
@@ -302,7 +306,9 @@ def test_an_invalid_stored_schedule_can_be_read_and_is_never_due(
         ("schedule_type", "DAILY", "is not a known field"),
     ],
 )
-def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, problem: str) -> None:
+def test_an_invalid_field_is_reported_with_its_problem(
+    field: str, value: object, problem: str
+) -> None:
     assert [(name.split(".")[0], why) for name, why in faults(**{field: value})] == [
         (field, problem)
     ]
@@ -315,7 +321,7 @@ def test_a_missing_field_is_named(field: str) -> None:
     assert caught.value.fields == ((field, "is required"),)
 
 
-def test_every_field_at_fault_is_named_at_once() -> None:
+def test_all_invalid_fields_are_reported_together() -> None:
     assert [
         field
         for field, _ in faults(
@@ -353,13 +359,13 @@ def test_every_field_at_fault_is_named_at_once() -> None:
         ("timezone", "Europe/Paris", "Europe/Paris"),
     ],
 )
-def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> None:
+def test_field_values_are_normalised(field: str, value: object, read: object) -> None:
     schedule = parse_schedule(MANUAL | {field: value})
     assert schedule.model_dump(by_alias=True)[field] == read
 
 
 @every_case("number", ["eleven", "", "-1", 0, -1, 1.5, 11.0, True, None, 2**63])
-def test_an_audit_configuration_that_cannot_exist_is_refused(number: object) -> None:
+def test_an_impossible_audit_configuration_id_is_rejected(number: object) -> None:
     assert [field for field, _ in faults(specificAuditConfigs=[11, number])] == [
         "specificAuditConfigs.1"
     ]
@@ -409,7 +415,7 @@ TIMED = st.fixed_dictionaries(
 
 
 @given(TIMED)
-def test_a_schedule_written_as_json_is_read_again(document: dict[str, Any]) -> None:
+def test_a_schedule_survives_a_json_round_trip(document: dict[str, Any]) -> None:
     schedule = parse_schedule(document)
     assert parse_schedule(json.loads(schedule.model_dump_json(by_alias=True))) == schedule
 
@@ -429,7 +435,7 @@ def trigger(given: dict[str, object]) -> TriggerInput:
 
 
 @every_case("schedule_id", [3, "3"])
-def test_a_trigger_names_its_schedule_and_perhaps_a_selection(schedule_id: object) -> None:
+def test_a_trigger_has_a_schedule_id_and_an_optional_selection(schedule_id: object) -> None:
     assert trigger({"scheduleId": schedule_id}).schedule_id == 3
     selection = {"mode": "manual", "ficheIds": ["7"]}
     override = trigger(
@@ -465,7 +471,7 @@ def test_an_invalid_selection_alone_has_its_own_message() -> None:
     assert [field for field, _ in caught.value.fields] == ["mode", "maxFiches"]
 
 
-def test_a_wrong_selection_is_named_inside_its_schedule() -> None:
+def test_an_invalid_selection_is_reported_with_its_path_in_the_schedule() -> None:
     assert [
         field
         for field, _ in faults(ficheSelection={"mode": "manual", "ficheIds": [1], "maxfiches": 2})
@@ -475,7 +481,7 @@ def test_a_wrong_selection_is_named_inside_its_schedule() -> None:
     ]
 
 
-def test_faults_of_several_fields_name_one_of_them_and_a_blank_name_is_refused() -> None:
+def test_cross_field_errors_name_one_field_and_a_blank_name_is_rejected() -> None:
     """Finding 2.6: the field was empty."""
     cases: list[tuple[dict[str, object], str, str]] = [
         ({"scheduleType": "DAILY"}, "timeOfDay", "DAILY schedule requires timeOfDay"),
@@ -588,11 +594,11 @@ def test_null_clears_fields_that_the_type_does_not_require(field: str) -> None:
 
 
 @every_case("empty", ["", None])
-def test_an_empty_address_is_none(empty: str | None) -> None:
+def test_an_empty_address_becomes_none(empty: str | None) -> None:
     assert apply_patch(stored(), {"webhookUrl": empty}).webhook_url is None
 
 
-def test_fields_that_a_patch_does_not_name_stay() -> None:
+def test_fields_missing_from_a_patch_keep_their_values() -> None:
     changed = apply_patch(stored(), {"name": "New"})
     assert changed == parse_schedule(WEEKLY | {"name": "New"})
     assert changed.external_api_key is not None
@@ -634,7 +640,7 @@ def test_a_selection_is_replaced_as_a_whole() -> None:
         ({"ficheSelection": {"maxFiches": 3}}, {"ficheSelection.mode": "is required"}),
     ],
 )  # fmt: skip
-def test_a_wrong_patch_is_refused_with_its_faults(
+def test_an_invalid_patch_is_rejected_with_its_errors(
     patch: dict[str, object], faults: dict[str, str]
 ) -> None:
     with pytest.raises(
@@ -758,7 +764,7 @@ def stored_schedule(**fields: object) -> Schedule:
         ),
     ],
 )
-def test_a_month_that_is_too_short_is_left_out_or_ends_the_wait(
+def test_the_short_months_policy_skips_the_month_or_uses_its_last_day(
     day: int, short_months: str, year: int, days: str
 ) -> None:
     schedule = parse_schedule({**MANUAL, **MONTHLY, "dayOfMonth": day, "shortMonths": short_months})
@@ -809,7 +815,7 @@ def test_the_next_occurrence_is_the_first_that_is_neither_decided_nor_skipped(
         ("America/New_York", (2026, 11, 1), "01:30 -05:00, 01:30 -05:00"),
     ],
 )
-def test_a_day_of_a_clock_change_has_one_occurrence(
+def test_a_daylight_saving_change_yields_one_occurrence(
     place: str, changes_on: tuple[int, int, int], local: str
 ) -> None:
     schedule = parse_schedule({**MANUAL, **DAILY, "timezone": place, "timeOfDay": local[-12:-7]})
@@ -854,13 +860,13 @@ WAITING = UnendedRun(1, 0, ago(5000), alive=False)
         (ScheduleWork(False, None, (run(70), WAITING)), ScheduleLoad.BUSY),
     ],
 )
-def test_runs_decide_the_load_and_the_mark_only_without_runs(
+def test_the_stored_run_status_counts_only_without_active_runs(
     at_work: ScheduleWork, status: ScheduleLoad
 ) -> None:
     assert schedule_load(at_work, NOW, THRESHOLD) is status
 
 
-def test_the_text_on_a_stale_run_is_fixed() -> None:
+def test_the_error_message_of_a_stale_run_is_fixed() -> None:
     mark = stale_mark(ago(83), NOW, THRESHOLD)
     assert mark.message == "Marked stale by scheduler after 83m (threshold 70m)"
     assert mark.details["marked_stale"] is True
@@ -915,7 +921,7 @@ def summary_of(decision: DueDecision) -> tuple[list[str], list[tuple[str, str]]]
         ("2026-05-04T09:21:00", False),
     ],
 )
-def test_both_minutes_at_the_edges_of_the_window_are_in_it(now: str, due: bool) -> None:
+def test_the_execution_window_includes_both_boundary_minutes(now: str, due: bool) -> None:
     decision = decide_due(a_schedule("0 9 * * *", "2026-05-03T09:00"), at(now), RULES)
     assert bool(decision.to_run) is due
     assert [entry.because for entry in decision.not_run] == [MISSED] * (now > "2026-05-04T09:21")
@@ -946,7 +952,7 @@ def test_both_minutes_at_the_edges_of_the_window_are_in_it(now: str, due: bool) 
         ("Europe/Paris", "55 23 * * *", "2026-05-03T12:00", "2026-05-03T22:10", ["03 21:55"]),
     ],
 )
-def test_due_times_are_those_of_the_schedules_zone(
+def test_due_times_use_the_schedules_time_zone(
     zone_name: str, cron: str, since: str, now: str, expected: list[str]
 ) -> None:
     assert summary_of(decide_due(a_schedule(cron, since, zone_name), at(now), RULES)) == (
@@ -1043,7 +1049,7 @@ def test_only_the_newest_due_time_before_creation_runs_without_a_record(
 
 
 @every_case("catch_up", CatchUp)
-def test_old_due_times_before_creation_are_neither_run_nor_recorded(
+def test_older_due_times_before_creation_are_neither_run_nor_recorded(
     catch_up: CatchUp,
 ) -> None:
     new = a_schedule(
@@ -1073,7 +1079,7 @@ def test_due_times_before_creation_are_not_recorded_during_a_manual_run() -> Non
         ("all", 60, False, []),
     ],
 )
-def test_during_a_run_nothing_starts_and_only_a_schedule_that_catches_up_waits(
+def test_an_active_run_blocks_starts_and_only_catch_up_schedules_wait(
     catch_up: str, minutes: int, alive: bool, not_run: list[tuple[str, str]]
 ) -> None:
     now = "2026-05-04T09:10"
@@ -1088,7 +1094,7 @@ def test_during_a_run_nothing_starts_and_only_a_schedule_that_catches_up_waits(
     assert not decision.reconcile
 
 
-def test_a_stale_run_is_to_be_ended_first_and_keeps_nothing_from_running() -> None:
+def test_a_stale_run_is_ended_first_and_does_not_block_the_next_run() -> None:
     now = "2026-05-04T09:10"
     stale = a_schedule(HOURLY, "2026-05-04T08:00", at_work=working(now, 70))
     assert decide_due(stale, at(now), RULES) == DueDecision(
@@ -1097,7 +1103,7 @@ def test_a_stale_run_is_to_be_ended_first_and_keeps_nothing_from_running() -> No
 
 
 @every_case("fields", [{"is_active": False}, {"crons": ()}])
-def test_a_paused_schedule_and_one_without_times_are_never_due_but_reconciled(
+def test_paused_and_manual_schedules_are_reconciled_but_never_due(
     fields: dict[str, Any],
 ) -> None:
     stale = {"at_work": ScheduleWork(marked_running=True), **fields}
@@ -1114,7 +1120,7 @@ def test_a_paused_schedule_and_one_without_times_are_never_due_but_reconciled(
 
 
 @every_case("last_run_at", ["2026-05-04T09:05", "2026-05-04T10:00"])
-def test_a_run_by_hand_that_ended_meanwhile_suppresses_nothing(last_run_at: str) -> None:
+def test_a_finished_manual_run_does_not_suppress_due_times(last_run_at: str) -> None:
     ended = a_schedule(
         "0 9 * * *", "2026-05-03T09:00", at_work=ScheduleWork(last_run_at=at(last_run_at))
     )
@@ -1133,7 +1139,7 @@ def test_an_occurrence_skipped_by_an_operator_does_not_run_and_the_next_does() -
     )
 
 
-def test_jitter_delays_the_start_always_by_as_much() -> None:
+def test_jitter_delays_the_start_by_a_stable_amount() -> None:
     due = at("2026-05-04T09:00")
     shy = a_schedule(HOURLY, "2026-05-04T08:00", jitter_seconds=3600)
     [planned] = islice(planned_after(shy.timing, at("2026-05-04T08:59")), 1)
@@ -1146,7 +1152,7 @@ def test_jitter_delays_the_start_always_by_as_much() -> None:
     )
 
 
-def test_a_long_list_of_missed_times_is_shortened() -> None:
+def test_a_long_list_of_missed_due_times_is_truncated() -> None:
     decision = decide_due(
         a_schedule("* * * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES
     )
@@ -1174,7 +1180,7 @@ def test_a_long_list_of_missed_times_is_shortened() -> None:
         ("CANCEL_OTHER", "skip", False, ["09:10"], ["09:00", "09:05"], [], False),
     ],
 )
-def test_the_overlap_policy_decides_what_is_due_next_to_a_run(
+def test_the_overlap_policy_decides_what_starts_during_a_run(
     policy: str,
     catch_up: str,
     busy: bool,
@@ -1201,7 +1207,7 @@ def test_the_overlap_policy_decides_what_is_due_next_to_a_run(
     assert f"{decision.decided_until(schedule.decided_until):%H:%M}" == until
 
 
-def test_a_due_time_that_waited_for_a_run_is_not_missed() -> None:
+def test_a_due_time_delayed_by_a_run_is_not_missed() -> None:
     due = at("2026-05-04T09:00")
     waited = a_schedule(
         HOURLY,
@@ -1216,7 +1222,7 @@ def test_a_due_time_that_waited_for_a_run_is_not_missed() -> None:
     assert newer.waiting == (at("2026-05-04T10:00"),), "the newest waits from now on"
 
 
-def test_an_excluded_day_is_that_of_the_schedules_zone_and_is_recorded() -> None:
+def test_excluded_days_use_the_schedules_time_zone_and_are_recorded() -> None:
     nightly = a_schedule(
         "30 23 * * *", "2026-05-03T22:00", "Europe/Paris", excluded_on=("2026-05-04",)
     )

@@ -25,7 +25,7 @@ def commands() -> list[tuple[str, ...]]:
 
 
 @every_case("words", commands(), ids=" ".join)
-def test_a_command_teaches_with_an_example_and_speaks_json(
+def test_every_command_has_an_example_and_json_output(
     bare: Counter, words: tuple[str, ...]
 ) -> None:
     result = bare.printed(*words, "--help")
@@ -34,7 +34,7 @@ def test_a_command_teaches_with_an_example_and_speaks_json(
     assert "--json" in result
 
 
-def test_the_names_that_others_hold_on_to_are_there() -> None:
+def test_the_public_command_names_exist() -> None:
     values = {" ".join(words) for words in commands()}
     schedules = "create list show update delete pause resume run-now skip-next keep-next "
     schedules += "backfill next fires log preview"
@@ -102,7 +102,7 @@ servers delete 99 --yes
 
 @every_case("flag", [[], ["--json"]])
 @every_case("command", NOT_THERE.strip().splitlines())
-def test_what_is_not_there_is_one_sentence(counter: Counter, command: str, flag: list[str]) -> None:
+def test_an_unknown_id_prints_one_sentence(counter: Counter, command: str, flag: list[str]) -> None:
     message = counter.refused(*command.split(), *flag)
     assert message.endswith(" not found.")
 
@@ -150,16 +150,16 @@ audit-log --id 1
 
 
 @every_case("command", WRONG.strip().splitlines())
-def test_wrong_input_is_one_sentence_and_ends_with_2(counter: Counter, command: str) -> None:
+def test_invalid_input_prints_one_sentence_and_exits_with_2(counter: Counter, command: str) -> None:
     assert counter.refused(*command.split(), code=2).endswith((".", "?"))
 
 
-def test_without_an_organisation_nothing_can_be_made(bare: Counter) -> None:
+def test_creating_entities_requires_an_organisation(bare: Counter) -> None:
     message = bare.refused("hosts", "create", "--name", "paris-1", code=2)
     assert message == "There is no organisation: `automation org-jobs orgs create` adds one."
 
 
-def test_the_only_organisation_is_taken_by_itself_and_of_several_one_is_named(
+def test_a_single_organisation_is_the_default_and_several_require_an_option(
     counter: Counter,
 ) -> None:
     assert counter.json("hosts", "create", "--name", "paris-1")["orgId"] == "acme"

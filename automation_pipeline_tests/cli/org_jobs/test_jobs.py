@@ -11,7 +11,7 @@ from automation_pipeline_tests.cli.terminal import during_pauses, time_passes
 from automation_pipeline_tests.conftest import StandingClock
 
 
-def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:
+def test_jobs_can_be_listed_and_filtered(counter: Counter) -> None:
     counter.org("globex")
     server = counter.server()
     restart = counter.json(
@@ -33,7 +33,7 @@ def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     assert result.endswith("There are more rows: --offset 1 shows the next page.")
 
 
-def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:
+def test_a_job_shows_the_status_of_each_attempt(counter: Counter) -> None:
     job_id = counter.job("--retries", "1", "--backoff-ms", "3600000")
     assert counter.printed("show", job_id).endswith(
         "Follow it: `automation org-jobs watch 1`; stop it: `automation org-jobs cancel 1`."
@@ -55,7 +55,7 @@ def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:
     assert "running -> failed by worker" in counter.printed("log", job_id)
 
 
-def test_a_job_is_stopped(counter: Counter) -> None:
+def test_a_job_can_be_cancelled(counter: Counter) -> None:
     document = counter.json("cancel", counter.job(), "--reason", "Wrong [one]")
     assert document["status"] == "cancelled"
     counter.begin(counter.job())
@@ -70,7 +70,7 @@ def test_a_job_is_stopped(counter: Counter) -> None:
     assert "there is nothing to cancel" in counter.refused("cancel", "3")
 
 
-def test_a_job_is_done_once_more(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_can_be_retried(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = counter.job()
     counter.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
     document = counter.json("retry", job_id)
@@ -81,7 +81,9 @@ def test_a_job_is_done_once_more(counter: Counter, monkeypatch: pytest.MonkeyPat
     assert counter.refused("retry", job_id)
 
 
-def test_a_job_is_made_and_waited_for(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_can_be_created_and_awaited(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = counter.server()
     payload = ("--payload", '{"command": "save-all"}', "--priority", "1", "--retries", "0")
     during_pauses(monkeypatch, lambda: counter.do("1", attempt_succeeded()))
@@ -98,7 +100,7 @@ def test_a_job_is_made_and_waited_for(counter: Counter, monkeypatch: pytest.Monk
     assert "serverInstanceId: " in fault
 
 
-def test_queues_tell_what_waits_and_what_is_at_work(counter: Counter) -> None:
+def test_queues_show_waiting_and_running_jobs(counter: Counter) -> None:
     counter.begin(counter.job())
     counter.job()
     counter.org("globex")
@@ -114,7 +116,7 @@ def test_queues_tell_what_waits_and_what_is_at_work(counter: Counter) -> None:
     assert "globex suspended 0 0 0 0 10" in result
 
 
-def test_types_say_who_does_them_and_what_they_hold(bare: Counter) -> None:
+def test_job_types_show_their_performer_and_payload_schema(bare: Counter) -> None:
     document = {one["name"]: one for one in bare.json("types")["types"]}
     assert document["HTTPS_CALL"]["performer"] == "service"
     assert "url" in document["HTTPS_CALL"]["payloadSchema"]["properties"]
@@ -142,7 +144,7 @@ def why(monkeypatch: pytest.MonkeyPatch, clock: StandingClock) -> str | None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_ctrl_c_says_that_the_job_goes_on(
+def test_ctrl_c_prints_that_the_job_continues(
     counter: Counter, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     during_pauses(monkeypatch)
@@ -151,7 +153,7 @@ def test_ctrl_c_says_that_the_job_goes_on(
     assert counter.json("show", "1")["status"] == "pending"
 
 
-def test_the_command_says_why_a_job_does_not_begin(
+def test_the_command_prints_why_a_job_does_not_start(
     counter: Counter, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter.json("create", "--type", "SERVER_RESTART", "--server", counter.server())
@@ -164,7 +166,7 @@ def test_the_command_says_why_a_job_does_not_begin(
     assert why(monkeypatch, clock) == "SUSPENDED"
 
 
-def test_without_a_daemon_a_job_of_this_system_does_not_begin(
+def test_a_service_job_does_not_start_without_a_daemon(
     counter: Counter, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter.job()

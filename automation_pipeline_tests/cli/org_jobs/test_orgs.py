@@ -8,7 +8,7 @@ from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.cli.org_jobs.counter import Counter
 
 
-def test_an_organisation_is_made_changed_and_shown(bare: Counter) -> None:
+def test_an_organisation_can_be_created_updated_and_shown(bare: Counter) -> None:
     made = bare.json("orgs", "create", "acme", "--name", "Acme [EU]", "--max-running", "3")
     assert (made["id"], made["name"], made["maxRunning"]) == ("acme", "Acme [EU]", 3)
     assert (
@@ -40,7 +40,7 @@ def test_an_organisation_is_made_changed_and_shown(bare: Counter) -> None:
     )
 
 
-def test_a_suspended_organisation_rests_with_its_schedules(counter: Counter) -> None:
+def test_suspending_an_organisation_suspends_its_schedules(counter: Counter) -> None:
     schedule_id = counter.schedule()
     suspended = counter.json("orgs", "suspend", "acme", "--reason", "Unpaid [bill]")
     assert suspended["suspendedAt"] is not None
@@ -50,7 +50,7 @@ def test_a_suspended_organisation_rests_with_its_schedules(counter: Counter) -> 
     assert counter.json("schedules", "show", schedule_id)["state"] == "ACTIVE"
 
 
-def test_hosts_tell_when_their_agent_was_heard_of(counter: Counter) -> None:
+def test_hosts_show_the_last_heartbeat_of_their_agent(counter: Counter) -> None:
     host_id = counter.json("hosts", "create", "--name", "paris [1]")["id"]
     assert f"{host_id} acme paris [1] never" in counter.printed("hosts", "list")
     now = counter.bench.now
@@ -65,7 +65,7 @@ def test_hosts_tell_when_their_agent_was_heard_of(counter: Counter) -> None:
     assert counter.json("hosts", "delete", host_id, "--yes") == {"id": host_id, "deleted": True}
 
 
-def test_servers_are_moved_and_taken_out_of_use(counter: Counter) -> None:
+def test_servers_can_be_moved_and_deactivated(counter: Counter) -> None:
     server_id = counter.server("lobby [3]")
     host_id = counter.json("hosts", "create", "--name", "lyon-1")["id"]
     moved = counter.json("servers", "update", server_id, "--host", host_id, "--disabled")
@@ -85,7 +85,7 @@ def test_servers_are_moved_and_taken_out_of_use(counter: Counter) -> None:
     )
 
 
-def test_a_host_with_servers_stays(counter: Counter) -> None:
+def test_a_host_with_servers_cannot_be_deleted(counter: Counter) -> None:
     counter.server()
     assert "Host 1 has 1 server" in counter.refused("hosts", "delete", "1", "--yes")
 
@@ -110,7 +110,7 @@ def test_alerts_are_listed_newest_first(counter: Counter) -> None:
     )
 
 
-def test_the_log_says_who_did_what_newest_first(counter: Counter) -> None:
+def test_the_audit_log_lists_actors_and_actions_newest_first(counter: Counter) -> None:
     counter.org("globex")
     counter.json("orgs", "update", "acme", "--name", "New [name]")
     log = counter.json("audit-log", "--org", "acme")["log"]

@@ -20,7 +20,7 @@ BY_FLAGS = (
 )  # fmt: skip
 
 
-def test_a_schedule_is_made_by_flags(counter: Counter) -> None:
+def test_a_schedule_can_be_created_with_flags(counter: Counter) -> None:
     server = counter.server()
     made = counter.json("schedules", "create", *BY_FLAGS, "--server", server)
     wanted = {
@@ -37,7 +37,7 @@ def test_a_schedule_is_made_by_flags(counter: Counter) -> None:
     assert counter.json("schedules", "show", made["id"]) == made
 
 
-def test_a_schedule_is_made_from_a_file_and_a_flag_beats_it(counter: Counter) -> None:
+def test_flags_override_the_file_when_creating_a_schedule(counter: Counter) -> None:
     made = counter.json(
         "schedules", "create", "--file", "-", "--name", "Other", "--disabled", given=CALL
     )
@@ -61,7 +61,7 @@ def test_a_schedule_is_made_from_a_file_and_a_flag_beats_it(counter: Counter) ->
         (["--server", "99"], "serverInstanceId: "),
     ],
 )
-def test_every_fault_is_told_by_its_field(counter: Counter, flags: list[str], fault: str) -> None:
+def test_every_error_names_its_field(counter: Counter, flags: list[str], fault: str) -> None:
     given = json.dumps(CALL).encode()
     assert fault in counter.refused(
         "schedules", "create", "--file", "-", *flags, code=2, given=given
@@ -69,7 +69,7 @@ def test_every_fault_is_told_by_its_field(counter: Counter, flags: list[str], fa
     assert counter.json("schedules", "list")["schedules"] == []
 
 
-def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(counter: Counter) -> None:
+def test_a_forbidden_call_url_is_rejected_before_saving(counter: Counter) -> None:
     stored = counter.schedule()
     inside, listed = '{"url": "http://10.0.0.5:3000/"}', '{"url": "http://localhost:3000/"}'
     counter.terminal.export(ORG_JOBS_HTTPS_ALLOWED_ORIGINS="http://localhost:3000")
@@ -87,7 +87,7 @@ def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(counter: Cou
         assert counter.json(*words, "--payload", listed), words
 
 
-def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
+def test_schedules_can_be_listed_and_filtered(counter: Counter) -> None:
     counter.org("globex")
     server = counter.server()
     restart = counter.schedule(
@@ -114,7 +114,7 @@ def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     assert "Warm [cache]" in result
 
 
-def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None:
+def test_a_schedule_shows_its_main_fields(counter: Counter) -> None:
     schedule_id = counter.schedule(
         "--window",
         "22:00-06:00",
@@ -149,7 +149,7 @@ def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None
     assert shown.endswith(f"Resume it: `automation org-jobs schedules resume {schedule_id}`.")
 
 
-def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Counter) -> None:
+def test_a_schedule_shows_its_last_five_fires_with_outcome_and_reason(counter: Counter) -> None:
     schedule_id, bench = counter.schedule(), counter.bench
     start = bench.now.replace(year=2026, month=5, day=1, hour=0, minute=0, second=0, microsecond=0)
     for day in range(1, 7):
@@ -174,7 +174,7 @@ def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Cou
     assert [one["scheduledFor"] for one in rest] == [iso(start.replace(day=2)), iso(start)]
 
 
-def test_a_fire_tells_what_became_of_its_job(counter: Counter) -> None:
+def test_a_fire_shows_the_outcome_of_its_job(counter: Counter) -> None:
     schedule_id = counter.schedule()
     counter.do(
         counter.json("schedules", "run-now", schedule_id)["job_id"],
@@ -186,7 +186,7 @@ def test_a_fire_tells_what_became_of_its_job(counter: Counter) -> None:
     assert shown.endswith("See what failed: `automation org-jobs show 1`.")
 
 
-def test_a_schedule_is_changed_by_flags_or_by_a_file(counter: Counter) -> None:
+def test_a_schedule_can_be_updated_with_flags_or_a_file(counter: Counter) -> None:
     schedule_id = counter.schedule("--retries", "3", "--backoff-ms", "1000", description="Old")
     changed = counter.json(
         "schedules", "update", schedule_id, "--cron", "30 3 * * *", "--retries", "4"
@@ -200,7 +200,7 @@ def test_a_schedule_is_changed_by_flags_or_by_a_file(counter: Counter) -> None:
     assert counter.json("schedules", "show", schedule_id)["name"] == CALL["name"]
 
 
-def test_a_schedule_is_deleted_when_somebody_says_so(counter: Counter) -> None:
+def test_a_schedule_is_deleted_after_a_confirmation(counter: Counter) -> None:
     schedule_id = counter.schedule()
     message = counter.refused("schedules", "delete", schedule_id, code=2)
     assert message == f"Standard input is no terminal: add --yes to delete schedule {schedule_id}."
@@ -214,7 +214,7 @@ def test_a_schedule_is_deleted_when_somebody_says_so(counter: Counter) -> None:
     assert counter.json("schedules", "list")["schedules"] == []
 
 
-def test_who_changed_it_is_told(counter: Counter) -> None:
+def test_the_log_shows_who_changed_a_schedule(counter: Counter) -> None:
     schedule_id = counter.schedule()
     counter.json("schedules", "update", schedule_id, "--name", "New [name]")
     counter.json("schedules", "pause", schedule_id, "--reason", "Holidays")
@@ -226,7 +226,7 @@ def test_who_changed_it_is_told(counter: Counter) -> None:
     assert "Holidays" in counter.printed("audit-log", "--org", "acme", "--limit", "1")
 
 
-def test_a_schedule_is_paused_and_resumed(counter: Counter) -> None:
+def test_a_schedule_can_be_paused_and_resumed(counter: Counter) -> None:
     schedule_id = counter.schedule()
     paused = counter.json(
         "schedules",
@@ -267,7 +267,7 @@ BEFORE_ALL, AFTER_ALL = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"
         ),
     ],
 )
-def test_an_instant_that_no_calendar_reaches_is_refused(
+def test_an_instant_outside_the_calendar_is_rejected(
     counter: Counter, deed: tuple[str, ...], option: str, fault: str
 ) -> None:
     message = counter.refused("schedules", deed[0], counter.schedule(), *deed[1:], code=2)
@@ -275,9 +275,7 @@ def test_an_instant_that_no_calendar_reaches_is_refused(
 
 
 @pytest.mark.parametrize("instant", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_the_ends_of_the_calendar_are_told_of_without_a_traceback(
-    counter: Counter, instant: str
-) -> None:
+def test_instants_at_the_calendar_limits_cause_no_traceback(counter: Counter, instant: str) -> None:
     schedule_id = counter.schedule(timezone="Pacific/Kiritimati")
     for deed in (
         ("next", schedule_id, "--after", instant),
@@ -291,7 +289,7 @@ def test_the_ends_of_the_calendar_are_told_of_without_a_traceback(
         assert "Traceback" not in ended.err
 
 
-def test_the_next_time_is_left_out_and_kept_after_all(counter: Counter) -> None:
+def test_the_next_due_time_can_be_skipped_and_restored(counter: Counter) -> None:
     schedule_id = counter.schedule()
     skipping = counter.json("schedules", "skip-next", schedule_id, "--reason", "Tournament")
     assert (skipping["skipNextRun"], skipping["skipNextRunReason"]) == (True, "Tournament")
@@ -304,7 +302,7 @@ def test_the_next_time_is_left_out_and_kept_after_all(counter: Counter) -> None:
     assert ", leaves out " in counter.printed("schedules", "skip-next", schedule_id)
 
 
-def test_a_run_by_hand_answers_at_once(counter: Counter) -> None:
+def test_a_manual_run_returns_immediately(counter: Counter) -> None:
     schedule_id = counter.schedule("--disabled")
     document = counter.json(
         "schedules", "run-now", schedule_id, "--payload", '{"url": "https://example.com/other"}'
@@ -317,7 +315,7 @@ def test_a_run_by_hand_answers_at_once(counter: Counter) -> None:
     assert result == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
 
 
-def test_outside_of_its_window_it_must_be_forced(counter: Counter) -> None:
+def test_a_manual_run_outside_the_execution_window_requires_force(counter: Counter) -> None:
     now = counter.bench.now
     window = f"{(now.hour + 3) % 24:02}:00-{(now.hour + 4) % 24:02}:00"
     schedule_id = counter.schedule("--window", window, timezone="UTC")
@@ -334,7 +332,7 @@ def test_outside_of_its_window_it_must_be_forced(counter: Counter) -> None:
         (attempt_failed("No [host]", "NOT_FOUND"), 1, "failed"),
     ],
 )
-def test_a_run_that_is_waited_for_says_how_it_ended(
+def test_waiting_for_a_manual_run_prints_its_outcome(
     counter: Counter, monkeypatch: pytest.MonkeyPatch, end: object, code: int, status: str
 ) -> None:
     schedule_id = counter.schedule()
@@ -347,7 +345,7 @@ def test_a_run_that_is_waited_for_says_how_it_ended(
     assert ("NOT_FOUND: No [host]" in result) is (code == 1)
 
 
-def test_a_past_period_is_done_again(counter: Counter) -> None:
+def test_a_past_period_can_be_backfilled(counter: Counter) -> None:
     schedule_id = counter.schedule()
     period = ("--from", "2026-05-01T00:00:00Z", "--until", "2026-05-03T23:59:00Z")
     planned = counter.json("schedules", "backfill", schedule_id, *period, "--dry-run")
@@ -395,7 +393,7 @@ def nightly(counter: Counter, *options: str) -> str:
         ),
     ],
 )
-def test_coming_times_go_over_clock_changes_and_say_so(
+def test_upcoming_times_mark_daylight_saving_changes(
     counter: Counter, after: str, occurrences: list[str], note: str
 ) -> None:
     schedule_id = nightly(counter)
@@ -408,14 +406,14 @@ def test_coming_times_go_over_clock_changes_and_say_so(
     assert "(Europe/Paris)." in result
 
 
-def test_a_paused_one_has_no_coming_times_and_says_why(counter: Counter) -> None:
+def test_a_paused_schedule_has_no_upcoming_times_and_prints_why(counter: Counter) -> None:
     schedule_id = nightly(counter, "--disabled")
     document = counter.json("schedules", "next", schedule_id)
     assert document["occurrences"] == []
     assert document["note"] in counter.printed("schedules", "next", schedule_id)
 
 
-def test_what_is_not_stored_is_previewed(counter: Counter) -> None:
+def test_an_unsaved_schedule_can_be_previewed(counter: Counter) -> None:
     options = (
         "--cron",
         "0 12 * * *",

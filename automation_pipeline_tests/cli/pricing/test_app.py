@@ -29,7 +29,7 @@ def commands() -> list[tuple[str, ...]]:
 
 
 @every_case("words", commands(), ids=" ".join)
-def test_a_command_teaches_with_an_example_and_speaks_json(
+def test_every_command_has_an_example_and_json_output(
     terminal: Terminal, words: tuple[str, ...]
 ) -> None:
     ended = terminal.run(*words, "--help")
@@ -39,7 +39,7 @@ def test_a_command_teaches_with_an_example_and_speaks_json(
     assert "--json" in output
 
 
-def test_the_names_that_others_hold_on_to_are_there() -> None:
+def test_the_public_command_names_exist() -> None:
     values = {" ".join(words[1:]) for words in commands()}
     runs = {
         f"runs {what}"
@@ -66,7 +66,7 @@ PRICES = ("1995.00 EUR", "1795.50 EUR", "-10.0 %  -199.50 EUR")
         (("runs", "list"), ("APPLIED", "cli", "5 = 5 applied")),
     ],
 )
-def test_no_command_breaks_a_price_or_a_state_at_80_columns(
+def test_no_command_wraps_a_price_or_a_status_at_80_columns(
     commands: PricingCommands,
     shop: FakeShop,
     on_terminal: Sized,
@@ -101,7 +101,7 @@ OF_A_PROJECT = [
 
 @every_case("words", OF_A_PROJECT)
 @every_case("name", ["a b", "", "a/b"])
-def test_a_name_that_no_project_can_have_is_refused(
+def test_an_invalid_project_name_is_rejected(
     terminal: Terminal, words: tuple[str, ...], name: str
 ) -> None:
     ended = terminal.run("pricing", *words, "--project", name)

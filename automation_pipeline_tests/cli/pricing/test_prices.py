@@ -27,7 +27,7 @@ AMOUNTS = st.integers(min_value=0, max_value=10**12)
         (1_000_000, 1_000_001, "KWD", "+<0.1 %  +0.001 KWD", "green"),
     ],
 )
-def test_a_change_is_shown_as_share_and_amount(
+def test_a_change_is_shown_as_percentage_and_amount(
     before: int, after: int, currency: str, words: str, colour: str
 ) -> None:
     result = change(before, after, currency)
@@ -35,7 +35,7 @@ def test_a_change_is_shown_as_share_and_amount(
 
 
 @given(before=AMOUNTS, after=AMOUNTS)
-def test_the_sign_of_a_share_is_that_of_the_change(before: int, after: int) -> None:
+def test_the_percentage_has_the_sign_of_the_change(before: int, after: int) -> None:
     result = percent(before, after)
     if result is None:
         assert before == 0
@@ -53,7 +53,7 @@ def test_the_sign_of_a_share_is_that_of_the_change(before: int, after: int) -> N
         (2499, 2499, False, ""),
     ],
 )
-def test_the_compare_at_price_is_shown_where_it_is_written(
+def test_the_compare_at_price_is_shown_if_the_rule_writes_it(
     was: int | None, becomes: int | None, is_written: bool, words: str
 ) -> None:
     before = PriceDocument(unit_amount=1999, currency="EUR", compare_at=was)
@@ -61,5 +61,5 @@ def test_the_compare_at_price_is_shown_where_it_is_written(
     assert compare_at_change(before, after, is_written=is_written) == words
 
 
-def test_no_amount_is_a_dash() -> None:
+def test_a_missing_amount_is_shown_as_a_dash() -> None:
     assert [amount(None, "EUR"), amount(0, "EUR")] == ["-", "0.00 EUR"]

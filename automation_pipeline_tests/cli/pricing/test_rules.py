@@ -11,7 +11,7 @@ from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.tables import every_case
 
 
-def test_a_rule_is_stored_and_shown_as_it_is_stored(commands: PricingCommands) -> None:
+def test_a_created_rule_is_shown_as_stored(commands: PricingCommands) -> None:
     made = commands.json("rules", "create", "--file", "-", "--project", "summer", given=TENTH_OFF)
     assert (made["id"], made["version"], made["projectId"], made["createdBy"]) == (
         "1",
@@ -28,7 +28,7 @@ def test_a_rule_is_stored_and_shown_as_it_is_stored(commands: PricingCommands) -
     assert "`automation pricing preview 1`" in shown
 
 
-def test_rules_are_listed_newest_first_and_can_be_narrowed(commands: PricingCommands) -> None:
+def test_rules_are_listed_newest_first_and_can_be_filtered(commands: PricingCommands) -> None:
     for project, name, enabled in (
         ("a", "Winter", True),
         ("b", "Été", True),
@@ -81,7 +81,7 @@ def test_unused_fields_are_hidden_but_a_floor_of_zero_and_a_cleared_compare_at_a
     )
 
 
-def test_a_change_of_what_decides_prices_makes_a_version(commands: PricingCommands) -> None:
+def test_changing_price_related_fields_creates_a_version(commands: PricingCommands) -> None:
     commands.rule()
     assert (
         commands.json("rules", "update", "1", "--file", "-", given={"name": "Autumn"})["version"]
@@ -139,7 +139,7 @@ def test_a_rule_is_deleted_after_a_confirmation(commands: PricingCommands) -> No
         ({"name": ""}, "name: must have at least 1 character"),
     ],
 )
-def test_every_fault_names_its_field(
+def test_every_rule_error_names_its_field(
     commands: PricingCommands, fields: dict[str, object], fault: str
 ) -> None:
     given = json.dumps(TENTH_OFF | fields).encode()
@@ -148,7 +148,7 @@ def test_every_fault_names_its_field(
     assert commands.json("rules", "list")["rules"] == []
 
 
-def test_a_project_has_a_plain_name(commands: PricingCommands) -> None:
+def test_a_project_name_is_validated(commands: PricingCommands) -> None:
     given = json.dumps(TENTH_OFF).encode()
     message = commands.refused(
         "rules", "create", "--file", "-", "--project", "a b", code=2, given=given
@@ -182,7 +182,7 @@ def test_guardrails_are_set_shown_and_removed(commands: PricingCommands) -> None
     assert commands.json("policy", "remove") == {"project": "default", "removed": True}
 
 
-def test_a_policy_fault_names_its_field(commands: PricingCommands) -> None:
+def test_every_policy_error_names_its_field(commands: PricingCommands) -> None:
     message = commands.refused("policy", "set", "--file", "-", code=2, given=b'{"maxPctDelta": 2}')
     assert message == "Invalid pricing policy data: maxPctDelta: must be at most 1."
 
@@ -212,7 +212,7 @@ def test_a_policy_fault_names_its_field(commands: PricingCommands) -> None:
         ({"name": "phaseOfTheMoon", "phase": "full"}, "phaseOfTheMoon"),
     ],
 )
-def test_a_check_is_shown_in_words(check: dict[str, object], words: str) -> None:
+def test_a_guardrail_check_is_described_in_words(check: dict[str, object], words: str) -> None:
     assert check_words({"ok": False, **check}, "EUR") == words
 
 
@@ -222,7 +222,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in cells if row and row[0].strip().isdigit()]
 
 
-def test_a_person_sees_every_price_and_may_approve_it(commands: PricingCommands) -> None:
+def test_a_preview_shows_every_price_and_the_approval_command(commands: PricingCommands) -> None:
     commands.rule(transform={"op": "percent", "value": -10, "floor": 950, "compareAt": "before"})
     ended = commands.run("preview", "1")
     assert (ended.code, ended.err) == (0, "")
@@ -244,14 +244,14 @@ def test_a_person_sees_every_price_and_may_approve_it(commands: PricingCommands)
     assert "\x1b" not in ended.out
 
 
-def test_nothing_is_written_by_a_preview(commands: PricingCommands, shop: FakeShop) -> None:
+def test_a_preview_writes_no_prices(commands: PricingCommands, shop: FakeShop) -> None:
     before = shop.amounts()
     commands.previewed()
     assert shop.amounts() == before
     assert shop.times("write") == 0
 
 
-def test_what_the_guardrails_block_is_listed_with_the_failing_checks(
+def test_prices_blocked_by_guardrails_are_listed_with_the_failed_checks(
     commands: PricingCommands,
 ) -> None:
     guardrails = {
@@ -277,7 +277,7 @@ def test_what_the_guardrails_block_is_listed_with_the_failing_checks(
     assert result.endswith("There is nothing to apply.")
 
 
-def test_where_the_project_wants_it_a_second_person_must_approve(commands: PricingCommands) -> None:
+def test_a_second_person_must_approve_if_the_project_requires_it(commands: PricingCommands) -> None:
     commands.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
     commands.rule()
     result = commands.text("preview", "1")
@@ -296,7 +296,7 @@ def test_where_the_project_wants_it_a_second_person_must_approve(commands: Prici
     assert commands.json("runs", "apply", "1")["status"] == "QUEUED"
 
 
-def test_a_disabled_rule_can_be_looked_at(commands: PricingCommands) -> None:
+def test_a_disabled_rule_can_be_previewed(commands: PricingCommands) -> None:
     commands.rule(enabled=False)
     assert "The rule is disabled: it can be applied once it is enabled." in commands.text(
         "preview", "1"
@@ -322,6 +322,6 @@ def test_omitted_rows_are_counted(
     assert everything["run"]["matched"] == 65
 
 
-def test_a_rule_that_is_not_there_has_no_preview(commands: PricingCommands) -> None:
+def test_an_unknown_rule_cannot_be_previewed(commands: PricingCommands) -> None:
     assert commands.refused("preview", "9") == "Pricing rule 9 not found."
     assert commands.refused("preview", "0", code=2).startswith("Invalid value for 'rule_id': ")

@@ -24,7 +24,7 @@ from automation_pipeline_tests.fakes.shop import FakeShop
 from automation_pipeline_tests.tables import every_case
 
 
-def test_runs_are_listed_newest_first_and_can_be_narrowed(commands: PricingCommands) -> None:
+def test_runs_are_listed_newest_first_and_can_be_filtered(commands: PricingCommands) -> None:
     commands.applied()
     commands.json("preview", "1")
     commands.json("preview", commands.rule("--project", "other"))
@@ -72,7 +72,9 @@ def test_a_run_shows_its_status_and_the_next_command(commands: PricingCommands) 
     assert commands.json("runs", "show", run_id)["targets"]["applied"] == 4
 
 
-def test_a_cancelled_or_failed_run_shows_it(commands: PricingCommands, shop: FakeShop) -> None:
+def test_a_cancelled_or_failed_run_shows_the_status(
+    commands: PricingCommands, shop: FakeShop
+) -> None:
     shop.refuse("11")
     shop.refuse("12")
     run_id = commands.applied()
@@ -110,7 +112,7 @@ def test_targets_shows_every_target_with_its_error(
     assert "2 Mug [large] 1/12 MUG-L 29.99 EUR 26.99 EUR -10.0 % -3.00 EUR APPLIED" in result
 
 
-def test_everything_that_moved_is_in_the_log(commands: PricingCommands) -> None:
+def test_the_run_log_contains_every_transition(commands: PricingCommands) -> None:
     run_id = commands.applied(selector={"sku": "TABLE"})
     moves = commands.json("runs", "log", run_id)["log"]
     assert [(one["machine"], one["fromState"], one["toState"], one["actor"]) for one in moves] == [
@@ -129,12 +131,12 @@ def test_everything_that_moved_is_in_the_log(commands: PricingCommands) -> None:
 @every_case(
     "what", ["show", "targets", "log", "apply", "approve", "retry", "cancel", "watch", "rollback"]
 )
-def test_a_run_that_is_not_there_is_one_sentence(commands: PricingCommands, what: str) -> None:
+def test_an_unknown_run_prints_one_sentence(commands: PricingCommands, what: str) -> None:
     assert commands.refused("runs", what, "9") == "Rule run 9 not found."
     assert commands.refused("runs", what, "x", code=2).startswith("Invalid value for 'run_id': ")
 
 
-def test_what_was_previewed_is_applied_and_followed(
+def test_a_previewed_run_can_be_applied_and_followed(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = commands.previewed()
@@ -148,7 +150,7 @@ def test_what_was_previewed_is_applied_and_followed(
     assert "4/4" in result
 
 
-def test_a_run_that_does_not_end_well_ends_with_1(
+def test_an_unsuccessful_run_exits_with_1(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.refuse("11")
@@ -163,7 +165,7 @@ def test_a_run_that_does_not_end_well_ends_with_1(
     assert commands.json("runs", "watch", run_id, code=1)["status"] == "PARTIAL"
 
 
-def test_a_rule_is_planned_and_applied_at_once_when_it_is_started(
+def test_starting_a_rule_plans_and_applies_it(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule_id = commands.rule()
@@ -178,7 +180,7 @@ def test_a_rule_is_planned_and_applied_at_once_when_it_is_started(
     )
 
 
-def test_a_start_that_needs_an_approval_stays_a_preview_with_the_reason(
+def test_a_start_that_requires_approval_remains_a_preview_with_the_reason(
     commands: PricingCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
@@ -191,7 +193,7 @@ def test_a_start_that_needs_an_approval_stays_a_preview_with_the_reason(
     )
 
 
-def test_a_rest_is_cut_short_by_force(commands: PricingCommands) -> None:
+def test_force_overrides_the_cooldown(commands: PricingCommands) -> None:
     commands.applied(cooldownMinutes=60)
     assert "rests until" in commands.refused("runs", "start", "1")
     commands.json("preview", "1")
@@ -220,7 +222,7 @@ def test_retry_retries_failed_targets(
     assert commands.json("runs", "watch", run_id)["status"] == "APPLIED"
 
 
-def test_a_run_is_taken_back(
+def test_a_run_can_be_rolled_back(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, run_id = shop.amounts(), commands.applied()
@@ -235,7 +237,7 @@ def test_a_run_is_taken_back(
     )
 
 
-def test_some_targets_are_taken_back(
+def test_selected_targets_can_be_rolled_back(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = commands.applied()
@@ -249,7 +251,7 @@ def test_some_targets_are_taken_back(
     )
 
 
-def test_what_was_edited_since_stays_unless_forced(
+def test_rollback_keeps_later_edits_unless_forced(
     commands: PricingCommands, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = commands.applied()
@@ -276,14 +278,14 @@ def test_a_rollback_asks_for_confirmation_at_a_terminal(commands: PricingCommand
     assert json.loads(asked.out)["run"]["wish"] == "rollback"
 
 
-def test_yes_leaves_the_question_out(commands: PricingCommands) -> None:
+def test_the_yes_option_skips_the_confirmation(commands: PricingCommands) -> None:
     run_id = commands.applied()
     asked = commands.run("runs", "rollback", run_id, "--yes", is_interactive=True)
     assert (asked.code, asked.err) == (0, "")
     assert asked.out == "Run 1 will be rolled back: `automation pricing runs watch 1` follows it.\n"
 
 
-def test_prices_that_stand_are_well(commands: PricingCommands) -> None:
+def test_reconcile_reports_no_differences_for_unchanged_prices(commands: PricingCommands) -> None:
     run_id = commands.applied()
     assert (
         commands.text("runs", "reconcile", run_id)
@@ -410,7 +412,7 @@ def test_the_command_prints_why_a_run_does_not_start(
         ),
     ],
 )
-def test_the_bar_counts_what_is_done_with(
+def test_the_progress_bar_counts_finished_targets(
     clock: StandingClock, fields: dict[str, object], bar: tuple[str, int, int | None]
 ) -> None:
     assert run_bar(a_run(clock, **fields)) == bar
@@ -418,7 +420,7 @@ def test_the_bar_counts_what_is_done_with(
 
 @every_case("requested", [None, *RunAction])
 @every_case("status", list(PricingRunState))
-def test_a_run_is_over_without_a_worker_and_without_a_request(
+def test_a_run_is_over_without_an_active_state_or_an_open_request(
     clock: StandingClock, status: PricingRunState, requested: RunAction | None
 ) -> None:
     at_work = requested is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}

@@ -29,7 +29,7 @@ def test_a_shop_shows_its_status(commands: PricingCommands) -> None:
     )
 
 
-def test_a_pause_has_a_reason_and_ends(commands: PricingCommands) -> None:
+def test_a_shop_can_be_paused_with_a_reason_and_resumed(commands: PricingCommands) -> None:
     document = commands.json("shop", "pause", "--reason", "Stock [count]")
     assert (document["pausedBy"], document["pauseReason"]) == ("cli:ada", "Stock [count]")
     assert "UTC, paused by cli:ada: Stock [count]" in commands.text("shop", "show")
@@ -50,7 +50,7 @@ def test_a_pause_has_a_reason_and_ends(commands: PricingCommands) -> None:
         ),
     ],
 )
-def test_a_circuit_is_shown_in_words(
+def test_the_circuit_breaker_state_is_described_in_words(
     commands: PricingCommands, circuit: dict[str, object], words: str
 ) -> None:
     until = SystemClock().now() + timedelta(hours=1)
@@ -59,13 +59,13 @@ def test_a_circuit_is_shown_in_words(
     assert words in commands.text("shop", "show")
 
 
-def test_without_a_shop_the_setting_is_named(terminal: Terminal) -> None:
+def test_a_missing_shop_setting_is_named(terminal: Terminal) -> None:
     ended = terminal.run("pricing", "shop", "show")
     assert (ended.code, ended.out) == (1, "")
     assert "SHOP_API_BASE_URL" in ended.err
 
 
-def test_every_price_that_was_written_is_listed_newest_last(commands: PricingCommands) -> None:
+def test_every_written_price_is_listed_newest_last(commands: PricingCommands) -> None:
     run_id = commands.applied()
     commands.json("runs", "rollback", run_id)
     commands.work(run_id)
@@ -136,7 +136,7 @@ def test_the_report_shows_reasons_and_recommendations(
     assert commands.text("dlq", "--project", "other") == "Project other has no dead letter."
 
 
-def test_they_are_tried_again_by_force_when_the_cause_is_removed(
+def test_dead_letters_can_be_retried_by_force(
     commands: PricingCommands, shop: FakeShop, failed: str
 ) -> None:
     result = commands.text("dlq", "--retry")
@@ -153,7 +153,9 @@ def test_they_are_tried_again_by_force_when_the_cause_is_removed(
     )
 
 
-def test_what_is_acknowledged_is_reported_no_more(commands: PricingCommands, failed: str) -> None:
+def test_acknowledged_dead_letters_are_no_longer_reported(
+    commands: PricingCommands, failed: str
+) -> None:
     one = commands.target(failed, "11")
     assert commands.json("dlq", "--acknowledge", "--target", one) == {
         "project": "default",
@@ -180,7 +182,7 @@ def test_what_is_acknowledged_is_reported_no_more(commands: PricingCommands, fai
         ),
     ],
 )
-def test_conflicting_options_are_refused(
+def test_conflicting_options_are_rejected(
     commands: PricingCommands, options: list[str], sentence: str
 ) -> None:
     assert commands.refused("dlq", *options, code=2) == sentence

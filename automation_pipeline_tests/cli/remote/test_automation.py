@@ -21,16 +21,14 @@ def requests(far: Far) -> list[RunRequestRow]:
         return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
 
 
-def test_the_list_of_schedules_is_whole_however_long(
-    far: Far, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_of_schedules_spans_all_pages(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "PAGE", 2)
     ids = [far.here.create() for _ in range(5)]
     for listed in (far.json("schedules", "list"), far.here.json("schedules", "list")):
         assert [one["id"] for one in listed["schedules"]] == ids[::-1]
 
 
-def test_a_schedule_lives_its_life_from_afar(far: Far) -> None:
+def test_a_schedule_can_be_managed_through_the_api(far: Far) -> None:
     made = far.json("schedules", "create", "--file", "-", given=DAILY)
     assert made == far.here.json("schedules", "show", made["id"])
     changed = far.json(
@@ -58,7 +56,7 @@ def test_a_schedule_lives_its_life_from_afar(far: Far) -> None:
     assert far.here.json("schedules", "list")["schedules"] == []
 
 
-def test_a_run_for_some_fiches_is_followed_to_its_end(
+def test_a_run_with_its_own_selection_is_followed_to_its_end(
     far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule_id = far.here.create()
@@ -74,13 +72,13 @@ def test_a_run_for_some_fiches_is_followed_to_its_end(
     assert (ended.code, json.loads(ended.out)["status"]) == (1, "failed")
 
 
-def test_failed_fiches_are_run_again(far: Far, stored: Bench) -> None:
+def test_failed_fiches_can_be_retried(far: Far, stored: Bench) -> None:
     again = far.json("runs", "retry", "1")
     assert (again["run_id"], again["retry_of_run_id"], again["status"]) == ("2", "1", "pending")
     assert far.here.json("runs", "show", "2")["retryOfRunId"] == "1"
 
 
-def test_a_configuration_is_carried_over_and_changed(far: Far) -> None:
+def test_a_configuration_can_be_imported_exported_and_updated(far: Far) -> None:
     result = far.json("audit-configs", "import", "-", given=document("Sales", 3))
     assert result == {"id": "1", "name": "Sales", "outcome": "created", "steps": 3}
     exported = far.json("audit-configs", "export", "1")
@@ -124,7 +122,7 @@ def test_a_token_is_shown_once_and_revoked(far: Far) -> None:
     assert made["token"] not in ended.err
 
 
-def test_people_overrule_and_withdraw_an_audit(far: Far, stored: Bench) -> None:
+def test_an_audit_can_be_overridden_and_deleted(far: Far, stored: Bench) -> None:
     result = far.json(
         "audits",
         "review",
@@ -161,7 +159,7 @@ def test_people_overrule_and_withdraw_an_audit(far: Far, stored: Bench) -> None:
     assert far.json("audits", "restore", "1") == {"id": "1", "deleted": False}
 
 
-def test_audits_are_followed_and_one_that_never_begins_is_told(
+def test_audits_are_followed_and_rejected_requests_are_reported(
     far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work() -> None:
@@ -179,7 +177,7 @@ def test_audits_are_followed_and_one_that_never_begins_is_told(
     assert result["batch_id"] in result["audits"][0]["tracking_id"]
 
 
-def test_one_audit_is_shown_with_its_steps(
+def test_an_audit_is_shown_with_its_steps(
     far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     during_pauses(
@@ -192,7 +190,7 @@ def test_one_audit_is_shown_with_its_steps(
     assert "critical steps passed" in ended.out
 
 
-def test_a_rerun_that_comes_to_nothing_is_told(
+def test_a_rejected_rerun_is_reported(
     far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -209,7 +207,7 @@ def test_a_rerun_that_comes_to_nothing_is_told(
     )
 
 
-def test_transcriptions_are_followed_to_their_ends(
+def test_transcriptions_are_followed_until_they_end(
     far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first is refused, the second comes to its end: both are told, here as from afar."""
@@ -254,7 +252,9 @@ def test_transcriptions_are_followed_to_their_ends(
         ("fiches sync", "--date 2026-02-03"),
     ],
 )
-def test_what_only_makes_sense_here_says_so(far: Far, command: str, options: str) -> None:
+def test_local_only_options_are_rejected_with_a_remote_api(
+    far: Far, command: str, options: str
+) -> None:
     ended = far.run(*command.split(), *options.split())
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"`automation {command}` works only on the local machine")

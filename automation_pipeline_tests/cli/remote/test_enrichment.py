@@ -15,7 +15,7 @@ def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
     return a_register(monkeypatch)
 
 
-def test_companies_are_asked_for_over_there(far: Far, search: FakeRegistry) -> None:
+def test_companies_are_enriched_on_the_remote_machine(far: Far, search: FakeRegistry) -> None:
     document = far.json("enrich", DANONE, LVMH, NOBODY, "--wait", code=1)["companies"]
     assert [one["status"] for one in document] == ["SUCCESS", "SUCCESS", "FAILED"]
     here = far.here.json("enrich", DANONE, LVMH, NOBODY, "--wait", code=1)["companies"]
@@ -23,7 +23,7 @@ def test_companies_are_asked_for_over_there(far: Far, search: FakeRegistry) -> N
     assert len(search.calls) == 3
 
 
-def test_by_force_one_is_asked_for_anew_and_then_rests(far: Far, search: FakeRegistry) -> None:
+def test_force_refreshes_a_company_once(far: Far, search: FakeRegistry) -> None:
     assert [far.json("enrich", DANONE, "--force")["companies"][0]["outcome"] for _ in range(2)] == [
         "ENQUEUED"
     ] * 2
@@ -33,7 +33,9 @@ def test_by_force_one_is_asked_for_anew_and_then_rests(far: Far, search: FakeReg
     assert search.calls
 
 
-def test_a_wrong_number_is_the_same_sentence_there_and_here(far: Far, search: FakeRegistry) -> None:
+def test_an_invalid_number_has_the_same_error_locally_and_remotely(
+    far: Far, search: FakeRegistry
+) -> None:
     output = [at.run("enrich", "12").err for at in (far, far.here)]
     assert output[0] == output[1] != ""
     assert search.calls == []

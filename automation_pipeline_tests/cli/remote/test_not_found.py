@@ -55,7 +55,7 @@ def fault(ended: Ended) -> bool:
     return (ended.code, ended.out) != (1, "") or not NOT_FOUND.fullmatch(ended.err)
 
 
-def test_what_does_not_exist_is_not_found_in_one_form(terminal: Terminal) -> None:
+def test_every_unknown_id_has_the_same_not_found_message(terminal: Terminal) -> None:
     terminal.export(SHOP_API_BASE_URL="https://shop.example.test", SHOP_API_TOKEN="t")
     with served_over(terminal.folder / "automation.db") as url:
         faults = faults_of(Far(terminal, url))

@@ -76,7 +76,7 @@ def answer_about_things(services: Services) -> Document:
     raise AssertionError(services)
 
 
-def test_arguments_become_the_path_the_parameters_or_the_body(sent: Sent) -> None:
+def test_arguments_are_sent_in_the_path_the_query_or_the_body(sent: Sent) -> None:
     thing("a/b c")
     thing("1", q="x", all_=False)
     drop_thing("1", why=None)
@@ -97,7 +97,7 @@ def test_arguments_become_the_path_the_parameters_or_the_body(sent: Sent) -> Non
     ]
 
 
-def test_a_given_body_is_sent_as_it_is(sent: Sent) -> None:
+def test_a_given_body_is_sent_unchanged(sent: Sent) -> None:
     sent.answer = {"madeAt": "2026-05-01T00:00:00Z"}
     put_thing({"snake_case": {}, "none": None})
     put_thing({})
@@ -105,7 +105,7 @@ def test_a_given_body_is_sent_as_it_is(sent: Sent) -> None:
     assert bodies == [{"snake_case": {}, "none": None}, {}]
 
 
-def test_an_answer_is_read_as_the_type_of_the_result(sent: Sent) -> None:
+def test_a_response_is_parsed_as_the_result_type(sent: Sent) -> None:
     assert thing("7") == Thing(id=7, long_name="x")
     assert drop_thing("7", why="x") is None
     assert answer_about_things() == sent.answer
@@ -117,7 +117,7 @@ def test_an_answer_is_read_as_the_type_of_the_result(sent: Sent) -> None:
         thing("7")
 
 
-def test_a_list_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_is_fetched_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "PAGE", 2)
     things = [Thing(id=number, long_name="x") for number in (3, 5, 8, 9)]
 
@@ -132,7 +132,7 @@ def test_a_list_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(every(from_offset, by="offset")) == things
 
 
-def test_the_environment_says_which_api_and_with_what_token(far: Far) -> None:
+def test_the_api_and_the_token_come_from_the_environment(far: Far) -> None:
     far.here.create()
     far.here.export(
         AUTOMATION_API_URL=far.url,
@@ -142,14 +142,14 @@ def test_the_environment_says_which_api_and_with_what_token(far: Far) -> None:
     assert [one["id"] for one in far.here.json("schedules", "list")["schedules"]] == ["1"]
 
 
-def test_an_option_outdoes_the_environment(far: Far) -> None:
+def test_options_override_the_environment(far: Far) -> None:
     far.here.export(
         AUTOMATION_API_URL="http://127.0.0.1:9", AUTOMATION_API_TOKEN="another-token-altogether"
     )
     assert far.json("schedules", "list") == {"schedules": []}
 
 
-def test_without_any_of_it_the_work_is_done_here(terminal: Terminal) -> None:
+def test_without_an_api_commands_run_locally(terminal: Terminal) -> None:
     assert terminal.json("schedules", "list") == {"schedules": []}
 
 
@@ -170,14 +170,14 @@ NOWHERE = "http://127.0.0.1:9"
          f"The API at {NOWHERE} could not be reached (ConnectError)."),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_it_is_one_sentence(
+def test_an_invalid_api_setting_is_one_sentence(
     terminal: Terminal, options: list[str], code: int, sentence: str
 ) -> None:
     ended = terminal.run(*options, "schedules", "list")
     assert (ended.code, ended.out, ended.err) == (code, "", f"{sentence}\n")
 
 
-def test_a_user_is_remembered_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_is_identified_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "ada")
     assert actor() == "cli:ada"
 
@@ -185,7 +185,7 @@ def test_a_user_is_remembered_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "error", [KeyError("uid not found"), ImportError(), OSError("No username set")]
 )
-def test_a_user_without_a_name_is_a_number(
+def test_a_user_without_a_name_is_identified_by_number(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def unknown() -> str:
@@ -213,6 +213,6 @@ class Readiness:
         (None, None),
     ],
 )
-def test_only_a_daemon_that_failed_is_a_reason(checks: object, reason: str | None) -> None:
+def test_only_a_failed_daemon_check_is_an_obstacle(checks: object, reason: str | None) -> None:
     missing = remote_obstacle(cast("RemoteApi", Readiness(checks)))
     assert (missing is None) if reason is None else reason in str(missing)

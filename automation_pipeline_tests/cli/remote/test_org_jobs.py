@@ -136,11 +136,11 @@ def lines(text: str) -> list[str]:
     return [f"org-jobs {command}" for command in text.strip().splitlines()]
 
 
-def test_what_is_shown_is_the_same_by_the_api(schedule_id: str, far: Far) -> None:
+def test_output_is_the_same_through_the_api(schedule_id: str, far: Far) -> None:
     assert far.differences(lines(LOOKING.format(id=schedule_id))) == []
 
 
-def test_what_is_refused_is_refused_alike_by_the_api(counter: Counter, far: Far) -> None:
+def test_rejections_are_the_same_through_the_api(counter: Counter, far: Far) -> None:
     commands = lines(REFUSED)
     assert far.differences(f"{command} --json" for command in commands[1::2]) == []
     assert far.differences(commands[::2]) == []
@@ -148,12 +148,12 @@ def test_what_is_refused_is_refused_alike_by_the_api(counter: Counter, far: Far)
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_faults_of_what_is_sent_are_the_same(schedule_id: str, far: Far) -> None:
+def test_input_errors_are_the_same_through_the_api(schedule_id: str, far: Far) -> None:
     for command, given in FAULTY:
         assert far.differences(lines(command.format(id=schedule_id)), given) == []
 
 
-def test_a_schedule_is_worked_with_from_afar(counter: Counter, far: Far) -> None:
+def test_an_org_schedule_can_be_managed_through_the_api(counter: Counter, far: Far) -> None:
     made = far.json("org-jobs", "schedules", "create", "--org", "globex", "--file", "-", given=CALL)
     words = ("org-jobs", "schedules")
     assert made == counter.json("schedules", "show", made["id"])
@@ -191,7 +191,7 @@ def test_a_schedule_is_worked_with_from_afar(counter: Counter, far: Far) -> None
     assert far.json(*words, "delete", made["id"], "--yes") == {"id": made["id"], "deleted": True}
 
 
-def test_a_job_is_followed_from_afar(
+def test_a_job_can_be_followed_through_the_api(
     counter: Counter, schedule_id: str, far: Far, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -214,7 +214,7 @@ def test_a_job_is_followed_from_afar(
     assert far.json("org-jobs", "retry", asked["job_id"])["status"] == "pending"
 
 
-def test_organisations_hosts_and_servers_are_worked_with_from_afar(
+def test_organisations_hosts_and_servers_can_be_managed_through_the_api(
     counter: Counter, far: Far
 ) -> None:
     far.json("org-jobs", "orgs", "create", "third", "--name", "Third")

@@ -123,11 +123,11 @@ def lines(text: str) -> list[str]:
     return [f"pricing {command}" for command in text.strip().splitlines()]
 
 
-def test_what_is_shown_is_the_same_by_the_api(workshop: PricingCommands, far: Far) -> None:
+def test_output_is_the_same_through_the_api(workshop: PricingCommands, far: Far) -> None:
     assert far.differences(lines(LOOKING)) == []
 
 
-def test_what_is_refused_is_refused_alike_by_the_api(workshop: PricingCommands, far: Far) -> None:
+def test_rejections_are_the_same_through_the_api(workshop: PricingCommands, far: Far) -> None:
     commands = lines(REFUSED)
     assert far.differences(f"{command} --json" for command in commands[1::2]) == []
     assert far.differences(commands[::2]) == []
@@ -135,12 +135,12 @@ def test_what_is_refused_is_refused_alike_by_the_api(workshop: PricingCommands, 
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_faults_of_what_is_sent_are_the_same(workshop: PricingCommands, far: Far) -> None:
+def test_input_errors_are_the_same_through_the_api(workshop: PricingCommands, far: Far) -> None:
     for command, given in FAULTY:
         assert far.differences(lines(command), given) == []
 
 
-def test_a_price_is_changed_and_taken_back_from_afar(
+def test_a_price_can_be_changed_and_rolled_back_through_the_api(
     workshop: PricingCommands, far: Far, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = far.json(
@@ -174,7 +174,7 @@ def test_a_price_is_changed_and_taken_back_from_afar(
     }
 
 
-def test_what_has_failed_is_seen_to_from_afar(
+def test_dead_letters_can_be_handled_through_the_api(
     workshop: PricingCommands, far: Far, shop: FakeShop
 ) -> None:
     shop.accept("11")
@@ -191,7 +191,9 @@ def test_what_has_failed_is_seen_to_from_afar(
     assert far.json("pricing", "dlq")["totalFailed"] == 0
 
 
-def test_the_shop_is_paused_and_guarded_from_afar(workshop: PricingCommands, far: Far) -> None:
+def test_the_shop_and_its_guardrails_can_be_managed_through_the_api(
+    workshop: PricingCommands, far: Far
+) -> None:
     assert far.json("pricing", "shop", "pause", "--reason", "count")["pauseReason"] == "count"
     assert workshop.json("shop", "show")["pausedAt"] is not None
     assert far.json("pricing", "shop", "resume")["pausedAt"] is None
@@ -209,7 +211,9 @@ def test_the_shop_is_paused_and_guarded_from_afar(workshop: PricingCommands, far
     assert far.json("pricing", "runs", "start", "1")["run"]["wish"] == "apply"
 
 
-def test_a_run_is_repaired_from_afar(workshop: PricingCommands, far: Far, shop: FakeShop) -> None:
+def test_a_run_can_be_repaired_through_the_api(
+    workshop: PricingCommands, far: Far, shop: FakeShop
+) -> None:
     shop.edit("21", amount=77_700)
     document = far.json("pricing", "runs", "reconcile", "1", "--repair", code=1)
     assert (document["mismatches"], document["repairRunId"]) == (1, "2")

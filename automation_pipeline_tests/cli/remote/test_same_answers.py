@@ -93,7 +93,7 @@ FAULTY: list[tuple[str, object]] = [
 ]
 
 
-def test_what_is_shown_is_the_same_by_the_api(far: Far, stored: Bench) -> None:
+def test_output_is_the_same_through_the_api(far: Far, stored: Bench) -> None:
     far.here.create()
     far.here.json("audits", "delete", "2")
     options = "--name [nightly] --permission automation.write --scope ALL"
@@ -101,7 +101,7 @@ def test_what_is_shown_is_the_same_by_the_api(far: Far, stored: Bench) -> None:
     assert far.differences(LOOKING.strip().splitlines()) == []
 
 
-def test_what_is_refused_is_refused_alike_by_the_api(far: Far, stored: Bench) -> None:
+def test_rejections_are_the_same_through_the_api(far: Far, stored: Bench) -> None:
     commands = REFUSED.strip().splitlines()
     assert far.differences(f"{command} --json" for command in commands[1::2]) == []
     assert far.differences(commands[::2]) == []
@@ -109,6 +109,6 @@ def test_what_is_refused_is_refused_alike_by_the_api(far: Far, stored: Bench) ->
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_faults_of_what_is_sent_are_the_same(far: Far, stored: Bench) -> None:
+def test_input_errors_are_the_same_through_the_api(far: Far, stored: Bench) -> None:
     for command, given in FAULTY:
         assert far.differences([command], given) == []
