@@ -121,7 +121,7 @@ def test_a_refusal_ends_the_step_and_its_tokens_count(bench: Bench) -> None:
     assert bench.row().total_tokens == USAGE.total_tokens
 
 
-def test_an_answer_that_was_cut_is_asked_for_again(bench: Bench) -> None:
+def test_a_truncated_answer_is_requested_again(bench: Bench) -> None:
     cut = [Reply('{"traite": tr', USAGE, is_cut=True)]
     bench.model = FakeLanguageModel(lambda question: cut.pop() if cut else step_answer(question))
     bench.sell("1900417")
@@ -129,7 +129,7 @@ def test_an_answer_that_was_cut_is_asked_for_again(bench: Bench) -> None:
     assert "coupée" in bench.model.asked[-1].messages[-1].content
 
 
-def test_without_gating_the_answer_stays(bench: Bench) -> None:
+def test_without_gating_an_invented_quotation_stands(bench: Bench) -> None:
     bench.set_options(gating=GatingOptions(enabled=False))
     bench.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")

@@ -62,7 +62,7 @@ def test_a_repeated_day_calls_neither_the_crm_nor_the_model(bench: Bench) -> Non
     assert (bench.model.calls, bench.crm.asked, bench.audits()) == (calls, [], 2)
 
 
-def test_a_completed_audit_by_hand_counts_for_the_day(bench: Bench) -> None:
+def test_a_completed_manual_audit_counts_for_the_day(bench: Bench) -> None:
     config_id = bench.configure(runAutomatically=True)
     sold(bench, "1", "2")
     bench.audit("1", config_id, "by-hand")
@@ -117,7 +117,7 @@ def test_an_incomplete_audit_is_finished_by_the_next_attempt(bench: Bench) -> No
     assert Counter(row.version for row in rows(bench) if row.is_latest) == {1: 2}
 
 
-def test_a_fiche_unknown_to_the_crm_is_a_failed_audit(bench: Bench) -> None:
+def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(bench: Bench) -> None:
     bench.configure(steps=1, runAutomatically=True)
     sold(bench, "1", "2")
     forget_the_crm(bench)
@@ -142,7 +142,7 @@ def test_a_new_call_is_transcribed_before_the_audit(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_audits_run_concurrently_up_to_the_width(bench: Bench, width: int) -> None:
+def test_audits_run_concurrently_up_to_the_limit(bench: Bench, width: int) -> None:
     together = asyncio.Barrier(width)
 
     async def until_all_are_there(_: Question) -> None:

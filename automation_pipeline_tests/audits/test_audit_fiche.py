@@ -206,7 +206,7 @@ def test_an_audit_keeps_the_configuration_of_its_start(bench: Bench) -> None:
     assert bench.row("first").config_fingerprint != bench.row("second").config_fingerprint
 
 
-def test_missing_transcripts_are_made_first(bench: Bench) -> None:
+def test_missing_transcripts_are_created_first(bench: Bench) -> None:
     bench.sell("1900417", said=None)
 
     async def listen(fiche_id: str) -> None:
@@ -227,7 +227,7 @@ def test_missing_transcripts_are_made_first(bench: Bench) -> None:
         ),
     ],
 )
-def test_nothing_to_judge_is_a_failed_audit(
+def test_an_audit_with_nothing_to_judge_fails(
     bench: Bench, calls: tuple, text: str | None, reason: str
 ) -> None:
     bench.sell("1900417", *calls, said=text)
@@ -236,7 +236,7 @@ def test_nothing_to_judge_is_a_failed_audit(
     assert bench.model.calls == 0
 
 
-def test_a_fiche_unknown_to_the_crm_is_a_failed_audit(bench: Bench) -> None:
+def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(bench: Bench) -> None:
     bench.sell("1900417")
     bench.crm.remove("1900417")
     bench.clock.pass_time(timedelta(days=1))
@@ -245,7 +245,7 @@ def test_a_fiche_unknown_to_the_crm_is_a_failed_audit(bench: Bench) -> None:
     assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["fiche_not_found"]
 
 
-def test_an_unknown_configuration_is_no_audit(bench: Bench) -> None:
+def test_an_unknown_configuration_starts_no_audit(bench: Bench) -> None:
     bench.sell("1900417")
     with pytest.raises(NotFoundError, match="77"):
         bench.audit("1900417", 77)

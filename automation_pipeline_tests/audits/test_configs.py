@@ -68,7 +68,7 @@ def test_a_new_step_is_the_last(
     assert stored.updated_at == clock.now()
 
 
-def test_a_taken_place_is_refused_with_the_free_one_and_nothing_changes(
+def test_a_taken_position_is_refused_with_the_free_position(
     database: Database, clock: StandingClock
 ) -> None:
     config_id = add(database)
@@ -144,7 +144,7 @@ def test_an_invalid_configuration_is_not_stored(
             assert session.scalar(select(func.count()).select_from(table)) == 0
 
 
-def test_a_deleted_configuration_is_gone(database: Database) -> None:
+def test_a_deleted_configuration_is_not_found(database: Database) -> None:
     config_id = add(database)
     delete_config(config_id, database=database)
     with pytest.raises(NotFoundError, match=f"Audit config with ID '{config_id}' not found"):
@@ -206,7 +206,9 @@ def delete_many(url: str, step_ids: list[int]) -> list[str]:
     return on(url, lambda database: [attempt(database, step_id) for step_id in step_ids])
 
 
-def test_several_processes_leave_one_step_and_no_gap(database: Database, database_url: str) -> None:
+def test_concurrent_deletions_leave_one_step_without_a_gap(
+    database: Database, database_url: str
+) -> None:
     config_id = add(database, steps=5)
     ids = list(read(database, config_id).step_ids)
     result = [one for many in at_once(delete_many, *[(database_url, ids)] * CREW) for one in many]
@@ -242,15 +244,13 @@ def test_the_first_import_creates_and_the_next_changes_nothing(
     assert before.created_at == clock.now() - timedelta(seconds=1)
 
 
-def test_what_is_exported_is_imported_without_a_change(
-    database: Database, clock: StandingClock
-) -> None:
+def test_importing_an_export_changes_nothing(database: Database, clock: StandingClock) -> None:
     put(database, clock, FULL)
     [before] = stored(database)
     assert put(database, clock, config_document(before.config)).outcome == "unchanged"
 
 
-def test_other_content_under_the_same_name_is_a_conflict_that_names_the_difference(
+def test_an_import_with_a_known_name_and_other_content_is_a_conflict(
     database: Database, clock: StandingClock
 ) -> None:
     config_id = put(database, clock, document()).id
@@ -293,7 +293,7 @@ def test_another_name_is_another_configuration(database: Database, clock: Standi
         (document(nmae="x"), "nmae"),
     ],
 )
-def test_a_wrong_document_is_not_stored(
+def test_an_invalid_import_is_not_stored(
     database: Database, clock: StandingClock, given: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -302,7 +302,7 @@ def test_a_wrong_document_is_not_stored(
     assert stored(database) == []
 
 
-def test_one_file_imported_by_several_processes_is_one_configuration(
+def test_concurrent_imports_of_one_file_store_one_configuration(
     database: Database, database_url: str
 ) -> None:
     answers = [
@@ -316,7 +316,7 @@ def test_one_file_imported_by_several_processes_is_one_configuration(
 
 
 @pytest.mark.parametrize("update", [False, True])
-def test_different_files_of_one_name_at_once_leave_one_of_them_whole(
+def test_concurrent_imports_of_different_files_with_one_name_store_one_of_them(
     database: Database, database_url: str, update: bool
 ) -> None:
     files = [document(description=f"file {number}", steps=number + 1) for number in range(CREW)]
@@ -348,7 +348,7 @@ def reorder_many(url: str, config_id: int, order: tuple[int, ...], times: int) -
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_any_order_of_the_steps_is_the_order_they_have_then(
+def test_steps_get_the_requested_order(
     database: Database, clock: StandingClock, data: st.DataObject
 ) -> None:
     config_id = add(database, steps=6)
@@ -362,7 +362,7 @@ def test_any_order_of_the_steps_is_the_order_they_have_then(
     assert [step.position for step in result.config.steps] == [1, 2, 3, 4, 5, 6]
 
 
-def test_an_incomplete_order_is_refused_and_nothing_moves(
+def test_an_incomplete_order_is_refused_without_changes(
     database: Database, clock: StandingClock
 ) -> None:
     config_id = add(database)
@@ -550,7 +550,7 @@ def test_a_step_moved_to_the_end_leaves_no_gap(
     assert read(database, other) == elsewhere
 
 
-def test_a_gap_that_older_rows_have_can_be_filled(database: Database, clock: StandingClock) -> None:
+def test_a_gap_in_stored_positions_can_be_filled(database: Database, clock: StandingClock) -> None:
     config_id = add(database)
     first, second, third = read(database, config_id).step_ids
     with database.transaction() as session:

@@ -122,7 +122,7 @@ def test_two_incomplete_attempts_emit_two_events(bench: Bench) -> None:
 
 
 @pytest.mark.both_databases
-def test_a_new_request_takes_over_the_steps_that_an_incomplete_audit_judged(bench: Bench) -> None:
+def test_a_new_request_reuses_the_judged_steps_of_an_incomplete_audit(bench: Bench) -> None:
     bench.model = FakeLanguageModel(at_step(2, PermanentError("Away.")))
     bench.sell(FICHE)
     config = bench.configure(steps=3)
@@ -229,7 +229,7 @@ def test_recordings_without_audio_are_shown_but_not_required(bench: Bench) -> No
     )
 
 
-def test_which_recordings_an_audit_needs() -> None:
+def test_transcript_coverage_per_set_of_recordings() -> None:
     transcripts, missing, silent, odd = (
         CallRecording("heard", has_audio=True, has_transcript=True),
         CallRecording("missing", has_audio=True, has_transcript=False),
@@ -269,7 +269,7 @@ def test_which_recordings_an_audit_needs() -> None:
 
 
 @pytest.mark.both_databases
-def test_no_attempt_without_a_grade_hides_a_completed_audit(bench: Bench) -> None:
+def test_an_incomplete_audit_does_not_hide_a_completed_one(bench: Bench) -> None:
     bench.sell(FICHE)
     config = bench.configure(steps=1)
 
@@ -302,7 +302,7 @@ def test_no_attempt_without_a_grade_hides_a_completed_audit(bench: Bench) -> Non
 
 
 @pytest.mark.both_databases
-def test_of_audits_that_end_together_the_newest_is_the_latest(bench: Bench) -> None:
+def test_the_newest_of_concurrently_ended_audits_is_the_latest(bench: Bench) -> None:
     bench.sell(FICHE)
     config, names = bench.configure(steps=1), [f"audit-{number}" for number in range(4)]
     bench.audit(FICHE, config, "before")

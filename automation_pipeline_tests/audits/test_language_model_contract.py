@@ -206,11 +206,11 @@ def over_http(url: str) -> Place:
     return Place(lambda: client(url), lambda _, rule: fault(url, {"route": ROUTE} | rule), calls)
 
 
-def test_it_has_the_name_that_its_provider_knows(place: Place) -> None:
+def test_the_name_is_that_of_the_configured_model(place: Place) -> None:
     assert place.opened().name == MODEL
 
 
-def test_an_answer_is_json_of_the_schema_and_tells_its_tokens(place: Place) -> None:
+def test_an_answer_is_json_of_the_schema_with_its_token_usage(place: Place) -> None:
     reply = place.ask()
     document = json.loads(reply.content)
     assert set(document) == set(ANSWER["properties"])
@@ -223,7 +223,7 @@ def test_an_answer_is_json_of_the_schema_and_tells_its_tokens(place: Place) -> N
     assert reply.usage.completion_tokens > 0
 
 
-def test_a_tool_that_must_be_called_is_called_with_json_and_its_result_is_taken(
+def test_a_required_tool_is_called_with_json_and_its_result_is_used(
     place: Place,
 ) -> None:
     wished = place.ask(WITH_TOOLS)
@@ -244,7 +244,7 @@ def test_a_tool_that_must_be_called_is_called_with_json_and_its_result_is_taken(
     assert len(json.loads(last.content)["points_controle"]) == 2
 
 
-def test_an_answer_may_be_sent_back_with_what_is_wrong(place: Place) -> None:
+def test_an_answer_may_be_sent_back_with_its_problem(place: Place) -> None:
     first = place.ask()
     repair = (
         Message(Role.ASSISTANT, first.content),
@@ -267,11 +267,11 @@ def test_an_answer_may_be_sent_back_with_what_is_wrong(place: Place) -> None:
     ],
     ids=["no messages", "a result nobody wished for", "a schema that is not strict"],
 )
-def test_a_question_that_breaks_the_rules_is_permanent(place: Place, question: Question) -> None:
+def test_an_invalid_question_is_a_permanent_error(place: Place, question: Question) -> None:
     assert isinstance(place.error(question), PermanentError)
 
 
-def test_a_tool_call_without_a_result_is_permanent(place: Place) -> None:
+def test_a_tool_call_without_a_result_is_a_permanent_error(place: Place) -> None:
     wished = place.ask(WITH_TOOLS)
     messages = (
         *WITH_TOOLS.messages,
@@ -281,7 +281,7 @@ def test_a_tool_call_without_a_result_is_permanent(place: Place) -> None:
     assert isinstance(place.error(replace(WITH_TOOLS, messages=messages)), PermanentError)
 
 
-def test_a_throttled_call_is_transient_with_the_retry_after_of_the_provider(place: Place) -> None:
+def test_a_throttled_call_is_a_transient_error_with_a_retry_after(place: Place) -> None:
     place.strike(
         TransientError("status=429", retry_after_seconds=7), {"status": 429, "retry_after": 7}
     )
@@ -300,7 +300,7 @@ def test_a_throttled_call_is_transient_with_the_retry_after_of_the_provider(plac
         {"body": "cut_short"},
     ],
 )
-def test_a_provider_that_breaks_down_is_transient_and_asks_for_no_wait(
+def test_a_provider_failure_is_a_transient_error_without_a_retry_after(
     place: Place, rule: dict[str, object]
 ) -> None:
     place.strike(TransientError("broken"), rule)
@@ -310,7 +310,7 @@ def test_a_provider_that_breaks_down_is_transient_and_asks_for_no_wait(
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 400])
-def test_a_refused_key_model_or_question_is_permanent(place: Place, status: int) -> None:
+def test_a_refused_key_model_or_question_is_a_permanent_error(place: Place, status: int) -> None:
     place.strike(PermanentError(f"status={status}"), {"status": status})
     assert isinstance(place.error(), PermanentError)
 
@@ -337,7 +337,7 @@ def test_a_check_with_a_valid_key_and_model_passes(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("key", "model"), [("sk-wrong", MODEL), (KEY, "gpt-nobody-knows")])
-def test_a_wrong_key_and_an_unknown_model_are_permanent_and_found_by_the_check(
+def test_the_check_raises_a_permanent_error_for_a_wrong_key_or_model(
     simulated: str, key: str, model: str
 ) -> None:
     forget(simulated)
@@ -358,7 +358,7 @@ def test_a_wrong_key_and_an_unknown_model_are_permanent_and_found_by_the_check(
 @pytest.mark.parametrize(
     ("body", "is_cut", "refuses"), [("content_cut", True, False), ("refusal", False, True)]
 )
-def test_an_answer_that_is_cut_or_refused_is_a_reply_with_its_usage(
+def test_a_truncated_or_refused_answer_is_a_reply_with_its_usage(
     simulated: str, body: str, is_cut: bool, refuses: bool
 ) -> None:
     place = over_http(simulated)
@@ -374,14 +374,14 @@ def test_a_hanging_provider_times_out_and_its_connection_closes(simulated: str) 
     assert isinstance(place.error(), TransientError)
 
 
-def test_the_fake_is_refused_by_its_check_too() -> None:
+def test_the_check_of_the_fake_can_fail() -> None:
     fake = FakeLanguageModel()
     fake.refuse_everything(PermanentError("Wrong key."))
     with pytest.raises(PermanentError, match="Wrong key"):
         asyncio.run(fake.check())
 
 
-def test_the_fake_follows_its_script_and_fails_as_often_as_configured() -> None:
+def test_the_fake_follows_its_script_and_configured_failures() -> None:
     fake = FakeLanguageModel(
         [saying({"a": 1}), TransientError("two"), saying({"a": 3}, Usage(1, 2))]
     )
@@ -409,7 +409,7 @@ def test_the_fake_counts_concurrent_questions() -> None:
     assert (fake.most_at_once, fake.calls) == (2, 6)
 
 
-def test_the_honest_answer_reads_the_prompt() -> None:
+def test_the_honest_answer_is_based_on_the_prompt() -> None:
     step = StepInPrompt.of(QUESTION)
     assert (step.position, step.name, step.weight) == (3, "Découverte des besoins", 8)
     assert step.keywords == ("enregistré", "besoins")
@@ -440,7 +440,7 @@ def test_the_honest_answer_reads_the_prompt() -> None:
     assert invented["points_controle"][0]["citations"][0]["texte"] == "Jamais dit ainsi."
 
 
-def test_the_honest_answer_quotes_what_the_tools_have_read() -> None:
+def test_the_honest_answer_quotes_the_tool_results() -> None:
     chunk = {
         "recording_index": 1,
         "chunk_index": 4,

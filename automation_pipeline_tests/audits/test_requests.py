@@ -67,7 +67,7 @@ def test_a_repeated_fiche_counts_once_in_a_batch(bench: Bench) -> None:
     assert list(requests(bench)) == [one.tracking_id for one in filed.audits]
 
 
-def test_nothing_is_filed_for_an_unknown_configuration(bench: Bench) -> None:
+def test_no_request_is_stored_for_an_unknown_configuration(bench: Bench) -> None:
     with pytest.raises(NotFoundError):
         ask(bench, 77)
     assert requests(bench) == {}
@@ -156,7 +156,7 @@ def test_the_sweep_leaves_claimed_audits(bench: Bench) -> None:
     assert bench.row().status == "running"
 
 
-def test_an_audit_may_belong_to_an_automation_that_exists(
+def test_an_audit_may_belong_only_to_an_existing_automation(
     bench: Bench, clock: StandingClock
 ) -> None:
     run_id, config = an_open_run(bench.database, clock).run_id, bench.configure()
@@ -205,7 +205,7 @@ def rerun_requests(rerun_bench: Bench) -> list[RunRequestRow]:
         return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
 
 
-def test_each_rerun_is_a_request_of_its_own(rerun_bench: Bench) -> None:
+def test_each_rerun_is_a_new_request(rerun_bench: Bench) -> None:
     one = request(rerun_bench, StepLocation(1, 2), " Listen. ")
     two = request(rerun_bench, StepLocation(1, 2, 1))
     assert one.rerun_id == f"rerun-1-2-{one.event_id}"
@@ -248,7 +248,7 @@ def test_an_unknown_step_or_point_cannot_be_rerun(
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "deleted"])
-def test_only_a_completed_audit_is_judged_again(rerun_bench: Bench, state: str) -> None:
+def test_only_a_completed_audit_can_be_rerun(rerun_bench: Bench, state: str) -> None:
     put(rerun_bench.database, 1, state)
     with pytest.raises(ConflictError):
         request(rerun_bench, StepLocation(1, 1))

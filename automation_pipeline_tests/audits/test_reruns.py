@@ -55,7 +55,7 @@ def told(bench: Bench, name: str) -> list[dict[str, Any]]:
     return [event for event in bench.events(name) if "rerun_id" in event]
 
 
-def test_a_rerun_replaces_the_step_and_scores_the_audit_again(bench: Bench, audit_id: int) -> None:
+def test_a_rerun_replaces_the_step_and_rescores_the_audit(bench: Bench, audit_id: int) -> None:
     other = bench.steps()[1]
     step = rerun(bench, instructions="Listen to the end.")
     assert (step["score"], step["conforme"]) == (5, "CONFORME")
@@ -84,7 +84,7 @@ def test_tokens_add_up_over_all_analyses(bench: Bench, audit_id: int) -> None:
     assert row.result_data["statistics"]["total_tokens"] == row.total_tokens  # type: ignore[index]  # JSON
 
 
-def test_a_rerun_is_in_the_history_and_emits_events(bench: Bench, audit_id: int) -> None:
+def test_a_rerun_is_recorded_in_the_history_and_emits_events(bench: Bench, audit_id: int) -> None:
     [entry] = rerun(bench, instructions=" Listen. ")["rerun_history"]
     old = {"score": 3, "conforme": "PARTIEL", "total_citations": 1}
     new = {"score": 5, "conforme": "CONFORME", "total_citations": 2}
@@ -131,9 +131,7 @@ def test_two_concurrent_workers_on_one_rerun_call_the_model_once(
     assert bench.model.calls == 1
 
 
-def test_a_rerun_that_fails_leaves_the_result_and_counts_its_tokens(
-    bench: Bench, audit_id: int
-) -> None:
+def test_a_failed_rerun_keeps_the_result_and_counts_its_tokens(bench: Bench, audit_id: int) -> None:
     before = bench.steps()[0]
     bench.model = FakeLanguageModel(lambda _asked: Reply("no JSON", AGAIN))
     with pytest.raises(PermanentError, match="no usable answer"):
@@ -160,12 +158,12 @@ def test_a_rerun_gates_invented_quotations(bench: Bench, audit_id: int) -> None:
     assert (step["score"], step["conforme"]) == (0, "NON_CONFORME")
 
 
-def test_a_score_above_the_weight_is_cut(bench: Bench, audit_id: int) -> None:
+def test_a_score_above_the_weight_is_capped(bench: Bench, audit_id: int) -> None:
     bench.model = FakeLanguageModel(lambda asked: step_answer(asked, score=50))
     assert rerun(bench)["score"] == 5
 
 
-def test_calls_that_have_grown_too_long_are_read_with_tools(bench: Bench, audit_id: int) -> None:
+def test_a_rerun_with_longer_calls_uses_tools(bench: Bench, audit_id: int) -> None:
     bench.transcribe("1900417", f"{SAID}\n" * 30, times=10)
     bench.set_options(max_prompt_characters=20_000)
     rerun(bench)
@@ -190,7 +188,7 @@ def test_the_history_of_a_rerun_starts_from_a_concurrent_review(
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "deleted"])
-def test_only_a_completed_audit_is_judged_again(bench: Bench, audit_id: int, state: str) -> None:
+def test_only_a_completed_audit_can_be_rerun(bench: Bench, audit_id: int, state: str) -> None:
     put(bench.database, audit_id, state)
     with pytest.raises(ConflictError, match=f"Audit 1 is {state}"):
         rerun(bench)
@@ -254,7 +252,7 @@ def test_a_rerun_of_a_point_replaces_it_and_may_raise_the_score(
     assert point_bench.row().result_data["audit"]["compliance"]["poids_obtenu"] == 5  # type: ignore[index]  # JSON
 
 
-def test_the_history_of_a_point_rerun_has_the_point_and_its_step(point_bench: Bench) -> None:
+def test_the_history_of_a_point_rerun_includes_the_point_and_its_step(point_bench: Bench) -> None:
     [entry] = rerun_point(point_bench, 2)["rerun_history"]
     assert entry["kind"] == "control_point_rerun"
     assert (entry["control_point_index"], entry["point"], entry["event_id"]) == (
@@ -314,7 +312,7 @@ def test_a_repeated_rerun_of_a_point_changes_nothing(point_bench: Bench) -> None
     assert point_bench.model.calls == 1
 
 
-def test_a_concurrent_review_of_another_point_stays(point_bench: Bench) -> None:
+def test_a_concurrent_review_of_another_point_is_kept(point_bench: Bench) -> None:
     async def review(_asked: object) -> None:
         given = {"statut": "PARTIEL", "commentaire": "Mumbled."}
         await asyncio.to_thread(
@@ -328,7 +326,7 @@ def test_a_concurrent_review_of_another_point_stays(point_bench: Bench) -> None:
     assert (step["score"], step["conforme"]) == (4, "PARTIEL")
 
 
-def test_concurrent_reruns_of_two_points_both_change(point_bench: Bench) -> None:
+def test_concurrent_reruns_of_two_points_are_both_kept(point_bench: Bench) -> None:
     judge = point_bench.judge
 
     async def both() -> None:
@@ -344,7 +342,7 @@ def test_concurrent_reruns_of_two_points_both_change(point_bench: Bench) -> None
     assert (step.finding.score, step.usage.total_tokens) == (5, 3 * USAGE.total_tokens)
 
 
-def test_a_failure_leaves_the_point_as_it_was(point_bench: Bench) -> None:
+def test_a_failed_rerun_keeps_the_point(point_bench: Bench) -> None:
     before = point_bench.steps()[0].finding
     point_bench.model.refuse_everything(PermanentError("The key is refused."))
     with pytest.raises(PermanentError, match="The key is refused"):

@@ -33,7 +33,7 @@ def audited(bench: Bench, steps: int = 2) -> int:
     return bench.audit("1900417", bench.configure(steps=steps)).audit_id
 
 
-def test_a_review_of_a_step_scores_the_audit_again(bench: Bench) -> None:
+def test_a_review_of_a_step_rescores_the_audit(bench: Bench) -> None:
     audit_id = audited(bench)
     given = {
         "conforme": "CONFORME",
@@ -172,7 +172,7 @@ def overruled(point_bench: Bench, audit_id: int, index: int, **given: object) ->
     return record_review(StepLocation(audit_id, 1, index), given, database=point_bench.database)
 
 
-def test_a_review_of_a_control_point_scores_the_step_and_the_audit_again(
+def test_a_review_of_a_control_point_rescores_the_step_and_the_audit(
     point_bench: Bench, audit_id: int
 ) -> None:
     assert point_bench.row().niveau == "REJET"
@@ -239,7 +239,7 @@ def test_a_review_that_changes_nothing_is_refused(point_bench: Bench, audit_id: 
         overruled(point_bench, audit_id, 1, reviewer="qa")
 
 
-def test_nothing_is_lost_when_several_people_review_one_step_at_once(
+def test_concurrent_reviews_of_one_step_are_all_kept(
     point_bench: Bench, audit_id: int, database_url: str
 ) -> None:
     assert len(POINTS) == CREW

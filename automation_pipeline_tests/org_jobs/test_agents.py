@@ -75,7 +75,7 @@ def test_new_version_is_written_at_once(org_bench: Bench) -> None:
     assert greet(org_bench, host_id).agent_version == "1.1"
 
 
-def test_a_heartbeat_reaches_no_host_of_another_organisation(org_bench: Bench) -> None:
+def test_a_heartbeat_for_a_host_of_another_organisation_is_not_found(org_bench: Bench) -> None:
     host_id = org_bench.host(OTHER_ORG)
     before = org_bench.host_row(host_id).last_seen_at
     with pytest.raises(NotFoundError, match=f"Host {host_id} not found"):
@@ -91,7 +91,7 @@ def agent(org_bench: Bench) -> Agent:
     return an_agent(org_bench)
 
 
-def test_claimed_job_has_everything_that_its_agent_needs(agent: Agent) -> None:
+def test_a_claimed_job_has_all_fields_for_its_agent(agent: Agent) -> None:
     bench = agent.bench
     payload = {"password": {"secretRef": "RCON_PASSWORD"}, "graceSeconds": 30}
     due = bench.now - timedelta(minutes=5)
@@ -128,7 +128,7 @@ def test_lease_lasts_three_minutes_by_the_clock_of_the_database(agent: Agent) ->
     assert earlier <= job.lease_expires_at <= later
 
 
-def test_a_job_keeps_the_limit_that_its_type_had(agent: Agent) -> None:
+def test_a_job_keeps_the_time_limit_of_its_creation(agent: Agent) -> None:
     of_type = READING.__class__(**{**vars(READING), "name": "OF_YESTERDAY", "limit_seconds": 77})
     job = agent.claimed(of_type=of_type)
     assert job.limit_seconds == 77
@@ -152,7 +152,7 @@ def test_claim_counts_as_a_heartbeat(agent: Agent) -> None:
     assert agent.bench.host_row(agent.host_id).last_seen_at is not None
 
 
-def test_a_claim_reaches_no_host_of_another_organisation(agent: Agent) -> None:
+def test_a_claim_for_a_host_of_another_organisation_is_not_found(agent: Agent) -> None:
     agent.wanted()
     with pytest.raises(NotFoundError, match=f"Host {agent.host_id} not found"):
         agent.claim(within=OrgScope(OTHER_ORG))
@@ -359,7 +359,7 @@ def move(agent: Agent, host_id: int) -> None:
     )
 
 
-class TestItsOwn:
+class TestCurrentAttempt:
     def test_success_ends_the_job_with_its_result(self, agent: Agent) -> None:
         bench, job = agent.bench, agent.started()
         run = agent.result(job, "success", result={"bytes": 7}, logRef="/log/1")
@@ -423,7 +423,7 @@ class TestItsOwn:
         assert ended == {'status="success",type="SERVER_RESTART"': 1}
 
 
-class TestCancelled:
+class TestCancelledResult:
     def test_requested_cancel_is_recorded(self, agent: Agent) -> None:
         job = agent.started()
         agent.bench.set_run(job.run_id, cancel_requested_at=agent.bench.now)
@@ -443,7 +443,7 @@ class TestCancelled:
         assert agent.result(job, "failed").status == "failed"
 
 
-class TestAgain:
+class TestRepeatedResult:
     @pytest.mark.parametrize("status", ["success", "failed"])
     def test_repeated_result_changes_nothing(self, agent: Agent, status: str) -> None:
         job = agent.started(retry=ONCE)
@@ -477,7 +477,7 @@ class TestAgain:
         assert (attempt.status, attempt.late_report) == ("success", None)
 
 
-class TestTooLate:
+class TestLateResult:
     def test_late_result_of_a_lost_attempt_is_stored_and_logged(self, agent: Agent) -> None:
         bench, lost = agent.bench, agent.started()
         assert agent.reap(lost).status == "pending"
@@ -522,7 +522,7 @@ class TestTooLate:
         assert bench.host_row(agent.host_id).last_seen_at is not None
         assert bench.host_row(elsewhere).last_seen_at is None
 
-    def test_unheld_attempt_counts_as_no_heartbeat(self, agent: Agent) -> None:
+    def test_a_report_on_an_unheld_attempt_is_not_a_heartbeat(self, agent: Agent) -> None:
         bench, job, elsewhere = agent.bench, agent.claimed(), agent.bench.host()
         agent.reap(job)
         move(agent, elsewhere)
@@ -544,7 +544,7 @@ class TestTooLate:
         (attempt,) = agent.bench.attempts(job.run_id)
         assert (attempt.status, attempt.late_report is not None) == ("cancelled", True)
 
-    def test_each_attempt_keeps_who_ended_it(self, agent: Agent) -> None:
+    def test_each_attempt_stores_who_ended_it(self, agent: Agent) -> None:
         """All at the same instant, and all failed."""
         jobs = [agent.started(retry=RetryPolicy(max_retries=3, backoff_ms=0))]
         agent.result(jobs[0], "failed")
@@ -572,7 +572,7 @@ class TestTooLate:
         assert agent.result(again, "success").attempt_no == 1
 
 
-class TestNotItsOwn:
+class TestOtherAttempt:
     @pytest.mark.parametrize(
         "text", [{"leaseToken": 2}, {"attemptNo": 2}, {"attemptNo": 2, "leaseToken": 2}]
     )

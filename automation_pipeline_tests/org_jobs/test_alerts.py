@@ -198,7 +198,7 @@ def test_old_events_raise_no_alert(org_bench: Bench) -> None:
     assert raised(org_bench) == []
 
 
-def test_the_number_of_queries_does_not_depend_on_what_is_wrong(org_bench: Bench) -> None:
+def test_the_number_of_alert_queries_is_constant(org_bench: Bench) -> None:
     def trouble(org_id: str) -> None:
         failed_job(
             org_bench, org_id=org_id, schedule_id=org_bench.schedule(org_id, consecutive_failures=3)

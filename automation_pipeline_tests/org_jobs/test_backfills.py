@@ -91,7 +91,7 @@ def test_each_due_time_gets_its_job(org_bench: Bench) -> None:
     assert org_bench.audit(schedule)[-1].after["batchId"] == str(made.id)
 
 
-def test_jobs_in_line_may_wait_longer(org_bench: Bench) -> None:
+def test_serial_jobs_expire_later(org_bench: Bench) -> None:
     serial = org_bench.schedule(job_type="HTTPS_CALL", payload={"url": "https://example.com/"})
     parallel = org_bench.schedule(
         job_type="HTTPS_CALL", payload={"url": "https://example.com/"}, overlap_policy="ALLOW_ALL"
@@ -129,7 +129,7 @@ def test_second_backfill_of_a_period_repeats_nothing(org_bench: Bench) -> None:
     assert len(org_bench.jobs(schedule)) == 3
 
 
-def test_behaviour_decides_what_is_repeated(org_bench: Bench) -> None:
+def test_the_reprocess_behaviour_decides_which_due_times_are_repeated(org_bench: Bench) -> None:
     schedule = org_bench.schedule(auto_pause_after=0)
     backfilled(org_bench, schedule)
     one, two, three = (job.id for job in org_bench.jobs(schedule))
@@ -276,7 +276,7 @@ def test_waiting_jobs_are_cancelled_and_running_jobs_are_asked_to_stop(org_bench
     assert (entry.action, entry.entity, entry.reason) == ("cancel", "backfill", "Wrong period.")
 
 
-def test_it_stays_cancelled_when_its_last_job_ends(org_bench: Bench) -> None:
+def test_a_cancelled_backfill_stays_cancelled_when_its_last_job_ends(org_bench: Bench) -> None:
     batch_id, (one, *_) = made(org_bench)
     running = org_bench.run_row(one).id
     org_bench.set_run(running, status="running", started_at=org_bench.now)

@@ -16,7 +16,7 @@ from automation_pipeline.org_jobs.rules.schedules import read_schedule
 PAGE = (Path(__file__).parents[2] / "docs" / "org-jobs.md").read_text(encoding="utf-8")
 
 
-def test_the_file_is_a_schedule() -> None:
+def test_the_documented_schedule_is_valid() -> None:
     [block] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     given = json.loads(block)
     schedule = read_schedule(given)

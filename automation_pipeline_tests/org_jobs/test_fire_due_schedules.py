@@ -147,7 +147,7 @@ def test_a_long_job_under_each_overlap_policy(
     assert bench.schedule_row(id_).run_count == outcomes.count("DISPATCHED")
 
 
-def test_remote_work_is_asked_to_stop_and_the_new_job_waits(
+def test_remote_work_gets_a_cancel_request_and_the_new_job_waits(
     org_bench: Bench,
 ) -> None:
     bench = org_bench

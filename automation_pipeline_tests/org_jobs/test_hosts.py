@@ -89,7 +89,7 @@ def test_a_name_is_unique_within_an_organisation(kind: str, org_bench: Bench) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_caller_does_not_reach_another_organisation(kind: str, org_bench: Bench) -> None:
+def test_a_caller_cannot_access_another_organisation(kind: str, org_bench: Bench) -> None:
     theirs = getattr(org_bench, kind)(OTHER_ORG, name="theirs")
     for org_id in (OTHER_ORG, "nobody"):
         with pytest.raises(NotFoundError, match=f"^Organisation {org_id} not found"):

@@ -100,7 +100,7 @@ def test_agent_job_has_a_server(org_bench: Bench) -> None:
         ({**CALL, "cron": "* * * * *"}, {"cron"}),
     ],
 )
-def test_every_field_at_fault_is_named(
+def test_the_error_names_every_invalid_field(
     org_bench: Bench, given: dict[str, object], fields: set[str]
 ) -> None:
     org_bench.organisation()
@@ -404,7 +404,7 @@ def test_postponed_run_waits_for_the_next_window(org_bench: Bench) -> None:
     assert org_bench.run_row(job_id).next_attempt_at == opens
 
 
-def test_superseded_worker_postpones_nothing(org_bench: Bench) -> None:
+def test_a_superseded_worker_cannot_postpone_the_run(org_bench: Bench) -> None:
     job_id = org_bench.job(of_type=SERVICE)
     release(org_bench)
     org_bench.clock.pass_time(POSTPONED_FOR)

@@ -86,7 +86,7 @@ def test_invalid_patch_changes_nothing(org_bench: Bench) -> None:
     assert org_bench.organisation_row().name == "Acme"
 
 
-def test_a_caller_does_not_reach_another_organisation(org_bench: Bench) -> None:
+def test_a_caller_cannot_access_another_organisation(org_bench: Bench) -> None:
     schedule = org_bench.schedule(OTHER_ORG)
     org_bench.organisation()
     mine = by(org_bench, OrgScope(ORG))

@@ -139,7 +139,7 @@ def test_limits_of_running_jobs_are_kept(org_bench: Bench) -> None:
     assert release(org_bench, 20) == others[2:]
 
 
-def test_followed_run_counts_for_its_organisation_only(
+def test_remote_run_counts_only_for_its_organisation(
     org_bench: Bench,
 ) -> None:
     org_bench.organisation(max_running=2)
@@ -233,7 +233,7 @@ def test_no_worker_is_requested_for_a_closed_organisation(org_bench: Bench, clos
     assert release(org_bench) == [job_id]
 
 
-def test_worker_is_requested_for_the_first_run_of_a_line(org_bench: Bench) -> None:
+def test_worker_is_requested_for_the_first_of_serial_runs(org_bench: Bench) -> None:
     first, second = service_jobs(org_bench, 2, line="a")
     assert release(org_bench) == [first]
     org_bench.set_run(org_bench.run_row(first).id, status="cancelled", finished_at=org_bench.now)

@@ -63,7 +63,7 @@ def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
         attempt_cancelled("Somebody stopped it."),
     ],
 )
-def test_job_ends_like_the_work_that_it_started(
+def test_a_job_ends_with_the_outcome_of_its_remote_work(
     org_bench: Bench, runner: RemoteWork, end: AttemptEnd
 ) -> None:
     job_id = followed(org_bench, runner)
@@ -88,7 +88,7 @@ def test_failed_remote_work_is_retried(org_bench: Bench, runner: RemoteWork) -> 
     assert (run.status, run.attempt_no, run.following) == ("pending", 2, None)
 
 
-def test_followed_run_needs_no_heartbeat(org_bench: Bench, runner: RemoteWork) -> None:
+def test_remote_run_needs_no_heartbeat(org_bench: Bench, runner: RemoteWork) -> None:
     job_id = followed(org_bench, runner)
     org_bench.pass_minutes(60)
     reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
@@ -179,13 +179,13 @@ def test_failed_stop_is_repeated_and_raised(org_bench: Bench, runner: RemoteWork
     assert [org_bench.run_row(job_id).status for job_id in (late, done)] == ["running", "success"]
 
 
-def test_followed_run_without_a_runner_fails(org_bench: Bench, runner: RemoteWork) -> None:
+def test_remote_run_without_a_runner_fails(org_bench: Bench, runner: RemoteWork) -> None:
     job_id = followed(org_bench, runner)
     assert follow(org_bench, LocalWork()) == 1
     assert org_bench.run_row(job_id).error_code == "UNSUPPORTED"
 
 
-def test_runs_of_a_type_are_looked_up_together(
+def test_remote_runs_of_a_type_are_polled_in_one_call(
     org_bench: Bench, runner: RemoteWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_runs, "FOLLOW_BATCH", 4)
@@ -201,7 +201,7 @@ def test_runs_of_a_type_are_looked_up_together(
     assert (len(of_three), runner.looks) == (len(of_one), 2)
 
 
-def test_runs_are_followed_page_by_page(
+def test_remote_runs_are_polled_in_pages(
     org_bench: Bench, runner: RemoteWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_runs, "FOLLOW_BATCH", 2)
@@ -229,14 +229,14 @@ def running(bench: Bench, **columns: object) -> int:
     return job_id
 
 
-def test_holder_with_heartbeats_keeps_its_run(org_bench: Bench) -> None:
+def test_a_run_with_heartbeats_stays_claimed(org_bench: Bench) -> None:
     org_bench.running_job()
     org_bench.job(run={"lease_until": database_now(60.0)})
     org_bench.job()
     assert reap(org_bench) == ReapReport()
 
 
-def test_a_silent_holder_counts_as_lost(org_bench: Bench) -> None:
+def test_a_worker_without_heartbeats_is_lost(org_bench: Bench) -> None:
     job_id = running(org_bench, lease_until=database_now(-30.0))
     assert reap(org_bench) == ReapReport(stale=1)
     run = org_bench.run_row(job_id)
@@ -247,7 +247,7 @@ def test_a_silent_holder_counts_as_lost(org_bench: Bench) -> None:
     assert org_bench.meter.drain()["job_run_stale_total", 'type="HTTPS_CALL"'] == 1
 
 
-def test_a_lost_attempt_is_tried_again_by_its_policy(org_bench: Bench) -> None:
+def test_a_lost_attempt_is_retried_by_its_policy(org_bench: Bench) -> None:
     job_id = org_bench.running_job(retry=RetryPolicy(max_retries=1, backoff_ms=2000))
     org_bench.expire_hold(org_bench.run_row(job_id).id)
     reap(org_bench)
@@ -322,7 +322,7 @@ def test_postponed_run_fails_after_a_day(org_bench: Bench, attempt_no: int) -> N
     assert org_bench.run_row(job_id).error_code == "EXPIRED"
 
 
-def test_unclaimed_retry_fails_after_a_day_and_its_line_continues(
+def test_unclaimed_retry_fails_after_a_day_and_the_next_serial_run_starts(
     org_bench: Bench,
 ) -> None:
     job_id = org_bench.running_job(

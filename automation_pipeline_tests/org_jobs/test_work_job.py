@@ -189,7 +189,7 @@ def test_run_of_another_worker_is_left_alone(org_bench: Bench) -> None:
     assert (work(org_bench, job_id, runner).status, runner.asked) == ("running", [])
 
 
-def test_early_worker_leaves_and_another_is_requested_in_time(
+def test_a_worker_before_the_due_time_exits_and_another_is_requested(
     org_bench: Bench,
 ) -> None:
     org_bench.organisation(max_running=1)
@@ -256,7 +256,7 @@ def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
     )
 
 
-def test_cancel_is_noticed_at_the_next_heartbeat(org_bench: Bench) -> None:
+def test_a_cancel_request_takes_effect_at_the_next_heartbeat(org_bench: Bench) -> None:
     job_id, runner = service_job(org_bench), LocalWork()
     run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id), runner)
     assert (run.status, run.error, run.cancelled_by) == ("cancelled", "Not now.", "user:1")
@@ -336,7 +336,7 @@ def test_a_heartbeat_extends_the_lease(org_bench: Bench) -> None:
     assert org_bench.run_row(job_id).status == "running"
 
 
-def test_remote_work_is_followed_without_a_worker(org_bench: Bench) -> None:
+def test_remote_work_continues_without_a_worker(org_bench: Bench) -> None:
     job_id, runner = service_job(org_bench), RemoteWork()
     run = work(org_bench, job_id, runner)
     assert (run.status, run.following, run.lease_until) == ("running", {"key": f"{run.id}:1"}, None)
@@ -433,7 +433,7 @@ class Beats:
         return attempt_succeeded()
 
 
-def test_work_ends_after_its_heartbeats() -> None:
+def test_heartbeats_continue_until_the_work_ends() -> None:
     beats = Beats(None, None)
     assert beats.tend() == attempt_succeeded()
     assert (beats.count, beats.was_stopped) == (2, False)
@@ -490,7 +490,7 @@ def test_errors_for_longer_than_the_lease_stop_the_work() -> None:
     assert 1 < beats.count < 5
 
 
-def test_stubborn_work_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_ignores_the_stop_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runs, "STOPS_WITHIN_SECONDS", 0.01)
     over = asyncio.Event()
 

@@ -37,7 +37,7 @@ def lacking(bench: Bench, *config_ids: int) -> list[tuple[str, int]]:
         return missing_audits(session, DAY, config_ids)
 
 
-def test_every_fiche_with_a_transcript_is_missing_by_every_configuration(bench: Bench) -> None:
+def test_an_unaudited_fiche_is_missing_once_per_configuration(bench: Bench) -> None:
     first, second = bench.configure(name="First"), bench.configure(name="Second")
     sold(bench, "1", "2")
     sold(bench, "3", said=None)
@@ -52,7 +52,7 @@ def test_every_fiche_with_a_transcript_is_missing_by_every_configuration(bench: 
     assert lacking(bench) == []
 
 
-def test_a_call_that_the_crm_no_longer_names_is_nothing_to_judge(bench: Bench) -> None:
+def test_a_call_removed_from_the_crm_needs_no_audit(bench: Bench) -> None:
     config_id = bench.configure()
     sold(bench, "1")
     with bench.database.transaction() as session:
@@ -60,7 +60,7 @@ def test_a_call_that_the_crm_no_longer_names_is_nothing_to_judge(bench: Bench) -
     assert lacking(bench, config_id) == []
 
 
-def test_only_a_completed_latest_audit_is_enough(bench: Bench) -> None:
+def test_a_fiche_without_a_completed_latest_audit_is_missing(bench: Bench) -> None:
     config_id, other = bench.configure(), bench.configure(name="Other")
     sold(bench, "1")
     bench.audit("1", other, "of-another-configuration")
@@ -85,7 +85,7 @@ def test_an_unfinished_audit_is_missing(bench: Bench) -> None:
     assert lacking(bench, config_id) == [("1", config_id)]
 
 
-def test_a_day_is_counted_by_its_completed_audits(bench: Bench) -> None:
+def test_the_statistics_of_a_day_count_completed_audits(bench: Bench) -> None:
     bench.configure(steps=2, name="Automatic", runAutomatically=True)
     sold(bench, "1", "2")
     sold(bench, "3", said=WEAK)
@@ -121,7 +121,7 @@ def test_only_the_latest_audit_of_a_fiche_counts(bench: Bench) -> None:
     assert (day.audited, dict(day.by_niveau), day.failing_points) == (1, {"EXCELLENT": 1}, ())
 
 
-def test_audits_without_a_grade_are_counted_by_cause(bench: Bench) -> None:
+def test_audits_without_a_verdict_are_counted_by_cause(bench: Bench) -> None:
     config_id = bench.configure(steps=2, runAutomatically=True)
     sold(bench, "1", "2", said="")
     sold(bench, "3")
@@ -136,7 +136,7 @@ def test_audits_without_a_grade_are_counted_by_cause(bench: Bench) -> None:
     assert (day.audited, day.steps, day.steps_failed, day.mean_score) == (0, 2, 2, None)
 
 
-def test_quotations_that_were_never_said_are_counted(bench: Bench) -> None:
+def test_invented_quotations_are_counted(bench: Bench) -> None:
     bench.model = FakeLanguageModel(
         lambda question: step_answer(question, quotation="Voilà ce que personne ne dit.")
     )
@@ -146,7 +146,7 @@ def test_quotations_that_were_never_said_are_counted(bench: Bench) -> None:
     assert (day.citations, day.citations_removed) == (4, 4)
 
 
-def test_the_points_that_fail_most_come_first_with_their_share(bench: Bench) -> None:
+def test_failing_points_are_listed_by_count_with_their_share(bench: Bench) -> None:
     points = {
         "weak": ["PARTIEL", "ABSENT", "NON_APPLICABLE"],
         "strong": ["PRESENT", "ABSENT", "PRESENT"],
@@ -171,7 +171,7 @@ def test_the_points_that_fail_most_come_first_with_their_share(bench: Bench) -> 
     )
 
 
-def test_a_step_without_an_answer_says_nothing_of_its_points(bench: Bench) -> None:
+def test_an_unjudged_step_counts_no_failing_points(bench: Bench) -> None:
     bench.model = FakeLanguageModel(
         lambda question: (
             PermanentError("No.") if StepInPrompt.of(question).position == 1 else honest(question)
@@ -183,14 +183,14 @@ def test_a_step_without_an_answer_says_nothing_of_its_points(bench: Bench) -> No
     assert (day.audited, day.steps, day.steps_failed, day.failing_points) == (0, 2, 1, ())
 
 
-def test_ten_points_are_named_at_most(bench: Bench) -> None:
+def test_at_most_ten_failing_points_are_named(bench: Bench) -> None:
     bench.model = FakeLanguageModel(lambda question: step_answer(question, statuts="ABSENT"))
     bench.configure(steps=6, runAutomatically=True)
     sold(bench, "1")
     assert len(audit_the_day(bench).failing_points) == 10
 
 
-def test_a_long_day_takes_as_many_queries_as_a_short_one(bench: Bench) -> None:
+def test_the_number_of_queries_per_day_is_constant(bench: Bench) -> None:
     bench.configure(steps=1, runAutomatically=True)
     counts: list[int] = []
     for fiche_ids in (["1"], [str(number) for number in range(2, 8)]):

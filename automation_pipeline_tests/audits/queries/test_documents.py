@@ -56,7 +56,7 @@ def found(database: Database, **wanted: object) -> list[str]:
     return [str(row["id"]) for row in rows]
 
 
-def test_an_audit_is_read_with_its_row_its_fiche_and_its_steps(bench: Bench, audit_id: int) -> None:
+def test_an_audit_document_includes_the_fiche_and_steps(bench: Bench, audit_id: int) -> None:
     read = document(bench, audit_id)
     values = {
         "id": "1", "trackingId": "audit-1", "ficheId": "1900417", "prospectName": "Odile MARTEL", "groupe": "TEAM R1",
@@ -73,7 +73,7 @@ def test_an_audit_is_read_with_its_row_its_fiche_and_its_steps(bench: Bench, aud
     assert "steps" not in document(bench, audit_id, details=False)["resultData"]["audit"]["results"]
 
 
-def test_a_step_has_the_form_of_the_result_document(bench: Bench, audit_id: int) -> None:
+def test_a_step_equals_that_of_the_result_document(bench: Bench, audit_id: int) -> None:
     with bench.database.reading() as session:
         step = audit_step_document(session, StepLocation(audit_id, 1))
     assert set(step) == {
@@ -99,7 +99,7 @@ def test_a_step_has_the_form_of_the_result_document(bench: Bench, audit_id: int)
     assert (step["human_review"], step["rerun_history"]) == ([], [])
 
 
-def test_an_audit_that_has_not_ended_is_read_too(bench: Bench) -> None:
+def test_a_running_audit_has_a_document(bench: Bench) -> None:
     config_id = add(bench.database)
     with bench.database.transaction() as session:
         add_audit(session, config_id, "a", total_steps=3)
@@ -159,7 +159,7 @@ def test_audits_are_listed_newest_first_and_filtered(
     assert found(database, **wanted) == ids
 
 
-def test_a_page_knows_how_many_there_are_and_costs_two_queries(database: Database) -> None:
+def test_a_page_has_the_total_and_takes_two_queries(database: Database) -> None:
     config_id = add(database)
     with database.transaction() as session:
         for number in range(7):
@@ -225,7 +225,7 @@ EMPTY = {
 }  # fmt: skip
 
 
-def test_the_latest_audit_of_each_configuration_counts(bench: Bench) -> None:
+def test_the_summary_counts_the_latest_audit_of_each_configuration(bench: Bench) -> None:
     one, other = bench.configure(steps=1), bench.configure(steps=1, name="Other")
     bench.sell("7")
     for config_id, tracking_id in ((one, "a"), (one, "b"), (other, "c")):
@@ -253,7 +253,7 @@ def test_deleted_audits_are_not_counted(bench: Bench) -> None:
         assert fiche_status(session, "7", EVERYTHING)["audit"] == EMPTY
 
 
-def test_hidden_and_missing_look_the_same(bench: Bench) -> None:
+def test_hidden_and_unknown_fiches_are_indistinguishable(bench: Bench) -> None:
     bench.sell("7")
     bench.audit("7", bench.configure(steps=1))
     with bench.database.reading() as session:

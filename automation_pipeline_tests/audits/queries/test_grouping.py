@@ -143,12 +143,12 @@ def summed(rows: list[AuditRow]) -> dict[str, Any]:
         "score_bucket",
     ],
 )
-def test_groups_equal_a_plain_computation(archive: Archive, by: str) -> None:
+def test_groups_equal_those_computed_in_python(archive: Archive, by: str) -> None:
     groups = grouped(archive.database, by, bucket_size="30")
     assert {group["key"]: group for group in groups} == reckoned(archive.database, by)
 
 
-def test_the_biggest_groups_come_first_and_scales_in_their_own_order(archive: Archive) -> None:
+def test_groups_are_sorted_by_size_and_scales_by_rank(archive: Archive) -> None:
     sizes = [group["count"] for group in grouped(archive.database, "fiche")]
     assert sizes == sorted(sizes, reverse=True)
     sizes = [group["count"] for group in grouped(archive.database, "fiche", sort_order="asc")]
@@ -162,7 +162,7 @@ def test_the_biggest_groups_come_first_and_scales_in_their_own_order(archive: Ar
     assert buckets == ["0-50", "50-100", None]
 
 
-def test_groups_are_filtered_and_within_reach(archive: Archive) -> None:
+def test_groups_respect_filters_and_access(archive: Archive) -> None:
     reach = Reach(Scope.GROUP, frozenset({"NORD"}))
     assert [group["key"] for group in grouped(archive.database, "groupe", reach)] == ["NORD"]
     assert [group["key"] for group in grouped(archive.database, "status", status="completed")] == [
@@ -172,7 +172,7 @@ def test_groups_are_filtered_and_within_reach(archive: Archive) -> None:
     assert grouped(archive.database, "score_bucket", fiche_ids="77") == []
 
 
-def test_groups_are_paged_by_three_queries_at_most(archive: Archive) -> None:
+def test_a_page_of_groups_takes_at_most_three_queries(archive: Archive) -> None:
     everything = grouped(archive.database, "created_day")
     given = {"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"}
     chosen = parse(AuditGrouping, given, "no list")

@@ -166,14 +166,14 @@ def test_each_filter_selects_matching_audits_only(
     assert listed(archive.database, **given) == ["900"]
 
 
-def test_fiches_are_found_by_their_ids_however_many_are_named(archive: Archive) -> None:
+def test_fiches_are_filtered_by_any_number_of_ids(archive: Archive) -> None:
     for fiche_id in ("900", "901", "902"):
         archive.put(fiche_id)
     many = ",".join(["900", "902", *(str(number) for number in range(3000, 6000))])
     assert listed(archive.database, fiche_ids=many) == ["902", "900"]
 
 
-def test_audits_of_automations_are_found_by_schedule_and_run(
+def test_audits_are_filtered_by_automation_schedule_and_run(
     archive: Archive, clock: StandingClock
 ) -> None:
     ticket = an_open_run(archive.database, clock)
@@ -184,7 +184,7 @@ def test_audits_of_automations_are_found_by_schedule_and_run(
     assert listed(archive.database, automation_run_ids="77") == []
 
 
-def test_deleted_and_older_audits_are_listed_on_request(archive: Archive) -> None:
+def test_deleted_and_superseded_audits_are_listed_on_request(archive: Archive) -> None:
     archive.put("900")
     archive.put("901", is_latest=False)
     archive.put("902", is_latest=False, deleted_at=NOW)
@@ -197,7 +197,7 @@ def test_deleted_and_older_audits_are_listed_on_request(archive: Archive) -> Non
     assert listed(archive.database, include_deleted="true") == ["900"]
 
 
-def test_filters_narrow_each_other(archive: Archive) -> None:
+def test_filters_are_combined_with_and(archive: Archive) -> None:
     archive.put("900", **COMPLETED, of_fiche_groupe="SUD")
     archive.put("901", **COMPLETED, of_fiche_groupe="NORD")
     archive.put("902", of_fiche_groupe="SUD")
@@ -214,7 +214,7 @@ def test_filters_narrow_each_other(archive: Archive) -> None:
         (Reach(Scope.SELF), []),
     ],
 )
-def test_audits_of_fiches_out_of_reach_are_hidden(
+def test_audits_of_inaccessible_fiches_are_hidden(
     archive: Archive, reach: Reach, fiches: list[str]
 ) -> None:
     archive.put("900", of_fiche_groupe="NORD")
@@ -246,7 +246,7 @@ def test_lists_are_sorted_with_missing_values_last(
     assert listed(archive.database, **sort) == fiches
 
 
-def test_a_page_costs_two_queries_and_knows_the_total(archive: Archive) -> None:
+def test_a_page_takes_two_queries_and_has_the_total(archive: Archive) -> None:
     for number in range(7):
         archive.put(f"90{number}", calls=1)
     everything = {"q": "9", "groupes": "", "has_recordings": "true", "limit": "3", "offset": "2"}
@@ -290,7 +290,7 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
     }  # fmt: skip
 
 
-def test_a_fiche_has_only_the_audits_that_match(archive: Archive) -> None:
+def test_a_fiche_lists_only_matching_audits(archive: Archive) -> None:
     archive.put("900", **COMPLETED)
     archive.put("900", audit_config_id=2)
     archive.put("901", audit_config_id=2)

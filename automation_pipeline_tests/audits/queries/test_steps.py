@@ -82,7 +82,7 @@ def test_reviews_and_reruns_are_read_by_step(database: Database, audit_id: int) 
     ]  # fmt: skip
 
 
-def test_a_rerun_counts_once(database: Database, audit_id: int) -> None:
+def test_a_second_rerun_with_the_same_id_is_refused(database: Database, audit_id: int) -> None:
     rerun = Rerun(rerun_id="once", location=StepLocation(audit_id, 1))
     with database.transaction() as session:
         add_rerun(session, rerun, (OLD, NEW), None, 9, NOW)

@@ -39,7 +39,9 @@ def test_concurrently_started_audits_have_one_latest_and_distinct_versions(
     assert versions(bench) == [(number, number == 20) for number in range(1, 21)]
 
 
-def test_one_request_in_several_processes_starts_one_audit(bench: Bench, database_url: str) -> None:
+def test_concurrent_repetitions_of_a_request_start_one_audit(
+    bench: Bench, database_url: str
+) -> None:
     config = bench.configure(steps=1)
     started = at_once(
         start_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4))
@@ -90,7 +92,7 @@ def taken_up(bench: Bench, token: int) -> bool:
         return found.fence == token and not found.summary.is_final
 
 
-def test_only_a_later_token_claims_an_audit_that_has_not_ended(
+def test_an_unfinished_audit_is_claimed_only_with_a_higher_token(
     bench: Bench,
 ) -> None:
     bench.audit("1900417", bench.configure(steps=1))
@@ -109,7 +111,7 @@ def test_deleting_an_unknown_audit_is_not_found(bench: Bench) -> None:
         set_deleted(session, 77, None)
 
 
-def test_the_database_itself_refuses_a_second_latest(bench: Bench) -> None:
+def test_a_constraint_refuses_a_second_latest_audit(bench: Bench) -> None:
     config = bench.configure(steps=1)
     bench.audit("1900417", config, "first")
     bench.audit("1900417", config, "second")
@@ -119,7 +121,7 @@ def test_the_database_itself_refuses_a_second_latest(bench: Bench) -> None:
         update_audit_row(session, before, {"is_latest": True})
 
 
-def test_items_that_end_in_several_processes_are_each_counted_once(
+def test_batch_items_ended_concurrently_are_counted_once(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     bench = Bench(database, clock)

@@ -68,7 +68,9 @@ def test_a_stored_configuration_is_read_back(database: Database, given: dict[str
     assert len(set(stored.step_ids)) == len(stored.config.steps)
 
 
-def test_the_list_is_newest_first_counts_audits_and_takes_two_queries(database: Database) -> None:
+def test_configurations_are_listed_newest_first_with_audit_counts_in_two_queries(
+    database: Database,
+) -> None:
     first, second, third = (
         add(database, "One"),
         add(database, "Two", isActive=False),
@@ -94,7 +96,7 @@ def test_the_list_is_newest_first_counts_audits_and_takes_two_queries(database: 
     ]
 
 
-def test_a_configuration_is_found_by_its_whole_name(database: Database) -> None:
+def test_a_configuration_is_found_by_its_exact_name(database: Database) -> None:
     config_id = add(database, "Sales")
     with database.reading() as session:
         found = configs.find_by_name(session, "Sales")
@@ -122,7 +124,7 @@ def test_only_active_configurations_run_automatically(
 
 
 @pytest.mark.parametrize("steps", [1, 3, 5])
-def test_a_replacement_is_whole_and_leaves_no_old_step(database: Database, steps: int) -> None:
+def test_a_replacement_removes_all_old_steps(database: Database, steps: int) -> None:
     config_id, other = add(database), add(database, "Other")
     before = read(database, other)
     with database.transaction() as session:
@@ -136,7 +138,7 @@ def test_a_replacement_is_whole_and_leaves_no_old_step(database: Database, steps
     assert read(database, other) == before
 
 
-def test_a_replacement_that_fails_leaves_everything_as_it_was(database: Database) -> None:
+def test_a_failed_replacement_changes_nothing(database: Database) -> None:
     config_id = add(database)
     before = read(database, config_id)
     impossible = replace(parse_config(FULL), steps=parse_config(FULL).steps[:1] * 2)
@@ -146,9 +148,7 @@ def test_a_replacement_that_fails_leaves_everything_as_it_was(database: Database
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
-def test_steps_take_any_order_and_keep_their_ids(
-    database: Database, order: tuple[int, ...]
-) -> None:
+def test_reordered_steps_keep_their_ids(database: Database, order: tuple[int, ...]) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     wanted = tuple(before.step_ids[place] for place in order)
@@ -164,9 +164,7 @@ def test_steps_take_any_order_and_keep_their_ids(
 @pytest.mark.parametrize(
     "change", [lambda ids: ids[1:], lambda ids: (*ids, ids[0]), lambda ids: (*ids[1:], 99), list]
 )
-def test_an_order_that_does_not_name_every_step_once_changes_nothing(
-    database: Database, change: object
-) -> None:
+def test_an_incomplete_order_of_steps_changes_nothing(database: Database, change: object) -> None:
     config_id = add(database)
     before = read(database, config_id)
     wanted = () if change is list else change(before.step_ids)  # type: ignore[operator]
@@ -256,7 +254,7 @@ def test_an_unknown_configuration_is_not_found(database: Database) -> None:
                 ask()
 
 
-def test_known_ids_are_those_of_configurations(database: Database) -> None:
+def test_only_ids_of_stored_configurations_are_known(database: Database) -> None:
     known = add(database), add(database, "Old", isActive=False)
     with database.reading() as session:
         assert configs.known_ids(session, [*known, 97, known[0]]) == set(known)
@@ -381,7 +379,7 @@ def test_the_number_of_queries_is_constant(
     assert len([one for one in result if one.startswith("SELECT")]) == queries
 
 
-def test_steps_and_figures_are_those_of_the_configuration(database: Database) -> None:
+def test_steps_and_statistics_belong_to_the_configuration(database: Database) -> None:
     first, second = add(database, "One"), add(database, "Two", steps=2)
     with database.transaction() as session:
         add_audit(session, first, "a", status="failed")
@@ -400,7 +398,7 @@ def test_steps_and_figures_are_those_of_the_configuration(database: Database) ->
 
 
 @pytest.mark.parametrize("given", [FULL, document(isActive=False)])
-def test_a_shown_configuration_can_be_sent_back(
+def test_a_configuration_document_is_valid_input(
     database: Database, given: dict[str, object]
 ) -> None:
     fields = {name: value for name, value in given.items() if name not in {"name", "steps"}}

@@ -120,7 +120,7 @@ WRAPPED = {
 }
 
 
-def test_the_answer_is_found_whatever_surrounds_it() -> None:
+def test_an_answer_is_found_inside_surrounding_text() -> None:
     def read(content: str) -> object:
         try:
             return parse_answer(content)
@@ -136,7 +136,7 @@ def test_the_answer_is_found_whatever_surrounds_it() -> None:
     } == {}
 
 
-def test_a_text_of_many_braces_is_abandoned_early() -> None:
+def test_parsing_a_text_of_many_braces_stops_early() -> None:
     started = time.perf_counter()
     for content in ("{" * 200_000, "{x} " * 50_000 + written(), '{"a": ' * 50_000):
         with pytest.raises(ModelOutputError, match="JSON valide"):
@@ -159,7 +159,7 @@ def test_a_text_of_many_braces_is_abandoned_early() -> None:
         written(thoughts="hm", points_controle=[POINT | {"index": 1}]),
     ],
 )
-def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
+def test_an_answer_with_extra_formatting_is_parsed(content: str) -> None:
     assert parse_answer(content) == FOUND
 
 
@@ -231,31 +231,31 @@ def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
         (with_citation(texte=None), "points_controle[0].citations[0].texte doit être un texte"),
     ],
 )
-def test_a_complaint_names_the_field(content: str, problem: str) -> None:
+def test_the_problem_names_the_invalid_field(content: str, problem: str) -> None:
     with pytest.raises(ModelOutputError) as bad:
         parse_answer(content)
     assert problem in bad.value.problem
 
 
-def test_many_faults_are_summarised() -> None:
+def test_many_problems_are_summarised() -> None:
     with pytest.raises(ModelOutputError) as bad:
         parse_answer(written(points_controle=[{}] * 200))
     assert len(bad.value.problem) < 1000
     assert "autre(s) faute(s)" in bad.value.problem
 
 
-def test_an_index_below_zero_is_read_as_it_is() -> None:
+def test_a_negative_index_is_accepted() -> None:
     assert (
         parse_answer(with_citation(recording_index=-1)).points[0].citations[0].recording_index == -1
     )
 
 
-def test_the_model_does_not_choose_the_call_of_a_citation() -> None:
+def test_the_recording_of_a_citation_is_not_taken_from_the_model() -> None:
     for invented in ("call_7", 7):
         assert parse_answer(with_citation(call_id=invented)).points[0].citations[0].call_id is None
 
 
-def test_the_recordings_facts_may_be_omitted() -> None:
+def test_recording_facts_of_a_citation_may_be_omitted() -> None:
     bare = {
         name: value
         for name, value in CITATION.items()
@@ -269,7 +269,7 @@ def test_the_recordings_facts_may_be_omitted() -> None:
     )
 
 
-def test_long_texts_are_cut_and_half_characters_replaced() -> None:
+def test_long_texts_are_truncated_and_lone_surrogates_replaced() -> None:
     found = parse_answer(written(commentaire_global="x" * 30_000, mots_cles_trouves=["a\ud800b"]))
     assert found.commentaire_global == "x" * 20_000
     assert found.mots_cles_trouves == ("a?b",)
@@ -308,7 +308,7 @@ def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
             yield from _schemas(inner)
 
 
-def test_the_schema_is_one_that_strict_providers_take() -> None:
+def test_the_schema_is_valid_in_strict_mode() -> None:
     allowed = {
         "type",
         "enum",
@@ -331,7 +331,7 @@ def test_the_schema_is_one_that_strict_providers_take() -> None:
     assert len(schemas) > 25
 
 
-def test_the_schema_asks_for_what_is_read() -> None:
+def test_the_schema_has_every_parsed_field() -> None:
     properties: Any = ANSWER_SCHEMA.schema["properties"]
     point = properties["points_controle"]["items"]["properties"]
     assert set(properties) == set(GOOD)
@@ -386,7 +386,7 @@ def matched(configured: tuple[str, ...], *returned: tuple[str, Statut]) -> list[
         "Le conseiler donne son noms",
     ],
 )
-def test_a_point_is_known_by_its_words(text: str) -> None:
+def test_a_point_is_matched_despite_numbering_case_and_typos(text: str) -> None:
     assert matched((RECORDED, NAME), (text, P)) == [None, 0]
 
 
@@ -394,7 +394,7 @@ def test_a_point_is_known_by_its_words(text: str) -> None:
     "text",
     ["", "…", "1.", "nom", "le", "son nomade", "Le client donne son accord", RECORDED[:3], "2"],
 )
-def test_a_point_that_is_not_clearly_like_one_is_unknown(text: str) -> None:
+def test_a_point_without_a_clear_match_is_unknown(text: str) -> None:
     result = reconcile(answers((text, P)), (NAME, OBJECT))
     assert (result.missing, result.unknown) == (2, 1)
     assert [point.statut for point in result.finding.points] == [A, A]
@@ -438,7 +438,7 @@ def test_a_point_that_is_not_clearly_like_one_is_unknown(text: str) -> None:
         ("son nom", "Le conseiller donne son nom"),
     ],
 )
-def test_points_of_another_meaning_are_not_taken_for_each_other(
+def test_similar_points_with_different_meanings_do_not_match(
     configured: str, returned: str
 ) -> None:
     assert matched((configured,), (returned, P)) == [None]
@@ -460,12 +460,12 @@ def test_points_of_another_meaning_are_not_taken_for_each_other(
         ("donne son nom", "Le conseiller donne son nom"),
     ],
 )
-def test_points_of_one_meaning_match(configured: str, returned: str) -> None:
+def test_points_with_the_same_meaning_match(configured: str, returned: str) -> None:
     assert matched((configured,), (returned, P)) == [0]
     assert matched((returned,), (configured, P)) == [0]
 
 
-def test_long_points_with_a_slip_are_alike() -> None:
+def test_long_points_with_typos_match() -> None:
     assert len(LONG) > 200
     assert matched(
         (LONG, NAME), (LONG.replace("rappelle", "rapelle").replace("exercer", "utiliser"), P)
@@ -494,7 +494,7 @@ def test_long_points_with_a_slip_are_alike() -> None:
         (("!!!",), [("???", P)], [None]),
     ],
 )
-def test_the_best_pairs_are_made(
+def test_points_are_matched_in_the_best_pairs(
     configured: tuple[str, ...], returned: list[tuple[str, Statut]], expected: list[int | None]
 ) -> None:
     assert matched(configured, *returned) == expected
@@ -513,7 +513,7 @@ def test_the_best_pairs_are_made(
         ([(f"1. {NAME}", A), (NAME, P)], 1),
     ],
 )
-def test_of_duplicates_the_strictest_stays(
+def test_the_strictest_of_duplicate_points_is_kept(
     returned: list[tuple[str, Statut]], expected: int
 ) -> None:
     assert matched((NAME, RECORDED), *returned) == [expected, None]
@@ -526,7 +526,7 @@ def test_a_duplicate_does_not_match_a_similar_point() -> None:
     ) == [0, None]
 
 
-def test_an_answer_keeps_all_but_its_text() -> None:
+def test_a_matched_point_gets_the_configured_text_and_keeps_other_fields() -> None:
     before = control_point(
         H,
         f"1. {NAME}",
@@ -549,7 +549,7 @@ def test_an_answer_keeps_all_but_its_text() -> None:
     assert (after.finding.score, after.missing, after.unknown) == (7, 0, 0)
 
 
-def test_a_point_without_an_answer_was_not_dealt_with() -> None:
+def test_a_point_missing_from_the_answer_is_not_dealt_with() -> None:
     result = reconcile(answers((NAME, P), ("Autre chose", P)), (NAME, RECORDED))
     assert result.finding.points[1] == control_point(
         A, RECORDED, commentaire="Non traité par le modèle."
@@ -569,7 +569,7 @@ def test_a_step_returned_without_control_points_keeps_no_score() -> None:
 
 
 @given(findings, st.lists(texts, max_size=5).map(tuple))
-def test_every_configured_point_is_there_once_and_nothing_else(
+def test_the_result_has_exactly_the_configured_points(
     step: StepFinding, configured: tuple[str, ...]
 ) -> None:
     result = reconcile(step, configured)
@@ -592,13 +592,13 @@ def test_every_configured_point_is_there_once_and_nothing_else(
         (("ORIAS n°12",), 2, ("orias", "12")),
     ],
 )
-def test_terms_are_the_distinct_words_that_are_long_enough(
+def test_terms_are_distinct_words_of_minimum_length(
     texts: tuple[str, ...], min_length: int, terms: tuple[str, ...]
 ) -> None:
     assert search_terms(texts, min_length) == terms
 
 
-def test_there_are_at_most_forty_terms() -> None:
+def test_at_most_forty_terms_are_used() -> None:
     assert search_terms((" ".join(f"mot{at}" for at in range(100)),), 3) == tuple(
         f"mot{at}" for at in range(MAX_TERMS)
     )

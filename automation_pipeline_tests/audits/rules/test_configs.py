@@ -80,13 +80,13 @@ def test_a_patch_changes_only_the_named_fields(given: dict[str, object], changed
         ({"nmae": "x"}, "nmae"),
     ],
 )
-def test_a_wrong_change_names_the_field(given: dict[str, object], field: str) -> None:
+def test_an_invalid_change_names_the_field(given: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid update audit config input") as refused:
         changed_config(STORED, given)
     assert list(dict(refused.value.fields)) == [field]
 
 
-def test_positions_given_twice_are_said_to_be_so() -> None:
+def test_duplicate_positions_are_refused() -> None:
     for change in (
         lambda given: changed_config(STORED, given),
         lambda given: parse_config(document() | given),
@@ -145,7 +145,9 @@ def test_the_number_of_steps_is_limited() -> None:
         ({"position": 3}, replace(FIRST, position=3)),
     ],
 )
-def test_only_given_fields_of_a_step_change(given: dict[str, object], changed: object) -> None:
+def test_a_patch_of_a_step_changes_only_given_fields(
+    given: dict[str, object], changed: object
+) -> None:
     assert changed_step(STORED, FIRST, given) == changed
 
 
@@ -153,7 +155,7 @@ def test_only_given_fields_of_a_step_change(given: dict[str, object], changed: o
     ("position", "why"),
     [(2, "is already taken"), (4, "would leave a gap"), (0, "would leave a gap")],
 )
-def test_a_step_does_not_move_where_it_cannot(position: int, why: str) -> None:
+def test_a_step_cannot_move_to_an_invalid_position(position: int, why: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         changed_step(STORED, FIRST, {"position": position})
     assert str(refused.value) == f"Position {position} {why}. Available positions: 3"
@@ -216,7 +218,7 @@ _configs = st.builds(
 
 
 @given(_configs, st.randoms())
-def test_what_is_exported_parses_to_the_same_in_any_order_of_steps(
+def test_an_exported_configuration_round_trips_in_any_order_of_steps(
     config: AuditConfig, chance: object
 ) -> None:
     document = config_document(config)
@@ -242,7 +244,7 @@ def test_the_smallest_configuration_is_valid() -> None:
     )
 
 
-def test_the_extras_of_seed_files_are_accepted_and_ignored() -> None:
+def test_extra_fields_of_seed_files_are_ignored() -> None:
     seed = {
         "id": "11",
         "name": "Contrôle",
@@ -257,7 +259,7 @@ def test_the_extras_of_seed_files_are_accepted_and_ignored() -> None:
     assert parse_config(seed) == parse_config(LEAST)
 
 
-def test_texts_are_stripped_and_empty_ones_are_none() -> None:
+def test_texts_are_stripped_and_empty_texts_become_none() -> None:
     step = parse_config(
         with_step(
             name=" Accueil\n",
@@ -343,19 +345,19 @@ def test_all_invalid_fields_are_reported_together() -> None:
         ((-1,), "Step positions must be 1 to 1 without gaps: 1 missing"),
     ],
 )
-def test_wrong_positions_are_explained(positions: tuple[int, ...], reason: str) -> None:
+def test_the_error_explains_invalid_positions(positions: tuple[int, ...], reason: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_config(with_positions(*positions))
     assert refused.value.fields[0] == ("steps", reason)
 
 
 @every_case("positions", [(1,), (2, 1), (3, 1, 2)])
-def test_steps_are_put_in_the_order_of_their_positions(positions: tuple[int, ...]) -> None:
+def test_steps_are_sorted_by_position(positions: tuple[int, ...]) -> None:
     steps = parse_config(with_positions(*positions)).steps
     assert [step.position for step in steps] == sorted(positions)
 
 
-def test_the_fingerprint_is_of_what_judges() -> None:
+def test_the_fingerprint_covers_only_fields_that_affect_verdicts() -> None:
     config = parse_config(LEAST)
     same = replace(
         config, is_active=False, run_automatically=True, created_by="ops", description="autre"
@@ -373,7 +375,7 @@ def test_the_fingerprint_is_of_what_judges() -> None:
     ("taken", "free"),
     [(set(), [1]), ({1}, [2]), ({1, 2, 3}, [4]), ({1, 3}, [2]), ({2, 3}, [1]), ({1, 9}, [2, 3])],
 )
-def test_free_positions(taken: set[int], free: list[int]) -> None:
+def test_free_positions_between_steps(taken: set[int], free: list[int]) -> None:
     assert free_positions(taken) == free
 
 
@@ -422,7 +424,7 @@ def test_an_order_that_names_every_step_once_is_accepted() -> None:
         ),
     ],
 )
-def test_an_order_that_is_not_complete_is_refused_by_name(
+def test_the_error_names_the_steps_missing_from_an_order(
     wanted: list[int], reasons: list[str]
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:

@@ -100,5 +100,7 @@ def test_failures_of_different_fiches_have_one_cause(error: str, expected: str) 
 
 
 @every_case(("failing", "judged", "share"), [(1, 4, 0.25), (3, 3, 1.0), (0, 0, 0.0)])
-def test_a_points_share_is_of_the_times_it_applied(failing: int, judged: int, share: float) -> None:
+def test_the_share_of_a_failing_point_is_of_applicable_audits(
+    failing: int, judged: int, share: float
+) -> None:
     assert FailingPoint("Welcome", "Name given", failing, judged).share == share

@@ -122,7 +122,7 @@ def test_a_rerun_prompt_has_instructions_and_the_start_of_the_previous_verdict()
         (" \n", "N'invente aucune garantie", "Assureur"),
     ],
 )
-def test_a_step_that_verifies_the_product_has_a_product_block(
+def test_a_step_that_verifies_the_product_has_a_product_section(
     product: str | None, expected: str, untold: str
 ) -> None:
     text = user_text(asked(step=step(verify_product_info=True), product=product))
@@ -155,7 +155,7 @@ def test_only_a_step_that_verifies_the_product_reads_an_excerpt(
     assert ("[Segment 41]" in text) != is_excerpt
 
 
-def test_an_excerpt_of_everything_is_no_excerpt() -> None:
+def test_a_transcript_that_fits_is_not_an_excerpt() -> None:
     text = user_text(
         asked(step=step(verify_product_info=True), timeline=timeline(["le délai", "rien"]))
     )
@@ -177,7 +177,7 @@ def test_with_tools_the_prompt_counts_the_calls_and_requires_a_tool() -> None:
     assert (question.tools, question.tool_choice) == (TOOLS, ToolChoice.REQUIRED)
 
 
-def test_how_to_give_the_indexes_depends_on_where_they_are_read() -> None:
+def test_index_instructions_depend_on_the_transcript_mode() -> None:
     printed, given = user_text(asked()), user_text(asked(mode=TranscriptMode.TOOLS))
     assert "moins 1" in printed
     assert "recopie tels quels" not in printed
@@ -332,7 +332,7 @@ PROMPT, BY_TOOLS = TranscriptMode.PROMPT, TranscriptMode.TOOLS
     ("wanted", "limit", "mode"),
     [(PROMPT, LONGEST, PROMPT), (PROMPT, LONGEST - 1, BY_TOOLS), (BY_TOOLS, LONGEST, BY_TOOLS)],
 )
-def test_one_prompt_that_does_not_fit_selects_tools(
+def test_one_prompt_above_the_limit_selects_tools(
     wanted: TranscriptMode, limit: int, mode: TranscriptMode
 ) -> None:
     assert (

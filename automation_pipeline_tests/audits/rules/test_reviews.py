@@ -62,7 +62,7 @@ STEP = finding(
         (PointReview, {"commentaire": "x" * 20_000, "reviewer": "Odile", "reason": "Entendu."}),
     ],
 )
-def test_a_review_is_read(model: type[JsonModel], given_fields: dict[str, object]) -> None:
+def test_a_valid_review_is_parsed(model: type[JsonModel], given_fields: dict[str, object]) -> None:
     review = parse(model, given_fields, "No review.")
     assert {name: review.model_dump(by_alias=True)[name] for name in given_fields} == given_fields
 
@@ -137,7 +137,7 @@ def test_only_a_given_traite_changes_whether_a_step_is_dealt_with() -> None:
         (1, A, 0, Conforme.NON_CONFORME, Niveau.INSUFFISANT),
     ],
 )
-def test_a_reviewed_control_point_scores_the_step_again(
+def test_a_reviewed_control_point_rescores_the_step(
     index: int, statut: Statut, score: int, conforme: Conforme, niveau: Niveau
 ) -> None:
     changed = apply_control_point_review(STEP, 10, index, PointReview(statut=statut))
@@ -188,7 +188,7 @@ def test_an_unknown_control_point_is_not_found(index: int) -> None:
 
 
 @given(findings.filter(lambda step: step.points), weights, control_points, st.randoms())
-def test_a_step_scored_again_follows_its_points(
+def test_a_rescored_step_follows_its_points(
     step: StepFinding, weight: int, again: ControlPoint, random: Random
 ) -> None:
     index = random.randint(1, len(step.points))
@@ -212,7 +212,7 @@ FOUND = finding(
 
 
 @every_case("place", [StepLocation(501, 3), StepLocation(501, 3, 2)])
-def test_the_event_id_is_the_end_of_the_rerun_id(place: StepLocation) -> None:
+def test_the_event_id_is_the_suffix_of_the_rerun_id(place: StepLocation) -> None:
     made = rerun_id(place, "e-1")
     assert Rerun(rerun_id=made, location=place).event_id == "e-1"
     assert Rerun(rerun_id="by hand", location=place).event_id is None

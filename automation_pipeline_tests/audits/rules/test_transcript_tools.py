@@ -51,14 +51,14 @@ def places(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
         ("introuvable", {}, [], 0),
     ],
 )
-def test_the_chunks_with_most_of_the_words_come_first(
+def test_chunks_are_sorted_by_number_of_matching_terms(
     query: str, arguments: dict[str, object], found: list[tuple[int, int]], total: int
 ) -> None:
     result = searched(query, **arguments)
     assert (places(result["matches"]), result["total_matches"]) == (found, total)
 
 
-def test_a_match_says_where_it_is() -> None:
+def test_a_match_has_its_position_and_preview() -> None:
     assert searched("garantie")["matches"] == [
         {
             "recording_index": 1,
@@ -94,27 +94,27 @@ def test_chunks_are_read_with_their_neighbours_in_the_order_of_the_calls(
     assert (places(result["chunks"]), result["truncated"]) == (given_places, False)
 
 
-def test_a_chunk_is_given_with_its_whole_text() -> None:
+def test_a_chunk_has_its_full_text() -> None:
     (given_chunk,) = read((0, 3))["chunks"]
     assert given_chunk["full_text"] == "un DELAI"
     assert (given_chunk["minutage"], given_chunk["minutage_secondes"]) == ("01:30", 90.0)
     assert "score" not in given_chunk
 
 
-def test_only_the_first_twenty_are_read() -> None:
+def test_at_most_twenty_chunks_are_read() -> None:
     calls = timeline([f"mot {at}" for at in range(40)])
     result = read(*((0, at) for at in range(30)), calls=calls)
     assert (places(result["chunks"]), result["truncated"]) == ([(0, at) for at in range(20)], True)
 
 
-def test_given_chunks_come_before_neighbours_when_room_is_short() -> None:
+def test_requested_chunks_take_precedence_over_neighbours() -> None:
     calls = timeline(["a" * 600, "b" * 600, "c" * 600])
     result = read((0, 1), (0, 2), calls=calls, includeNeighbors=1, maxChars=1_000)
     assert [one["full_text"] for one in result["chunks"]] == ["b" * 600, "c" * 400]
     assert result["truncated"] is True
 
 
-def test_a_chunk_too_long_for_the_room_is_cut() -> None:
+def test_a_chunk_above_the_limit_is_truncated() -> None:
     result = read((0, 0), (0, 1), calls=timeline(['"' * 3_000, "b"]), room=1_000)
     (cut,) = result["chunks"]
     assert 300 < len(cut["full_text"]) < 500
@@ -187,7 +187,7 @@ _arguments = st.one_of(
     timelines(),
     st.integers(-1, 3_000),
 )
-def test_no_call_raises_or_gives_more_than_there_is_room_for(
+def test_no_tool_call_raises_or_exceeds_the_limit(
     name: str, arguments: str, calls: Timeline, room: int
 ) -> None:
     text = run_tool(ToolCall("1", name, arguments), calls, room)
@@ -202,13 +202,13 @@ def test_no_call_raises_or_gives_more_than_there_is_room_for(
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=6), st.integers(300, 3_000))
-def test_chunks_are_whole_by_default(texts: list[str], room: int) -> None:
+def test_chunks_are_not_truncated_by_default(texts: list[str], room: int) -> None:
     result = read(*((0, at) for at in range(len(texts))), calls=timeline(texts), room=room)
     if not result.get("truncated", True):
         assert [one["full_text"] for one in result["chunks"]] == [text for text in texts if text]
 
 
-def test_the_tools_are_described_strictly() -> None:
+def test_the_tool_schemas_are_strict() -> None:
     for tool in TOOLS:
         assert tool.parameters["additionalProperties"] is False
         assert tool.parameters["required"] == list(tool.parameters["properties"])
@@ -264,9 +264,7 @@ LONG = "avant " * 200 + "Délai de rétractation " + "après " * 200
         ("avant " * 200 + "délai", ("delai",), ("avant " * 200 + "délai")[-MAX_PREVIEW:]),
     ],
 )
-def test_a_preview_is_around_the_first_word_found(
-    text: str, terms: tuple[str, ...], shown: str
-) -> None:
+def test_a_preview_surrounds_the_first_match(text: str, terms: tuple[str, ...], shown: str) -> None:
     assert preview(text, terms) == shown
 
 
@@ -285,5 +283,5 @@ def test_a_preview_is_around_the_first_word_found(
         (float("inf"), "00:00"),
     ],
 )
-def test_a_minutage_is_minutes_and_seconds_and_has_no_hours(seconds: float, text: str) -> None:
+def test_a_minutage_has_minutes_and_seconds_without_hours(seconds: float, text: str) -> None:
     assert minutage(seconds) == text

@@ -88,7 +88,7 @@ def scored(earned: int, of: int) -> list[StoredStep]:
         (1, 800, "0.13", Niveau.INSUFFISANT, False),  # 0.125: a half goes up
     ],
 )
-def test_the_niveau_is_of_the_exact_percentage(
+def test_the_niveau_depends_on_the_unrounded_percentage(
     earned: int, of: int, percentage: str, niveau: Niveau, compliant: bool
 ) -> None:
     result = score_audit(scored(earned, of))
@@ -122,12 +122,12 @@ def test_every_critical_step_must_be_conforme_whatever_the_score(
     assert result.is_compliant == (niveau is not Niveau.REJET)
 
 
-def test_passing_every_critical_step_does_not_make_up_for_the_score() -> None:
+def test_a_low_score_is_not_compliant_despite_passed_critical_steps() -> None:
     result = score_audit([step(1, 1, critical=True), step(9, 0, NC)])
     assert (result.niveau, result.is_compliant) == (Niveau.INSUFFISANT, False)
 
 
-def test_a_rejected_audit_stays_so_below_every_threshold() -> None:
+def test_a_rejected_audit_stays_rejected_at_any_score() -> None:
     assert score_audit([step(5, 0, NC, critical=True)]).niveau is Niveau.REJET
 
 
@@ -135,7 +135,7 @@ def test_a_rejected_audit_stays_so_below_every_threshold() -> None:
     ("scores", "earned"),
     [([(5, 12)], 5), ([(5, -3)], 0), ([(5, -3), (5, 9)], 5), ([(5, 5), (0, 4)], 5)],
 )
-def test_a_step_earns_from_nothing_to_its_weight(
+def test_the_score_of_a_step_is_between_zero_and_its_weight(
     scores: list[tuple[int, int]], earned: int
 ) -> None:
     assert score_audit([step(weight, score) for weight, score in scores]).earned == earned
@@ -209,7 +209,7 @@ def test_the_ratio_is_of_the_applicable_points(statuts: list[Statut], ratio: Fra
     ("value", "rounded"),
     [("0", 0), ("0.49", 0), ("0.5", 1), ("1.5", 2), ("2.5", 3), ("2.4999", 2), ("4.5", 5)],
 )
-def test_halves_go_up(value: str, rounded: int) -> None:
+def test_scores_round_half_up(value: str, rounded: int) -> None:
     assert round_half_up(Fraction(value)) == rounded
 
 
@@ -242,7 +242,7 @@ def test_a_derived_score_is_within_the_weight(points: list[ControlPoint], weight
     assert 0 <= derive_verdict(points, weight).score <= weight
 
 
-def test_minutages_are_of_all_citations_each_once_in_order() -> None:
+def test_minutages_of_citations_are_distinct_and_ordered() -> None:
     points = (
         point(P, citation("b", minutage="00:40"), citation("a")),
         point(A),
@@ -273,12 +273,12 @@ INVENTED = citation("vous avez trente jours")
         ("Cœur", "cœur"),
     ],
 )
-def test_a_text_is_normalised_to_its_words(text: str, words: str) -> None:
+def test_normalisation_keeps_only_words(text: str, words: str) -> None:
     assert normalise(text) == words
 
 
 @given(st.text())
-def test_normalising_twice_changes_nothing(text: str) -> None:
+def test_normalisation_is_idempotent(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)
 
 
@@ -302,7 +302,9 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
         ("………………………………", (0, 0), False),
     ],
 )
-def test_a_quotation_holds_where_it_was_said(texte: str, at: tuple[int, int], holds: bool) -> None:
+def test_a_quotation_is_valid_in_the_chunk_that_contains_it(
+    texte: str, at: tuple[int, int], holds: bool
+) -> None:
     gated = gate(finding(point(P, citation(texte, at))), 10, CALLS, ON).finding
     assert gated.points[0].statut is (P if holds else A)
     assert [kept.texte for kept in gated.points[0].citations] == ([texte] if holds else [])
@@ -318,7 +320,7 @@ def test_a_quotation_holds_where_it_was_said(texte: str, at: tuple[int, int], ho
         (0, "bonjour", False),
     ],
 )
-def test_a_quotation_needs_the_configured_length_or_the_default(
+def test_a_quotation_needs_the_configured_or_default_length(
     least: int, texte: str, holds: bool
 ) -> None:
     gated = gate(
@@ -341,7 +343,7 @@ def test_a_quotation_needs_the_configured_length_or_the_default(
         (point(A), A, 0, ""),
     ],
 )
-def test_a_point_is_worth_what_its_citations_prove(
+def test_a_point_without_valid_citations_is_downgraded(
     before: ControlPoint, statut: Statut, citations: int, note: str
 ) -> None:
     after = gate(finding(before), 10, CALLS, ON).finding.points[0]
@@ -350,14 +352,14 @@ def test_a_point_is_worth_what_its_citations_prove(
     assert after.minutages == (("00:12",) if citations else ())
 
 
-def test_a_note_without_a_comment_stands_alone() -> None:
+def test_without_a_comment_the_gating_note_is_the_comment() -> None:
     assert (
         gate(finding(point(P, commentaire="")), 10, CALLS, ON).finding.points[0].commentaire
         == UNPROVEN
     )
 
 
-def test_valid_citations_get_the_facts_of_their_recording() -> None:
+def test_valid_citations_get_the_metadata_of_their_recording() -> None:
     kept = (
         gate(finding(point(P, citation("mon numéro orias", (1, 0)))), 10, CALLS, ON)
         .finding.points[0]
@@ -372,14 +374,14 @@ def test_valid_citations_get_the_facts_of_their_recording() -> None:
     assert (kept.texte, kept.recording_index, kept.chunk_index) == ("mon numéro orias", 1, 0)
 
 
-def test_unknown_facts_of_a_recording_are_not_applicable() -> None:
+def test_unknown_recording_metadata_is_not_applicable() -> None:
     bare = Timeline((replace(CALLS.recordings[0], date="", time="", url=""),))
     kept = gate(finding(point(P, REAL)), 10, bare, ON).finding.points[0].citations[0]
     assert (kept.recording_date, kept.recording_time, kept.recording_url) == ("N/A", "N/A", "N/A")
     assert kept.call_id == "call_0"
 
 
-def test_the_minutages_of_a_step_are_those_of_its_points() -> None:
+def test_the_minutages_of_a_step_come_from_valid_citations() -> None:
     late = citation("mon numéro orias", (1, 0), minutage="04:05")
     gated = gate(
         finding(point(P, late, REAL), point(P, INVENTED), point(H, REAL)), 10, CALLS, ON
@@ -387,7 +389,7 @@ def test_the_minutages_of_a_step_are_those_of_its_points() -> None:
     assert gated.minutages == ("04:05", "00:12")
 
 
-def test_the_example_of_the_reference() -> None:
+def test_the_documented_gating_example() -> None:
     before = finding(point(P, REAL), point(P, citation("bonjour,")), point(N))
     gated = gate(before, 10, CALLS, ON)
     after = gated.finding
@@ -415,7 +417,7 @@ def test_the_example_of_the_reference() -> None:
         (0, 1, 10, 0, 0),
     ],
 )
-def test_a_score_is_replaced_only_by_a_lower_one(
+def test_gating_only_lowers_a_score(
     proven: int, of: int, weight: int, score: int, after: int
 ) -> None:
     points = [point(P, REAL)] * proven + [point(A)] * (of - proven)
@@ -442,7 +444,7 @@ def test_a_score_is_replaced_only_by_a_lower_one(
         (0, 20, NC, NC, Niveau.REJET),
     ],
 )
-def test_a_stricter_verdict_is_taken_and_the_niveau_with_it(
+def test_gating_takes_the_stricter_verdict_and_its_niveau(
     proven: int, of: int, conforme: Conforme, after: Conforme, niveau: Niveau
 ) -> None:
     points = [point(P, REAL)] * proven + [point(A)] * (of - proven)
@@ -457,7 +459,7 @@ def test_a_step_without_applicable_points_is_met() -> None:
     assert (after.score, after.conforme, after.points[0].citations) == (9, C, ())
 
 
-def test_disabled_gating_only_adds_the_facts_of_recordings() -> None:
+def test_disabled_gating_only_adds_recording_metadata() -> None:
     elsewhere = citation("cet appel est enregistré", (7, 0))
     before = finding(point(P, INVENTED), point(A, elsewhere))
     gated = gate(before, 10, CALLS, OFF)
@@ -484,7 +486,7 @@ rules = st.builds(GatingOptions, enabled=st.booleans(), min_quote_characters=st.
 
 
 @given(findings, weights, timelines, rules)
-def test_gating_twice_is_gating_once(
+def test_gating_is_idempotent(
     step: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions
 ) -> None:
     once = gate(step, weight, timeline, rules).finding
@@ -494,7 +496,7 @@ def test_gating_twice_is_gating_once(
 
 
 @given(findings, weights, timelines, rules)
-def test_gating_raises_nothing(
+def test_gating_never_improves_a_verdict(
     step: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions
 ) -> None:
     after = gate(step, weight, timeline, rules).finding
@@ -507,7 +509,7 @@ def test_gating_raises_nothing(
 
 
 @given(findings, weights, timelines)
-def test_after_gating_only_proven_points_are_met_and_no_citation_is_false(
+def test_after_gating_met_points_have_only_valid_citations(
     step: StepFinding, weight: int, timeline: Timeline
 ) -> None:
     for each in gate(step, weight, timeline, ON).finding.points:
@@ -556,7 +558,7 @@ LABELLED = Timeline((recording(0, "\n".join(LINES)),))
         ("oui vous êtes d'accord", False),
     ],
 )
-def test_a_quotation_is_measured_and_found_without_labels(quotation: str, holds: bool) -> None:
+def test_speaker_labels_are_ignored_in_quotations(quotation: str, holds: bool) -> None:
     assert was_said(quotation, (0, 0), LABELLED, 12) == holds
     gated = gate(finding(point(Statut.PRESENT, citation(quotation))), 10, LABELLED, GatingOptions())
     assert (gated.finding.points[0].statut is Statut.PRESENT) == holds
@@ -581,7 +583,7 @@ def called(*speakers: str, text: str) -> Timeline:
         ),
     ],
 )
-def test_labels_may_be_words_and_signs_of_any_kind(
+def test_speaker_labels_may_have_any_characters(
     speakers: tuple[str, ...], text: str, quotation: str
 ) -> None:
     assert was_said(quotation, (0, 0), called(*speakers, text=text), 12)

@@ -52,7 +52,7 @@ def test_an_organisation_sees_its_own_alerts_only(
     assert page == found[1:2]
 
 
-def test_the_last_of_each_name_and_subject_is_known(org_bench: Bench) -> None:
+def test_the_latest_alert_per_name_and_subject_is_found(org_bench: Bench) -> None:
     with org_bench.database.reading() as session:
         found = last_raised(session, ORG_ALERTS, ["1", "3", "9"])
     assert {key: one.at for key, one in found.items()} == {

@@ -78,7 +78,9 @@ def test_attempt_starts_once_with_one_event(org_bench: Bench) -> None:
     [{"token": 2}, {"token": 0}, {"attempt_no": 2}],
     ids=["a later token", "an earlier one", "another attempt"],
 )
-def test_only_the_holder_of_the_attempt_has_it(org_bench: Bench, other: dict[str, int]) -> None:
+def test_another_token_or_attempt_does_not_hold_the_attempt(
+    org_bench: Bench, other: dict[str, int]
+) -> None:
     held = hold(org_bench)
     strange = AttemptHold(**(vars(held) | other))
     assert (is_held(org_bench, held), is_held(org_bench, strange)) == (True, False)
@@ -93,7 +95,7 @@ def test_unstarted_attempt_is_lost_with_its_lease(org_bench: Bench) -> None:
     assert not is_held(org_bench, held)
 
 
-def test_running_attempt_stays_with_its_holder(org_bench: Bench) -> None:
+def test_running_attempt_is_held_after_its_lease(org_bench: Bench) -> None:
     held = hold(org_bench)
     begin(org_bench, held)
     org_bench.expire_hold(held.run_id)
@@ -105,7 +107,7 @@ def test_running_attempt_stays_with_its_holder(org_bench: Bench) -> None:
     assert (run.lease_until, run.following, is_held(org_bench, held)) == (None, {"run": 1}, False)
 
 
-def test_a_lease_is_extended_by_the_databases_clock(org_bench: Bench) -> None:
+def test_a_lease_is_extended_by_the_database_clock(org_bench: Bench) -> None:
     held = hold(org_bench)
     before = org_bench.run_by_id(held.run_id).lease_until
     with org_bench.database.transaction() as session:
@@ -113,7 +115,7 @@ def test_a_lease_is_extended_by_the_databases_clock(org_bench: Bench) -> None:
     assert org_bench.run_by_id(held.run_id).lease_until - before > timedelta(minutes=50)
 
 
-def test_busy_run_says_how_long_to_wait(org_bench: Bench) -> None:
+def test_busy_run_has_the_seconds_until_it_is_free(org_bench: Bench) -> None:
     run_id = org_bench.run_row(org_bench.running_job(of_type=SERVICE)).id
     with (
         org_bench.database.reading() as session,

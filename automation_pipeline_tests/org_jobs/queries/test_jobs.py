@@ -89,7 +89,7 @@ def test_rows_of_another_organisation_are_not_found(org_bench: Bench) -> None:
     assert listed(org_bench, org_id=OTHER_ORG) == [job_id]
 
 
-def test_jobs_are_listed_newest_first_and_as_they_are_chosen(org_bench: Bench) -> None:
+def test_jobs_are_listed_newest_first_and_filtered(org_bench: Bench) -> None:
     schedule, server = org_bench.schedule(), org_bench.server()
     plain = org_bench.job()
     of_schedule = org_bench.job(schedule_id=schedule)
@@ -107,7 +107,7 @@ def test_jobs_are_listed_newest_first_and_as_they_are_chosen(org_bench: Bench) -
     assert listed(org_bench, batch_id=1) == []
 
 
-def test_a_list_takes_as_many_queries_as_a_job(org_bench: Bench) -> None:
+def test_the_number_of_queries_per_list_of_jobs_is_constant(org_bench: Bench) -> None:
     for _ in range(3):
         org_bench.running_job()
     with statements(org_bench.database) as of_list:

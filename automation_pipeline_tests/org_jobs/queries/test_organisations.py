@@ -47,7 +47,7 @@ def test_lists_show_one_organisation(org_bench: Bench) -> None:
         assert list_servers(session, own, org_id=OTHER_ORG, **PAGE) == []
 
 
-def test_lists_are_narrowed_and_paged(org_bench: Bench) -> None:
+def test_lists_are_filtered_and_paged(org_bench: Bench) -> None:
     hosts = [org_bench.host(name=name) for name in ("Eu-1", "eu-2", "us_1")]
     server = org_bench.server(name="x", host_id=hosts[1])
     org_bench.server(name="y")
@@ -124,7 +124,7 @@ def read(bench: Bench, within: OrgScope, **chosen: object) -> list[AuditEntry]:
         return audit_log(session, within, **({"limit": 10} | chosen))
 
 
-def test_the_audit_log_is_read_by_organisation_from_either_end(org_bench: Bench) -> None:
+def test_the_audit_log_of_an_organisation_is_read_in_either_order(org_bench: Bench) -> None:
     for org_id, entity_id in ((ORG, "a"), (OTHER_ORG, "a"), (ORG, "b")):
         log(org_bench, org_id, "schedule", entity_id)
     log(org_bench, ORG, "host", "a")

@@ -230,7 +230,7 @@ def test_most_urgent_and_then_oldest_run_comes_first(org_bench: Bench) -> None:
     assert given == [[jobs[2], jobs[0]], [jobs[3], jobs[1]]]
 
 
-def test_runs_of_one_line_start_one_at_a_time(org_bench: Bench) -> None:
+def test_serial_runs_start_one_at_a_time(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
     first, second = (
         org_bench.job(of_type=READING, server_instance_id=server_id, line="a") for _ in range(2)
@@ -270,7 +270,7 @@ def test_server_of_another_organisation_gives_no_jobs(org_bench: Bench) -> None:
     assert claim_on(org_bench, host_id) == []
 
 
-def test_many_at_once_claim_each_run_once_and_keep_all_limits(org_bench: Bench) -> None:
+def test_concurrent_claims_take_each_run_once_within_all_limits(org_bench: Bench) -> None:
     org_bench.organisation(max_running=7)
     host_id, server_id = place(org_bench)
     for _ in range(3):
@@ -376,7 +376,7 @@ def test_worker_after_the_window_claims_nothing(org_bench: Bench) -> None:
     )
 
 
-def test_whoever_chooses_a_closed_one_finds_it_out(org_bench: Bench) -> None:
+def test_claiming_a_run_outside_its_window_postpones_it_to_the_opening(org_bench: Bench) -> None:
     host_id, server_id = a_host_with_a_server(org_bench)
     job_id = org_bench.job(server_instance_id=server_id, start_window=closed(org_bench))
     with org_bench.database.transaction() as session:
@@ -400,7 +400,7 @@ def test_whoever_chooses_a_closed_one_finds_it_out(org_bench: Bench) -> None:
         {"performer": "service"},
     ],
 )
-def test_what_somebody_has_or_nobody_would_begin_is_left_as_it_is(
+def test_claimed_ended_and_cancelled_runs_are_not_postponed_to_the_window(
     org_bench: Bench, run: dict[str, object]
 ) -> None:
     host_id, server_id = a_host_with_a_server(org_bench)
@@ -409,7 +409,7 @@ def test_what_somebody_has_or_nobody_would_begin_is_left_as_it_is(
     assert org_bench.run_row(job_id).next_attempt_at is None
 
 
-def test_jobs_of_another_host_or_organisation_are_left_as_they_are(org_bench: Bench) -> None:
+def test_jobs_of_another_host_or_organisation_are_not_postponed(org_bench: Bench) -> None:
     host_id, server_id = a_host_with_a_server(org_bench)
     other_id, _ = a_host_with_a_server(org_bench, OTHER_ORG)
     job_id = org_bench.job(server_instance_id=server_id, start_window=closed(org_bench))
@@ -442,7 +442,7 @@ def test_the_number_of_queries_does_not_grow_with_runs_and_windows(org_bench: Be
 @pytest.mark.parametrize(
     "start_window", [None, {"start": "01:00", "end": "02:00", "timezone": "Atlantis/Capital"}]
 )
-def test_without_a_window_that_can_be_read_a_job_begins_whenever(
+def test_job_without_a_valid_window_starts_at_any_time(
     org_bench: Bench, start_window: dict[str, object] | None
 ) -> None:
     assert opens_at(start_window, org_bench.now) == org_bench.now

@@ -27,7 +27,7 @@ def names(bench: Bench, within: OrgScope = MINE, **chosen: Any) -> set[str]:
         return {one.name for one in found}
 
 
-def test_each_organisation_sees_its_own(org_bench: Bench) -> None:
+def test_each_organisation_sees_its_own_schedules(org_bench: Bench) -> None:
     org_bench.schedule(name="mine")
     org_bench.schedule(OTHER_ORG, name="theirs")
     org_bench.schedule(name="gone", deleted_at=org_bench.now)
@@ -37,7 +37,7 @@ def test_each_organisation_sees_its_own(org_bench: Bench) -> None:
     assert names(org_bench, ALL_ORGANISATIONS, org_id=OTHER_ORG) == {"theirs"}
 
 
-def test_a_list_is_narrowed_by_state_type_server_and_name(org_bench: Bench) -> None:
+def test_schedules_are_filtered_by_state_type_server_and_name(org_bench: Bench) -> None:
     server = org_bench.server()
     org_bench.schedule(name="Élan 100%", server_instance_id=server)
     org_bench.schedule(name="call", job_type="HTTPS_CALL", state="PAUSED", enabled=False)
@@ -49,7 +49,7 @@ def test_a_list_is_narrowed_by_state_type_server_and_name(org_bench: Bench) -> N
     assert names(org_bench, q="_") == set()
 
 
-def test_the_newest_come_first_page_by_page(org_bench: Bench) -> None:
+def test_schedules_are_listed_newest_first_in_pages(org_bench: Bench) -> None:
     for number in range(3):
         org_bench.schedule(name=f"{number}")
         org_bench.pass_minutes(1)
@@ -69,7 +69,7 @@ def test_schedule_of_another_organisation_is_not_found(org_bench: Bench, look: A
         assert look(session, theirs, ALL_ORGANISATIONS)
 
 
-def test_fires_are_shown_with_their_jobs_from_either_end(org_bench: Bench) -> None:
+def test_fires_are_listed_with_their_jobs_in_either_order(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule()
     first = org_bench.fire(schedule_id)
     job_id = org_bench.job(schedule_id=schedule_id, fire_id=first)

@@ -196,7 +196,7 @@ def a_report(
         (a_report("failed", token=9), 2, 3, GIVEN_UP[FAILED], ReportVerdict.STRANGE),
     ],
 )
-def test_verdict_on_reports_after_the_end(
+def test_decision_about_reports_after_the_end(
     report: ResultReport,
     attempt_no: int,
     token: int,

@@ -62,7 +62,7 @@ def test_the_error_names_the_invalid_field(given: dict[str, object], field: str)
     assert [named for named, _ in refused.value.fields] == [field]
 
 
-def test_a_period_is_all_that_is_needed() -> None:
+def test_a_backfill_needs_only_a_period() -> None:
     request = read_backfill(MAY)
     assert (request.behaviour, request.dry_run, request.limit) == (Behaviour.NONE, False, 500)
 
@@ -91,7 +91,7 @@ def test_due_time_that_waits_for_its_window_is_left_out() -> None:
     ].effective_for == at(2, 22)
 
 
-def test_its_dates_and_excluded_days_are_kept() -> None:
+def test_dates_and_excluded_days_of_the_schedule_apply_to_a_backfill() -> None:
     timed = timing(start_at=at(1, 12), end_at=at(4, 1), excluded_on=("2026-05-03",))
     assert due({"from": "2026-04-01T00:00:00Z", "until": "2026-05-04T09:00:00Z"}, timed) == [at(2)]
 
@@ -125,7 +125,7 @@ def test_period_with_too_many_due_times_is_refused() -> None:
         (["running"], "none", "at_work"),
     ],
 )
-def test_behaviour_decides_what_is_repeated(
+def test_the_reprocess_behaviour_decides_which_due_times_are_repeated(
     states: list[str], behaviour: str, left_out: str | None
 ) -> None:
     done = {at(1): [OrgJobsRunState(state) for state in states]} if states else {}
@@ -133,7 +133,7 @@ def test_behaviour_decides_what_is_repeated(
     assert (one.scheduled_for, one.left_out) == (at(1), left_out)
 
 
-def test_due_times_of_the_schedule_are_left_to_it() -> None:
+def test_upcoming_due_times_of_the_schedule_are_left_out() -> None:
     planned = [Planned(at(day), at(day)) for day in (1, 2, 3)]
     chosen = chosen_times(planned, {}, Behaviour.COMPLETED, Planned(at(2), at(2, 5)))
     assert [one.left_out for one in chosen] == [None, "still_due", "still_due"]

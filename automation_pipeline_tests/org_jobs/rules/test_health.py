@@ -32,7 +32,7 @@ def about(alerts: Iterable[AlertCondition]) -> list[tuple[str, str, str | None, 
 
 
 @every_case(("seconds", "is_raised"), [(0, False), (300, False), (301, True)])
-def test_a_schedule_that_is_due_for_long_is_about_the_scheduler(
+def test_an_overdue_schedule_raises_an_alert_about_the_scheduler(
     seconds: int, is_raised: bool
 ) -> None:
     found = about(late_alerts(NOW - seconds * SECOND, NOW))
@@ -40,7 +40,7 @@ def test_a_schedule_that_is_due_for_long_is_about_the_scheduler(
     assert list(late_alerts(None, NOW)) == []
 
 
-def test_lengths_are_seconds_or_minutes() -> None:
+def test_durations_in_messages_are_in_seconds_or_minutes() -> None:
     [seconds], [minutes] = (late_alerts(NOW - length * SECOND, NOW) for length in (599, 600))
     assert seconds.message == "A schedule has been due for 599 s and was not dispatched."
     assert "due for 10 min and" in minutes.message
@@ -56,7 +56,7 @@ def test_lengths_are_seconds_or_minutes() -> None:
         (1, True, "critical", "Schedule 'Nightly' has failed once and is paused."),
     ],
 )
-def test_a_schedule_that_fails_in_a_row(
+def test_consecutive_failures_of_a_schedule_raise_an_alert(
     in_a_row: int, is_paused: bool, severity: str | None, words: str
 ) -> None:
     found = list(failing_alerts("acme", "s1", "Nightly", in_a_row, is_paused, NOW))
@@ -65,7 +65,7 @@ def test_a_schedule_that_fails_in_a_row(
     assert [one.message for one in found] == ([words] if severity else [])
 
 
-def test_what_happened_once_is_described() -> None:
+def test_messages_about_single_events() -> None:
     found = [
         unreadable_alert("acme", "s1", "Nightly", "0 2 30 2 *", NOW),
         failed_jobs_alert("acme", "s2", "RCON", 1, 4, NOW, "No."),
@@ -102,7 +102,9 @@ def test_what_happened_once_is_described() -> None:
         (15.1, {"was_seen": False, "waiting": 1}, ["heartbeat_missed"]),
     ],
 )
-def test_a_silent_host(minutes: float, changes: dict[str, int], names: list[str]) -> None:
+def test_a_silent_host_raises_an_alert(
+    minutes: float, changes: dict[str, int], names: list[str]
+) -> None:
     facts = {"was_seen": True, "waiting": 0, "at_work": 0, "has_servers": True} | changes
     since = NOW - minutes * MINUTE
     found = list(host_alerts("acme", 7, "h1", NOW, silent_since=since, **facts))  # type: ignore[arg-type]
@@ -136,7 +138,7 @@ def test_a_schedule_is_silent_when_two_due_times_have_passed(
     assert silent(cron, since) == expected
 
 
-def test_a_schedule_whose_dates_are_over_may_be_silent() -> None:
+def test_a_schedule_past_its_end_may_be_silent() -> None:
     yesterday = NOW - timedelta(days=1)
     assert silent("* * * * *", yesterday, end_at=yesterday) == []
 
@@ -169,7 +171,7 @@ DAY = Day(
 )
 
 
-def test_a_day_is_summed_up() -> None:
+def test_the_summary_of_a_day() -> None:
     assert DAY.by_outcome == {"DISPATCHED": 4, "SKIPPED": 6}
     assert DAY.by_skip_reason == {"overlap": 2, "misfire": 4}
     assert DAY.by_state == {"success": 2, "failed": 1}
@@ -189,12 +191,12 @@ def test_a_day_is_summed_up() -> None:
         (Day(unreadable=["s1"]), {"no_invalid_cron"}),
     ],
 )
-def test_a_day_is_judged(day: Day, failing: set[str]) -> None:
+def test_the_checks_of_a_day(day: Day, failing: set[str]) -> None:
     found = judge_day(day)
     assert [one.check for one in found] == list(DAY_CHECKS)
     assert {one.check for one in found if not one.passed} == failing
 
 
-def test_of_many_schedules_that_cannot_be_read_a_few_are_named() -> None:
+def test_the_check_names_a_few_of_many_invalid_schedules() -> None:
     [*_, cron] = judge_day(Day(unreadable=[f"s{number}" for number in range(7)]))
     assert cron.message == "Never due until they are corrected: s0, s1, s2, s3, s4, and 2 more."

@@ -179,7 +179,7 @@ def test_a_schema_decides_on_the_payload(payload: dict[str, Any], expected: dict
     assert faults(own(SCHEMA), payload) == expected
 
 
-def test_no_fault_quotes_a_value() -> None:
+def test_no_error_quotes_a_payload_value() -> None:
     result = faults(
         own({"properties": {"x": {"enum": ["a"]}, "y": {"maxLength": 3}}}),
         {"x": "hunter2", "y": "hunter2"},

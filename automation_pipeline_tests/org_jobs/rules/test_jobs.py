@@ -104,7 +104,7 @@ def test_retryable_error_codes(code: str | None, again: bool) -> None:
 
 
 @given(failures=st.integers(1, 10), seed=st.integers(0, 100), backoff_ms=st.integers(0, 3_600_000))
-def test_jitter_is_a_tenth_and_never_beyond_an_hour(
+def test_jitter_is_ten_percent_and_waits_are_at_most_an_hour(
     failures: int, seed: int, backoff_ms: int
 ) -> None:
     policy = RetryPolicy(jitter=True, backoff_ms=backoff_ms, backoff_type=BackoffType.EXPONENTIAL)
@@ -126,7 +126,9 @@ def test_jitter_is_a_tenth_and_never_beyond_an_hour(
         ({"attempts": 3}, "attempts"),
     ],
 )
-def test_a_policy_out_of_bounds_is_refused_by_field(given_: dict[str, Any], field: str) -> None:
+def test_the_error_names_the_field_of_a_policy_out_of_bounds(
+    given_: dict[str, Any], field: str
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse(RetryPolicy, given_, "Invalid retry policy")
     assert [name for name, _ in refused.value.fields] == [field]
@@ -200,14 +202,12 @@ ILLEGAL = [
 
 
 @every_case(("frm", "to"), [pair for pair in ILLEGAL if pair[1] is not OrgJobsRunState.PENDING])
-def test_an_end_that_its_state_does_not_allow_is_refused(
-    frm: OrgJobsRunState, to: OrgJobsRunState
-) -> None:
+def test_an_illegal_end_of_an_attempt_is_refused(frm: OrgJobsRunState, to: OrgJobsRunState) -> None:
     with pytest.raises(IllegalMoveError):
         ended(AttemptEnd(status=to, error_code="FAILED"), frm=frm)
 
 
-def test_the_moves_that_are_forbidden() -> None:
+def test_illegal_transitions_are_refused() -> None:
     assert JOB_RUN.terminal == {OrgJobsRunState.SUCCESS, OrgJobsRunState.CANCELLED}
     assert not JOB_RUN.can_move(OrgJobsRunState.FAILED, OrgJobsRunState.SUCCESS)
     assert not JOB_RUN.can_move(OrgJobsRunState.PENDING, OrgJobsRunState.SUCCESS)
@@ -312,7 +312,7 @@ def test_expiry_includes_a_whole_window_across_clock_changes(month: int) -> None
         (AutomationError("It failed."), "FAILED", True),
     ],
 )
-def test_type_of_an_error_decides_about_the_retry(
+def test_the_type_of_an_error_decides_whether_it_is_retried(
     error: AutomationError, code: str, *, is_retried: bool
 ) -> None:
     end = end_of_error(error)

@@ -108,7 +108,7 @@ def test_invalid_host_id_is_refused(host: object) -> None:
     assert [field for field, _ in refused.value.fields] == ["hostId"]
 
 
-def test_a_patch_keeps_what_it_does_not_name_and_null_clears() -> None:
+def test_a_patch_keeps_omitted_fields_and_null_clears() -> None:
     stored = parse(ServerInput, {"name": "s", "hostId": 3, "isEnabled": False}, "Invalid server")
     assert changed_fields(ServerInput, stored, {}, "server") == stored
     cleared = changed_fields(ServerInput, stored, {"hostId": None}, "server")
@@ -116,7 +116,7 @@ def test_a_patch_keeps_what_it_does_not_name_and_null_clears() -> None:
 
 
 @every_case("field", ["name", "isEnabled"])
-def test_null_clears_only_what_may_be_null(field: str) -> None:
+def test_null_is_refused_for_required_fields(field: str) -> None:
     stored = parse(ServerInput, {"name": "s"}, "Invalid server")
     with pytest.raises(InvalidInputError) as refused:
         changed_fields(ServerInput, stored, {field: None}, "server")

@@ -90,7 +90,7 @@ def fields_at_fault(given: dict[str, object]) -> set[str]:
         ({"state": "ACTIVE"}, {"state"}),
     ],
 )
-def test_every_field_at_fault_is_named(fields: dict[str, object], faults: set[str]) -> None:
+def test_the_error_names_every_invalid_field(fields: dict[str, object], faults: set[str]) -> None:
     assert fields_at_fault(schedule_input(**fields)) == faults
 
 
@@ -117,7 +117,7 @@ def test_the_cutoff_is_shorter_than_the_window(cutoff: int, is_allowed: bool) ->
         ("30 * * * *", "02:00", "06:00", True),
     ],
 )
-def test_a_filter_that_leaves_everything_out_is_refused(
+def test_a_filter_that_excludes_every_due_time_is_refused(
     cron: str, start: str, end: str, is_allowed: bool
 ) -> None:
     window = {"cronExpression": cron, "executionWindowStart": start, "executionWindowEnd": end}
@@ -129,7 +129,7 @@ def test_a_filter_that_leaves_everything_out_is_refused(
         assert fields_at_fault(filtered) == {"windowPolicy"}
 
 
-def test_a_type_has_its_own_name_and_a_payload_that_is_filled_in() -> None:
+def test_a_type_alias_is_resolved_and_the_payload_gets_defaults() -> None:
     schedule = read_schedule(schedule_input(jobType="restart", payload={}, serverInstanceId="3"))
     assert (schedule.job_type, schedule.server_instance_id) == ("SERVER_RESTART", 3)
     assert read_schedule(schedule_input()).payload.keys() > {"url"}
@@ -149,7 +149,9 @@ def in_days(days: float) -> str:
         ({"endAt": in_days(1), "excludedOn": ["2026-05-05"]}, "endAt"),
     ],
 )
-def test_a_new_one_is_due_at_least_once(fields: dict[str, Any], fault: str | None) -> None:
+def test_a_new_schedule_must_be_due_at_least_once(
+    fields: dict[str, Any], fault: str | None
+) -> None:
     schedule = read_schedule(schedule_input(**fields))
     if fault is None:
         refuse_never_due(schedule, NOW)
@@ -214,7 +216,7 @@ def test_invalid_field_is_refused(kind: object, given: object) -> None:
         ("scheduler_failed", "success", "scheduler_failed"),
     ],
 )
-def test_the_last_run_has_one_status(
+def test_the_status_of_the_last_run(
     dispatch: str | None, job: str | None, status: str | None
 ) -> None:
     assert last_run_status(dispatch, job) == status
@@ -353,7 +355,7 @@ WINDOW = {
         (datetime(2026, 5, 5, 4, 1, tzinfo=UTC), "2026-05-05T20:00:00.000Z"),
     ],
 )
-def test_a_closed_window_says_when_it_opens(at: datetime, opens: str | None) -> None:
+def test_the_error_about_a_closed_window_names_its_opening(at: datetime, opens: str | None) -> None:
     schedule = stored(WINDOW)
     refuse_closed(schedule, window_timing(schedule, ignore_window=True), at)
     if opens is None:
@@ -386,7 +388,7 @@ def test_manual_run_ignores_an_invalid_cron_but_not_the_zone_of_a_window() -> No
         ("TERMINATE_OTHER", [7], [8], None),
     ],
 )
-def test_overlap_policy_decides_which_job_is_in_the_way(
+def test_the_overlap_policy_decides_which_job_blocks(
     policy: str, at_work: list[int], waiting: list[int], named: int | None
 ) -> None:
     schedule = stored({"overlapPolicy": policy})
@@ -402,7 +404,7 @@ def test_overlap_policy_decides_which_job_is_in_the_way(
     ("key", "is_fine"),
     [(None, True), ("k", True), ("k" * 200, True), ("", False), ("k" * 201, False)],
 )
-def test_a_key_is_not_too_long(key: str | None, is_fine: bool) -> None:
+def test_an_idempotency_key_has_a_maximum_length(key: str | None, is_fine: bool) -> None:
     if is_fine:
         check_client_key(key)
     else:
@@ -413,7 +415,7 @@ def test_a_key_is_not_too_long(key: str | None, is_fine: bool) -> None:
 PAUSED_AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 
 
-def test_a_pause_may_say_why_and_until_when() -> None:
+def test_a_pause_may_have_a_reason_and_an_end() -> None:
     request = read_pause("Holidays", PAUSED_AT + timedelta(days=1), PAUSED_AT)
     assert (request.reason, request.until) == ("Holidays", PAUSED_AT + timedelta(days=1))
     assert read_skip(None).reason is None

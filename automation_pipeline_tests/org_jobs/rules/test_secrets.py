@@ -33,7 +33,7 @@ BODY = {"a": [{"secretRef": "ONE"}, {"b": {"secretRef": "TWO"}}], "c": "plain"}
 
 
 @every_case("name", ["A", "RCON_PASSWORD", "KEY2", "A_", "A" * 64])
-def test_a_name_of_capitals_digits_and_single_underscores_is_a_reference(name: str) -> None:
+def test_valid_secret_references(name: str) -> None:
     assert reference_in({"secretRef": name}) == name
 
 
@@ -56,7 +56,7 @@ def test_a_name_of_capitals_digits_and_single_underscores_is_a_reference(name: s
         {"secretref": "ONE"},
     ],
 )
-def test_other_values_are_no_reference(value: object) -> None:
+def test_invalid_secret_references(value: object) -> None:
     assert reference_in(value) is None
 
 
@@ -74,7 +74,7 @@ def test_references_are_replaced_by_secrets() -> None:
 @every_case(
     "environment", [{}, {"ORG_SECRET__ACME__ONE": ""}, {"ORG_SECRET__GLOBEX__ONE": "theirs"}]
 )
-def test_a_secret_that_the_organisation_does_not_have_is_named_by_its_variable(
+def test_the_error_names_the_variable_of_a_missing_secret(
     environment: dict[str, str],
 ) -> None:
     with pytest.raises(
@@ -84,7 +84,7 @@ def test_a_secret_that_the_organisation_does_not_have_is_named_by_its_variable(
 
 
 @given(ORG_IDS, REFERENCE_NAMES, ORG_IDS, REFERENCE_NAMES)
-def test_two_secrets_never_share_a_variable(
+def test_each_secret_has_a_unique_variable(
     org_id: str, name: str, other_org_id: str, other_name: str
 ) -> None:
     is_same = variable_of(org_id, name) == variable_of(other_org_id, other_name)
@@ -115,7 +115,7 @@ USERS = "dXNlcjpwYXNz"  # user:pass
         "licenseKey",
     ],
 )
-def test_a_secret_is_known_by_its_name(name: str) -> None:
+def test_sensitive_field_names_are_recognised(name: str) -> None:
     assert names_secret(name)
     assert is_secret_when_sent(name)
 
@@ -142,19 +142,19 @@ def test_a_secret_is_known_by_its_name(name: str) -> None:
         "auth",
     ],
 )
-def test_plain_names_are_not_secret(name: str) -> None:
+def test_plain_field_names_are_not_sensitive(name: str) -> None:
     assert not names_secret(name)
 
 
 @every_case(
     "name", ["key", "X-Key", "xAuth", "functionsKey", "sid", "sessionId", "primaryKey", "email"]
 )
-def test_more_names_are_secret_in_headers_and_queries(name: str) -> None:
+def test_more_names_are_sensitive_in_headers_and_queries(name: str) -> None:
     assert is_secret_when_sent(name)
 
 
 @every_case("name", ["page", "sortKey", "cache-key", "Accept", "X-Request-Id", "design"])
-def test_some_names_are_plain_in_headers_and_queries(name: str) -> None:
+def test_some_names_are_not_sensitive_in_headers_and_queries(name: str) -> None:
     assert not is_secret_when_sent(name)
 
 
@@ -173,7 +173,7 @@ def test_some_names_are_plain_in_headers_and_queries(name: str) -> None:
         "sk-0123456789abcdef",
     ],
 )
-def test_credential_is_recognised_by_its_form(text: str) -> None:
+def test_a_credential_is_recognised_by_its_format(text: str) -> None:
     assert looks_secret(text)
 
 
@@ -230,13 +230,13 @@ def test_every_value_after_a_scheme_is_a_credential_in_a_header(text: str) -> No
         ({}, None),
     ],
 )
-def test_a_name_may_stand_beside_it(
+def test_a_secret_may_be_named_by_a_sibling_field(
     document: dict[str, object], found: tuple[str, str] | None
 ) -> None:
     assert named_by_sibling(document) == found
 
 
-def test_no_field_of_our_own_payloads_is_taken_for_one() -> None:
+def test_fields_of_built_in_payloads_are_not_sensitive_except_passwords() -> None:
     fields = {
         field
         for known in job_types()
@@ -299,9 +299,7 @@ def hidden_secrets(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(hidden_secrets(), st.lists(st.booleans(), max_size=4), PLAIN)
-def test_a_text_that_is_known_for_a_secret_passes_nowhere(
-    value: Any, ways: list[bool], sibling: Any
-) -> None:
+def test_a_plain_secret_is_refused_at_any_depth(value: Any, ways: list[bool], sibling: Any) -> None:
     for is_listed in ways:
         value = [sibling, value] if is_listed else {"sibling": sibling, "inside": value}
     [(where, why)] = payload_faults({"body": value})
@@ -322,7 +320,7 @@ def test_a_text_that_is_known_for_a_secret_passes_nowhere(
         },
     ],
 )
-def test_what_only_resembles_one_passes(body: dict[str, Any]) -> None:
+def test_values_that_resemble_secrets_are_accepted(body: dict[str, Any]) -> None:
     assert payload_faults({"body": body}) == []
 
 
@@ -337,7 +335,7 @@ def payloads_with_a_secret(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(payloads_with_a_secret())
-def test_no_payload_with_a_plain_secret_passes_and_no_fault_shows_it(
+def test_a_plain_secret_is_refused_and_not_quoted_in_the_error(
     payload: dict[str, Any],
 ) -> None:
     faults = payload_faults(payload)
@@ -347,7 +345,7 @@ def test_no_payload_with_a_plain_secret_passes_and_no_fault_shows_it(
 
 
 @given(st.dictionaries(st.sampled_from("xyz"), PLAIN))
-def test_a_payload_without_one_passes(payload: dict[str, Any]) -> None:
+def test_a_payload_without_secrets_is_accepted(payload: dict[str, Any]) -> None:
     assert payload_faults(payload) == []
 
 
@@ -361,11 +359,11 @@ def test_a_payload_without_one_passes(payload: dict[str, Any]) -> None:
         {"maxTokens": 4096, "tokens": 12},
     ],
 )
-def test_references_counts_and_what_is_empty_are_no_secrets(payload: dict[str, Any]) -> None:
+def test_references_counts_and_empty_values_are_accepted(payload: dict[str, Any]) -> None:
     assert payload_faults(payload) == []
 
 
-def test_the_sentence_says_where_it_is_and_how_to_refer_to_a_secret() -> None:
+def test_the_error_names_the_path_and_explains_references() -> None:
     [(where, why)] = payload_faults({"body": {"logins": [{"password": SECRET}]}})
     assert where == "body.logins.0.password"
     assert why == (
@@ -377,7 +375,7 @@ def test_the_sentence_says_where_it_is_and_how_to_refer_to_a_secret() -> None:
 @every_case(
     "reference", [{"secretRef": "A__B"}, {"secretRef": "A", "or": SECRET}, {"secretRef": [SECRET]}]
 )
-def test_half_a_reference_is_none(reference: dict[str, Any]) -> None:
+def test_a_malformed_reference_is_refused(reference: dict[str, Any]) -> None:
     [(where, why)] = payload_faults({"a": reference})
     assert (where, why.startswith("must be only ")) == ("a", True)
 
@@ -393,11 +391,11 @@ def test_half_a_reference_is_none(reference: dict[str, Any]) -> None:
         ({"x" * 201: 1}, "has a name of more than 200 characters"),
     ],
 )
-def test_what_no_database_keeps_is_refused(value: object, why: str) -> None:
+def test_values_that_databases_cannot_store_are_refused(value: object, why: str) -> None:
     assert [fault for _, fault in payload_faults({"body": value})] == [why]
 
 
-def test_what_is_nested_without_end_is_refused_and_not_looked_through() -> None:
+def test_a_deeply_nested_value_is_refused_before_it_is_searched() -> None:
     value: Any = "end"
     for _ in range(100_000):
         value = [value]
