@@ -1,4 +1,4 @@
-"""A call whose time is over in the middle of the answer."""
+"""Calls that time out in the middle of the response."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -18,7 +18,7 @@ def over_after(
     seconds: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Result:
-    """So much has been read, and more is asked for, when so many seconds pass."""
+    """Lets `seconds` pass once the client has read `text` and waits for more."""
     read, pieces_of = bytearray(), httpx.Response.aiter_raw
 
     async def noted(answer: httpx.Response) -> AsyncIterator[bytes]:

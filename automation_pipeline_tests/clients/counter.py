@@ -1,5 +1,4 @@
-"""A shop whose answers a test writes itself: documents of the wire, and the client that meets
-them."""
+"""A Shopify client on a mock transport, and builders of GraphQL documents."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -102,7 +101,7 @@ def catalogue(*nodes: object, after: object = None, currency: object = "EUR") ->
     }
 
 
-def told(*nodes: object, currency: object = "EUR") -> dict[str, Any]:
+def price_document(*nodes: object, currency: object = "EUR") -> dict[str, Any]:
     return {"data": {"shop": {"currencyCode": currency}, "nodes": list(nodes)}}
 
 

@@ -1,5 +1,4 @@
-"""The CRM client with a standing clock and a sleep that takes notes, on the simulator or on a
-test's own answers."""
+"""The CRM client with a fixed clock and a recorded sleep, on the simulator or a mock transport."""
 
 import asyncio
 import json
@@ -83,8 +82,7 @@ class Waits:
 
 
 class Crm:
-    """The client with a clock that stands, a sleep that only takes notes, and one call at a
-    time."""
+    """The client with a fixed clock, a sleep that records waits, and one call at a time."""
 
     def __init__(
         self,
@@ -135,7 +133,7 @@ class Crm:
 
 
 def answering(answer: Answer) -> Crm:
-    """The client on a transport that answers what the test says."""
+    """The client on a mock transport with the given answer."""
     return Crm("http://crm.test", transport=httpx.MockTransport(answer))
 
 

@@ -1,4 +1,4 @@
-"""A server that plays what a test has it play, byte for byte, and keeps what it requests."""
+"""A scripted HTTP server that sends exact bytes and stores the requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
@@ -24,8 +24,8 @@ class ReceivedRequest(NamedTuple):
 
 @dataclass
 class ServerRecord:
-    """`connections`: all that were ever opened; `open_connections`: those that are open now;
-    `requests`: complete calls in their order; `incomplete`: bytes that were no complete call."""
+    """`connections`: total opened. `open_connections`: open now. `requests`: complete requests in
+    order. `incomplete`: bytes of an incomplete request."""
 
     url: str = ""
     connections: int = 0
@@ -36,7 +36,7 @@ class ServerRecord:
 
 @asynccontextmanager
 async def serving(play: Play, host: str = "127.0.0.1") -> AsyncGenerator[ServerRecord]:
-    """A server that calls `play` for each request until it returns that the connection is closed."""
+    """Calls `play` per request until it returns False, then closes the connection."""
     record = ServerRecord()
 
     async def line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,4 @@
-"""A small server in the test's own loop that knows each of its connections, and answers as the path
-says."""
+"""An HTTP server in the event loop of the test that tracks its connections. The path selects the response."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -12,8 +11,8 @@ PIECE = bytes(100_000)
 
 @dataclass
 class KeepAliveServer:
-    """`asked`: targets in their order; `lines`: all connections that ever were; `most`: open ones
-    at their height; `places`: the addresses that the connections went to."""
+    """`asked`: request targets in order. `lines`: total connections. `opened`: open connections.
+    `most`: maximum of open connections. `places`: local addresses of the connections."""
 
     url: str = ""
     lines: int = 0
@@ -71,7 +70,7 @@ async def _fine(writer: asyncio.StreamWriter) -> bool:
 
 
 async def _bye(writer: asyncio.StreamWriter) -> bool:
-    """Ends the connection afterwards, without having said so."""
+    """Closes the connection without a `Connection: close` header."""
     await _fine(writer)
     return False
 

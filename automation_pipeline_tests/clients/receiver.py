@@ -1,4 +1,4 @@
-"""A small server that takes webhooks: it keeps what it was sent and answers as a test says."""
+"""An HTTP server that stores received webhooks and sends configured responses."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ Page = Callable[[BaseHTTPRequestHandler], None]
 
 @dataclass
 class Receiver:
-    """`pages` answer in turn, the last one for good."""
+    """`pages` respond in turn. The last one repeats."""
 
     url: str
     pages: list[Page]
@@ -51,7 +51,7 @@ def hangs_up(exchange: BaseHTTPRequestHandler) -> None:
 
 
 def never_ends(status: int, text: str) -> Page:
-    """It says so much, and waits until it is hung up on."""
+    """Sends `text` and keeps the connection open until the client closes it."""
 
     def page(exchange: BaseHTTPRequestHandler) -> None:
         exchange.send_response(status)
@@ -64,7 +64,7 @@ def never_ends(status: int, text: str) -> Page:
 
 
 class _Server(ThreadingHTTPServer):
-    request_queue_size = 128  # the usual five would turn a crowd away
+    request_queue_size = 128  # the default of 5 refuses concurrent clients
 
 
 @contextmanager

@@ -1,5 +1,4 @@
-"""Company registries whose answers a test writes itself: documents of the wire, and the clients
-that meet them."""
+"""Company registry clients on a mock transport, and builders of their documents."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +23,7 @@ PURPOSE = Purpose("13002526500013", "a reason", "a matter")
 
 
 def options(answer: Any, **more: Any) -> dict[str, Any]:
-    # No machine is so slow that an answer from memory would come too late.
+    # Long enough for a mock response on any machine.
     return {
         "now": lambda: NOW,
         "transport": httpx.MockTransport(answer),
@@ -73,7 +72,7 @@ def raising(error: Exception) -> Answer:
 
 
 def logged_in(answer: Answer) -> Answer:
-    """INPI, whose login always opens; `answer` is for what is read afterwards."""
+    """INPI with a login that always succeeds. `answer` handles the other requests."""
 
     def answered(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":

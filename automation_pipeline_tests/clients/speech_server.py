@@ -1,5 +1,4 @@
-"""A small server that is both the audio's host and ElevenLabs, page by page as a test says; and the
-client on it."""
+"""An HTTP server that plays both the audio host and ElevenLabs, and the client for it."""
 
 import asyncio
 import json
@@ -56,7 +55,7 @@ TRANSCRIPT = {
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """One request. A page writes its answer."""
+    """One request. The page of its path writes the response."""
 
     protocol_version = "HTTP/1.1"
     speech_server: "SpeechServer"
@@ -99,7 +98,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Upload:
-    """A form that arrived; of a big one only its size is kept."""
+    """A received form. Only the size of a large form is stored."""
 
     path: str
     key: str | None
@@ -159,7 +158,7 @@ class SpeechServer:
         return caught.value
 
     def client(self, key: str = KEY, **options: Any) -> ElevenLabsSpeechToText:
-        """Audio comes from here, unless a test says more."""
+        """By default only this server is an allowed audio origin."""
         return ElevenLabsSpeechToText(
             key, self.url, now=lambda: NOW, **({"audio_origins": [self.url]} | options)
         )
@@ -188,7 +187,7 @@ def running() -> Generator[SpeechServer]:
 
 
 def answer(status: int, body: bytes = b"", **headers: str) -> Page:
-    """Headers by keyword, their dashes as underscores."""
+    """Headers are keyword arguments with underscores for dashes."""
 
     def page(exchange: Exchange) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -207,7 +206,7 @@ def redirect(to: str, status: int = 302) -> Page:
 
 
 def streaming(pieces: int, *, announced: bool = True) -> Page:
-    """So many pieces of 64 KiB; unannounced, only the end of the connection tells their number."""
+    """Sends `pieces` of 64 KiB. If not `announced`, the body ends with the connection."""
 
     def page(exchange: Exchange) -> None:
         length = (
@@ -231,7 +230,7 @@ def drop(exchange: Exchange) -> None:
 
 
 def trickle(exchange: Exchange) -> None:
-    """A byte now and then, never enough to be done."""
+    """Sends single bytes and never completes the body."""
     exchange.start(200, {"Content-Length": "1000000"})
     while not exchange.speech_server.closing.wait(0.02):
         exchange.wfile.write(b"x")

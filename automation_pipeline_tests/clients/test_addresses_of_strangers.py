@@ -1,8 +1,7 @@
-"""Nobody who chooses an address gets us to call inside: webhooks and recordings, down to the
-sockets that are opened.
+"""SSRF tests of webhooks and recordings, down to the opened sockets.
 
-Every name leads to a public address here unless a test says otherwise: what a name's looks do not
-give away, is met."""
+Every name resolves to a public address unless a test passes other addresses.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -26,8 +25,8 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Call = Callable[[str, Resolve], None]
 
 
-class Place:
-    """A server on this machine; `moved_to` is where it sends its callers on."""
+class LocalServer:
+    """A local HTTP server. `moved_to` is the target of its redirects."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -36,7 +35,7 @@ class Place:
 
 
 @contextmanager
-def place() -> Iterator[Place]:
+def local_server() -> Iterator[LocalServer]:
     class Exchange(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             here.calls.append(self.path)
@@ -54,7 +53,7 @@ def place() -> Iterator[Place]:
             return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Exchange)
-    here = Place(server.server_port)
+    here = LocalServer(server.server_port)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
@@ -65,21 +64,20 @@ def place() -> Iterator[Place]:
 
 
 @pytest.fixture
-def inside() -> Iterator[Place]:
-    with place() as inside:
+def inside() -> Iterator[LocalServer]:
+    with local_server() as inside:
         yield inside
 
 
 @pytest.fixture
-def outside() -> Iterator[Place]:
-    with place() as outside:
+def outside() -> Iterator[LocalServer]:
+    with local_server() as outside:
         yield outside
 
 
 @pytest.fixture
-def opened(outside: Place, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The hosts that sockets were opened to. The public address is played by `outside`; all others
-    are themselves."""
+def opened(outside: LocalServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts of opened sockets. Connections to the public address go to `outside`."""
     hosts: list[str] = []
 
     connect = anyio.connect_tcp
@@ -117,8 +115,8 @@ def call(request: pytest.FixtureRequest) -> Call:
     return request.param
 
 
-def leading_to(*answers: Sequence[str]) -> Resolve:
-    """The answers come in turn, the last one for good."""
+def resolving_to(*answers: Sequence[str]) -> Resolve:
+    """Returns the answers in turn. The last one repeats."""
     left = list(answers)
 
     async def resolve(_host: str, _port: int) -> Sequence[str]:
@@ -128,14 +126,14 @@ def leading_to(*answers: Sequence[str]) -> Resolve:
 
 
 HOSTS = [
-    # this machine, in the notations that resolvers take
+    # loopback, in the notations that resolvers accept
     "127.0.0.1", "127.0.0.1.", "127.1", "127.0.1", "2130706433", "017700000001", "0177.0.0.1", "0x7f000001", "0x7f.1",
     "0x7f.0x0.0x0.0x1", "0X7F.0.0.1", "127.255.255.254", "0", "0.0.0.0", "00000000", "0x0", "localhost", "LOCALHOST",  # noqa: S104  called, not listened on
     "localhost.", "foo.localhost", "foo.localhost.", "ip6-localhost", "１２７.０.０.１", "127。0。0。1", "①②⑦.0.0.1",
     "ｌｏｃａｌｈｏｓｔ", "%31%32%37.0.0.1", "127.0.0.1%00.example.com",
     "[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]",
     "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[2001:0:7f00:1::]", "[::1%25lo]",
-    # private networks and the metadata of clouds
+    # private networks and cloud metadata services
     "10.0.0.1", "167772161", "172.16.0.1", "172.31.255.255", "192.168.0.1", "0xc0a80001", "0300.0250.0.1",
     "169.254.169.254", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "100.64.0.1", "100.100.100.200",
     "168.63.129.16", "198.18.0.1", "192.0.2.1", "224.0.0.1", "255.255.255.255", "[fd00::1]", "[fc00::1]", "[fe80::1]",
@@ -143,7 +141,7 @@ HOSTS = [
     "[::ffff:10.0.0.1]",
     "[2002:a9fe:a9fe::]", "[64:ff9b::a9fe:a9fe]", "[2001:db8::1]", "metadata.google.internal", "metadata",
     "printer.local", "metadata.google.internal.", "redis", "db.lan", "intranet.corp",
-    # whose host is it
+    # ambiguous hosts
     "anna:pw@public.example.com", "anna@127.0.0.1", "public.example.com@127.0.0.1", "public.example.com:80@127.0.0.1",
     ":@public.example.com", "127.0.0.1\\@public.example.com", "public.example.com\\@127.0.0.1",
     "public.example.com:80\\", "127.0.0.1\t.example.com", "127.0.0.1\n", " 127.0.0.1", "[::1", "::1", "",
@@ -152,10 +150,10 @@ HOSTS = [
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_no_socket_is_opened_for_a_host_that_is_not_public(
-    host: str, call: Call, inside: Place, opened: list[str]
+    host: str, call: Call, inside: LocalServer, opened: list[str]
 ) -> None:
     with pytest.raises(PermanentError):
-        call(f"http://{host}:{inside.port}/", leading_to([PUBLIC]))
+        call(f"http://{host}:{inside.port}/", resolving_to([PUBLIC]))
     assert (opened, inside.calls) == ([], [])
 
 
@@ -163,10 +161,10 @@ def test_no_socket_is_opened_for_a_host_that_is_not_public(
     "scheme", ["ftp", "file", "gopher", "dict", "ws", "javascript", "unix", "http+unix", "data"]
 )
 def test_no_socket_is_opened_for_a_scheme_other_than_http(
-    scheme: str, call: Call, inside: Place, opened: list[str]
+    scheme: str, call: Call, inside: LocalServer, opened: list[str]
 ) -> None:
     with pytest.raises(PermanentError):
-        call(f"{scheme}://public.example.com:{inside.port}/", leading_to([PUBLIC]))
+        call(f"{scheme}://public.example.com:{inside.port}/", resolving_to([PUBLIC]))
     assert (opened, inside.calls) == ([], [])
 
 
@@ -179,17 +177,17 @@ def test_no_socket_is_opened_for_a_scheme_other_than_http(
     ],
 )  # fmt: skip
 def test_no_socket_is_opened_for_a_name_that_resolves_to_a_private_address(
-    found: list[str], call: Call, inside: Place, opened: list[str]
+    found: list[str], call: Call, inside: LocalServer, opened: list[str]
 ) -> None:
     with pytest.raises(PermanentError):
-        call(f"http://public.example.com:{inside.port}/", leading_to(found))
+        call(f"http://public.example.com:{inside.port}/", resolving_to(found))
     assert (opened, inside.calls) == ([], [])
 
 
 def test_the_connection_uses_the_address_that_was_checked(
-    call: Call, inside: Place, outside: Place, opened: list[str]
+    call: Call, inside: LocalServer, outside: LocalServer, opened: list[str]
 ) -> None:
-    call(f"http://rebinding.example.com:{inside.port}/", leading_to([PUBLIC], ["127.0.0.1"]))
+    call(f"http://rebinding.example.com:{inside.port}/", resolving_to([PUBLIC], ["127.0.0.1"]))
     assert opened == [PUBLIC]
     assert (len(outside.calls), inside.calls) == (1, [])
 
@@ -198,24 +196,24 @@ def test_the_connection_uses_the_address_that_was_checked(
     "host", [*HOSTS[:60:4], "[::1]", "169.254.169.254", "localhost.", "anna@127.0.0.1"]
 )
 def test_a_redirect_to_a_private_host_is_not_followed(
-    host: str, call: Call, inside: Place, outside: Place, opened: list[str]
+    host: str, call: Call, inside: LocalServer, outside: LocalServer, opened: list[str]
 ) -> None:
     outside.moved_to = f"http://{host}:{inside.port}/latest/meta-data".encode().decode("latin-1")
     with pytest.raises(AutomationError):
-        call("http://public.example.com/", leading_to([PUBLIC]))
+        call("http://public.example.com/", resolving_to([PUBLIC]))
     assert set(opened) == {PUBLIC}
     assert inside.calls == []
 
 
 def test_a_redirect_to_the_same_name_with_a_private_address_is_not_followed(
-    call: Call, inside: Place, outside: Place, opened: list[str]
+    call: Call, inside: LocalServer, outside: LocalServer, opened: list[str]
 ) -> None:
     outside.moved_to = f"http://public.example.com:{inside.port}/again"
     with pytest.raises(PermanentError):
-        call("http://public.example.com/", leading_to([PUBLIC], ["127.0.0.1"]))
+        call("http://public.example.com/", resolving_to([PUBLIC], ["127.0.0.1"]))
     assert (opened, inside.calls) == ([PUBLIC], [])
 
 
-def test_a_public_address_is_called(call: Call, outside: Place, opened: list[str]) -> None:
-    call("http://public.example.com/#@127.0.0.1", leading_to([PUBLIC]))
+def test_a_public_address_is_called(call: Call, outside: LocalServer, opened: list[str]) -> None:
+    call("http://public.example.com/#@127.0.0.1", resolving_to([PUBLIC]))
     assert (opened, len(outside.calls)) == ([PUBLIC], 1)

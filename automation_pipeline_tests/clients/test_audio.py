@@ -1,5 +1,4 @@
-"""The download of a recording: what each failure means and says, its limits, and what is left
-behind: nothing."""
+"""The audio download: errors, limits, redirects and cleanup."""
 
 import asyncio
 import gzip
@@ -40,7 +39,7 @@ from automation_pipeline_tests.clients.speech_server import (
 from automation_pipeline_tests.fakes.speech import at_will
 from automation_pipeline_tests.waiting import come_true
 
-HASTE = AudioLimits(max_megabytes=1, connect_seconds=60, read_seconds=60, total_seconds=60)
+SMALL_LIMITS = AudioLimits(max_megabytes=1, connect_seconds=60, read_seconds=60, total_seconds=60)
 OTHER = "/rec/other.mp3"
 PROGRAM = """
 import asyncio, re, sys
@@ -66,13 +65,13 @@ def speech_server() -> Iterator[SpeechServer]:
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files are made in this test."""
+    """The directory for temporary files of the test."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
-def left_in(folder: Path) -> list[str]:
-    """Files in the folder, and open ones that were there."""
+def files_left_in(folder: Path) -> list[str]:
+    """Files in the folder, and open descriptors of deleted files."""
     opened = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
@@ -139,7 +138,7 @@ def test_each_download_failure_has_its_error_type_and_message(
     speech_server: SpeechServer, page: Page, error: type[AutomationError], says: str
 ) -> None:
     speech_server.pages[AUDIO] = page
-    met = speech_server.error(audio_limits=HASTE)
+    met = speech_server.error(audio_limits=SMALL_LIMITS)
     assert (type(met), str(met)) == (error, says)
     assert speech_server.uploads == []
 
@@ -194,7 +193,7 @@ def test_the_retry_after_of_the_audio_host_is_kept(
     ("page", "limits", "says"),
     [
         (silent, AudioLimits(read_seconds=0.1), "its host did not answer in time."),
-        # Every read is quick, the whole is not.
+        # Each read is fast, but the download never ends.
         (
             trickle,
             AudioLimits(read_seconds=60, total_seconds=0.3),
@@ -236,7 +235,7 @@ def test_a_short_write_is_continued(
 
 def test_audio_of_exactly_the_maximum_size_is_accepted(speech_server: SpeechServer) -> None:
     speech_server.pages[AUDIO] = answer(200, bytes(1_000_000))
-    speech_server.transcript(audio_limits=HASTE)
+    speech_server.transcript(audio_limits=SMALL_LIMITS)
     assert speech_server.uploads[0].size > 1_000_000
 
 
@@ -261,7 +260,7 @@ def test_the_body_of_a_redirect_is_not_read(speech_server: SpeechServer) -> None
         AUDIO: answer(302, b"x", Location=OTHER, Content_Length="1000000000"),
         OTHER: answer(200, SOUND),
     }
-    speech_server.transcript(audio_limits=HASTE)
+    speech_server.transcript(audio_limits=SMALL_LIMITS)
     assert len(speech_server.uploads) == 1
 
 
@@ -309,11 +308,13 @@ def test_only_listed_origins_are_called_and_followed(speech_server: SpeechServer
 def test_recordings_from_one_host_share_a_connection() -> None:
     async def go() -> None:
         async with answering() as board:
-            hosts = AudioDownloader(now=lambda: NOW, guard=audio_guard([board.url]), connections=5)
+            downloader = AudioDownloader(
+                now=lambda: NOW, guard=audio_guard([board.url]), connections=5
+            )
             for path in ("/rec/1.mp3", "/rec/2.mp3"):
-                async with hosts.recording(board.url + path) as file:
+                async with downloader.recording(board.url + path) as file:
                     assert os.fstat(file.fileno()).st_size == 2
-            await hosts.aclose()
+            await downloader.aclose()
             assert (board.asked, board.lines) == (["/rec/1.mp3", "/rec/2.mp3"], 1)
 
     asyncio.run(go())
@@ -341,7 +342,7 @@ def test_no_error_contains_any_part_of_the_recording_url(
 ) -> None:
     speech_server.pages[AUDIO] = page
     url = speech_server.audio_url.replace("http://", "http://anna:s3cret@") + "?signature=s3cret"
-    met = speech_server.error(url, audio_limits=HASTE)
+    met = speech_server.error(url, audio_limits=SMALL_LIMITS)
     assert met.__cause__ is None
     assert met.__suppress_context__ or met.__context__ is None
     for piece in ("s3cret", "anna", "signature", "127.0.0.1", "1.mp3"):
@@ -352,8 +353,8 @@ def test_no_error_contains_any_part_of_the_recording_url(
 def test_no_temporary_file_is_left(speech_server: SpeechServer, scratch: Path, page: Page) -> None:
     speech_server.pages[AUDIO] = page
     with suppress(AutomationError):
-        speech_server.transcript(audio_limits=HASTE)
-    assert left_in(scratch) == []
+        speech_server.transcript(audio_limits=SMALL_LIMITS)
+    assert files_left_in(scratch) == []
 
 
 @pytest.mark.parametrize("slow", [AUDIO, "/v1/speech-to-text"])
@@ -366,7 +367,7 @@ def test_no_temporary_file_is_left_after_cancellation(
         speech = speech_server.client()
         task = asyncio.create_task(speech.transcribe(speech_server.audio_url, turn=at_will))
         await come_true(
-            lambda: bool(left_in(scratch)) and bool(slow == AUDIO or speech_server.uploads)
+            lambda: bool(files_left_in(scratch)) and bool(slow == AUDIO or speech_server.uploads)
         )
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -374,7 +375,7 @@ def test_no_temporary_file_is_left_after_cancellation(
         await speech.aclose()
 
     asyncio.run(cancelled())
-    assert left_in(scratch) == []
+    assert files_left_in(scratch) == []
 
 
 def test_memory_stays_flat_for_two_hundred_megabytes(speech_server: SpeechServer) -> None:
@@ -390,7 +391,7 @@ def test_memory_stays_flat_for_two_hundred_megabytes(speech_server: SpeechServer
     assert int(grown.stdout) < 40
 
 
-# What it is; its first bytes; the content type that the host gives; whether it is taken.
+# Description, first bytes, content type, and whether it is accepted.
 BODIES = (
     ("mp3 with a tag", b"ID3\x04rest", "text/html", True),
     ("mp3 frames", b"\xff\xfb\x90\x00", "", True),
@@ -403,7 +404,7 @@ BODIES = (
     ("raw samples", bytes(40), "audio/basic", True),
     ("bytes without a name", bytes(40), "", True),
     ("login page", b"<!DOCTYPE html><html><title>Login</title>", "text/html", False),
-    ("login page said to be audio", b"\xef\xbb\xbf  \n<html lang='fr'>", "audio/mpeg", False),
+    ("login page labelled as audio", b"\xef\xbb\xbf  \n<html lang='fr'>", "audio/mpeg", False),
     ("JSON error", b'{"error": "expired"}', "audio/mpeg", False),
     ("text", b"Please log in", "text/plain", False),
     ("picture", b"\x89PNG\r\n", "image/png", False),

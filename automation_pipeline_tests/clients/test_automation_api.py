@@ -1,5 +1,4 @@
-"""The client of our own API: refusals are the errors that they were there, what is posted is done
-once."""
+"""The client of the Automation API: error mapping and idempotent retries."""
 
 import httpx
 import pytest
@@ -17,13 +16,12 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.logs import correlated
 from automation_pipeline_tests.tables import every_case
 
-URL, TOKEN = "https://api.example.test:8443/deep/", "s3cret-token-of-ours"
+URL, TOKEN = "https://api.example.test:8443/deep/", "s3cret-api-token"
 DONE = {"success": True, "data": {}}
 
 
-class Line:
-    """What is answered to each request in turn, and the requests themselves; the last answer is for
-    all that follow."""
+class ScriptedApi:
+    """A transport that returns the answers in turn and stores the requests. The last answer repeats."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.asked: list[httpx.Request] = []
@@ -69,9 +67,9 @@ def refused(
 def test_an_error_response_becomes_the_matching_exception(
     status: int, code: str, kind: type[AutomationError], sentence: str
 ) -> None:
-    line = Line(refused(status, code, requestId="7f"))
+    scripted = ScriptedApi(refused(status, code, requestId="7f"))
     with pytest.raises(AutomationError) as error:
-        line.api.call("PATCH", "/x", body={})
+        scripted.api.call("PATCH", "/x", body={})
     assert (type(error.value), str(error.value)) == (kind, sentence)
 
 
@@ -81,7 +79,9 @@ def test_a_validation_error_contains_the_invalid_fields() -> None:
         {"field": "", "message": "both at once"},
     ]
     with pytest.raises(InvalidInputError) as error:
-        Line(refused(400, "VALIDATION_ERROR", details=faults)).api.call("POST", "/x", body={})
+        ScriptedApi(refused(400, "VALIDATION_ERROR", details=faults)).api.call(
+            "POST", "/x", body={}
+        )
     assert error.value.fields == (("timeOfDay", "is required"), ("", "both at once"))
 
 
@@ -96,12 +96,12 @@ def test_a_validation_error_contains_the_invalid_fields() -> None:
     ],
 )
 def test_a_response_from_another_service_is_an_upstream_error(answer: httpx.Response) -> None:
-    line = Line(answer)
+    scripted = ScriptedApi(answer)
     with pytest.raises(
         UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"
     ):
-        line.api.call("GET", "/x")
-    assert [request.url.host for request in line.asked] == ["api.example.test"]
+        scripted.api.call("GET", "/x")
+    assert [request.url.host for request in scripted.asked] == ["api.example.test"]
 
 
 @every_case(
@@ -110,23 +110,23 @@ def test_a_response_from_another_service_is_an_upstream_error(answer: httpx.Resp
 def test_a_post_with_a_lost_response_is_retried_once_with_the_same_idempotency_key(
     lost: Exception,
 ) -> None:
-    line = Line(lost, httpx.Response(201, json=DONE))
-    assert line.api.call("POST", "/x", body={"a": 1}) == DONE
-    first, second = line.asked
+    scripted = ScriptedApi(lost, httpx.Response(201, json=DONE))
+    assert scripted.api.call("POST", "/x", body={"a": 1}) == DONE
+    first, second = scripted.asked
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
     assert first.content == second.content == b'{"a":1}'
 
 
 def test_an_empty_204_response_is_a_success() -> None:
-    assert Line(httpx.Response(204)).api.call("DELETE", "/api/things/1") == {}
+    assert ScriptedApi(httpx.Response(204)).api.call("DELETE", "/api/things/1") == {}
 
 
 def test_each_request_has_its_own_idempotency_key() -> None:
-    line = Line(httpx.Response(200, json=DONE))
-    api = line.api
+    scripted = ScriptedApi(httpx.Response(200, json=DONE))
+    api = scripted.api
     api.call("POST", "/x")
     api.call("POST", "/x")
-    assert len({request.headers["Idempotency-Key"] for request in line.asked}) == 2
+    assert len({request.headers["Idempotency-Key"] for request in scripted.asked}) == 2
 
 
 @every_case("ask", [
@@ -135,10 +135,10 @@ def test_each_request_has_its_own_idempotency_key() -> None:
     lambda api: api.call("POST", "/x", repeatable=False),
 ])  # fmt: skip
 def test_a_request_that_is_unsafe_to_repeat_is_sent_once(ask: object) -> None:
-    line = Line(httpx.ReadError("reset"))
+    scripted = ScriptedApi(httpx.ReadError("reset"))
     with pytest.raises(TransientError, match="could not be reached"):
-        ask(line.api)  # type: ignore[operator]
-    assert [request.headers.get("Idempotency-Key") for request in line.asked] == [None]
+        ask(scripted.api)  # type: ignore[operator]
+    assert [request.headers.get("Idempotency-Key") for request in scripted.asked] == [None]
 
 
 @every_case(
@@ -150,18 +150,18 @@ def test_a_request_that_is_unsafe_to_repeat_is_sent_once(ask: object) -> None:
 )
 def test_a_connection_error_names_the_origin_without_secrets(trouble: Exception, says: str) -> None:
     with pytest.raises(TransientError) as error:
-        Line(trouble).api.call("GET", "/x", query={"q": "private"})
+        ScriptedApi(trouble).api.call("GET", "/x", query={"q": "private"})
     assert str(error.value).startswith(f"The API at https://api.example.test:8443 {says}")
     assert not {"s3cret", "private", "deep"} & set(str(error.value).replace("-", " ").split())
 
 
 def test_a_request_has_encoded_query_token_and_request_id() -> None:
-    line = Line(httpx.Response(200, json=DONE))
+    scripted = ScriptedApi(httpx.Response(200, json=DONE))
     with correlated("seven"):
-        line.api.call(
+        scripted.api.call(
             "GET", "/api/x", query={"status": ["a", "b"], "all": True, "none": None, "limit": 5}
         )
-    [request] = line.asked
+    [request] = scripted.asked
     assert (
         str(request.url)
         == "https://api.example.test:8443/deep/api/x?status=a&status=b&all=true&limit=5"

@@ -94,14 +94,14 @@ def read(*units: Any) -> SourceRecord | None:
     return search_record(json.dumps(found(*units)).encode(), SIREN)
 
 
-def said(**changed: object) -> CompanyFields:
+def fields_of(**changed: object) -> CompanyFields:
     record = read(unit(**changed))
     assert record is not None
     return record.fields
 
 
 def test_a_response_is_mapped_to_company_fields() -> None:
-    assert said(sigle="DAN", libelle_activite_principale="Sièges sociaux") == CompanyFields(
+    assert fields_of(sigle="DAN", libelle_activite_principale="Sièges sociaux") == CompanyFields(
         siret=SIRET,
         legal_name="DANONE",
         trade_name="DANONE (GERVAIS)",
@@ -141,14 +141,14 @@ def test_a_response_is_mapped_to_company_fields() -> None:
             "city",
             "GENEVE",
         ),
-        ({"date_creation": "nobody knows"}, "creation_date", None),
+        ({"date_creation": "unknown"}, "creation_date", None),
         ({"tranche_effectif_salarie": None}, "headcount_range", None),
     ],
 )
 def test_variants_of_the_response_are_mapped(
     changed: dict[str, object], field: str, value: object
 ) -> None:
-    assert getattr(said(**changed), field) == value
+    assert getattr(fields_of(**changed), field) == value
 
 
 def test_a_partly_published_company_keeps_its_name_and_commune() -> None:
@@ -218,6 +218,6 @@ def test_a_closed_establishment_adds_a_warning(
 
 def test_another_matching_establishment_does_not_change_the_fields() -> None:
     assert (
-        said(matching_etablissements=[{"siret": f"{SIREN}00018", "adresse": "1 RUE BASSE"}])
-        == said()
+        fields_of(matching_etablissements=[{"siret": f"{SIREN}00018", "adresse": "1 RUE BASSE"}])
+        == fields_of()
     )

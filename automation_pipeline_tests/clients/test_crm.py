@@ -1,5 +1,4 @@
-"""The CRM client against the simulator's faults: what each answer means, how often it is asked, and
-what is told."""
+"""The CRM client against the simulator's faults: errors, retries and messages."""
 
 import httpx
 import pytest
@@ -22,7 +21,7 @@ def gateway(simulated: str) -> Crm:
     return Crm(simulated)
 
 
-def strike(gateway: Crm, **rule: object) -> None:
+def add_fault(gateway: Crm, **rule: object) -> None:
     fault(gateway.url, {"route": "crm.details", **rule})
 
 
@@ -164,7 +163,7 @@ def test_details_contain_the_data_of_the_fiche(gateway: Crm) -> None:
 def test_each_crm_response_has_its_error_message_and_number_of_attempts(
     gateway: Crm, rule: dict[str, object], error: type[AutomationError], asked: int, says: str
 ) -> None:
-    strike(gateway, **rule)
+    add_fault(gateway, **rule)
     met = gateway.error()
     assert type(met) is error
     assert says.format(FICHE) in str(met)
@@ -178,14 +177,14 @@ def test_each_crm_response_has_its_error_message_and_number_of_attempts(
 def test_a_temporary_failure_is_retried_until_it_succeeds(
     gateway: Crm, rule: dict[str, object]
 ) -> None:
-    strike(gateway, first=2, **rule)
+    add_fault(gateway, first=2, **rule)
     assert gateway.details().fiche_id == FICHE
     assert gateway.waits.seconds == [1, 2]
 
 
 def test_a_hanging_call_times_out_with_a_transient_error(simulated: str) -> None:
     gateway = Crm(simulated, timeout_seconds=0.1)
-    strike(gateway, hang=True)
+    add_fault(gateway, hang=True)
     met = gateway.error()
     assert isinstance(met, TransientError)
     assert "did not answer in time" in str(met)
@@ -212,13 +211,13 @@ def test_a_refused_connection_is_a_transient_error() -> None:
 def test_the_retry_after_of_the_crm_is_kept(
     gateway: Crm, asked: str | float, waited: float
 ) -> None:
-    strike(gateway, first=1, status=429, retry_after=asked)
+    add_fault(gateway, first=1, status=429, retry_after=asked)
     gateway.details()
     assert gateway.waits.seconds == [waited]
 
 
 def test_a_retry_after_beyond_the_limit_is_reported_without_waiting(gateway: Crm) -> None:
-    strike(gateway, status=429, retry_after=3600)
+    add_fault(gateway, status=429, retry_after=3600)
     met = gateway.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds == 3600
@@ -226,7 +225,7 @@ def test_a_retry_after_beyond_the_limit_is_reported_without_waiting(gateway: Crm
 
 
 def test_a_fiche_id_containing_404_is_not_mistaken_for_not_found(gateway: Crm) -> None:
-    strike(gateway, item="404404", status=500)
+    add_fault(gateway, item="404404", status=500)
     assert type(gateway.error("404404")) is TransientError
 
 
@@ -251,7 +250,7 @@ def test_a_response_for_another_fiche_is_a_permanent_error() -> None:
 )
 def test_no_error_contains_the_token_or_the_url(simulated: str, rule: dict[str, object]) -> None:
     gateway = Crm(simulated, timeout_seconds=0.1)
-    strike(gateway, **rule)
+    add_fault(gateway, **rule)
     met = gateway.error()
     shown = f"{met!s} {met!r} {met.__cause__!r}"
     for secret in (TOKEN, "include_recordings", gateway.url, "Authorization"):

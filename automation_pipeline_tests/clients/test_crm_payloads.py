@@ -1,5 +1,4 @@
-"""What the CRM may say: the agreed values, their places when they are not as agreed, and anything
-at all."""
+"""Parsing of CRM documents: valid values, paths of invalid values, and arbitrary input."""
 
 import json
 from datetime import UTC, datetime
@@ -161,26 +160,26 @@ documents = st.recursive(
 )
 
 
-def spoilt(good: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """The good document with anything at all in the place of one field, or beside them."""
+def mutated(good: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """The valid document with one field replaced or added by an arbitrary value."""
     return st.tuples(st.sampled_from([*good, "unknown"]), documents).map(
         lambda change: good | dict([change])
     )
 
 
-def spoilt_within(good: Any) -> st.SearchStrategy[Any]:
-    """The good document with anything at all in one place, however deep."""
+def mutated_at_any_depth(good: Any) -> st.SearchStrategy[Any]:
+    """The valid document with one value replaced at any depth."""
     if isinstance(good, dict):
         return st.sampled_from([*good, "unknown"]).flatmap(
-            lambda key: spoilt_within(good.get(key)).map(lambda value: good | {key: value})
+            lambda key: mutated_at_any_depth(good.get(key)).map(lambda value: good | {key: value})
         )
     if isinstance(good, list) and good:
-        return spoilt_within(good[0]).map(lambda value: [*good, value])
+        return mutated_at_any_depth(good[0]).map(lambda value: [*good, value])
     return documents
 
 
 @settings(max_examples=200, deadline=None)
-@given(documents | spoilt(GOOD) | spoilt_within(GOOD))
+@given(documents | mutated(GOOD) | mutated_at_any_depth(GOOD))
 @example(GOOD)
 @example(GOOD | {"unknown": [float("nan"), float("inf"), "\0"]})
 @example(GOOD | {"information": {**INFORMATION, "nombre_acces": 10**400}})
@@ -189,7 +188,7 @@ def test_any_json_document_parses_as_details_or_raises_a_domain_error(document: 
 
 
 @settings(max_examples=200, deadline=None)
-@given(documents | spoilt(LIST) | spoilt_within(LIST))
+@given(documents | mutated(LIST) | mutated_at_any_depth(LIST))
 @example(LIST)
 @example({"fiches": [{**SALE, "id": 10**4000}], "total": 1})
 def test_any_json_document_parses_as_a_sales_list_or_raises_a_domain_error(

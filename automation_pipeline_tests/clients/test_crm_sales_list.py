@@ -33,7 +33,7 @@ def gateway(simulated: str) -> Crm:
     return Crm(simulated)
 
 
-def strike(gateway: Crm, **rule: object) -> None:
+def add_fault(gateway: Crm, **rule: object) -> None:
     fault(gateway.url, {"route": "crm.sales_list", **rule})
 
 
@@ -217,7 +217,7 @@ def test_each_sales_list_response_has_its_error_and_number_of_attempts(
     simulated: str, rule: dict[str, object], error: type[AutomationError], asked: int
 ) -> None:
     gateway = Crm(simulated, timeout_seconds=0.2 if "hang" in rule else 30)
-    strike(gateway, **rule)
+    add_fault(gateway, **rule)
     met = gateway.list_error()
     assert type(met) is error
     assert not isinstance(met, NotFoundError)
@@ -226,5 +226,5 @@ def test_each_sales_list_response_has_its_error_and_number_of_attempts(
 
 
 def test_a_temporary_failure_is_retried_until_it_succeeds(gateway: Crm) -> None:
-    strike(gateway, first=2, body="truncated")
+    add_fault(gateway, first=2, body="truncated")
     assert gateway.sales_list().listed == len(DAY)

@@ -1,4 +1,4 @@
-"""The child process of `--here`: when its end is an error, and what closing it leaves behind."""
+"""The child process of `--here`: errors on exit, and cleanup."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,5 +1,4 @@
-"""The guarded transport: where a name leads is looked at once, and that is where the connection
-goes."""
+"""The guarded transport resolves a name once, checks the addresses, and connects to a checked address."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ PUBLIC, OTHER = "93.184.216.34", "2606:4700::1111"
 
 
 class Names:
-    """A name server whose answers come in turn, the last one for good."""
+    """A resolver that returns the answers in turn. The last one repeats."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
@@ -36,7 +35,7 @@ class Names:
 
 
 class Wire(httpx.AsyncBaseTransport):
-    """What would go over the network. Nobody is at home at the `dead` places."""
+    """A mock network. Connections to the `dead` hosts fail."""
 
     def __init__(self, *answers: httpx.Response, dead: Sequence[str] = ()) -> None:
         self.answers, self.dead = list(answers), dead
@@ -45,7 +44,7 @@ class Wire(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         if request.url.host in self.dead:
-            raise httpx.ConnectError("nobody is at home")
+            raise httpx.ConnectError("connection refused")
         return self.answers.pop(0) if self.answers else httpx.Response(200)
 
 

@@ -1,5 +1,4 @@
-"""The HTTP client on real sockets: answers, connections, what was never sent, bodies that are not
-read."""
+"""The HTTP client on real sockets: responses, connections, unsent requests and body limits."""
 
 import asyncio
 import gzip
@@ -96,7 +95,7 @@ WHOLE: dict[bytes, bytes] = {
 LAST: dict[bytes, bytes] = {
     b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok": b"ok",
     b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok": b"ok",
-    OK + OK: b"ok",  # the second answer is not the one to the next call
+    OK + OK: b"ok",  # the second response does not belong to the next call
     OK + b"and so on": b"ok",
 }
 
@@ -293,7 +292,7 @@ def test_every_way_a_call_can_end_releases_its_slot() -> None:
                 await ending(http, board.url)
                 async with asyncio.timeout(60):
                     assert (await http.get(board.url)).text == "ok"
-            # Had it been freed twice, two calls would be made at a time.
+            # A slot released twice would allow two concurrent calls.
             connections = board.lines
             await asyncio.gather(*(http.get(board.url) for _ in range(3)))
             assert board.lines == connections, ending
@@ -303,7 +302,7 @@ def test_every_way_a_call_can_end_releases_its_slot() -> None:
 
 
 def test_a_call_cancelled_at_any_await_does_not_block_the_next_call() -> None:
-    """httpcore's shields hold off cancel scopes of anyio, and not the cancellation of a task."""
+    """httpcore's shields block cancel scopes of anyio but not the cancellation of a task."""
 
     async def go(steps: int) -> bool:
         async with answering() as board, httpx.AsyncClient(transport=SlotTransport(1)) as http:
@@ -384,7 +383,7 @@ def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
                     await asyncio.sleep(0.01)
             assert (
                 await http.get(f"{board.url}/bye")
-            ).text == "ok"  # one that the server closes is replaced
+            ).text == "ok"  # a connection closed by the server is replaced
             await come_true(lambda: board.opened == 0)
             assert (await http.get(board.url)).text == "ok"
             await http.aclose()
@@ -437,7 +436,7 @@ def trusting() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(CERTIFICATE))
 
 
-async def secret_server(serve: Any) -> asyncio.Server:
+async def tls_server(serve: Any) -> asyncio.Server:
     own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     own.load_cert_chain(CERTIFICATE)
     return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=own)
@@ -454,7 +453,7 @@ def test_a_certificate_must_be_trusted_and_match_the_host_name() -> None:
             return answer.text
 
     async def go() -> None:
-        server = await secret_server(serve)
+        server = await tls_server(serve)
         port = server.sockets[0].getsockname()[1]
         assert await call(port, trusting, "records.test") == "ok"
         with pytest.raises(httpx.ConnectError, match="Hostname mismatch"):
@@ -529,7 +528,7 @@ def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(go())
 
 
-# --- Never sent, or perhaps
+# --- Requests with an unknown outcome
 
 
 def shop_at(url: str) -> ShopifyShop:
@@ -552,13 +551,12 @@ def reset(writer: asyncio.StreamWriter) -> None:
     linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
     writer.get_extra_info("socket").setsockopt(
         1, 13, linger
-    )  # SOL_SOCKET, SO_LINGER: a reset, no goodbye
+    )  # SOL_SOCKET, SO_LINGER: reset the connection on close
     writer.transport.abort()
 
 
 def test_a_write_outcome_is_unknown_once_the_shop_has_read_the_request() -> None:
-    """A write that was never sent may be sent again; one that may have arrived is looked up
-    first."""
+    """A write that was not sent can be repeated. One that may have arrived must be checked first."""
     packed = gzip.compress(b"{}")
     after_reading: dict[str, Play] = {
         "hangs up": reads_and(lambda writer: writer.close()),
@@ -622,17 +620,17 @@ QUESTION = Question((Message(Role.USER, "?"),), AnswerSchema("answer", {"type": 
 
 
 async def by_audio(url: str) -> None:
-    hosts = AudioDownloader(
+    downloader = AudioDownloader(
         now=lambda: NOW,
         limits=AudioLimits(max_megabytes=1),
         guard=audio_guard([url]),
         connections=1,
     )
     try:
-        async with hosts.recording(f"{url}1.mp3"):
+        async with downloader.recording(f"{url}1.mp3"):
             pass
     finally:
-        await hosts.aclose()
+        await downloader.aclose()
 
 
 async def by_model(url: str) -> None:
@@ -690,12 +688,12 @@ CALLERS = (by_audio, by_model, by_crm, by_speech, by_shop, by_registry, by_api)
 
 
 def bomb() -> bytes:
-    """Two layers of compression: two kilobytes that are two hundred megabytes."""
+    """200 MB of zeros, compressed twice to 2 KB."""
     return gzip.compress(gzip.compress(bytes(200_000_000), 9), 9)
 
 
 def test_no_client_buffers_more_than_its_limit() -> None:
-    """A small body that is large when it is decompressed, a large one, and one without an end."""
+    """A decompression bomb, a large body and an endless body."""
     packed, wrong = bomb(), list[object]()
     encoded = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b"
     plays: dict[str, Play] = {

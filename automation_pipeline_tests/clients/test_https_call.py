@@ -1,5 +1,4 @@
-"""Calls of organisations over real sockets: what arrives, where they may go, and that no secret
-comes back."""
+"""HTTPS calls of organisations over real sockets: requests, address checks, and masked secrets."""
 
 import asyncio
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import pause
 
 SECRET = 'hunter2/hunter"2'
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def request(url: str, **more: Any) -> HttpsRequest:
         "method": "POST",
         "headers": {"X-Key": SECRET},
         "body": b"{}",
-        "timeout_seconds": PATIENCE,
+        "timeout_seconds": TIMEOUT_SECONDS,
     }
     return HttpsRequest(url=url, **(values | {"secrets": (SECRET,)} | more))
 
@@ -66,7 +65,7 @@ def refusal(*listed: str, **more: Any) -> AutomationError:
     return caught.value
 
 
-def leads_to(*places: str) -> HttpsGuard:
+def resolving_to(*places: str) -> HttpsGuard:
     async def resolve(_host: str, _port: int) -> list[str]:
         return list(places)
 
@@ -154,7 +153,7 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
     ],
 )
 def test_only_public_https_addresses_are_called(url: str, places: list[str], why: str) -> None:
-    error = refusal(url=url, guard=leads_to(*places))
+    error = refusal(url=url, guard=resolving_to(*places))
     assert (isinstance(error, InvalidInputError), str(error).startswith(why)) == (True, True)
 
 

@@ -41,7 +41,7 @@ from automation_pipeline_tests.tables import every_case
 
 
 class Inpi:
-    """Gives a new token at each login, and accepts the last one until it is expired."""
+    """Issues a new token per login and accepts the latest one until it expires."""
 
     def __init__(self, login_status: int = 200) -> None:
         self.login_status = login_status
@@ -53,7 +53,7 @@ class Inpi:
         self._good.clear()
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(0)  # others may come in between
+        await asyncio.sleep(0)  # let other tasks run
         if request.method == "POST":
             self.calls["login"] += 1
             assert request.url.path == "/hidden/api/sso/login"
@@ -134,7 +134,7 @@ def test_a_refused_password_is_not_retried_before_its_cooldown_ends() -> None:
     [
         (400, "INTERNAL_ERROR", False),
         (403, "FORBIDDEN", False),
-        (404, "INTERNAL_ERROR", False),  # of a login this is no company that is unknown
+        (404, "INTERNAL_ERROR", False),  # a 404 of the login does not mean an unknown company
         (429, "RATE_LIMIT", True),
         (503, "UPSTREAM_5XX", True),
     ],
@@ -156,19 +156,19 @@ def test_a_login_response_without_a_token_is_an_internal_error(document: object)
     assert fetch(inpi(saying(document))).error_code == "INTERNAL_ERROR"
 
 
-class Crowded(AtOnce):
+class ExhaustedLimiter(AtOnce):
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
         self.asked.append(key)
-        assert rate.limit < 5  # logins in half a minute, by all processes
+        assert rate.limit < 5  # logins per 30 seconds, across all processes
         assert rate.period_seconds == 30
         assert max_wait_seconds is not None
         return None
 
 
 def test_logins_of_all_processes_share_a_rate_limit() -> None:
-    register, limiter = Inpi(), Crowded()
+    register, limiter = Inpi(), ExhaustedLimiter()
     error = fetch(inpi(register, limiter=limiter))
     assert (error.error_code, error.http_status, error.retryable) == ("RATE_LIMIT", None, True)
     assert error.is_ours
@@ -177,18 +177,18 @@ def test_logins_of_all_processes_share_a_rate_limit() -> None:
 
 def test_a_cancelled_login_does_not_block_the_next_call() -> None:
     register = Inpi()
-    at_the_door: list[asyncio.Event] = []
+    login_started: list[asyncio.Event] = []
 
     async def answer(request: httpx.Request) -> httpx.Response:
-        if request.method == "POST" and not at_the_door[0].is_set():
-            at_the_door[0].set()
+        if request.method == "POST" and not login_started[0].is_set():
+            login_started[0].set()
             await asyncio.Event().wait()
         return await register(request)
 
     async def ask(one: Any) -> Any:
-        at_the_door.append(asyncio.Event())
+        login_started.append(asyncio.Event())
         first = asyncio.create_task(one.fetch(SIREN, None))
-        await at_the_door[0].wait()
+        await login_started[0].wait()
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         return await one.fetch(SIREN, None)

@@ -1,5 +1,4 @@
-"""The login at INPI's register that processes share: one logs in, the others take the token, nobody
-insists."""
+"""The INPI login that processes share: one process logs in and the others use its token."""
 
 import asyncio
 import logging
@@ -25,7 +24,7 @@ from automation_pipeline_tests.clients.registers import SIREN, fetch, formality,
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.registries import AtOnce
 
-LONG = 60.0  # so that a slow machine is no finding
+LONG = 60.0  # long enough for a slow machine
 CREW = 5
 
 
@@ -44,7 +43,7 @@ def shared(database: Database, clock: StandingClock) -> SharedLogin:
 
 
 def register(url: str, shared: SharedLogin, clock: StandingClock, password: str) -> InpiRegister:
-    """As a process of its own has it: nothing in it is another's."""
+    """A register as a separate process has it, with its own state."""
     account = Account(outside.INPI_USERNAME, password)
     options: Any = {
         "now": clock.now,
@@ -71,14 +70,14 @@ def all_at_once(registers: list[InpiRegister]) -> list[SourceRecord | SourceErro
 
 
 def logins(url: str) -> int:
-    """Those that were tried, good or not."""
+    """Login attempts, successful or not."""
     return outside.registries_totals(url)["sources"]["inpi.login"]["calls"]
 
 
 def test_processes_share_one_login(
     simulated: str, shared: SharedLogin, clock: StandingClock
 ) -> None:
-    for _ in range(2):  # those who come later find the token
+    for _ in range(2):  # the second round uses the stored token
         crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
         assert all(isinstance(result, SourceRecord) for result in all_at_once(crew))
     assert logins(simulated) == 1
@@ -135,8 +134,8 @@ def test_a_call_without_the_login_claim_is_not_sent(
     assert calls == []
 
 
-class Gate:
-    """INPI, whose login fails with these statuses first."""
+class FailingLogin:
+    """INPI with a login that first fails with these statuses."""
 
     def __init__(self, *statuses: int) -> None:
         self.statuses, self.calls = list(statuses), Counter[str]()
@@ -153,34 +152,34 @@ class Gate:
 def test_a_failed_login_other_than_401_releases_the_login_claim(
     shared: SharedLogin, status: int
 ) -> None:
-    gate = Gate(status)
-    assert fetch(inpi(gate, shared=shared)).http_status == status
-    assert isinstance(fetch(inpi(gate, shared=shared)), SourceRecord)
+    failing_login = FailingLogin(status)
+    assert fetch(inpi(failing_login, shared=shared)).http_status == status
+    assert isinstance(fetch(inpi(failing_login, shared=shared)), SourceRecord)
 
 
 def test_a_cancelled_login_releases_the_login_claim(shared: SharedLogin) -> None:
     async def give_up(one: InpiRegister) -> None:
         asking = asyncio.create_task(one.fetch(SIREN, None))
-        await at_the_door.wait()
+        await login_started.wait()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
 
     async def never(_request: httpx.Request) -> httpx.Response:
-        at_the_door.set()
+        login_started.set()
         await asyncio.Event().wait()
         raise AssertionError
 
-    at_the_door = asyncio.Event()
+    login_started = asyncio.Event()
     using(inpi(never, shared=shared), give_up)
     assert shared.claims.holder(LOGIN_CLAIM) is None
-    assert isinstance(fetch(inpi(Gate(), shared=shared)), SourceRecord)
+    assert isinstance(fetch(inpi(FailingLogin(), shared=shared)), SourceRecord)
 
 
 def test_the_token_appears_in_no_log_or_repr(
     shared: SharedLogin, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    one = inpi(Gate(), shared=shared)
+    one = inpi(FailingLogin(), shared=shared)
     result = fetch(one)
     assert shared.tokens.current() == "jwt.s3cret"
     assert "s3cret" not in caplog.text

@@ -1,5 +1,4 @@
-"""The client of language models: what it sends, what each answer means and says, and that it lets
-go of everything."""
+"""The language model client: requests, errors per response, and cleanup."""
 
 import asyncio
 import json
@@ -309,20 +308,20 @@ def test_an_unreachable_server_is_transient_and_the_request_is_not_quoted(
 
 
 class Body(httpx.AsyncByteStream):
-    """Pieces without end, counted; `wait` lies between them."""
+    """An endless body. It awaits `wait` between pieces and counts the bytes."""
 
     def __init__(
         self, piece: bytes, wait: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
     ) -> None:
         self.piece, self.wait = piece, wait
         self.sent = 0
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self.closed = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
             self.sent += len(self.piece)
-            self.begun.set()
+            self.started.set()
             yield self.piece
             await self.wait()
 
@@ -372,7 +371,7 @@ def test_a_cancelled_call_ends_its_tasks_and_closes_its_response() -> None:
 
     async def cancelled(model: ChatCompletions) -> None:
         task = asyncio.create_task(model.ask(QUESTION))
-        await body.begun.wait()
+        await body.started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

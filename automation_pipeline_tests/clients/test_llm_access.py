@@ -1,5 +1,4 @@
-"""The way to a language model: its address, its key, and the check that both and the model are
-good."""
+"""The URL and key of a language model, and the check of both."""
 
 import httpx
 import pytest

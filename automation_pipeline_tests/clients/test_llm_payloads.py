@@ -1,5 +1,4 @@
-"""Chat completions on the wire: a question in the provider's words, and a completion as the room's
-own reply."""
+"""Conversion between questions and replies and the chat completions format."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What all clients of registers share: calls, errors, lenient payloads."""
+"""Behaviour shared by all registry clients: calls, errors, lenient parsing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -118,7 +118,7 @@ def test_the_retry_after_of_a_registry_is_returned(
 
 
 class Endless(httpx.AsyncByteStream):
-    """Pieces for as long as anybody reads; `read` counts their bytes."""
+    """An endless body. `read` counts the bytes read."""
 
     def __init__(self, piece: bytes = b" " * 100_000, pause: float = 0.0) -> None:
         self._piece, self._pause, self.read = piece, pause, 0

@@ -22,11 +22,11 @@ from automation_pipeline_tests.clients.counter import (
     failing,
     node,
     page,
+    price_document,
     priced,
     prices,
     raising,
     saying,
-    told,
     updated,
     using,
     write,
@@ -35,7 +35,7 @@ from automation_pipeline_tests.tables import every_case
 
 ASKING = (
     (page, catalogue(), CATALOGUE, {"first": 250, "after": None}),
-    (prices, told(), PRICES, {"ids": ["gid://shopify/ProductVariant/1"]}),
+    (prices, price_document(), PRICES, {"ids": ["gid://shopify/ProductVariant/1"]}),
     (write, updated(), WRITE, None),
 )
 
@@ -78,7 +78,7 @@ def verdict(failure: CallFailure) -> tuple[str, bool, bool]:
 
 
 NEVER_SENT = ("network", True, False)
-NOBODY_KNOWS = ("network", True, True)
+OUTCOME_UNKNOWN = ("network", True, True)
 
 
 @every_case(
@@ -101,11 +101,11 @@ NOBODY_KNOWS = ("network", True, True)
             ("network", False, False),
             "cannot be looked up (check SHOP_API_BASE_URL)",
         ),
-        (httpx.ReadTimeout("x"), NOBODY_KNOWS, "did not answer in time"),
-        (httpx.WriteTimeout("x"), NOBODY_KNOWS, "did not answer in time"),
-        (httpx.ReadError(TOKEN), NOBODY_KNOWS, "broke (ReadError)"),
-        (httpx.WriteError("x"), NOBODY_KNOWS, "broke (WriteError)"),
-        (httpx.RemoteProtocolError(PATH), NOBODY_KNOWS, "broke (RemoteProtocolError)"),
+        (httpx.ReadTimeout("x"), OUTCOME_UNKNOWN, "did not answer in time"),
+        (httpx.WriteTimeout("x"), OUTCOME_UNKNOWN, "did not answer in time"),
+        (httpx.ReadError(TOKEN), OUTCOME_UNKNOWN, "broke (ReadError)"),
+        (httpx.WriteError("x"), OUTCOME_UNKNOWN, "broke (WriteError)"),
+        (httpx.RemoteProtocolError(PATH), OUTCOME_UNKNOWN, "broke (RemoteProtocolError)"),
     ],
 )
 @every_case("ask", [page, prices, write])
@@ -125,7 +125,7 @@ def test_a_call_without_a_response_reports_whether_its_outcome_is_unknown(
 
 
 class Endless(httpx.AsyncByteStream):
-    """Pieces for as long as anybody reads; `read` counts their bytes."""
+    """An endless body. `read` counts the bytes read."""
 
     def __init__(self, piece: bytes = b" " * 100_000, pause: float = 0.0) -> None:
         self._piece, self._pause, self.read = piece, pause, 0
@@ -141,7 +141,7 @@ class Endless(httpx.AsyncByteStream):
     ("status", "ask", "expected"),
     [
         (200, page, ("server", True, True)),
-        (200, write, NOBODY_KNOWS),
+        (200, write, OUTCOME_UNKNOWN),
         (401, write, ("authentication", False, False)),
     ],
 )
@@ -156,10 +156,13 @@ def test_reading_an_endless_response_stops_at_the_maximum_size(
 def test_a_slow_response_times_out() -> None:
     stream = Endless(b" ", pause=0.01)
     failure = write(lambda _: httpx.Response(200, stream=stream), timeout_seconds=0.2).failure
-    assert (verdict(failure), failure.message) == (NOBODY_KNOWS, "The shop did not answer in time.")
+    assert (verdict(failure), failure.message) == (
+        OUTCOME_UNKNOWN,
+        "The shop did not answer in time.",
+    )
 
 
-@every_case(("ask", "expected"), [(page, ("server", True, True)), (write, NOBODY_KNOWS)])
+@every_case(("ask", "expected"), [(page, ("server", True, True)), (write, OUTCOME_UNKNOWN)])
 @every_case("body", [b"", b"null", b"[]", b"7", b"<html>Welcome</html>", b'{"data": {"sh'])
 def test_a_body_that_is_not_graphql_is_a_failure(
     ask: Any, expected: tuple[str, bool, bool], body: bytes
@@ -270,5 +273,5 @@ def test_a_cancelled_call_does_not_block_closing_the_shop() -> None:
 
 def test_prices_of_many_variants_take_one_call() -> None:
     ids = [str(number) for number in range(1, 251)]
-    answered = told(*(priced(int(each)) for each in ids))
+    answered = price_document(*(priced(int(each)) for each in ids))
     assert len(prices(saying(answered), *ids).value) == 250

@@ -16,10 +16,10 @@ from automation_pipeline_tests.clients.counter import (
     catalogue,
     node,
     page,
+    price_document,
     priced,
     prices,
     saying,
-    told,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -90,7 +90,7 @@ def test_optional_and_empty_variant_fields_are_normalised(
 def test_amounts_use_the_currency_of_the_response(currency: str, text: str, amount: int) -> None:
     (variant,) = page(saying(catalogue(node(1, price=text), currency=currency))).value.variants
     assert (variant.amount, variant.currency) == (amount, currency)
-    assert prices(saying(told(priced(1, text, None), currency=currency))).value == {
+    assert prices(saying(price_document(priced(1, text, None), currency=currency))).value == {
         "1": Price(amount, currency)
     }
 
@@ -219,11 +219,14 @@ def test_one_malformed_variant_fails_the_page_with_a_retryable_failure(
 @every_case("currency", [None, "", "eur", "EURO", 978, "E\0R"])
 def test_amounts_without_a_valid_currency_are_a_server_failure(currency: object) -> None:
     assert page(saying(catalogue(node(), currency=currency))).failure.kind is FailureKind.SERVER
-    assert prices(saying(told(priced(1), currency=currency))).failure.kind is FailureKind.SERVER
+    assert (
+        prices(saying(price_document(priced(1), currency=currency))).failure.kind
+        is FailureKind.SERVER
+    )
 
 
 def test_prices_include_only_requested_variants_known_to_the_shop() -> None:
-    answered = told(
+    answered = price_document(
         priced(1, "1.00", None), None, {}, priced(3, None), priced(4, "4.00", "5.00"), priced(99)
     )
     assert prices(saying(answered), "1", "2", "3", "4").value == {
@@ -234,13 +237,13 @@ def test_prices_include_only_requested_variants_known_to_the_shop() -> None:
 
 @every_case("nodes", [[7], ["1"], [priced(1, "x")], [priced(1, 3)], [{"id": "1", "price": "1.00"}]])
 def test_malformed_prices_are_a_server_failure(nodes: list[object]) -> None:
-    assert prices(saying(told(*nodes))).failure.kind is FailureKind.SERVER
+    assert prices(saying(price_document(*nodes))).failure.kind is FailureKind.SERVER
 
 
 @given(amount=st.integers(0, 10**12), currency=st.sampled_from(["EUR", "JPY", "KWD"]))
 def test_amounts_survive_a_round_trip(amount: int, currency: str) -> None:
 
     text = format_amount(amount, currency)
-    assert prices(saying(told(priced(1, text, text), currency=currency))).value == {
+    assert prices(saying(price_document(priced(1, text, text), currency=currency))).value == {
         "1": Price(amount, currency, amount)
     }

@@ -1,5 +1,4 @@
-"""Answers that are no data: which failure each is, how long to wait, what is told of it, how full
-the bucket is."""
+"""Failures of the shop: their kind, retry delay, message and bucket status."""
 
 import json
 from datetime import timedelta
@@ -19,9 +18,9 @@ from automation_pipeline_tests.clients.counter import (
     costing,
     failing,
     page,
+    price_document,
     prices,
     saying,
-    told,
     updated,
     write,
 )
@@ -181,7 +180,7 @@ def test_throttling_takes_precedence_over_other_errors() -> None:
 
 
 def test_a_query_with_data_and_errors_fails_with_a_known_outcome() -> None:
-    failure = prices(saying(failing("no", "ACCESS_DENIED", **told()))).failure
+    failure = prices(saying(failing("no", "ACCESS_DENIED", **price_document()))).failure
     assert (verdict(failure), failure.message) == (
         ("authorization", False, False),
         "The shop answered with an error: no.",

@@ -1,4 +1,4 @@
-"""A write: what is sent of each price, and what becomes of each by the shop's answer."""
+"""Price writes: the request per price and the outcome per price."""
 
 import json
 from typing import Any
@@ -57,7 +57,7 @@ def test_a_compare_at_price_is_sent_cleared_or_omitted(
 
 
 def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
-    """Of each variant its amount, or the kind of its failure."""
+    """The amount or the kind of failure per variant."""
     written = write(saying(answered), *writes).value
     return {
         key: result.kind.value if isinstance(result, CallFailure) else result.unit_amount
@@ -65,7 +65,7 @@ def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
     }
 
 
-# The second has another price than it was to have, the third another one struck through.
+# The second variant has another price than requested, the third another compare-at price.
 AS_BEFORE = [priced(1, "1.00"), priced(2, "2.50"), priced(3, "3.00", "9.50")]
 BAD_PRICE = complaint("variants", "1", "price")
 GONE = complaint("variants", "2", "id", code="PRODUCT_VARIANT_DOES_NOT_EXIST")

@@ -1,5 +1,4 @@
-"""Webhooks over real sockets: what arrives, what is made of the answer, and which redirects are
-followed."""
+"""The webhook client over real sockets: requests, responses and redirects."""
 
 import asyncio
 from collections.abc import Iterator

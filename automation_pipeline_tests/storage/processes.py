@@ -1,5 +1,4 @@
-"""What the processes of the storage and migration tests do. Each opens its own database
-connection."""
+"""Work of the processes in the storage and migration tests. Each opens its own database connection."""
 
 import time
 from collections.abc import Generator, Sequence
@@ -83,7 +82,7 @@ def publish_all(url: str, worker: str, batch: int) -> list[int]:
 
 
 def publish_in_order(url: str, worker: str, batch: int) -> list[tuple[float, str]]:
-    """When each was published. What others hold may come free: only an empty table is the end."""
+    """Publication times and keys. Claims of other workers can expire, so only an empty table ends it."""
     messages: list[tuple[float, str]] = []
     with opened(url) as database:
         while is_any_left(database):

@@ -1,5 +1,4 @@
-"""A copy of an SQLite database is what it was at one moment, however busy it is, and can be put
-back."""
+"""Backups of SQLite databases are consistent snapshots that can be restored."""
 
 import os
 import sqlite3
@@ -24,7 +23,7 @@ SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
 
 def quiet(_done: int, _total: int) -> None:
-    """Nobody looks."""
+    """Ignores the progress."""
 
 
 def file(database: Database, clock: StandingClock, *keys: str) -> None:
@@ -47,7 +46,7 @@ def move(database: Database, clock: StandingClock) -> None:
 
 
 def ids(database: Database) -> list[int]:
-    """The newest request and the newest transition."""
+    """The ids of the newest request and transition."""
     with database.reading() as session:
         return [
             session.scalar(select(func.max(row.id))) or 0 for row in (RunRequestRow, TransitionRow)
@@ -73,8 +72,7 @@ def test_a_restore_is_seen_by_open_connections(
 def test_a_restored_database_does_not_reuse_ids(
     database: Database, clock: StandingClock, tmp_path: Path
 ) -> None:
-    """Also none of a table that was empty when the copy was made, and none after a second
-    restore."""
+    """This includes tables that were empty in the backup, and a second restore."""
     file(database, clock, "a")
     back_up(database, tmp_path / "copy", quiet)
     move(database, clock)
@@ -102,16 +100,16 @@ def test_ids_are_advanced_on_both_databases(database: Database, clock: StandingC
 def test_a_backup_is_a_consistent_snapshot_and_does_not_block_writers(
     database: Database, clock: StandingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each page but a few is copied after somebody else has written."""
+    """Another connection writes before nearly every page is copied."""
     monkeypatch.setattr(backups, "PAGES_AT_ONCE", 20)
     file(database, clock, *(f"before {number}" for number in range(50)))
     steps: list[int] = []
 
-    def write_meanwhile(done: int, _total: int) -> None:
+    def write_during_backup(done: int, _total: int) -> None:
         steps.append(done)
-        file(database, clock, f"meanwhile {len(steps)}")
+        file(database, clock, f"during {len(steps)}")
 
-    back_up(database, tmp_path / "copy", write_meanwhile)
+    back_up(database, tmp_path / "copy", write_during_backup)
     copy = Database(f"sqlite:///{tmp_path}/copy")
     assert (filed(copy), steps) == (50, sorted(set(steps)))
     assert len(steps) > 5
@@ -164,10 +162,10 @@ def test_a_database_in_use_is_not_overwritten(
             refused.append(error)
 
     with database.transaction() as session:
-        session.execute(select(1))  # from here on nobody else writes
-        beside = threading.Thread(target=overwrite)
-        beside.start()
-        beside.join()
+        session.execute(select(1))  # now no other connection can write
+        thread = threading.Thread(target=overwrite)
+        thread.start()
+        thread.join()
     assert [type(error) for error in refused] == [DatabaseBusyError]
 
 
@@ -190,7 +188,7 @@ def test_a_postgres_backup_is_refused_and_names_pg_dump() -> None:
 def test_database_and_backup_files_are_readable_only_by_their_owner(
     database: Database, clock: StandingClock, tmp_path: Path
 ) -> None:
-    """Whatever the umask says: transcripts and names of people are in them."""
+    """The umask does not matter, because the files contain transcripts and names of people."""
     before = os.umask(0)
     try:
         target = Database(f"sqlite:///{tmp_path}/a/b/new.db")

@@ -1,4 +1,4 @@
-"""Many rows in one statement: the same answer on both databases, whoever else is writing."""
+"""Bulk statements give the same result on both databases, also with concurrent writers."""
 
 import pytest
 from sqlalchemy import select

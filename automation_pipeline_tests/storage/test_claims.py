@@ -1,4 +1,4 @@
-"""Claims on keys, alone, in bulk, between processes, and held by a heartbeat."""
+"""Claims on keys: single, in bulk, between processes, and with a heartbeat."""
 
 import asyncio
 import os
@@ -44,8 +44,8 @@ def taken(
     return claim
 
 
-def let_end(database: Database, *keys: str) -> None:
-    """As if their time had passed."""
+def expire(database: Database, *keys: str) -> None:
+    """Expires the claims."""
     with database.transaction() as session:
         session.execute(
             update(LeaseRow).where(LeaseRow.key.in_(keys)).values(expires_at=database_now())
@@ -78,7 +78,7 @@ def test_only_the_current_holder_can_extend_and_release(
 ) -> None:
     stale = taken(claims)
     assert claims.extend(stale, 2 * LONG)
-    let_end(database, "work")
+    expire(database, "work")
     assert (claims.extend(stale, LONG), claims.release(stale), claims.holder("work")) == (
         False,
         False,
@@ -99,7 +99,7 @@ def test_tokens_increase_under_rapid_changes_and_after_deleted_rows(
         tokens.append(claim.token)
         assert claims.release(claim)
         if number == 10:
-            pause(0.05)  # tokens follow the clock, so the time that twenty claims take has to pass
+            pause(0.05)  # tokens follow the clock, so wait longer than twenty claims take
             with database.transaction() as session:
                 session.execute(delete(LeaseRow))
     assert tokens == sorted(set(tokens))
@@ -137,14 +137,14 @@ def test_acquiring_any_permit_takes_one_statement(database: Database) -> None:
     assert None not in first
     assert asyncio.run(acquire(2)) == [None, None]
     assert len([one for one in seen if "leases" in one]) == 2
-    let_end(database, "model:1")
+    expire(database, "model:1")
     assert [permit is None for permit in asyncio.run(acquire(2))] == [False, True]
 
 
-def hold_in_turn(url: str, owner: str, wins: int, room: Path) -> int:
-    """Takes the claim `wins` times and writes its token into a shared book. Returns how often
-    another was inside."""
-    met, inside = 0, room / "inside"
+def hold_repeatedly(url: str, owner: str, wins: int, folder: Path) -> int:
+    """Takes the claim `wins` times and appends its tokens to a shared file. Returns the number of
+    times that another process held the claim as well."""
+    overlaps, inside = 0, folder / "inside"
     with opened(url) as database:
         claims = DatabaseClaims(database)
         while wins:
@@ -155,17 +155,17 @@ def hold_in_turn(url: str, owner: str, wins: int, room: Path) -> int:
             wins -= 1
             try:
                 os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
-                with (room / "book").open("a") as book:
+                with (folder / "book").open("a") as book:
                     book.write(f"{claim.token}\n")
                 inside.unlink()
             except FileExistsError:
-                met += 1
+                overlaps += 1
             assert claims.release(claim)
-    return met
+    return overlaps
 
 
-def take_places(url: str, owner: str, rounds: int) -> int:
-    """How many of four places this process got while every process tried."""
+def take_slots(url: str, owner: str, rounds: int) -> int:
+    """How many of four slots this process got while all processes competed."""
     with opened(url) as database:
         claims, got = DatabaseClaims(database), 0
         for _ in range(rounds):
@@ -178,17 +178,17 @@ def take_places(url: str, owner: str, rounds: int) -> int:
 
 def test_racing_processes_never_hold_the_same_key(database_url: str, tmp_path: Path) -> None:
     wins = 10
-    met = at_once(
-        hold_in_turn, *((database_url, f"process {n}", wins, tmp_path) for n in range(CREW))
+    overlaps = at_once(
+        hold_repeatedly, *((database_url, f"process {n}", wins, tmp_path) for n in range(CREW))
     )
     tokens = [int(line) for line in (tmp_path / "book").read_text().split()]
-    assert sum(met) == 0
+    assert sum(overlaps) == 0
     assert tokens == sorted(set(tokens))
     assert len(tokens) == CREW * wins
 
 
 def test_racing_processes_take_no_more_slots_than_available(database_url: str) -> None:
-    assert sum(at_once(take_places, *((database_url, f"process {n}", 8) for n in range(CREW)))) == 4
+    assert sum(at_once(take_slots, *((database_url, f"process {n}", 8) for n in range(CREW)))) == 4
 
 
 def test_a_held_claim_is_extended_past_its_ttl_and_released_at_the_end(
@@ -199,7 +199,7 @@ def test_a_held_claim_is_extended_past_its_ttl_and_released_at_the_end(
             for _ in range(5):
                 assert await claims.extend_soon(
                     claim, LONG / 4
-                )  # for the database, too, time has passed
+                )  # time passes for the database as well
                 leap(LONG / 4)
                 await come_true(lambda: seconds_left(claims) > LONG / 2)
 
@@ -226,7 +226,7 @@ def test_a_body_is_cancelled_when_its_claim_is_lost(
             if away:
                 monkeypatch.setattr(claims, "extend_soon", no_answer)
             else:
-                await asyncio.to_thread(let_end, database, "work")
+                await asyncio.to_thread(expire, database, "work")
                 leap(LONG / 4)
             await asyncio.sleep(60)
             finished.append(True)
@@ -242,15 +242,15 @@ def test_a_waiting_process_takes_over_the_claim_of_a_dead_holder(
     dead = taken(claims, owner="dead")
 
     async def wait() -> Claim:
-        waiting = asyncio.create_task(_held(claims))
+        waiting = asyncio.create_task(_hold_once(claims))
         await asyncio.sleep(0.02)
-        await asyncio.to_thread(let_end, database, "work")
+        await asyncio.to_thread(expire, database, "work")
         return await waiting
 
     assert asyncio.run(wait()).token > dead.token
 
 
-async def _held(claims: DatabaseClaims) -> Claim:
+async def _hold_once(claims: DatabaseClaims) -> Claim:
     async with claims.hold("work", "anna", LONG, poll_seconds=0.01) as claim:
         return claim
 
@@ -269,8 +269,8 @@ def test_an_error_in_the_body_propagates_and_releases_the_claim(
 
 
 class ClaimsMachine(RuleBasedStateMachine):
-    """Three owners, three keys, and time: at any moment a key has one holder, who alone can extend
-    and release."""
+    """Owners, keys and expiry: a key has at most one holder, and only the holder can extend and
+    release it."""
 
     database: Database
     keys = st.sampled_from("abc")
@@ -300,7 +300,7 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     @rule(key=keys)
     def end(self, key: str) -> None:
-        let_end(self.database, key)
+        expire(self.database, key)
         self._forget(key)
 
     @rule(keys=st.sets(keys), is_release=st.booleans())

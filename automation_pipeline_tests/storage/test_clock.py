@@ -102,4 +102,4 @@ def test_a_stored_instant_is_read_back_in_utc(database: Database) -> None:
 
 def test_a_time_without_a_zone_is_refused(database: Database) -> None:
     with pytest.raises(StatementError, match="needs a time zone"):
-        keep(database, datetime(2026, 7, 1, 0, 30))  # noqa: DTZ001  what is to be refused
+        keep(database, datetime(2026, 7, 1, 0, 30))  # noqa: DTZ001  the value under test

@@ -174,7 +174,7 @@ def beat(database: Database, name: str) -> None:
         record_heartbeat(session, name)
 
 
-def beat_in_vain(database: Database) -> None:
+def beat_and_fail(database: Database) -> None:
     with database.transaction() as session:
         record_heartbeat(session, "in vain")
         raise OnPurposeError
@@ -208,7 +208,7 @@ def test_a_handled_failure_inside_as_one_rolls_back_only_itself(database: Databa
     with database.as_one():
         beat(database, "one")
         with pytest.raises(OnPurposeError):
-            beat_in_vain(database)
+            beat_and_fail(database)
         beat(database, "three")
     assert beats(database) == 2
 
@@ -217,7 +217,7 @@ def test_transactions_after_as_one_are_independent(database: Database) -> None:
     with database.as_one():
         beat(database, "one")
     with pytest.raises(OnPurposeError):
-        beat_in_vain(database)
+        beat_and_fail(database)
     assert beats(database) == 1
 
 
@@ -231,7 +231,7 @@ def test_another_thread_does_not_join_as_one(database: Database) -> None:
     assert seen == [0]
 
 
-AT_ONCE_SECONDS = 15  # a slow machine's; whoever waited would wait 30 seconds, or for ever
+AT_ONCE_SECONDS = 15  # enough for a slow machine; a blocked writer would wait at least 30 seconds
 
 
 def cost(database: Database) -> object:
@@ -315,8 +315,8 @@ def test_a_server_limits_lock_and_statement_waits(database: Database) -> None:
             session.execute(text("INSERT INTO rate_limits (key, paid_until) VALUES ('k', 1)"))
         with database.transaction() as session:
             session.execute(PAY)
-            refuses(waiting, "UPDATE rate_limits SET paid_until = 3", "lock timeout")
-        refuses(waiting, "SELECT pg_sleep(60)", "statement timeout")
+            assert_busy(waiting, "UPDATE rate_limits SET paid_until = 3", "lock timeout")
+        assert_busy(waiting, "SELECT pg_sleep(60)", "statement timeout")
         waiting.ping()
     finally:
         waiting.dispose()
@@ -340,7 +340,7 @@ def test_database_errors_hide_sql_parameters(database: Database) -> None:
     assert "[SQL parameters hidden" in str(caught.value)
 
 
-def refuses(database: Database, statement: str, why: str) -> None:
+def assert_busy(database: Database, statement: str, why: str) -> None:
     with (
         pytest.raises(DatabaseBusyError, match=f"^The database was too busy: .*{why}"),
         database.transaction() as session,

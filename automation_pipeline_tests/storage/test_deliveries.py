@@ -1,5 +1,4 @@
-"""What is carried from a table: all that was claimed is tried, also where writing one of them down
-breaks."""
+"""The delivery loop attempts every claimed delivery, also if recording one of them fails."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,15 +24,15 @@ class Message:
     attempt: int = 1
 
 
-class Letters:
-    """Those that wait, and how each stood after its attempt; `broken` cannot be written down."""
+class InMemoryQueue:
+    """A delivery queue in memory. Recording the message `broken` fails."""
 
     def __init__(self, *waiting: Message, broken: int = 0) -> None:
         self.waiting, self.broken = list(waiting), broken
         self.recorded: dict[int, Delivery] = {}
 
     @property
-    def tray(self) -> DeliveryQueue[Message]:
+    def delivery_queue(self) -> DeliveryQueue[Message]:
         return DeliveryQueue(lambda _: bool(self.waiting), self._claim, self._record)
 
     def _claim(self, _session: Session) -> Sequence[Message]:
@@ -46,35 +45,37 @@ class Letters:
         self.recorded[message.id] = delivery
 
 
-def deliver(database: Database, letters: Letters, sent: list[int]) -> int:
+def deliver(database: Database, queue: InMemoryQueue, sent: list[int]) -> int:
     async def send(message: Message, _now: datetime) -> WebhookAnswer:
         sent.append(message.id)
         return WebhookAnswer(200, "thanks")
 
     return asyncio.run(
-        deliver_waiting(letters.tray, send, patience=DeliveryPolicy(attempts=3), database=database)
+        deliver_waiting(
+            queue.delivery_queue, send, patience=DeliveryPolicy(attempts=3), database=database
+        )
     )
 
 
 def test_an_empty_queue_claims_nothing(database: Database) -> None:
     sent: list[int] = []
-    assert (deliver(database, Letters(), sent), sent) == (0, [])
+    assert (deliver(database, InMemoryQueue(), sent), sent) == (0, [])
 
 
 def test_every_claimed_delivery_is_sent_and_recorded(database: Database) -> None:
-    letters, sent = Letters(Message(1), Message(2)), []
-    assert deliver(database, letters, sent) == 2
+    queue, sent = InMemoryQueue(Message(1), Message(2)), []
+    assert deliver(database, queue, sent) == 2
     assert sorted(sent) == [1, 2]
-    assert {one.status for one in letters.recorded.values()} == {DeliveryStatus.SENT}
+    assert {one.status for one in queue.recorded.values()} == {DeliveryStatus.SENT}
 
 
 def test_a_delivery_interrupted_on_every_attempt_fails_without_being_sent(
     database: Database,
 ) -> None:
-    letters, sent = Letters(Message(1, attempt=4)), []
-    deliver(database, letters, sent)
+    queue, sent = InMemoryQueue(Message(1, attempt=4)), []
+    deliver(database, queue, sent)
     assert sent == []
-    assert (letters.recorded[1].status, letters.recorded[1].error) == (
+    assert (queue.recorded[1].status, queue.recorded[1].error) == (
         DeliveryStatus.FAILED,
         BROKE_OFF,
     )
@@ -83,7 +84,7 @@ def test_a_delivery_interrupted_on_every_attempt_fails_without_being_sent(
 def test_a_recording_error_is_raised_after_the_other_deliveries(
     database: Database,
 ) -> None:
-    letters, sent = Letters(Message(1), Message(2), Message(3), broken=1), []
+    queue, sent = InMemoryQueue(Message(1), Message(2), Message(3), broken=1), []
     with pytest.raises(TransientError, match="database is away"):
-        deliver(database, letters, sent)
-    assert sorted(letters.recorded) == [2, 3]
+        deliver(database, queue, sent)
+    assert sorted(queue.recorded) == [2, 3]

@@ -26,13 +26,13 @@ class OnPurposeError(Exception):
     pass
 
 
-class Turnstile:
-    """Holds up the first act, so that all that come meanwhile make one group."""
+class BlockingWrite:
+    """Blocks the first write, so that later writes form one group."""
 
     def __init__(self) -> None:
         self._open = Signal()
 
-    def act(self, _session: Session) -> None:
+    def write(self, _session: Session) -> None:
         self._open.wait(30)
 
     def open(self) -> None:
@@ -40,17 +40,17 @@ class Turnstile:
 
 
 def written_together(
-    database: Database, acts: Sequence[Callable[[Session], object]]
+    database: Database, writes: Sequence[Callable[[Session], object]]
 ) -> list[object]:
-    """Their results, or errors."""
+    """Results or errors of the writes."""
 
     async def all_at_once() -> list[object]:
-        turnstile = Turnstile()
-        first = asyncio.create_task(database.write(turnstile.act))
+        blocker = BlockingWrite()
+        first = asyncio.create_task(database.write(blocker.write))
         await asyncio.sleep(0)
-        others = [asyncio.create_task(database.write(act)) for act in acts]
+        others = [asyncio.create_task(database.write(write)) for write in writes]
         await asyncio.sleep(0)
-        turnstile.open()
+        blocker.open()
         await first
         return await asyncio.gather(*others, return_exceptions=True)
 
@@ -84,7 +84,7 @@ def test_grouped_writes_have_their_own_results_and_share_a_commit(database: Data
         str(n) for n in range(40)
     ]
     assert names(database) == {str(n) for n in range(40)}
-    assert len(commits) == 2  # the first, that held the others up, and all of them
+    assert len(commits) == 2  # one for the blocking write and one for the group
 
 
 def test_a_failed_write_does_not_roll_back_the_others_in_its_group(database: Database) -> None:
@@ -104,19 +104,19 @@ def test_grouped_writes_do_not_share_loaded_objects(database: Database) -> None:
         return session.get_one(ProcessHeartbeatRow, "one")
 
     mine, _, after = written_together(database, [load, partial(beat, "one"), load])
-    assert mine.beat_at == before  # pyright: ignore[reportAttributeAccessIssue]  what `load` gave
+    assert mine.beat_at == before  # pyright: ignore[reportAttributeAccessIssue]  the result of `load`
     assert after.beat_at > before  # pyright: ignore[reportAttributeAccessIssue]  the same
 
 
 def test_grouped_writes_share_one_timestamp_and_keep_event_and_log_order(
     database: Database,
 ) -> None:
-    def tell(number: int, session: Session) -> object:
+    def enqueue_and_log(number: int, session: Session) -> object:
         enqueue(session, [an_event(key=f"{number}.{n}") for n in range(2)])
         write_notes(session, a_note(f"{number}"))
         return database_time(session)
 
-    instants = written_together(database, [partial(tell, number) for number in range(5)])
+    instants = written_together(database, [partial(enqueue_and_log, number) for number in range(5)])
     assert len(set(instants)) == 1
     with database.reading() as session:
         keys = session.scalars(select(OutboxRow.event_key).order_by(OutboxRow.id)).all()
@@ -126,11 +126,11 @@ def test_grouped_writes_share_one_timestamp_and_keep_event_and_log_order(
 
 
 def test_events_of_a_failed_write_are_discarded(database: Database) -> None:
-    def tell_in_vain(session: Session) -> None:
+    def enqueue_and_fail(session: Session) -> None:
         enqueue(session, [an_event(key="in vain")])
         raise OnPurposeError
 
-    written_together(database, [tell_in_vain, partial(beat, "one")])
+    written_together(database, [enqueue_and_fail, partial(beat, "one")])
     with database.reading() as session:
         assert session.scalars(select(OutboxRow)).all() == []
 
@@ -175,15 +175,15 @@ def test_a_bulk_error_is_raised_inside_as_one(database: Database) -> None:
 def in_bulk(
     database: Database, operation: Callable[[Session, Sequence[str]], Any], items: Sequence[str]
 ) -> list[str]:
-    """Results, or the names of the errors, of items that wait together."""
+    """Results, or the names of the errors, of items written in one group."""
 
     async def all_at_once() -> list[str]:
-        turnstile = Turnstile()
-        first = asyncio.create_task(database.write(turnstile.act))
+        blocker = BlockingWrite()
+        first = asyncio.create_task(database.write(blocker.write))
         await asyncio.sleep(0)
         others = [asyncio.create_task(database.write_in_bulk(operation, each)) for each in items]
         await asyncio.sleep(0)
-        turnstile.open()
+        blocker.open()
         await first
         ended = await asyncio.gather(*others, return_exceptions=True)
         return [type(each).__name__ if isinstance(each, Exception) else each for each in ended]
@@ -193,14 +193,14 @@ def in_bulk(
 
 def test_a_write_cancelled_while_queued_writes_nothing(database: Database) -> None:
     async def cancelled() -> None:
-        turnstile = Turnstile()
-        first = asyncio.create_task(database.write(turnstile.act))
+        blocker = BlockingWrite()
+        first = asyncio.create_task(database.write(blocker.write))
         await asyncio.sleep(0)
         waiting = asyncio.create_task(database.write(partial(beat, "in vain")))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        turnstile.open()
+        blocker.open()
         await first
 
     asyncio.run(cancelled())
@@ -209,15 +209,15 @@ def test_a_write_cancelled_while_queued_writes_nothing(database: Database) -> No
 
 def test_a_write_with_anyway_survives_the_cancellation_of_its_task(database: Database) -> None:
     async def cancelled() -> None:
-        turnstile = Turnstile()
-        first = asyncio.create_task(database.write(turnstile.act))
+        blocker = BlockingWrite()
+        first = asyncio.create_task(database.write(blocker.write))
         await asyncio.sleep(0)
         waiting = asyncio.create_task(database.write(partial(beat, "anyway"), anyway=True))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
         assert waiting.cancelled()
-        turnstile.open()
+        blocker.open()
         await first
 
     asyncio.run(cancelled())
@@ -239,21 +239,21 @@ def test_a_group_notifies_its_event_loop_once(
     # Methods of uvloop's loop cannot be replaced.
     monkeypatch.setattr(asyncio.events, "new_event_loop", asyncio.SelectorEventLoop)
     written_together(database, [partial(beat, str(n)) for n in range(40)])
-    assert len(calls) == 2  # the first, that held the others up, and all of them
+    assert len(calls) == 2  # one for the blocking write and one for the group
 
 
 def test_a_closed_event_loop_does_not_affect_other_writes(
     database: Database,
 ) -> None:
-    turnstile = Turnstile()
+    blocker = BlockingWrite()
 
     async def leave_behind() -> None:
-        asyncio.create_task(database.write(turnstile.act))  # noqa: RUF006  left behind on purpose
+        asyncio.create_task(database.write(blocker.write))  # noqa: RUF006  left behind on purpose
         asyncio.create_task(database.write(partial(beat, "left behind"), anyway=True))  # noqa: RUF006  the same
         await asyncio.sleep(0)
 
     asyncio.run(leave_behind())
-    turnstile.open()
+    blocker.open()
     database.write_in_bulk_soon(run_each, partial(beat, "later"))
     assert names(database) == {"left behind", "later"}
 
@@ -302,7 +302,7 @@ def an_event(*, key: str) -> Event:
     return Event(
         tenant_id="main",
         key=key,
-        name="told",
+        name="test.event",
         producer="test",
         correlation_id="1",
         occurred_at=at,

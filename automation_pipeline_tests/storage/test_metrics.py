@@ -1,4 +1,4 @@
-"""Counts that all processes add to."""
+"""Metrics that all processes add to."""
 
 import asyncio
 

@@ -267,7 +267,7 @@ def test_failed_attempts_are_counted_only_for_the_claim_holder(database: Databas
     fill_order(database, "a1", "b1")
     claim_order(database)
     with database.transaction() as session:
-        count_attempts(session, "somebody else", ids(database, "a1", "b1"))
+        count_attempts(session, "another worker", ids(database, "a1", "b1"))
         count_attempts(session, "anna", ids(database, "a1"))
     with database.reading() as session:
         assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [1, 0]
@@ -278,7 +278,7 @@ def test_events_handed_back_untried_count_no_attempt(database: Database) -> None
     claim_order(database)
     with database.transaction() as session:
         lock_publishing(session)
-        hand_back(session, "somebody else", ids(database, "a1"), error="not mine")
+        hand_back(session, "another worker", ids(database, "a1"), error="not mine")
         hand_back(session, "anna", ids(database, "a1", "a2"), error="away")
     with database.reading() as session:
         rows = session.execute(
@@ -311,7 +311,7 @@ def test_concurrent_processes_publish_each_aggregate_in_order(
 
 
 def in_order(result: Sequence[tuple[float, str]]) -> bool:
-    """`told` is by the time at which each was published."""
+    """`result` is sorted by publication time."""
     by_aggregate = groupby(
         sorted((key for _, key in result), key=lambda key: key[0]), key=lambda key: key[0]
     )
@@ -379,14 +379,14 @@ def fill_reading(database: Database, *events: Event) -> None:
 def read(
     database: Database, after: Bookmark, limit: int = 100, **followed: str
 ) -> tuple[list[str], Bookmark]:
-    """By default, of the aggregate `run`."""
+    """By default of the aggregate `run`."""
     with database.reading() as session:
         found = events_after(session, after, **(followed or {"correlation_id": "run"}), limit=limit)
     return [result.key for _, result in found], found[-1][0] if found else after
 
 
 def read_all(database: Database, after: Bookmark = BEGINNING, limit: int = 100) -> list[str]:
-    """As a browser that loses its connection after every page."""
+    """Reads like a browser that reconnects after every page."""
     keys: list[str] = []
     while True:
         page, after = read(database, Bookmark.read(str(after)), limit)
@@ -396,8 +396,7 @@ def read_all(database: Database, after: Bookmark = BEGINNING, limit: int = 100) 
 
 
 def settled(database: Database, *, keys: list[str]) -> None:
-    """Transactions of others, such as the server's own, may hold the newest events back for a
-    moment."""
+    """Other transactions, such as those of the server, can delay the newest events."""
     wait_until(lambda: read_all(database) == keys)
 
 
@@ -486,7 +485,7 @@ def test_a_rolled_back_transaction_does_not_block_later_events(database: Databas
 
 
 def as_of_another_cluster(database: Database, *keys: str) -> None:
-    """As if they had come with a dump of one that had counted further."""
+    """Gives the events transaction ids of a cluster that is further ahead."""
     raised = {"transaction_id": OutboxRow.transaction_id + 1_000_000}
     with database.transaction() as session:
         session.execute(update(OutboxRow).where(OutboxRow.event_key.in_(keys)).values(raised))

@@ -1,4 +1,4 @@
-"""Pauses of callers while a provider is away."""
+"""Pauses of callers during an outage of a provider."""
 
 from datetime import timedelta
 

@@ -1,5 +1,4 @@
-"""The door to Dagster: a key is one row, offered until a run has taken it, and not to two sensors
-at a time."""
+"""Run requests for Dagster: one row per key, offered until a run takes it, and to one sensor at a time."""
 
 from itertools import chain
 

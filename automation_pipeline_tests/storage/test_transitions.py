@@ -1,5 +1,4 @@
-"""The log of state changes keeps what it was told, in order, and nothing of a transaction that
-failed."""
+"""The transition log keeps the order of state changes and nothing of a failed transaction."""
 
 from datetime import UTC, datetime
 

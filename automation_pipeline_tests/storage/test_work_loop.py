@@ -1,5 +1,4 @@
-"""One loop for all async work of a process: in the caller's context, and nothing is left running in
-it."""
+"""The work loop runs all async work of a process in the context of the caller and leaves no task running."""
 
 import asyncio
 import contextlib
@@ -35,13 +34,13 @@ def test_interrupted_work_leaves_no_task_running_and_keeps_its_counts(
     meter, ended = Meter(), []
     loop = WorkLoop(MetricsFlusher(meter, lambda: database))
 
-    async def beside() -> None:
+    async def background_task() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
-        ended.append("beside")
+        ended.append("background_task")
 
     async def work() -> None:
-        task = asyncio.ensure_future(beside())
+        task = asyncio.ensure_future(background_task())
         await asyncio.sleep(0)
         meter.count("a_total")
         assert not task.done()
@@ -49,8 +48,8 @@ def test_interrupted_work_leaves_no_task_running_and_keeps_its_counts(
 
     with pytest.raises(KeyboardInterrupt):
         loop.run(work())
-    assert ended == ["beside"]
-    assert loop.run(current()) is None, "and the loop goes on working"
+    assert ended == ["background_task"]
+    assert loop.run(current()) is None, "the loop still works"
     with database.reading() as session:
         assert [each.name for each in all_metrics(session)] == ["a_total"]
 

@@ -1,4 +1,4 @@
-"""Notes of workflows: kept with what they are about, and masked."""
+"""Workflow log entries are stored with their subject and masked."""
 
 from sqlalchemy import select
 
@@ -12,12 +12,12 @@ def test_the_data_of_a_log_entry_is_masked(database: Database) -> None:
     with database.transaction() as session:
         write_notes(
             session,
-            WorkflowLogEntry("audit", "fiche", "1", "9", "Told", data=data),
+            WorkflowLogEntry("audit", "fiche", "1", "9", "Sent", data=data),
             WorkflowLogEntry("audit", "fiche", "2", "9", "No"),
         )
     with database.reading() as session:
         rows = session.scalars(select(WorkflowLogRow).order_by(WorkflowLogRow.id)).all()
-    assert [(row.entity_id, row.message) for row in rows] == [("1", "Told"), ("2", "No")]
+    assert [(row.entity_id, row.message) for row in rows] == [("1", "Sent"), ("2", "No")]
     assert rows[0].data == {
         "headers": {"Authorization": "[masked]"},
         "to": ["[masked]"],

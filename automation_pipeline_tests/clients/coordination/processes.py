@@ -1,4 +1,4 @@
-"""What the processes of the permit and rate limit tests do."""
+"""Work of the processes in the semaphore and rate limit tests."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ def acquire_many(url: str, name: str, limit: int, times: int) -> int:
 
 
 def reserve_many(url: str, key: str, rate: Rate, count: int) -> list[float]:
-    """The reserved instants, late by no more than one call takes."""
+    """The reserved start times, accurate to the duration of one call."""
     instants: list[float] = []
     with limiter_at(url) as limiter:
         for _ in range(count):

@@ -1,5 +1,4 @@
-"""Where permits and rate limits can live, by address: the contract runs on each, also from other
-processes."""
+"""The implementations of permits and rate limiters, selected by URL so that child processes can open them."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,28 +12,32 @@ from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 
-# Widens the suite's own `database_kind` by Redis.
-on_every_place = pytest.mark.parametrize(
+# Adds Redis to the `database_kind` fixture.
+on_every_backend = pytest.mark.parametrize(
     "database_kind",
     ["sqlite", *(pytest.param(kind, marks=pytest.mark.services) for kind in ("postgres", "redis"))],
     indirect=True,
 )
 
 
-def address(kind: str, request: pytest.FixtureRequest) -> str:
+def backend_url(kind: str, request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue("redis_url" if kind == "redis" else "database_url")
 
 
 @contextmanager
 def permits_at(url: str) -> Generator[Permits]:
-    with _opened(url) as place:
-        yield DatabasePermits(place) if isinstance(place, Database) else RedisPermits(place)
+    with _opened(url) as backend:
+        yield DatabasePermits(backend) if isinstance(backend, Database) else RedisPermits(backend)
 
 
 @contextmanager
 def limiter_at(url: str) -> Generator[RateLimiter]:
-    with _opened(url) as place:
-        yield DatabaseRateLimiter(place) if isinstance(place, Database) else RedisRateLimiter(place)
+    with _opened(url) as backend:
+        yield (
+            DatabaseRateLimiter(backend)
+            if isinstance(backend, Database)
+            else RedisRateLimiter(backend)
+        )
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""`core.coordination.RateLimiter`, in both databases and in Redis, alone and between processes.
+"""The `core.coordination.RateLimiter` contract on both databases and on Redis, across processes.
 
-Nobody waits here for the reserved instants: a reservation says when, and that is what is looked at.
+The tests inspect reserved start times. They do not wait for them.
 """
 
 import asyncio
@@ -14,28 +14,28 @@ import pytest
 from automation_pipeline.core.coordination import Rate, RateLimiter, reserve
 from automation_pipeline_tests.clients.coordination.processes import reserve_many
 from automation_pipeline_tests.clients.coordination.semaphores import (
-    address,
+    backend_url,
     limiter_at,
-    on_every_place,
+    on_every_backend,
 )
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.waiting import wait_until
 
-pytestmark = on_every_place
+pytestmark = on_every_backend
 
 SLOW = Rate(limit=1, period_seconds=200.0)
-# What a call may take on a busy machine; far below the intervals used here.
+# The longest duration of a call on a busy machine, far below the intervals in these tests.
 LATE = 20.0
 
 
 @pytest.fixture
-def place(database_kind: str, request: pytest.FixtureRequest) -> str:
-    return address(database_kind, request)
+def url(database_kind: str, request: pytest.FixtureRequest) -> str:
+    return backend_url(database_kind, request)
 
 
 @pytest.fixture
-def limiter(place: str) -> Iterator[RateLimiter]:
-    with limiter_at(place) as limiter:
+def limiter(url: str) -> Iterator[RateLimiter]:
+    with limiter_at(url) as limiter:
         yield limiter
 
 
@@ -51,7 +51,7 @@ def reserved(limiter: RateLimiter, key: str, rate: Rate) -> float:
 
 
 def near(*seconds: float) -> list[object]:
-    """Waits shrink by the time that passes between two calls."""
+    """Waits shorten by the time between two calls."""
     return [pytest.approx(second - LATE / 2, abs=LATE / 2 + 0.001) for second in seconds]
 
 
@@ -99,8 +99,7 @@ def test_idle_time_accumulates_no_more_than_one_burst(
     reserved(limiter, key, rate)
     let_intervals_pass(limiter, key, 6 * rate.interval_seconds)
     started = time.time()
-    # The wait is asked for first and counts from its answer: an instant may look late here, never
-    # early.
+    # The wait counts from the response: a computed start time can be late but never early.
     instants = [reserved(limiter, key, rate) + time.time() for _ in range(count)]
     assert instants[burst - 1] < started + LATE
     assert instants[-1] > started + (count - burst) * rate.interval_seconds - 0.001
@@ -112,24 +111,23 @@ def let_intervals_pass(limiter: RateLimiter, key: str, seconds: float) -> None:
     wait_until(lambda: limiter.reserve(f"{key}:clock", other, max_wait_seconds=0.0) == 0)
 
 
-def reserved_by_processes(place: str, key: str, rate: Rate, count: int) -> list[float]:
-    calls = [(place, key, rate, count)] * CREW
+def reserved_by_processes(url: str, key: str, rate: Rate, count: int) -> list[float]:
+    calls = [(url, key, rate, count)] * CREW
     return sorted(chain.from_iterable(at_once(reserve_many, *calls)))
 
 
-def test_processes_share_one_limit_without_unused_slots(place: str, key: str) -> None:
-    """Every instant is one of the slots first, first + interval, ...: each taken once, none left
-    free."""
+def test_processes_share_one_limit_without_unused_slots(url: str, key: str) -> None:
+    """Every start time is one of the slots first, first + interval, ..., and each slot is used once."""
     rate, count = Rate(limit=1, period_seconds=200.0), 15
-    instants = reserved_by_processes(place, key, rate, count)
+    instants = reserved_by_processes(url, key, rate, count)
     slots = [(instant - instants[0]) / rate.interval_seconds for instant in instants]
     assert [round(slot) for slot in slots] == list(range(CREW * count))
     assert all(abs(slot - round(slot)) < LATE / rate.interval_seconds for slot in slots)
 
 
-def test_concurrent_processes_stay_under_the_cap_in_any_window(place: str, key: str) -> None:
+def test_concurrent_processes_stay_under_the_cap_in_any_window(url: str, key: str) -> None:
     rate = Rate(limit=10, period_seconds=1000.0, burst=4)
-    instants = reserved_by_processes(place, key, rate, 15)
+    instants = reserved_by_processes(url, key, rate, 15)
     window = rate.period_seconds - LATE
     most = max(sum(start <= instant < start + window for instant in instants) for start in instants)
     assert most == rate.limit

@@ -1,4 +1,4 @@
-"""What only Redis can do to us: be away, forget scripts, lose an answer, refuse the password."""
+"""Failures specific to Redis: outages, flushed scripts, lost responses, refused passwords."""
 
 import asyncio
 import socket
@@ -50,11 +50,11 @@ def test_a_connection_killed_while_idle_is_replaced_transparently(redis_url: str
     assert limiter.reserve(key, RATE) is not None
 
 
-class _Mute(socketserver.BaseRequestHandler):
-    """Polite until a script is asked for; then it hangs up or says what it was told to."""
+class _ScriptedHandler(socketserver.BaseRequestHandler):
+    """Accepts commands until EVALSHA, then sends the configured answer and closes the connection."""
 
     def handle(self) -> None:
-        assert isinstance(self.server, _MuteServer)
+        assert isinstance(self.server, _ScriptedServer)
         while received := self.request.recv(65_536):
             if b"EVALSHA" in received:
                 self.server.scripts += 1
@@ -63,15 +63,15 @@ class _Mute(socketserver.BaseRequestHandler):
             self.request.sendall(b"+OK\r\n" * received.count(b"*"))
 
 
-class _MuteServer(socketserver.ThreadingTCPServer):
+class _ScriptedServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     scripts = 0
     answer = b""
 
 
 @contextmanager
-def mute_redis(answer: bytes = b"") -> Generator[tuple[_MuteServer, str]]:
-    with _MuteServer(("127.0.0.1", 0), _Mute) as server:
+def scripted_redis(answer: bytes = b"") -> Generator[tuple[_ScriptedServer, str]]:
+    with _ScriptedServer(("127.0.0.1", 0), _ScriptedHandler) as server:
         server.answer = answer
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -83,7 +83,7 @@ def mute_redis(answer: bytes = b"") -> Generator[tuple[_MuteServer, str]]:
 
 
 def test_a_reservation_is_not_retried_after_its_response_is_lost(key: str) -> None:
-    with mute_redis() as (server, url), connect(url) as client:
+    with scripted_redis() as (server, url), connect(url) as client:
         with pytest.raises(TransientError, match=r"^Redis does not answer: "):
             RedisRateLimiter(client).reserve(key, RATE)
         assert server.scripts == 1
@@ -136,7 +136,7 @@ def test_redis_errors_are_classified_as_transient_or_permanent(
     answer: bytes, verdict: type[Exception], sentence: str, key: str
 ) -> None:
     with (
-        mute_redis(answer) as (_, url),
+        scripted_redis(answer) as (_, url),
         connect(url) as client,
         pytest.raises(verdict, match=f"^{sentence}"),
     ):
@@ -144,15 +144,15 @@ def test_redis_errors_are_classified_as_transient_or_permanent(
 
 
 @pytest.fixture
-def redis_of_our_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Its settings may be spoilt."""
+def private_redis(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A Redis server of this test, so that the test can change its settings."""
     monkeypatch.delenv("TEST_REDIS_URL", raising=False)
     with redis_server() as url:
         yield url
 
 
-def test_a_redis_out_of_memory_is_a_transient_error(redis_of_our_own: str, key: str) -> None:
-    client = connect(redis_of_our_own)
+def test_a_redis_out_of_memory_is_a_transient_error(private_redis: str, key: str) -> None:
+    client = connect(private_redis)
     client.config_set("maxmemory", 1)
     with pytest.raises(
         TransientError, match=r"^Redis cannot serve us now: OOM command not allowed [^\n]+[^.]\.$"

@@ -1,4 +1,4 @@
-"""`core.coordination.Permits` in both databases and in Redis."""
+"""The `core.coordination.Permits` contract on both databases and on Redis."""
 
 import asyncio
 import uuid
@@ -8,18 +8,18 @@ import pytest
 from automation_pipeline.core.coordination import Permit
 from automation_pipeline_tests.clients.coordination.processes import acquire_many
 from automation_pipeline_tests.clients.coordination.semaphores import (
-    address,
-    on_every_place,
+    backend_url,
+    on_every_backend,
     permits_at,
 )
 from automation_pipeline_tests.processes import CREW, at_once
 
-pytestmark = on_every_place
+pytestmark = on_every_backend
 
 
 @pytest.fixture
-def place(database_kind: str, request: pytest.FixtureRequest) -> str:
-    return address(database_kind, request)
+def url(database_kind: str, request: pytest.FixtureRequest) -> str:
+    return backend_url(database_kind, request)
 
 
 @pytest.fixture
@@ -27,15 +27,15 @@ def name() -> str:
     return f"semaphore-{uuid.uuid4()}"
 
 
-def test_limits_apply_per_name_and_released_permits_can_be_reacquired(
-    place: str, name: str
-) -> None:
+def test_limits_apply_per_name_and_released_permits_can_be_reacquired(url: str, name: str) -> None:
     async def use() -> None:
-        with permits_at(place) as permits:
+        with permits_at(url) as permits:
             held = [await permits.acquire(name, 2, "anna", 30.0) for _ in range(3)]
             assert [permit is not None for permit in held] == [True, True, False]
             assert await permits.acquire(f"{name}:other", 1, "anna", 30.0)
-            assert await permits.acquire(name, 3, "anna", 30.0), "a higher limit has room"
+            assert await permits.acquire(name, 3, "anna", 30.0), (
+                "a higher limit grants another permit"
+            )
             for permit in held:
                 await (permit.release() if permit else asyncio.sleep(0))
             assert await permits.acquire(name, 2, "berta", 30.0)
@@ -43,9 +43,9 @@ def test_limits_apply_per_name_and_released_permits_can_be_reacquired(
     asyncio.run(use())
 
 
-def test_an_abandoned_permit_expires_and_an_extended_permit_does_not(place: str, name: str) -> None:
+def test_an_abandoned_permit_expires_and_an_extended_permit_does_not(url: str, name: str) -> None:
     async def use() -> None:
-        with permits_at(place) as permits:
+        with permits_at(url) as permits:
             dead, alive = [
                 await permits.acquire(name, 2, owner, 0.2) for owner in ("dead", "alive")
             ]
@@ -61,5 +61,5 @@ def test_an_abandoned_permit_expires_and_an_extended_permit_does_not(place: str,
     asyncio.run(use())
 
 
-def test_concurrent_processes_acquire_no_more_permits_than_the_limit(place: str, name: str) -> None:
-    assert sum(at_once(acquire_many, *((place, name, 5, 4) for _ in range(CREW)))) == 5
+def test_concurrent_processes_acquire_no_more_permits_than_the_limit(url: str, name: str) -> None:
+    assert sum(at_once(acquire_many, *((url, name, 5, 4) for _ in range(CREW)))) == 5

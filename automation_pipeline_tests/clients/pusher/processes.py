@@ -1,5 +1,4 @@
-"""What the relays of the tests do, each a process with its own connections to the database and to
-Pusher."""
+"""Work of the relay processes in these tests. Each process has its own database and Pusher clients."""
 
 import asyncio
 import os
@@ -16,14 +15,14 @@ from automation_pipeline_tests.waiting import pause
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def relay_until_all_are_out(database_url: str, pusher_url: str) -> None:
-    ours = channels(pusher_url)
+def relay_until_all_published(database_url: str, pusher_url: str) -> None:
+    pusher = channels(pusher_url)
     with opened(database_url) as database:
         while is_any_left(database):
-            out = asyncio.run(
-                publish_events(ours, f"relay {os.getpid()}", database=database, hold_seconds=60)
+            published = asyncio.run(
+                publish_events(pusher, f"relay {os.getpid()}", database=database, hold_seconds=60)
             )
-            if not out:
+            if not published:
                 pause(0.02)
                 with database.transaction() as session:
                     session.execute(

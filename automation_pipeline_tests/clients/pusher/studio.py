@@ -1,4 +1,4 @@
-"""The adapter as the tests set it up: against the simulated Pusher, with little patience."""
+"""The Pusher adapter configured for the simulated Pusher, with short timeouts."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batches hold whole events, in their order, and never too many entries."""
+"""Batches of Pusher entries: whole events, in order, within the size limit."""
 
 from hypothesis import given
 from hypothesis import strategies as st

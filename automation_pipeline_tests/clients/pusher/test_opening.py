@@ -1,5 +1,4 @@
-"""Realtime is there with all four settings, absent with none, and with some of them events wait for
-the others."""
+"""Which settings enable realtime. With incomplete settings, events stay queued."""
 
 import asyncio
 
@@ -14,7 +13,7 @@ from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_
 from automation_pipeline_tests.storage.processes import event
 from automation_pipeline_tests.tables import every_case
 
-ALL = {
+PUSHER_SETTINGS = {
     "pusher_app_id": PUSHER_APP_ID,
     "pusher_key": PUSHER_KEY,
     "pusher_secret": SecretStr(PUSHER_SECRET),
@@ -23,8 +22,8 @@ ALL = {
 
 
 @pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*ALL, "pusher_base_url", "next_public_pusher_key"):
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*PUSHER_SETTINGS, "pusher_base_url", "next_public_pusher_key"):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
@@ -38,20 +37,20 @@ def test_realtime_is_disabled_without_pusher_settings() -> None:
 
 
 def test_the_relay_publishes_through_a_configured_pusher(simulated: str) -> None:
-    ours = services(**ALL, pusher_base_url=simulated)
-    assert ours.realtime is not None
-    assert ours.post_office.publisher is ours.realtime
-    asyncio.run(ours.realtime.check())
-    assert asyncio.run(ours.realtime.publish([event("a")])) == PublishResult(1)
-    assert ours.meter.drain()["provider_calls_total", 'provider="pusher",status="200"'] == 2
+    configured = services(**PUSHER_SETTINGS, pusher_base_url=simulated)
+    assert configured.realtime is not None
+    assert configured.post_office.publisher is configured.realtime
+    asyncio.run(configured.realtime.check())
+    assert asyncio.run(configured.realtime.publish([event("a")])) == PublishResult(1)
+    assert configured.meter.drain()["provider_calls_total", 'provider="pusher",status="200"'] == 2
 
 
-@every_case("missing", ALL)
+@every_case("missing", PUSHER_SETTINGS)
 def test_incomplete_settings_are_named_and_events_stay_queued(missing: str) -> None:
-    ours = services(**{**ALL, missing: None})
+    configured = services(**{**PUSHER_SETTINGS, missing: None})
     with pytest.raises(PermanentError, match=f": {missing.upper()} not set"):
-        _ = ours.realtime
-    publisher = ours.post_office.publisher
+        _ = configured.realtime
+    publisher = configured.post_office.publisher
     assert publisher is not None
     waiting = asyncio.run(publisher.publish([event("a")]))
     assert (waiting.out, type(waiting.stopped)) == (0, TransientError)
@@ -59,4 +58,4 @@ def test_incomplete_settings_are_named_and_events_stay_queued(missing: str) -> N
 
 def test_a_pusher_base_url_with_a_path_is_refused() -> None:
     with pytest.raises(PermanentError, match="PUSHER_BASE_URL"):
-        _ = services(**ALL, pusher_base_url="https://pusher.example.test/apps").realtime
+        _ = services(**PUSHER_SETTINGS, pusher_base_url="https://pusher.example.test/apps").realtime

@@ -1,5 +1,4 @@
-"""Messages fit: whole, or cut down to what identifies them, or to nothing but that they were
-cut."""
+"""Payloads that fit the size limit: complete, reduced to identifiers, or only a truncated flag."""
 
 import json
 from typing import Any

@@ -1,5 +1,4 @@
-"""The contract of EventPublisher, on the fake and on Pusher's adapter against the simulated
-Pusher."""
+"""The EventPublisher contract, on the fake and on the Pusher adapter."""
 
 import asyncio
 import json
@@ -21,8 +20,8 @@ from automation_pipeline_tests.storage.processes import event
 class Provider:
     publisher: EventPublisher
     published: Callable[[], list[str]]
-    go_away: Callable[[], None]
-    come_back: Callable[[], None]
+    start_outage: Callable[[], None]
+    end_outage: Callable[[], None]
     poison: Callable[[str], Event]
 
     def publish(self, events: Sequence[Event]) -> PublishResult:
@@ -50,7 +49,7 @@ def pusher(url: str) -> Provider:
         return [json.loads(events["data"])["key"] for events in shown_to_browsers(url)]
 
     def poison(key: str) -> Event:
-        """A name that is too long for a provider: the adapter leaves it to Pusher to say so."""
+        """An event name that Pusher rejects as too long."""
         events = event(key)
         return Event(
             events.tenant_id,
@@ -62,15 +61,15 @@ def pusher(url: str) -> Provider:
             events.payload,
         )
 
-    def go_away() -> None:
+    def start_outage() -> None:
         fault(url, {"route": "pusher.batch", "status": 503})
 
-    return Provider(channels(url), published, go_away, lambda: fault_free(url), poison)
+    return Provider(channels(url), published, start_outage, lambda: clear_faults(url), poison)
 
 
-def fault_free(url: str) -> None:
+def clear_faults(url: str) -> None:
     kept = shown_to_browsers(url)
-    assert kept == []  # the ledger of what was published would be forgotten with the faults
+    assert kept == []  # removing the faults also clears the record of published events
     forget(url)
 
 
@@ -92,11 +91,11 @@ def test_publishing_no_events_publishes_nothing(provider: Provider) -> None:
 
 def test_an_outage_is_transient_and_a_retry_publishes_all_events(provider: Provider) -> None:
     events = [event(f"event {number}") for number in range(12)]
-    provider.go_away()
+    provider.start_outage()
     away = provider.publish(events)
     assert (away.out, provider.published()) == (0, [])
     assert isinstance(away.stopped, TransientError)
-    provider.come_back()
+    provider.end_outage()
     assert provider.publish(events) == PublishResult(12)
     assert provider.published() == [f"event {number}" for number in range(12)]
 

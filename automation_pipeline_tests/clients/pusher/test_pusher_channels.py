@@ -1,5 +1,4 @@
-"""Pusher's adapter against the simulated Pusher: signatures, verdicts, the door, and no secret in
-any text."""
+"""The Pusher adapter against the simulated Pusher: signatures, errors, channel authentication, secrets."""
 
 import asyncio
 import hashlib

@@ -1,5 +1,4 @@
-"""The whole way, from the outbox to the simulated Pusher: after an outage, and by several relays at
-once."""
+"""The path from the outbox to the simulated Pusher: after an outage, and with concurrent relays."""
 
 import asyncio
 import json
@@ -15,7 +14,7 @@ from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline_tests.automation.post import a_post_office
-from automation_pipeline_tests.clients.pusher.processes import LONG_AGO, relay_until_all_are_out
+from automation_pipeline_tests.clients.pusher.processes import LONG_AGO, relay_until_all_published
 from automation_pipeline_tests.clients.pusher.studio import channels
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.outside import PUSHER_SECRET, fault, forget, shown_to_browsers
@@ -50,9 +49,8 @@ def end_pause(database: Database) -> None:
         session.execute(update(LeaseRow).values(acquired_at=LONG_AGO, expires_at=LONG_AGO))
 
 
-def first_times(shown: Sequence[dict[str, object]]) -> list[int]:
-    """The events in the order in which they first came out; what comes out again is no new
-    event."""
+def first_publications(shown: Sequence[dict[str, object]]) -> list[int]:
+    """Event numbers in the order of their first publication, without duplicates."""
     return [
         int(key)
         for key in dict.fromkeys(json.loads(str(result["data"]))["key"] for result in shown)
@@ -63,10 +61,10 @@ def test_10_000_events_are_relayed_in_order_after_an_outage(
     database: Database, simulated: str
 ) -> None:
     fill(database, 10_000, 50)
-    ours = channels(simulated)
+    pusher = channels(simulated)
     fault(simulated, {"route": "pusher.batch", "status": 503})
     for _ in range(3):
-        assert relay(database, ours) == 0
+        assert relay(database, pusher) == 0
         end_pause(database)
     assert (unpublished(database), shown_to_browsers(simulated)) == (10_000, [])
     forget(simulated)
@@ -74,21 +72,19 @@ def test_10_000_events_are_relayed_in_order_after_an_outage(
     listening.listen(
         database.engine, "before_cursor_execute", lambda *call: queries.append(call[2])
     )
-    assert relay(database, ours) == 10_000
+    assert relay(database, pusher) == 10_000
     assert [json.loads(result["data"])["key"] for result in shown_to_browsers(simulated)] == list(
         map(str, range(10_000))
     )
     assert unpublished(database) == 0
-    assert (
-        len(queries) <= 51 * 14
-    )  # a few statements for every 200, those that begin a transaction with them
+    assert len(queries) <= 51 * 14  # a few statements per batch of 200, including BEGIN
 
 
 def test_intermittent_outages_lose_no_event_and_keep_the_order(
     database: Database, simulated: str
 ) -> None:
     fill(database, 300, 7)
-    ours = channels(simulated, seconds=2.0)
+    pusher = channels(simulated, seconds=2.0)
     rules = [
         {"status": 500},
         {"status": 429, "retry_after": 1},
@@ -104,11 +100,11 @@ def test_intermittent_outages_lose_no_event_and_keep_the_order(
         ),
     )
     for _ in range(100):
-        relay(database, ours)
+        relay(database, pusher)
         end_pause(database)
         if not unpublished(database):
             break
-    assert first_times(shown_to_browsers(simulated)) == list(range(300))
+    assert first_publications(shown_to_browsers(simulated)) == list(range(300))
 
 
 def test_concurrent_relays_keep_the_order_within_each_aggregate(
@@ -116,10 +112,10 @@ def test_concurrent_relays_keep_the_order_within_each_aggregate(
 ) -> None:
     fill(database, 600, 9)
     fault(simulated, {"route": "pusher.batch", "status": 503, "every": 7})
-    at_once(relay_until_all_are_out, *((database_url, simulated) for _ in range(CREW)))
+    at_once(relay_until_all_published, *((database_url, simulated) for _ in range(CREW)))
     assert unpublished(database) == 0
     by_run: dict[int, list[int]] = defaultdict(list)
-    for key in first_times(shown_to_browsers(simulated)):
+    for key in first_publications(shown_to_browsers(simulated)):
         by_run[key % 9].append(key)
     assert {run: keys == list(range(run, 600, 9)) for run, keys in by_run.items()} == dict.fromkeys(
         range(9), True
@@ -138,4 +134,4 @@ def test_events_stay_queued_until_a_wrong_secret_is_corrected(
     assert PUSHER_SECRET not in str(errors)
     end_pause(database)
     assert relay(database, channels(simulated)) == 30
-    assert first_times(shown_to_browsers(simulated)) == list(range(30))
+    assert first_publications(shown_to_browsers(simulated)) == list(range(30))

@@ -1,5 +1,4 @@
-"""A job as those who do it are asked for it, and a worker that dies before it has kept what it
-began."""
+"""The context of a service job, and a worker killed before its transaction commits."""
 
 from collections.abc import Callable
 
@@ -8,14 +7,14 @@ from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline.storage.database import Database
 
 
-class Killed(Exception):  # noqa: N818  what happened, not an error of ours
-    """The end of a worker."""
+class Killed(Exception):  # noqa: N818  simulates a process kill
+    """Simulates the kill of a worker."""
 
 
-def asked(type_: str, org_id: str = "acme", **payload: object) -> JobContext:
+def job_context(type_: str, org_id: str = "acme", **payload: object) -> JobContext:
     stored = checked_payload(
         job_type(type_), payload, call_origins=None
-    )  # the receivers of tests are on loopback
+    )  # test receivers are on loopback
     return JobContext(
         org_id=org_id, job_id=7, run_id=12, attempt_no=2, payload=stored, key="org-job-run-12"
     )

@@ -1,5 +1,4 @@
-"""AUTOMATION_RUN: asked for with the job or not at all, followed to its end, and cancelled with
-it."""
+"""AUTOMATION_RUN jobs: request a run in the transaction of the job, follow it, cancel it."""
 
 from typing import Any
 
@@ -13,7 +12,7 @@ from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.clients.service_jobs.asked import Killed, asked, killed_after
+from automation_pipeline_tests.clients.service_jobs.asked import Killed, job_context, killed_after
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
@@ -24,7 +23,7 @@ def runner(database: Database, clock: StandingClock) -> RemoteRunner:
 
 
 def rows(database: Database) -> tuple[int, int]:
-    """Runs, and requests for them."""
+    """Numbers of runs and of run requests."""
     with database.reading() as session:
         counts = (
             session.scalar(select(func.count()).select_from(table)) or 0
@@ -36,11 +35,13 @@ def rows(database: Database) -> tuple[int, int]:
 def a_followed_run(
     runner: RemoteRunner, database: Database, clock: StandingClock
 ) -> dict[str, Any]:
-    return dict(runner.start(asked("AUTOMATION_RUN", scheduleId=a_schedule(database, clock).id)))
+    return dict(
+        runner.start(job_context("AUTOMATION_RUN", scheduleId=a_schedule(database, clock).id))
+    )
 
 
-def ended(following: dict[str, Any], database: Database, **columns: Any) -> None:
-    """As if its worker had ended it so."""
+def end_run(following: dict[str, Any], database: Database, **columns: Any) -> None:
+    """Ends the run as a worker would."""
     with database.transaction() as session:
         row = session.get_one(RunRow, int(following["automationRunId"]))
         row.completed_at, row.duration_ms = row.started_at, 0
@@ -63,7 +64,7 @@ def test_a_rolled_back_start_requests_no_run(
     schedule = a_schedule(database, clock)
     with pytest.raises(Killed):
         killed_after(
-            lambda: runner.start(asked("AUTOMATION_RUN", scheduleId=schedule.id)), database
+            lambda: runner.start(job_context("AUTOMATION_RUN", scheduleId=schedule.id)), database
         )
     assert rows(database) == (0, 0)
 
@@ -79,7 +80,7 @@ def test_a_busy_paused_or_deleted_schedule_is_reported(
         (99, NotFoundError),
     ):
         with pytest.raises(error):
-            runner.start(asked("AUTOMATION_RUN", scheduleId=schedule_id))
+            runner.start(job_context("AUTOMATION_RUN", scheduleId=schedule_id))
     assert rows(database) == (1, 1)
 
 
@@ -107,7 +108,7 @@ def test_the_final_status_of_the_run_becomes_the_status_of_the_job(
     clock: StandingClock,
 ) -> None:
     following = a_followed_run(runner, database, clock)
-    ended(following, database, selected_fiches=4, ignored_fiches=1, **columns)
+    end_run(following, database, selected_fiches=4, ignored_fiches=1, **columns)
     [(number, end)] = runner.look({5: following}).items()
     run_id = following["automationRunId"]
     assert (number, end.status, end.error_code, end.error) == (
@@ -164,7 +165,7 @@ def test_polling_many_runs_takes_as_many_queries_as_polling_one(
     counts: list[int] = []
     for numbers in ([0], [0, 1, 2, 3]):
         seen: list[str] = []
-        listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes what the event gives
+        listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes the arguments of the event
         event.listen(database.engine, "before_cursor_execute", listener)
         runner.look({number: followed[number] for number in numbers})
         event.remove(database.engine, "before_cursor_execute", listener)

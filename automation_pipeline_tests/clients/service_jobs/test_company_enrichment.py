@@ -1,5 +1,4 @@
-"""COMPANY_ENRICHMENT: asked for in the organisation's name, and followed until the registers have
-answered."""
+"""COMPANY_ENRICHMENT jobs: request an enrichment for the organisation and follow it."""
 
 from typing import Any
 
@@ -11,7 +10,7 @@ from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
 from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.clients.service_jobs.asked import Killed, asked, killed_after
+from automation_pipeline_tests.clients.service_jobs.asked import Killed, job_context, killed_after
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import NOT_FOUND, SEARCH, SIREN
@@ -37,7 +36,7 @@ def end_of(runner: RemoteRunner, following: Any) -> Any:
 def test_starting_the_job_requests_an_enrichment_and_follows_it(
     bench: Bench, runner: RemoteRunner
 ) -> None:
-    following = runner.start(asked(TYPE, company=SIREN))
+    following = runner.start(job_context(TYPE, company=SIREN))
     (row,) = bench.requests()
     assert (row.tenant_id, row.company_siren, row.created_by) == ("acme", SIREN, "org-job:7")
     assert end_of(runner, following) is None
@@ -51,15 +50,15 @@ def test_starting_the_job_requests_an_enrichment_and_follows_it(
 def test_a_fresh_record_is_reused_without_a_new_enrichment(
     bench: Bench, runner: RemoteRunner
 ) -> None:
-    runner.start(asked(TYPE, company=SIREN))
+    runner.start(job_context(TYPE, company=SIREN))
     bench.work(bench.jobs()[0].id)
-    again = runner.start(asked(TYPE, org_id="globex", company=SIREN))
+    again = runner.start(job_context(TYPE, org_id="globex", company=SIREN))
     assert (end_of(runner, again).status, len(bench.jobs())) == ("success", 1)
 
 
 def test_an_unknown_company_fails_the_job(bench: Bench, runner: RemoteRunner) -> None:
     bench.script(search=NOT_FOUND)
-    following = runner.start(asked(TYPE, company=f"{SIREN}00646"))
+    following = runner.start(job_context(TYPE, company=f"{SIREN}00646"))
     bench.work(bench.jobs()[0].id)
     end = end_of(runner, following)
     assert (end.status, "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND" in end.error) == ("failed", True)
@@ -68,14 +67,14 @@ def test_an_unknown_company_fails_the_job(bench: Bench, runner: RemoteRunner) ->
 def test_cancelling_the_job_leaves_the_shared_enrichment_running(
     bench: Bench, runner: RemoteRunner
 ) -> None:
-    following = runner.start(asked(TYPE, company=SIREN))
+    following = runner.start(job_context(TYPE, company=SIREN))
     assert runner.cancel(following, "user:1", "Enough")
     assert bench.jobs()[0].state == "PENDING"
 
 
 def test_a_killed_worker_leaves_no_requests_or_jobs(bench: Bench, runner: RemoteRunner) -> None:
     with pytest.raises(Killed):
-        killed_after(lambda: runner.start(asked(TYPE, company=SIREN)), bench.database)
+        killed_after(lambda: runner.start(job_context(TYPE, company=SIREN)), bench.database)
     assert (bench.requests(), bench.jobs()) == ([], [])
 
 
@@ -83,7 +82,7 @@ def test_an_unconfigured_register_is_reported(database: Database, clock: Standin
     bench = Bench(database, clock, without=frozenset({SEARCH}))
     runner = CompanyEnrichmentJob(database, clock, lambda: bench.registries)
     with pytest.raises(PermanentError, match="RECHERCHE_ENTREPRISES_BASE_URL"):
-        runner.start(asked(TYPE, company=SIREN))
+        runner.start(job_context(TYPE, company=SIREN))
 
 
 @every_case(
@@ -101,7 +100,7 @@ def test_polling_many_enrichments_takes_as_many_queries_as_polling_one(
     bench: Bench, runner: RemoteRunner
 ) -> None:
     followed = {
-        number: runner.start(asked(TYPE, org_id=f"org-{number}", company=SIREN))
+        number: runner.start(job_context(TYPE, org_id=f"org-{number}", company=SIREN))
         for number in range(6)
     }
     seen: list[str] = []

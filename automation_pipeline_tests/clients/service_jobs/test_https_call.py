@@ -1,5 +1,4 @@
-"""HTTPS_CALL over real sockets: secrets go out and never come back, and the answer decides about
-another attempt."""
+"""HTTPS_CALL jobs over real sockets: secrets are sent and masked, and the response decides about retries."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from automation_pipeline.core.errors import InvalidInputError, TransientError
 from automation_pipeline.org_jobs.models.jobs import AttemptEnd, is_retryable
 from automation_pipeline.org_jobs.ports import InProcessRunner
 from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
-from automation_pipeline_tests.clients.service_jobs.asked import asked
+from automation_pipeline_tests.clients.service_jobs.asked import job_context
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import run
 
@@ -45,7 +44,7 @@ def call(
     )
     return run(
         runner.work(
-            asked(
+            job_context(
                 "HTTPS_CALL", org_id, **{"url": f"{hook.url}/hook", "timeoutSeconds": 120} | payload
             )
         )
@@ -150,6 +149,6 @@ def test_a_missing_response_is_retryable_and_a_refused_address_is_not(hook: Rece
 
 
 def test_a_stored_payload_that_no_longer_validates_is_an_input_error(hook: Receiver) -> None:
-    job = asked("PRICING_RULE_APPLY", ruleId=1)
+    job = job_context("PRICING_RULE_APPLY", ruleId=1)
     with pytest.raises(InvalidInputError, match="The stored payload is refused"):
         run(HttpsCallJob(lambda: pytest.fail("nothing is called"), {}).work(job))

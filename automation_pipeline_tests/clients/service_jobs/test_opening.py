@@ -1,5 +1,4 @@
-"""Every type that this system does itself has somebody who does it, and nothing is opened before it
-is needed."""
+"""Every service job type has a runner, and its clients are opened only when needed."""
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
@@ -10,8 +9,8 @@ from automation_pipeline.storage.database import Database
 
 
 def test_each_service_type_has_one_runner(database: Database) -> None:
-    ours = Services(Settings(database_url=database.url.render_as_string(hide_password=False)))
-    runners = ours.job_runners
+    services = Services(Settings(database_url=database.url.render_as_string(hide_password=False)))
+    runners = services.job_runners
     assert set(runners) == {
         one.name for one in JOB_TYPES.values() if one.performer is Performer.SERVICE
     }
@@ -25,6 +24,6 @@ def test_each_service_type_has_one_runner(database: Database) -> None:
         "HTTPS_CALL": (True, False),
         "COMPANY_ENRICHMENT": (False, True),
     }
-    # Without a shop there are no prices, and all else works.
+    # Runners work without a configured shop.
     assert runners["AUTOMATION_RUN"].look({}) == runners["PRICING_RULE_APPLY"].look({}) == {}
-    ours.database.dispose()
+    services.database.dispose()

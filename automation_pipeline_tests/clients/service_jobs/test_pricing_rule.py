@@ -12,7 +12,7 @@ from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.clients.service_jobs.asked import Killed, asked, killed_after
+from automation_pipeline_tests.clients.service_jobs.asked import Killed, job_context, killed_after
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench
@@ -32,7 +32,7 @@ def runner(bench: Bench) -> RemoteRunner:
 
 
 def start(runner: RemoteRunner, rule: PricingRule, **more: Any) -> dict[str, Any]:
-    return dict(runner.start(asked("PRICING_RULE_APPLY", ruleId=rule.id, **more)))
+    return dict(runner.start(job_context("PRICING_RULE_APPLY", ruleId=rule.id, **more)))
 
 
 def run_id(following: dict[str, Any]) -> int:
@@ -93,7 +93,7 @@ def test_a_busy_cooling_or_deleted_rule_is_reported(bench: Bench, runner: Remote
         with pytest.raises(ConflictError):
             start(runner, rule)
     with pytest.raises(NotFoundError):
-        runner.start(asked("PRICING_RULE_APPLY", ruleId=99))
+        runner.start(job_context("PRICING_RULE_APPLY", ruleId=99))
     assert run_id(start(runner, resting, force=True)) > 0
 
 
@@ -233,7 +233,7 @@ def test_polling_many_runs_takes_as_many_queries_as_polling_one(
     counts: list[int] = []
     for chosen in (ids[:1], ids):
         seen: list[str] = []
-        listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes what the event gives
+        listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes the arguments of the event
         event.listen(bench.database.engine, "before_cursor_execute", listener)
         assert len(runner.look({id_: {"ruleRunId": str(id_)} for id_ in chosen})) == len(chosen)
         event.remove(bench.database.engine, "before_cursor_execute", listener)

@@ -1,4 +1,4 @@
-"""A small mail server on a socket: it keeps what it takes and refuses what a test says."""
+"""An in-process SMTP server that stores received mail and sends configured replies."""
 
 import base64
 import socketserver
@@ -23,9 +23,9 @@ class ReceivedMail:
 
 @dataclass
 class FakeMailServer:
-    """`answers` replaces the reply to a command; `login` is what AUTH PLAIN must say; `tls` allows
-    STARTTLS. While `trickling`, the reply to `trickles_at` never ends. `left`: a connection has
-    ended."""
+    """`answers` overrides replies by command. `login` is the accepted AUTH PLAIN login. `tls` enables
+    STARTTLS. While `trickling` is set, the reply to `trickles_at` never ends. `left` is set when a
+    connection ends."""
 
     port: int = 0
     mails: list[ReceivedMail] = field(default_factory=list)
@@ -39,90 +39,96 @@ class FakeMailServer:
     logins: list[tuple[str, bool]] = field(default_factory=list)
 
 
-class _Talk(socketserver.StreamRequestHandler):
-    box: FakeMailServer
+class _SmtpHandler(socketserver.StreamRequestHandler):
+    mail_server: FakeMailServer
 
     def setup(self) -> None:
         self.encrypted = False
-        if self.box.tls_first:
+        if self.mail_server.tls_first:
             self._encrypt()
         super().setup()
 
     def handle(self) -> None:
         with suppress(OSError):
-            self._converse()
-        self.box.left.set()
+            self._handle_commands()
+        self.mail_server.left.set()
 
-    def _converse(self) -> None:
+    def _handle_commands(self) -> None:
         self._trickle("connection")
-        self._say("220 box")
+        self._reply("220 box")
         self.sender, self.receivers = "", list[str]()
         while line := self.rfile.readline():
             words = line.decode().strip()
             verb = words.split(":")[0].split(" ")[0].upper()
             self._trickle(verb)
-            if verb in self.box.answers:
-                self._say(self.box.answers[verb])
+            if verb in self.mail_server.answers:
+                self._reply(self.mail_server.answers[verb])
                 if verb == "QUIT":
                     return
-            elif not self._obey(verb, words):
+            elif not self._execute(verb, words):
                 return
 
     def _trickle(self, at: str) -> None:
-        while at == self.box.trickles_at and self.box.trickling.is_set():
+        while at == self.mail_server.trickles_at and self.mail_server.trickling.is_set():
             self.wfile.write(b"2")
             Event().wait(0.02)
 
-    def _obey(self, verb: str, words: str) -> bool:
+    def _execute(self, verb: str, words: str) -> bool:
         if verb == "EHLO":
-            offers = ["250-box"] + (["250-STARTTLS"] if self.box.tls and not self.encrypted else [])
-            self._say(
+            capabilities = ["250-box"] + (
+                ["250-STARTTLS"] if self.mail_server.tls and not self.encrypted else []
+            )
+            self._reply(
                 "\r\n".join(
-                    [*offers, *(["250-AUTH PLAIN"] if self.box.login else []), "250 8BITMIME"]
+                    [
+                        *capabilities,
+                        *(["250-AUTH PLAIN"] if self.mail_server.login else []),
+                        "250 8BITMIME",
+                    ]
                 )
             )
         elif verb == "STARTTLS":
-            self._say("220 go")
+            self._reply("220 go")
             self._encrypt()
             self.rfile, self.wfile = self.request.makefile("rb"), self.request.makefile("wb", 0)
         elif verb == "AUTH":
             _, user, password = base64.b64decode(words.rsplit(maxsplit=1)[-1]).decode().split("\0")
-            self.box.logins.append((user, self.encrypted))
-            self._say(
+            self.mail_server.logins.append((user, self.encrypted))
+            self._reply(
                 "235 in"
-                if (user, password) == self.box.login
+                if (user, password) == self.mail_server.login
                 else f"535 no such password {password}"
             )
         elif verb == "MAIL":
             self.sender = words.split("<")[1].split(">", maxsplit=1)[0]
-            self._say("250 ok")
+            self._reply("250 ok")
         elif verb == "RCPT":
             self.receivers.append(words.split("<")[1].split(">", maxsplit=1)[0])
-            self._say("250 ok")
+            self._reply("250 ok")
         elif verb == "DATA":
-            self._take()
+            self._receive_message()
         else:
-            self._say("221 bye" if verb == "QUIT" else "250 ok")
+            self._reply("221 bye" if verb == "QUIT" else "250 ok")
             return verb != "QUIT"
         return True
 
-    def _take(self) -> None:
-        self._say("354 go on")
+    def _receive_message(self) -> None:
+        self._reply("354 go on")
         lines: list[bytes] = []
         while (line := self.rfile.readline()) not in {b".\r\n", b""}:
             lines.append(line.removeprefix(b"."))
         message = cast("EmailMessage", message_from_bytes(b"".join(lines), policy=default))
-        self.box.mails.append(
+        self.mail_server.mails.append(
             ReceivedMail(self.sender, tuple(self.receivers), message, self.encrypted)
         )
-        self._say(self.box.answers.get("TAKEN", "250 taken"))
+        self._reply(self.mail_server.answers.get("TAKEN", "250 taken"))
 
     def _encrypt(self) -> None:
-        assert self.box.tls is not None
-        self.request = self.box.tls.wrap_socket(self.request, server_side=True)
+        assert self.mail_server.tls is not None
+        self.request = self.mail_server.tls.wrap_socket(self.request, server_side=True)
         self.encrypted = True
 
-    def _say(self, text: str) -> None:
+    def _reply(self, text: str) -> None:
         self.wfile.write(text.encode() + b"\r\n")
 
 
@@ -135,9 +141,11 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def running_mail_server(box: FakeMailServer | None = None) -> Generator[FakeMailServer]:
-    running = box or FakeMailServer()
-    server = _Server(("127.0.0.1", 0), type("Talk", (_Talk,), {"box": running}))
+def running_mail_server(mail_server: FakeMailServer | None = None) -> Generator[FakeMailServer]:
+    running = mail_server or FakeMailServer()
+    server = _Server(
+        ("127.0.0.1", 0), type("SmtpHandler", (_SmtpHandler,), {"mail_server": running})
+    )
     running.port = server.server_address[1]
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""Whether there is mail at all is a matter of two settings."""
+"""Which settings enable e-mail."""
 
 from automation_pipeline.clients.factories import open_mail
 from automation_pipeline.clients.smtp import SmtpMail
@@ -7,7 +7,7 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case(
-    ("settings", "is_there"),
+    ("settings", "is_enabled"),
     [
         ({}, False),
         ({"smtp_host": "mail.test"}, False),
@@ -16,5 +16,5 @@ from automation_pipeline_tests.tables import every_case
         ({"smtp_host": "mail.test", "smtp_user": "us@host.test", "smtp_pass": "hush"}, True),
     ],
 )
-def test_mail_needs_a_server_and_a_sender(settings: dict[str, str], is_there: bool) -> None:
-    assert isinstance(open_mail(Settings.model_validate(settings)), SmtpMail) is is_there
+def test_mail_needs_a_server_and_a_sender(settings: dict[str, str], is_enabled: bool) -> None:
+    assert isinstance(open_mail(Settings.model_validate(settings)), SmtpMail) is is_enabled

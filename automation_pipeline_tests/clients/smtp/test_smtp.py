@@ -1,5 +1,4 @@
-"""E-mail over real sockets: what arrives, when the password is sent, and what each refusal
-means."""
+"""The SMTP client over real sockets: messages, TLS, logins and error replies."""
 
 import asyncio
 import ssl
@@ -18,7 +17,7 @@ TEXT = "Automation run 17 ended.\n\n- Élodie: 2 €\n.\n"
 
 
 @pytest.fixture
-def box() -> Iterator[FakeMailServer]:
+def mail_server() -> Iterator[FakeMailServer]:
     with running_mail_server() as running:
         yield running
 
@@ -38,10 +37,12 @@ def trust(certificate: Certificate) -> ssl.SSLContext:
     return certificate.trust
 
 
-def mail(box: FakeMailServer, trust: ssl.SSLContext | None = None, **fields: object) -> SmtpMail:
+def mail_client(
+    mail_server: FakeMailServer, trust: ssl.SSLContext | None = None, **fields: object
+) -> SmtpMail:
     given = {
         "host": "127.0.0.1",
-        "port": box.port,
+        "port": mail_server.port,
         "sender": "robot@example.com",
         "seconds": 5.0,
         **fields,
@@ -65,9 +66,11 @@ def refusal(
     return caught.value
 
 
-def test_a_message_arrives_with_its_subject_text_and_delivery_id(box: FakeMailServer) -> None:
-    send(mail(box))
-    [received] = box.mails
+def test_a_message_arrives_with_its_subject_text_and_delivery_id(
+    mail_server: FakeMailServer,
+) -> None:
+    send(mail_client(mail_server))
+    [received] = mail_server.mails
     assert (received.sender, received.receivers) == ("robot@example.com", ("anna@example.com",))
     message = received.message
     assert (message["From"], message["To"]) == ("robot@example.com", "anna@example.com")
@@ -79,9 +82,9 @@ def test_a_message_arrives_with_its_subject_text_and_delivery_id(box: FakeMailSe
     assert message.get_content().replace("\r\n", "\n") == TEXT
 
 
-def test_a_display_name_and_a_non_ascii_subject_are_supported(box: FakeMailServer) -> None:
-    send(mail(box, sender="Qualité <robot@example.com>"), subject="Été à Besançon")
-    [received] = box.mails
+def test_a_display_name_and_a_non_ascii_subject_are_supported(mail_server: FakeMailServer) -> None:
+    send(mail_client(mail_server, sender="Qualité <robot@example.com>"), subject="Été à Besançon")
+    [received] = mail_server.mails
     assert received.sender == "robot@example.com"
     assert received.message["From"] == "Qualité <robot@example.com>"
     assert received.message["Subject"] == "Été à Besançon"
@@ -94,16 +97,18 @@ def test_a_display_name_and_a_non_ascii_subject_are_supported(box: FakeMailServe
         "anna@example.com>\r\nRCPT TO:<eve@example.com", "anna", "", "élodie@example.com", "anna@example.com eve@b.c",
     ],
 )  # fmt: skip
-def test_a_malformed_recipient_address_is_a_permanent_error(box: FakeMailServer, to: str) -> None:
-    error = refusal(mail(box), to)
+def test_a_malformed_recipient_address_is_a_permanent_error(
+    mail_server: FakeMailServer, to: str
+) -> None:
+    error = refusal(mail_client(mail_server), to)
     assert isinstance(error, PermanentError)
     assert str(error) == "The e-mail's addresses cannot be written into its headers"
-    assert box.mails == []
+    assert mail_server.mails == []
 
 
-def test_line_breaks_in_a_subject_cannot_inject_headers(box: FakeMailServer) -> None:
-    send(mail(box), subject="Nuit\r\nBcc: eve@example.com\n\nHello")
-    [received] = box.mails
+def test_line_breaks_in_a_subject_cannot_inject_headers(mail_server: FakeMailServer) -> None:
+    send(mail_client(mail_server), subject="Nuit\r\nBcc: eve@example.com\n\nHello")
+    [received] = mail_server.mails
     assert received.receivers == ("anna@example.com",)
     assert received.message["Bcc"] is None
     assert received.message["Subject"] == "Nuit Bcc: eve@example.com Hello"
@@ -112,50 +117,52 @@ def test_line_breaks_in_a_subject_cannot_inject_headers(box: FakeMailServer) -> 
 def test_starttls_is_used_when_the_server_offers_it(
     tls: ssl.SSLContext, trust: ssl.SSLContext
 ) -> None:
-    with running_mail_server(FakeMailServer(tls=tls, login=("robot", PASSWORD))) as box:
-        send(mail(box, trust, user="robot", password=PASSWORD))
-    assert [received.encrypted for received in box.mails] == [True]
-    assert box.logins == [("robot", True)]
+    with running_mail_server(FakeMailServer(tls=tls, login=("robot", PASSWORD))) as mail_server:
+        send(mail_client(mail_server, trust, user="robot", password=PASSWORD))
+    assert [received.encrypted for received in mail_server.mails] == [True]
+    assert mail_server.logins == [("robot", True)]
 
 
 def test_implicit_tls_encrypts_the_whole_connection(
     tls: ssl.SSLContext, trust: ssl.SSLContext
 ) -> None:
-    with running_mail_server(FakeMailServer(tls=tls, tls_first=True)) as box:
-        send(mail(box, trust, secure=True))
-    assert [received.encrypted for received in box.mails] == [True]
+    with running_mail_server(FakeMailServer(tls=tls, tls_first=True)) as mail_server:
+        send(mail_client(mail_server, trust, secure=True))
+    assert [received.encrypted for received in mail_server.mails] == [True]
 
 
 def test_an_untrusted_certificate_is_a_permanent_error(tls: ssl.SSLContext) -> None:
     for first in (False, True):
-        with running_mail_server(FakeMailServer(tls=tls, tls_first=first)) as box:
-            error = refusal(mail(box, secure=first))
+        with running_mail_server(FakeMailServer(tls=tls, tls_first=first)) as mail_server:
+            error = refusal(mail_client(mail_server, secure=first))
         assert str(error) == "The mail server's certificate is not one that we trust"
         assert isinstance(error, PermanentError)
-        assert box.mails == []
+        assert mail_server.mails == []
 
 
 def test_the_password_is_sent_unencrypted_only_to_a_local_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with running_mail_server(FakeMailServer(login=("robot", PASSWORD))) as box:
-        send(mail(box, user="robot", password=PASSWORD))
+    with running_mail_server(FakeMailServer(login=("robot", PASSWORD))) as mail_server:
+        send(mail_client(mail_server, user="robot", password=PASSWORD))
         monkeypatch.setattr(MailServer, "is_local", False)
-        error = refusal(mail(box, user="robot", password=PASSWORD))
+        error = refusal(mail_client(mail_server, user="robot", password=PASSWORD))
     assert str(error) == "The mail server offers no encryption, so the password was not sent"
-    assert box.logins == [("robot", False)]
+    assert mail_server.logins == [("robot", False)]
 
 
 def test_a_wrong_password_is_a_permanent_error_that_does_not_show_it() -> None:
-    with running_mail_server(FakeMailServer(login=("robot", "other"))) as box:
-        error = refusal(mail(box, user="robot", password=PASSWORD))
+    with running_mail_server(FakeMailServer(login=("robot", "other"))) as mail_server:
+        error = refusal(mail_client(mail_server, user="robot", password=PASSWORD))
     assert isinstance(error, PermanentError)
     assert "check SMTP_USER and SMTP_PASS" in str(error)
     assert PASSWORD not in repr(MailServer(host="h", port=25, sender="s", password=PASSWORD))
 
 
-def test_a_server_without_login_support_is_a_permanent_error(box: FakeMailServer) -> None:
-    assert isinstance(refusal(mail(box, user="robot", password=PASSWORD)), PermanentError)
+def test_a_server_without_login_support_is_a_permanent_error(mail_server: FakeMailServer) -> None:
+    assert isinstance(
+        refusal(mail_client(mail_server, user="robot", password=PASSWORD)), PermanentError
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,57 +171,58 @@ def test_a_server_without_login_support_is_a_permanent_error(box: FakeMailServer
         ("MAIL", "451 later", TransientError),
         ("MAIL", "500 no", PermanentError),
         ("RCPT", "450 greylisted", TransientError),
-        ("RCPT", "550 nobody", PermanentError),
+        ("RCPT", "550 unknown", PermanentError),
         ("DATA", "421 busy", TransientError),
         ("TAKEN", "452 full", TransientError),
         ("TAKEN", "554 spam", PermanentError),
     ],
 )
 def test_a_refusal_is_transient_or_permanent_depending_on_its_code(
-    box: FakeMailServer, verb: str, answer: str, kind: type[AutomationError]
+    mail_server: FakeMailServer, verb: str, answer: str, kind: type[AutomationError]
 ) -> None:
-    box.answers[verb] = answer
-    error = refusal(mail(box))
+    mail_server.answers[verb] = answer
+    error = refusal(mail_client(mail_server))
     assert isinstance(error, kind)
     assert answer[:3] in str(error)
 
 
 def test_an_error_after_acceptance_does_not_fail_the_message(
-    box: FakeMailServer,
+    mail_server: FakeMailServer,
 ) -> None:
-    box.answers["QUIT"] = "500 what"
-    send(mail(box))
-    assert len(box.mails) == 1
+    mail_server.answers["QUIT"] = "500 what"
+    send(mail_client(mail_server))
+    assert len(mail_server.mails) == 1
 
 
-def test_a_trickling_server_times_out(box: FakeMailServer) -> None:
-    box.trickling.set()
-    error = refusal(mail(box, seconds=0.1))
+def test_a_trickling_server_times_out(mail_server: FakeMailServer) -> None:
+    mail_server.trickling.set()
+    error = refusal(mail_client(mail_server, seconds=0.1))
     assert isinstance(error, TransientError)
 
 
-def test_the_connection_to_a_trickling_server_is_closed(box: FakeMailServer) -> None:
-    box.trickles_at = "MAIL"
-    box.trickling.set()
-    assert isinstance(refusal(mail(box, seconds=0.1)), TransientError)
-    assert box.left.wait(30)
-    assert box.mails == []
+def test_the_connection_to_a_trickling_server_is_closed(mail_server: FakeMailServer) -> None:
+    mail_server.trickles_at = "MAIL"
+    mail_server.trickling.set()
+    assert isinstance(refusal(mail_client(mail_server, seconds=0.1)), TransientError)
+    assert mail_server.left.wait(30)
+    assert mail_server.mails == []
 
 
 def test_a_server_that_is_down_is_a_transient_error() -> None:
-    assert isinstance(refusal(mail(FakeMailServer(port=9))), TransientError)
+    assert isinstance(refusal(mail_client(FakeMailServer(port=9))), TransientError)
 
 
 def test_the_check_logs_in_and_sends_nothing() -> None:
-    with running_mail_server(FakeMailServer(login=("robot", PASSWORD))) as box:
-        asyncio.run(mail(box, user="robot", password=PASSWORD).check())
+    with running_mail_server(FakeMailServer(login=("robot", PASSWORD))) as mail_server:
+        asyncio.run(mail_client(mail_server, user="robot", password=PASSWORD).check())
         with pytest.raises(PermanentError):
-            asyncio.run(mail(box, user="robot", password="wrong").check())
-    assert box.mails == []
+            asyncio.run(mail_client(mail_server, user="robot", password="wrong").check())
+    assert mail_server.mails == []
 
 
 @every_case(
-    ("host", "here"), [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)]
+    ("host", "is_local"),
+    [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)],
 )
-def test_only_loopback_hosts_are_local(host: str, here: bool) -> None:
-    assert MailServer(host=host, port=25, sender="s").is_local is here
+def test_only_loopback_hosts_are_local(host: str, is_local: bool) -> None:
+    assert MailServer(host=host, port=25, sender="s").is_local is is_local
