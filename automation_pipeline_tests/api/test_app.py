@@ -20,19 +20,19 @@ from automation_pipeline_tests.tables import every_case
 LIST = "/api/automation/schedules"
 
 
-def test_an_answer_has_the_id_that_the_request_had(client: TestClient) -> None:
+def test_a_response_repeats_the_request_id(client: TestClient) -> None:
     assert client.get(LIST, headers={"X-Request-Id": "abc-1"}).headers["x-request-id"] == "abc-1"
     refused = client.get(f"{LIST}/9", headers={"X-Request-Id": "abc-2"})
     assert refused.json()["requestId"] == refused.headers["x-request-id"] == "abc-2"
 
 
 @pytest.mark.parametrize("given", ["", "with space", "x" * 129, "é"])
-def test_an_id_that_cannot_be_used_is_replaced(client: TestClient, given: str) -> None:
+def test_an_invalid_request_id_is_replaced(client: TestClient, given: str) -> None:
     made = client.get(LIST, headers={"X-Request-Id": given.encode()}).headers["x-request-id"]
     assert len(made) == 32
 
 
-def test_an_unknown_route_and_a_wrong_method_are_refusals_too(client: TestClient) -> None:
+def test_an_unknown_route_is_404_and_a_wrong_method_405(client: TestClient) -> None:
     unknown = client.get("/api/nothing")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "NOT_FOUND")
     wrong = client.put(LIST)
@@ -40,7 +40,7 @@ def test_an_unknown_route_and_a_wrong_method_are_refusals_too(client: TestClient
     assert wrong.headers["allow"]
 
 
-def test_a_body_that_is_too_big_is_not_read(services: Services) -> None:
+def test_an_oversized_body_is_refused(services: Services) -> None:
     services.settings.__dict__["api_max_body_megabytes"] = 1
     with TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client:
         result = client.post(LIST, content=b"x" * 1_000_001)
@@ -49,7 +49,7 @@ def test_a_body_that_is_too_big_is_not_read(services: Services) -> None:
         assert (answered.status_code, answered.json()["code"]) == (413, "BODY_TOO_LARGE")
 
 
-def test_an_answer_that_takes_too_long_is_given_up(
+def test_a_request_over_the_time_limit_is_504(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services.settings.__dict__["api_timeout_seconds"] = 0.2
@@ -59,7 +59,9 @@ def test_an_answer_that_takes_too_long_is_given_up(
     assert (answered.status_code, answered.json()["code"]) == (504, "TIMEOUT")
 
 
-def test_a_bug_is_one_sentence_outside(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_exception_is_a_500_without_details(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schedules, "schedules_within", lambda *_a, **_k: 1 / 0)
     answered = client.get(LIST)
     assert (answered.status_code, answered.json()["error"]) == (500, BUG)
@@ -67,7 +69,9 @@ def test_a_bug_is_one_sentence_outside(client: TestClient, monkeypatch: pytest.M
     assert answered.json()["requestId"] == answered.headers["x-request-id"]
 
 
-def test_a_database_without_tables_is_said_in_a_sentence(services: Services, api: FastAPI) -> None:
+def test_a_database_without_tables_is_503_and_names_the_upgrade(
+    services: Services, api: FastAPI
+) -> None:
     with services.database.transaction() as session:
         session.connection().exec_driver_sql("ALTER TABLE automation_schedules RENAME TO elsewhere")
     with TestClient(api, headers={"X-API-Key": MACHINE}) as client:
@@ -76,7 +80,7 @@ def test_a_database_without_tables_is_said_in_a_sentence(services: Services, api
     assert "automation db upgrade" in answered.json()["error"]
 
 
-def test_the_process_answers_also_when_no_thread_is_free(
+def test_health_responds_when_all_threads_are_busy(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, free = Event(), Event()
@@ -109,7 +113,7 @@ def test_the_process_answers_also_when_no_thread_is_free(
         ),
     ],
 )
-def test_strangers_learn_nothing_of_where_the_database_is(url: str, sentence: str) -> None:
+def test_database_errors_do_not_reveal_its_location(url: str, sentence: str) -> None:
     services = services_on(url)
     with TestClient(create_app(services)) as client:
         refused = client.get(LIST, headers={"Authorization": f"Bearer apt_{'a' * 43}"})
@@ -130,9 +134,7 @@ def test_strangers_learn_nothing_of_where_the_database_is(url: str, sentence: st
         "/api/%00",
     ],
 )
-def test_the_character_that_no_database_keeps_is_refused_in_every_address(
-    client: TestClient, address: str
-) -> None:
+def test_nul_characters_in_urls_are_refused(client: TestClient, address: str) -> None:
     answered = client.get(address)
     assert (answered.status_code, answered.json()["code"]) == (400, "VALIDATION_ERROR")
     assert answered.json()["details"] == [
@@ -140,7 +142,7 @@ def test_the_character_that_no_database_keeps_is_refused_in_every_address(
     ]
 
 
-def test_the_document_refers_to_parts_that_exist(api: FastAPI) -> None:
+def test_all_references_in_the_openapi_document_resolve(api: FastAPI) -> None:
     document = api.openapi()
     assert document["openapi"].startswith("3.1")
     parts = set(document["components"]["schemas"])
@@ -149,7 +151,7 @@ def test_the_document_refers_to_parts_that_exist(api: FastAPI) -> None:
     assert not {"HTTPValidationError", "ValidationError"} & parts
 
 
-def test_every_operation_has_a_name_of_its_own(api: FastAPI) -> None:
+def test_every_operation_id_is_unique(api: FastAPI) -> None:
     named = [
         one["operationId"]
         for methods in api.openapi()["paths"].values()
@@ -168,7 +170,7 @@ def _refs(node: object) -> set[str]:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_each_thread_may_have_a_connection(
+def test_the_connection_pool_has_one_connection_per_thread(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(application._Server, "run", lambda *_a, **_k: None)

@@ -48,7 +48,7 @@ def made(secret: str = SECRET, algorithm: str = "HS256", without: str = "", **cl
     return jwt.encode(values, secret if algorithm != "none" else None, algorithm=algorithm)
 
 
-def test_the_widest_grant_counts_and_what_is_unclear_reaches_least_far() -> None:
+def test_the_widest_grant_applies_and_an_unknown_scope_means_self() -> None:
     caller = caller_of(made(), ISSUING)
     assert caller is not None
     assert (caller.id, caller.name, caller.crm_user_id, caller.is_machine) == (
@@ -109,11 +109,11 @@ def test_the_widest_grant_counts_and_what_is_unclear_reaches_least_far() -> None
         "é.é.é",
     ],
 )
-def test_whatever_is_wrong_it_is_nobodys(token: str) -> None:
+def test_an_invalid_token_has_no_caller(token: str) -> None:
     assert caller_of(token, ISSUING) is None
 
 
-def test_claims_that_are_null_or_not_ours_stand_in_nobodys_way() -> None:
+def test_null_and_unknown_claims_are_ignored() -> None:
     nulls = dict.fromkeys(("email", "crm_user_id", "groupes", "roles", "permission_grants"))
     caller = caller_of(made(**nulls, teams=["\0"], iat=1), ISSUING)
     assert caller == Caller("user:12", {}, name="12")

@@ -47,7 +47,7 @@ def padded(size: int) -> bytes:
     return b'{"unknown": "' + b"x" * (size - 15) + b'"}'
 
 
-def test_a_larger_body_is_refused_with_a_sentence_however_it_is_sent(remote: httpx.Client) -> None:
+def test_an_oversized_body_is_413_with_or_without_a_length(remote: httpx.Client) -> None:
     wrong: list[object] = []
     for path, most in ((SCHEDULES, MEGABYTE), (IMPORT, 2 * MEGABYTE)):
         pieces = (padded(most + 1)[at : at + 50_000] for at in range(0, most + 1, 50_000))
@@ -70,7 +70,7 @@ def test_a_larger_body_is_refused_with_a_sentence_however_it_is_sent(remote: htt
     assert wrong == []
 
 
-def test_a_body_without_an_end_is_refused_before_it_is_all_there(address: str) -> None:
+def test_an_endless_body_is_413_before_it_is_read_completely(address: str) -> None:
     piece, sent, answer = b"x" * 100_000, 0, b""
     at = urlsplit(address)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=60)
@@ -90,7 +90,7 @@ def test_a_body_without_an_end_is_refused_before_it_is_all_there(address: str) -
 
 
 @pytest.mark.parametrize("path", ["/health", "/metrics"])
-def test_the_process_answers_others_while_a_body_is_parsed(
+def test_other_requests_are_served_while_a_body_is_parsed(
     remote: httpx.Client, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     parsing, answered = Event(), Event()
@@ -126,7 +126,7 @@ def test_credentials_are_checked_before_a_body_is_parsed_or_awaited(
         assert wire.recv(1000).startswith(b"HTTP/1.1 401 ")
 
 
-def test_json_that_is_no_json_is_a_400_that_says_so(remote: httpx.Client) -> None:
+def test_malformed_json_is_400_with_bounded_memory(remote: httpx.Client) -> None:
     deep = 200_000
     cases = {
         "lists without an end": b"[" * deep,
@@ -167,7 +167,7 @@ def test_json_that_is_no_json_is_a_400_that_says_so(remote: httpx.Client) -> Non
     assert used < 300, f"{used} MB were used to refuse a few bodies"
 
 
-def test_fifty_faults_are_named_and_the_others_counted(remote: httpx.Client) -> None:
+def test_at_most_fifty_validation_errors_are_listed(remote: httpx.Client) -> None:
     wanted = {
         "name": "n",
         "scheduleType": "MANUAL",
@@ -188,7 +188,7 @@ def test_fifty_faults_are_named_and_the_others_counted(remote: httpx.Client) -> 
     assert (asked.status_code, len(asked.json()["details"])) == (400, 50)
 
 
-def test_what_a_caller_writes_is_repeated_in_part_only(remote: httpx.Client) -> None:
+def test_long_input_is_truncated_in_error_messages(remote: httpx.Client) -> None:
     for body in (
         {"k" * 900_000: 1},
         {"name": "n", "scheduleType": "x" * 900_000},
@@ -199,7 +199,7 @@ def test_what_a_caller_writes_is_repeated_in_part_only(remote: httpx.Client) -> 
         assert len(answered.content) < ANSWER_BYTES
 
 
-def test_a_form_has_so_many_fields_and_no_more(remote: httpx.Client) -> None:
+def test_a_form_with_too_many_fields_is_400(remote: httpx.Client) -> None:
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     answered = remote.post("/api/realtime/pusher/auth", content=b"a&" * 400_000, headers=kind)
     assert (answered.status_code, answered.json()["error"]) == (
@@ -208,7 +208,7 @@ def test_a_form_has_so_many_fields_and_no_more(remote: httpx.Client) -> None:
     )
 
 
-def test_two_ways_to_say_a_length_are_refused_and_nothing_after_them_is_read(address: str) -> None:
+def test_conflicting_length_headers_are_400_and_end_the_connection(address: str) -> None:
     at = urlsplit(address)
     hidden = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
     chunked, length = b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n"
@@ -226,7 +226,7 @@ def test_two_ways_to_say_a_length_are_refused_and_nothing_after_them_is_read(add
         assert answers.count(b"HTTP/1.1 ") == 1, framing
 
 
-def test_headers_without_an_end_are_given_up(address: str) -> None:
+def test_endless_headers_are_400(address: str) -> None:
     at = urlsplit(address)
     for line in (b"X-Long: " + b"x" * 1000, b"X-Many: x\r\n" * 100):
         with socket.create_connection((at.hostname, at.port), timeout=60) as wire:
@@ -240,7 +240,7 @@ def test_headers_without_an_end_are_given_up(address: str) -> None:
         assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-def test_bodies_of_the_usual_kind_are_read(remote: httpx.Client) -> None:
+def test_a_large_valid_body_is_accepted(remote: httpx.Client) -> None:
     selection = {"mode": "manual", "ficheIds": [str(number) for number in range(1, 10_001)]}
     schedule = {"name": "Été", "scheduleType": "MANUAL", "ficheSelection": selection}
     assert (

@@ -17,7 +17,7 @@ from automation_pipeline_tests.api.conftest import client_of
     ],
 )
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_every_refusal_has_the_body_of_the_contract(
+def test_every_v1_error_has_the_body_of_the_contract(
     client: TestClient, method: str, path: str, status: int, code: str
 ) -> None:
     refused = client.request(method, path, headers={"X-Request-Id": "r-1"})
@@ -28,7 +28,7 @@ def test_every_refusal_has_the_body_of_the_contract(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_also_who_is_not_let_in_reads_it(api) -> None:  # noqa: ANN001  an ASGI application
+def test_a_401_in_v1_has_the_body_of_the_contract(api) -> None:  # noqa: ANN001  an ASGI application
     refused = client_of(api, "no").get("/v1/sources")
     assert (refused.status_code, refused.json()["error"]) == (401, "Unauthorized")
     assert refused.headers["WWW-Authenticate"] == "Bearer"
@@ -36,13 +36,13 @@ def test_also_who_is_not_let_in_reads_it(api) -> None:  # noqa: ANN001  an ASGI 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 129])
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_a_correlation_id_that_cannot_be_used_is_not(client: TestClient, given: str) -> None:
+def test_an_invalid_correlation_id_is_replaced(client: TestClient, given: str) -> None:
     answered = client.get("/v1/nonsense", headers={"X-Correlation-Id": given})
     assert answered.json()["correlation_id"] == answered.headers["X-Correlation-Id"] != given
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_elsewhere_nothing_is_different(client: TestClient) -> None:
+def test_errors_outside_v1_keep_their_format(client: TestClient) -> None:
     refused = client.get("/api/nonsense", headers={"X-Correlation-Id": "c-1"})
     assert set(refused.json()) == {"success", "error", "code", "requestId"}
     assert "X-Correlation-Id" not in refused.headers

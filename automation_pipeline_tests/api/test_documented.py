@@ -50,14 +50,14 @@ def fits(value: object, schema: dict[str, Any]) -> bool:
     return jsonschema_rs.Draft202012Validator(whole, validate_formats=True).is_valid(value)
 
 
-def test_no_two_parts_have_one_title() -> None:
+def test_schema_titles_are_unique() -> None:
     titled = defaultdict(list)
     for name, part in parts().items():
         titled[part.get("title", name)].append(name)
     assert [names for names in titled.values() if len(names) > 1] == []
 
 
-def test_no_part_is_named_after_its_module() -> None:
+def test_schemas_are_not_named_after_modules() -> None:
     assert [
         name
         for name in parts()
@@ -65,7 +65,7 @@ def test_no_part_is_named_after_its_module() -> None:
     ] == []
 
 
-def test_parts_of_one_name_are_called_after_their_rooms() -> None:
+def test_schemas_with_the_same_name_are_prefixed_by_package() -> None:
     """Organisations' jobs and prices both have runs."""
     for room, status in (("OrgJobs", "success"), ("Pricing", "PREVIEW")):
         part = parts()[f"{room}RunState"]
@@ -75,7 +75,7 @@ def test_parts_of_one_name_are_called_after_their_rooms() -> None:
     )
 
 
-def test_a_title_of_a_body_means_one_thing() -> None:
+def test_titles_of_bodies_are_unique() -> None:
     bodies_of = defaultdict(list)
     for content in bodies().values():
         if content["schema"] not in bodies_of[content["schema"]["title"]]:
@@ -85,7 +85,7 @@ def test_a_title_of_a_body_means_one_thing() -> None:
     ] == []
 
 
-def test_every_example_of_a_body_is_one_that_may_be_sent() -> None:
+def test_every_body_example_is_valid() -> None:
     assert [operation for operation, content in bodies().items() if not content["examples"]] == []
     wrong = [
         f"{operation}: {name}"
@@ -106,7 +106,7 @@ def test_every_example_of_a_body_is_one_that_may_be_sent() -> None:
         ("put /api/audit-configs/{config_id}/steps/reorder", "stepIds"),
     ],
 )
-def test_ids_in_bodies_are_numbers_or_their_digits(operation: str, field: str) -> None:
+def test_ids_in_bodies_are_positive_integers_or_digit_strings(operation: str, field: str) -> None:
     schema = bodies()[operation]["schema"]["properties"][field]
     for one, fitting in (
         (3, True),
@@ -120,7 +120,7 @@ def test_ids_in_bodies_are_numbers_or_their_digits(operation: str, field: str) -
         assert fits([one] if schema.get("type") == "array" else one, schema) is fitting
 
 
-def test_ids_in_answers_are_texts() -> None:
+def test_ids_in_responses_are_strings() -> None:
     shown = parts()["ScheduleShown"]["properties"]
     assert (shown["id"]["type"], shown["specificAuditConfigs"]["items"]["type"]) == (
         "string",
@@ -129,7 +129,7 @@ def test_ids_in_answers_are_texts() -> None:
 
 
 @every_case("day", ["1900-01-01", "2199-12-31", "2026-02-30", ""])
-def test_days_are_described_as_days(day: str) -> None:
+def test_date_parameters_have_a_matching_schema(day: str) -> None:
     try:
         is_read = bool(parse_day(day, "no day"))
     except InvalidInputError:
@@ -145,7 +145,7 @@ def test_days_are_described_as_days(day: str) -> None:
 
 
 @every_case("path", sorted({path for _, path in RULES if "_id}" in path}))
-def test_ids_in_paths_are_described_with_their_limits(path: str) -> None:
+def test_path_ids_have_minimum_and_maximum(path: str) -> None:
     for operation in document()["paths"][path].values():
         for one in operation["parameters"]:
             if one["in"] == "path" and one["schema"].get("type") == "integer":
@@ -161,9 +161,11 @@ def test_ids_in_paths_are_described_with_their_limits(path: str) -> None:
         ("/api/transcriptions/{fiche_id}/logs", ("since", "limit")),
     ],
 )
-def test_where_empty_is_not_given_the_document_says_so(path: str, names: tuple[str, ...]) -> None:
+def test_parameters_that_ignore_empty_values_allow_them_in_the_document(
+    path: str, names: tuple[str, ...]
+) -> None:
     assert all(parameter(path, name)["allowEmptyValue"] for name in names)
 
 
-def test_an_empty_day_of_a_list_is_not_given(client: TestClient) -> None:
+def test_empty_filters_of_a_list_are_ignored(client: TestClient) -> None:
     assert client.get("/api/audits?sales_date_to=&date_from=&status=").status_code == 200

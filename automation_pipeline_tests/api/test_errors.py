@@ -20,9 +20,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)
-def test_any_sentence_and_any_field_can_be_answered(
-    sentence: str, field: str, message: str
-) -> None:
+def test_any_text_can_be_returned_in_an_error(sentence: str, field: str, message: str) -> None:
     document = json.loads(
         bytes(refusal(400, "VALIDATION_ERROR", sentence, [(field, message)]).body)
     )
@@ -35,19 +33,19 @@ def test_any_sentence_and_any_field_can_be_answered(
     ("text", "shown"),
     [("payload.a", "payload.a"), ("été", "été"), ("a\ud800b", "a\\ud800b"), ("\udfff", "\\udfff")],
 )
-def test_half_a_character_is_told_by_its_escape(text: str, shown: str) -> None:
+def test_lone_surrogates_are_escaped_in_errors(text: str, shown: str) -> None:
     document = json.loads(bytes(refusal(400, "VALIDATION_ERROR", text, [(text, text)]).body))
     assert (document["error"], document["details"]) == (shown, [{"field": shown, "message": shown}])
 
 
 @every_case(("org_id", "tenant"), [(None, "main"), ("acme", "acme")])
-def test_who_belongs_to_an_organisation_asks_as_that(org_id: str | None, tenant: str) -> None:
+def test_the_requester_has_the_tenant_of_its_organisation(org_id: str | None, tenant: str) -> None:
     with correlated("c-1"):
         asking = requester_of(Caller("token:3", {}, org_id=org_id))
     assert (asking.tenant_id, asking.actor, asking.correlation_id) == (tenant, "token:3", "c-1")
 
 
-def test_without_a_correlation_id_one_is_made_up() -> None:
+def test_a_missing_correlation_id_is_generated() -> None:
     assert requester_of(Caller("token:3", {})).correlation_id
 
 
@@ -55,11 +53,11 @@ def services(seconds: float) -> Services:
     return Services(Settings(API_TIMEOUT_SECONDS=seconds))
 
 
-def test_what_it_comes_to_is_answered() -> None:
+def test_done_in_time_returns_the_result() -> None:
     assert done_in_time(asyncio.sleep(0, "done"), services(600)) == "done"
 
 
-def test_its_failure_is_its_own() -> None:
+def test_done_in_time_propagates_exceptions() -> None:
     async def fail() -> None:
         raise TransientError("The shop is away.")
 
@@ -67,7 +65,7 @@ def test_its_failure_is_its_own() -> None:
         done_in_time(fail(), services(600))
 
 
-def test_what_takes_too_long_is_broken_off() -> None:
+def test_done_in_time_cancels_work_over_the_limit() -> None:
     ends: list[str] = []
 
     async def hang() -> None:

@@ -65,7 +65,7 @@ def shown(client: TestClient, names: dict[str, str]) -> set[str]:
     return found
 
 
-def test_no_route_shows_where_a_call_can_be_heard_to_whom_may_not_read_recordings(
+def test_recording_urls_need_the_recordings_permission_on_every_route(
     login: Login, audited: dict[str, Any]
 ) -> None:
     everything = login({**ALL_BUT_RECORDINGS, "recordings.read": "ALL"})
@@ -75,7 +75,7 @@ def test_no_route_shows_where_a_call_can_be_heard_to_whom_may_not_read_recording
     assert shown(login(ALL_BUT_RECORDINGS), audited) == set()
 
 
-def test_recordings_of_another_groupe_are_hidden_and_those_of_the_own_are_not(
+def test_recording_urls_are_shown_only_for_the_groupes_of_the_caller(
     login: Login, audited: dict[str, Any]
 ) -> None:
     grants = {**ALL_BUT_RECORDINGS, "recordings.read": "GROUP"}

@@ -19,7 +19,9 @@ MANUAL: dict[str, Any] = {
 KEY = {"Idempotency-Key": "once"}
 
 
-def test_eight_who_ask_at_once_are_answered_alike(api: FastAPI, client: TestClient) -> None:
+def test_concurrent_requests_with_one_key_get_the_same_response(
+    api: FastAPI, client: TestClient
+) -> None:
     def ask(_number: int) -> Any:
         return TestClient(api, headers={"X-API-Key": MACHINE, **KEY}).post(PATH, json=MANUAL)
 
@@ -30,7 +32,7 @@ def test_eight_who_ask_at_once_are_answered_alike(api: FastAPI, client: TestClie
     assert client.get(PATH).json()["count"] == 1
 
 
-def test_work_that_breaks_down_leaves_nothing_and_its_key_free(
+def test_a_failed_request_is_rolled_back_and_releases_its_key(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
@@ -40,13 +42,13 @@ def test_work_that_breaks_down_leaves_nothing_and_its_key_free(
     assert client.post(PATH, json=MANUAL, headers=KEY).status_code == 201
 
 
-def test_keys_of_two_callers_are_two_keys(client: TestClient, login: Login) -> None:
+def test_idempotency_keys_are_scoped_to_the_caller(client: TestClient, login: Login) -> None:
     user = login({"automation.write": "ALL", "automation.read": "ALL"})
     ids = [one.post(PATH, json=MANUAL, headers=KEY).json()["data"]["id"] for one in (client, user)]
     assert ids == ["1", "2"]
 
 
-def test_a_run_is_asked_for_once(client: TestClient) -> None:
+def test_a_trigger_with_one_key_requests_one_run(client: TestClient) -> None:
     client.post(PATH, json=MANUAL)
     trigger = "/api/automation/trigger"
     first, second = (
@@ -59,7 +61,7 @@ def test_a_run_is_asked_for_once(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "with space", "x" * 256])
-def test_a_key_that_is_none_is_refused(client: TestClient, key: str) -> None:
+def test_an_invalid_idempotency_key_is_refused(client: TestClient, key: str) -> None:
     answered = client.post(PATH, json=MANUAL, headers={"Idempotency-Key": key})
     assert (answered.status_code, answered.json()["details"][0]["field"]) == (
         400,

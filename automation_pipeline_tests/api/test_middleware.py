@@ -13,7 +13,7 @@ from automation_pipeline.api.middleware import LONGEST_PATH, Surroundings
 @pytest.mark.parametrize(
     ("path", "logged"), [("/api/fiches", 11), ("/" + "a:" * 25_000, LONGEST_PATH)]
 )
-def test_so_much_of_a_path_is_logged_and_no_more(
+def test_long_paths_are_truncated_in_the_log(
     path: str, logged: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def receive() -> Message:

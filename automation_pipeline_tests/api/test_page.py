@@ -16,11 +16,11 @@ def rows(page: str) -> list[str]:
     ]
 
 
-def test_the_page_of_the_documentation_is_the_one_that_the_routes_write() -> None:
+def test_the_endpoints_page_is_up_to_date() -> None:
     assert (DOCS / "endpoints.md").read_text(encoding="utf-8") == endpoints_page(), (
         "run `make docs`"
     )
 
 
-def test_every_row_says_what_the_endpoint_does() -> None:
+def test_every_endpoint_has_a_description() -> None:
     assert all(len(row.split("|")[-2].strip()) > 10 for row in rows(endpoints_page()))

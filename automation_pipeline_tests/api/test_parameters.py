@@ -7,7 +7,9 @@ from automation_pipeline.api.parameters import Pagination, pagination
 
 
 @given(st.integers(0, 10_000), st.integers(1, 500), st.integers(0, 12_000))
-def test_a_page_knows_its_neighbours(total: int, limit: int, offset: int) -> None:
+def test_pagination_has_correct_page_numbers_and_neighbours(
+    total: int, limit: int, offset: int
+) -> None:
     page = Pagination.model_validate(pagination(total, limit, offset))
     assert page.has_next_page == (len(range(total)[offset + limit :]) > 0)
     assert page.has_prev_page == (offset > 0)

@@ -65,7 +65,7 @@ def called(client: TestClient, method: str, path: str) -> Any:
     return client.request(method, re.sub(r"\{\w+\}", "987654", path))
 
 
-def test_every_route_has_a_rule_and_every_rule_a_route(api: FastAPI) -> None:
+def test_routes_and_permission_rules_match(api: FastAPI) -> None:
     routes = {
         (method.upper(), path)
         for path, methods in api.openapi()["paths"].items()
@@ -74,7 +74,7 @@ def test_every_route_has_a_rule_and_every_rule_a_route(api: FastAPI) -> None:
     assert routes == set(RULES)
 
 
-def test_a_route_without_a_rule_cannot_be_made() -> None:
+def test_a_route_without_a_rule_cannot_be_registered() -> None:
     def backdoor() -> None: ...
 
     router = APIRouter(route_class=GuardedRoute)
@@ -82,7 +82,7 @@ def test_a_route_without_a_rule_cannot_be_made() -> None:
         router.add_api_route("/api/backdoor", backdoor, methods=["GET"])
 
 
-def test_whatever_shows_or_acts_on_fiches_is_scoped() -> None:
+def test_routes_about_fiches_are_scoped() -> None:
     unscoped = {
         route
         for route, rule in RULES.items()
@@ -91,14 +91,14 @@ def test_whatever_shows_or_acts_on_fiches_is_scoped() -> None:
     assert unscoped == ABOUT_THE_SYSTEM
 
 
-def test_what_names_an_entity_in_its_path_has_it_checked() -> None:
+def test_entities_in_paths_are_checked() -> None:
     for (_, path), rule in RULES.items():
         named = re.findall(r"\{(fiche_id|audit_id|schedule_id|run_id|job_id)\}", path)
         assert [rule.entity] == named if named else rule.entity is None, path
 
 
 @every_case(("method", "path", "rule"), GUARDED)
-def test_nobody_gets_in_without_credentials(
+def test_missing_or_invalid_credentials_are_401(
     client: TestClient, method: str, path: str, rule: Rule
 ) -> None:
     for headers in (
@@ -111,7 +111,7 @@ def test_nobody_gets_in_without_credentials(
 
 
 @every_case(("method", "path", "rule"), PERMITTED)
-def test_a_permission_is_needed_and_no_other_one_will_do(
+def test_a_route_refuses_callers_without_its_permission(
     login: Login, method: str, path: str, rule: Rule
 ) -> None:
     other = Action.READ if rule.action is Action.WRITE else Action.WRITE
@@ -133,14 +133,16 @@ def test_a_permission_is_needed_and_no_other_one_will_do(
 @every_case(
     ("method", "path", "rule"), [case for case in PERMITTED if case.values[1] not in AT_LENGTH]
 )
-def test_the_permission_opens_the_door(login: Login, method: str, path: str, rule: Rule) -> None:
+def test_a_route_accepts_callers_with_its_permission(
+    login: Login, method: str, path: str, rule: Rule
+) -> None:
     answered = called(login({f"{rule.permission}.{rule.action}": "ALL"}), method, path)
     assert answered.status_code not in {401, 403}
 
 
 @every_case("scope", ["SELF", "GROUP"])
 @every_case(("method", "path", "rule"), BY_PATH)
-def test_what_is_out_of_scope_does_not_exist(
+def test_an_entity_out_of_scope_is_404(
     login: Login, method: str, path: str, rule: Rule, scope: str
 ) -> None:
     answered = called(

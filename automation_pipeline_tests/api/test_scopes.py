@@ -65,7 +65,7 @@ def triggered(client: TestClient, schedule_id: str, **more: Any) -> Any:
 
 
 @every_case(("method", "path", "rule"), NUMBERED)
-def test_an_id_is_written_one_way(
+def test_an_id_with_another_spelling_is_400(
     client: TestClient, login: Login, method: str, path: str, rule: Any
 ) -> None:
     """What the check of scopes and the endpoint would read differently would come past the
@@ -79,7 +79,7 @@ def test_an_id_is_written_one_way(
         assert answered.status_code == 400, (asked, answered.text)
 
 
-def test_a_fiche_that_is_written_otherwise_is_another_fiche(
+def test_another_spelling_of_a_fiche_id_does_not_bypass_the_scope(
     client: TestClient, login: Login, database: Database, clock: StandingClock
 ) -> None:
     row = FicheCacheRow(
@@ -94,7 +94,7 @@ def test_a_fiche_that_is_written_otherwise_is_another_fiche(
 
 
 @pytest.mark.parametrize("scope", ["SELF", "GROUP"])
-def test_a_selection_has_one_name(login: Login, scope: str) -> None:
+def test_a_misspelled_fiche_selection_is_refused(login: Login, scope: str) -> None:
     limited = login({"automation.write": scope}, groupes=["NORD"])
     schedule = {**OF_ALL, "fiche_selection": OF_ALL["ficheSelection"]}
     del schedule["ficheSelection"]
@@ -105,7 +105,7 @@ def test_a_selection_has_one_name(login: Login, scope: str) -> None:
     }
 
 
-def test_a_schedule_cannot_be_made_in_the_name_of_others(login: Login) -> None:
+def test_the_creator_of_a_schedule_cannot_be_forged(login: Login) -> None:
     nord = login(BOTH, groupes=["NORD"])
     made = nord.post(SCHEDULES, json={**of_groupes("NORD"), "createdBy": "user:1"}).json()["data"]
     assert made["createdBy"] == "user:12"
@@ -114,7 +114,9 @@ def test_a_schedule_cannot_be_made_in_the_name_of_others(login: Login) -> None:
 
 
 class TestARunIsJudgedByWhatItWasAbout:
-    def test_not_by_what_its_schedule_has_become(self, client: TestClient, login: Login) -> None:
+    def test_run_access_depends_on_its_own_selection_not_the_current_schedule(
+        self, client: TestClient, login: Login
+    ) -> None:
         schedule_id = stored(client, OF_ALL)
         run_id = triggered(client, schedule_id).json()["run_id"]
         client.patch(
@@ -142,7 +144,7 @@ class TestARunIsJudgedByWhatItWasAbout:
             run["id"] for run in nord.get(f"{SCHEDULES}/{schedule_id}").json()["data"]["runs"]
         }
 
-    def test_which_fiches_it_was_told_to_take_is_for_those_who_see_all(
+    def test_selected_fiche_ids_are_shown_only_with_the_scope_all(
         self, client: TestClient, login: Login
     ) -> None:
         schedule_id = stored(client, of_groupes("NORD"))
@@ -157,7 +159,7 @@ class TestARunIsJudgedByWhatItWasAbout:
         assert "77" not in str(shown["configSnapshot"])
         assert {str(line["metadata"]) for line in shown["logs"]} <= {"{}"}
 
-    def test_pages_are_of_what_is_seen(self, client: TestClient, login: Login) -> None:
+    def test_paging_counts_only_visible_items(self, client: TestClient, login: Login) -> None:
         for groupe in ("NORD", "SUD", "NORD", "SUD", "NORD"):
             triggered(client, stored(client, of_groupes(groupe)))
         nord = login(BOTH, groupes=["NORD"])
@@ -168,7 +170,7 @@ class TestARunIsJudgedByWhatItWasAbout:
         assert [[run["id"] for run in page] for page in pages] == [["5", "3"], ["1"], []]
 
 
-def test_no_path_leads_elsewhere(client: TestClient) -> None:
+def test_a_trailing_slash_does_not_redirect(client: TestClient) -> None:
     answered = client.get("/health/", headers={"Host": "evil.example"}, follow_redirects=False)
     assert (answered.status_code, answered.json()["code"]) == (404, "NOT_FOUND")
 
@@ -330,7 +332,7 @@ def called(client: TestClient, method: str, path: str, things: Belongings, **par
     return client.request(method, things.named(path), json=body, params=params)
 
 
-def test_every_route_is_kept_by_organisation_and_looked_at_here() -> None:
+def test_every_organisation_route_is_scoped_and_tested() -> None:
     assert {rule.scoped for rule in ORG_RULES.values()} == {Scoped.BY_ORGANISATION}
     looked_at = {
         (case.values[0], case.values[1]) for case in (*NAMING, *LISTING, *MAKING, *MANAGING)
@@ -340,7 +342,7 @@ def test_every_route_is_kept_by_organisation_and_looked_at_here() -> None:
 
 
 @every_case(("method", "path", "rule"), NAMING)
-def test_what_is_of_another_organisation_does_not_exist(
+def test_entities_of_another_organisation_look_missing(
     member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
     acme, globex = belongings(orgs, "acme"), member("globex")
@@ -356,14 +358,16 @@ def test_what_is_of_another_organisation_does_not_exist(
 
 
 @every_case(("method", "path", "rule"), NAMING)
-def test_its_own_is_there(member: Member, orgs: Bench, method: str, path: str, rule: Rule) -> None:
+def test_entities_of_the_own_organisation_are_accessible(
+    member: Member, orgs: Bench, method: str, path: str, rule: Rule
+) -> None:
     """So that the test above finds what it should."""
     acme = belongings(orgs, "acme")
     assert called(member("acme"), method, path, acme).status_code in {200, 201, 202, 204, 409}
 
 
 @every_case(("method", "path", "rule"), LISTING)
-def test_lists_show_nothing_of_another_organisation(
+def test_lists_exclude_other_organisations(
     operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
     clients = {org_id: member(org_id, "org-jobs.read") for org_id in ("acme", "globex")}
@@ -383,7 +387,7 @@ def test_lists_show_nothing_of_another_organisation(
 @pytest.mark.parametrize(
     ("method", "path", "rule"), [case for case in MAKING if case.values[1] != "/api/organisations"]
 )
-def test_nothing_is_made_for_another_organisation(
+def test_entities_cannot_be_created_for_another_organisation(
     operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
     globex = member("globex")
@@ -401,7 +405,7 @@ def test_nothing_is_made_for_another_organisation(
 
 
 @every_case(("method", "path", "rule"), MANAGING)
-def test_an_organisation_manages_none(
+def test_an_organisation_token_manages_no_organisation(
     member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
     acme = belongings(orgs, "acme")
@@ -421,7 +425,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
 
 @every_case("scope", ["SELF", "GROUP"])
 @every_case(("method", "path", "rule"), RULED)
-def test_whoever_belongs_to_no_organisation_needs_all_of_them(
+def test_callers_without_an_organisation_need_the_scope_all(
     empty: FastAPI, method: str, path: str, rule: Rule, scope: str
 ) -> None:
     narrow = client_of(
@@ -435,7 +439,7 @@ def test_whoever_belongs_to_no_organisation_needs_all_of_them(
 @every_case(
     ("method", "path", "rule"), [case for case in RULED if case.values[2].action == "write"]
 )
-def test_a_token_of_an_organisation_needs_the_permission_too(
+def test_an_organisation_token_needs_the_permission(
     member: Member, method: str, path: str, rule: Rule, permission: str
 ) -> None:
     answered = member("acme", permission).request(method, re.sub(r"\{\w+\}", "1", path))
@@ -452,7 +456,7 @@ PERMITTED_TYPES = {
 
 
 @every_case(("name", "permission"), PERMITTED_TYPES.items())
-def test_a_type_with_a_permission_asks_for_it_with_the_scope_all(
+def test_a_restricted_type_needs_its_permission_with_the_scope_all(
     name: str, permission: Permission
 ) -> None:
     check_may_have_done(caller(permission=permission), name)
@@ -470,7 +474,7 @@ def test_a_type_with_a_permission_asks_for_it_with_the_scope_all(
     "named",
     ["HTTPS_CALL", "SERVER_RESTART", "restart", "NO_SUCH_TYPE", None, 5, ["AUTOMATION_RUN"]],
 )
-def test_other_types_ask_for_nothing_more(named: object) -> None:
+def test_unrestricted_types_need_no_further_permission(named: object) -> None:
     check_may_have_done(caller(), named)
 
 
@@ -484,7 +488,7 @@ def test_other_types_ask_for_nothing_more(named: object) -> None:
         (OrgScope("acme"), "globex", None),
     ],
 )
-def test_a_list_is_narrowed_and_never_widened(
+def test_an_org_filter_narrows_the_scope_and_never_widens_it(
     within: OrgScope, org_id: str | None, reached: OrgScope | None
 ) -> None:
     assert narrowed(within, org_id) == reached

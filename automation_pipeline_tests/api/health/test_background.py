@@ -35,7 +35,9 @@ def answering(outcome: str | Exception | None) -> Check:
         ),
     ],
 )
-def test_each_outcome_is_a_finding(outcome: str | Exception | None, finding: Finding) -> None:
+def test_each_check_outcome_becomes_a_finding(
+    outcome: str | Exception | None, finding: Finding
+) -> None:
     assert findings_of({"it": answering(outcome)}) == (finding,)
 
 
@@ -48,13 +50,13 @@ def test_each_outcome_is_a_finding(outcome: str | Exception | None, finding: Fin
         (State.NOT_SET, False, False),
     ],
 )
-def test_only_what_is_required_and_fails_is_trouble(
+def test_only_a_failed_required_check_is_trouble(
     state: State, required: bool, is_trouble: bool
 ) -> None:
     assert Finding("it", state, "", required).is_trouble is is_trouble
 
 
-def test_they_run_beside_each_other_and_are_told_in_their_order() -> None:
+def test_checks_run_concurrently_and_report_in_order() -> None:
     meeting = threading.Barrier(3)
 
     def meet() -> str:
@@ -69,7 +71,7 @@ def test_they_run_beside_each_other_and_are_told_in_their_order() -> None:
     ]
 
 
-def test_one_that_hangs_fails_and_the_others_are_told() -> None:
+def test_a_hanging_check_fails_without_affecting_the_others() -> None:
     forever = threading.Event()
     started = time.monotonic()
     hanging = Check(lambda: str(forever.wait(600)), seconds=0.05)

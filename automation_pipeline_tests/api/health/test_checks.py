@@ -51,7 +51,7 @@ def found(services: Services) -> Mapping[str, Finding]:
         ({"PUSHER_SECRET": "wr0ng", "PUSHER_DRY_RUN": True}, "ok", "written to the log instead"),
     ],
 )
-def test_pusher_is_asked_whether_it_knows_us(
+def test_the_pusher_check_verifies_the_credentials(
     serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
 ) -> None:
     given = {**PUSHER, "PUSHER_BASE_URL": simulated, **variables} if variables else {}
@@ -76,7 +76,7 @@ def test_pusher_is_asked_whether_it_knows_us(
         ),
     ],
 )
-def test_the_shop_is_asked_whether_it_knows_us(
+def test_the_shop_check_verifies_the_token(
     serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
 ) -> None:
     given = {"SHOP_API_BASE_URL": simulated, **variables} if variables else {}
@@ -93,7 +93,7 @@ def test_the_shop_is_asked_whether_it_knows_us(
         ({"LLM_API_KEY": "wr0ng"}, "failed", "check LLM_API_KEY"),
     ],
 )
-def test_the_language_model_is_asked_whether_it_lets_us_in(
+def test_the_language_model_check_verifies_the_key(
     serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
 ) -> None:
     given = {"LLM_BASE_URL": f"{simulated}/v1", **variables} if variables else {}
@@ -111,7 +111,7 @@ def test_the_language_model_is_asked_whether_it_lets_us_in(
         ("exec sleep 60", "Dagster took longer than 0.5 s"),
     ],
 )
-def test_definitions_that_do_not_load_are_reported_in_one_line_and_looked_at_once(
+def test_definitions_that_fail_to_load_are_reported_on_one_line_and_cached(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, fault: str | None
 ) -> None:
     counted = f"echo once >> {tmp_path / 'looks'}; {command}"
@@ -171,7 +171,7 @@ REGISTRIES: Mapping[str, Mapping[str, object]] = {
         ("rcs", {"API_ENTREPRISE_RECIPIENT": ""}, "failed", "API_ENTREPRISE_RECIPIENT is not set"),
     ],
 )
-def test_each_registry_is_asked_whether_it_lets_us_in(
+def test_each_registry_check_verifies_the_access(
     serving: MakeServices,
     simulated: str,
     name: str,
@@ -195,7 +195,7 @@ def test_each_registry_is_asked_whether_it_lets_us_in(
     assert registry.required is bool(given)
 
 
-def test_who_may_call_is_told_in_numbers(
+def test_the_access_check_counts_tokens(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     assert found(serving())["access"].state == "not set"
@@ -213,7 +213,9 @@ def test_who_may_call_is_told_in_numbers(
     assert kept.secret not in access.detail
 
 
-def test_a_daemon_that_ticks_is_well(serving: MakeServices, database: Database) -> None:
+def test_the_daemon_check_succeeds_after_a_heartbeat(
+    serving: MakeServices, database: Database
+) -> None:
     silent = found(serving())["daemon"]
     assert (silent.state, silent.is_trouble) == ("failed", False)
     with database.transaction() as session:
@@ -221,9 +223,7 @@ def test_a_daemon_that_ticks_is_well(serving: MakeServices, database: Database) 
     assert found(serving())["daemon"].state == "ok"
 
 
-def test_the_database_tells_which_revision_it_is_at(
-    serving: MakeServices, database: Database
-) -> None:
+def test_the_database_check_reports_the_revision(serving: MakeServices, database: Database) -> None:
     result = found(serving())["database"]
     assert result.state == "ok"
     assert result.detail.startswith(f"{database.dialect} at 0")

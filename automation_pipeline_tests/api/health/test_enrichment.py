@@ -45,7 +45,7 @@ def enrich(database: Database, clock: StandingClock) -> None:
     asyncio.run(work_enrichment(made.job_id, registries=its, owner="a", **ours))
 
 
-def test_with_nothing_asked_all_is_zero(serving: MakeServices) -> None:
+def test_enrichment_metrics_are_zero_without_requests(serving: MakeServices) -> None:
     document = read(serving())
     assert set(document["enrichment_status"].values()) == {0}
     assert document["enrichment_stale_backlog"] == {"": 0}
@@ -53,7 +53,7 @@ def test_with_nothing_asked_all_is_zero(serving: MakeServices) -> None:
     assert set(document["enrichment_duration_ms_bucket"].values()) == {0}
 
 
-def test_companies_sources_and_the_backlog_are_counted(
+def test_enrichment_metrics_count_companies_sources_and_backlog(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     enrich(database, clock)
@@ -74,7 +74,7 @@ def test_companies_sources_and_the_backlog_are_counted(
     assert document["enrichment_source_calls_today"][SourceApi.SEARCH] == 0
 
 
-def test_what_was_counted_is_told_with_words_and_spreads(serving: MakeServices) -> None:
+def test_enrichment_counters_and_histograms_are_exposed(serving: MakeServices) -> None:
     services = serving()
     services.meter.count(RATE_LIMITED, source=SourceApi.INPI)
     observe(services.meter, LATENCY_MS, 800)

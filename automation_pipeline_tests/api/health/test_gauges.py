@@ -59,11 +59,11 @@ def add_run(
         )  # fmt: skip
 
 
-def test_an_empty_system_is_all_zeros(serving: MakeServices) -> None:
+def test_an_empty_system_has_zero_gauges(serving: MakeServices) -> None:
     assert set(numbers(serving()).values()) == {0}
 
 
-def test_runs_and_fiches_are_counted_by_how_they_ended(
+def test_runs_and_fiches_are_counted_by_status(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     schedule_id = a_schedule(database, clock).id
@@ -78,7 +78,7 @@ def test_runs_and_fiches_are_counted_by_how_they_ended(
     assert {name: result[f"automation_fiches{{outcome={name}}}"] for name in fiches} == fiches
 
 
-def test_what_waits_is_told_by_its_queue(
+def test_queue_depths_are_reported_per_queue(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     with database.transaction() as session:
@@ -102,7 +102,7 @@ def test_what_waits_is_told_by_its_queue(
     assert numbers(serving())["automation_queue_depth{queue=audits}"] == 1
 
 
-def test_the_outbox_tells_its_lag_and_what_was_given_up(
+def test_outbox_gauges_report_lag_and_parked_events(
     serving: MakeServices, database: Database
 ) -> None:
     with database.transaction() as session:
@@ -119,7 +119,7 @@ def test_the_outbox_tells_its_lag_and_what_was_given_up(
     assert 90 <= result["automation_outbox_lag_seconds"] < 600
 
 
-def test_messages_that_nobody_received_and_the_daemons_silence_are_told(
+def test_failed_notifications_and_daemon_silence_are_reported(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     an_ended_run(
@@ -137,7 +137,7 @@ def test_messages_that_nobody_received_and_the_daemons_silence_are_told(
     assert 0 <= result["automation_daemon_silence_seconds"] < 600
 
 
-def test_what_all_processes_count_is_told_as_counters(
+def test_counts_of_all_processes_are_exposed_as_counters(
     serving: MakeServices, database: Database
 ) -> None:
     with database.transaction() as session:
@@ -166,11 +166,11 @@ def test_what_all_processes_count_is_told_as_counters(
         ('a="two\\nlines"', {"a": "two\nlines"}),
     ],
 )
-def test_labels_are_read_as_they_are_written(written: str, labels: dict[str, str]) -> None:
+def test_labels_are_unescaped(written: str, labels: dict[str, str]) -> None:
     assert labels_of(written) == labels
 
 
-def test_the_number_of_queries_does_not_depend_on_what_is_there(
+def test_metrics_take_a_constant_number_of_queries(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     asked: list[str] = []

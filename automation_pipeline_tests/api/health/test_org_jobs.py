@@ -31,7 +31,7 @@ def read(services: Services) -> dict[str, dict[str, float]]:
     return values
 
 
-def test_without_a_schedule_nothing_is_due(serving: MakeServices) -> None:
+def test_schedule_metrics_are_zero_without_schedules(serving: MakeServices) -> None:
     document = read(serving())
     assert (document["schedules_due_backlog"], document["schedules_oldest_due_age_seconds"]) == (
         {"": 0},
@@ -46,7 +46,7 @@ def test_without_a_schedule_nothing_is_due(serving: MakeServices) -> None:
     assert set(document["schedules_fire_latency_ms_bucket"].values()) == {0}
 
 
-def test_what_is_due_is_told_with_the_age_of_the_oldest(
+def test_due_schedules_are_counted_with_the_age_of_the_oldest(
     serving: MakeServices, bench: Bench
 ) -> None:
     for minutes in (1, 5):
@@ -68,9 +68,7 @@ def test_what_is_due_is_told_with_the_age_of_the_oldest(
     }
 
 
-def test_queues_are_told_without_the_names_of_organisations(
-    serving: MakeServices, bench: Bench
-) -> None:
+def test_queue_metrics_do_not_name_organisations(serving: MakeServices, bench: Bench) -> None:
     for of_type in (READING, READING, SERVICE):
         bench.job(ORG, of_type)
     bench.running_job(ORG, SERVICE)
@@ -84,7 +82,7 @@ def test_queues_are_told_without_the_names_of_organisations(
     assert document["org_jobs_running"] == {"": 2}
 
 
-def test_what_was_counted_is_told_with_its_labels_and_as_histograms(
+def test_schedule_counters_and_histograms_are_exposed(
     serving: MakeServices, database: Database
 ) -> None:
     services = serving()
@@ -99,9 +97,7 @@ def test_what_was_counted_is_told_with_its_labels_and_as_histograms(
     assert document["schedules_fire_latency_ms_bucket"]["5000.0"] == 1
 
 
-def test_the_number_of_queries_does_not_depend_on_what_is_there(
-    serving: MakeServices, bench: Bench
-) -> None:
+def test_metrics_take_a_constant_number_of_queries(serving: MakeServices, bench: Bench) -> None:
     asked: list[str] = []
     event.listen(
         bench.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2])

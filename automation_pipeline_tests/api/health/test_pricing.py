@@ -35,7 +35,7 @@ def read(services: Services) -> dict[str, dict[str, float]]:
     return values
 
 
-def test_without_a_run_there_is_next_to_nothing_to_tell(serving: MakeServices) -> None:
+def test_pricing_metrics_are_minimal_without_runs(serving: MakeServices) -> None:
     document = read(serving())
     assert "rules_apply_success_rate" not in document
     assert document["rules_queue_age_seconds"] == {"": 0}
@@ -43,7 +43,7 @@ def test_without_a_run_there_is_next_to_nothing_to_tell(serving: MakeServices) -
     assert set(document["rules_apply_duration_ms_bucket"].values()) == {0}
 
 
-def test_success_and_dead_letters_are_told_by_project(
+def test_success_rate_and_dead_letters_are_reported_per_project(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     an_ended_run(database, clock, 3, 1, project_id="shoes")
@@ -54,7 +54,7 @@ def test_success_and_dead_letters_are_told_by_project(
     assert document["rules_dlq_size"] == {"shoes": 1, "hats": 0, "old": 2}
 
 
-def test_durations_are_a_histogram(
+def test_run_durations_are_a_histogram(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     services, now = serving(), clock.now()
@@ -94,7 +94,7 @@ def test_durations_are_a_histogram(
     )
 
 
-def test_what_a_histogram_has_counted_stays_when_a_run_is_tried_again(
+def test_a_retried_run_keeps_its_histogram_counts(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     services = serving()
@@ -108,7 +108,7 @@ def test_what_a_histogram_has_counted_stays_when_a_run_is_tried_again(
     assert before["rules_apply_duration_ms_count"] == {"": 1}
 
 
-def test_of_each_run_the_last_check_tells_what_has_changed(
+def test_mismatches_come_from_the_latest_check_of_each_run(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     now = clock.now()
@@ -122,7 +122,7 @@ def test_of_each_run_the_last_check_tells_what_has_changed(
     assert read(serving())["rules_reconcile_mismatch"] == {"info": 0, "warning": 0, "critical": 5}
 
 
-def test_the_last_check_is_the_one_that_was_made_last_and_could_say_something(
+def test_the_latest_check_with_a_result_counts(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     now = clock.now()
@@ -138,7 +138,7 @@ def test_the_last_check_is_the_one_that_was_made_last_and_could_say_something(
     assert read(serving())["rules_reconcile_mismatch"] == {"info": 0, "warning": 2, "critical": 1}
 
 
-def test_a_shops_circuit_the_queue_and_the_guardrails_are_told(
+def test_circuit_queue_and_guardrail_metrics_are_reported(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     a_shop(database, circuit="open")
@@ -159,7 +159,7 @@ def test_a_shops_circuit_the_queue_and_the_guardrails_are_told(
     assert document["rules_guardrail_blocked_total"] == {"default": 5}
 
 
-def test_what_the_worker_counts_is_told_with_its_labels(
+def test_worker_counters_are_exposed_with_their_labels(
     serving: MakeServices, database: Database
 ) -> None:
     with database.transaction() as session:
@@ -170,7 +170,7 @@ def test_what_the_worker_counts_is_told_with_its_labels(
     assert document["rules_target_retries_total"] == {"manual": 2}
 
 
-def test_the_number_of_queries_does_not_depend_on_what_is_there(
+def test_metrics_take_a_constant_number_of_queries(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     asked: list[str] = []

@@ -34,7 +34,7 @@ def beat(database: Database, seconds_ago: float) -> None:
         (3 * 86_400, "failed", "ticked 3 days ago"),
     ],
 )
-def test_the_daemon_must_have_ticked_within_a_minute(
+def test_readiness_needs_a_daemon_heartbeat_within_one_minute(
     serving: MakeServices, database: Database, seconds_ago: float, state: str, says: str
 ) -> None:
     beat(database, seconds_ago)
@@ -48,12 +48,12 @@ def test_a_daemon_that_never_ticked_is_not_ready(serving: MakeServices) -> None:
     assert readiness(serving())[2].detail.startswith("has never ticked")
 
 
-def test_a_database_that_is_away_is_told_without_where_it_is(serving: MakeServices) -> None:
+def test_an_unreachable_database_is_reported_without_its_address(serving: MakeServices) -> None:
     found = readiness(serving(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work"))
     assert [one.state for one in found] == ["failed", "not set", "failed"]
     assert {found[0].detail, found[2].detail} == {"The database does not answer"}
 
 
-def test_a_redis_that_is_away_is_reported_and_is_no_trouble(serving: MakeServices) -> None:
+def test_an_unreachable_redis_is_reported_without_failing_readiness(serving: MakeServices) -> None:
     redis = readiness(serving(REDIS_URL="redis://:s3cret@127.0.0.1:9/0"))[1]
     assert (redis.state, redis.is_trouble, redis.detail) == ("failed", False, REDIS_IS_AWAY)

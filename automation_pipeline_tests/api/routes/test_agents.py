@@ -53,7 +53,9 @@ def mine(job: dict[str, Any], **given: object) -> dict[str, object]:
     return {"attemptNo": job["attemptNo"], "leaseToken": job["leaseToken"], **given}
 
 
-def test_a_job_from_claim_to_result(machine: TestClient, agent: Agent) -> None:
+def test_an_agent_claims_a_job_and_reports_progress_and_result(
+    machine: TestClient, agent: Agent
+) -> None:
     job_id = agent.wanted(payload={"graceSeconds": 30})
     assert machine.get(of_host(agent, "runs")).json() == {"success": True, "data": []}
     (job,) = machine.post(of_host(agent, "claim")).json()["data"]
@@ -97,7 +99,9 @@ def test_a_job_from_claim_to_result(machine: TestClient, agent: Agent) -> None:
     assert (stopped.status_code, "stop working on it" in stopped.json()["error"]) == (409, True)
 
 
-def test_as_many_are_claimed_as_are_wanted(machine: TestClient, agent: Agent) -> None:
+def test_a_claim_returns_at_most_the_requested_number_of_jobs(
+    machine: TestClient, agent: Agent
+) -> None:
     for _ in range(3):
         agent.wanted(READING)
     assert len(machine.post(of_host(agent, "claim"), json={"most": 2}).json()["data"]) == 2
@@ -105,7 +109,7 @@ def test_as_many_are_claimed_as_are_wanted(machine: TestClient, agent: Agent) ->
     assert machine.post(of_host(agent, "claim")).json()["data"] == []
 
 
-def test_a_heartbeat_tells_the_version(machine: TestClient, agent: Agent) -> None:
+def test_a_heartbeat_stores_the_agent_version(machine: TestClient, agent: Agent) -> None:
     agent.bench.set_host(agent.host_id, last_seen_at=None)
     document = machine.post(of_host(agent, "heartbeat"), json={"agentVersion": "1.4.0"}).json()[
         "data"
@@ -133,7 +137,7 @@ def test_a_heartbeat_tells_the_version(machine: TestClient, agent: Agent) -> Non
         ("result", {"status": "success", "result": {"a": "x" * 65_536}}, {"result"}),
     ],
 )
-def test_faults_are_told_by_field(
+def test_invalid_agent_reports_name_each_field(
     machine: TestClient, agent: Agent, what: str, text: dict[str, object], fields: set[str]
 ) -> None:
     agent.wanted()
@@ -143,7 +147,7 @@ def test_faults_are_told_by_field(
     assert {fault["field"] for fault in refused.json()["details"]} == fields
 
 
-def test_a_result_that_is_nested_too_deeply_is_refused_and_nothing_of_it_is_kept(
+def test_a_result_nested_too_deeply_is_refused_and_not_stored(
     machine: TestClient, agent: Agent
 ) -> None:
     deep: dict[str, Any] = {}
@@ -164,7 +168,7 @@ def test_a_result_that_is_nested_too_deeply_is_refused_and_nothing_of_it_is_kept
 @pytest.mark.parametrize(
     ("what", "text"), [("claim", {"most": 0}), ("heartbeat", {"agentVersion": 1})]
 )
-def test_so_are_those_of_what_a_host_says(
+def test_invalid_host_requests_name_each_field(
     machine: TestClient, agent: Agent, what: str, text: dict[str, Any]
 ) -> None:
     refused = machine.post(of_host(agent, what), json=text)
@@ -175,7 +179,7 @@ def test_so_are_those_of_what_a_host_says(
 
 
 class TestWhoMay:
-    def test_an_organisation_sees_its_own_hosts_and_runs_only(
+    def test_an_organisation_can_access_only_its_own_hosts_and_runs(
         self, machine: TestClient, api: FastAPI, agent: Agent
     ) -> None:
         agent.wanted()
@@ -197,7 +201,7 @@ class TestWhoMay:
         assert ours.post(of_run(job, "result"), json=mine(job, status="success")).status_code == 200
 
     @pytest.mark.parametrize("scope", ["SELF", "GROUP"])
-    def test_who_belongs_to_none_needs_the_whole_scope(
+    def test_a_caller_without_an_organisation_needs_the_scope_all(
         self, login: Login, agent: Agent, scope: str
     ) -> None:
         limited = login(dict.fromkeys(EVERYTHING, scope), groupes=["NORD"])
@@ -205,6 +209,8 @@ class TestWhoMay:
             assert limited.post(of_host(agent, what)).status_code == 403
         assert login(EVERYTHING).post(of_host(agent, "claim")).status_code == 200
 
-    def test_to_manage_jobs_is_not_to_do_them(self, login: Login, agent: Agent) -> None:
+    def test_the_permission_for_jobs_does_not_allow_claiming_them(
+        self, login: Login, agent: Agent
+    ) -> None:
         manager = login({"org-jobs.read": "ALL", "org-jobs.write": "ALL"})
         assert manager.post(of_host(agent, "claim")).status_code == 403

@@ -56,7 +56,7 @@ def make(client: TestClient, given: dict[str, Any] | None = None) -> str:
     return ok(client.post(PATH, json=given or document()), 201)["id"]
 
 
-def test_a_configuration_is_made_and_read_back(client: TestClient) -> None:
+def test_a_configuration_is_created_and_read_back(client: TestClient) -> None:
     made = client.post(PATH, json=FULL)
     assert ok(made, 201) == {"id": "1", "name": FULL["name"]}
     Answer[ConfigCreated].model_validate(made.json())
@@ -71,7 +71,7 @@ def test_a_configuration_is_made_and_read_back(client: TestClient) -> None:
     assert "stats" not in shown
 
 
-def test_the_examples_of_the_document_are_accepted(client: TestClient) -> None:
+def test_openapi_examples_are_accepted(client: TestClient) -> None:
     make(client, dict(CONFIG_EXAMPLE))
     assert (
         ok(client.post(f"{PATH}/1/steps", json=dict(STEP_EXAMPLE) | {"position": 2}), 201)[
@@ -99,7 +99,7 @@ def test_the_examples_of_the_document_are_accepted(client: TestClient) -> None:
         ),
     ],
 )
-def test_a_wrong_one_is_refused_by_field(
+def test_an_invalid_configuration_names_each_field(
     client: TestClient, given: dict[str, Any], error: str, faults: list[str]
 ) -> None:
     refusal = refused(client.post(PATH, json=given), 400, "VALIDATION_ERROR")
@@ -107,12 +107,12 @@ def test_a_wrong_one_is_refused_by_field(
     assert ok(client.get(f"{PATH}?include_inactive=true")) == []
 
 
-def test_what_is_no_object_is_refused(client: TestClient) -> None:
+def test_a_non_object_body_is_refused(client: TestClient) -> None:
     for body, code in ((b"{", "INVALID_JSON"), (b"[]", "VALIDATION_ERROR"), (b"", "INVALID_JSON")):
         refused(client.post(PATH, content=body), 400, code)
 
 
-def test_one_key_makes_one_configuration(client: TestClient) -> None:
+def test_an_idempotency_key_creates_one_configuration(client: TestClient) -> None:
     headers = {"Idempotency-Key": "k"}
     first, second = (client.post(PATH, json=document(), headers=headers) for _ in range(2))
     assert ok(first, 201) == ok(second, 201)
@@ -120,7 +120,7 @@ def test_one_key_makes_one_configuration(client: TestClient) -> None:
     assert len(ok(client.get(PATH))) == 1
 
 
-def test_a_users_configuration_is_theirs(client: TestClient, login: Login) -> None:
+def test_the_creator_is_the_authenticated_user(client: TestClient, login: Login) -> None:
     user = login({"audit-configs.write": "ALL", "audit-configs.read": "ALL"})
     make(user, document(createdBy="somebody"))
     make(client, document(createdBy="ops"))
@@ -133,7 +133,7 @@ def test_a_users_configuration_is_theirs(client: TestClient, login: Login) -> No
     assert (shown["createdBy"], shown["name"]) == ("user:12", "Other")
 
 
-def test_the_list_shows_what_is_asked_for(client: TestClient, database: Database) -> None:
+def test_the_list_includes_only_requested_parts(client: TestClient, database: Database) -> None:
     make(client, document("One"))
     make(client, document("Two", isActive=False))
     with database.transaction() as session:
@@ -154,7 +154,7 @@ def test_the_list_shows_what_is_asked_for(client: TestClient, database: Database
     ] == ["1"]
 
 
-def test_a_wrong_query_names_the_parameter(client: TestClient) -> None:
+def test_an_invalid_query_names_the_parameter(client: TestClient) -> None:
     wrong = {"limit": "0", "offset": "-1", "include_steps": "maybe"}
     for name, value in wrong.items():
         assert fields(refused(client.get(PATH, params={name: value}), 400, "VALIDATION_ERROR")) == [
@@ -162,7 +162,7 @@ def test_a_wrong_query_names_the_parameter(client: TestClient) -> None:
         ]
 
 
-def test_null_clears_and_steps_stay_unless_given(client: TestClient) -> None:
+def test_null_clears_a_field_and_omitted_steps_are_kept(client: TestClient) -> None:
     make(client, FULL)
     before = step_ids(client, "1")
     changed = client.put(f"{PATH}/1", json={"description": None, "systemPrompt": None})
@@ -181,7 +181,7 @@ def test_null_clears_and_steps_stay_unless_given(client: TestClient) -> None:
     )
 
 
-def test_a_wrong_change_is_refused_by_field(client: TestClient) -> None:
+def test_an_invalid_change_names_each_field(client: TestClient) -> None:
     make(client)
     refusal = refused(
         client.put(f"{PATH}/1", json={"name": None, "steps": []}), 400, "VALIDATION_ERROR"
@@ -190,7 +190,7 @@ def test_a_wrong_change_is_refused_by_field(client: TestClient) -> None:
     assert set(fields(refusal)) == {"name", "steps"}
 
 
-def test_steps_are_added_changed_and_deleted(client: TestClient) -> None:
+def test_steps_can_be_added_changed_and_deleted(client: TestClient) -> None:
     make(client)
     added = client.post(f"{PATH}/1/steps", json=NEW_STEP | {"position": 4})
     ConfigStepShown.model_validate_json(str(added.text).partition('"data":')[2].removesuffix("}"))
@@ -210,7 +210,9 @@ def test_steps_are_added_changed_and_deleted(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("verb", ["add", "move"])
-def test_a_taken_position_is_refused_with_the_free_one(client: TestClient, verb: str) -> None:
+def test_a_taken_position_is_refused_and_the_free_one_is_named(
+    client: TestClient, verb: str
+) -> None:
     make(client)
     given = NEW_STEP | {"position": 2}
     third = step_ids(client, "1")[2]
@@ -224,12 +226,12 @@ def test_a_taken_position_is_refused_with_the_free_one(client: TestClient, verb:
     assert fields(refusal) == ["position"]
 
 
-def test_the_only_step_stays(client: TestClient) -> None:
+def test_the_only_step_cannot_be_deleted(client: TestClient) -> None:
     make(client, document(steps=1))
     refused(client.delete(f"{PATH}/steps/{step_ids(client, '1')[0]}"), 409, "CONFLICT")
 
 
-def test_steps_are_put_into_another_order(client: TestClient) -> None:
+def test_steps_can_be_reordered(client: TestClient) -> None:
     make(client)
     first, second, third = step_ids(client, "1")
     result = ok(
@@ -265,14 +267,16 @@ def test_an_incomplete_order_is_refused(client: TestClient) -> None:
     assert step_ids(client, "1") == before
 
 
-def test_a_stored_one_is_looked_over(client: TestClient) -> None:
+def test_a_stored_configuration_can_be_validated(client: TestClient) -> None:
     make(client)
     answer = client.get(f"{PATH}/1/validate")
     Answer[Validity].model_validate(answer.json())
     assert ok(answer) == {"valid": True, "errors": []}
 
 
-def test_the_figures_are_of_its_audits(client: TestClient, database: Database) -> None:
+def test_statistics_of_a_configuration_come_from_its_audits(
+    client: TestClient, database: Database
+) -> None:
     make(client)
     nothing = client.get(f"{PATH}/1/stats")
     Answer[ConfigStats].model_validate_json(nothing.content)
@@ -294,9 +298,7 @@ def test_the_figures_are_of_its_audits(client: TestClient, database: Database) -
     assert ok(client.get(f"{PATH}/1?include_stats=true"))["stats"] == result
 
 
-def test_one_in_use_is_not_deleted_and_the_way_out_is_told(
-    client: TestClient, database: Database
-) -> None:
+def test_a_configuration_in_use_cannot_be_deleted(client: TestClient, database: Database) -> None:
     used, unused = add(database), add(database)
     with database.transaction() as session:
         add_audit(session, used)
@@ -332,7 +334,7 @@ def call(client: TestClient, method: str, path: str) -> Any:
     )
 
 
-def test_what_does_not_exist_is_404(client: TestClient) -> None:
+def test_unknown_configurations_and_steps_are_404(client: TestClient) -> None:
     for method, path in CALLS:
         refusal = refused(call(client, method, path), 404, "NOT_FOUND")
         assert (
@@ -341,7 +343,7 @@ def test_what_does_not_exist_is_404(client: TestClient) -> None:
         )
 
 
-def test_an_id_that_is_none_is_400(client: TestClient) -> None:
+def test_a_malformed_configuration_id_is_400(client: TestClient) -> None:
     for wrong in ("one", "0", "-1", "1.5", "9223372036854775808"):
         for method, path in CALLS:
             refusal = refused(
@@ -350,7 +352,7 @@ def test_an_id_that_is_none_is_400(client: TestClient) -> None:
             assert fields(refusal) == ["step_id" if path.startswith("/steps") else "config_id"]
 
 
-def test_reading_and_writing_are_two_permissions(login: Login) -> None:
+def test_reading_and_writing_need_separate_permissions(login: Login) -> None:
     reader, stranger = login({"audit-configs.read": "SELF"}), login({"audits.write": "ALL"})
     for method, path in [("GET", ""), ("POST", ""), *CALLS]:
         refused(call(stranger, method, path), 403, "AUTHORIZATION_ERROR")

@@ -26,7 +26,7 @@ def review(client: TestClient, audit_id: int, part: str, body: Any, status: int 
     return answered.json()
 
 
-def test_a_step_is_overruled_and_the_audit_scored_anew(client: TestClient, audit_id: int) -> None:
+def test_a_step_review_updates_the_audit_score(client: TestClient, audit_id: int) -> None:
     given = {
         "conforme": "NON_CONFORME",
         "score": 0,
@@ -43,14 +43,14 @@ def test_a_step_is_overruled_and_the_audit_scored_anew(client: TestClient, audit
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] == 50.0
 
 
-def test_a_control_point_is_overruled(client: TestClient, audit_id: int) -> None:
+def test_a_control_point_review_updates_the_audit_score(client: TestClient, audit_id: int) -> None:
     result = review(client, audit_id, "control-points/1/", {"statut": "ABSENT"})["data"]
     AuditedStep.model_validate(result)
     assert result["points_controle"][0]["statut"] == "ABSENT"
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] < 100
 
 
-def test_a_user_signs_with_the_own_name_and_a_machine_may_name_somebody(
+def test_a_user_signs_reviews_as_itself_and_a_machine_can_name_a_reviewer(
     client: TestClient, login: Login, audit_id: int
 ) -> None:
     user = login({"audits.write": "ALL"})
@@ -74,14 +74,14 @@ def test_a_user_signs_with_the_own_name_and_a_machine_may_name_somebody(
         ("control-points/9/", {"statut": "ABSENT"}, 404),
     ],
 )
-def test_what_cannot_be_reviewed_is_refused(
+def test_an_invalid_review_is_refused(
     client: TestClient, audit_id: int, part: str, body: dict[str, Any], status: int
 ) -> None:
     review(client, audit_id, part, body, status)
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] == 100.0
 
 
-def test_only_within_reach_and_only_completed_audits(
+def test_only_completed_audits_in_scope_can_be_reviewed(
     client: TestClient, login: Login, audit_id: int
 ) -> None:
     others = login({"audits.write": "GROUP"}, groupes=["NOBODY"])

@@ -58,7 +58,7 @@ def post(client: TestClient, path: str, body: Any, status: int = 200, **headers:
     return answered.json()
 
 
-def test_an_audit_is_asked_for_with_its_automation(
+def test_an_audit_request_keeps_its_automation_run(
     client: TestClient, filed: Filed, clock: StandingClock
 ) -> None:
     run_id = an_open_run(filed.database, clock).run_id
@@ -82,14 +82,14 @@ def test_an_audit_is_asked_for_with_its_automation(
     }]  # fmt: skip
 
 
-def test_a_plain_run_is_always_from_the_api(client: TestClient, filed: Filed) -> None:
+def test_a_run_request_always_has_the_api_trigger(client: TestClient, filed: Filed) -> None:
     AuditQueued.model_validate(post(client, "/run", WISH))
     assert [config["trigger_source"] for config in filed.configs()] == ["api"]
     result = post(client, "/run", {**WISH, "trigger_source": "crm"}, 400)
     assert result["details"] == [{"field": "trigger_source", "message": "is not a known field"}]
 
 
-def test_the_newest_active_configuration_judges(
+def test_run_latest_uses_the_newest_active_configuration(
     client: TestClient, filed: Filed, clock: StandingClock
 ) -> None:
     result = post(client, "/run-latest", {"fiche_id": "1900417"})
@@ -107,7 +107,7 @@ def test_the_newest_active_configuration_judges(
     assert post(client, "/run-latest", {}, 400)["error"] == "Missing required parameter"
 
 
-def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
+def test_a_batch_is_stored_and_tracked_as_one(client: TestClient, filed: Filed) -> None:
     result = post(client, "/batch", {"fiche_ids": ["2", "1", "2"]})
     BatchQueued.model_validate(result)
     assert (result["fiche_ids"], result["audit_config_id"]) == (["2", "1"], "1")
@@ -132,14 +132,14 @@ def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
         ),
     ],
 )
-def test_what_cannot_be_asked_for_files_nothing(
+def test_an_invalid_audit_request_files_nothing(
     client: TestClient, filed: Filed, path: str, body: dict[str, Any], status: int, error: str
 ) -> None:
     assert post(client, path, body, status)["error"] == error
     assert filed.count() == 0
 
 
-def test_under_one_key_the_work_is_asked_for_once(
+def test_an_idempotency_key_requests_the_work_once(
     client: TestClient, filed: Filed, clock: StandingClock
 ) -> None:
     key = {"Idempotency-Key": "a-key"}
@@ -154,7 +154,7 @@ def test_under_one_key_the_work_is_asked_for_once(
     assert filed.count() == 4
 
 
-def test_only_fiches_in_reach_are_audited(login: Login, filed: Filed) -> None:
+def test_only_fiches_in_scope_can_be_audited(login: Login, filed: Filed) -> None:
     archive = Archive(filed.database, configs=1)
     archive.put("900", of_fiche_groupe="NORD")
     archive.put("901", of_fiche_groupe="SUD")
@@ -175,7 +175,7 @@ def test_only_fiches_in_reach_are_audited(login: Login, filed: Filed) -> None:
     post(login({"audits.read": "ALL"}), "/run", WISH, 403)
 
 
-def test_an_automation_out_of_reach_is_as_one_that_does_not_exist(
+def test_an_automation_out_of_scope_looks_missing(
     client: TestClient, login: Login, filed: Filed, clock: StandingClock
 ) -> None:
     archive = Archive(filed.database, configs=1)
@@ -192,7 +192,7 @@ def test_an_automation_out_of_reach_is_as_one_that_does_not_exist(
     post(whole, "", {**WISH, "fiche_id": "901", "automation_run_id": run_id})
 
 
-def test_a_part_is_judged_again(
+def test_a_step_or_control_point_can_be_rerun(
     client: TestClient, services: Services, clock: StandingClock
 ) -> None:
     bench = Bench(services.database, clock)

@@ -53,7 +53,7 @@ def get(client: TestClient, path: str, expected: int = 200, **query: Any) -> Any
     return answered.json()
 
 
-def test_a_list_is_a_page_with_its_place(client: TestClient, archive: Archive) -> None:
+def test_a_list_has_pagination(client: TestClient, archive: Archive) -> None:
     result = get(client, "", limit=2)
     AuditList.model_validate(result)
     assert [audit["ficheId"] for audit in result["data"]] == ["902", "901"]
@@ -69,7 +69,9 @@ def test_a_list_is_a_page_with_its_place(client: TestClient, archive: Archive) -
     )
 
 
-def test_filters_are_lists_with_commas_or_repeated(client: TestClient, archive: Archive) -> None:
+def test_list_filters_accept_commas_and_repeated_parameters(
+    client: TestClient, archive: Archive
+) -> None:
     for query in (
         "fiche_ids=900,902",
         "fiche_ids=900&fiche_ids=902",
@@ -79,7 +81,7 @@ def test_filters_are_lists_with_commas_or_repeated(client: TestClient, archive: 
         assert [audit["ficheId"] for audit in document["data"]] == ["902", "900"]
 
 
-def test_what_is_wrong_with_a_query_is_told(client: TestClient, archive: Archive) -> None:
+def test_an_invalid_audit_query_names_each_parameter(client: TestClient, archive: Archive) -> None:
     result = get(client, "", 400, status="completed,done", limit=501, statut="x")
     assert result["code"] == "VALIDATION_ERROR"
     assert {fault["field"] for fault in result["details"]} == {"status.1", "limit", "statut"}
@@ -89,7 +91,7 @@ def test_what_is_wrong_with_a_query_is_told(client: TestClient, archive: Archive
     assert get(client, "/grouped", 400, group_by="colour")["code"] == "VALIDATION_ERROR"
 
 
-def test_audits_are_counted_in_groups(client: TestClient, archive: Archive) -> None:
+def test_audits_are_grouped_and_counted(client: TestClient, archive: Archive) -> None:
     result = get(client, "/grouped", group_by="groupe")
     AuditGroups.model_validate(result)
     assert [(group["key"], group["count"]) for group in result["data"]] == [("SUD", 2), ("NORD", 1)]
@@ -114,7 +116,7 @@ def test_fiches_are_listed_with_their_audits(client: TestClient, archive: Archiv
     assert result["pagination"]["total"] == 2
 
 
-def test_only_audits_of_fiches_in_reach_are_shown(login: Login, archive: Archive) -> None:
+def test_only_audits_of_fiches_in_scope_are_shown(login: Login, archive: Archive) -> None:
     client = login(READ, groupes=["SUD"])
     assert [audit["ficheId"] for audit in get(client, "")["data"]] == ["902", "901"]
     assert get(client, "", fiche_ids="900")["pagination"]["total"] == 0
@@ -129,9 +131,7 @@ def test_only_audits_of_fiches_in_reach_are_shown(login: Login, archive: Archive
     get(login({"fiches.read": "ALL"}), "", 403)
 
 
-def test_one_audit_is_shown_with_everything_that_was_found(
-    client: TestClient, audit_id: int
-) -> None:
+def test_an_audit_is_shown_with_all_results(client: TestClient, audit_id: int) -> None:
     result = get(client, f"/{audit_id}")["data"]
     assert set(result) == {field.alias for field in AuditDetail.model_fields.values()}
     AuditDetail.model_validate(result)
@@ -142,7 +142,7 @@ def test_one_audit_is_shown_with_everything_that_was_found(
         assert get(client, f"/{wrong}", 400)["code"] == "VALIDATION_ERROR"
 
 
-def test_the_audits_of_a_fiche_come_with_their_steps_unless_told_otherwise(
+def test_audits_of_a_fiche_include_steps_unless_details_are_excluded(
     client: TestClient, bench: Bench, audit_id: int
 ) -> None:
     later = bench.audit("1900417", bench.configure(name="Other", steps=1), "audit-2").audit_id
@@ -158,7 +158,7 @@ def test_the_audits_of_a_fiche_come_with_their_steps_unless_told_otherwise(
     assert get(client, "/by-fiche/77") == {"success": True, "data": [], "count": 0}
 
 
-def test_an_incomplete_audit_has_no_grade_and_is_found_by_its_status(
+def test_an_incomplete_audit_has_no_grade_and_can_be_filtered_by_status(
     client: TestClient, bench: Bench
 ) -> None:
     bench.model.fail_once(PermanentError("The model is away."))
@@ -178,7 +178,7 @@ def test_an_incomplete_audit_has_no_grade_and_is_found_by_its_status(
     assert (group["key"], group["avgScore"], group["nonCompliantCount"]) == ("incomplete", None, 0)
 
 
-def test_the_log_of_an_audit_tells_what_happened(client: TestClient, audit_id: int) -> None:
+def test_the_log_of_an_audit_can_be_read_and_filtered(client: TestClient, audit_id: int) -> None:
     result = get(client, f"/{audit_id}/logs")
     WorkflowLines.model_validate(result)
     assert result["count"] == result["total"] > 1
@@ -188,7 +188,7 @@ def test_the_log_of_an_audit_tells_what_happened(client: TestClient, audit_id: i
     get(client, f"/{audit_id}/logs", 400, level="loud")
 
 
-def test_a_control_point_is_shown_with_its_proof(client: TestClient, audit_id: int) -> None:
+def test_a_control_point_is_shown_with_its_citations(client: TestClient, audit_id: int) -> None:
     result = get(client, f"/{audit_id}/steps/1/control-points/1")["data"]
     PointShown.model_validate(result)
     assert (result["audit_id"], result["step_position"], result["control_point_index"]) == (
@@ -208,7 +208,7 @@ def test_a_control_point_is_shown_with_its_proof(client: TestClient, audit_id: i
     ]
 
 
-def test_what_is_noted_is_changed_deleted_and_restored(client: TestClient, audit_id: int) -> None:
+def test_an_audit_can_be_annotated_deleted_and_restored(client: TestClient, audit_id: int) -> None:
     changed = client.patch(
         f"{PATH}/{audit_id}", json={"notes": "Called back", "trigger_source": None}
     )
@@ -233,7 +233,7 @@ def test_what_is_noted_is_changed_deleted_and_restored(client: TestClient, audit
     )
 
 
-def test_only_who_may_write_within_reach_changes_anything(login: Login, archive: Archive) -> None:
+def test_changing_an_audit_needs_write_permission_and_scope(login: Login, archive: Archive) -> None:
     readers, others = login(READ, groupes=["NORD"]), login(WRITE, groupes=["SUD"])
     for client, status in ((readers, 403), (others, 404)):
         assert client.patch(f"{PATH}/1", json={"notes": "x"}).status_code == status
@@ -243,7 +243,7 @@ def test_only_who_may_write_within_reach_changes_anything(login: Login, archive:
 
 @every_case("path", [PATH, f"{PATH}/grouped?group_by=status", f"{PATH}/grouped-by-fiches"])
 @every_case("field", ["recordings_count_min", "recordings_count_max", "offset"])
-def test_a_number_that_no_column_holds_is_refused(
+def test_a_filter_beyond_the_column_range_is_refused(
     client: TestClient, path: str, field: str
 ) -> None:
     refused = client.get(f"{path}{'&' if '?' in path else '?'}{field}={2**63 - 1}")
@@ -254,8 +254,6 @@ def test_a_number_that_no_column_holds_is_refused(
 @pytest.mark.parametrize(
     "field", ["tokens_min", "tokens_max", "duration_min_ms", "duration_max_ms"]
 )
-def test_what_is_counted_in_big_numbers_is_compared_with_any(
-    client: TestClient, field: str
-) -> None:
+def test_bigint_filters_accept_the_full_range(client: TestClient, field: str) -> None:
     assert client.get(f"{PATH}?{field}={2**63 - 1}").status_code == 200
     assert client.get(f"{PATH}?{field}={2**63}").status_code == 400

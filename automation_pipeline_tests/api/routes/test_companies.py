@@ -39,7 +39,7 @@ def client(api: FastAPI, services: Services) -> Generator[TestClient]:
         yield made
 
 
-def test_a_company_is_shown_with_where_each_field_comes_from(
+def test_a_company_is_shown_with_the_source_of_each_field(
     client: TestClient, services: Services
 ) -> None:
     refused = client.get(f"/v1/companies/{SIREN}")
@@ -54,12 +54,12 @@ def test_a_company_is_shown_with_where_each_field_comes_from(
 
 
 @pytest.mark.parametrize("siren", ["12345678", "1234567890", "x"])
-def test_a_siren_is_nine_digits(client: TestClient, siren: str) -> None:
+def test_a_malformed_siren_is_refused(client: TestClient, siren: str) -> None:
     refused = client.get(f"/v1/companies/{siren}")
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
 
 
-def test_sources_tell_whether_they_rest_and_what_they_were_asked(
+def test_sources_show_their_rest_and_number_of_calls(
     client: TestClient, services: Services, clock: StandingClock
 ) -> None:
     with services.database.transaction() as session:

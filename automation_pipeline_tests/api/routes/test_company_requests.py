@@ -72,7 +72,7 @@ def count(services: Services, table: Any) -> int:
         return session.scalar(select(func.count()).select_from(table)) or 0
 
 
-def test_a_company_that_is_found_in_time_is_answered_at_once(
+def test_an_enrichment_that_finishes_in_time_is_returned_immediately(
     companies: TestClient, services: Services
 ) -> None:
     made = companies.post(PATH, json={"siren": "552 032 534"}, headers={"X-Correlation-Id": "c-1"})
@@ -97,7 +97,7 @@ def test_a_company_that_is_found_in_time_is_answered_at_once(
         assert session.scalars(select(RunRequestRow.job)).all() == ["company_enrichment"]
 
 
-def test_what_takes_longer_goes_on_and_is_seen_later(
+def test_a_slow_enrichment_continues_in_the_background(
     companies: TestClient, services: Services, search: FakeRegistry
 ) -> None:
     gate = impatient(services, search)
@@ -119,7 +119,7 @@ def test_what_takes_longer_goes_on_and_is_seen_later(
     ]  # the establishment of the second is looked up
 
 
-def test_what_is_fresh_is_answered_without_a_call(
+def test_a_fresh_company_is_returned_without_a_call(
     companies: TestClient, search: FakeRegistry
 ) -> None:
     companies.post(PATH, json={"siren": SIREN})
@@ -128,7 +128,9 @@ def test_what_is_fresh_is_answered_without_a_call(
     assert len(search.calls) == 1
 
 
-def test_one_key_is_one_request(companies: TestClient, services: Services) -> None:
+def test_an_idempotency_key_creates_one_company_request(
+    companies: TestClient, services: Services
+) -> None:
     first, again = (
         companies.post(PATH, json={"siren": SIREN}, headers={"Idempotency-Key": "k"})
         for _ in range(2)
@@ -151,7 +153,7 @@ def test_one_key_is_one_request(companies: TestClient, services: Services) -> No
         ({"nonsense": 5}, 400, "VALIDATION_ERROR", "nonsense"),
     ],
 )
-def test_wrong_numbers_are_refused_as_the_contract_says(
+def test_invalid_identifiers_are_refused_with_the_contract_codes(
     companies: TestClient,
     services: Services,
     body: dict[str, object],
@@ -186,13 +188,13 @@ def test_a_wrong_check_digit_is_a_warning(companies: TestClient, search: FakeReg
     assert made.json()["request"]["warnings"] == ["the check digit of the SIREN 123456789 is wrong"]
 
 
-def test_a_company_that_nobody_knows_has_failed_with_a_reason(companies: TestClient) -> None:
+def test_an_unknown_company_fails_with_a_reason(companies: TestClient) -> None:
     made = companies.post(PATH, json={"siren": "732829320"}).json()
     assert (made["request"]["enrichment_status"], made["company"]) == ("FAILED", None)
     assert made["request"]["enrichment_error"] == "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND"
 
 
-def test_a_refresh_by_hand_is_granted_once_in_a_while(
+def test_a_manual_refresh_has_a_cooldown(
     companies: TestClient, services: Services, clock: StandingClock
 ) -> None:
     request_id = companies.post(PATH, json={"siren": SIREN}).json()["request"]["id"]
@@ -212,7 +214,7 @@ def test_a_refresh_by_hand_is_granted_once_in_a_while(
     assert count(services, EnrichmentJobRow) == 2
 
 
-def test_what_is_stale_is_refreshed_because_somebody_looks(
+def test_reading_a_stale_company_starts_a_refresh(
     companies: TestClient, clock: StandingClock
 ) -> None:
     one = f"{PATH}/{companies.post(PATH, json={'siren': SIREN}).json()['request']['id']}"
@@ -243,12 +245,12 @@ def test_requests_are_listed_newest_first(companies: TestClient, search: FakeReg
     ("method", "path"),
     [("GET", f"{PATH}/99"), ("GET", f"{PATH}/99/jobs"), ("POST", f"{PATH}/99:refresh-company")],
 )
-def test_a_request_that_is_not_there(companies: TestClient, method: str, path: str) -> None:
+def test_an_unknown_company_request_is_404(companies: TestClient, method: str, path: str) -> None:
     refused = companies.request(method, path)
     assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
 
 
-def test_a_deed_is_no_request(companies: TestClient) -> None:
+def test_get_on_an_action_is_405(companies: TestClient) -> None:
     companies.event_hooks = {}
     refused = companies.get(f"{PATH}/1:refresh-company")
     assert (refused.status_code, refused.headers["Allow"], refused.json()["code"]) == (
@@ -258,7 +260,7 @@ def test_a_deed_is_no_request(companies: TestClient) -> None:
     )
 
 
-def test_who_may_only_read_may_not_ask(companies: TestClient, login: Login) -> None:
+def test_a_reader_cannot_create_a_company_request(companies: TestClient, login: Login) -> None:
     reader = login({"enrichment.read": "ALL"})
     assert reader.get(PATH).status_code == 200
     refused = reader.post(PATH, json={"siren": SIREN})
@@ -266,9 +268,7 @@ def test_who_may_only_read_may_not_ask(companies: TestClient, login: Login) -> N
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_without_the_required_register_the_setting_that_is_missing_is_named(
-    companies: TestClient, services: Services
-) -> None:
+def test_a_missing_registry_setting_is_named(companies: TestClient, services: Services) -> None:
     services.__dict__["registries"] = registries(services.database, {})
     refused = companies.post(PATH, json={"siren": SIREN})
     assert (refused.status_code, refused.json()["code"]) == (503, "CONFIGURATION_ERROR")
@@ -276,7 +276,7 @@ def test_without_the_required_register_the_setting_that_is_missing_is_named(
     assert count(services, CompanyRequestRow) == 0
 
 
-def test_a_register_that_answers_429_puts_the_request_off(
+def test_a_429_from_a_registry_leaves_the_request_pending(
     companies: TestClient, search: FakeRegistry
 ) -> None:
     search.refuse_everything(RATE_LIMIT)

@@ -18,7 +18,7 @@ def test_the_same_file_is_stored_once(client: TestClient) -> None:
     ]
 
 
-def test_other_content_replaces_only_when_that_is_said(client: TestClient) -> None:
+def test_changed_content_needs_the_update_parameter(client: TestClient) -> None:
     client.post(PATH, json=document("Sales", 2))
     refused = client.post(PATH, json=document("Sales", 3))
     assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
@@ -30,7 +30,7 @@ def test_other_content_replaces_only_when_that_is_said(client: TestClient) -> No
     )
 
 
-def test_one_key_is_one_import(client: TestClient) -> None:
+def test_an_idempotency_key_imports_once(client: TestClient) -> None:
     key = {"Idempotency-Key": "once"}
     first, second = (client.post(PATH, json=document("Sales", 2), headers=key) for _ in range(2))
     assert first.json() == second.json()
@@ -41,13 +41,13 @@ def test_one_key_is_one_import(client: TestClient) -> None:
     ("grants", "status"),
     [({"audit-configs.read": "ALL"}, 403), ({"audit-configs.write": "ALL"}, 200)],
 )
-def test_it_needs_the_permission_to_write(
+def test_an_import_needs_the_write_permission(
     login: Login, grants: dict[str, str], status: int
 ) -> None:
     assert login(grants).post(PATH, json=document("Sales", 1)).status_code == status
 
 
-def test_every_fault_is_named(client: TestClient) -> None:
+def test_an_invalid_import_names_each_field(client: TestClient) -> None:
     answered = client.post(PATH, json={"name": "", "steps": []})
     assert answered.status_code == 400
     assert {fault["field"] for fault in answered.json()["details"]} == {"name", "steps"}

@@ -35,7 +35,7 @@ def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
     return answered.json()
 
 
-def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(
+def test_cached_days_are_returned_and_a_job_fetches_the_rest(
     client: TestClient, ranges: Ranges
 ) -> None:
     ranges.prefetch(*DAYS[:2])
@@ -65,7 +65,7 @@ def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(
     assert get(client, PATH, **RANGE)["total"] == 14
 
 
-def test_a_range_that_is_known_needs_no_job(client: TestClient, ranges: Ranges) -> None:
+def test_a_fully_cached_range_starts_no_job(client: TestClient, ranges: Ranges) -> None:
     ranges.prefetch(*DAYS)
     document = get(client, PATH, **RANGE)
     RangeShown.model_validate(document)
@@ -109,14 +109,14 @@ def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges:
         ({**RANGE, "webhookUrl": HOOK.url, "webhookSecret": "a\0b"}, "Invalid request"),
     ],
 )
-def test_what_cannot_be_accepted(
+def test_an_invalid_range_is_refused(
     client: TestClient, ranges: Ranges, query: dict[str, str], complaint: str
 ) -> None:
     assert get(client, PATH, 400, **query)["error"] == complaint
     assert ranges.jobs == []
 
 
-def test_a_refresh_needs_the_permission_to_write(login: Login, ranges: Ranges) -> None:
+def test_a_refresh_needs_the_write_permission(login: Login, ranges: Ranges) -> None:
     ranges.prefetch(*DAYS)
     assert get(login(READS), PATH, 403, **RANGE, refresh="true")["error"] == "Missing permission"
     document = get(login({**READS, "fiches.write": "GROUP"}), PATH, **RANGE, refresh="true")
@@ -132,7 +132,7 @@ def test_a_refresh_needs_the_permission_to_write(login: Login, ranges: Ranges) -
     }
 
 
-def test_a_job_is_for_who_asked_for_it_and_who_sees_everything(
+def test_a_job_is_visible_to_its_creator_and_to_callers_with_full_scope(
     login: Login, client: TestClient, ranges: Ranges
 ) -> None:
     owner, other = login(READS, sub="1"), login(READS, sub="2")
@@ -181,7 +181,7 @@ def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(
     assert get(client, "/api/fiches/jobs?status=failed")["count"] == 0
 
 
-def test_a_poll_tells_what_there_is_as_far_as_it_may_be_seen(
+def test_a_poll_returns_the_fiches_in_scope(
     login: Login, client: TestClient, ranges: Ranges
 ) -> None:
     reader = login(READS, groupes=["NORD"])
@@ -201,7 +201,7 @@ def test_a_poll_tells_what_there_is_as_far_as_it_may_be_seen(
 @pytest.mark.parametrize(
     "about", [{"groupes": ["NORD"]}, {"crm_user": "42"}], ids=["GROUP", "SELF"]
 )
-def test_what_is_hidden_is_not_counted(
+def test_totals_exclude_fiches_out_of_scope(
     login: Login, client: TestClient, ranges: Ranges, about: dict[str, object]
 ) -> None:
     ranges.prefetch(*DAYS[:2])
@@ -237,7 +237,7 @@ def test_what_is_hidden_is_not_counted(
     ]
 
 
-def test_a_poll_names_its_job(client: TestClient) -> None:
+def test_a_poll_needs_a_valid_job_id(client: TestClient) -> None:
     [fault] = get(client, "/api/fiches/webhooks/fiches", 400)["details"]
     assert fault == {"field": "jobId", "message": "is required"}
     assert (
@@ -247,7 +247,7 @@ def test_a_poll_names_its_job(client: TestClient) -> None:
     assert get(client, "/api/fiches/jobs?status=odd", 400)["code"] == "VALIDATION_ERROR"
 
 
-def test_the_document_says_which_days_must_be_named(client: TestClient) -> None:
+def test_required_parameters_are_marked_in_the_openapi_document(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     asked = {
         path: {each["name"] for each in paths[path]["get"]["parameters"] if each["required"]}

@@ -53,7 +53,7 @@ def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
     return answered.json()
 
 
-def test_a_day_is_searched_in_the_crm(client: TestClient, crm: FakeFicheSource) -> None:
+def test_a_search_queries_the_crm_for_one_day(client: TestClient, crm: FakeFicheSource) -> None:
     crm.sell(DAY, summary("1"), summary("9"))
     found = get(client, "/api/fiches/search", date="2026-02-03")
     assert crm.asked == ["2026-02-03"]
@@ -67,7 +67,7 @@ def test_a_day_is_searched_in_the_crm(client: TestClient, crm: FakeFicheSource) 
     assert (short["total"], "status" in short["fiches"][0]) == (2, False)
 
 
-def test_a_search_shows_what_is_in_reach(login: Login, crm: FakeFicheSource) -> None:
+def test_a_search_shows_only_fiches_in_scope(login: Login, crm: FakeFicheSource) -> None:
     found = get(login(READS, groupes=["NORD"]), "/api/fiches/search", date="2026-02-03")
     assert ([each["id"] for each in found["fiches"]], found["total"]) == (["1"], 1)
     assert [call["recording_url"] for call in found["fiches"][0]["recordings"]] == [None]
@@ -86,7 +86,7 @@ def test_a_search_shows_what_is_in_reach(login: Login, crm: FakeFicheSource) -> 
 @pytest.mark.parametrize(
     "query", [{}, {"date": ""}, {"date": "03/02/2026"}, {"date": "2026-02-30"}]
 )
-def test_a_search_needs_a_day(
+def test_a_search_needs_a_valid_date(
     client: TestClient, crm: FakeFicheSource, query: dict[str, str]
 ) -> None:
     refused = get(client, "/api/fiches/search", 400, **query)
@@ -97,19 +97,19 @@ def test_a_search_needs_a_day(
     assert crm.asked == []
 
 
-def test_when_the_crm_is_away_a_search_says_so(client: TestClient, crm: FakeFicheSource) -> None:
+def test_a_search_during_a_crm_outage_is_502(client: TestClient, crm: FakeFicheSource) -> None:
     crm.refuse_everything(TransientError("The CRM does not answer."))
     refused = get(client, "/api/fiches/search", 502, date="2026-02-03")
     assert (refused["error"], refused["code"]) == ("The CRM does not answer.", "EXTERNAL_API_ERROR")
 
 
-def test_without_a_crm_the_configuration_is_at_fault(client: TestClient) -> None:
+def test_a_search_without_a_crm_is_a_configuration_error(client: TestClient) -> None:
     assert (
         get(client, "/api/fiches/search", 503, date="2026-02-03")["code"] == "CONFIGURATION_ERROR"
     )
 
 
-def test_details_are_shown_as_they_are_mirrored(client: TestClient, crm: FakeFicheSource) -> None:
+def test_details_come_from_the_mirror(client: TestClient, crm: FakeFicheSource) -> None:
     shown = get(client, "/api/fiches/1")
     FicheDetails.model_validate(shown)
     assert crm.asked == []
@@ -122,7 +122,7 @@ def test_details_are_shown_as_they_are_mirrored(client: TestClient, crm: FakeFic
     assert shown["details_fetched_at"] == "2026-05-04T10:00:00.000Z"
 
 
-def test_details_that_are_missing_or_old_are_asked_for(
+def test_missing_or_expired_details_are_fetched(
     client: TestClient, crm: FakeFicheSource, clock: StandingClock
 ) -> None:
     assert get(client, "/api/fiches/3")["state"] == "full details"
@@ -132,7 +132,7 @@ def test_details_that_are_missing_or_old_are_asked_for(
     assert crm.asked == ["3", "1"]
 
 
-def test_a_refresh_asks_the_crm(
+def test_a_refresh_fetches_from_the_crm(
     client: TestClient, crm: FakeFicheSource, clock: StandingClock
 ) -> None:
     clock.pass_time_a_second()
@@ -141,7 +141,7 @@ def test_a_refresh_asks_the_crm(
     assert crm.asked == ["1"]
 
 
-def test_a_refresh_needs_the_permission_to_write(login: Login, crm: FakeFicheSource) -> None:
+def test_a_refresh_needs_the_write_permission(login: Login, crm: FakeFicheSource) -> None:
     reader = login(READS, groupes=["NORD"])
     assert get(reader, "/api/fiches/1", 403, refresh="true")["error"] == "Missing permission"
     narrow = login({"fiches.read": "ALL", "fiches.write": "GROUP"}, groupes=["NORD"])
@@ -154,7 +154,7 @@ def test_a_refresh_needs_the_permission_to_write(login: Login, crm: FakeFicheSou
 @pytest.mark.parametrize(
     ("scope", "moved"), [("GROUP", {"groupe": "SUD"}), ("SELF", {"attribution_user_id": "43"})]
 )
-def test_what_has_just_left_somebodys_reach_is_hidden(
+def test_a_fiche_that_moved_out_of_scope_is_hidden_after_the_fetch(
     login: Login,
     crm: FakeFicheSource,
     clock: StandingClock,
@@ -172,7 +172,7 @@ def test_what_has_just_left_somebodys_reach_is_hidden(
     assert result["code"] == get(caller, "/api/fiches/77", 404)["code"]
 
 
-def test_old_details_are_better_than_none(
+def test_expired_details_are_shown_during_a_crm_outage(
     client: TestClient, crm: FakeFicheSource, clock: StandingClock
 ) -> None:
     clock.pass_time(timedelta(days=30))
@@ -183,7 +183,7 @@ def test_old_details_are_better_than_none(
     assert get(client, "/api/fiches/77", 502)["error"] == "The CRM does not answer."
 
 
-def test_what_the_crm_does_not_know_is_not_found_unless_it_was_known(
+def test_a_fiche_unknown_to_the_crm_is_404_unless_mirrored(
     client: TestClient, crm: FakeFicheSource
 ) -> None:
     crm.remove("1", "3")
@@ -196,7 +196,7 @@ DEAF = [READS, {"fiches.read": "ALL", "recordings.read": "SELF"}]
 
 
 @pytest.mark.parametrize("grants", DEAF, ids=["without the permission", "out of its reach"])
-def test_audio_is_for_who_may_hear_it(
+def test_audio_urls_need_the_recordings_permission(
     login: Login, crm: FakeFicheSource, grants: dict[str, str]
 ) -> None:
     deaf = login(grants, groupes=["NORD"], crm_user="9999")
@@ -209,7 +209,9 @@ def test_audio_is_for_who_may_hear_it(
 
 
 @pytest.mark.parametrize("path", ["", "/cache", "/status"])
-def test_hidden_and_missing_look_the_same(login: Login, crm: FakeFicheSource, path: str) -> None:
+def test_hidden_and_missing_fiches_look_the_same(
+    login: Login, crm: FakeFicheSource, path: str
+) -> None:
     reader = login(READS, groupes=["NORD"])
     get(reader, f"/api/fiches/1{path}")
     answers = [get(reader, f"/api/fiches/{fiche_id}{path}", 404) for fiche_id in ("2", "3", "77")]
@@ -222,11 +224,11 @@ def test_hidden_and_missing_look_the_same(login: Login, crm: FakeFicheSource, pa
 
 
 @pytest.mark.parametrize("path", ["", "/cache", "/status"])
-def test_an_id_is_made_of_digits(client: TestClient, path: str) -> None:
+def test_a_non_numeric_fiche_id_is_400(client: TestClient, path: str) -> None:
     assert get(client, f"/api/fiches/x1{path}", 400)["details"][0]["field"] == "fiche_id"
 
 
-def test_the_cache_in_short(client: TestClient, crm: FakeFicheSource) -> None:
+def test_the_cache_row_of_a_fiche_is_shown(client: TestClient, crm: FakeFicheSource) -> None:
     row = get(client, "/api/fiches/1/cache")["data"]
     CacheRow.model_validate(row)
     assert row == {
@@ -236,7 +238,7 @@ def test_the_cache_in_short(client: TestClient, crm: FakeFicheSource) -> None:
     assert get(client, "/api/fiches/77/cache", 404)["error"] == "Fiche not cached"
 
 
-def test_the_status_of_one_fiche(client: TestClient, crm: FakeFicheSource) -> None:
+def test_the_status_of_one_fiche_is_shown(client: TestClient, crm: FakeFicheSource) -> None:
     status = get(client, "/api/fiches/1/status")["data"]
     FicheStatus.model_validate(status)
     assert (status["hasData"], status["transcription"]["total"], status["audit"]["total"]) == (
@@ -247,7 +249,7 @@ def test_the_status_of_one_fiche(client: TestClient, crm: FakeFicheSource) -> No
     assert get(client, "/api/fiches/77/status", 404)["error"] == "Fiche not found in database"
 
 
-def test_the_status_of_many_hides_what_is_hidden(login: Login, crm: FakeFicheSource) -> None:
+def test_batch_status_is_empty_for_hidden_fiches(login: Login, crm: FakeFicheSource) -> None:
     reader = login(READS, groupes=["NORD"])
     asked = {"ficheIds": ["1", "2", "3", "77"]}
     document = reader.post("/api/fiches/status/batch", json=asked).json()["data"]
@@ -259,18 +261,20 @@ def test_the_status_of_many_hides_what_is_hidden(login: Login, crm: FakeFicheSou
 
 
 @pytest.mark.parametrize("body", [{}, {"ficheIds": "1"}, {"ficheIds": {"0": "1"}}])
-def test_a_batch_is_a_list(client: TestClient, body: dict[str, object]) -> None:
+def test_a_batch_without_a_list_is_400(client: TestClient, body: dict[str, object]) -> None:
     answered = client.post("/api/fiches/status/batch", json=body)
     assert (answered.status_code, answered.json()["error"]) == (400, "ficheIds must be an array")
 
 
 @pytest.mark.parametrize("ids", [[1], [""], ["1"] * 1001, ["\0"], [None]])
-def test_a_batch_holds_ids(client: TestClient, ids: list[object]) -> None:
+def test_a_batch_with_invalid_ids_is_400(client: TestClient, ids: list[object]) -> None:
     answered = client.post("/api/fiches/status/batch", json={"ficheIds": ids})
     assert (answered.status_code, answered.json()["error"]) == (400, "Invalid ficheIds")
 
 
-def test_a_day_as_it_is_known(client: TestClient, login: Login, crm: FakeFicheSource) -> None:
+def test_the_fiches_of_a_cached_day_are_shown(
+    client: TestClient, login: Login, crm: FakeFicheSource
+) -> None:
     day = get(client, "/api/fiches/status/by-date", date="2026-02-03")["data"]
     DayShown.model_validate(day)
     assert (day["date"], day["total"], [row["ficheId"] for row in day["fiches"]]) == (
@@ -292,7 +296,7 @@ def test_a_day_as_it_is_known(client: TestClient, login: Login, crm: FakeFicheSo
     assert refused["error"] == "Invalid date format. Use YYYY-MM-DD"
 
 
-def test_recordings_are_whole_and_the_oldest_is_first(
+def test_recordings_of_a_fiche_are_listed_with_their_fields(
     client: TestClient, login: Login, crm: FakeFicheSource
 ) -> None:
     result = get(client, "/api/recordings/1")

@@ -13,7 +13,7 @@ def _fiche(services: Services) -> None:
     Archive(services.database).put("900", calls=2, of_fiche_groupe="SUD")
 
 
-def test_it_is_told_down_to_its_calls(client: TestClient) -> None:
+def test_the_mirror_shows_a_fiche_with_its_calls(client: TestClient) -> None:
     document = client.get("/api/fiches/900/mirror").json()["data"]
     assert (
         document["fiche_id"],
@@ -27,7 +27,9 @@ def test_it_is_told_down_to_its_calls(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("groupe", "status"), [("SUD", 200), ("NORD", 404)])
-def test_out_of_reach_it_is_missing(login: Login, groupe: str, status: int) -> None:
+def test_the_mirror_of_a_fiche_out_of_scope_looks_missing(
+    login: Login, groupe: str, status: int
+) -> None:
     mine = login({"fiches.read": "GROUP"}, groupes=[groupe])
     hidden, missing = mine.get("/api/fiches/900/mirror"), mine.get("/api/fiches/987/mirror")
     assert (hidden.status_code, missing.status_code) == (status, 404)

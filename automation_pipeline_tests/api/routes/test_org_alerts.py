@@ -18,7 +18,7 @@ def alert(orgs: Bench, org_id: str | None, subject: str) -> None:
         session.add(row)
 
 
-def test_alerts_are_listed_newest_first_and_those_about_the_scheduler_to_who_runs_it(
+def test_alerts_are_listed_newest_first_and_scheduler_alerts_only_to_operators(
     operator: TestClient, member: Member, orgs: Bench
 ) -> None:
     alert(orgs, "acme", "1")
@@ -37,7 +37,7 @@ def test_alerts_are_listed_newest_first_and_those_about_the_scheduler_to_who_run
     assert ([one["subject"] for one in page["data"]], page["offset"]) == (["1"], 1)
 
 
-def test_the_log_is_gone_through_and_narrowed(operator: TestClient, orgs: Bench) -> None:
+def test_the_audit_log_can_be_paged_and_filtered(operator: TestClient, orgs: Bench) -> None:
     for name in ("one", "two"):
         operator.post("/api/org-servers", json={"name": name}, params={"org": "acme"})
     operator.post("/api/org-hosts", json={"name": "rack"}, params={"org": "acme"})
@@ -59,6 +59,6 @@ def test_the_log_is_gone_through_and_narrowed(operator: TestClient, orgs: Bench)
 @pytest.mark.parametrize(
     ("path", "name"), [("/api/org-alerts", "org"), ("/api/org-audit-log", "after")]
 )
-def test_what_is_asked_wrongly_is_named(operator: TestClient, path: str, name: str) -> None:
+def test_an_invalid_query_parameter_is_named(operator: TestClient, path: str, name: str) -> None:
     refused = operator.get(path, params={name: "No!"})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, name)

@@ -14,7 +14,7 @@ def asked(client: TestClient, schedule_id: str) -> str:
     ]
 
 
-def test_one_is_shown_with_what_became_of_its_jobs(operator: TestClient, orgs: Bench) -> None:
+def test_a_backfill_is_shown_with_the_status_of_its_jobs(operator: TestClient, orgs: Bench) -> None:
     batch_id = asked(operator, orgs.schedule())
     document = operator.get(f"{PATH}/{batch_id}").json()["data"]
     assert (document["status"], document["total"], document["pending"], document["from"]) == (
@@ -26,7 +26,7 @@ def test_one_is_shown_with_what_became_of_its_jobs(operator: TestClient, orgs: B
     assert operator.get("/api/org-jobs", params={"batch": batch_id}).json()["count"] == 3
 
 
-def test_they_are_listed_newest_first_and_narrowed(operator: TestClient, orgs: Bench) -> None:
+def test_the_list_is_newest_first_and_can_be_filtered(operator: TestClient, orgs: Bench) -> None:
     of_acme, of_globex = orgs.schedule(), orgs.schedule("globex")
     first, second = asked(operator, of_acme), asked(operator, of_globex)
     for query, ids in (
@@ -39,7 +39,7 @@ def test_they_are_listed_newest_first_and_narrowed(operator: TestClient, orgs: B
         assert [one["id"] for one in operator.get(PATH, params=query).json()["data"]] == ids
 
 
-def test_a_cancelled_one_does_nothing_more_and_cancelling_is_safe_to_repeat(
+def test_cancelling_a_backfill_cancels_its_jobs_and_is_idempotent(
     operator: TestClient, orgs: Bench
 ) -> None:
     schedule_id = orgs.schedule()

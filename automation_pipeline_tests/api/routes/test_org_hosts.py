@@ -11,9 +11,7 @@ from automation_pipeline_tests.org_jobs.bench import Bench
 PATH = "/api/org-hosts"
 
 
-def test_a_host_is_made_for_the_organisation_that_is_named(
-    operator: TestClient, orgs: Bench
-) -> None:
+def test_a_host_is_created_for_the_named_organisation(operator: TestClient, orgs: Bench) -> None:
     made = operator.post(PATH, json={"name": "rack-1"}, params={"org": "acme"})
     host = made.json()["data"]
     assert (made.status_code, host["orgId"], host["lastSeenAt"]) == (201, "acme", None)
@@ -21,13 +19,13 @@ def test_a_host_is_made_for_the_organisation_that_is_named(
     assert orgs.audit()[-1].actor == "machine:environment"
 
 
-def test_a_token_of_an_organisation_need_not_name_it(member: Member) -> None:
+def test_an_organisation_token_does_not_need_the_org_parameter(member: Member) -> None:
     acme = member("acme")
     assert acme.post(PATH, json={"name": "rack-1"}).json()["data"]["orgId"] == "acme"
     assert acme.post(PATH, json={"name": "rack-2"}, params={"org": "acme"}).status_code == 201
 
 
-def test_whoever_belongs_to_none_has_to_name_one_that_exists(operator: TestClient) -> None:
+def test_a_caller_without_an_organisation_must_name_an_existing_one(operator: TestClient) -> None:
     refused = operator.post(PATH, json={"name": "rack-1"})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "org")
     assert (
@@ -39,7 +37,7 @@ def test_whoever_belongs_to_none_has_to_name_one_that_exists(operator: TestClien
     ("body", "field"),
     [({}, "name"), ({"name": " "}, "name"), ({"name": "x", "maintenanceUntil": "soon"}, None)],
 )
-def test_every_field_at_fault_is_named(
+def test_each_invalid_field_is_named(
     operator: TestClient, body: dict[str, Any], field: str | None
 ) -> None:
     refused = operator.post(PATH, json=body, params={"org": "acme"})
@@ -49,7 +47,7 @@ def test_every_field_at_fault_is_named(
     )
 
 
-def test_a_name_is_one_host_of_its_organisation(operator: TestClient, orgs: Bench) -> None:
+def test_host_names_are_unique_within_an_organisation(operator: TestClient, orgs: Bench) -> None:
     host_id = orgs.host(name="rack-1")
     orgs.host("globex", name="rack-2")
     assert operator.post(PATH, json={"name": "rack-1"}, params={"org": "acme"}).status_code == 409
@@ -59,7 +57,7 @@ def test_a_name_is_one_host_of_its_organisation(operator: TestClient, orgs: Benc
     )
 
 
-def test_they_are_listed_of_one_organisation_or_of_all(operator: TestClient, orgs: Bench) -> None:
+def test_hosts_are_listed_for_one_organisation_or_all(operator: TestClient, orgs: Bench) -> None:
     for org_id in ("acme", "globex"):
         orgs.host(org_id, name=f"of-{org_id}")
     assert operator.get(PATH).json()["count"] == 2
@@ -71,9 +69,7 @@ def test_they_are_listed_of_one_organisation_or_of_all(operator: TestClient, org
     ]
 
 
-def test_one_that_is_free_is_taken_away_and_one_with_servers_is_not(
-    operator: TestClient, orgs: Bench
-) -> None:
+def test_only_a_host_without_servers_can_be_deleted(operator: TestClient, orgs: Bench) -> None:
     free, busy = orgs.host(), orgs.host()
     orgs.server(host_id=busy)
     assert operator.delete(f"{PATH}/{free}").status_code == 204

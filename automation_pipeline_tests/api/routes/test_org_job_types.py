@@ -25,7 +25,7 @@ def names(client: TestClient, **params: str) -> dict[str, Any]:
     return {one["name"]: one for one in client.get(PATH, params=params).json()["data"]}
 
 
-def test_a_type_is_defined_used_changed_and_deleted(member: Member, orgs: Bench) -> None:
+def test_a_job_type_can_be_created_used_changed_and_deleted(member: Member, orgs: Bench) -> None:
     acme = member("acme", "org-jobs.write", "org-jobs.read")
     made = acme.post(PATH, json=EXPORT)
     assert (made.status_code, made.json()["data"]["orgId"]) == (201, "acme")
@@ -58,7 +58,7 @@ def test_a_type_is_defined_used_changed_and_deleted(member: Member, orgs: Bench)
     assert sorted(one["action"] for one in noted) == ["create", "delete", "update", "update"]
 
 
-def test_schedules_of_a_type_keep_it_and_are_previewed(member: Member, orgs: Bench) -> None:
+def test_a_job_type_with_schedules_cannot_be_deleted(member: Member, orgs: Bench) -> None:
     acme = member("acme", "org-jobs.write", "org-jobs.read")
     acme.post(PATH, json={**EXPORT, "name": "SERVER_RESTART"})
     schedule = {

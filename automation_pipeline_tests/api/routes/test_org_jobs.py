@@ -16,7 +16,7 @@ OF_ACME = {"org": "acme"}
 CALL: dict[str, Any] = {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/warm"}}
 
 
-def test_one_is_asked_for_without_a_schedule(operator: TestClient, orgs: Bench) -> None:
+def test_a_job_can_be_created_without_a_schedule(operator: TestClient, orgs: Bench) -> None:
     answered = operator.post(PATH, json={**CALL, "priority": 2}, params=OF_ACME)
     job = answered.json()["data"]
     assert (answered.status_code, job["orgId"], job["status"], job["priority"]) == (
@@ -45,7 +45,7 @@ def test_one_is_asked_for_without_a_schedule(operator: TestClient, orgs: Bench) 
         ({"type": "SERVER_RESTART", "serverInstanceId": "987654"}, "serverInstanceId"),
     ],
 )
-def test_every_field_at_fault_is_named(
+def test_each_invalid_field_is_named(
     operator: TestClient, body: dict[str, Any], field: str
 ) -> None:
     refused = operator.post(PATH, json=body, params=OF_ACME)
@@ -53,9 +53,7 @@ def test_every_field_at_fault_is_named(
     assert field in [fault["field"] for fault in refused.json()["details"]]
 
 
-def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
-    member: Member, orgs: Bench
-) -> None:
+def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: Bench) -> None:
     hidden, acme = orgs.server("globex"), member("acme")
     answers = [
         acme.post(PATH, json={"type": "SERVER_RESTART", "serverInstanceId": server_id})
@@ -70,7 +68,7 @@ def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
     assert orgs.jobs() == []
 
 
-def test_one_key_asks_for_one_job(operator: TestClient, orgs: Bench) -> None:
+def test_an_idempotency_key_creates_one_job(operator: TestClient, orgs: Bench) -> None:
     answers = [
         operator.post(PATH, json=CALL, params=OF_ACME, headers={"Idempotency-Key": "a"})
         for _ in range(2)
@@ -79,7 +77,7 @@ def test_one_key_asks_for_one_job(operator: TestClient, orgs: Bench) -> None:
     assert len(orgs.jobs()) == 1
 
 
-def test_they_are_listed_newest_first_and_narrowed(operator: TestClient, orgs: Bench) -> None:
+def test_the_list_is_newest_first_and_can_be_filtered(operator: TestClient, orgs: Bench) -> None:
     schedule_id, server_id = orgs.schedule(), orgs.server()
     by_schedule = str(orgs.job(schedule_id=schedule_id))
     by_server = str(orgs.job(server_instance_id=server_id, of_type=SERVICE))
@@ -98,7 +96,7 @@ def test_they_are_listed_newest_first_and_narrowed(operator: TestClient, orgs: B
 
 
 @pytest.mark.parametrize("depth", [100, 300])
-def test_a_result_that_is_stored_too_deep_to_be_shown_takes_no_list_with_it(
+def test_a_stored_result_nested_too_deeply_does_not_break_the_list(
     operator: TestClient, orgs: Bench, depth: int
 ) -> None:
     deep: dict[str, Any] = {}
@@ -112,7 +110,7 @@ def test_a_result_that_is_stored_too_deep_to_be_shown_takes_no_list_with_it(
 
 
 @pytest.mark.parametrize("what", [PATH, "/api/org-schedules", "run-now"])
-def test_a_payload_that_is_nested_too_deeply_is_refused(
+def test_a_payload_nested_too_deeply_is_refused(
     operator: TestClient, orgs: Bench, what: str
 ) -> None:
     deep: dict[str, Any] = {}
@@ -146,7 +144,7 @@ def test_a_payload_that_is_nested_too_deeply_is_refused(
         ({**CALL, "a\ud800": 1}, "a\\ud800"),
     ],
 )
-def test_a_name_with_half_a_character_is_told_by_its_escape(
+def test_a_field_name_with_a_lone_surrogate_is_escaped(
     operator: TestClient, orgs: Bench, body: dict[str, Any], field: str
 ) -> None:
     sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
@@ -162,12 +160,12 @@ def test_a_name_with_half_a_character_is_told_by_its_escape(
     ("name", "value"),
     [("org", "No!"), ("status", "done"), ("schedule", "12"), ("server", "x"), ("batch", "0")],
 )
-def test_what_is_asked_wrongly_is_named(operator: TestClient, name: str, value: str) -> None:
+def test_an_invalid_query_parameter_is_named(operator: TestClient, name: str, value: str) -> None:
     refused = operator.get(PATH, params={name: value})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, name)
 
 
-def test_the_types_tell_of_their_payloads_and_permissions(member: Member) -> None:
+def test_job_types_show_their_payload_schemas_and_permissions(member: Member) -> None:
     types = {
         one["name"]: one
         for one in member("acme", "org-jobs.read").get(f"{PATH}/types").json()["data"]
@@ -181,9 +179,7 @@ def test_the_types_tell_of_their_payloads_and_permissions(member: Member) -> Non
     assert "url" in types["HTTPS_CALL"]["payloadSchema"]["properties"]
 
 
-def test_the_queues_are_those_of_all_organisations_or_of_one(
-    operator: TestClient, orgs: Bench
-) -> None:
+def test_queues_are_listed_for_all_organisations_or_one(operator: TestClient, orgs: Bench) -> None:
     orgs.job()
     orgs.running_job()
     orgs.organisation("globex")
@@ -199,7 +195,7 @@ def test_the_queues_are_those_of_all_organisations_or_of_one(
     ] == ["acme"]
 
 
-def test_one_that_waits_is_cancelled_and_its_log_tells_by_whom(
+def test_a_pending_job_is_cancelled_and_its_log_names_the_actor(
     operator: TestClient, orgs: Bench
 ) -> None:
     job_id = orgs.job()
@@ -210,7 +206,9 @@ def test_one_that_waits_is_cancelled_and_its_log_tells_by_whom(
     assert operator.get(f"{PATH}/{job_id}/log", params={"after": move["id"]}).json()["data"] == []
 
 
-def test_one_at_work_is_asked_to_stop_or_ended_at_once(operator: TestClient, orgs: Bench) -> None:
+def test_a_running_job_is_asked_to_stop_or_cancelled_immediately(
+    operator: TestClient, orgs: Bench
+) -> None:
     job_id = orgs.running_job()
     asked = operator.post(f"{PATH}/{job_id}/cancel").json()["data"]
     assert (asked["status"], asked["runs"][0]["cancelledBy"]) == ("running", "machine:environment")
@@ -221,14 +219,14 @@ def test_one_at_work_is_asked_to_stop_or_ended_at_once(operator: TestClient, org
 @pytest.mark.parametrize(
     ("body", "field"), [({"atOnce": "yes"}, "atOnce"), ({"reason": 5}, "reason")]
 )
-def test_a_wrong_body_is_named(
+def test_an_invalid_body_names_the_field(
     operator: TestClient, orgs: Bench, body: dict[str, Any], field: str
 ) -> None:
     refused = operator.post(f"{PATH}/{orgs.job()}/cancel", json=body)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
 
-def test_a_failed_one_is_done_again_once_a_key_and_one_that_waits_is_not(
+def test_a_failed_job_is_retried_once_per_key_and_a_pending_job_is_not(
     operator: TestClient, orgs: Bench
 ) -> None:
     job_id = orgs.job(run={"status": "failed", "error_code": "FAILED", "finished_at": orgs.now})
@@ -240,7 +238,7 @@ def test_a_failed_one_is_done_again_once_a_key_and_one_that_waits_is_not(
     assert operator.post(f"{PATH}/{job_id}/retry").status_code == 409
 
 
-def test_types_with_a_permission_are_for_those_who_have_it(
+def test_a_restricted_job_type_needs_its_permission(
     login: Login, member: Member, orgs: Bench
 ) -> None:
     run = {"type": "PRICING_RULE_APPLY", "payload": {"ruleId": "1"}}

@@ -11,7 +11,7 @@ from automation_pipeline_tests.org_jobs.bench import Bench
 PATH = "/api/org-schedules"
 
 
-def test_the_coming_times_are_listed(operator: TestClient, orgs: Bench) -> None:
+def test_the_next_occurrences_are_listed(operator: TestClient, orgs: Bench) -> None:
     schedule_id = orgs.schedule()
     document = operator.get(f"{PATH}/{schedule_id}/next", params={"count": 2}).json()["data"]
     assert [run["scheduledFor"] for run in document["runs"]] == [
@@ -24,9 +24,7 @@ def test_the_coming_times_are_listed(operator: TestClient, orgs: Bench) -> None:
     assert later["data"]["runs"][0]["scheduledFor"] == "2026-06-01T02:00:00.000Z"
 
 
-def test_its_due_times_are_gone_through_forwards_and_backwards(
-    operator: TestClient, orgs: Bench
-) -> None:
+def test_fires_can_be_paged_forwards_and_backwards(operator: TestClient, orgs: Bench) -> None:
     schedule_id = orgs.schedule()
     ids = [str(orgs.fire(schedule_id, orgs.now - timedelta(days=days))) for days in (3, 2, 1)]
     job_id = orgs.job(schedule_id=schedule_id, fire_id=int(ids[1]))
@@ -43,7 +41,7 @@ def test_its_due_times_are_gone_through_forwards_and_backwards(
     assert [one["id"] for one in before] == [ids[1], ids[0]]
 
 
-def test_who_did_what_is_told_with_the_reason(operator: TestClient, orgs: Bench) -> None:
+def test_the_log_shows_actions_actors_and_reasons(operator: TestClient, orgs: Bench) -> None:
     schedule_id = orgs.schedule()
     operator.patch(f"{PATH}/{schedule_id}", json={"name": "Renamed"})
     operator.post(f"{PATH}/{schedule_id}/pause", json={"reason": "Moving"})
@@ -68,7 +66,7 @@ def test_who_did_what_is_told_with_the_reason(operator: TestClient, orgs: Bench)
         ("log", "limit", "0"),
     ],
 )
-def test_what_is_asked_wrongly_is_named(
+def test_an_invalid_query_parameter_is_named(
     operator: TestClient, orgs: Bench, what: str, name: str, value: str
 ) -> None:
     refused = operator.get(f"{PATH}/{orgs.schedule()}/{what}", params={name: value})

@@ -20,7 +20,7 @@ def asked(client: TestClient, schedule_id: str, what: str, body: Any = None, **m
 
 
 class TestPause:
-    def test_it_is_paused_until_it_is_resumed(self, operator: TestClient, orgs: Bench) -> None:
+    def test_a_schedule_can_be_paused_and_resumed(self, operator: TestClient, orgs: Bench) -> None:
         schedule_id = orgs.schedule()
         paused = asked(
             operator, schedule_id, "pause", {"reason": "Moving", "until": "2026-05-06T00:00:00Z"}
@@ -45,7 +45,7 @@ class TestPause:
             ({"why": "x"}, "why"),
         ],
     )
-    def test_a_wrong_body_is_named(
+    def test_an_invalid_body_names_the_field(
         self, operator: TestClient, orgs: Bench, body: Any, field: str
     ) -> None:
         refused = asked(operator, orgs.schedule(), "pause", body)
@@ -53,9 +53,7 @@ class TestPause:
 
 
 class TestSkipNext:
-    def test_the_next_time_is_left_out_and_kept_after_all(
-        self, operator: TestClient, orgs: Bench
-    ) -> None:
+    def test_skip_next_can_be_set_and_removed(self, operator: TestClient, orgs: Bench) -> None:
         schedule_id = orgs.schedule()
         for _ in range(2):
             skipping = asked(operator, schedule_id, "skip-next", {"reason": "Tournament"}).json()[
@@ -67,7 +65,7 @@ class TestSkipNext:
 
 
 class TestRunNow:
-    def test_it_asks_for_a_job_and_leaves_the_plan_alone(
+    def test_run_now_creates_a_job_and_keeps_the_next_run(
         self, operator: TestClient, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule(payload={})
@@ -81,7 +79,9 @@ class TestRunNow:
         )
         assert orgs.schedule_row(schedule_id).next_run_at == planned
 
-    def test_one_key_asks_for_one_job_and_for_ever(self, operator: TestClient, orgs: Bench) -> None:
+    def test_an_idempotency_key_creates_one_job_and_conflicts_with_another_body(
+        self, operator: TestClient, orgs: Bench
+    ) -> None:
         schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
         first, second = (asked(operator, schedule_id, "run-now", headers=KEY) for _ in range(2))
         assert (first.json(), second.headers["Idempotent-Replay"]) == (second.json(), "true")
@@ -89,18 +89,20 @@ class TestRunNow:
         assert later.status_code == 409
         assert len(orgs.jobs(schedule_id)) == 1
 
-    def test_a_key_may_be_long(self, operator: TestClient, orgs: Bench) -> None:
+    def test_an_idempotency_key_can_have_255_characters(
+        self, operator: TestClient, orgs: Bench
+    ) -> None:
         key = {"Idempotency-Key": "k" * 255}
         assert asked(operator, orgs.schedule(), "run-now", headers=key).status_code == 202
 
-    def test_outside_its_window_it_is_refused_unless_that_is_ignored(
+    def test_run_now_outside_the_execution_window_needs_ignore_window(
         self, operator: TestClient, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule(execution_window_start="02:00", execution_window_end="03:00")
         assert asked(operator, schedule_id, "run-now").status_code == 409
         assert asked(operator, schedule_id, "run-now", {"ignoreWindow": True}).status_code == 202
 
-    def test_the_key_of_another_caller_is_another_key(
+    def test_idempotency_keys_are_separate_per_caller(
         self, operator: TestClient, member: Member, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
@@ -114,21 +116,25 @@ class TestRunNow:
         ("body", "field"),
         [({"ignoreWindow": "yes"}, "ignoreWindow"), ({"payload": []}, "payload"), ({"x": 1}, "x")],
     )
-    def test_a_wrong_body_is_named(
+    def test_an_invalid_body_names_the_field(
         self, operator: TestClient, orgs: Bench, body: Any, field: str
     ) -> None:
         refused = asked(operator, orgs.schedule(), "run-now", body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
         assert orgs.jobs() == []
 
-    def test_of_a_payload_that_its_type_refuses(self, operator: TestClient, orgs: Bench) -> None:
+    def test_run_now_refuses_a_payload_invalid_for_the_type(
+        self, operator: TestClient, orgs: Bench
+    ) -> None:
         schedule_id = orgs.schedule(job_type="HTTPS_CALL", payload={"url": "https://example.com/"})
         refused = asked(operator, schedule_id, "run-now", {"payload": {"method": "GET"}})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "payload.url")
 
 
 class TestBackfill:
-    def test_a_dry_run_says_what_would_be_done(self, operator: TestClient, orgs: Bench) -> None:
+    def test_a_dry_run_backfill_lists_times_and_creates_no_jobs(
+        self, operator: TestClient, orgs: Bench
+    ) -> None:
         schedule_id = orgs.schedule()
         answered = asked(operator, schedule_id, "backfill", {**PERIOD, "dryRun": True})
         document = answered.json()["data"]
@@ -145,7 +151,7 @@ class TestBackfill:
         )
         assert orgs.jobs() == []
 
-    def test_it_asks_for_the_jobs_of_the_period_once_a_key(
+    def test_a_backfill_creates_the_jobs_of_the_period_once_per_key(
         self, operator: TestClient, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule()
@@ -162,7 +168,7 @@ class TestBackfill:
             ({"limit": 2}, "limit"),
         ],
     )
-    def test_a_wrong_body_is_named(
+    def test_an_invalid_body_names_the_field(
         self, operator: TestClient, orgs: Bench, more: Any, field: str
     ) -> None:
         refused = asked(operator, orgs.schedule(), "backfill", {**PERIOD, **more})
@@ -181,7 +187,7 @@ class TestBackfill:
         ("POST", "skip-next", True),
     ],
 )
-def test_what_makes_a_type_with_a_permission_run_takes_that_permission(
+def test_actions_that_run_a_restricted_type_need_its_permission(
     login: Login, member: Member, orgs: Bench, method: str, what: str, allowed: bool
 ) -> None:
     body = PERIOD if what == "backfill" else {}
@@ -195,7 +201,7 @@ def test_what_makes_a_type_with_a_permission_run_takes_that_permission(
 @pytest.mark.parametrize(
     "paused", [{}, {"state": "PAUSED", "enabled": False, "pause_reason": "Frozen"}]
 )
-def test_a_pause_with_an_end_takes_what_a_resumption_takes(
+def test_a_pause_with_an_end_needs_the_permission_to_resume(
     login: Login, member: Member, orgs: Bench, paused: dict[str, Any]
 ) -> None:
     schedule_id = orgs.schedule(job_type="PRICING_RULE_APPLY", payload={"ruleId": "1"}, **paused)
@@ -219,7 +225,9 @@ def test_a_pause_with_an_end_takes_what_a_resumption_takes(
     assert (without_end["pauseReason"], without_end["pausedUntil"]) == ("For good", None)
 
 
-def test_who_has_only_jobs_pauses_other_types_with_an_end(member: Member, orgs: Bench) -> None:
+def test_the_jobs_permission_allows_a_timed_pause_of_unrestricted_types(
+    member: Member, orgs: Bench
+) -> None:
     paused = asked(member("acme"), orgs.schedule(), "pause", {"until": "2026-05-06T00:00:00Z"})
     assert (paused.status_code, paused.json()["data"]["pausedUntil"]) == (
         200,
@@ -231,7 +239,9 @@ def test_who_has_only_jobs_pauses_other_types_with_an_end(member: Member, orgs: 
     assert hidden.status_code == 404
 
 
-def test_a_key_holds_after_the_stored_answer_is_gone(operator: TestClient, orgs: Bench) -> None:
+def test_an_idempotency_key_still_applies_after_its_response_is_deleted(
+    operator: TestClient, orgs: Bench
+) -> None:
     schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
     first = asked(operator, schedule_id, "run-now", headers=KEY)
     with orgs.database.transaction() as session:

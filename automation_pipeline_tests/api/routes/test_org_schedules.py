@@ -34,7 +34,7 @@ def made(client: TestClient, **more: Any) -> dict[str, Any]:
     return answered.json()["data"]
 
 
-def test_one_is_made_for_the_organisation_that_is_named(operator: TestClient) -> None:
+def test_a_schedule_is_created_for_the_named_organisation(operator: TestClient) -> None:
     schedule = made(operator, timezone="Europe/Paris", retryPolicy={"maxRetries": 0})
     assert (schedule["orgId"], schedule["state"], schedule["version"]) == ("acme", "ACTIVE", 1)
     assert schedule["nextRunAt"] == "2026-05-04T10:15:00.000Z"
@@ -44,7 +44,7 @@ def test_one_is_made_for_the_organisation_that_is_named(operator: TestClient) ->
     assert shown.json()["data"] == schedule
 
 
-def test_one_of_an_agent_names_a_server(member: Member, orgs: Bench) -> None:
+def test_a_schedule_of_an_agent_type_needs_a_server(member: Member, orgs: Bench) -> None:
     acme = member("acme")
     server_id = orgs.server(host_id=orgs.host())
     restart = {"name": "Restart", "cronExpression": "@daily", "jobType": "SERVER_RESTART"}
@@ -71,7 +71,7 @@ def test_one_of_an_agent_names_a_server(member: Member, orgs: Bench) -> None:
         ({"serverInstanceId": "987654"}, "serverInstanceId"),
     ],
 )
-def test_every_field_at_fault_is_named(
+def test_each_invalid_field_is_named(
     operator: TestClient, more: dict[str, Any], field: str
 ) -> None:
     refused = operator.post(PATH, json={**CALL, **more}, params=OF_ACME)
@@ -82,7 +82,7 @@ def test_every_field_at_fault_is_named(
 INSIDE, LISTED = {"url": "https://169.254.169.254/meta"}, {"url": "http://localhost:3000/warm"}
 
 
-def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(
+def test_a_forbidden_call_url_is_refused_before_it_is_saved(
     operator: TestClient, services: Services, orgs: Bench
 ) -> None:
     """Every request that saves or begins a call of an address, with one inside the network, then
@@ -115,7 +115,7 @@ def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(
     )
 
 
-def test_one_key_makes_one_schedule(operator: TestClient, orgs: Bench) -> None:
+def test_an_idempotency_key_creates_one_schedule(operator: TestClient, orgs: Bench) -> None:
     answers = [
         operator.post(PATH, json=CALL, params=OF_ACME, headers={"Idempotency-Key": "a"})
         for _ in range(2)
@@ -128,9 +128,7 @@ def test_one_key_makes_one_schedule(operator: TestClient, orgs: Bench) -> None:
     assert other.status_code == 409
 
 
-def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
-    member: Member, orgs: Bench
-) -> None:
+def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: Bench) -> None:
     acme, hidden = member("acme"), orgs.server("globex")
     mine = orgs.schedule()
     restart = {"name": "Restart", "cronExpression": "@daily", "jobType": "SERVER_RESTART"}
@@ -161,7 +159,7 @@ def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
         ({"org": "acme", "limit": 1, "offset": 1}, ["First"]),
     ],
 )
-def test_they_are_listed_newest_first_and_narrowed(
+def test_the_list_is_newest_first_and_can_be_filtered(
     operator: TestClient, orgs: Bench, query: dict[str, Any], names: list[str]
 ) -> None:
     orgs.schedule(name="First")
@@ -172,7 +170,7 @@ def test_they_are_listed_newest_first_and_narrowed(
     assert [one["name"] for one in operator.get(PATH, params=query).json()["data"]] == names
 
 
-def test_they_are_listed_by_server(operator: TestClient, orgs: Bench) -> None:
+def test_schedules_can_be_filtered_by_server(operator: TestClient, orgs: Bench) -> None:
     wanted = orgs.schedule()
     orgs.schedule()
     server_id = orgs.schedule_row(wanted).server_instance_id
@@ -181,7 +179,9 @@ def test_they_are_listed_by_server(operator: TestClient, orgs: Bench) -> None:
     ] == [wanted]
 
 
-def test_what_is_changed_plans_it_anew(operator: TestClient, orgs: Bench) -> None:
+def test_changing_the_cron_expression_updates_the_next_run(
+    operator: TestClient, orgs: Bench
+) -> None:
     schedule_id = orgs.schedule(description="Old")
     changed = operator.patch(
         f"{PATH}/{schedule_id}", json={"cronExpression": "0 5 * * *", "description": None}
@@ -195,7 +195,7 @@ def test_what_is_changed_plans_it_anew(operator: TestClient, orgs: Bench) -> Non
     assert {fault["field"] for fault in refused.json()["details"]} >= {"state"}
 
 
-def test_a_deleted_one_is_gone_and_what_is_at_work_goes_on(
+def test_deleting_a_schedule_cancels_pending_jobs_and_keeps_running_ones(
     operator: TestClient, orgs: Bench
 ) -> None:
     schedule_id = orgs.schedule()
@@ -213,30 +213,30 @@ def test_a_deleted_one_is_gone_and_what_is_at_work_goes_on(
 @every_case(
     "named", ["x", "12", NOWHERE[:-1], f"{NOWHERE}0", "%7B" + NOWHERE + "%7D", NOWHERE + "%0a"]
 )
-def test_what_is_no_uuid_is_a_bad_request(operator: TestClient, named: str) -> None:
+def test_a_malformed_uuid_is_400(operator: TestClient, named: str) -> None:
     refused = operator.get(f"{PATH}/{named}")
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "org_schedule_id")
 
 
-def test_a_uuid_may_be_written_in_capitals(operator: TestClient, orgs: Bench) -> None:
+def test_an_uppercase_uuid_is_accepted(operator: TestClient, orgs: Bench) -> None:
     schedule_id = orgs.schedule()
     assert operator.get(f"{PATH}/{schedule_id.upper()}").json()["data"]["id"] == schedule_id
 
 
 class TestPreview:
-    def test_it_says_when_it_would_be_due_and_stores_nothing(self, operator: TestClient) -> None:
+    def test_a_preview_lists_occurrences_and_stores_nothing(self, operator: TestClient) -> None:
         answered = operator.post(f"{PATH}/preview", json=CALL, params={"count": 3})
         assert (answered.status_code, len(answered.json()["data"]["runs"])) == (200, 3)
         assert operator.get(PATH).json()["count"] == 0
 
-    def test_it_says_what_is_wrong(self, operator: TestClient) -> None:
+    def test_a_preview_names_invalid_fields(self, operator: TestClient) -> None:
         refused = operator.post(f"{PATH}/preview", json={**CALL, "cronExpression": "61 * * * *"})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (
             400,
             "cronExpression",
         )
 
-    def test_from_another_instant(self, operator: TestClient) -> None:
+    def test_a_preview_can_start_at_another_time(self, operator: TestClient) -> None:
         after = {"after": "2027-01-01T00:00:00+01:00", "count": 1}
         runs = operator.post(f"{PATH}/preview", json=CALL, params=after).json()["data"]["runs"]
         assert runs[0]["scheduledFor"] == "2026-12-31T23:15:00.000Z"
@@ -244,20 +244,20 @@ class TestPreview:
     @pytest.mark.parametrize(
         ("name", "value"), [("count", "0"), ("after", "soon"), ("after", "0001-01-01T00:00:00Z")]
     )
-    def test_what_is_asked_wrongly_is_named(
+    def test_an_invalid_query_parameter_is_named(
         self, operator: TestClient, name: str, value: str
     ) -> None:
         refused = operator.post(f"{PATH}/preview", json=CALL, params={name: value})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, name)
 
-    def test_whoever_may_only_read_may_preview(self, member: Member) -> None:
+    def test_a_reader_can_preview_schedules(self, member: Member) -> None:
         assert member("acme", "org-jobs.read").post(f"{PATH}/preview", json=CALL).status_code == 200
 
 
 class TestTypesWithAPermission:
     """What runs an automation, or changes prices, is for those who could do it by hand."""
 
-    def test_they_are_made_with_it(
+    def test_creating_a_restricted_schedule_needs_its_permission(
         self, operator: TestClient, login: Login, member: Member
     ) -> None:
         for poor in (login({"org-jobs.write": "ALL"}), member("acme")):
@@ -270,7 +270,7 @@ class TestTypesWithAPermission:
         assert rich.post(PATH, json=RUN, params=OF_ACME).status_code == 201
         assert operator.get(PATH).json()["count"] == 1
 
-    def test_they_are_not_made_of_others_nor_changed_without_it(
+    def test_changing_a_schedule_to_or_of_a_restricted_type_needs_its_permission(
         self, member: Member, orgs: Bench
     ) -> None:
         acme = member("acme")

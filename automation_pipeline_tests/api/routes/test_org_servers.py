@@ -12,7 +12,7 @@ PATH = "/api/org-servers"
 OF_ACME = {"org": "acme"}
 
 
-def test_a_server_stands_on_a_host_or_on_none_yet(operator: TestClient, orgs: Bench) -> None:
+def test_a_server_can_be_created_with_or_without_a_host(operator: TestClient, orgs: Bench) -> None:
     host_id = orgs.host()
     homeless = operator.post(PATH, json={"name": "valheim"}, params=OF_ACME)
     housed = operator.post(PATH, json={"name": "rust", "hostId": str(host_id)}, params=OF_ACME)
@@ -30,7 +30,7 @@ def test_a_server_stands_on_a_host_or_on_none_yet(operator: TestClient, orgs: Be
         ({"name": "x", "isEnabled": 1}, None),
     ],
 )
-def test_every_field_at_fault_is_named(
+def test_each_invalid_field_is_named(
     operator: TestClient, body: dict[str, Any], field: str | None
 ) -> None:
     refused = operator.post(PATH, json=body, params=OF_ACME)
@@ -40,9 +40,7 @@ def test_every_field_at_fault_is_named(
     )
 
 
-def test_a_host_of_another_organisation_is_refused_like_one_that_is_not_there(
-    member: Member, orgs: Bench
-) -> None:
+def test_a_host_of_another_organisation_looks_missing(member: Member, orgs: Bench) -> None:
     hidden, acme = orgs.host("globex"), member("acme")
     server_id = orgs.server()
     answers = [
@@ -62,14 +60,16 @@ def test_a_host_of_another_organisation_is_refused_like_one_that_is_not_there(
     assert orgs.server_row(server_id).host_id is None
 
 
-def test_it_is_changed_and_taken_out_of_use(operator: TestClient, orgs: Bench) -> None:
+def test_a_server_can_be_disabled_but_not_moved_to_another_organisation(
+    operator: TestClient, orgs: Bench
+) -> None:
     server_id = orgs.server(name="valheim")
     changed = operator.patch(f"{PATH}/{server_id}", json={"isEnabled": False}).json()["data"]
     assert (changed["isEnabled"], changed["name"]) == (False, "valheim")
     assert operator.patch(f"{PATH}/{server_id}", json={"orgId": "globex"}).status_code == 400
 
 
-def test_one_that_nothing_was_done_on_is_taken_away(operator: TestClient, orgs: Bench) -> None:
+def test_only_an_unused_server_can_be_deleted(operator: TestClient, orgs: Bench) -> None:
     free, busy = orgs.server(), orgs.server()
     orgs.schedule(server_instance_id=busy)
     assert operator.delete(f"{PATH}/{free}").status_code == 204
@@ -77,7 +77,7 @@ def test_one_that_nothing_was_done_on_is_taken_away(operator: TestClient, orgs: 
     assert operator.delete(f"{PATH}/{busy}").status_code == 409
 
 
-def test_one_key_makes_one_server(operator: TestClient) -> None:
+def test_an_idempotency_key_creates_one_server(operator: TestClient) -> None:
     made = [
         operator.post(PATH, json={"name": "rust"}, params=OF_ACME, headers={"Idempotency-Key": "a"})
         for _ in range(2)

@@ -12,7 +12,7 @@ PATH = "/api/organisations"
 GLOBEX = {"id": "globex", "name": "Globex", "maxRunning": 3}
 
 
-def test_one_is_made_once_and_its_id_is_for_good(operator: TestClient) -> None:
+def test_an_organisation_id_can_be_used_once(operator: TestClient) -> None:
     headers = {"Idempotency-Key": "globex"}
     first, second = (operator.post(PATH, json=GLOBEX, headers=headers) for _ in range(2))
     assert (first.status_code, first.json(), second.json()) == (201, first.json(), first.json())
@@ -30,14 +30,14 @@ def test_one_is_made_once_and_its_id_is_for_good(operator: TestClient) -> None:
         ({**GLOBEX, "colour": "red"}, "colour"),
     ],
 )
-def test_every_field_at_fault_is_named(
+def test_each_invalid_field_is_named(
     operator: TestClient, body: dict[str, Any], field: str
 ) -> None:
     refused = operator.post(PATH, json=body)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
 
-def test_they_are_listed_by_id_and_by_a_part_of_the_name(operator: TestClient) -> None:
+def test_organisations_are_listed_by_id_and_searched_by_name(operator: TestClient) -> None:
     operator.post(PATH, json=GLOBEX)
     assert [one["id"] for one in operator.get(PATH).json()["data"]] == ["acme", "globex"]
     assert [one["id"] for one in operator.get(PATH, params={"q": "glob"}).json()["data"]] == [
@@ -46,7 +46,9 @@ def test_they_are_listed_by_id_and_by_a_part_of_the_name(operator: TestClient) -
     assert operator.get(PATH, params={"limit": 1, "offset": 1}).json()["data"][0]["id"] == "globex"
 
 
-def test_it_is_changed_field_by_field(operator: TestClient, orgs: Bench) -> None:
+def test_organisation_fields_can_be_changed_except_the_id(
+    operator: TestClient, orgs: Bench
+) -> None:
     changed = operator.patch(
         f"{PATH}/acme", json={"maxRunning": 7, "maintenanceUntil": "2026-05-05T00:00:00+02:00"}
     )
@@ -56,7 +58,7 @@ def test_it_is_changed_field_by_field(operator: TestClient, orgs: Bench) -> None
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "id")
 
 
-def test_suspending_pauses_its_schedules_and_resuming_takes_them_back(
+def test_suspending_pauses_schedules_and_resuming_restores_them(
     operator: TestClient, orgs: Bench
 ) -> None:
     schedule_id = orgs.schedule()
@@ -71,12 +73,12 @@ def test_suspending_pauses_its_schedules_and_resuming_takes_them_back(
 
 
 @pytest.mark.parametrize("named", ["Acme", "a_b", "-a", "a" * 41, "a--b"])
-def test_what_is_no_id_is_a_bad_request(operator: TestClient, named: str) -> None:
+def test_a_malformed_organisation_id_is_400(operator: TestClient, named: str) -> None:
     refused = operator.get(f"{PATH}/{named}")
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "org_id")
 
 
-def test_an_organisation_sees_itself_with_the_permission_for_its_jobs(member: Member) -> None:
+def test_an_organisation_token_can_read_only_its_own_organisation(member: Member) -> None:
     member("globex")
     acme = member("acme", "org-jobs.read")
     assert [one["id"] for one in acme.get(PATH).json()["data"]] == ["acme"]
@@ -90,11 +92,13 @@ def test_an_organisation_sees_itself_with_the_permission_for_its_jobs(member: Me
     ("method", "path"),
     [("POST", ""), ("PATCH", "/acme"), ("POST", "/acme/suspend"), ("POST", "/acme/resume")],
 )
-def test_an_organisation_does_not_manage_itself(member: Member, method: str, path: str) -> None:
+def test_an_organisation_token_cannot_manage_organisations(
+    member: Member, method: str, path: str
+) -> None:
     assert member("acme").request(method, PATH + path, json={}).status_code == 403
 
 
-def test_reading_those_of_others_takes_the_permission_for_organisations(
+def test_reading_other_organisations_needs_the_organisations_permission(
     operator: TestClient, login: Login
 ) -> None:
     assert operator.get(f"{PATH}/acme").status_code == 200

@@ -30,7 +30,7 @@ def made(client: TestClient, project: str | None = None, **fields: Any) -> dict[
     return answered.json()["data"]
 
 
-def test_a_rule_is_stored_in_its_project_and_shown(pricing: TestClient) -> None:
+def test_a_rule_is_created_in_its_project_and_shown(pricing: TestClient) -> None:
     stored = made(pricing)
     assert (stored["id"], stored["projectId"], stored["version"]) == ("1", "default", 1)
     assert (stored["createdBy"], stored["selector"]) == ("machine:environment", {"all": True})
@@ -39,7 +39,7 @@ def test_a_rule_is_stored_in_its_project_and_shown(pricing: TestClient) -> None:
     assert shown.json()["data"] == stored
 
 
-def test_a_wrong_rule_names_each_field(pricing: TestClient) -> None:
+def test_an_invalid_rule_names_each_field(pricing: TestClient) -> None:
     wrong = {**TENTH_OFF, "selector": {}, "cooldownMinutes": -1, "nonsense": 1}
     refused = pricing.post(PATH, json=wrong)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
@@ -52,14 +52,14 @@ def test_a_wrong_rule_names_each_field(pricing: TestClient) -> None:
 
 @every_case("project", ["", "a b", "é", "a/b", "x" * 101, "a\n"])
 @every_case(("method", "path"), [("POST", PATH), ("GET", PATH), ("GET", "/api/pricing/runs")])
-def test_a_project_with_a_strange_name_is_refused(
+def test_an_invalid_project_name_is_refused(
     pricing: TestClient, method: str, path: str, project: str
 ) -> None:
     refused = pricing.request(method, path, params={"project": project}, json=TENTH_OFF)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")
 
 
-def test_the_list_is_filtered_and_has_pages(pricing: TestClient) -> None:
+def test_the_list_can_be_filtered_and_paged(pricing: TestClient) -> None:
     made(pricing, name="One")
     made(pricing, "shoes", name="Two")
     made(pricing, name="Three", enabled=False)
@@ -80,19 +80,19 @@ def test_the_list_is_filtered_and_has_pages(pricing: TestClient) -> None:
 @pytest.mark.parametrize(
     "query", [{"enabled": "perhaps"}, {"limit": 0}, {"limit": 1001}, {"offset": -1}]
 )
-def test_a_filter_that_makes_no_sense_is_named(pricing: TestClient, query: dict[str, Any]) -> None:
+def test_an_invalid_filter_is_named(pricing: TestClient, query: dict[str, Any]) -> None:
     refused = pricing.get(PATH, params=query)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))
 
 
-def test_one_key_makes_one_rule(pricing: TestClient) -> None:
+def test_an_idempotency_key_creates_one_rule(pricing: TestClient) -> None:
     first, second = (pricing.post(PATH, json=TENTH_OFF, headers=KEY) for _ in range(2))
     assert (first.json(), second.headers["idempotent-replay"]) == (second.json(), "true")
     other = pricing.post(PATH, json=TENTH_OFF, params={"project": "shoes"}, headers=KEY)
     assert (other.status_code, pricing.get(PATH).json()["count"]) == (409, 1)
 
 
-def test_a_change_keeps_what_is_not_named_and_makes_a_version_when_prices_change(
+def test_a_change_keeps_omitted_fields_and_price_changes_create_a_version(
     pricing: TestClient,
 ) -> None:
     made(pricing, description="Old")
@@ -112,7 +112,7 @@ def test_a_change_keeps_what_is_not_named_and_makes_a_version_when_prices_change
     ] == [1]
 
 
-def test_deleting_is_once_and_leaves_the_versions(pricing: TestClient) -> None:
+def test_a_deleted_rule_is_gone_and_keeps_its_versions(pricing: TestClient) -> None:
     made(pricing)
     assert pricing.delete(f"{PATH}/1").json() == {
         "success": True,
@@ -134,7 +134,9 @@ def test_a_malformed_id_is_a_bad_request(pricing: TestClient, named: str) -> Non
 
 
 class TestPreview:
-    def test_it_reads_the_shop_and_writes_nothing(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_preview_reads_the_shop_and_writes_nothing(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         made(pricing, enabled=False)
         answered = pricing.post(f"{PATH}/1/preview")
         run = answered.json()["data"]
@@ -143,14 +145,14 @@ class TestPreview:
         assert (run["createdBy"], run["ruleName"]) == ("machine:environment", "A tenth off")
         assert bench.shop.written == []
 
-    def test_a_reader_may_preview(self, pricing: TestClient, login: Login) -> None:
+    def test_a_reader_can_preview_a_rule(self, pricing: TestClient, login: Login) -> None:
         made(pricing)
         assert login({"pricing.read": "SELF"}).post(f"{PATH}/1/preview").status_code == 201
 
-    def test_of_a_rule_that_is_not_there(self, pricing: TestClient) -> None:
+    def test_previewing_an_unknown_rule_is_404(self, pricing: TestClient) -> None:
         assert pricing.post(f"{PATH}/1/preview").status_code == 404
 
-    def test_a_refusal_of_the_shop_is_a_502(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_shop_error_during_preview_is_502(self, pricing: TestClient, bench: Bench) -> None:
         made(pricing)
         bench.shop.fail_always(PAGES, FailureSignal(status=401))
         refused = pricing.post(f"{PATH}/1/preview")
@@ -159,7 +161,9 @@ class TestPreview:
 
 
 class TestApply:
-    def test_it_asks_for_a_run_that_a_worker_plans(self, pricing: TestClient, bench: Bench) -> None:
+    def test_apply_requests_a_run_that_a_worker_plans(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         made(pricing)
         answered = pricing.post(f"{PATH}/1/apply")
         run = answered.json()["data"]
@@ -173,7 +177,7 @@ class TestApply:
         assert bench.work_id(int(run["id"])).status == "APPLIED"
         assert bench.shop.amounts() == {"101": 900, "201": 900}
 
-    def test_one_key_asks_for_one_run_and_a_second_run_is_refused(
+    def test_an_idempotency_key_requests_one_run_and_a_second_run_is_refused(
         self, pricing: TestClient, bench: Bench
     ) -> None:
         made(pricing)
@@ -182,7 +186,7 @@ class TestApply:
         assert len(bench.requests()) == 1
         assert pricing.post(f"{PATH}/1/apply").status_code == 409
 
-    def test_a_rule_that_rests_is_refused_unless_forced(
+    def test_a_rule_in_cooldown_is_refused_unless_forced(
         self, pricing: TestClient, bench: Bench
     ) -> None:
         made(pricing, cooldownMinutes=60)
@@ -190,20 +194,20 @@ class TestApply:
         assert pricing.post(f"{PATH}/1/apply").json()["code"] == "CONFLICT"
         assert pricing.post(f"{PATH}/1/apply", json={"force": True}).status_code == 202
 
-    def test_a_disabled_rule_is_refused(self, pricing: TestClient) -> None:
+    def test_applying_a_disabled_rule_is_refused(self, pricing: TestClient) -> None:
         made(pricing, enabled=False)
         assert pricing.post(f"{PATH}/1/apply").status_code == 409
 
     @pytest.mark.parametrize(
         ("body", "field"), [({"force": "yes"}, "force"), ({"targetIds": ["1"]}, "targetIds")]
     )
-    def test_a_wrong_body_is_named(
+    def test_an_invalid_body_names_the_field(
         self, pricing: TestClient, body: dict[str, Any], field: str
     ) -> None:
         refused = pricing.post(f"{PATH}/1/apply", json=body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
-    def test_a_paused_shop_is_shown_and_no_error(self, pricing: TestClient) -> None:
+    def test_apply_during_a_shop_pause_is_accepted(self, pricing: TestClient) -> None:
         made(pricing)
         pricing.post("/api/pricing/shop/pause")
         answered = pricing.post(f"{PATH}/1/apply")
@@ -214,7 +218,9 @@ class TestTimes:
     """A rule with a time changes prices by itself."""
 
     @pytest.mark.parametrize("time", ["scheduleAt", "endsAt"])
-    def test_guardrails_need_their_permission(self, bench: Bench, login: Login, time: str) -> None:
+    def test_scheduling_a_rule_needs_the_runs_permission(
+        self, bench: Bench, login: Login, time: str
+    ) -> None:
         timed, author, bold = {time: "2027-01-01T00:00:00Z"}, login(AUTHOR), login(BOLD)
         assert author.post(PATH, json={**TENTH_OFF, **timed}).status_code == 403
         made(author)
@@ -233,7 +239,7 @@ class TestTimes:
 
 
 @pytest.mark.parametrize("what", ["preview", "apply"])
-def test_without_a_shop_the_setting_that_is_missing_is_named(client: TestClient, what: str) -> None:
+def test_a_missing_shop_setting_is_named(client: TestClient, what: str) -> None:
     made(client)
     refused = client.post(f"{PATH}/1/{what}")
     assert (refused.status_code, refused.json()["code"]) == (503, "CONFIGURATION_ERROR")
@@ -244,7 +250,7 @@ POLICY = "/api/pricing/policies"
 CAREFUL: dict[str, Any] = {"maxPctDelta": 0.15, "floor": 500, "currency": "EUR"}
 
 
-def test_guardrails_are_put_shown_replaced_and_removed(pricing: TestClient) -> None:
+def test_guardrails_can_be_set_shown_replaced_and_removed(pricing: TestClient) -> None:
     assert pricing.get(f"{POLICY}/shoes").status_code == 404
     put = pricing.put(f"{POLICY}/shoes", json=CAREFUL).json()["data"]
     assert {name: put[name] for name in CAREFUL} == CAREFUL
@@ -262,7 +268,7 @@ def test_guardrails_are_put_shown_replaced_and_removed(pricing: TestClient) -> N
     assert pricing.delete(f"{POLICY}/shoes").status_code == 404
 
 
-def test_wrong_guardrails_name_each_field(pricing: TestClient) -> None:
+def test_invalid_guardrails_name_each_field(pricing: TestClient) -> None:
     refused = pricing.put(
         f"{POLICY}/shoes",
         json={"maxPctDelta": 15, "floor": 5, "ceiling": 4, "nonsense": 1},
@@ -274,7 +280,7 @@ def test_wrong_guardrails_name_each_field(pricing: TestClient) -> None:
 
 @every_case("method", ["GET", "PUT", "DELETE"])
 @every_case("project", ["a b", "%C3%A9", "x" * 101])
-def test_a_policy_of_a_project_with_a_strange_name_is_refused(
+def test_a_policy_with_an_invalid_project_name_is_refused(
     pricing: TestClient, method: str, project: str
 ) -> None:
     refused = pricing.request(method, f"{POLICY}/{project}", json={})

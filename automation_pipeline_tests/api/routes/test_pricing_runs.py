@@ -20,7 +20,7 @@ def ids(text: dict[str, Any], name: str = "id") -> list[str]:
     return [one[name] for one in text["data"]]
 
 
-def test_the_list_is_filtered_and_has_pages(pricing: TestClient, bench: Bench) -> None:
+def test_the_list_can_be_filtered_and_paged(pricing: TestClient, bench: Bench) -> None:
     bench.work(bench.queued())
     bench.previewed(bench.rule(project_id="shoes"))
     bench.asked_for(bench.rule())
@@ -48,12 +48,12 @@ def test_the_list_is_filtered_and_has_pages(pricing: TestClient, bench: Bench) -
         {"project": "a b"},
     ],
 )
-def test_a_filter_that_makes_no_sense_is_named(pricing: TestClient, query: dict[str, Any]) -> None:
+def test_an_invalid_filter_is_named(pricing: TestClient, query: dict[str, Any]) -> None:
     refused = pricing.get(PATH, params=query)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))
 
 
-def test_a_run_is_shown_with_its_counts_and_whether_its_shop_is_paused(
+def test_a_run_is_shown_with_its_counts_and_the_shop_pause(
     pricing: TestClient, bench: Bench
 ) -> None:
     run = bench.work(bench.queued())
@@ -68,7 +68,7 @@ def test_a_run_is_shown_with_its_counts_and_whether_its_shop_is_paused(
     assert pricing.get(f"{PATH}/{run.id}").json()["shopPaused"] is True
 
 
-def test_targets_are_gone_through_by_their_ids(pricing: TestClient, bench: Bench) -> None:
+def test_targets_are_paged_by_id(pricing: TestClient, bench: Bench) -> None:
     bench.shop.fail_always("2", FailureSignal(status=404))
     run = bench.work(bench.queued())
     path = f"{PATH}/{run.id}/targets"
@@ -121,14 +121,14 @@ def test_the_result_and_the_log_of_a_run(pricing: TestClient, bench: Bench) -> N
 
 
 @every_case("part", ["", *(f"/{part}" for part in PARTS)])
-def test_what_is_not_there_is_not_found(pricing: TestClient, part: str) -> None:
+def test_an_unknown_run_is_404_and_a_malformed_id_400(pricing: TestClient, part: str) -> None:
     refused = pricing.get(f"{PATH}/9{part}")
     assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
     malformed = pricing.get(f"{PATH}/x{part}")
     assert (malformed.status_code, malformed.json()["details"][0]["field"]) == (400, "rule_run_id")
 
 
-def test_no_scope_narrows_what_belongs_to_no_fiche(login: Login, bench: Bench) -> None:
+def test_any_scope_reads_pricing_runs(login: Login, bench: Bench) -> None:
     bench.previewed()
     nobody_of_a_groupe = login({"pricing.read": "SELF"})
     assert nobody_of_a_groupe.get(f"{PATH}/1").json()["data"]["id"] == "1"
@@ -152,7 +152,7 @@ def failed_one(bench: Bench) -> int:
 
 
 class TestApply:
-    def test_what_was_previewed_is_queued_and_applied_by_a_worker(
+    def test_applying_a_preview_queues_it_for_a_worker(
         self, pricing: TestClient, bench: Bench
     ) -> None:
         run = bench.previewed()
@@ -176,7 +176,7 @@ class TestApply:
             True,
         )
 
-    def test_guardrails_require_the_approval_of_another_person(
+    def test_guardrails_require_approval_by_another_person(
         self, pricing: TestClient, login: Login, bench: Bench
     ) -> None:
         bench.guard(maxPctDelta=0.5)
@@ -191,18 +191,18 @@ class TestApply:
         )
         assert post(pricing, run.id, "apply").status_code == 202
 
-    def test_nothing_to_apply_is_a_bad_request(self, pricing: TestClient, bench: Bench) -> None:
+    def test_applying_a_run_without_targets_is_400(self, pricing: TestClient, bench: Bench) -> None:
         run = bench.previewed(bench.rule(selector={"sku": "none"}))
         refused = post(pricing, run.id, "apply")
         assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
 
-    def test_one_key_queues_once(self, pricing: TestClient, bench: Bench) -> None:
+    def test_an_idempotency_key_queues_a_run_once(self, pricing: TestClient, bench: Bench) -> None:
         run = bench.previewed()
         first, second = (post(pricing, run.id, "apply", headers=KEY) for _ in range(2))
         assert (first.json(), second.headers["idempotent-replay"]) == (second.json(), "true")
         assert len(bench.requests()) == 1
 
-    def test_a_second_run_of_the_rule_waits_its_turn(
+    def test_applying_a_second_run_of_a_rule_is_a_conflict(
         self, pricing: TestClient, bench: Bench
     ) -> None:
         rule = bench.rule()
@@ -212,7 +212,7 @@ class TestApply:
 
 
 class TestRetry:
-    def test_hopeless_ones_are_tried_again_with_force_only(
+    def test_permanent_failures_are_retried_only_with_force(
         self, pricing: TestClient, bench: Bench
     ) -> None:
         run_id = failed_one(bench)
@@ -221,7 +221,7 @@ class TestRetry:
         assert (answered.status_code, answered.json()["data"]["wish"]) == (202, "retry")
         assert bench.work_id(run_id).status == "APPLIED"
 
-    def test_targets_are_named_by_their_ids(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_retry_accepts_only_failed_targets(self, pricing: TestClient, bench: Bench) -> None:
         run_id = failed_one(bench)
         applied, failed = bench.targets(run_id)
         refused = post(pricing, run_id, "retry", json={"targetIds": [str(applied.id)]})
@@ -231,14 +231,14 @@ class TestRetry:
 
     @pytest.mark.parametrize("named", [[], ["x"], "1", [0], [True]])
     @pytest.mark.parametrize("what", ["retry", "rollback"])
-    def test_what_is_no_id_of_a_target_is_named(
+    def test_invalid_target_ids_are_refused(
         self, pricing: TestClient, bench: Bench, what: str, named: object
     ) -> None:
         refused = post(pricing, bench.previewed().id, what, json={"targetIds": named})
         assert refused.status_code == 400
         assert refused.json()["details"][0]["field"].startswith("targetIds")
 
-    def test_a_run_that_cannot_be_retried_is_a_conflict(
+    def test_retrying_a_successful_run_is_a_conflict(
         self, pricing: TestClient, bench: Bench
     ) -> None:
         assert post(pricing, bench.work(bench.queued()).id, "retry").json()["code"] == "CONFLICT"
@@ -256,7 +256,9 @@ class TestRollback:
         assert bench.shop.amounts() == {"101": 1000, "201": 1000}
         assert post(pricing, run.id, "rollback").status_code == 409
 
-    def test_some_of_them(self, pricing: TestClient, bench: Bench) -> None:
+    def test_selected_targets_can_be_rolled_back_once(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         run = bench.work(bench.queued())
         first = bench.targets(run.id)[0]
         assert post(pricing, run.id, "rollback", json={"targetIds": [first.id]}).status_code == 202
@@ -265,12 +267,14 @@ class TestRollback:
         refused = post(pricing, run.id, "rollback", json={"targetIds": [first.id]})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "targetIds")
 
-    def test_what_was_not_applied_cannot_be(self, pricing: TestClient, bench: Bench) -> None:
+    def test_rolling_back_a_run_not_applied_is_a_conflict(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         assert post(pricing, bench.previewed().id, "rollback").json()["code"] == "CONFLICT"
 
 
 class TestCancel:
-    def test_a_queued_run_ends_and_a_preview_has_nothing_to_cancel(
+    def test_a_queued_run_can_be_cancelled_and_a_preview_cannot(
         self, pricing: TestClient, bench: Bench
     ) -> None:
         run = bench.queued()
@@ -281,12 +285,12 @@ class TestCancel:
 
 
 @every_case("what", [*WORK, "approve", "cancel", "reconcile"])
-def test_of_a_run_that_is_not_there(pricing: TestClient, what: str) -> None:
+def test_actions_on_an_unknown_run_are_404(pricing: TestClient, what: str) -> None:
     assert post(pricing, 9, what).status_code == 404
 
 
 @pytest.mark.parametrize("what", [*WORK, "cancel"])
-def test_the_permission_for_rules_does_not_change_prices(
+def test_the_rules_permission_does_not_allow_price_changes(
     login: Login, bench: Bench, what: str
 ) -> None:
     author = login({"pricing.read": "ALL", "pricing.write": "ALL", "pricing.runs.read": "ALL"})
@@ -316,18 +320,18 @@ def test_a_reconciliation_reports_mismatches_and_is_stored(
     assert (document["manual-1"]["report"]["mismatches"], document["5m"]["report"]) == (1, None)
 
 
-def test_what_was_not_applied_is_not_looked_up(pricing: TestClient, bench: Bench) -> None:
+def test_reconciling_a_run_not_applied_is_a_conflict(pricing: TestClient, bench: Bench) -> None:
     assert pricing.post(f"{PATH}/{bench.previewed().id}/reconcile").json()["code"] == "CONFLICT"
 
 
-def test_a_price_that_cannot_be_read_proves_nothing(pricing: TestClient, bench: Bench) -> None:
+def test_unreadable_prices_are_reported_as_unverified(pricing: TestClient, bench: Bench) -> None:
     run = bench.work(bench.queued())
     bench.shop.fail_always(PRICES, FailureSignal(status=403))
     report = pricing.post(f"{PATH}/{run.id}/reconcile").json()["data"]
     assert (report["totalChecked"], report["mismatches"], len(report["unverified"])) == (0, 0, 2)
 
 
-def test_a_repair_is_a_new_preview_of_what_differs(pricing: TestClient, bench: Bench) -> None:
+def test_a_repair_previews_only_mismatched_prices(pricing: TestClient, bench: Bench) -> None:
     run = bench.work(bench.queued())
     assert pricing.post(f"{PATH}/{run.id}/repair").json()["code"] == "CONFLICT"
     bench.shop.edit("201", amount=950)

@@ -19,7 +19,7 @@ from automation_pipeline_tests.tables import every_case
 PATH = "/api/pricing/shop"
 
 
-def test_a_shop_that_was_never_called_has_no_bucket(pricing: TestClient, bench: Bench) -> None:
+def test_a_shop_without_calls_has_no_bucket(pricing: TestClient, bench: Bench) -> None:
     with bench.database.transaction() as session:
         session.execute(delete(ShopRow))
     shown = pricing.get(PATH).json()["data"]
@@ -30,7 +30,9 @@ def test_a_shop_that_was_never_called_has_no_bucket(pricing: TestClient, bench: 
     )
 
 
-def test_it_is_shown_paused_and_resumed(pricing: TestClient, login: Login, bench: Bench) -> None:
+def test_the_shop_can_be_paused_and_resumed(
+    pricing: TestClient, login: Login, bench: Bench
+) -> None:
     assert pricing.get(PATH).json()["data"]["bucket"]["maximum"] == PLENTY
     user = login({"pricing.runs.write": "ALL"})
     paused = user.post(f"{PATH}/pause", json={"reason": "Stocktaking"}).json()["data"]
@@ -45,7 +47,7 @@ def test_it_is_shown_paused_and_resumed(pricing: TestClient, login: Login, bench
 
 
 @pytest.mark.parametrize("body", [{"reason": "x" * 1001}, {"reason": 1}, {"nonsense": 1}])
-def test_a_wrong_body_is_named(pricing: TestClient, body: dict[str, object]) -> None:
+def test_an_invalid_body_names_the_field(pricing: TestClient, body: dict[str, object]) -> None:
     refused = pricing.post(f"{PATH}/pause", json=body)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(body)))
 
@@ -53,9 +55,7 @@ def test_a_wrong_body_is_named(pricing: TestClient, body: dict[str, object]) -> 
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", PATH), ("POST", f"{PATH}/pause"), ("POST", f"{PATH}/resume")]
 )
-def test_without_a_shop_the_setting_that_is_missing_is_named(
-    client: TestClient, method: str, path: str
-) -> None:
+def test_a_missing_shop_setting_is_named(client: TestClient, method: str, path: str) -> None:
     refused = client.request(method, path)
     assert (refused.status_code, refused.json()["code"]) == (503, "CONFIGURATION_ERROR")
     assert "SHOP_API_BASE_URL" in refused.json()["error"]
@@ -74,7 +74,7 @@ def run_id(bench: Bench) -> int:
     return run.id
 
 
-def test_the_report_is_of_one_project(pricing: TestClient, run_id: int) -> None:
+def test_the_dead_letter_report_covers_one_project(pricing: TestClient, run_id: int) -> None:
     report = pricing.get(LETTERS, params={"project": "shoes"}).json()["data"]
     assert (report["projectId"], report["totalFailed"], report["byErrorType"]) == (
         "shoes",
@@ -87,7 +87,7 @@ def test_the_report_is_of_one_project(pricing: TestClient, run_id: int) -> None:
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")
 
 
-def test_the_hopeless_are_tried_again_with_force_only(
+def test_dead_letters_are_retried_only_with_force(
     pricing: TestClient, bench: Bench, run_id: int
 ) -> None:
     where = {"project": "shoes"}
@@ -100,9 +100,7 @@ def test_the_hopeless_are_tried_again_with_force_only(
     assert bench.work_id(run_id).status == "APPLIED"
 
 
-def test_a_run_that_waits_already_is_skipped_with_the_reason(
-    pricing: TestClient, run_id: int
-) -> None:
+def test_retrying_a_queued_run_skips_it_with_a_reason(pricing: TestClient, run_id: int) -> None:
     request = {"params": {"project": "shoes"}, "json": {"force": True}}
     pricing.post(f"{LETTERS}/retry", **request)
     document = pricing.post(f"{LETTERS}/retry", **request).json()["data"]
@@ -113,7 +111,7 @@ def test_a_run_that_waits_already_is_skipped_with_the_reason(
     assert "waits" in document["skipped"][0]["why"]
 
 
-def test_what_is_acknowledged_counts_no_more(
+def test_acknowledged_dead_letters_are_not_counted(
     pricing: TestClient, bench: Bench, run_id: int
 ) -> None:
     applied, failed = (str(target.id) for target in bench.targets(run_id))
@@ -127,7 +125,9 @@ def test_what_is_acknowledged_counts_no_more(
     assert pricing.get(LETTERS, params=where).json()["data"]["totalFailed"] == 0
 
 
-def test_all_of_a_project_are_acknowledged_at_once(pricing: TestClient, run_id: int) -> None:
+def test_all_dead_letters_of_a_project_can_be_acknowledged(
+    pricing: TestClient, run_id: int
+) -> None:
     assert run_id
     assert pricing.post(f"{LETTERS}/acknowledge").json()["data"] == {"acknowledged": 0}
     assert pricing.post(f"{LETTERS}/acknowledge", params={"project": "shoes"}).json()["data"] == {
@@ -138,7 +138,7 @@ def test_all_of_a_project_are_acknowledged_at_once(pricing: TestClient, run_id: 
 CHANGES, ALERTS = "/api/pricing/price-changes", "/api/pricing/alerts"
 
 
-def test_every_price_that_was_written_is_listed_in_its_order(
+def test_price_changes_are_listed_in_order_and_can_be_filtered(
     pricing: TestClient, bench: Bench
 ) -> None:
     first = bench.work(bench.queued())
@@ -203,8 +203,6 @@ def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> No
         (ALERTS, {"limit": 0}),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_named(
-    pricing: TestClient, path: str, query: dict[str, Any]
-) -> None:
+def test_an_invalid_filter_is_named(pricing: TestClient, path: str, query: dict[str, Any]) -> None:
     refused = pricing.get(path, params=query)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))

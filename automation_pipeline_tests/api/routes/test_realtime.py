@@ -81,7 +81,7 @@ def url(api: FastAPI, client: TestClient) -> Generator[str]:
 
 
 class TestAStreamOfARun:
-    def test_it_tells_all_from_the_beginning_and_ends_with_the_run(
+    def test_a_run_stream_starts_at_the_first_event_and_ends_with_the_run(
         self, url: str, client: TestClient, database: Database
     ) -> None:
         for number in (1, 2, 3):
@@ -99,7 +99,7 @@ class TestAStreamOfARun:
         )
         assert again.status_code == 204
 
-    def test_who_comes_again_hears_what_is_new_and_nothing_twice(
+    def test_a_resumed_stream_sends_only_new_events(
         self, url: str, client: TestClient, database: Database
     ) -> None:
         told(database, 1)
@@ -113,7 +113,7 @@ class TestAStreamOfARun:
         ) as response:
             assert numbers(heard(response.iter_lines())) == [2, 3]
 
-    def test_it_ends_when_the_server_is_stopped(
+    def test_a_stream_ends_when_the_server_stops(
         self, api: FastAPI, client: TestClient, database: Database
     ) -> None:
         client.post(
@@ -135,7 +135,7 @@ class TestAStreamOfARun:
             api.state.stopping.set()
             assert list(events) == []
 
-    def test_it_ends_when_the_token_is_revoked(
+    def test_a_stream_ends_when_its_token_is_revoked(
         self, url: str, client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(streams, "ADMITTED_SECONDS", 0.0)
@@ -150,14 +150,14 @@ class TestAStreamOfARun:
             assert list(events) == []
 
     @pytest.mark.parametrize("last", ["x", "-1", "1-2", "1-2-3-4", "9" * 101])
-    def test_an_id_that_no_stream_has_sent_is_refused(self, url: str, last: str) -> None:
+    def test_an_invalid_last_event_id_is_refused(self, url: str, last: str) -> None:
         answered = httpx.get(url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": last})
         assert (answered.status_code, answered.json()["details"][0]["field"]) == (
             400,
             "Last-Event-ID",
         )
 
-    def test_of_a_run_that_is_missing_there_is_none(self, url: str) -> None:
+    def test_a_stream_of_an_unknown_run_is_404(self, url: str) -> None:
         assert (
             httpx.get(f"{url}/api/automation/runs/9/events", headers=EVERYTHING).status_code == 404
         )
@@ -166,7 +166,7 @@ class TestAStreamOfARun:
 class TestAStreamOfAFiche:
     PATH = "/api/fiches/77/events"
 
-    def test_it_tells_what_comes_and_what_the_caller_may_read(
+    def test_a_fiche_stream_sends_new_events_the_caller_can_read(
         self, url: str, database: Database
     ) -> None:
         sell(database, "77")
@@ -181,7 +181,7 @@ class TestAStreamOfAFiche:
             told(database, 4, fiche_id="77", producer="transcription")
             assert json.loads(next(heard(lines))["data"])["number"] == 4
 
-    def test_of_a_fiche_that_nobody_knows_there_is_none(self, url: str) -> None:
+    def test_a_stream_of_an_unknown_fiche_is_404(self, url: str) -> None:
         assert httpx.get(f"{url}/api/fiches/1/events", headers=EVERYTHING).status_code == 404
 
 
@@ -193,19 +193,19 @@ class TestJoiningAChannel:
             self.AUTH, json={"socket_id": "1234.5678", "channel_name": channel, **more}
         )
 
-    def test_a_machine_is_no_user(self, client: TestClient) -> None:
+    def test_a_machine_token_cannot_join_a_channel(self, client: TestClient) -> None:
         answered = self.ask(client, "private-global")
         assert (answered.status_code, answered.json()["error"]) == (
             401,
             "User authentication required",
         )
 
-    def test_without_pusher_it_is_said(self, login: Login) -> None:
+    def test_joining_a_channel_without_pusher_is_503(self, login: Login) -> None:
         answered = self.ask(login({"realtime.read": "ALL"}), "private-global")
         assert (answered.status_code, answered.json()["error"]) == (503, "Pusher not configured")
 
     @pytest.mark.parametrize("channel", ["pusher-x", "private-über", "x" * 201])
-    def test_a_name_that_is_none_is_a_bad_request(self, login: Login, channel: str) -> None:
+    def test_an_invalid_channel_name_is_400(self, login: Login, channel: str) -> None:
         assert self.ask(login({"realtime.read": "ALL"}), channel).status_code == 400
 
 
@@ -226,12 +226,12 @@ GROUP = dict.fromkeys(ALL, "GROUP")
 
 @pytest.mark.usefixtures("with_pusher")
 class TestLeaveToJoin:
-    def test_it_is_signed_with_our_key(self, login: Login) -> None:
+    def test_channel_authentication_is_signed_with_the_pusher_key(self, login: Login) -> None:
         answered = TestJoiningAChannel().ask(login(ALL), "private-fiche-77")
         assert answered.status_code == 200
         assert answered.json()["auth"].startswith("key:")
 
-    def test_pushers_own_library_sends_a_form(self, login: Login) -> None:
+    def test_channel_authentication_accepts_a_form(self, login: Login) -> None:
         form = {"socket_id": "1.2", "channel_name": "presence-global"}
         answered = login(ALL).post("/api/realtime/pusher/auth", data=form)
         assert json.loads(answered.json()["channel_data"])["user_id"] == "user:12"
@@ -249,7 +249,7 @@ class TestLeaveToJoin:
             ("presence-global", None),
         ],
     )
-    def test_each_kind_needs_what_reading_it_needs(
+    def test_joining_a_channel_needs_the_read_permission_of_its_subject(
         self, url: str, database: Database, login: Login, channel: str, needed: str | None
     ) -> None:
         sell(database, "77")
@@ -275,14 +275,14 @@ class TestLeaveToJoin:
             "private-realtime-test",
         ],
     )
-    def test_hidden_missing_and_forbidden_are_one_answer(
+    def test_hidden_missing_and_forbidden_channels_look_the_same(
         self, url: str, database: Database, login: Login, channel: str
     ) -> None:
         sell(database, "77", groupe="SUD")
         answered = TestJoiningAChannel().ask(login(GROUP, groupes=["NORD"]), channel)
         assert (answered.status_code, answered.json()["error"]) == (403, "Channel not allowed")
 
-    def test_a_test_event_is_for_admins(self, login: Login) -> None:
+    def test_sending_a_test_event_needs_an_admin(self, login: Login) -> None:
         event = {"channel": "private-global", "event": "notification", "payload": {}}
         assert (
             login(ALL | {"realtime.write": "ALL"})

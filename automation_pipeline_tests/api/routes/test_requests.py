@@ -44,7 +44,7 @@ def transcriptions(client: TestClient) -> list[str]:
     ]
 
 
-def test_a_transcription_is_told_from_its_wish_to_its_end(
+def test_a_transcription_request_shows_its_refusal_or_run(
     client: TestClient, services: Services, archive: Archive
 ) -> None:
     first, second = transcriptions(client)
@@ -72,7 +72,7 @@ def test_a_transcription_is_told_from_its_wish_to_its_end(
     assert (running["standing"]["status"], running["standing"]["total"]) == ("running", 2)
 
 
-def test_a_wish_that_joined_a_live_run_is_told_by_that_run(
+def test_a_request_that_joined_a_run_shows_that_run(
     client: TestClient, services: Services, archive: Archive
 ) -> None:
     [first, _] = transcriptions(client)
@@ -88,7 +88,7 @@ def test_a_wish_that_joined_a_live_run_is_told_by_that_run(
     assert (joined["run_id"], joined["standing"]["run_id"]) == ("another", "another")
 
 
-def test_an_audit_is_told_by_the_key_that_was_answered(
+def test_an_audit_request_is_found_by_its_event_id(
     client: TestClient, services: Services, archive: Archive
 ) -> None:
     body = {"fiche_id": "900", "audit_config_id": str(archive.configs[0])}
@@ -109,7 +109,7 @@ def test_an_audit_is_told_by_the_key_that_was_answered(
 @pytest.mark.parametrize(
     ("what", "permission"), [("transcriptions", "transcriptions"), ("audits", "audits")]
 )
-def test_what_is_out_of_reach_is_left_out_like_what_is_unknown(
+def test_requests_out_of_scope_are_omitted(
     client: TestClient, login: Login, archive: Archive, what: str, permission: str
 ) -> None:
     if what == "transcriptions":
@@ -122,12 +122,12 @@ def test_what_is_out_of_reach_is_left_out_like_what_is_unknown(
     assert told(login({f"{permission}.read": "SELF"}), what, *keys) == []
 
 
-def test_keys_of_another_kind_of_work_are_unknown(client: TestClient, archive: Archive) -> None:
+def test_keys_of_another_kind_of_request_are_omitted(client: TestClient, archive: Archive) -> None:
     keys = transcriptions(client)
     assert told(client, "audits", *keys) == told(client, "reruns", *keys) == []
 
 
 @pytest.mark.parametrize("keys", [[], [""], ["k"] * 201, ["x" * 301]])
-def test_no_key_or_too_many_are_refused(client: TestClient, keys: list[str]) -> None:
+def test_missing_invalid_or_too_many_keys_are_refused(client: TestClient, keys: list[str]) -> None:
     answered = client.get("/api/requests/audits", params={"key": keys})
     assert (answered.status_code, answered.json()["code"]) == (400, "VALIDATION_ERROR")

@@ -27,7 +27,7 @@ def run_id(services: Services, clock: StandingClock) -> int:
     return run_id
 
 
-def test_a_report_is_read_back_as_it_was_but_for_stacks(
+def test_a_report_survives_a_round_trip_without_stack_traces(
     client: TestClient, services: Services, run_id: int
 ) -> None:
     answered = client.get(f"/api/automation/runs/{run_id}/report")
@@ -39,13 +39,13 @@ def test_a_report_is_read_back_as_it_was_but_for_stacks(
     assert (back.causes, back.audits, back.fiches) == (report.causes, report.audits, report.fiches)
 
 
-def test_of_a_limited_reach_it_is_not_told(login: Login, run_id: int) -> None:
+def test_a_report_needs_the_scope_all(login: Login, run_id: int) -> None:
     own = login({"automation.read": "SELF"}).get(f"/api/automation/runs/{run_id}/report")
     whole = login({"automation.read": "ALL"}).get(f"/api/automation/runs/{run_id}/report")
     assert (own.status_code, whole.status_code) == (404, 200)
 
 
 @every_case("document", [{}, {"causes": [{}]}, {"causes": [], "run": 1}, {"causes": None}])
-def test_what_is_no_report_is_one_sentence(document: dict[str, object]) -> None:
+def test_a_malformed_report_is_an_upstream_error(document: dict[str, object]) -> None:
     with pytest.raises(UpstreamError, match="the API is of another version"):
         parse_report(document)

@@ -31,7 +31,7 @@ def test_a_schedule_is_stored_and_shown_with_its_next_due_time(client: TestClien
     assert shown["nextDueAt"] == "2026-05-05T02:00:00.000Z"
 
 
-def test_a_wrong_schedule_names_each_field(client: TestClient) -> None:
+def test_an_invalid_schedule_names_each_field(client: TestClient) -> None:
     answered = client.post(PATH, json={**DAILY, "timeOfDay": "25:00", "nonsense": 1})
     assert answered.status_code == 400
     refused = answered.json()
@@ -51,7 +51,9 @@ def test_a_wrong_schedule_names_each_field(client: TestClient) -> None:
         (b"[]", "VALIDATION_ERROR"),
     ],
 )
-def test_a_body_that_is_no_object_is_refused(client: TestClient, content: bytes, code: str) -> None:
+def test_a_schedule_body_that_is_not_an_object_is_refused(
+    client: TestClient, content: bytes, code: str
+) -> None:
     answered = client.post(PATH, content=content)
     assert (answered.status_code, answered.json()["code"]) == (400, code)
 
@@ -62,7 +64,9 @@ def test_a_malformed_id_is_a_bad_request(client: TestClient, named: str) -> None
     assert (answered.status_code, answered.json()["details"][0]["field"]) == (400, "schedule_id")
 
 
-def test_one_key_makes_one_schedule_and_gives_one_answer(client: TestClient) -> None:
+def test_an_idempotency_key_creates_one_schedule_and_replays_the_response(
+    client: TestClient,
+) -> None:
     headers = {"Idempotency-Key": "abc"}
     first, second = (client.post(PATH, json=DAILY, headers=headers) for _ in range(2))
     assert first.json() == second.json()
@@ -72,7 +76,7 @@ def test_one_key_makes_one_schedule_and_gives_one_answer(client: TestClient) -> 
     assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
 
 
-def test_a_refused_request_leaves_its_key_free(client: TestClient) -> None:
+def test_a_refused_request_does_not_use_up_its_idempotency_key(client: TestClient) -> None:
     headers = {"Idempotency-Key": "abc"}
     assert (
         client.post(
@@ -83,7 +87,7 @@ def test_a_refused_request_leaves_its_key_free(client: TestClient) -> None:
     assert client.post(PATH, json=DAILY, headers=headers).status_code == 201
 
 
-def test_pausing_skipping_and_what_comes_next(client: TestClient) -> None:
+def test_a_schedule_can_be_skipped_paused_and_resumed(client: TestClient) -> None:
     made(client)
     assert (
         client.post(f"{PATH}/1/skip-next").json()["data"]["skipped"] == "2026-05-05T02:00:00.000Z"
@@ -98,7 +102,7 @@ def test_pausing_skipping_and_what_comes_next(client: TestClient) -> None:
     assert client.get(f"{PATH}/1/occurrences").json()["data"] == []
 
 
-def test_the_list_has_pages(client: TestClient) -> None:
+def test_the_list_can_be_paged(client: TestClient) -> None:
     for _ in range(5):
         made(client)
     client.post(f"{PATH}/3/pause")
@@ -109,7 +113,7 @@ def test_the_list_has_pages(client: TestClient) -> None:
         assert client.get(PATH, params=wrong).json()["details"][0]["field"] in wrong
 
 
-def test_deleting_is_once(client: TestClient) -> None:
+def test_deleting_a_schedule_twice_is_404(client: TestClient) -> None:
     made(client)
     assert client.delete(f"{PATH}/1").json() == {
         "success": True,
@@ -119,7 +123,7 @@ def test_deleting_is_once(client: TestClient) -> None:
 
 
 class TestScope:
-    def test_a_group_sees_schedules_that_name_its_groupes_only(
+    def test_a_group_scope_sees_only_schedules_of_its_groupes(
         self, client: TestClient, login: Login
     ) -> None:
         made(client)
@@ -132,7 +136,7 @@ class TestScope:
         assert hidden.status_code == missing.status_code == 404
         assert hidden.json()["error"].replace("2", "9") == missing.json()["error"]
 
-    def test_pages_are_of_what_is_seen(self, client: TestClient, login: Login) -> None:
+    def test_paging_counts_only_visible_items(self, client: TestClient, login: Login) -> None:
         for groupe in ("NORD", "SUD", "NORD", "SUD", "NORD"):
             made(client, ficheSelection={**DAILY["ficheSelection"], "groupes": [groupe]})
         nord = login({"automation.read": "GROUP"}, groupes=["NORD"])
@@ -142,7 +146,7 @@ class TestScope:
         assert [[one["id"] for one in page["data"]] for page in pages] == [["5", "3"], ["1"], []]
         assert [page["count"] for page in pages] == [2, 1, 0]
 
-    def test_a_group_makes_schedules_of_its_own_groupes_only(self, login: Login) -> None:
+    def test_a_group_scope_creates_schedules_only_for_its_groupes(self, login: Login) -> None:
         nord = login({"automation.write": "GROUP", "automation.read": "GROUP"}, groupes=["NORD"])
         stored = made(nord)
         assert stored["createdBy"] == "user:12"
@@ -157,7 +161,7 @@ class TestScope:
         ):
             assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
 
-    def test_reading_is_not_writing(self, login: Login) -> None:
+    def test_creating_a_schedule_needs_the_write_permission(self, login: Login) -> None:
         assert login({"automation.read": "ALL"}).post(PATH, json=DAILY).status_code == 403
 
 
@@ -171,15 +175,13 @@ class TestScope:
         "3000-01-01",
     ],
 )
-def test_occurrences_are_told_of_years_that_somebody_may_live_to_see(
-    client: TestClient, after: str
-) -> None:
+def test_occurrences_in_a_distant_year_are_refused(client: TestClient, after: str) -> None:
     made(client)
     refused = client.get(f"{PATH}/1/next", params={"after": after})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "after")
 
 
-def test_without_a_zone_an_instant_is_utc(client: TestClient) -> None:
+def test_a_time_without_a_zone_is_utc(client: TestClient) -> None:
     made(client)
     asked = {"after": "2999-12-31T23:59:59", "count": 1}
     assert client.get(f"{PATH}/1/next", params=asked).json()["data"] == {

@@ -35,7 +35,7 @@ def status_of(
     return client.get(path, headers={"Authorization": "", header: value}).status_code
 
 
-def test_a_token_opens_what_it_was_made_for_until_it_is_revoked(client: TestClient) -> None:
+def test_a_token_grants_its_permissions_until_it_is_revoked(client: TestClient) -> None:
     issued = issue(client)
     assert status_of(client, issued["token"]) == 200
     assert status_of(client, issued["token"], header="X-API-Key") == 200
@@ -47,7 +47,7 @@ def test_a_token_opens_what_it_was_made_for_until_it_is_revoked(client: TestClie
     assert client.delete(f"{PATH}/{issued['id']}").json() == revoked.json()
 
 
-def test_the_token_is_answered_once_and_kept_nowhere(
+def test_the_token_is_returned_once_and_never_stored(
     client: TestClient, database: Database
 ) -> None:
     answer = client.post(PATH, json=dict(NIGHTLY), headers={"Idempotency-Key": "k"})
@@ -59,7 +59,7 @@ def test_the_token_is_answered_once_and_kept_nowhere(
             assert token not in str(session.execute(text(f"SELECT * FROM {table}")).all())  # noqa: S608  our own names
 
 
-def test_the_list_is_of_good_ones_unless_asked_otherwise(client: TestClient) -> None:
+def test_the_list_has_only_active_tokens_by_default(client: TestClient) -> None:
     first, second, third = (issue(client, name=name)["id"] for name in ("one", "two", "three"))
     client.delete(f"{PATH}/{second}")
     answer = client.get(PATH)
@@ -81,7 +81,7 @@ def test_the_list_is_of_good_ones_unless_asked_otherwise(client: TestClient) -> 
         ({"name": None}, "name"),
     ],
 )
-def test_a_wrong_wish_is_refused_by_field(
+def test_an_invalid_token_request_names_the_field(
     client: TestClient, given: dict[str, object], field: str
 ) -> None:
     answer = client.post(PATH, json=WISH | given)
@@ -89,7 +89,7 @@ def test_a_wrong_wish_is_refused_by_field(
     assert [fault["field"] for fault in answer.json()["details"]] == [field]
 
 
-def test_nobody_makes_a_token_that_may_do_more_than_themselves(
+def test_a_token_cannot_exceed_the_permissions_of_its_creator(
     client: TestClient, login: Login
 ) -> None:
     admin = login(ADMIN | {"fiches.read": "GROUP"}, groupes=["NORD"])
@@ -104,9 +104,7 @@ def test_nobody_makes_a_token_that_may_do_more_than_themselves(
     assert issue(admin, **own)["groupes"] == ["NORD"]
 
 
-def test_what_exceeds_the_caller_is_neither_listed_nor_revoked(
-    client: TestClient, login: Login
-) -> None:
+def test_tokens_beyond_the_callers_permissions_are_hidden(client: TestClient, login: Login) -> None:
     of_groups = {"permissions": ["fiches"], "scope": "GROUP"}
     beyond = [
         issue(client, permissions=["fiches"]),
@@ -133,7 +131,7 @@ def test_what_exceeds_the_caller_is_neither_listed_nor_revoked(
 
 
 @pytest.mark.parametrize("days", [None, 1, 90])
-def test_a_token_ends_with_the_one_that_made_it_at_the_latest(
+def test_a_token_expires_no_later_than_the_token_that_created_it(
     api: FastAPI, client: TestClient, days: int | None
 ) -> None:
     parent = issue(client, permissions=["*"], expiresInDays=30)
@@ -147,7 +145,9 @@ def test_a_token_ends_with_the_one_that_made_it_at_the_latest(
     assert (lasting["expiresAt"] is None) == (days is None)
 
 
-def test_only_administrators_see_make_and_revoke_tokens(client: TestClient, login: Login) -> None:
+def test_only_administrators_can_list_create_and_revoke_tokens(
+    client: TestClient, login: Login
+) -> None:
     issued = issue(client)
     stranger = login({"audit-configs.write": "ALL", "admin.users.write": "ALL"})
     reader = login({"admin.permissions.read": "ALL"})
@@ -159,7 +159,7 @@ def test_only_administrators_see_make_and_revoke_tokens(client: TestClient, logi
     assert status_of(client, issued["token"]) == 200
 
 
-def test_what_does_not_exist_is_404_and_what_is_no_id_400(client: TestClient) -> None:
+def test_an_unknown_token_is_404_and_a_malformed_id_400(client: TestClient) -> None:
     assert client.delete(f"{PATH}/977").json()["error"] == "Token with ID '977' not found"
     assert [
         client.delete(f"{PATH}/{wrong}").status_code for wrong in ("977", "x", "0", "9" * 30)
@@ -171,7 +171,7 @@ def test_what_does_not_exist_is_404_and_what_is_no_id_400(client: TestClient) ->
     ]
 
 
-def test_a_token_belongs_to_an_organisation_that_is_there(
+def test_a_token_needs_an_existing_organisation(
     client: TestClient, database: Database, clock: StandingClock
 ) -> None:
     request = {
@@ -197,7 +197,7 @@ def test_a_token_belongs_to_an_organisation_that_is_there(
     assert listed["orgId"] == "acme"
 
 
-def test_who_may_not_do_it_himself_gives_no_organisation_its_token(
+def test_an_organisation_token_cannot_exceed_its_creators_permissions(
     login: Login, database: Database, clock: StandingClock
 ) -> None:
     create_organisation(

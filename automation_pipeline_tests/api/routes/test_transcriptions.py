@@ -67,7 +67,7 @@ def keys(services: Services) -> dict[str, Any]:
     return {row.request_key: row.config["priority"] for row in rows}
 
 
-def test_how_a_fiche_stands_is_told_in_the_reference_fields(
+def test_the_transcription_status_has_the_reference_fields(
     client: TestClient, fiches: Services
 ) -> None:
     result = get(client, "/900/status")["data"]
@@ -92,7 +92,7 @@ def test_how_a_fiche_stands_is_told_in_the_reference_fields(
     assert get(client, "/77/status", 404)["error"] == "Fiche 77 not found"
 
 
-def test_the_status_of_a_fiche_that_the_crm_never_gave_shows_why_its_run_failed(
+def test_the_status_of_an_unfetched_fiche_shows_why_its_run_failed(
     client: TestClient, fiches: Services
 ) -> None:
     with fiches.database.transaction() as session:
@@ -119,7 +119,7 @@ def test_the_status_of_a_fiche_that_the_crm_never_gave_shows_why_its_run_failed(
     assert get(client, "/77/logs")["count"] > 0
 
 
-def test_the_status_shows_the_run_and_who_holds_each_recording(
+def test_the_status_shows_the_run_and_the_owner_of_each_task(
     client: TestClient, fiches: Services
 ) -> None:
     ours = fiches.database
@@ -139,7 +139,7 @@ def test_the_status_shows_the_run_and_who_holds_each_recording(
     assert 0 < task["secondsLeft"] <= 30
 
 
-def test_the_log_of_a_fiche_is_found_and_narrowed(client: TestClient, fiches: Services) -> None:
+def test_the_log_of_a_fiche_can_be_filtered(client: TestClient, fiches: Services) -> None:
     result = get(client, "/900/logs")
     TranscriptionLines.model_validate(result)
     assert ([line["message"] for line in result["data"]], result["count"], result["trace_id"]) == (
@@ -159,7 +159,7 @@ def test_the_log_of_a_fiche_is_found_and_narrowed(client: TestClient, fiches: Se
     assert get(client, "/900/logs", 400, limit=1001)["details"][0]["field"] == "limit"
 
 
-def test_a_call_is_read(client: TestClient, fiches: Services) -> None:
+def test_the_transcript_of_a_call_is_shown(client: TestClient, fiches: Services) -> None:
     result = get(client, "/900/recordings/9000")["data"]
     RecordingShown.model_validate(result)
     assert (result["transcription"]["text"], result["transcription"]["words"]) == (
@@ -175,7 +175,7 @@ def test_a_call_is_read(client: TestClient, fiches: Services) -> None:
 @pytest.mark.parametrize(
     ("priority", "taken"), [("high", "high"), ("low", "low"), ("urgent", "normal"), ("", "normal")]
 )
-def test_one_fiche_is_asked_for(
+def test_requesting_one_fiche_files_a_run_with_its_priority(
     client: TestClient, fiches: Services, clock: StandingClock, priority: str, taken: str
 ) -> None:
     result = post(client, f"/900?priority={priority}")
@@ -193,7 +193,7 @@ def test_one_fiche_is_asked_for(
     assert keys(fiches) == {key: taken}
 
 
-def test_many_are_asked_for_once_a_day(client: TestClient, fiches: Services) -> None:
+def test_a_batch_files_each_fiche_once_per_day(client: TestClient, fiches: Services) -> None:
     result = post(client, "/batch", {"fiche_ids": ["900", "901", "900"], "priority": "high"})
     TranscriptionsQueued.model_validate(result)
     asked = ["transcribe-900-2026-05-04", "transcribe-901-2026-05-04"]
@@ -208,7 +208,7 @@ def test_many_are_asked_for_once_a_day(client: TestClient, fiches: Services) -> 
 @pytest.mark.parametrize(
     "body", [{}, {"fiche_ids": "900"}, {"fiche_ids": [900]}, {"fiche_ids": []}]
 )
-def test_a_batch_is_a_list_of_ids(
+def test_a_batch_needs_a_list_of_ids(
     client: TestClient, fiches: Services, body: dict[str, Any]
 ) -> None:
     refused = post(client, "/batch", body, 400)
@@ -219,7 +219,7 @@ def test_a_batch_is_a_list_of_ids(
     assert refused["details"]
 
 
-def test_under_one_key_the_work_is_asked_for_once(
+def test_an_idempotency_key_requests_the_work_once(
     client: TestClient, fiches: Services, clock: StandingClock
 ) -> None:
     key = {"Idempotency-Key": "a-key"}
@@ -229,7 +229,7 @@ def test_under_one_key_the_work_is_asked_for_once(
     assert len(keys(fiches)) == 1
 
 
-def test_only_fiches_in_reach_are_shown_or_asked_for(login: Login, fiches: Services) -> None:
+def test_only_fiches_in_scope_can_be_read_or_transcribed(login: Login, fiches: Services) -> None:
     reader, writer = login(READ, groupes=["SUD"]), login(WRITE, groupes=["SUD"])
     for path in ("/900/status", "/900/logs", "/900/recordings/9000"):
         get(reader, path)
