@@ -1,4 +1,4 @@
-"""What several processes do with one token at once."""
+"""Concurrent use and revocation of one token in several processes."""
 
 import time
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from automation_pipeline.access.tokens import authenticate_token, revoke_token
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 def use_or_revoke(url: str, token: str, token_id: int, at: datetime, is_user: bool) -> list[str]:
@@ -19,9 +19,9 @@ def use_or_revoke(url: str, token: str, token_id: int, at: datetime, is_user: bo
 
 
 def _use(database: Database, token: str, at: datetime) -> list[str]:
-    """What was found, time after time, until the token was refused, and once more."""
+    """Authenticate until the token has been refused twice. Returns the result of each call."""
     found: list[str] = []
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while found.count("refused") < 2 and time.monotonic() < deadline:
         caller = authenticate_token(
             token, database=database, now=at + timedelta(minutes=len(found))
@@ -31,8 +31,7 @@ def _use(database: Database, token: str, at: datetime) -> list[str]:
 
 
 def _revoke(database: Database, token: str, token_id: int, at: datetime) -> list[str]:
-    """When it was revoked as this process is told, and whether it was still good right
-    afterwards."""
+    """Revoke the token. Returns the time of revocation and the result of the next authentication."""
     revoked = revoke_token(token_id, database=database, clock=StandingClock(at))
     after = authenticate_token(token, database=database, now=at)
     return [str(revoked.revoked_at), "known" if after else "refused"]

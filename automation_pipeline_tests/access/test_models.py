@@ -134,14 +134,16 @@ def test_the_caller_of_a_token_is_a_machine_with_its_grants() -> None:
 
 
 def test_the_caller_of_an_organisation_token_has_only_organisation_permissions() -> None:
-    words = (
+    permission_names = (
         "org-jobs.write",
         "org-jobs.agents.read",
         "automation.write",
         "organisations.write",
         "*",
     )
-    caller = replace(TOKEN, permissions=words, scope=Scope.ALL, groupes=(), org_id="acme").caller()
+    caller = replace(
+        TOKEN, permissions=permission_names, scope=Scope.ALL, groupes=(), org_id="acme"
+    ).caller()
     assert (caller.org_id, set(caller.grants)) == ("acme", ORGANISATION_PERMISSIONS)
     assert caller.reach(Permission.ORG_JOBS, Action.WRITE) == Reach(Scope.ALL, caller="token:3")
     assert TOKEN.caller().org_id is None
@@ -161,11 +163,11 @@ def test_the_token_document_has_everything_except_the_hash() -> None:
 
 BASES = [*Permission, "*", "all"]
 SUFFIXES = ["", ".read", ".auth", ".write", ".run", ".rerun", ".fetch", ".use", ".test"]
-words = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES))
+permission_names = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES))
 
 
 @every_case(
-    ("given_words", "plain"),
+    ("permissions", "normalised"),
     [
         (["automation.write"], ("automation.write",)),
         (["fiches"], ("fiches.read",)),
@@ -193,8 +195,8 @@ words = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES)
         (["*.read", "fiches.read", "audits.run"], ("*.read", "audits.write")),
     ],
 )
-def test_permissions_are_normalised(given_words: list[str], plain: tuple[str, ...]) -> None:
-    assert normalise_permissions(given_words) == plain
+def test_permissions_are_normalised(permissions: list[str], normalised: tuple[str, ...]) -> None:
+    assert normalise_permissions(permissions) == normalised
 
 
 @every_case(
@@ -221,34 +223,34 @@ def test_unknown_permissions_are_rejected_and_grant_nothing(word: str) -> None:
 
 
 def test_the_error_for_an_unknown_permission_lists_the_known_ones() -> None:
-    complaint = permission_error("nope")
-    assert complaint is not None
-    assert all(permission in complaint for permission in Permission)
+    message = permission_error("nope")
+    assert message is not None
+    assert all(permission in message for permission in Permission)
 
 
-@given(st.lists(words, min_size=1), st.sampled_from(Scope))
+@given(st.lists(permission_names, min_size=1), st.sampled_from(Scope))
 def test_normalised_permissions_are_stable_and_grant_the_same(
-    given_words: list[str], scope: Scope
+    permissions: list[str], scope: Scope
 ) -> None:
-    plain = normalise_permissions(given_words)
-    assert normalise_permissions(plain) == plain
-    assert grants_of(plain, scope) == grants_of(given_words, scope)
-    assert not any(map(permission_error, given_words))
+    normalised = normalise_permissions(permissions)
+    assert normalise_permissions(normalised) == normalised
+    assert grants_of(normalised, scope) == grants_of(permissions, scope)
+    assert not any(map(permission_error, permissions))
 
 
-@given(st.lists(words, min_size=1), st.sampled_from(Scope))
+@given(st.lists(permission_names, min_size=1), st.sampled_from(Scope))
 def test_write_implies_read_and_no_grant_exceeds_the_scope(
-    given_words: list[str], scope: Scope
+    permissions: list[str], scope: Scope
 ) -> None:
-    for grant in grants_of(given_words, scope).values():
+    for grant in grants_of(permissions, scope).values():
         assert grant in {Grant(scope, None), Grant(scope, scope)}
 
 
-@given(st.lists(words, min_size=1))
-def test_a_permission_grants_nothing_else(given_words: list[str]) -> None:
-    named = {word.removesuffix(suffix) for word in given_words for suffix in SUFFIXES}
-    granted = set(grants_of(given_words, Scope.ALL))
-    assert granted == (set(Permission) if named & {"*", "all"} else named & set(Permission))
+@given(st.lists(permission_names, min_size=1))
+def test_a_permission_grants_nothing_else(permissions: list[str]) -> None:
+    requested = {word.removesuffix(suffix) for word in permissions for suffix in SUFFIXES}
+    granted = set(grants_of(permissions, Scope.ALL))
+    assert granted == (set(Permission) if requested & {"*", "all"} else requested & set(Permission))
 
 
 def test_the_wildcard_grants_every_permission_for_read_and_write() -> None:
@@ -291,14 +293,15 @@ def test_each_scope_is_parsed_with_its_groupes_or_user(
 
 
 @every_case(
-    "words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]]
+    "permission_names",
+    [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]],
 )
-def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
-    request = parse_token_request(LEAST | {"orgId": " acme ", "permissions": words})
+def test_a_token_may_belong_to_an_organisation(permission_names: list[str]) -> None:
+    request = parse_token_request(LEAST | {"orgId": " acme ", "permissions": permission_names})
     assert (request.org_id, request.scope, len(request.permissions)) == (
         "acme",
         Scope.ALL,
-        len(words),
+        len(permission_names),
     )
 
 
@@ -360,9 +363,9 @@ def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
 def test_the_error_names_the_invalid_field(given: dict[str, object], field: str, why: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid token") as refused:
         parse_token_request(LEAST | given)
-    [(named, faults)] = refused.value.fields
-    assert named == field
-    assert faults.startswith(why)
+    [(requested, messages)] = refused.value.fields
+    assert requested == field
+    assert messages.startswith(why)
 
 
 def test_all_invalid_fields_are_reported_together() -> None:
@@ -376,21 +379,26 @@ def test_all_invalid_fields_are_reported_together() -> None:
     }
 
 
-def giver(words: str, scope: Scope, *groupes: str, crm_user: str | None = None) -> Caller:
+def caller_with(
+    permission_names: str, scope: Scope, *groupes: str, crm_user: str | None = None
+) -> Caller:
     return Caller(
-        "user:1", grants_of(words.split(), scope), groupes=frozenset(groupes), crm_user_id=crm_user
+        "user:1",
+        grants_of(permission_names.split(), scope),
+        groupes=frozenset(groupes),
+        crm_user_id=crm_user,
     )
 
 
-ALL = giver("fiches.write audits.read", Scope.ALL)
-NORTH = giver("fiches.write", Scope.GROUP, "NORD", "EST")
-ONE = giver("fiches.write", Scope.SELF, crm_user="77")
+ALL = caller_with("fiches.write audits.read", Scope.ALL)
+NORTH = caller_with("fiches.write", Scope.GROUP, "NORD", "EST")
+ONE = caller_with("fiches.write", Scope.SELF, crm_user="77")
 IN_NORTH = {"groupes": ["NORD"]}
 OF_77 = {"crmUserId": "77"}
 
 
 @every_case(
-    ("who", "words", "scope", "about", "at_fault"),
+    ("caller", "permission_names", "scope", "about", "excess_fields"),
     [
         (ALL, "fiches.write audits", "ALL", {}, []),
         (ALL, "fiches.read", "GROUP", IN_NORTH, []),
@@ -406,23 +414,27 @@ OF_77 = {"crmUserId": "77"}
         (ONE, "fiches", "SELF", OF_77, []),
         (ONE, "fiches", "SELF", {"crmUserId": "78"}, ["scope"]),
         (ONE, "fiches", "GROUP", IN_NORTH, ["scope"]),
-        (giver("fiches", Scope.SELF), "fiches", "SELF", OF_77, ["scope"]),
+        (caller_with("fiches", Scope.SELF), "fiches", "SELF", OF_77, ["scope"]),
     ],
 )
 def test_grants_that_exceed_those_of_the_issuer_are_reported(
-    who: Caller, words: str, scope: str, about: dict[str, object], at_fault: list[str]
+    caller: Caller,
+    permission_names: str,
+    scope: str,
+    about: dict[str, object],
+    excess_fields: list[str],
 ) -> None:
     request = parse_token_request(
-        {"name": "x", "permissions": words.split(), "scope": scope, **about}
+        {"name": "x", "permissions": permission_names.split(), "scope": scope, **about}
     )
-    assert [field for field, _ in excess_grants(request, who)] == at_fault
+    assert [field for field, _ in excess_grants(request, caller)] == excess_fields
 
 
 JOBS = {"name": "x", "permissions": ["org-jobs.write"], "scope": "ALL"}
 
 
 @every_case(
-    ("own", "org_id", "wanted", "at_fault"),
+    ("own", "org_id", "requested_org", "excess_fields"),
     [
         ("org-jobs.write", "acme", "acme", []),
         ("org-jobs.write", "acme", "globex", ["orgId"]),
@@ -434,26 +446,30 @@ JOBS = {"name": "x", "permissions": ["org-jobs.write"], "scope": "ALL"}
     ],
 )
 def test_an_organisation_caller_cannot_issue_grants_beyond_the_organisation(
-    own: str, org_id: str | None, wanted: str | None, at_fault: list[str]
+    own: str, org_id: str | None, requested_org: str | None, excess_fields: list[str]
 ) -> None:
-    who = Caller("token:1", grants_of([own], Scope.ALL), org_id=org_id)
+    caller = Caller("token:1", grants_of([own], Scope.ALL), org_id=org_id)
     assert [
-        field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": wanted}), who)
-    ] == at_fault
+        field
+        for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": requested_org}), caller)
+    ] == excess_fields
 
 
-@every_case("who", [giver("org-jobs.write", Scope.GROUP, "N"), giver("org-jobs.write", Scope.SELF)])
-def test_a_caller_without_full_scope_cannot_issue_organisation_tokens(who: Caller) -> None:
+@every_case(
+    "caller",
+    [caller_with("org-jobs.write", Scope.GROUP, "N"), caller_with("org-jobs.write", Scope.SELF)],
+)
+def test_a_caller_without_full_scope_cannot_issue_organisation_tokens(caller: Caller) -> None:
     assert [
-        field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": "acme"}), who)
+        field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": "acme"}), caller)
     ] == ["scope"]
 
 
 def test_a_caller_with_all_grants_can_issue_any_token() -> None:
-    everybody = Caller("machine:environment", whole_grants())
+    administrator = Caller("machine:environment", whole_grants())
     assert (
         excess_grants(
-            parse_token_request({"name": "x", "permissions": ["*"], "scope": "ALL"}), everybody
+            parse_token_request({"name": "x", "permissions": ["*"], "scope": "ALL"}), administrator
         )
         == ()
     )

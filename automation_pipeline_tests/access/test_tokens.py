@@ -40,11 +40,11 @@ def test_a_created_token_is_stored_without_its_secret(
     assert is_token(issued.secret)
     with database.reading() as session:
         row = session.scalars(select(ApiTokenRow)).one()
-        everything = str(session.execute(text("SELECT * FROM api_tokens")).one())
+        stored_text = str(session.execute(text("SELECT * FROM api_tokens")).one())
     assert row.token_hash == token_hash(issued.secret)
     assert issued.secret.startswith(row.prefix)
-    assert issued.secret not in everything
-    assert issued.secret[len(row.prefix) :] not in everything
+    assert issued.secret not in stored_text
+    assert issued.secret[len(row.prefix) :] not in stored_text
     assert (row.name, row.permissions, row.scope) == (
         "nightly",
         ["fiches.read", "automation.write"],
@@ -67,7 +67,7 @@ def test_every_created_token_is_unique(database: Database, clock: StandingClock)
     ("given", "field"),
     [
         ({"scope": "SELF"}, "crmUserId"),
-        ({"permissions": ["everything"]}, "permissions.0"),
+        ({"permissions": ["stored_text"]}, "permissions.0"),
         ({"name": ""}, "name"),
     ],
 )
@@ -87,8 +87,11 @@ def test_an_issuer_cannot_grant_more_than_they_have(
     with pytest.raises(InvalidInputError) as refused:
         create_token(INPUT, database=database, clock=clock, issuer=Caller("user:1", {}))
     assert list(dict(refused.value.fields)) == ["permissions"]
-    giver = Caller("machine:environment", whole_grants())
-    assert create_token(INPUT, database=database, clock=clock, issuer=giver).token.name == "nightly"
+    administrator = Caller("machine:environment", whole_grants())
+    assert (
+        create_token(INPUT, database=database, clock=clock, issuer=administrator).token.name
+        == "nightly"
+    )
 
 
 OF_ACME = {
@@ -125,7 +128,9 @@ def test_a_token_for_an_unknown_organisation_is_rejected(
         assert session.scalars(select(ApiTokenRow)).all() == []
 
 
-AT_ONCE_SECONDS = 15  # a slow machine's; whoever waited would wait 30 seconds, or for ever
+WITHOUT_WAIT_SECONDS = (
+    15  # generous for a slow machine; waiting for the lock would take 30 seconds or more
+)
 
 
 def issue(database: Database, clock: StandingClock, **about: object) -> IssuedToken:
@@ -146,12 +151,12 @@ def last_used_at(database: Database) -> datetime | None:
 def statements(database: Database) -> Iterator[list[str]]:
     messages: list[str] = []
 
-    def note(*about: object) -> None:
+    def record(*about: object) -> None:
         messages.append(str(about[2]))
 
-    event.listen(database.engine, "before_cursor_execute", note)
+    event.listen(database.engine, "before_cursor_execute", record)
     yield messages
-    event.remove(database.engine, "before_cursor_execute", note)
+    event.remove(database.engine, "before_cursor_execute", record)
 
 
 def test_the_caller_has_the_grants_of_the_token(database: Database, clock: StandingClock) -> None:
@@ -201,13 +206,13 @@ def test_the_last_use_is_updated_at_most_once_per_minute(
     database: Database, clock: StandingClock
 ) -> None:
     secret, start = issue(database, clock).secret, clock.now()
-    noted = []
+    recorded = []
     for seconds in (0, 1, 59, 60, 61, 119, 120):
         assert authenticate_token(secret, database=database, now=start + timedelta(seconds=seconds))
         last = last_used_at(database)
         assert last is not None
-        noted.append((last - start).total_seconds())
-    assert noted == [0, 0, 0, 60, 60, 60, 120]
+        recorded.append((last - start).total_seconds())
+    assert recorded == [0, 0, 0, 60, 60, 60, 120]
 
 
 def test_authentication_between_two_updates_is_a_single_read(
@@ -228,9 +233,9 @@ def test_authentication_does_not_wait_for_a_concurrent_writer(
     secret = issue(database, clock).secret
     with database.transaction() as session:
         session.execute(update(ApiTokenRow).values(name="renamed"))
-        began = time.monotonic()
+        started = time.monotonic()
         assert authenticate_token(secret, database=database, now=clock.now())
-        assert time.monotonic() - began < AT_ONCE_SECONDS
+        assert time.monotonic() - started < WITHOUT_WAIT_SECONDS
     assert last_used_at(database) is None
     assert authenticate_token(secret, database=database, now=clock.now())
     assert last_used_at(database) == clock.now()
@@ -238,11 +243,11 @@ def test_authentication_does_not_wait_for_a_concurrent_writer(
 
 REFUSING = {
     "sqlite": [
-        "CREATE TRIGGER no_notes BEFORE UPDATE ON api_tokens BEGIN SELECT RAISE(ABORT, 'no'); END"
+        "CREATE TRIGGER no_updates BEFORE UPDATE ON api_tokens BEGIN SELECT RAISE(ABORT, 'no'); END"
     ],
     "postgresql": [
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
-        "CREATE TRIGGER no_notes BEFORE UPDATE ON api_tokens FOR EACH ROW EXECUTE FUNCTION refuse()",
+        "CREATE TRIGGER no_updates BEFORE UPDATE ON api_tokens FOR EACH ROW EXECUTE FUNCTION refuse()",
     ],
 }
 
@@ -330,5 +335,5 @@ def test_processes_that_concurrently_use_and_revoke_a_token_agree(
     for found in (first, second):
         known = found.count("known")
         assert found == ["known"] * known + ["refused"] * 2, "once refused, it stays refused"
-    assert revoker[0] == other[0], "they are told the one instant"
+    assert revoker[0] == other[0], "both get the same time of revocation"
     assert (revoker[1], other[1]) == ("refused", "refused")

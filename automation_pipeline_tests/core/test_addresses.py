@@ -1,5 +1,4 @@
-"""Addresses that others typed in: what the guard lets through, what it refuses, and in which
-words."""
+"""Validation of user-supplied URLs: allowed ones, rejected ones, and the error messages."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from socket import inet_aton, inet_ntoa
@@ -19,7 +18,7 @@ HOSTNAME = "webhookUrl hostname not allowed"
 IP = "webhookUrl IP not allowed"
 
 
-def complaint(url: str, *allowed: str) -> str | None:
+def rejection(url: str, *allowed: str) -> str | None:
     try:
         check_url(url, allowed)
     except InvalidInputError as error:
@@ -44,11 +43,11 @@ def complaint(url: str, *allowed: str) -> str | None:
     ],
 )
 def test_public_urls_are_allowed(url: str) -> None:
-    assert complaint(url) is None
+    assert rejection(url) is None
 
 
 @every_case(
-    ("url", "says"),
+    ("url", "expected"),
     [
         ("", FORMAT),
         ("hooks.example.com", FORMAT),
@@ -94,8 +93,8 @@ def test_public_urls_are_allowed(url: str) -> None:
         ("http://foo。localhost/", HOSTNAME),
     ],
 )
-def test_invalid_or_internal_urls_are_rejected_with_a_reason(url: str, says: str) -> None:
-    assert complaint(url) == says
+def test_invalid_or_internal_urls_are_rejected_with_a_reason(url: str, expected: str) -> None:
+    assert rejection(url) == expected
 
 
 @every_case(
@@ -113,8 +112,8 @@ def test_invalid_or_internal_urls_are_rejected_with_a_reason(url: str, says: str
     ],
 )  # fmt: skip
 def test_non_public_addresses_are_rejected_in_any_notation(host: str) -> None:
-    assert complaint(f"http://{host}/hook") == IP
-    assert complaint(f"https://{host}:8443") == IP
+    assert rejection(f"http://{host}/hook") == IP
+    assert rejection(f"https://{host}:8443") == IP
 
 
 @every_case(
@@ -125,27 +124,27 @@ def test_an_address_that_embeds_a_public_one_is_public(text: str) -> None:
 
 
 def test_a_teredo_address_is_public_if_server_and_client_are() -> None:
-    server, nobody = IPv4Address("8.8.8.8"), IPv4Address("10.0.0.1")
-    for client in (server, nobody):
+    server, private = IPv4Address("8.8.8.8"), IPv4Address("10.0.0.1")
+    for client in (server, private):
         packed = 0x20010000 << 96 | int(server) << 64 | int(client) ^ 0xFFFFFFFF
         assert is_public(IPv6Address(packed)) is (client == server)
 
 
 def test_with_an_allowlist_only_the_listed_origins_are_allowed() -> None:
     listed = ("http://127.0.0.1:9000", "https://hooks.example.com")
-    assert complaint("http://127.0.0.1:9000/hook", *listed) is None
-    assert complaint("https://HOOKS.example.com:443/x", *listed) is None
-    assert complaint("http://localhost:9000", "http://localhost:9000/") is None
+    assert rejection("http://127.0.0.1:9000/hook", *listed) is None
+    assert rejection("https://HOOKS.example.com:443/x", *listed) is None
+    assert rejection("http://localhost:9000", "http://localhost:9000/") is None
     refused = "webhookUrl origin not allowed (set WEBHOOK_ALLOWED_ORIGINS). Got "
     assert (
-        complaint("https://other.example.com/hook?key=s3cret", *listed)
+        rejection("https://other.example.com/hook?key=s3cret", *listed)
         == refused + "https://other.example.com"
     )
-    assert complaint("http://127.0.0.1:9001/", *listed) == refused + "http://127.0.0.1:9001"
-    assert complaint("http://hooks.example.com/", *listed) == refused + "http://hooks.example.com"
-    assert complaint("http://2130706433:9000/", *listed) == refused + "http://2130706433:9000"
-    assert complaint("ftp://hooks.example.com", *listed) == PROTOCOL
-    assert complaint("https://a:b@hooks.example.com", *listed) == CREDENTIALS
+    assert rejection("http://127.0.0.1:9001/", *listed) == refused + "http://127.0.0.1:9001"
+    assert rejection("http://hooks.example.com/", *listed) == refused + "http://hooks.example.com"
+    assert rejection("http://2130706433:9000/", *listed) == refused + "http://2130706433:9000"
+    assert rejection("ftp://hooks.example.com", *listed) == PROTOCOL
+    assert rejection("https://a:b@hooks.example.com", *listed) == CREDENTIALS
 
 
 @every_case(
@@ -170,15 +169,15 @@ def test_the_error_uses_the_given_field_name() -> None:
 def test_every_ipv4_notation_is_resolved_as_by_the_operating_system(
     number: int, dots: int, way: str
 ) -> None:
-    leading = [number >> (24 - 8 * place) & 0xFF for place in range(dots)]
+    leading = [number >> (24 - 8 * index) & 0xFF for index in range(dots)]
     last = number & (256 ** (4 - dots) - 1)
     host = ".".join(way.format(part) for part in (*leading, last))
-    meant = IPv4Address(inet_ntoa(inet_aton(host)))
-    assert meant == IPv4Address(number)
-    assert (complaint(f"http://{host}/") is None) is is_public(meant)
+    resolved = IPv4Address(inet_ntoa(inet_aton(host)))
+    assert resolved == IPv4Address(number)
+    assert (rejection(f"http://{host}/") is None) is is_public(resolved)
 
 
-def stands_for_another(address: IPv4Address | IPv6Address) -> bool:
+def embeds_another(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv4Address):
         return False
     return address in ip_network("64:ff9b::/96") or bool(
@@ -190,12 +189,12 @@ def stands_for_another(address: IPv4Address | IPv6Address) -> bool:
 def test_addresses_that_the_standard_library_calls_private_are_not_public(
     address: IPv4Address | IPv6Address,
 ) -> None:
-    if is_public(address) and not stands_for_another(address):
+    if is_public(address) and not embeds_another(address):
         near = (address.is_private, address.is_loopback, address.is_link_local)
         assert not any((*near, address.is_multicast, address.is_reserved, address.is_unspecified))
 
 
 @given(st.text())
 def test_any_text_is_checked_without_an_unexpected_error(text: str) -> None:
-    complaint(text)
-    complaint(f"http://{text}")
+    rejection(text)
+    rejection(f"http://{text}")

@@ -1,4 +1,4 @@
-"""When an alert is raised, and the limits of its messages."""
+"""Conditions for raising an alert, and the limits of its messages."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

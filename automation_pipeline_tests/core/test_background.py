@@ -22,13 +22,13 @@ from automation_pipeline_tests.waiting import wait_until
 OFTEN = 0.01
 
 
-class Shop:
-    """Work that counts who is inside, and a ledger that keeps what was written."""
+class Workload:
+    """Work that counts concurrent items, and a writer that records its batches."""
 
-    def __init__(self, *, fails_at: int | None = None, ledger_fails: bool = False) -> None:
-        self.fails_at, self.ledger_fails = fails_at, ledger_fails
-        self.inside = self.widest = 0
-        self.begun = asyncio.Event()
+    def __init__(self, *, fails_at: int | None = None, write_fails: bool = False) -> None:
+        self.fails_at, self.write_fails = fails_at, write_fails
+        self.running = self.most_at_once = 0
+        self.first_started = asyncio.Event()
         self.started: list[int] = []
         self.writes: list[list[int]] = []
 
@@ -37,14 +37,14 @@ class Shop:
         return [result for batch in self.writes for result in batch]
 
     async def work(self, item: int) -> int:
-        self.begun.set()
+        self.first_started.set()
         self.started.append(item)
-        self.inside += 1
-        self.widest = max(self.widest, self.inside)
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
         try:
             await self._work(item)
         finally:
-            self.inside -= 1
+            self.running -= 1
         return item
 
     async def _work(self, item: int) -> None:
@@ -53,47 +53,46 @@ class Shop:
             raise ZeroDivisionError(item)
 
     def write(self, results: Sequence[int]) -> None:
-        if self.ledger_fails:
+        if self.write_fails:
             raise OSError("disk full")
         self.writes.append(list(results))
 
 
-def run(shop: Shop, count: int, width: int, flush_every_seconds: float = OFTEN) -> None:
-    async def all_of_it() -> None:
+def run(workload: Workload, count: int, width: int, flush_every_seconds: float = OFTEN) -> None:
+    async def process() -> None:
         before = asyncio.all_tasks()
         try:
             await process_concurrently(
                 range(count),
-                shop.work,
-                shop.write,
+                workload.work,
+                workload.write,
                 width=width,
                 flush_every_seconds=flush_every_seconds,
             )
         finally:
             assert asyncio.all_tasks() == before
-            assert shop.inside == 0
+            assert workload.running == 0
 
-    asyncio.run(all_of_it())
+    asyncio.run(process())
 
 
 @every_case("width", [1, 2, 7])
 def test_the_concurrency_reaches_but_never_exceeds_the_width(width: int) -> None:
-    shop = Shop()
-    run(shop, 50, width)
-    assert shop.widest == width
+    workload = Workload()
+    run(workload, 50, width)
+    assert workload.most_at_once == width
 
 
 @every_case(("count", "width"), [(0, 3), (1, 5), (3, 5), (100, 7)])
 def test_every_item_is_processed_and_written_exactly_once(count: int, width: int) -> None:
-    shop = Shop()
-    run(shop, count, width)
-    assert sorted(shop.started) == list(range(count))
-    assert sorted(shop.written) == list(range(count))
+    workload = Workload()
+    run(workload, count, width)
+    assert sorted(workload.started) == list(range(count))
+    assert sorted(workload.written) == list(range(count))
 
 
 def test_a_slow_item_does_not_block_other_workers() -> None:
-    """One item lasts until all others are done: were the pool filled batch by batch, they would
-    never be."""
+    """One item waits for all others, which would never finish if items ran batch by batch."""
     done: list[int] = []
     others_done = asyncio.Event()
 
@@ -153,33 +152,33 @@ def test_a_slow_writer_does_not_stop_the_work() -> None:
 
 
 def test_finished_results_are_written_before_a_work_error_is_raised() -> None:
-    shop = Shop(fails_at=20)
+    workload = Workload(fails_at=20)
     with pytest.raises(ZeroDivisionError):
-        run(shop, 1000, 3, flush_every_seconds=60.0)
-    assert set(range(18)) <= set(shop.written)
-    assert 20 not in shop.written
-    assert len(shop.started) < 50
+        run(workload, 1000, 3, flush_every_seconds=60.0)
+    assert set(range(18)) <= set(workload.written)
+    assert 20 not in workload.written
+    assert len(workload.started) < 50
 
 
 def test_a_write_error_is_raised_and_ends_the_work() -> None:
-    shop = Shop(ledger_fails=True)
+    workload = Workload(write_fails=True)
     with pytest.raises(OSError, match="disk full"):
-        run(shop, 100_000, 3)
-    assert len(shop.started) < 100_000
+        run(workload, 100_000, 3)
+    assert len(workload.started) < 100_000
 
 
 def test_cancellation_leaves_no_task_running() -> None:
-    shop = Shop()
+    workload = Workload()
 
     async def cancelled() -> None:
-        whole = asyncio.create_task(
-            process_concurrently(range(100_000), shop.work, shop.write, width=3)
+        processing = asyncio.create_task(
+            process_concurrently(range(100_000), workload.work, workload.write, width=3)
         )
-        await shop.begun.wait()
-        whole.cancel()
+        await workload.first_started.wait()
+        processing.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await whole
-        assert shop.inside == 0
+            await processing
+        assert workload.running == 0
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(cancelled())
@@ -191,7 +190,7 @@ def test_a_task_error_is_raised_unwrapped_and_cancels_the_other_tasks() -> None:
     async def fail() -> None:
         raise LookupError("me")
 
-    async def go_on() -> None:
+    async def wait_forever() -> None:
         try:
             await asyncio.Event().wait()
         finally:
@@ -199,7 +198,7 @@ def test_a_task_error_is_raised_unwrapped_and_cancels_the_other_tasks() -> None:
 
     async def both() -> None:
         async with together() as group:
-            group.create_task(go_on())
+            group.create_task(wait_forever())
             group.create_task(fail())
 
     with pytest.raises(LookupError, match="me"):
@@ -219,13 +218,13 @@ def test_an_error_of_the_block_is_raised_unwrapped() -> None:
 def test_a_task_group_without_errors_finishes_all_tasks() -> None:
     done: list[int] = []
 
-    async def note(number: int) -> None:
+    async def record(number: int) -> None:
         done.append(number)
 
     async def work() -> None:
         async with together() as group:
             for number in range(3):
-                group.create_task(note(number))
+                group.create_task(record(number))
 
     asyncio.run(work())
     assert sorted(done) == [0, 1, 2]
@@ -288,16 +287,16 @@ def test_work_beyond_the_wait_continues_until_shutdown() -> None:
     done: list[str] = []
 
     async def shut_down() -> None:
-        attempts, gate = background_work(), asyncio.Event()
+        background, gate = background_work(), asyncio.Event()
 
         async def work() -> None:
             await gate.wait()
             done.append("done")
 
-        await attempts.wait_for(work(), 0)
+        await background.wait_for(work(), 0)
         assert done == []
         gate.set()
-        await attempts.end(LONG)
+        await background.end(LONG)
 
     asyncio.run(shut_down())
     assert done == ["done"]
@@ -307,7 +306,7 @@ def test_work_beyond_the_shutdown_grace_period_is_cancelled() -> None:
     ended: list[str] = []
 
     async def shut_down() -> None:
-        attempts, started = background_work(), asyncio.Event()
+        background, started = background_work(), asyncio.Event()
 
         async def work() -> None:
             started.set()
@@ -316,10 +315,10 @@ def test_work_beyond_the_shutdown_grace_period_is_cancelled() -> None:
             finally:
                 ended.append("broken off")
 
-        await attempts.wait_for(work(), 0)
+        await background.wait_for(work(), 0)
         await started.wait()
-        await attempts.end(0)
-        await attempts.end(0)
+        await background.end(0)
+        await background.end(0)
 
     asyncio.run(shut_down())
     assert ended == ["broken off"]
@@ -336,17 +335,17 @@ def test_a_background_failure_is_logged_and_not_raised(caplog: pytest.LogCapture
 def test_work_beyond_the_limit_is_not_started() -> None:
     started: list[int] = []
 
-    async def crowd() -> None:
-        attempts = background_work(most=1)
+    async def start_three() -> None:
+        background = background_work(most=1)
 
         async def work(number: int) -> None:
             started.append(number)
             await asyncio.Event().wait()
 
         for number in range(3):
-            await attempts.wait_for(work(number), 0)
+            await background.wait_for(work(number), 0)
         await asyncio.sleep(0)
-        await attempts.end(0)
+        await background.end(0)
 
-    asyncio.run(crowd())
+    asyncio.run(start_three())
     assert started == [0]

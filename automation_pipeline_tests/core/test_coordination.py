@@ -22,24 +22,24 @@ from automation_pipeline.core.metrics import Meter
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import come_true, leap, run
 
-AWAY = TransientError("Redis does not answer.")
+UNAVAILABLE = TransientError("Redis does not answer.")
 
 
 class Permits:
-    """In memory. Counts what is asked, and fails where the test says so."""
+    """Permits in memory. Counts calls, and fails those in `failing`."""
 
     def __init__(self) -> None:
         self.held: set[object] = set()
         self.asked = Counter[str]()
         self.failing: set[str] = set()
 
-    def note(self, call: str) -> None:
+    def record(self, call: str) -> None:
         self.asked[call] += 1
         if call in self.failing:
-            raise AWAY
+            raise UNAVAILABLE
 
     async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "Held | None":
-        self.note("acquire")
+        self.record("acquire")
         if len(self.held) >= limit:
             return None
         permit = Held(self)
@@ -52,10 +52,10 @@ class Held:
         self.permits = permits
 
     async def extend(self, ttl_seconds: float) -> None:
-        self.permits.note("extend")
+        self.permits.record("extend")
 
     async def release(self) -> None:
-        self.permits.note("release")
+        self.permits.record("release")
         self.permits.held.discard(self)
 
 
@@ -64,35 +64,37 @@ def permits() -> Permits:
     return Permits()
 
 
-class Crowd:
+class ConcurrencyCounter:
     def __init__(self) -> None:
-        self.inside = self.most = self.been = 0
+        self.inside = self.most = self.entered = 0
 
     @contextmanager
     def enter(self) -> Iterator[None]:
         self.inside += 1
-        self.been += 1
+        self.entered += 1
         self.most = max(self.most, self.inside)
         yield
         self.inside -= 1
 
 
-async def work(semaphore: Semaphore, seconds: float = 0.0, crowd: Crowd | None = None) -> str:
+async def work(
+    semaphore: Semaphore, seconds: float = 0.0, counter: ConcurrencyCounter | None = None
+) -> str:
     async with semaphore.acquire():
-        with (crowd or Crowd()).enter():
+        with (counter or ConcurrencyCounter()).enter():
             await asyncio.sleep(seconds)
         return "result"
 
 
 def test_all_tasks_run_and_never_exceed_the_semaphore_limit(permits: Permits) -> None:
-    crowd, semaphore = Crowd(), Semaphore(permits, "crm", 3, "me")
+    counter, semaphore = ConcurrencyCounter(), Semaphore(permits, "crm", 3, "me")
 
-    async def visit() -> None:
-        await asyncio.gather(*(work(semaphore, 0.001, crowd) for _ in range(12)))
+    async def use_semaphore() -> None:
+        await asyncio.gather(*(work(semaphore, 0.001, counter) for _ in range(12)))
 
-    for _ in range(2):  # each time in a loop of its own
-        asyncio.run(visit())
-    assert (crowd.most, crowd.been, permits.held) == (3, 24, set())
+    for _ in range(2):  # each time in a new event loop
+        asyncio.run(use_semaphore())
+    assert (counter.most, counter.entered, permits.held) == (3, 24, set())
     assert permits.asked["acquire"] == 6, "tasks of one process hand permits over"
 
 
@@ -101,16 +103,16 @@ def test_a_busy_process_yields_permits_to_another_process(
 ) -> None:
     monkeypatch.setattr(semaphore_module, "HAND_OVER_SECONDS", 0.02)
     monkeypatch.setattr(semaphore_module, "LONGEST_PAUSE_SECONDS", 0.002)
-    busy_one, other = (
+    busy_semaphore, other = (
         Semaphore(permits, "crm", 1, owner, poll_seconds=0.001) for owner in ("me", "other")
     )
 
     async def both() -> None:
-        async def be_busy() -> None:
+        async def keep_busy() -> None:
             while True:
-                await work(busy_one, 0.002)
+                await work(busy_semaphore, 0.002)
 
-        busy = [asyncio.create_task(be_busy()) for _ in range(3)]
+        busy = [asyncio.create_task(keep_busy()) for _ in range(3)]
         await asyncio.wait_for(work(other), 60)
         for task in busy:
             task.cancel()
@@ -149,7 +151,7 @@ def test_an_error_in_the_body_releases_the_permit(
 
 
 def test_a_held_permit_is_extended_and_survives_an_outage(permits: Permits) -> None:
-    async def outlive() -> str:
+    async def hold_through_outage() -> str:
         async with Semaphore(permits, "crm", 1, "me", ttl_seconds=60).acquire():
             for beats in range(1, 9):
                 leap(15)
@@ -157,7 +159,7 @@ def test_a_held_permit_is_extended_and_survives_an_outage(permits: Permits) -> N
                 permits.failing = {"extend", "release"} if beats > 3 else set()
             return "result"
 
-    assert run(outlive()) == "result"
+    assert run(hold_through_outage()) == "result"
     permits.failing.clear()
 
 
@@ -198,13 +200,13 @@ def counted_by_a_task(limiter: CountedRateLimiter) -> float | None:
     return asyncio.run(reserve(limiter, "language-model", Rate(60, 60)))
 
 
-@every_case("ask", [counted_by_a_thread, counted_by_a_task])
+@every_case("reserve_one", [counted_by_a_thread, counted_by_a_task])
 def test_rate_limit_waits_are_counted_per_provider(
-    ask: Callable[[CountedRateLimiter], float | None],
+    reserve_one: Callable[[CountedRateLimiter], float | None],
 ) -> None:
     meter = Meter()
     limiter = CountedRateLimiter(FixedLimiter(0.0, 1.5, None, 0.5), meter)
-    assert [ask(limiter) for _ in range(4)] == [0.0, 1.5, None, 0.5]
+    assert [reserve_one(limiter) for _ in range(4)] == [0.0, 1.5, None, 0.5]
     assert meter.drain() == {
         ("limiter_waits_total", 'provider="language-model"'): 2,
         ("limiter_wait_seconds_total", 'provider="language-model"'): 2.0,
@@ -235,26 +237,26 @@ def by_a_task(limiter: FailoverRateLimiter) -> float | None:
     return asyncio.run(reserve(limiter, "k", RATE))
 
 
-@every_case("ask", [by_a_thread, by_a_task])
+@every_case("reserve_one", [by_a_thread, by_a_task])
 def test_the_second_limiter_is_used_only_during_an_outage_of_the_first(
-    ask: Callable[[FailoverRateLimiter], float | None],
+    reserve_one: Callable[[FailoverRateLimiter], float | None],
 ) -> None:
     now = [100.0]
     first, second = Limiter(1.0), Limiter(2.0)
     limiter = FailoverRateLimiter(first, second, Outage(15, lambda: now[0]))
-    assert ask(limiter) == 1.0
+    assert reserve_one(limiter) == 1.0
     first.out = True
-    assert [ask(limiter) for _ in range(3)] == [2.0, 2.0, 2.0]
-    assert first.asked == 2, "an outage is not asked about again and again"
+    assert [reserve_one(limiter) for _ in range(3)] == [2.0, 2.0, 2.0]
+    assert first.asked == 2, "no calls during the outage"
     first.out = False
     now[0] += 15
-    assert ask(limiter) == 1.0
+    assert reserve_one(limiter) == 1.0
     assert second.asked == 3
 
 
 def test_permits_come_from_the_second_store_during_an_outage_of_the_first() -> None:
     now = [100.0]
-    first, second = Places(), Places()
+    first, second = FakePermits(), FakePermits()
     permits = FailoverPermits(first, second, Outage(15, lambda: now[0]))
 
     async def use() -> None:
@@ -276,24 +278,24 @@ def test_permits_come_from_the_second_store_during_an_outage_of_the_first() -> N
     asyncio.run(use())
 
 
-class Places:
-    """Permits, and a permit."""
+class FakePermits:
+    """A permit store whose permits are itself."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.out = False
 
-    def note(self, call: str) -> None:
+    def record(self, call: str) -> None:
         self.asked.append(call)
         if self.out:
             raise TransientError("Redis does not answer.")
 
-    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "Places":
-        self.note("acquire")
+    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "FakePermits":
+        self.record("acquire")
         return self
 
     async def extend(self, ttl_seconds: float) -> None:
-        self.note("extend")
+        self.record("extend")
 
     async def release(self) -> None:
-        self.note("release")
+        self.record("release")

@@ -1,4 +1,4 @@
-"""What a cron expression may say, and the wall-clock times it then names."""
+"""Parsing of cron expressions, and the wall-clock times that they match."""
 
 from datetime import datetime, time
 from itertools import islice

@@ -1,4 +1,4 @@
-"""An error is told in one line, whatever its words end with."""
+"""Formatting of an error as one line."""
 
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, sentence_of
 from automation_pipeline_tests.tables import every_case

@@ -25,7 +25,7 @@ def names(name: str, payload: dict[str, Any], *, private: bool = True) -> list[s
 
 
 @every_case(
-    ("name", "payload", "shown"),
+    ("name", "payload", "channels"),
     [
         (
             "audit.started",
@@ -63,10 +63,10 @@ def names(name: str, payload: dict[str, Any], *, private: bool = True) -> list[s
     ],
 )
 def test_an_event_is_sent_to_the_channels_of_its_payload(
-    name: str, payload: dict[str, Any], shown: list[str]
+    name: str, payload: dict[str, Any], channels: list[str]
 ) -> None:
-    assert names(name, payload) == [f"private-{channel}" for channel in shown]
-    assert names(name, payload, private=False) == shown
+    assert names(name, payload) == [f"private-{channel}" for channel in channels]
+    assert names(name, payload, private=False) == channels
 
 
 def test_a_long_channel_id_is_truncated() -> None:
@@ -74,7 +74,7 @@ def test_a_long_channel_id_is_truncated() -> None:
 
 
 @every_case(
-    ("name", "meant"),
+    ("name", "parsed"),
     [
         ("private-audit-12", RealtimeChannel(ChannelKind.AUDIT, "12")),
         (
@@ -111,9 +111,9 @@ def test_a_long_channel_id_is_truncated() -> None:
     ],
 )
 def test_a_channel_name_is_parsed_or_rejected(
-    name: str, meant: RealtimeChannel | ChannelRefusal
+    name: str, parsed: RealtimeChannel | ChannelRefusal
 ) -> None:
-    assert parse_channel(name) == meant
+    assert parse_channel(name) == parsed
 
 
 @given(
@@ -137,7 +137,7 @@ def test_any_text_is_rejected_or_parses_to_the_same_name(text: str) -> None:
         f"presence-org-{text}",
         f"private-audit-{channel_id(text)}",
     ):
-        meant = parse_channel(name)
-        assert meant in {MALFORMED, NOT_ALLOWED} or (
-            isinstance(meant, RealtimeChannel) and meant.name() == name
+        parsed = parse_channel(name)
+        assert parsed in {MALFORMED, NOT_ALLOWED} or (
+            isinstance(parsed, RealtimeChannel) and parsed.name() == name
         )

@@ -1,5 +1,4 @@
-"""Execution windows: the golden tables of reference B4.5 and B4.6, and what holds for every
-window."""
+"""Execution windows: the tables of reference B4.5 and B4.6, and properties of every window."""
 
 from datetime import UTC, datetime, time, timedelta
 from itertools import pairwise
@@ -34,11 +33,11 @@ def window_of(text: str) -> ExecutionWindow:
 
 def timed(
     cron: Cron,
-    place: ZoneInfo,
+    tz: ZoneInfo,
     window: ExecutionWindow | None = None,
     policy: WindowPolicy = CLAMP,
 ) -> Timing:
-    return Timing(crons=(cron,), zone=place, window=window, window_policy=policy)
+    return Timing(crons=(cron,), zone=tz, window=window, window_policy=policy)
 
 
 def fires(text: str, window: str, policy: WindowPolicy, after: str, n: int) -> list[Planned]:
@@ -52,8 +51,7 @@ def fires(text: str, window: str, policy: WindowPolicy, after: str, n: int) -> l
 
 
 def shown(found: list[Planned]) -> list[str]:
-    """Day and local time; a star marks an instant that is not one of the cron, as in the
-    reference."""
+    """Day and local time. A star marks an instant that the cron does not name, as in the reference."""
     return [
         f"{fire.effective_for.astimezone(PARIS):%d %H:%M}{'*' * (fire.effective_for != fire.scheduled_for)}"
         for fire in found
@@ -235,24 +233,22 @@ zones = st.sampled_from(
 
 
 @settings(deadline=None)
-@given(window=windows, at=instants, place=zones)
+@given(window=windows, at=instants, tz=zones)
 def test_clamping_never_moves_back_and_is_idempotent(
-    window: ExecutionWindow, at: datetime, place: ZoneInfo
+    window: ExecutionWindow, at: datetime, tz: ZoneInfo
 ) -> None:
-    clamped = window.clamp(at, place)
+    clamped = window.clamp(at, tz)
     assert clamped >= at
-    assert window.clamp(clamped, place) == clamped
+    assert window.clamp(clamped, tz) == clamped
 
 
 @settings(deadline=None)
-@given(
-    cron=crons, window=windows, after=instants, place=zones, policy=st.sampled_from(WindowPolicy)
-)
+@given(cron=crons, window=windows, after=instants, tz=zones, policy=st.sampled_from(WindowPolicy))
 def test_effective_instants_increase_and_are_delayed_at_most_once_per_window(
-    cron: Cron, window: ExecutionWindow, after: datetime, place: ZoneInfo, policy: WindowPolicy
+    cron: Cron, window: ExecutionWindow, after: datetime, tz: ZoneInfo, policy: WindowPolicy
 ) -> None:
     found: list[Planned] = []
-    at, timing = after, timed(cron, place, window, policy)
+    at, timing = after, timed(cron, tz, window, policy)
     while len(found) < 12 and (fire := undelayed_after(timing, at)):
         found.append(fire)
         at = fire.effective_for
@@ -263,7 +259,7 @@ def test_effective_instants_increase_and_are_delayed_at_most_once_per_window(
         assert (
             fire.scheduled_for
             <= fire.effective_for
-            < next(occurrences(cron, place, fire.scheduled_for))
+            < next(occurrences(cron, tz, fire.scheduled_for))
         )
         assert undelayed_after(timing, fire.scheduled_for) == undelayed_after(
             timing, fire.effective_for

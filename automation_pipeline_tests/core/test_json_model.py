@@ -1,4 +1,4 @@
-"""Values in JSON and in query strings, and the sentences for wrong ones."""
+"""Values in JSON and query strings, and the error messages for invalid ones."""
 
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -140,7 +140,7 @@ def test_deeply_nested_lists_are_checked() -> None:
 
 
 @every_case(
-    ("field", "value", "words"),
+    ("field", "value", "message"),
     [
         ("name", "", "must have at least 1 character"),
         ("name", "abcd", "must have at most 3 characters"),
@@ -170,9 +170,9 @@ def test_deeply_nested_lists_are_checked() -> None:
     ],
 )
 def test_every_validation_error_has_a_readable_message(
-    field: str, value: object, words: str
+    field: str, value: object, message: str
 ) -> None:
-    assert faults(**{field: value}) == ((field, words),)
+    assert faults(**{field: value}) == ((field, message),)
 
 
 COUNT = TypeAdapter(Count)

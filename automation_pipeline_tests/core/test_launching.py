@@ -1,4 +1,4 @@
-"""Why work does not begin: one table of what is known and what is said."""
+"""Why a requested run does not start: a table of facts and the reported obstacle."""
 
 from automation_pipeline.core.launching import (
     DagsterFacts,
@@ -19,8 +19,8 @@ STOPPED = DagsterFacts(
 )
 DEAD = DagsterFacts(has_instance=True, heartbeat_seconds=600)
 
-# Name; requests; seconds since our sensors ticked; what Dagster says; seconds waited; the code and
-# words that are said.
+# Name; requests; seconds since the last sensor tick; facts from Dagster; seconds waited; expected
+# code and part of the message.
 CASES = (
     ("refused", REFUSED, 1.0, None, 1, "REQUEST_REFUSED", "The run queue refuses it"),
     (
@@ -32,7 +32,7 @@ CASES = (
         "NO_DAEMON",
         "there was none yet",
     ),
-    ("no daemon, not looked yet", WAITING, None, None, 12, "NO_DAEMON", "no heartbeat"),
+    ("no daemon, Dagster not checked yet", WAITING, None, None, 12, "NO_DAEMON", "no heartbeat"),
     ("daemon gone for minutes", WAITING, 600.0, DEAD, 12, "NO_DAEMON", "the last was 10 min ago"),
     ("daemon just killed", WAITING, 17.0, ALIVE, 12, "NO_DAEMON", "the last was 17 s ago"),
     ("daemon killed after the offer", OFFERED, 75.0, ALIVE, 90, "NO_DAEMON", "heartbeat"),
@@ -56,7 +56,15 @@ CASES = (
         "does not load",
     ),
     ("daemon is starting", WAITING, None, ALIVE, 12, None, ""),
-    ("location broken over there only", WAITING, None, ALIVE, 31, "CODE_LOCATION", "no sensor"),
+    (
+        "location broken on another host only",
+        WAITING,
+        None,
+        ALIVE,
+        31,
+        "CODE_LOCATION",
+        "no sensor",
+    ),
     ("all sensors stopped", WAITING, None, STOPPED, 12, "SENSOR_STOPPED", "launch_requests"),
     ("the sensor is stopped", WAITING, 2.0, STOPPED, 12, "SENSOR_STOPPED", "launch_requests"),
     (
@@ -78,9 +86,9 @@ CASES = (
 
 def test_the_launch_obstacle_names_what_is_missing() -> None:
     wrong = []
-    for name, requests, tick, dagster, waited, code, words in CASES:
+    for name, requests, tick, dagster, waited, code, part in CASES:
         found = launch_obstacle(LaunchFacts(requests, tick, dagster, waited))
         message = (None, "") if found is None else (found.code, str(found))
-        if message[0] != code or words not in message[1]:
+        if message[0] != code or part not in message[1]:
             wrong.append((name, message))
     assert wrong == []

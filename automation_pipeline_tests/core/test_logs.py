@@ -1,4 +1,4 @@
-"""What our processes write about themselves: where, how, with which id, and what is never in it."""
+"""Log output: destination, format, correlation id, and masking."""
 
 import json
 import logging
@@ -14,8 +14,8 @@ _log = log(f"{PACKAGE}.somewhere")
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    """Logging is a matter of the whole process: what a test did to it is undone."""
+def _restore_logging() -> Iterator[None]:
+    """Logging is configured per process: restore it after each test."""
     loggers = [logging.getLogger(name) for name in (None, PACKAGE, *NOISY)]
     before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
     yield
@@ -26,13 +26,13 @@ def _as_before() -> Iterator[None]:
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     output = capsys.readouterr()
-    assert output.out == "", "standard output is for what was asked"
+    assert output.out == "", "standard output is reserved for results"
     return [json.loads(line) for line in output.err.splitlines()]
 
 
 def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", "json")
-    with correlated("wish-1"):
+    with correlated("request-1"):
         _log.info("The CRM answered", provider="crm", name="a", message="b", tries=2)
     [line] = lines(capsys)
     at = datetime.fromisoformat(line.pop("timestamp"))
@@ -46,7 +46,7 @@ def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture
         "name": "a",
         "message": "b",
         "tries": 2,
-        "correlation_id": "wish-1",
+        "correlation_id": "request-1",
     }
 
 
@@ -55,9 +55,9 @@ def test_a_line_about_another_request_keeps_its_correlation_id(
 ) -> None:
     configure_logs("info", "json")
     with correlated("of-the-run"):
-        _log.info("Done", correlation_id="of-the-asker")
+        _log.info("Done", correlation_id="of-the-requester")
         _log.info("Done")
-    assert [line["correlation_id"] for line in lines(capsys)] == ["of-the-asker", "of-the-run"]
+    assert [line["correlation_id"] for line in lines(capsys)] == ["of-the-requester", "of-the-run"]
 
 
 def test_a_text_log_line_cannot_be_split_by_its_content(
@@ -110,15 +110,15 @@ def test_lines_below_the_level_are_omitted(
     level: Any, received: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure_logs(level, "json")
-    for say in (_log.debug, _log.info, _log.warning, _log.error):
-        say("said")
+    for write in (_log.debug, _log.info, _log.warning, _log.error):
+        write("message")
     assert len(lines(capsys)) == received
 
 
 def test_noisy_libraries_log_warnings_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A server that another test has configured is not heard any more.
+    # Another test may have configured this logger not to propagate.
     monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)
     configure_logs("debug", "json")
     for name in NOISY:
@@ -142,14 +142,14 @@ def test_in_a_host_process_only_lines_of_the_package_are_formatted(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     configure_logs("info", "json", of="package")
-    logging.getLogger("dagster").error("theirs")
-    _log.warning("ours: %s", "told")
-    assert [line["event"] for line in lines(capsys)] == ["ours: told"]
-    assert "ours: told" in caplog.messages, "and whoever listens to all hears them too"
+    logging.getLogger("dagster").error("from Dagster")
+    _log.warning("own: %s", "value")
+    assert [line["event"] for line in lines(capsys)] == ["own: value"]
+    assert "own: value" in caplog.messages, "handlers of the root logger get the line too"
 
 
 def test_before_it_is_configured_nothing_reaches_standard_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _log.warning("early: %s", "told", field=1)
+    _log.warning("early: %s", "value", field=1)
     assert capsys.readouterr().out == ""

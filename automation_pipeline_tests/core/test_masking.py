@@ -1,4 +1,4 @@
-"""What is written down: secrets and personal data are masked, markup and control characters escaped."""
+"""Masking of secrets and personal data, and escaping of markup and control characters."""
 
 import io
 import json
@@ -59,7 +59,7 @@ PLAIN_KEYS = [
 @every_case("value", ["hush", 612345678, ["hush"], {"any": "hush"}, 1.5])
 def test_any_value_under_a_sensitive_key_is_masked(key: str, value: object) -> None:
     if key == "API_AUTH_TOKENS" and isinstance(value, int | float):
-        assert masked({key: value}) == {key: value}, "how many there are is no secret"
+        assert masked({key: value}) == {key: value}, "the number of tokens is not secret"
         return
     assert masked([{key: value}]) == [{key: MASK}]
 
@@ -158,12 +158,12 @@ class Angle(Enum):
     RIGHT = 90
 
 
-class Spiteful:
+class BrokenText:
     def __str__(self) -> str:
         raise RuntimeError("no")
 
 
-class Mischief(Mapping[str, object]):
+class BrokenMapping(Mapping[str, object]):
     def __getitem__(self, key: str) -> object:
         raise KeyError(key)
 
@@ -191,8 +191,8 @@ class Mischief(Mapping[str, object]):
         (len, "[builtin_function_or_method]"),
         ((1, "a"), [1, "a"]),
         ({"a"}, ["a"]),
-        (Spiteful(), "[Spiteful]"),
-        (Mischief(), "[Mischief]"),
+        (BrokenText(), "[BrokenText]"),
+        (BrokenMapping(), "[BrokenMapping]"),
         ({1: "a", None: "b", "anna@host.test": 1}, {"1": "a", "None": "b", MASK: 1}),
     ],
 )
@@ -202,7 +202,7 @@ def test_every_value_is_masked_as_json(value: object, shown: object) -> None:
 
 
 def test_a_masked_document_is_always_a_document() -> None:
-    assert masked_document(Mischief()) == {}
+    assert masked_document(BrokenMapping()) == {}
     assert masked_document({"a": {1, 2} and [1], "token": "x"}) == {"a": [1], "token": MASK}
 
 
@@ -326,11 +326,11 @@ MESSY = st.lists(
     documents,
 )
 def test_no_secret_under_its_key_survives_at_any_depth(
-    key: str, secret: str, way: list[str | None], beside: object
+    key: str, secret: str, path: list[str | None], sibling: object
 ) -> None:
-    planted: object = {"beside": beside, key: secret}
-    for step in way:
-        planted = [beside, planted] if step is None else {step: planted, "beside": beside}
+    planted: object = {"sibling": sibling, key: secret}
+    for step in path:
+        planted = [sibling, planted] if step is None else {step: planted, "sibling": sibling}
     assert secret not in json.dumps(masked(planted))
 
 
@@ -420,8 +420,7 @@ def test_counts_times_and_ids_are_not_hidden(text: str) -> None:
      "sk-", "eyJ.", "FR76 ", "4111 ", "a.", "mot de passe", 'password:"', '\\"', "a='", "://", "api key "],
 )  # fmt: skip
 def test_the_masking_time_grows_linearly_with_the_text(unit: str) -> None:
-    """Sixteen times the text is a good sixteen times the work; it would be 256 times if each part
-    saw all the rest."""
+    """Sixteen times the text takes about sixteen times as long; quadratic time would take 256 times."""
 
     def seconds(length: int) -> float:
         text = unit * (length // len(unit))
@@ -468,13 +467,13 @@ def test_control_characters_in_log_lines_are_escaped(
 ) -> None:
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
-    configure_logs("info", form)  # type: ignore[arg-type]  # one of the two
+    configure_logs("info", form)  # type: ignore[arg-type]  # text or json
     try:
         try:
             raise ValueError(HOSTILE)
         except ValueError as error:
             log("automation_pipeline.tests").info(
-                f"said {HOSTILE}", word="\x9b31m", words=HOSTILE, exc_info=error
+                f"text {HOSTILE}", word="\x9b31m", words=HOSTILE, exc_info=error
             )
     finally:
         root = logging.getLogger()

@@ -67,5 +67,5 @@ def test_bucket_bounds_are_inclusive(milliseconds: float, bucket: str) -> None:
 
 @given(milliseconds=st.floats(0, 1e9))
 def test_a_duration_is_in_the_smallest_matching_bucket(milliseconds: float) -> None:
-    place = BUCKETS.index(bucket_of(milliseconds))
-    assert place == sum(bound < milliseconds for bound in BOUNDS_MS)
+    index = BUCKETS.index(bucket_of(milliseconds))
+    assert index == sum(bound < milliseconds for bound in BOUNDS_MS)

@@ -1,4 +1,4 @@
-"""The scheduling engine: which due times run, how they start, and why the others do not."""
+"""The scheduling engine: due times that run, how they start, and why others are skipped."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -35,22 +35,22 @@ def due(*texts: str) -> list[Planned]:
     return [Planned(at(text), at(text)) for text in texts]
 
 
-def decided(policies: Policies, *times: str, now: str = "10:10", **facts: Any) -> Plan:
-    """By default due times from before 09:50 are late."""
+def plan_for(policies: Policies, *times: str, now: str = "10:10", **facts: Any) -> Plan:
+    """By default, due times before 09:50 are late."""
     known = {"late_before": at("09:50"), **facts}
     return plan(hourly(), due(*times), policies, DueFacts(now=at(now), **known))
 
 
-def skipped(made: Plan) -> list[str]:
-    return [f"{one.due.scheduled_for:%H} {one.reason.name}" for one in made.skips]
+def skipped(result: Plan) -> list[str]:
+    return [f"{one.due.scheduled_for:%H} {one.reason.name}" for one in result.skips]
 
 
-def line(made: Plan) -> list[str]:
-    return [f"{one.scheduled_for:%H}" for one in made.line]
+def line(result: Plan) -> list[str]:
+    return [f"{one.scheduled_for:%H}" for one in result.line]
 
 
 @every_case(
-    ("policies", "facts", "run", "left_out"),
+    ("policies", "facts", "run", "skips"),
     [
         (Policies(drops_late=True), {}, ["10"], ["08 MISSED", "09 MISSED"]),
         (Policies(drops_late=True), {"late_before": at("09:00")}, ["10"], ["08 MISSED", "09 SUPERSEDED"]),
@@ -66,15 +66,15 @@ def line(made: Plan) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_misfire_policy_drops_late_due_times_and_keeps_the_newest(
-    policies: Policies, facts: dict[str, Any], run: list[str], left_out: list[str]
+    policies: Policies, facts: dict[str, Any], run: list[str], skips: list[str]
 ) -> None:
-    made = decided(policies, "08:00", "09:00", "10:00", **facts)
-    assert (line(made), skipped(made)) == (run, left_out)
-    assert made.start is (Start.NOW if run else None)
+    result = plan_for(policies, "08:00", "09:00", "10:00", **facts)
+    assert (line(result), skipped(result)) == (run, skips)
+    assert result.start is (Start.NOW if run else None)
 
 
 def test_without_due_times_the_plan_is_empty() -> None:
-    assert decided(Policies()) == Plan()
+    assert plan_for(Policies()) == Plan()
 
 
 @every_case(
@@ -97,9 +97,9 @@ def test_the_overlap_policy_decides_how_new_work_starts(
     policy: OverlapPolicy, at_work: int, waiting: int, start: Start | None
 ) -> None:
     assert overlap_start(policy, at_work, waiting) is start
-    made = decided(Policies(overlap=policy), "10:00", at_work=at_work, waiting=waiting)
-    assert made.start is start
-    assert skipped(made) == (["10 OVERLAP"] if start is None else [])
+    result = plan_for(Policies(overlap=policy), "10:00", at_work=at_work, waiting=waiting)
+    assert result.start is start
+    assert skipped(result) == (["10 OVERLAP"] if start is None else [])
     assert policy.is_serial is (policy is not ALLOW)
     assert policy.replaces_others is (policy in {CANCEL, TERMINATE})
 
@@ -109,9 +109,9 @@ def test_late_due_times_queue_behind_the_work_they_follow(
     policy: OverlapPolicy,
 ) -> None:
     policies = Policies(keeps=2, overlap=policy)
-    late = decided(policies, "10:00", now="10:01:01", at_work=1, waiting=1)
+    late = plan_for(policies, "10:00", now="10:01:01", at_work=1, waiting=1)
     assert late.start is Start.IN_LINE
-    in_time = decided(policies, "10:00", now="10:01", at_work=1, waiting=1)
+    in_time = plan_for(policies, "10:00", now="10:01", at_work=1, waiting=1)
     assert in_time.start is not Start.IN_LINE
     assert at("10:01") - at("10:00") == IN_TIME
 
@@ -129,7 +129,7 @@ def test_late_due_times_queue_behind_the_work_they_follow(
 def test_the_first_of_several_skip_reasons_is_reported(
     obstacles: tuple[NotRun, ...], facts: dict[str, Any], reason: str
 ) -> None:
-    assert skipped(decided(Policies(), "10:00", obstacles=obstacles, **facts)) == [f"10 {reason}"]
+    assert skipped(plan_for(Policies(), "10:00", obstacles=obstacles, **facts)) == [f"10 {reason}"]
 
 
 def test_excluded_days_are_skipped_before_other_rules_apply() -> None:
@@ -137,9 +137,9 @@ def test_excluded_days_are_skipped_before_other_rules_apply() -> None:
     now = at("10:10") + timedelta(days=1)
     times = list(backlog(timing, at("22:30"), now, enough=99, with_excluded=True).times)
     facts = DueFacts(now=now, late_before=now, skip_until=at("23:00"))
-    made = plan(timing, times, Policies(keeps=99), facts)
-    assert skipped(made) == ["23 EXCLUDED"]
-    assert line(made) == [f"{hour:02}" for hour in range(11)]
+    result = plan(timing, times, Policies(keeps=99), facts)
+    assert skipped(result) == ["23 EXCLUDED"]
+    assert line(result) == [f"{hour:02}" for hour in range(11)]
     assert backlog(timing, at("22:30"), now, enough=99).times == times[1:]
 
 
@@ -162,8 +162,8 @@ def test_a_daily_cron_has_one_due_time_per_day_over_a_year(
     while True:
         since = found[-1] if found else start
         [*times] = backlog(timing, since, since + timedelta(hours=26), enough=99).times
-        made = plan(timing, times, Policies(), DueFacts(now=end, late_before=start))
-        [chosen] = made.line
+        result = plan(timing, times, Policies(), DueFacts(now=end, late_before=start))
+        [chosen] = result.line
         if chosen.scheduled_for >= end:
             break
         found.append(chosen.scheduled_for)

@@ -1,4 +1,4 @@
-"""Back-off, Retry-After and the loop that waits."""
+"""Back-off, Retry-After and the retry loop."""
 
 import asyncio
 import sys
@@ -187,13 +187,12 @@ def test_any_retry_after_header_is_parsed_without_error(header: str) -> None:
 
 
 SPREAD = Backoff(base_seconds=2, cap_seconds=60, jitter=0.25)
-# The n-th retry; what the answer asked for; the least and the most that is waited, without and with
-# jitter.
+# Name; retry number; Retry-After; shortest and longest delay, without and with jitter.
 WAITS = (
-    ("nothing asked", 2, None, (4, 4), (3, 5)),
-    ("less than ours", 3, 1.0, (8, 8), (6, 10)),
+    ("no Retry-After", 2, None, (4, 4), (3, 5)),
+    ("less than the back-off", 3, 1.0, (8, 8), (6, 10)),
     ("zero", 1, 0.0, (2, 2), (1.5, 2.5)),
-    ("more than ours", 1, 30.0, (30, 30), (30, 30.5)),
+    ("more than the back-off", 1, 30.0, (30, 30), (30, 30.5)),
     ("more than the cap", 9, 90.0, (90, 90), (90, 105)),
 )
 
@@ -213,8 +212,7 @@ BACKOFF = Backoff(base_seconds=1, multiplier=2, cap_seconds=15)
 
 
 class Script:
-    """Answers call by call: an error is raised, anything else returned. `waits` are the sleeps
-    asked for."""
+    """Scripted answers: an error is raised, anything else is returned. `waits` records the sleeps."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.left = list(answers)
@@ -258,36 +256,39 @@ def test_a_transient_error_is_retried_after_its_delay(
 
 
 def test_the_last_attempt_raises_its_error_without_a_delay() -> None:
-    script, last = Script(busy(), busy(), TransientError("still busy"), "never asked"), "still busy"
+    script, last = (
+        Script(busy(), busy(), TransientError("still busy"), "never called"),
+        "still busy",
+    )
     with pytest.raises(TransientError, match=last):
         script.run()
-    assert (script.left, script.waits) == (["never asked"], [1, 2])
+    assert (script.left, script.waits) == (["never called"], [1, 2])
 
 
 def test_a_single_attempt_makes_one_call() -> None:
-    script = Script(busy(), "never asked")
+    script = Script(busy(), "never called")
     with pytest.raises(TransientError):
         script.run(attempts=1)
-    assert (script.left, script.waits) == (["never asked"], [])
+    assert (script.left, script.waits) == (["never called"], [])
 
 
 @every_case(
     "error", [PermanentError("no"), NotFoundError("no"), AutomationError("no"), ValueError("bug")]
 )
 def test_other_errors_are_not_retried(error: Exception) -> None:
-    script = Script(error, "never asked")
+    script = Script(error, "never called")
     with pytest.raises(type(error)):
         script.run()
-    assert (script.left, script.waits) == (["never asked"], [])
+    assert (script.left, script.waits) == (["never called"], [])
 
 
 def test_a_retry_after_that_is_too_long_is_raised_immediately() -> None:
-    script = Script(busy(61), "never asked")
+    script = Script(busy(61), "never called")
     with pytest.raises(TransientError) as caught:
         script.run()
     assert (caught.value.retry_after_seconds, script.left, script.waits) == (
         61,
-        ["never asked"],
+        ["never called"],
         [],
     )
 

@@ -1,5 +1,4 @@
-"""Instants of a cron in a zone: clock changes as golden tables, and agreement with a scan of every
-minute."""
+"""Occurrences of a cron in a zone: tables of clock changes, and comparison with a scan of minutes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,19 +23,17 @@ from automation_pipeline_tests.tables import every_case
 MINUTE = timedelta(minutes=1)
 
 
-def most_recent_due(
-    cron: Cron, place: ZoneInfo, now: datetime, window: timedelta
-) -> datetime | None:
-    latest = latest_occurrence(cron, place, now)
+def most_recent_due(cron: Cron, tz: ZoneInfo, now: datetime, window: timedelta) -> datetime | None:
+    latest = latest_occurrence(cron, tz, now)
     return latest if latest >= now.replace(second=0, microsecond=0) - window else None
 
 
 def local(name: str, text: str, after: str, n: int) -> list[str]:
     """The first n occurrences after a local time (its fold 0), in local time with their offset."""
-    place = zone(name)
-    start = datetime.fromisoformat(after).replace(tzinfo=place).astimezone(UTC)
-    found = islice(occurrences(Cron.parse(text), place, start), n)
-    return [f"{at.astimezone(place):%d %H:%M%z}" for at in found]
+    tz = zone(name)
+    start = datetime.fromisoformat(after).replace(tzinfo=tz).astimezone(UTC)
+    found = islice(occurrences(Cron.parse(text), tz, start), n)
+    return [f"{at.astimezone(tz):%d %H:%M%z}" for at in found]
 
 
 @every_case(
@@ -180,8 +177,8 @@ def test_an_unknown_zone_is_rejected(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A cron together with the sets it was written from, so that the oracle needs no parser."""
+class CronSets:
+    """A cron with the sets of its fields, so that the expected result needs no parser."""
 
     minutes: frozenset[int]
     hours: frozenset[int] | None
@@ -202,10 +199,9 @@ class Drawn:
         in_hour = self.hours is None or wall.hour in self.hours
         return wall.minute in self.minutes and in_hour and (not restrictions or any(restrictions))
 
-    def is_due(self, at: datetime, place: ZoneInfo) -> bool:
-        """By the rules of reference B4.6, looking at one minute and the one before it, and at
-        nothing else."""
-        here, before = at.astimezone(place), (at - MINUTE).astimezone(place)
+    def is_due(self, at: datetime, tz: ZoneInfo) -> bool:
+        """Applies the rules of reference B4.6 to one minute and the minute before it."""
+        here, before = at.astimezone(tz), (at - MINUTE).astimezone(tz)
         wall, last = here.replace(tzinfo=None, fold=0), before.replace(tzinfo=None, fold=0)
         if self.hours is None:
             return self.names(wall)
@@ -219,13 +215,13 @@ def minutes_from(start: datetime, n: int) -> Iterator[datetime]:
 
 
 def occurrences_until(
-    end: datetime, drawn: Drawn, place: ZoneInfo, after: datetime
+    end: datetime, cron_sets: CronSets, tz: ZoneInfo, after: datetime
 ) -> list[datetime]:
-    return list(takewhile(lambda at: at <= end, occurrences(Cron.parse(drawn.text), place, after)))
+    return list(takewhile(lambda at: at <= end, occurrences(Cron.parse(cron_sets.text), tz, after)))
 
 
 drawn_crons = st.builds(
-    Drawn,
+    CronSets,
     minutes=st.frozensets(st.sampled_from([0, 1, 15, 29, 30, 45, 59]), min_size=1, max_size=3),
     hours=st.none()
     | st.frozensets(st.sampled_from([0, 1, 2, 3, 4, 12, 22, 23]), min_size=1, max_size=4),
@@ -252,57 +248,59 @@ CLOCK_CHANGES = [
 
 @every_case(("name", "change"), CLOCK_CHANGES)
 def test_every_listed_clock_change_changes_the_offset(name: str, change: datetime) -> None:
-    place = zone(name)
-    assert change.astimezone(place).utcoffset() != (change - MINUTE).astimezone(place).utcoffset()
+    tz = zone(name)
+    assert change.astimezone(tz).utcoffset() != (change - MINUTE).astimezone(tz).utcoffset()
 
 
 @settings(deadline=None)
 @given(
-    drawn=drawn_crons,
-    place_and_change=st.sampled_from(CLOCK_CHANGES),
+    cron_sets=drawn_crons,
+    tz_and_change=st.sampled_from(CLOCK_CHANGES),
     lead=st.integers(0, 36 * 60),
     seconds=st.integers(0, 59),
 )
 def test_occurrences_around_a_clock_change_are_those_of_a_minute_scan(
-    drawn: Drawn, place_and_change: tuple[str, datetime], lead: int, seconds: int
+    cron_sets: CronSets, tz_and_change: tuple[str, datetime], lead: int, seconds: int
 ) -> None:
-    name, change = place_and_change
-    place, start = zone(name), change - MINUTE * lead
-    expected = [at for at in minutes_from(start + MINUTE, 2 * 1440) if drawn.is_due(at, place)]
+    name, change = tz_and_change
+    tz, start = zone(name), change - MINUTE * lead
+    expected = [at for at in minutes_from(start + MINUTE, 2 * 1440) if cron_sets.is_due(at, tz)]
     after, end = start + timedelta(seconds=seconds), start + timedelta(days=2)
-    assert occurrences_until(end, drawn, place, after) == expected
+    assert occurrences_until(end, cron_sets, tz, after) == expected
 
 
 @settings(deadline=None)
-@given(drawn=drawn_crons, start=st.integers(0, 100 * 365 * 1440))
+@given(cron_sets=drawn_crons, start=st.integers(0, 100 * 365 * 1440))
 def test_without_clock_changes_the_occurrences_are_the_wall_clock_times_of_the_cron(
-    drawn: Drawn, start: int
+    cron_sets: CronSets, start: int
 ) -> None:
     kolkata = zone("Asia/Kolkata")
     after = datetime(1990, 1, 1, tzinfo=UTC) + MINUTE * start
-    found = occurrences_until(after + timedelta(days=10), drawn, kolkata, after)
+    found = occurrences_until(after + timedelta(days=10), cron_sets, kolkata, after)
     scan = minutes_from(after + MINUTE, 10 * 1440)
-    assert found == [at for at in scan if drawn.names(at.astimezone(kolkata).replace(tzinfo=None))]
+    assert found == [
+        at for at in scan if cron_sets.names(at.astimezone(kolkata).replace(tzinfo=None))
+    ]
     assert all(earlier < later for earlier, later in pairwise([after, *found]))
 
 
 @settings(deadline=None)
 @given(
-    drawn=drawn_crons,
-    place_and_change=st.sampled_from(CLOCK_CHANGES),
+    cron_sets=drawn_crons,
+    tz_and_change=st.sampled_from(CLOCK_CHANGES),
     lag=st.integers(-90, 90) | st.integers(0, 36 * 60),
     seconds=st.integers(0, 59),
     window=st.integers(0, 3 * 1440),
 )
 def test_the_most_recent_due_is_the_one_a_minute_scan_finds(
-    drawn: Drawn, place_and_change: tuple[str, datetime], lag: int, seconds: int, window: int
+    cron_sets: CronSets, tz_and_change: tuple[str, datetime], lag: int, seconds: int, window: int
 ) -> None:
-    name, change = place_and_change
-    place, minute = zone(name), change + MINUTE * lag
+    name, change = tz_and_change
+    tz, minute = zone(name), change + MINUTE * lag
     scan = (minute - MINUTE * k for k in range(window + 1))
-    expected = next((at for at in scan if drawn.is_due(at, place)), None)
+    expected = next((at for at in scan if cron_sets.is_due(at, tz)), None)
     now = minute + timedelta(seconds=seconds)
-    assert most_recent_due(Cron.parse(drawn.text), place, now, MINUTE * window) == expected
+    assert most_recent_due(Cron.parse(cron_sets.text), tz, now, MINUTE * window) == expected
 
 
 @every_case(

@@ -1,5 +1,4 @@
-"""Every variable: its default, its limits, the sentence for a wrong value, and the page that lists
-them all."""
+"""Every variable: default, limits, error message for an invalid value, and the configuration page."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +21,8 @@ VARIABLES = (*(field.upper() for field in Settings.model_fields), *OLDER_NAMES)
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is set, and nothing that was read before is remembered."""
+def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Unset all variables and clear the cache of settings."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     load_settings.cache_clear()
@@ -32,14 +31,14 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @contextmanager
-def set_alone(variable: str, value: str) -> Iterator[None]:
+def only_variable_set(variable: str, value: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(variable, value)
         load_settings.cache_clear()
         yield
 
 
-def complaint() -> str:
+def error_message() -> str:
     with pytest.raises(InvalidInputError) as caught:
         load_settings()
     return str(caught.value)
@@ -116,7 +115,7 @@ def complaint() -> str:
     ],
 )
 def test_a_variable_is_read(variable: str, value: str, read: object) -> None:
-    with set_alone(variable, value):
+    with only_variable_set(variable, value):
         assert getattr(load_settings(), variable.lower()) == read
 
 
@@ -297,8 +296,8 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_invalid_value_is_reported_in_one_sentence_with_the_variable(
     variable: str, value: str, why: str
 ) -> None:
-    with set_alone(variable, value):
-        sentence = complaint()
+    with only_variable_set(variable, value):
+        sentence = error_message()
     assert sentence.startswith(f"{variable} cannot be used: {why}")
     assert sentence.endswith(".")
     assert not sentence.endswith("..")
@@ -332,7 +331,7 @@ def test_the_configuration_page_lists_every_variable_with_its_limits() -> None:
 
 
 def test_every_setting_of_the_original_is_used_or_documented_as_unused() -> None:
-    """Finding 2.7: some were accepted without any effect."""
+    """Finding 2.7: some settings were accepted without any effect."""
     of_the_original = [
         "AUTOMATION_SCHEDULER_CRON",
         "AUTOMATION_SCHEDULER_WINDOW_MINUTES",
@@ -382,7 +381,7 @@ def test_a_pagerduty_receiver_requires_a_routing_key(
     monkeypatch: pytest.MonkeyPatch, receiver: str
 ) -> None:
     monkeypatch.setenv(f"{receiver}_ALERT_WEBHOOK_SHAPE", "pagerduty")
-    assert complaint() == (
+    assert error_message() == (
         "PAGERDUTY_ROUTING_KEY must be set where the shape of an alert webhook is pagerduty."
     )
     monkeypatch.setenv("PAGERDUTY_ROUTING_KEY", PASSWORD)

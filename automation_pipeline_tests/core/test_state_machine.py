@@ -1,4 +1,4 @@
-"""A machine allows exactly the moves it declares."""
+"""A state machine allows exactly the transitions that it declares."""
 
 from enum import StrEnum
 

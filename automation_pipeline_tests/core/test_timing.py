@@ -1,5 +1,4 @@
-"""When a schedule is due: its dates, the days it leaves out, its jitter, and a window that ends
-early."""
+"""When a schedule is due: start and end, excluded days, jitter, and windows with a cutoff."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice

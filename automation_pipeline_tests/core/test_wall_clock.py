@@ -1,4 +1,4 @@
-"""Time zones by their names: those of places, and no files that lie beside them."""
+"""Time zones by name: geographic zones, but no other files of the zone database."""
 
 import zoneinfo
 
@@ -32,6 +32,6 @@ def test_a_name_that_is_not_a_geographic_zone_is_rejected(name: str) -> None:
 def test_the_zone_database_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     zone("UTC")
     monkeypatch.setattr(
-        wall_clock, "available_timezones", lambda: pytest.fail("It was gone through again.")
+        wall_clock, "available_timezones", lambda: pytest.fail("The database was listed again.")
     )
     assert zone("Europe/Paris") is zoneinfo.ZoneInfo("Europe/Paris")

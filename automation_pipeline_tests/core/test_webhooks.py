@@ -38,7 +38,7 @@ def test_a_receiver_can_verify_the_signature() -> None:
     assert mac_of_moment("s3cret", body, "17") != mac_of_moment("s3cret", body, "18")
 
 
-PATIENCE = DeliveryPolicy(attempts=5)
+FIVE_ATTEMPTS = DeliveryPolicy(attempts=5)
 PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliveryStatus.FAILED
 
 
@@ -53,7 +53,7 @@ PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliverySta
 def test_the_response_status_decides_the_delivery_status(
     status: int, becomes: DeliveryStatus
 ) -> None:
-    delivery = after_answer(WebhookAnswer(status, "words"), 1, PATIENCE)
+    delivery = after_answer(WebhookAnswer(status, "words"), 1, FIVE_ATTEMPTS)
     assert (delivery.status, delivery.status_code, delivery.response_body) == (
         becomes,
         status,
@@ -64,30 +64,30 @@ def test_the_response_status_decides_the_delivery_status(
 
 def test_the_pause_doubles_until_the_last_attempt() -> None:
     pauses = [
-        after_answer(WebhookAnswer(503, ""), attempts, PATIENCE).pause_seconds
+        after_answer(WebhookAnswer(503, ""), attempts, FIVE_ATTEMPTS).pause_seconds
         for attempts in range(1, 5)
     ]
     assert pauses == [10, 20, 40, 80]
-    assert after_answer(WebhookAnswer(503, ""), 5, PATIENCE).status is FAILED
-    assert after_error(TransientError("no"), 5, PATIENCE) == Delivery(FAILED, 5, error="no")
+    assert after_answer(WebhookAnswer(503, ""), 5, FIVE_ATTEMPTS).status is FAILED
+    assert after_error(TransientError("no"), 5, FIVE_ATTEMPTS) == Delivery(FAILED, 5, error="no")
 
 
 @every_case(("asked", "pause"), [(None, 10), (3, 10), (120, 120), (1e9, 3600)])
 def test_a_receiver_can_request_a_longer_pause_up_to_a_cap(
     asked: float | None, pause: float
 ) -> None:
-    assert after_answer(WebhookAnswer(429, "", asked), 1, PATIENCE).pause_seconds == pause
+    assert after_answer(WebhookAnswer(429, "", asked), 1, FIVE_ATTEMPTS).pause_seconds == pause
     assert (
-        after_error(TransientError("no", retry_after_seconds=asked), 1, PATIENCE).pause_seconds
+        after_error(TransientError("no", retry_after_seconds=asked), 1, FIVE_ATTEMPTS).pause_seconds
         == pause
     )
 
 
 def test_a_permanent_error_fails_and_a_transient_one_is_retried() -> None:
-    assert after_error(PermanentError("IP not allowed"), 1, PATIENCE) == Delivery(
+    assert after_error(PermanentError("IP not allowed"), 1, FIVE_ATTEMPTS) == Delivery(
         FAILED, 1, error="IP not allowed"
     )
-    assert after_error(TransientError("no"), 1, PATIENCE) == Delivery(
+    assert after_error(TransientError("no"), 1, FIVE_ATTEMPTS) == Delivery(
         PENDING, 1, error="no", pause_seconds=10
     )
 
@@ -118,7 +118,7 @@ def test_every_result_of_an_attempt_becomes_a_delivery(
             raise expected
         return expected
 
-    delivery = asyncio.run(attempt(send(), 1, PATIENCE))
+    delivery = asyncio.run(attempt(send(), 1, FIVE_ATTEMPTS))
     assert (delivery.status, delivery.attempts, delivery.error) == (becomes, 1, error)
 
 

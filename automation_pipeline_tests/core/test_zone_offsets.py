@@ -1,4 +1,4 @@
-"""Offsets of a zone over a stretch of time, against the zone itself."""
+"""Offsets of a zone over an interval, compared with the zone itself."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

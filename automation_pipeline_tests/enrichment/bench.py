@@ -1,4 +1,4 @@
-"""What enrichment needs: scripted registries, and shortcuts for requests, jobs, sweeps and rows."""
+"""An enrichment set-up: scripted registries, and helpers for requests, jobs, sweeps and rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,17 +53,16 @@ from automation_pipeline_tests.enrichment.scripted import (
     CountingLimiter,
     KilledError,
     ScriptedRegistry,
-    says,
+    source_record,
 )
 from automation_pipeline_tests.waiting import run
 
 RATE = Rate(5, 1.0)
-# Scripted answers do work of their own, which may take longer than a call or a heartbeat on a busy
-# machine.
+# Scripted answers may do work that takes longer than a call or a heartbeat on a busy machine.
 PATIENT = EnrichmentOptions(call_seconds=600.0, heartbeat_seconds=600.0)
 
 
-def asking(
+def requester(
     tenant: str = "main", key: str | None = None, *, correlation: str | None = None
 ) -> Requester:
     result = correlation or f"of-{tenant}"
@@ -72,8 +71,8 @@ def asking(
 
 @dataclass
 class Bench:
-    """All three sources answer unless a script says otherwise; those in `without` are not configured.
-    Only the test lets time pass."""
+    """All three sources answer unless a script replaces an answer. Sources in `without` are not
+    configured. Time passes only when the test advances the clock."""
 
     database: Database
     clock: StandingClock
@@ -87,7 +86,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.claims = self.claims or ClockedClaims(self.clock)
         self.limiter = self.limiter or CountingLimiter(self.clock)
-        self.sources = {api: ScriptedRegistry(api, says(api)) for api in SourceApi}
+        self.sources = {api: ScriptedRegistry(api, source_record(api)) for api in SourceApi}
         self._numbers = count(1)
 
     @property
@@ -117,8 +116,13 @@ class Bench:
                 self.sources[api].always = result
 
     def calls(self, *, of: str | None = None) -> dict[SourceApi, int]:
-        asked = {api: [siren for siren, _ in source.asked] for api, source in self.sources.items()}
-        return {api: sum(of in {None, siren} for siren in sirens) for api, sirens in asked.items()}
+        sirens_by_api = {
+            api: [siren for siren, _ in source.asked] for api, source in self.sources.items()
+        }
+        return {
+            api: sum(of in {None, siren} for siren in sirens)
+            for api, sirens in sirens_by_api.items()
+        }
 
     def request(
         self,
@@ -131,14 +135,14 @@ class Bench:
     ) -> EnrichmentAnswer:
         values = {"siren": siren} | given
         return request_enrichment(
-            values, asking(tenant, key), options=self.options, force=force, **self._world
+            values, requester(tenant, key), options=self.options, force=force, **self._world
         )
 
     def open(self, request_id: int, tenant: str = "main") -> RequestShown:
-        return open_request(request_id, asking(tenant), options=self.options, **self._world)
+        return open_request(request_id, requester(tenant), options=self.options, **self._world)
 
     def refresh(self, request_id: int, tenant: str = "main") -> EnrichmentAnswer:
-        return refresh_company(request_id, asking(tenant), options=self.options, **self._world)
+        return refresh_company(request_id, requester(tenant), options=self.options, **self._world)
 
     def work(self, job_id: int | None, owner: str | None = None) -> EnrichmentJobShown:
         owner = owner or f"worker-{next(self._numbers)}"
@@ -146,15 +150,15 @@ class Bench:
             worker.work_enrichment(job_id, registries=self.registries, owner=owner, **self._world)
         )
 
-    def work_and_die(self, job_id: int | None, place: SourceApi | None = SEARCH) -> None:
-        """The worker is killed while it waits for the answer of this source; None: right before the
-        final commit."""
+    def work_and_die(self, job_id: int | None, killed_in: SourceApi | None = SEARCH) -> None:
+        """Work until the process is killed: during the call of this source or, with None, right before
+        the final commit."""
         owner, finish = f"killed-{next(self._numbers)}", worker.finish_job
         self.claims.gone.add(owner)
-        if place is None:
+        if killed_in is None:
             worker.finish_job = _finish_and_die(finish)
         else:
-            self.sources[place].script.insert(0, _die)
+            self.sources[killed_in].script.insert(0, _die)
         try:
             self.work(job_id, owner)
         except KilledError:
@@ -166,10 +170,10 @@ class Bench:
 
     def enriched(self, siren: str = SIREN, tenant: str = "main") -> EnrichmentAnswer:
         """Request the company and work on its job to the end."""
-        asked = self.request(siren, tenant)
-        if asked.job_id is not None:
-            self.work(asked.job_id)
-        return asked
+        answer = self.request(siren, tenant)
+        if answer.job_id is not None:
+            self.work(answer.job_id)
+        return answer
 
     def sweep(self, limit: int = 50) -> SweepReport:
         return sweep_enrichments(registries=self.registries, limit=limit, **self._world)
@@ -208,7 +212,7 @@ class Bench:
         )
         return {row.source_api: row for row in rows}
 
-    def waiting_for(self, job_id: int) -> list[int]:
+    def attached_requests(self, job_id: int) -> list[int]:
         query = (
             select(AttachmentRow).where(AttachmentRow.job_id == job_id).order_by(AttachmentRow.id)
         )
@@ -222,27 +226,27 @@ class Bench:
             return session.get_one(CompanyRequestRow, request_id)
 
     def moves(self, siren: str = SIREN) -> list[tuple[str, str]]:
-        its = TransitionRow.machine == ENRICHMENT.name, TransitionRow.entity_id == siren
-        rows = self.rows(select(TransitionRow).where(*its).order_by(TransitionRow.id))
+        conditions = TransitionRow.machine == ENRICHMENT.name, TransitionRow.entity_id == siren
+        rows = self.rows(select(TransitionRow).where(*conditions).order_by(TransitionRow.id))
         return [(row.from_state, row.to_state) for row in rows]
 
     def events(self, name: str | None = None) -> list[Event]:
-        """The events whose names end like this."""
+        """The events whose names end with `name`."""
         found = [event_in(row) for row in self.rows(select(OutboxRow).order_by(OutboxRow.id))]
         return [event for event in found if event.name.endswith(name or "")]
 
     def event_names(self) -> list[str]:
         return [event.name.removeprefix("CompanyEnrichment") for event in self.events()]
 
-    def asked_for(self, *, waiting: bool = False) -> list[tuple[str, Mapping[str, object]]]:
-        """Key and config of all run requests, or of those that wait."""
+    def run_requests(self, *, waiting: bool = False) -> list[tuple[str, Mapping[str, object]]]:
+        """Key and config of all run requests, or only of the waiting ones."""
         rows = self.rows(select(RunRequestRow).order_by(RunRequestRow.id))
         return [
             (row.request_key, row.config) for row in rows if row.state == "waiting" or not waiting
         ]
 
     def take_requests(self) -> None:
-        """As if Dagster had started all requested runs."""
+        """Mark all run requests as taken, as when Dagster has started their runs."""
         with self.database.transaction() as session:
             session.execute(update(RunRequestRow).values(state="taken"))
 

@@ -1,4 +1,4 @@
-"""The bench of enrichment, and calls of sources whose waits take no time."""
+"""Fixtures of enrichment: the bench, and source calls whose waits take no real time."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,8 +31,10 @@ def waiting_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandingClock], lis
                 clock.pass_time(timedelta(seconds=seconds))
             await asyncio.sleep(0)
 
-        theirs = SimpleNamespace(sleep=sleep, to_thread=asyncio.to_thread, timeout=asyncio.timeout)
-        monkeypatch.setattr(call_source, "asyncio", theirs)
+        fake_asyncio = SimpleNamespace(
+            sleep=sleep, to_thread=asyncio.to_thread, timeout=asyncio.timeout
+        )
+        monkeypatch.setattr(call_source, "asyncio", fake_asyncio)
         return waited
 
     return wait_by

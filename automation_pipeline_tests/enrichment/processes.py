@@ -1,5 +1,4 @@
-"""What other processes do in tests of enrichment; importable, so that they can be started with
-it."""
+"""Functions that tests of enrichment run in other processes."""
 
 import os
 import signal
@@ -16,12 +15,12 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
 
-WRITTEN, KEPT = "written", "kept"
+BEFORE_COMMIT, AFTER_COMMIT = "before commit", "after commit"
 
 
 @contextmanager
 def bench_at(url: str, now: str) -> Generator[Bench]:
-    """With the leases that all processes share."""
+    """A bench whose claims are shared by all processes."""
     database = Database(url)
     try:
         yield Bench(
@@ -31,28 +30,28 @@ def bench_at(url: str, now: str) -> Generator[Bench]:
         database.dispose()
 
 
-def ask(url: str, now: str, siren: str, tenant: str) -> tuple[int | None, str]:
-    """The awaited job and the outcome of the request."""
+def request(url: str, now: str, siren: str, tenant: str) -> tuple[int | None, str]:
+    """Request a company. Returns the job and the outcome of the request."""
     with bench_at(url, now) as bench:
-        asked = bench.request(siren, tenant)
-        return asked.job_id, asked.asked
+        answer = bench.request(siren, tenant)
+        return answer.job_id, answer.asked
 
 
 def work(url: str, now: str, job_id: int) -> int:
-    """How many calls this process has made."""
+    """Work on the job. Returns the number of calls that this process made."""
     with bench_at(url, now) as bench:
         bench.work(job_id, f"process-{os.getpid()}")
         return sum(bench.calls().values())
 
 
 def sweep(url: str, now: str) -> int:
-    """How many are refreshed by this process."""
+    """Sweep once. Returns the number of companies that this process refreshed."""
     with bench_at(url, now) as bench:
         return bench.sweep().refreshed
 
 
 def take_calls(url: str, now: str, source: str, wanted: int, a_day: int) -> int:
-    """How many of them this process got."""
+    """Take calls from the daily quota. Returns the number that this process got."""
     with bench_at(url, now) as bench:
         return sum(_take_call(bench, SourceApi(source), a_day) for _ in range(wanted))
 
@@ -62,29 +61,29 @@ def _take_call(bench: Bench, source: SourceApi, a_day: int) -> bool:
         return take_call(session, source, a_day, bench.clock.now())
 
 
-def be_killed_one_by_one(url: str, now: str, jobs: Mapping[str, int]) -> list[int]:
-    """A process for each place and the job in which it is killed there. What each died of."""
-    children = [_child(url, now, job_id, place) for place, job_id in jobs.items()]
+def kill_one_process_per_job(url: str, now: str, jobs: Mapping[str, int]) -> list[int]:
+    """Fork one process per kill point and job. Returns the exit codes."""
+    children = [_child(url, now, job_id, kill_point) for kill_point, job_id in jobs.items()]
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def _child(url: str, now: str, job_id: int, place: str) -> int:
+def _child(url: str, now: str, job_id: int, kill_point: str) -> int:
     child = os.fork()
     if child == 0:
         try:
-            _work_and_be_killed(url, now, job_id, place)
+            _work_and_be_killed(url, now, job_id, kill_point)
         finally:
             os._exit(1)
     return child
 
 
-def _work_and_be_killed(url: str, now: str, job_id: int, place: str) -> None:
-    """While a source is asked; or when the end is written and nothing is kept; or when all of it is
-    kept."""
+def _work_and_be_killed(url: str, now: str, job_id: int, kill_point: str) -> None:
+    """Work on the job until the process is killed: during the call of a source, right before the
+    final commit, or right after it."""
     with bench_at(url, now) as bench:
-        if place in list(SourceApi):
-            bench.sources[SourceApi(place)].script = [_die]
-        elif place == WRITTEN:
+        if kill_point in list(SourceApi):
+            bench.sources[SourceApi(kill_point)].script = [_die]
+        elif kill_point == BEFORE_COMMIT:
             worker.finish_job = _then_die(worker.finish_job)
         else:
             bench.claims.release = _die

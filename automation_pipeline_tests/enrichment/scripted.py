@@ -1,4 +1,4 @@
-"""Scripted registries, and claims and turns by the test's clock."""
+"""Scripted registries, and claims and rate limits that use the test's clock."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from automation_pipeline_tests.conftest import StandingClock
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 SIREN = "552032534"
-# A text of an answer that must be found in no line of a log, and in no event.
+# Part of a source document that must not appear in any log line or event.
 SECRET = "Jeanne Secret, 1960"
 
 Answer = SourceRecord | SourceError | Callable[[], object]
-_SAYS = {
+_USUAL_FIELDS = {
     SEARCH: {
         "legal_name": "DANONE",
         "city": "PARIS",
@@ -33,17 +33,19 @@ _SAYS = {
 }
 
 
-def says(source: SourceApi, *, is_masked: bool = False, **given: object) -> SourceRecord:
+def source_record(source: SourceApi, *, is_masked: bool = False, **given: object) -> SourceRecord:
     """The usual record of a source with these changes; None removes a field."""
-    known = _SAYS[source] | given
-    document = {"officers": [SECRET], "said": {name: str(value) for name, value in known.items()}}
+    known = _USUAL_FIELDS[source] | given
+    document = {"officers": [SECRET], "fields": {name: str(value) for name, value in known.items()}}
     return SourceRecord(
         siren=SIREN, fields=CompanyFields(**known), document=document, is_masked=is_masked
     )
 
 
-def fails(code: str, status: int | None = None, *, after: float | None = None) -> SourceError:
-    """Retryable by the contract's kinds."""
+def source_error(
+    code: str, status: int | None = None, *, after: float | None = None
+) -> SourceError:
+    """An error that is retryable as the contract defines."""
     known = ErrorCode(code)
     passes = {
         ErrorCode.TIMEOUT,
@@ -53,18 +55,18 @@ def fails(code: str, status: int | None = None, *, after: float | None = None) -
     }
     return SourceError(
         error_code=known,
-        message=f"It said {code}.",
+        message=f"The source answered {code}.",
         http_status=status,
         retryable=known in passes,
         retry_after_seconds=after,
     )
 
 
-NOT_FOUND = fails("NOT_FOUND", 200)
-UNKNOWN = fails("NOT_FOUND", 404)
-SILENT = fails("TIMEOUT")
-DOWN = fails("UPSTREAM_5XX", 503)
-BUSY = fails("RATE_LIMIT", 429, after=2.0)
+NOT_FOUND = source_error("NOT_FOUND", 200)
+UNKNOWN = source_error("NOT_FOUND", 404)
+SILENT = source_error("TIMEOUT")
+DOWN = source_error("UPSTREAM_5XX", 503)
+BUSY = source_error("RATE_LIMIT", 429, after=2.0)
 
 
 class KilledError(BaseException):
@@ -92,7 +94,7 @@ class ScriptedRegistry:
 
 
 class ClockedClaims:
-    """Claims by the test's clock. Owners in `gone` release nothing."""
+    """Claims that expire by the test's clock. Owners in `gone` release nothing."""
 
     def __init__(self, clock: StandingClock) -> None:
         self._clock, self._tokens = clock, 0
@@ -133,10 +135,10 @@ class ClockedClaims:
 
 @dataclass
 class CountingLimiter:
-    """Evenly spaced turns by the test's clock, or no waits unless `is_keeping`."""
+    """Counts reservations. Waits are evenly spaced by the test's clock if `is_enforced`, else zero."""
 
     clock: StandingClock
-    is_keeping: bool = False
+    is_enforced: bool = False
     reserved: dict[str, int] = field(default_factory=dict)
     _paid_until: dict[str, datetime] = field(default_factory=dict)
 
@@ -145,7 +147,7 @@ class CountingLimiter:
     ) -> float | None:
         now = self.clock.now()
         starts = max(self._paid_until.get(key, now), now)
-        wait = (starts - now).total_seconds() if self.is_keeping else 0.0
+        wait = (starts - now).total_seconds() if self.is_enforced else 0.0
         if max_wait_seconds is not None and wait > max_wait_seconds:
             return None
         self._paid_until[key] = starts + timedelta(seconds=rate.interval_seconds)

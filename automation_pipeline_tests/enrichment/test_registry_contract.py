@@ -1,5 +1,5 @@
-"""`enrichment.models.Registry`, sentence by sentence, on the fake and on the three clients against
-the simulator."""
+"""The contract of `enrichment.models.Registry`, for the fake and for the three clients against the
+simulator."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from automation_pipeline_tests.fakes.registries import AtOnce, FakeRegistry, err
 
 DANONE, SEAT = "552032534", "55203253400646"
 NOT_FOUND = "000000000"
-LONG = 60.0  # so that a slow machine is no finding
+LONG = 60.0  # so that a slow machine does not fail the tests
 STATUSES = {
     403: ErrorCode.FORBIDDEN,
     404: ErrorCode.NOT_FOUND,
@@ -31,49 +31,50 @@ STATUSES = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """`stranger` is a company that it does not know, which it says with `unknown_status`. `strike`
-    makes every call about DANONE fail from now on with the status; `calls` counts the calls."""
+class Harness:
+    """A registry, and one with invalid access. `unknown_siren` is a company that the registry does not
+    have; it answers it with `unknown_status`. `fail_with` makes every later call for DANONE fail with
+    the status. `calls` returns the number of calls."""
 
     registry: Any
     refusing: Any
-    stranger: str
+    unknown_siren: str
     unknown_status: int
-    strike: Callable[[int, float | None], None]
+    fail_with: Callable[[int, float | None], None]
     calls: Callable[[], int]
 
     def fetch(self, siren: str = DANONE, siret: str | None = None) -> SourceRecord | SourceError:
-        return visited(self.registry, lambda one: one.fetch(siren, siret))
+        return call_and_close(self.registry, lambda one: one.fetch(siren, siret))
 
 
-def visited(registry: Any, act: Callable[[Any], Any]) -> Any:
-    async def acted() -> Any:
+def call_and_close(registry: Any, method: Callable[[Any], Any]) -> Any:
+    async def run() -> Any:
         try:
-            return await act(registry)
+            return await method(registry)
         finally:
             if not isinstance(registry, FakeRegistry):
                 await registry.aclose()
 
-    return asyncio.run(acted())
+    return asyncio.run(run())
 
 
-def in_memory() -> Place:
+def in_memory() -> Harness:
     fake, refusing = FakeRegistry(record(DANONE)), FakeRegistry()
     refusing.refuse_everything(error(ErrorCode.AUTH_ERROR, 401))
 
-    def strike(status: int, retry_after: float | None) -> None:
+    def fail_with(status: int, retry_after: float | None) -> None:
         fake.fail_always(DANONE, error(STATUSES[status], status, retry_after))
 
-    return Place(fake, refusing, NOT_FOUND, 404, strike, lambda: len(fake.calls))
+    return Harness(fake, refusing, NOT_FOUND, 404, fail_with, lambda: len(fake.calls))
 
 
-def over_http(source: str, url: str) -> Place:
+def over_http(source: str, url: str) -> Harness:
     route, make = CLIENTS[source]
-    # It knows of all companies but those that there are not; the others know of no associations.
+    # The search finds every existing company; the other registers have no associations.
     is_search = source == "search"
-    stranger = NOT_FOUND if is_search else outside.sirens(url, 1, "association")[0]
+    unknown_siren = NOT_FOUND if is_search else outside.sirens(url, 1, "association")[0]
 
-    def strike(status: int, retry_after: float | None) -> None:
+    def fail_with(status: int, retry_after: float | None) -> None:
         wait = {} if retry_after is None else {"retry_after": retry_after}
         outside.fault(url, {"route": route, "item": DANONE, "status": status, **wait})
 
@@ -81,8 +82,13 @@ def over_http(source: str, url: str) -> Place:
         asked = outside.registries_totals(url)["sources"]
         return asked[source]["calls"] - asked["inpi.login"]["calls"] * (source == "inpi")
 
-    return Place(
-        make(url, "right"), make(url, "wrong"), stranger, 200 if is_search else 404, strike, calls
+    return Harness(
+        make(url, "right"),
+        make(url, "wrong"),
+        unknown_siren,
+        200 if is_search else 404,
+        fail_with,
+        calls,
     )
 
 
@@ -121,22 +127,22 @@ CLIENTS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 
 @pytest.fixture
 def unlimited(simulated: str) -> Iterator[str]:
-    """The registries without their limits, which the next test finds again."""
+    """The simulated registries without rate limits, which are restored afterwards."""
     outside.set_up_registries(simulated, **outside.NO_REGISTRY_LIMITS)
     yield simulated
     outside.set_up_registries(simulated, **outside.REGISTRY_LIMITS)
 
 
 @pytest.fixture(params=["fake", *CLIENTS])
-def place(request: pytest.FixtureRequest) -> Place:
+def harness(request: pytest.FixtureRequest) -> Harness:
     if request.param == "fake":
         return in_memory()
     return over_http(request.param, request.getfixturevalue("unlimited"))
 
 
 @pytest.mark.parametrize("siret", [None, SEAT])
-def test_a_known_company_is_returned_with_one_call(place: Place, siret: str | None) -> None:
-    result = place.fetch(siret=siret)
+def test_a_known_company_is_returned_with_one_call(harness: Harness, siret: str | None) -> None:
+    result = harness.fetch(siret=siret)
     assert isinstance(result, SourceRecord), result
     assert (result.siren, result.fields.legal_name, result.fields.active_status) == (
         DANONE,
@@ -145,52 +151,54 @@ def test_a_known_company_is_returned_with_one_call(place: Place, siret: str | No
     )
     assert result.document
     assert not result.is_masked
-    assert place.calls() == 1
+    assert harness.calls() == 1
 
 
 @pytest.mark.parametrize("siret", [None, SEAT])
-def test_the_same_company_has_the_same_record(place: Place, siret: str | None) -> None:
-    assert place.fetch() == place.fetch(siret=siret)
+def test_the_same_company_has_the_same_record(harness: Harness, siret: str | None) -> None:
+    assert harness.fetch() == harness.fetch(siret=siret)
 
 
-def test_an_unknown_company_is_a_permanent_error(place: Place) -> None:
-    result = place.fetch(place.stranger)
+def test_an_unknown_company_is_a_permanent_error(harness: Harness) -> None:
+    result = harness.fetch(harness.unknown_siren)
     assert isinstance(result, SourceError), result
     assert (result.error_code, result.retryable) == (ErrorCode.NOT_FOUND, False)
-    assert result.http_status == place.unknown_status
+    assert result.http_status == harness.unknown_status
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_an_error_status_is_returned_as_a_value_without_a_retry(place: Place, status: int) -> None:
-    place.strike(status, None)
-    result = place.fetch()
+def test_an_error_status_is_returned_as_a_value_without_a_retry(
+    harness: Harness, status: int
+) -> None:
+    harness.fail_with(status, None)
+    result = harness.fetch()
     assert isinstance(result, SourceError), result
     assert (result.error_code, result.http_status) == (STATUSES[status], status)
     assert result.retryable is (status in {409, 429, 503})
-    assert place.calls() == 1
+    assert harness.calls() == 1
 
 
-def test_the_error_has_the_retry_after_of_the_source(place: Place) -> None:
-    place.strike(429, 7.0)
-    result = place.fetch()
+def test_the_error_has_the_retry_after_of_the_source(harness: Harness) -> None:
+    harness.fail_with(429, 7.0)
+    result = harness.fetch()
     assert isinstance(result, SourceError)
     assert result.retry_after_seconds == 7.0
 
 
-def test_the_check_passes_with_valid_access(place: Place) -> None:
-    assert visited(place.registry, lambda one: one.check()) is None
+def test_the_check_passes_with_valid_access(harness: Harness) -> None:
+    assert call_and_close(harness.registry, lambda one: one.check()) is None
 
 
-def test_the_check_fails_with_a_reason_for_invalid_access(place: Place) -> None:
+def test_the_check_fails_with_a_reason_for_invalid_access(harness: Harness) -> None:
     with pytest.raises(PermanentError) as caught:
-        visited(place.refusing, lambda one: one.check())
+        call_and_close(harness.refusing, lambda one: one.check())
     assert str(caught.value).endswith(".")
     assert "wr0ng" not in str(caught.value)
 
 
-# The body that asks is not told of itself, and a number with a wrong check digit is refused.
-ODD_FOR_RCS = {"public", "nameless"}
-NOT_TOLD = {ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN}
+# The API refuses the requesting body itself and numbers with a wrong check digit.
+REFUSED_BY_RCS = {"public", "nameless"}
+WITHOUT_RECORD = {ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN}
 KINDS = (
     "company",
     "association",
@@ -213,15 +221,17 @@ def test_companies_of_every_kind_are_parsed(source: str, unlimited: str) -> None
         return [await registry.fetch(siren, None) for siren in sirens]
 
     values = dict(
-        zip(sirens, visited(CLIENTS[source][1](unlimited, "right"), all_of_them), strict=True)
+        zip(
+            sirens, call_and_close(CLIENTS[source][1](unlimited, "right"), all_of_them), strict=True
+        )
     )
     refused = {
         (sirens[siren], one.error_code)
         for siren, one in values.items()
         if isinstance(one, SourceError)
     }
-    assert {kind for kind, code in refused if code not in NOT_TOLD} <= (
-        ODD_FOR_RCS if source == "rcs" else set()
+    assert {kind for kind, code in refused if code not in WITHOUT_RECORD} <= (
+        REFUSED_BY_RCS if source == "rcs" else set()
     )
     known = {siren: one for siren, one in values.items() if isinstance(one, SourceRecord)}
     assert {"company", "ceased", "masked_company"} <= {sirens[siren] for siren in known}

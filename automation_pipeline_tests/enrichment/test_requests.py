@@ -24,30 +24,30 @@ MONTH = timedelta(days=30)
 
 
 def test_a_request_for_a_new_company_creates_a_job_and_requests_a_worker(bench: Bench) -> None:
-    asked = bench.request()
-    job, row = bench.job(asked.job_id), bench.request_row(asked.request_id)
-    assert (asked.asked, asked.status) == ("ENQUEUED", "PENDING")
+    answer = bench.request()
+    job, row = bench.job(answer.job_id), bench.request_row(answer.request_id)
+    assert (answer.asked, answer.status) == ("ENQUEUED", "PENDING")
     assert (job.state, job.trigger, job.attempt, job.company_siren) == (
         "PENDING",
         "REQUEST_CREATED",
         0,
         SIREN,
     )
-    assert bench.asked_for() == [(f"{SIREN}:REQUEST_CREATED:2026-05-04", {"job_id": job.id})]
-    assert bench.waiting_for(job.id) == [asked.request_id]
+    assert bench.run_requests() == [(f"{SIREN}:REQUEST_CREATED:2026-05-04", {"job_id": job.id})]
+    assert bench.attached_requests(job.id) == [answer.request_id]
     assert (row.enrichment_status, row.created_by, row.siren_raw) == ("PENDING", "user:1", SIREN)
     [event] = bench.events()
     assert (event.payload["request_id"], event.payload["trigger"]) == (
-        str(asked.request_id),
+        str(answer.request_id),
         "REQUEST_CREATED",
     )
 
 
 def test_a_siret_is_enough(bench: Bench) -> None:
-    asked = bench.request(None, siret="552 032 534 00646")
-    assert asked.siren == SIREN
-    assert bench.request_row(asked.request_id).siret == SIRET
-    bench.work(asked.job_id)
+    answer = bench.request(None, siret="552 032 534 00646")
+    assert answer.siren == SIREN
+    assert bench.request_row(answer.request_id).siret == SIRET
+    bench.work(answer.job_id)
     assert bench.sources[SEARCH].asked == [(SIREN, SIRET)]
 
 
@@ -58,9 +58,9 @@ def test_an_invalid_identifier_stores_nothing(bench: Bench) -> None:
 
 
 def test_a_wrong_check_digit_is_stored_as_a_warning(bench: Bench) -> None:
-    asked = bench.request("123456789")
-    assert len(asked.warnings) == 1
-    assert bench.open(asked.request_id).request.warnings == asked.warnings
+    answer = bench.request("123456789")
+    assert len(answer.warnings) == 1
+    assert bench.open(answer.request_id).request.warnings == answer.warnings
 
 
 @pytest.mark.parametrize(("age", "calls"), [(MONTH - timedelta(seconds=1), 1), (MONTH, 2)])
@@ -69,9 +69,9 @@ def test_a_snapshot_younger_than_thirty_days_is_a_cache_hit(
 ) -> None:
     bench.enriched()
     bench.clock.pass_time(age)
-    asked = bench.enriched(tenant="t2")
-    assert asked.asked == ("CACHE_HIT" if calls == 1 else "ENQUEUED")
-    assert asked.status == ("SUCCESS" if calls == 1 else "STALE")
+    answer = bench.enriched(tenant="t2")
+    assert answer.asked == ("CACHE_HIT" if calls == 1 else "ENQUEUED")
+    assert answer.status == ("SUCCESS" if calls == 1 else "STALE")
     assert bench.calls()[SEARCH] == calls
     assert len(bench.events("Requested")) == 2
     assert len(bench.events("Started")) == len(bench.events("Completed")) == calls
@@ -89,9 +89,9 @@ def test_earlier_requests_become_stale_with_their_company(bench: Bench) -> None:
 def test_a_partial_company_is_a_cache_hit(bench: Bench) -> None:
     bench.script(rcs=DOWN)
     bench.enriched()
-    asked = bench.request(tenant="t2")
-    assert (asked.asked, asked.status, asked.job_id) == ("CACHE_HIT", "PARTIAL", None)
-    row = bench.request_row(asked.request_id)
+    answer = bench.request(tenant="t2")
+    assert (answer.asked, answer.status, answer.job_id) == ("CACHE_HIT", "PARTIAL", None)
+    row = bench.request_row(answer.request_id)
     assert (row.enrichment_error, row.enrichment_last_run_at) == (
         "API_ENTREPRISE_RCS:503:UPSTREAM_5XX", bench.enrichment().last_run_at,
     )  # fmt: skip
@@ -109,10 +109,10 @@ def test_a_company_that_was_not_found_is_fetched_again_after_fifteen_minutes(
 
 
 def test_a_fresh_snapshot_is_a_cache_hit_after_a_failed_refresh(bench: Bench) -> None:
-    asked = bench.enriched()
+    answer = bench.enriched()
     bench.pass_time(days=5)
     bench.script(search=SILENT)
-    bench.work(bench.refresh(asked.request_id).job_id)
+    bench.work(bench.refresh(answer.request_id).job_id)
     bench.pass_time(days=1)
     again = bench.request()
     assert (again.asked, again.status) == ("CACHE_HIT", "FAILED")
@@ -120,9 +120,9 @@ def test_a_fresh_snapshot_is_a_cache_hit_after_a_failed_refresh(bench: Bench) ->
 
 def test_force_refreshes_a_fresh_company(bench: Bench) -> None:
     bench.enriched()
-    asked = bench.request(force=True)
-    assert (asked.asked, asked.status) == ("ENQUEUED", "STALE")
-    assert bench.work(asked.job_id).status == "SUCCESS"
+    answer = bench.request(force=True)
+    assert (answer.asked, answer.status) == ("ENQUEUED", "STALE")
+    assert bench.work(answer.job_id).status == "SUCCESS"
     assert bench.moves()[2:] == [("SUCCESS", "STALE"), ("STALE", "RUNNING"), ("RUNNING", "SUCCESS")]
 
 
@@ -153,83 +153,83 @@ def test_the_outcome_of_a_request_is_logged(bench: Bench, caplog: pytest.LogCapt
     assert [record.fields["outcome"] for record in caplog.records] == ["ENQUEUED", "ATTACHED"]
 
 
-def opened(bench: Bench) -> int:
-    """How often opening the request led to a job."""
+def jobs_from_opening(bench: Bench) -> int:
+    """The number of jobs that opening a request has started."""
     triggers = [event.payload["trigger"] for event in bench.events("Requested")]
     return triggers.count("REQUEST_OPENED")
 
 
 def test_opening_a_fresh_company_starts_no_job(bench: Bench) -> None:
-    asked = bench.enriched()
+    answer = bench.enriched()
     with statements(bench.database) as sent:
-        seen = bench.open(asked.request_id)
+        seen = bench.open(answer.request_id)
     assert seen.company is not None
     assert (seen.company.legal_name, seen.company.vat_number) == ("DANONE", "FR27552032534")
     assert seen.company.field_sources["legal_form"] == INPI
     assert [one.source_api for one in seen.source_retrievals] == [SEARCH, INPI, RCS]
     assert len(seen.documents) == 3
     assert (seen.enrichment_running, seen.job_id) == (False, None)
-    assert opened(bench) == 0
+    assert jobs_from_opening(bench) == 0
     assert not [
         one for one in sent if one.startswith(("INSERT", "UPDATE")) or "payload_json" in one
     ]
 
 
 def test_opening_a_stale_company_shows_it_and_starts_a_refresh(bench: Bench) -> None:
-    asked = bench.enriched()
+    answer = bench.enriched()
     bench.pass_time(days=30)
-    seen = bench.open(asked.request_id)
+    seen = bench.open(answer.request_id)
     assert seen.company is not None
     assert (seen.request.enrichment_status, seen.enrichment_running) == ("STALE", True)
     job = bench.work(seen.job_id)
     assert (job.trigger, job.status) == ("REQUEST_OPENED", "SUCCESS")
-    assert bench.open(asked.request_id).request.enrichment_status == "SUCCESS"
+    assert bench.open(answer.request_id).request.enrichment_status == "SUCCESS"
     assert [event.payload["request_id"] for event in bench.events("Completed")] == [
-        str(asked.request_id)
+        str(answer.request_id)
     ] * 2
 
 
 def test_opening_a_request_refreshes_once_per_day(bench: Bench) -> None:
     bench.script(search=NOT_FOUND)
-    asked = bench.enriched()
+    answer = bench.enriched()
     bench.pass_time(hours=1)
-    bench.work(bench.open(asked.request_id).job_id)
+    bench.work(bench.open(answer.request_id).job_id)
     bench.pass_time(hours=1)
-    assert bench.open(asked.request_id).enrichment_running is False
-    assert opened(bench) == 1
+    assert bench.open(answer.request_id).enrichment_running is False
+    assert jobs_from_opening(bench) == 1
     bench.pass_time(hours=12)
-    assert bench.open(asked.request_id).enrichment_running is True
-    assert opened(bench) == 2
+    assert bench.open(answer.request_id).enrichment_running is True
+    assert jobs_from_opening(bench) == 2
 
 
 def test_opening_a_company_that_has_just_failed_starts_no_job(bench: Bench) -> None:
     bench.script(search=NOT_FOUND)
-    asked = bench.enriched()
-    assert bench.open(asked.request_id).job_id is None
-    assert opened(bench) == 0
+    answer = bench.enriched()
+    assert bench.open(answer.request_id).job_id is None
+    assert jobs_from_opening(bench) == 0
 
 
 @pytest.mark.parametrize("status", ["PENDING", "RUNNING"])
 def test_opening_a_company_with_an_open_job_starts_no_other_job(bench: Bench, status: str) -> None:
-    asked = bench.request()
+    answer = bench.request()
     if status == "RUNNING":
-        bench.work_and_die(asked.job_id)
-    seen = bench.open(asked.request_id)
-    assert (seen.request.enrichment_status, seen.job_id) == (status, asked.job_id)
-    assert opened(bench) == 0
+        bench.work_and_die(answer.job_id)
+    seen = bench.open(answer.request_id)
+    assert (seen.request.enrichment_status, seen.job_id) == (status, answer.job_id)
+    assert jobs_from_opening(bench) == 0
     assert len(bench.jobs()) == 1
 
 
 def test_a_request_of_another_tenant_is_not_found(bench: Bench) -> None:
-    asked = bench.request(SIREN, "t1")
-    for request_id, tenant in ((asked.request_id, "t2"), (99, "t1")):
+    answer = bench.request(SIREN, "t1")
+    for request_id, tenant in ((answer.request_id, "t2"), (99, "t1")):
         with pytest.raises(NotFoundError, match=f"Request {request_id}"):
             bench.open(request_id, tenant)
 
 
 def test_a_manual_refresh_marks_a_fresh_company_stale_first(bench: Bench) -> None:
-    asked = bench.enriched()
-    again = bench.refresh(asked.request_id)
+    answer = bench.enriched()
+    again = bench.refresh(answer.request_id)
     assert (again.asked, again.status) == ("ENQUEUED", "STALE")
     assert (
         bench.events("Requested")[-1].payload["trigger"]
@@ -243,22 +243,22 @@ def test_a_manual_refresh_marks_a_fresh_company_stale_first(bench: Bench) -> Non
 
 def test_a_manual_refresh_starts_a_partial_company_directly(bench: Bench) -> None:
     bench.script(rcs=DOWN)
-    asked = bench.enriched()
+    answer = bench.enriched()
     bench.script(rcs=())
-    bench.work(bench.refresh(asked.request_id).job_id)
+    bench.work(bench.refresh(answer.request_id).job_id)
     assert bench.moves()[2] == ("PARTIAL", "RUNNING")
 
 
 def test_a_manual_refresh_can_be_repeated_after_fifteen_minutes(bench: Bench) -> None:
-    asked = bench.enriched()
-    bench.work(bench.refresh(asked.request_id).job_id)
+    answer = bench.enriched()
+    bench.work(bench.refresh(answer.request_id).job_id)
     events = len(bench.events())
     bench.pass_time(minutes=14, seconds=59)
     with pytest.raises(ConflictError, match=r"again from 2026-05-04T10:15:00\S* on"):
-        bench.refresh(asked.request_id)
+        bench.refresh(answer.request_id)
     assert len(bench.events()) == events
     bench.pass_time(seconds=1)
-    assert bench.refresh(asked.request_id).asked == "ENQUEUED"
+    assert bench.refresh(answer.request_id).asked == "ENQUEUED"
 
 
 def test_the_cooldown_is_per_company_for_all_requesters(bench: Bench) -> None:
@@ -270,9 +270,9 @@ def test_the_cooldown_is_per_company_for_all_requesters(bench: Bench) -> None:
 
 def test_a_failed_company_can_be_refreshed_immediately(bench: Bench) -> None:
     bench.script(search=NOT_FOUND)
-    asked = bench.enriched()
+    answer = bench.enriched()
     for _ in range(2):
-        again = bench.refresh(asked.request_id)
+        again = bench.refresh(answer.request_id)
         assert again.asked == "ENQUEUED"
         bench.work(again.job_id)
         bench.pass_time(seconds=1)
@@ -280,16 +280,16 @@ def test_a_failed_company_can_be_refreshed_immediately(bench: Bench) -> None:
 
 
 def test_a_manual_refresh_attaches_to_an_open_job(bench: Bench) -> None:
-    asked = bench.enriched()
-    first = bench.refresh(asked.request_id)
-    again = bench.refresh(asked.request_id)
+    answer = bench.enriched()
+    first = bench.refresh(answer.request_id)
+    again = bench.refresh(answer.request_id)
     assert (again.asked, again.job_id) == ("ATTACHED", first.job_id)
-    assert bench.waiting_for(first.job_id) == [asked.request_id]
+    assert bench.attached_requests(first.job_id) == [answer.request_id]
 
 
 def test_the_request_of_another_tenant_cannot_be_refreshed(bench: Bench) -> None:
-    asked = bench.enriched(tenant="t1")
+    answer = bench.enriched(tenant="t1")
     with pytest.raises(NotFoundError):
-        bench.refresh(asked.request_id, "t2")
+        bench.refresh(answer.request_id, "t2")
     assert bench.enrichment().last_manual_at is None
     assert bench.enrichment().due_at - bench.clock.now() >= timedelta(days=27)

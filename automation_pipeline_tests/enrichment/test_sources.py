@@ -1,4 +1,4 @@
-"""Calls of a source: pace, daily quota, breaker, retries."""
+"""Calls of a source: rate limit, daily quota, rests and retries."""
 
 import asyncio
 from collections import Counter
@@ -34,19 +34,19 @@ from automation_pipeline_tests.enrichment.scripted import (
     SIREN,
     UNKNOWN,
     CountingLimiter,
-    fails,
-    says,
+    source_error,
+    source_record,
 )
 from automation_pipeline_tests.waiting import run
 
-LATER = fails("RATE_LIMIT", 429, after=6.0)
-UNSAID = fails("RATE_LIMIT", 429)
-UNREACHABLE = fails("SOURCE_UNAVAILABLE")
-REFUSED = fails("AUTH_ERROR", 401)
-OURS = replace(UNSAID, http_status=None, is_ours=True)
+LONG_WAIT = source_error("RATE_LIMIT", 429, after=6.0)
+NO_RETRY_AFTER = source_error("RATE_LIMIT", 429)
+UNREACHABLE = source_error("SOURCE_UNAVAILABLE")
+REFUSED = source_error("AUTH_ERROR", 401)
+LOCAL_REFUSAL = replace(NO_RETRY_AFTER, http_status=None, is_ours=True)
 
 
-class Middle(Random):
+class NoJitter(Random):
     """No jitter."""
 
     def uniform(self, a: float, b: float) -> float:
@@ -61,7 +61,7 @@ async def calling(
         "registries": known,
         "database": bench.database,
         "clock": bench.clock,
-        "random": Middle(),
+        "random": NoJitter(),
     }
     return await call_source(known.sources[source], SIREN, None, **world)
 
@@ -88,7 +88,7 @@ def test_a_temporary_error_is_retried_after_250_and_500_ms(
 def test_retries_end_with_the_first_answer(
     bench: Bench, waits: list[float], source: SourceApi
 ) -> None:
-    bench.sources[source].script = [DOWN, says(source)]
+    bench.sources[source].script = [DOWN, source_record(source)]
     outcome = call(bench, source)
     assert (outcome.status, outcome.attempts, waits) == ("SUCCESS", 2, [0.25])
 
@@ -107,7 +107,7 @@ def test_retry_delays_have_twenty_percent_jitter_and_a_cap(
 
 @pytest.mark.parametrize(
     "error",
-    [UNKNOWN, REFUSED, fails("FORBIDDEN", 403), fails("INTERNAL_ERROR", 400)],
+    [UNKNOWN, REFUSED, source_error("FORBIDDEN", 403), source_error("INTERNAL_ERROR", 400)],
     ids=lambda one: one.error_code,
 )
 def test_a_permanent_source_error_is_not_retried(
@@ -121,13 +121,13 @@ def test_a_permanent_source_error_is_not_retried(
     ("source", "error", "calls", "waited"),
     [
         (RCS, BUSY, 3, [2.0, 2.0]),
-        (RCS, fails("RATE_LIMIT", 429, after=5.0), 3, [5.0, 5.0]),
-        (RCS, LATER, 1, []),
-        (RCS, UNSAID, 3, [0.25, 0.5]),
+        (RCS, source_error("RATE_LIMIT", 429, after=5.0), 3, [5.0, 5.0]),
+        (RCS, LONG_WAIT, 1, []),
+        (RCS, NO_RETRY_AFTER, 3, [0.25, 0.5]),
         (SEARCH, BUSY, 3, [2.0, 2.0]),
         (INPI, BUSY, 1, []),
-        (RCS, fails("UPSTREAM_5XX", 503, after=3.0), 3, [3.0, 3.0]),
-        (RCS, fails("UPSTREAM_5XX", 503, after=30.0), 1, []),
+        (RCS, source_error("UPSTREAM_5XX", 503, after=3.0), 3, [3.0, 3.0]),
+        (RCS, source_error("UPSTREAM_5XX", 503, after=30.0), 1, []),
     ],
 )
 def test_a_short_retry_after_is_waited_for_and_a_long_one_is_not(
@@ -145,7 +145,7 @@ def test_a_short_retry_after_is_waited_for_and_a_long_one_is_not(
 
 @pytest.mark.parametrize(
     ("source", "error", "minutes"),
-    [(RCS, UNSAID, 1), (SEARCH, BUSY, 1), (INPI, BUSY, 10), (RCS, REFUSED, 60)],
+    [(RCS, NO_RETRY_AFTER, 1), (SEARCH, BUSY, 1), (INPI, BUSY, 10), (RCS, REFUSED, 60)],
 )
 def test_a_resting_source_is_not_called_until_its_rest_ends(
     bench: Bench, source: SourceApi, error: SourceError, minutes: int
@@ -165,7 +165,7 @@ def test_a_resting_source_is_not_called_until_its_rest_ends(
     assert f"It rests until {until:%H:%M} UTC" in refused.error.message
     assert len(bench.sources[source].asked) == result
     bench.clock.pass_time(timedelta(minutes=minutes))
-    bench.sources[source].always = says(source)
+    bench.sources[source].always = source_record(source)
     assert call(bench, source).status == "SUCCESS"
 
 
@@ -179,11 +179,11 @@ def test_a_call_waits_for_the_end_of_a_short_rest(bench: Bench, waits: list[floa
 
 
 def test_a_refused_call_returns_the_result_of_the_last_one(bench: Bench) -> None:
-    def another_is_told_to_stop() -> None:
-        bench.sources[RCS].script.insert(0, LATER)
+    def another_call_is_rate_limited() -> None:
+        bench.sources[RCS].script.insert(0, LONG_WAIT)
         call(bench)
 
-    bench.script(rcs=[another_is_told_to_stop, DOWN])
+    bench.script(rcs=[another_call_is_rate_limited, DOWN])
     outcome = call(bench)
     assert (outcome.error, outcome.attempts) == (DOWN, 1)
 
@@ -204,11 +204,11 @@ def test_a_source_rests_after_ten_consecutive_timeouts(
         status_of(bench, source).open_until == bench.clock.now() - timedelta(seconds=0.25) + length
     )
     bench.pass_time(seconds=length.total_seconds())
-    bench.sources[source].always = says(source)
+    bench.sources[source].always = source_record(source)
     assert call(bench, source).status == "SUCCESS"
 
 
-@pytest.mark.parametrize("answer", [says(RCS), UNKNOWN])
+@pytest.mark.parametrize("answer", [source_record(RCS), UNKNOWN])
 def test_any_answer_resets_the_failure_count(bench: Bench, answer: object) -> None:
     bench.script(rcs=SILENT)
     call(bench)
@@ -246,20 +246,20 @@ def test_a_locally_refused_call_affects_neither_quota_nor_failure_count(
     call(bench, INPI)
     bench.pass_time(days=1)
     before = status_of(bench, INPI)
-    bench.script(inpi=OURS)
+    bench.script(inpi=LOCAL_REFUSAL)
     waits.clear()
     for _ in range(12):
         outcome = call(bench, INPI)
-        assert (outcome.error, outcome.attempts) == (OURS, 0)
+        assert (outcome.error, outcome.attempts) == (LOCAL_REFUSAL, 0)
     after = status_of(bench, INPI)
     assert (after.failures, after.open_until, after.quota_used) == (before.failures, None, 0)
     assert (waits, bench.meter.drain()) == ([], {})
-    bench.script(inpi=says(INPI))
+    bench.script(inpi=source_record(INPI))
     assert call(bench, INPI).status == "SUCCESS"
 
 
 def test_a_local_refusal_returns_the_result_of_the_last_call(bench: Bench) -> None:
-    bench.script(inpi=[DOWN, OURS])
+    bench.script(inpi=[DOWN, LOCAL_REFUSAL])
     outcome = call(bench, INPI)
     assert (outcome.error, outcome.attempts, status_of(bench, INPI).quota_used) == (DOWN, 1, 1)
 
@@ -304,8 +304,8 @@ def test_rate_limited_answers_are_counted_in_the_metrics(bench: Bench) -> None:
 def test_concurrent_calls_respect_the_rate_limit_of_the_source(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each counts its requested waits; none takes real time."""
-    bench.limiter, starts = CountingLimiter(bench.clock, is_keeping=True), []
+    """Each task adds up its waits; none takes real time."""
+    bench.limiter, starts = CountingLimiter(bench.clock, is_enforced=True), []
     waited: Counter[object] = Counter()
 
     async def sleep(seconds: float) -> None:
@@ -314,7 +314,7 @@ def test_concurrent_calls_respect_the_rate_limit_of_the_source(
 
     async def fetch(*_given: object) -> object:
         starts.append(waited[asyncio.current_task()])
-        return says(RCS)
+        return source_record(RCS)
 
     async def all_at_once() -> None:
         await asyncio.gather(*[calling(bench, RCS, registries) for _ in range(12)])
@@ -334,8 +334,8 @@ def test_concurrent_calls_respect_the_rate_limit_of_the_source(
 CALLERS = 16
 
 
-class Sleepers:
-    """Where all sleep, the clock goes on to the first who wakes."""
+class SleepingTasks:
+    """Advances the clock to the next wake-up when all tasks sleep."""
 
     def __init__(self, clock: StandingClock) -> None:
         self._clock, self._number = clock, 0
@@ -347,9 +347,9 @@ class Sleepers:
         self._asleep.append((self._clock.now() + timedelta(seconds=seconds), self._number, wakes))
         await wakes
 
-    async def see_through(self, tasks: list[asyncio.Task[object]]) -> None:
-        while at_work := sum(not task.done() for task in tasks):
-            if len(self._asleep) < at_work:
+    async def run_to_completion(self, tasks: list[asyncio.Task[object]]) -> None:
+        while unfinished := sum(not task.done() for task in tasks):
+            if len(self._asleep) < unfinished:
                 await asyncio.sleep(0)
                 continue
             first = min(self._asleep)
@@ -359,30 +359,32 @@ class Sleepers:
 
 
 @pytest.fixture
-def sleepers(clock: StandingClock, waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Sleepers:
-    """Instead of `waits`; and the rate limits follow the test's clock."""
+def sleepers(
+    clock: StandingClock, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> SleepingTasks:
+    """Replaces `waits`, and makes the rate limits use the test's clock."""
 
     async def at_once(work: Callable[..., object], *given: object, **more: object) -> object:
         return work(*given, **more)
 
-    them = Sleepers(clock)
-    theirs = SimpleNamespace(sleep=them.sleep, to_thread=at_once, timeout=asyncio.timeout)
-    monkeypatch.setattr(module, "asyncio", theirs)
+    sleepers = SleepingTasks(clock)
+    fake_asyncio = SimpleNamespace(sleep=sleepers.sleep, to_thread=at_once, timeout=asyncio.timeout)
+    monkeypatch.setattr(module, "asyncio", fake_asyncio)
     monkeypatch.setattr(rate_limits, "_reserving", rate_limits._reserving.__wrapped__)
     monkeypatch.setattr(rate_limits, "epoch_sql", lambda **_: repr(clock.now().timestamp()))
-    return them
+    return sleepers
 
 
-@pytest.mark.parametrize("given", [[BUSY], [says(RCS)] * 3 + [BUSY] * 2])
+@pytest.mark.parametrize("given", [[BUSY], [source_record(RCS)] * 3 + [BUSY] * 2])
 def test_each_call_reserves_the_rate_limit_again_after_a_rest(
-    bench: Bench, sleepers: Sleepers, given: list[object]
+    bench: Bench, sleepers: SleepingTasks, given: list[object]
 ) -> None:
     bench.limiter, starts = DatabaseRateLimiter(bench.database), []
     script = list(given)
 
     async def fetch(*_given: object) -> object:
         starts.append(bench.clock.now())
-        return script.pop(0) if script else says(RCS)
+        return script.pop(0) if script else source_record(RCS)
 
     async def all_at_once() -> list[object]:
         registries, world = bench.registries, {"database": bench.database, "clock": bench.clock}
@@ -391,16 +393,16 @@ def test_each_call_reserves_the_rate_limit_again_after_a_rest(
             for _ in range(CALLERS)
         ]
         tasks = [asyncio.ensure_future(call) for call in calls]
-        await sleepers.see_through(tasks)
+        await sleepers.run_to_completion(tasks)
         return [task.result().status for task in tasks]
 
     bench.sources[RCS].fetch = fetch
     assert run(all_at_once()) == ["SUCCESS"] * CALLERS
-    apart = [
+    distances = [
         (later - first).total_seconds()
         for first, later in zip(starts, starts[RATE.limit :], strict=False)
     ]
-    assert min(apart) >= RATE.period_seconds - 0.001
+    assert min(distances) >= RATE.period_seconds - 0.001
     assert (
         len(starts) == CALLERS + sum(one is BUSY for one in given) == calls_of_the_day(bench, RCS)
     )
@@ -411,16 +413,16 @@ def calls_of_the_day(bench: Bench, source: SourceApi) -> int:
         return source_statuses(session)[source].quota_used
 
 
-BUSY_WITH_IT = fails("SOURCE_UNAVAILABLE", 409)
-NOT_CALLED = replace(fails("RATE_LIMIT"), is_ours=True)
+CONFLICT = source_error("SOURCE_UNAVAILABLE", 409)
+NOT_CALLED = replace(source_error("RATE_LIMIT"), is_ours=True)
 
 
 @pytest.mark.parametrize(
     ("given", "hours"),
     [
-        ([BUSY_WITH_IT] * 12, None),
+        ([CONFLICT] * 12, None),
         ([DOWN] * 9 + [SILENT] * 3, None),
-        ([SILENT] * 9 + [BUSY_WITH_IT] + [SILENT] * 2, None),
+        ([SILENT] * 9 + [CONFLICT] + [SILENT] * 2, None),
         ([SILENT] * 9 + [DOWN] * 3, None),
         ([DOWN] * 3 + [SILENT] * 10, 12),
         ([SILENT] * 9 + [NOT_CALLED] + [SILENT], 12),

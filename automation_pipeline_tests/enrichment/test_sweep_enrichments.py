@@ -1,4 +1,4 @@
-"""The sweep: lost workers are replaced, old companies become stale, due ones are refreshed."""
+"""The enrichment sweep: lost workers are replaced, old companies become stale, due ones are refreshed."""
 
 from datetime import timedelta
 
@@ -17,8 +17,8 @@ EARLY, LATE = "100000000", "100000999"
 
 
 def many(bench: Bench, number: int) -> list[str]:
-    """All of them fresh now, and due together after thirty days."""
-    sirens = [f"2{place:08}" for place in range(number)]
+    """Enrich companies that all become due after thirty days."""
+    sirens = [f"2{index:08}" for index in range(number)]
     for siren in sirens:
         bench.enriched(siren)
     bench.set(EnrichmentRow, due_at=bench.clock.now() + timedelta(days=30))
@@ -26,14 +26,14 @@ def many(bench: Bench, number: int) -> list[str]:
 
 
 def test_a_snapshot_becomes_stale_at_exactly_thirty_days(bench: Bench) -> None:
-    asked = bench.enriched(LATE)
+    answer = bench.enriched(LATE)
     bench.pass_time(days=29, hours=23)
     assert bench.sweep().stale == 0
     bench.pass_time(hours=1)
     assert bench.sweep().stale == 1
     assert (
         bench.enrichment(LATE).status
-        == bench.request_row(asked.request_id).enrichment_status
+        == bench.request_row(answer.request_id).enrichment_status
         == "STALE"
     )
     assert bench.company(LATE) is not None
@@ -82,8 +82,8 @@ def test_the_sweep_starts_with_the_longest_overdue_companies(bench: Bench) -> No
     sirens = many(bench, 3)
     bench.pass_time(days=31)
     with bench.database.transaction() as session:
-        for place, siren in enumerate(reversed(sirens)):
-            due = bench.clock.now() - timedelta(days=1, seconds=-place)
+        for index, siren in enumerate(reversed(sirens)):
+            due = bench.clock.now() - timedelta(days=1, seconds=-index)
             session.execute(
                 update(EnrichmentRow).where(EnrichmentRow.siren == siren).values(due_at=due)
             )
@@ -151,13 +151,13 @@ def test_incomplete_enrichments_are_refreshed_when_due(
 
 
 def test_a_worker_is_requested_again_for_a_job_that_was_not_started(bench: Bench) -> None:
-    asked = bench.request()
+    answer = bench.request()
     bench.take_requests()
     bench.pass_time(seconds=299)
     assert bench.sweep().asked_again == 0
     bench.pass_time(seconds=1)
     assert bench.sweep().asked_again == 1
-    assert bench.asked_for()[-1][0] == f"{bench.job(asked.job_id).key}-retry-1"
+    assert bench.run_requests()[-1][0] == f"{bench.job(answer.job_id).key}-retry-1"
 
 
 def test_no_worker_is_requested_again_while_a_request_is_waiting(bench: Bench) -> None:
@@ -171,9 +171,9 @@ def test_no_worker_is_requested_again_while_a_request_is_waiting(bench: Bench) -
 
 
 def test_a_lost_worker_is_replaced_once(bench: Bench) -> None:
-    asked = bench.request()
+    answer = bench.request()
     bench.take_requests()
-    bench.work_and_die(asked.job_id)
+    bench.work_and_die(answer.job_id)
     bench.pass_time(seconds=119)
     assert bench.sweep().asked_again == 0
     bench.pass_time(seconds=1)
@@ -191,12 +191,12 @@ def test_a_sweep_takes_a_constant_number_of_queries(bench: Bench) -> None:
     bench.work_and_die(lost.job_id)
     many(bench, 1)
     bench.pass_time(days=30)
-    with statements(bench.database) as few:
+    with statements(bench.database) as small:
         assert (bench.sweep().refreshed, bench.sweep().stale) == (1, 0)
     rows = bench.rows(select(CompanyRow))
     with bench.database.transaction() as session:
-        for place in range(20):
-            siren = f"3{place:08}"
+        for index in range(20):
+            siren = f"3{index:08}"
             kept = {column: getattr(rows[0], column) for column in ("legal_name", "updated_at")}
             session.add(CompanyRow(siren=siren, is_masked=False, **kept))
             times = {
@@ -205,35 +205,33 @@ def test_a_sweep_takes_a_constant_number_of_queries(bench: Bench) -> None:
                 "updated_at": kept["updated_at"],
             }
             session.add(EnrichmentRow(siren=siren, status="SUCCESS", **times))
-    with statements(bench.database) as much:
+    with statements(bench.database) as large:
         assert (bench.sweep().refreshed, bench.sweep().stale) == (20, 0)
-    assert len(questions(much)) <= len(questions(few))
+    assert len(queries(large)) <= len(queries(small))
 
 
-def questions(sent: list[str]) -> list[str]:
-    """Rows that are new are one statement on PostgreSQL, but one each on SQLite, which is not asked
-    over a network."""
+def queries(sent: list[str]) -> list[str]:
+    """Without inserts, which take one statement per row on SQLite."""
     return [one for one in sent if one.startswith(("SELECT", "UPDATE"))]
 
 
-def after_one_that_died(bench: Bench) -> int | None:
-    """A job whose worker finds the lease of the one before, which has died when its work was
-    done."""
+def job_blocked_by_dead_worker(bench: Bench) -> int | None:
+    """A job whose worker finds the lease of an earlier worker that died before its release."""
     bench.enriched()
     bench.pass_time(days=31)
     lock = bench.claims.take(claim_key(SIREN), "dead", bench.options.lock_seconds)
     assert lock is not None
-    asked = bench.request()
+    answer = bench.request()
     bench.take_requests()
     bench.pass_time(seconds=5)
-    assert bench.work(asked.job_id).state == "PENDING"
-    return asked.job_id
+    assert bench.work(answer.job_id).state == "PENDING"
+    return answer.job_id
 
 
 def test_a_worker_blocked_by_the_lease_of_a_dead_one_is_replaced_after_its_expiry(
     bench: Bench,
 ) -> None:
-    job_id = after_one_that_died(bench)
+    job_id = job_blocked_by_dead_worker(bench)
     bench.pass_time(seconds=119)
     assert bench.sweep().asked_again == 0
     bench.pass_time(seconds=1)
@@ -244,7 +242,7 @@ def test_a_worker_blocked_by_the_lease_of_a_dead_one_is_replaced_after_its_expir
 
 
 def test_a_replacement_worker_has_the_usual_time_to_start(bench: Bench) -> None:
-    after_one_that_died(bench)
+    job_blocked_by_dead_worker(bench)
     bench.pass_time(seconds=120)
     assert bench.sweep().asked_again == 1
     bench.take_requests()
@@ -255,7 +253,7 @@ def test_a_replacement_worker_has_the_usual_time_to_start(bench: Bench) -> None:
 
 
 def test_only_a_started_worker_counts_as_a_lost_lease(bench: Bench) -> None:
-    after_one_that_died(bench)
+    job_blocked_by_dead_worker(bench)
     bench.pass_time(seconds=300)
     assert bench.sweep().asked_again == 1
     assert LOST_LEASES not in {name for name, _ in bench.meter.drain()}

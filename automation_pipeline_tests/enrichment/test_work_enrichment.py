@@ -1,4 +1,4 @@
-"""A job from its lease to its end: the contract's vectors, in the order of the contract."""
+"""A job from its lease to its end: the test vectors of the contract, in its order."""
 
 import json
 from dataclasses import replace
@@ -25,8 +25,8 @@ from automation_pipeline_tests.enrichment.scripted import (
     SILENT,
     SIREN,
     UNKNOWN,
-    fails,
-    says,
+    source_error,
+    source_record,
 )
 
 COUNTS = ("sources_success_count", "sources_failed_count", "required_sources_failed_count",
@@ -44,8 +44,8 @@ def counts(bench: Bench) -> tuple[object, ...]:
 
 
 def test_a_company_known_to_all_three_sources_is_a_success(bench: Bench) -> None:
-    asked = bench.request()
-    job = bench.work(asked.job_id)
+    answer = bench.request()
+    job = bench.work(answer.job_id)
     company, row = bench.company(), bench.enrichment()
     assert (job.state, job.status, job.attempt) == ("DONE", "SUCCESS", 1)
     assert company is not None
@@ -67,7 +67,7 @@ def test_a_company_known_to_all_three_sources_is_a_success(bench: Bench) -> None
         RCS,
     ]
     assert counts(bench) == (3, 0, 0, 0)
-    assert bench.request_row(asked.request_id).enrichment_status == "SUCCESS"
+    assert bench.request_row(answer.request_id).enrichment_status == "SUCCESS"
     assert bench.holder() is None
 
 
@@ -102,7 +102,7 @@ def test_a_timeout_of_the_required_source_keeps_the_old_snapshot(bench: Bench) -
     bench.enriched()
     before = bench.company()
     bench.pass_time(days=31)
-    bench.script(search=SILENT, inpi=says(INPI, legal_name="ANOTHER", city="LYON"))
+    bench.script(search=SILENT, inpi=source_record(INPI, legal_name="ANOTHER", city="LYON"))
     bench.enriched()
     after, row = bench.company(), bench.enrichment()
     assert bench.calls()[SEARCH] == 1 + 3
@@ -132,28 +132,28 @@ def test_two_tenants_requesting_the_same_company_share_a_job(bench: Bench) -> No
 
 
 def test_a_request_during_a_running_job_attaches_to_it(bench: Bench) -> None:
-    asked = bench.request(tenant="t1")
+    answer = bench.request(tenant="t1")
     bench.script(inpi=[lambda: bench.request(tenant="t2")])
-    bench.work(asked.job_id)
-    assert len(bench.waiting_for(asked.job_id)) == len(bench.events("Completed")) == 2
+    bench.work(answer.job_id)
+    assert len(bench.attached_requests(answer.job_id)) == len(bench.events("Completed")) == 2
     assert {row.enrichment_status for row in bench.requests()} == {"SUCCESS"}
 
 
 def test_a_killed_worker_is_replaced_after_its_lease_expires(bench: Bench) -> None:
-    asked = bench.request()
+    answer = bench.request()
     bench.take_requests()
     bench.script(inpi=[lambda: bench.pass_time(seconds=60)])
-    bench.work_and_die(asked.job_id, RCS)
+    bench.work_and_die(answer.job_id, RCS)
     bench.pass_time(seconds=59)
     assert bench.sweep().asked_again == 0
-    assert bench.work(asked.job_id).attempt == 1
+    assert bench.work(answer.job_id).attempt == 1
     bench.pass_time(seconds=1)
     assert bench.sweep().asked_again == 1
-    assert bench.asked_for()[-1] == (
+    assert bench.run_requests()[-1] == (
         f"{SIREN}:REQUEST_CREATED:2026-05-04-retry-1",
-        {"job_id": asked.job_id},
+        {"job_id": answer.job_id},
     )
-    job = bench.work(asked.job_id)
+    job = bench.work(answer.job_id)
     assert (job.attempt, job.status) == (2, "SUCCESS")
     assert bench.calls() == {SEARCH: 1, INPI: 1, RCS: 2}
     assert [event.payload["attempt"] for event in bench.events("Started")] == [1, 2]
@@ -162,37 +162,41 @@ def test_a_killed_worker_is_replaced_after_its_lease_expires(bench: Bench) -> No
 
 
 def test_a_source_without_the_company_is_not_called_again_by_the_next_worker(bench: Bench) -> None:
-    asked = bench.request()
+    answer = bench.request()
     bench.script(search=NOT_FOUND)
-    bench.work_and_die(asked.job_id, None)
+    bench.work_and_die(answer.job_id, None)
     bench.pass_time(seconds=120)
-    assert bench.work(asked.job_id).status == "FAILED"
+    assert bench.work(answer.job_id).status == "FAILED"
     assert bench.calls() == {SEARCH: 1, INPI: 0, RCS: 0}
 
 
 def test_a_job_that_loses_three_workers_fails(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=30)
-    asked = bench.request()
+    answer = bench.request()
     for _ in range(3):
-        bench.work_and_die(asked.job_id)
+        bench.work_and_die(answer.job_id)
         bench.pass_time(seconds=120)
-    job, row = bench.work(asked.job_id), bench.enrichment()
+    job, row = bench.work(answer.job_id), bench.enrichment()
     assert (job.state, job.status, row.enrichment_error) == ("DONE", "FAILED", "-:-:INTERNAL_ERROR")
     assert [event.payload["attempt"] for event in bench.events("Started")] == [1, 1, 2, 3]
     assert row.due_at == bench.clock.now() + timedelta(hours=6)
     assert bench.company() is not None
-    assert bench.request_row(asked.request_id).enrichment_error == "-:-:INTERNAL_ERROR"
+    assert bench.request_row(answer.request_id).enrichment_error == "-:-:INTERNAL_ERROR"
 
 
 def test_a_second_worker_leaves_the_job_to_the_first(bench: Bench) -> None:
-    asked, seen = bench.request(), []
+    answer, second_claim = bench.request(), []
     bench.script(
-        inpi=[lambda: seen.append(bench.claims.take(f"company_enrichment:{SIREN}", "second", 1.0))]
+        inpi=[
+            lambda: second_claim.append(
+                bench.claims.take(f"company_enrichment:{SIREN}", "second", 1.0)
+            )
+        ]
     )
-    bench.work(asked.job_id)
-    assert seen == [None]
-    assert bench.work(asked.job_id).attempt == 1
+    bench.work(answer.job_id)
+    assert second_claim == [None]
+    assert bench.work(answer.job_id).attempt == 1
     assert len(bench.events("Started")) == 1
 
 
@@ -215,7 +219,9 @@ def test_the_error_of_a_company_without_a_name_has_the_reason(
     bench: Bench, is_masked: bool, code: str
 ) -> None:
     bench.script(
-        search=says(SEARCH, legal_name=None, is_masked=is_masked), inpi=UNKNOWN, rcs=UNKNOWN
+        search=source_record(SEARCH, legal_name=None, is_masked=is_masked),
+        inpi=UNKNOWN,
+        rcs=UNKNOWN,
     )
     bench.enriched()
     first = (bench.enrichment().enrichment_error or "").split("|")[0]
@@ -225,7 +231,7 @@ def test_the_error_of_a_company_without_a_name_has_the_reason(
 def test_an_empty_value_keeps_the_stored_value_and_its_source(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=30)
-    bench.script(search=says(SEARCH, naf_code=None, legal_name="DANONE SA"), inpi=DOWN)
+    bench.script(search=source_record(SEARCH, naf_code=None, legal_name="DANONE SA"), inpi=DOWN)
     bench.enriched()
     company = bench.company()
     assert company is not None
@@ -245,7 +251,7 @@ def test_a_field_locked_by_a_user_is_not_overwritten(bench: Bench) -> None:
     bench.enriched()
     bench.set(FieldSourceRow, locked_by_user="user:7")
     bench.pass_time(days=30)
-    bench.script(search=says(SEARCH, legal_name="ANOTHER"))
+    bench.script(search=source_record(SEARCH, legal_name="ANOTHER"))
     bench.enriched()
     company = bench.company()
     assert company is not None
@@ -257,7 +263,7 @@ def test_a_field_locked_by_a_user_is_not_overwritten(bench: Bench) -> None:
 def test_each_version_of_a_document_is_stored_once(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=30)
-    bench.script(inpi=says(INPI, legal_form="5599"), rcs=DOWN)
+    bench.script(inpi=source_record(INPI, legal_form="5599"), rcs=DOWN)
     bench.enriched()
     kept = [
         row.source_api
@@ -273,7 +279,7 @@ def test_each_version_of_a_document_is_stored_once(bench: Bench) -> None:
     )
 
 
-@pytest.mark.parametrize("optional", [UNKNOWN, fails("AUTH_ERROR", 401)])
+@pytest.mark.parametrize("optional", [UNKNOWN, source_error("AUTH_ERROR", 401)])
 def test_a_permanent_partial_failure_is_retried_only_when_stale(
     bench: Bench, optional: object
 ) -> None:
@@ -337,10 +343,10 @@ def test_log_lines_events_and_calls_carry_the_correlation_id_of_the_requester(
 ) -> None:
     calls: list[str | None] = []
     bench.script(*[(lambda: calls.append(correlation_id()),)] * 3)
-    asked = bench.request(tenant="t1")
+    answer = bench.request(tenant="t1")
     configure_logs("info", "json", of="package")
     with correlated("of-the-run"):
-        bench.work(asked.job_id)
+        bench.work(answer.job_id)
     lines = [
         json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")
     ]
@@ -364,8 +370,8 @@ def test_jobs_and_calls_are_counted_in_the_metrics(bench: Bench) -> None:
 
 
 def work_until_done(bench: Bench, job_ids: list[int]) -> list[timedelta]:
-    """The workers that Dagster starts: one per job at once, then one per request that the sweep
-    files. Returns how long the jobs waited for their source, one entry per wait."""
+    """Run the workers that Dagster would start: one per job, then one per request of the sweep.
+    Returns how long the jobs waited for their source, one entry per wait."""
     bench.take_requests()
     waits: list[timedelta] = []
     for job_id in job_ids:
@@ -377,7 +383,7 @@ def work_until_done(bench: Bench, job_ids: list[int]) -> list[timedelta]:
         waits.append(not_before - bench.clock.now())
         bench.clock.pass_time(not_before - bench.clock.now())
         while bench.sweep().asked_again:
-            requested = [config["job_id"] for _, config in bench.asked_for(waiting=True)]
+            requested = [config["job_id"] for _, config in bench.run_requests(waiting=True)]
             bench.take_requests()
             for job_id in requested:
                 bench.work(int(str(job_id)))
@@ -392,8 +398,8 @@ def test_a_rate_limit_of_the_required_register_fails_no_company(
 ) -> None:
     sirens = [f"{100_000_000 + number:09d}" for number in range(count)]
     jobs = [bench.request(siren=siren).job_id for siren in sirens]
-    bench.sources[SEARCH].script = [says(SEARCH)] * 39 + [
-        fails("RATE_LIMIT", 429, after=retry_after)
+    bench.sources[SEARCH].script = [source_record(SEARCH)] * 39 + [
+        source_error("RATE_LIMIT", 429, after=retry_after)
     ]
     assert work_until_done(bench, [job for job in jobs if job]) == [
         timedelta(seconds=wait) for wait in waited
@@ -409,33 +415,33 @@ def test_a_rate_limit_of_the_required_register_fails_no_company(
 def test_a_rest_that_begins_between_two_calls_postpones_the_job(
     bench: Bench, waits: list[float], first: SourceError
 ) -> None:
-    """Another company's third 429 makes the required register rest while this one is about to
-    repeat its call."""
-    asked = bench.request()
+    """The third 429 of another company makes the required register rest before this job retries
+    its call."""
+    answer = bench.request()
 
-    def another_is_refused() -> None:
+    def another_company_is_rate_limited() -> None:
         with bench.database.transaction() as session:
             set_rest(
                 session, SEARCH, timedelta(seconds=60), "It was asked too often.", bench.clock.now()
             )
 
-    bench.sources[SEARCH].script = [another_is_refused, first]
-    job = bench.work(asked.job_id)
+    bench.sources[SEARCH].script = [another_company_is_rate_limited, first]
+    job = bench.work(answer.job_id)
     assert (job.state, bench.enrichment().status, bench.calls()[SEARCH]) == (
         "PENDING",
         "PENDING",
         1,
     )
-    work_until_done(bench, [asked.job_id])
+    work_until_done(bench, [answer.job_id])
     assert (bench.enrichment().status, bench.calls()[SEARCH]) == ("SUCCESS", 2)
 
 
 def test_a_company_fails_after_ten_postponements_by_the_required_register(
     bench: Bench,
 ) -> None:
-    asked = bench.request()
-    bench.script(search=fails("RATE_LIMIT", 429))
-    assert len(work_until_done(bench, [asked.job_id])) == 10
+    answer = bench.request()
+    bench.script(search=source_error("RATE_LIMIT", 429))
+    assert len(work_until_done(bench, [answer.job_id])) == 10
     row = bench.enrichment()
     assert (row.status, row.enrichment_error) == (
         "FAILED",
@@ -446,21 +452,21 @@ def test_a_company_fails_after_ten_postponements_by_the_required_register(
 def test_a_stale_company_stays_stale_while_its_job_is_postponed(bench: Bench) -> None:
     bench.enriched()
     bench.pass_time(days=31)
-    bench.script(search=fails("RATE_LIMIT", 429, after=30.0))
-    asked = bench.request()
-    job = bench.work(asked.job_id)
+    bench.script(search=source_error("RATE_LIMIT", 429, after=30.0))
+    answer = bench.request()
+    job = bench.work(answer.job_id)
     assert (job.state, job.status, bench.enrichment().status) == ("PENDING", None, "STALE")
     assert job.not_before == bench.clock.now() + timedelta(seconds=60)
-    assert bench.work(asked.job_id).state == "PENDING"
+    assert bench.work(answer.job_id).state == "PENDING"
     assert bench.calls()[SEARCH] == 2
 
 
 def test_an_unknown_establishment_is_a_warning_and_the_company_is_enriched(bench: Bench) -> None:
     invented = f"{SIREN}99999"
-    asked = bench.request(siret=invented)
-    bench.sources[SEARCH].script = [UNKNOWN, says(SEARCH)]
-    bench.work(asked.job_id)
-    row = bench.request_row(asked.request_id)
+    answer = bench.request(siret=invented)
+    bench.sources[SEARCH].script = [UNKNOWN, source_record(SEARCH)]
+    bench.work(answer.job_id)
+    row = bench.request_row(answer.request_id)
     assert row.enrichment_status == "SUCCESS"
     assert (
         f"The register does not know the establishment {invented}."
@@ -474,27 +480,28 @@ def closed(siret: str) -> str:
 
 
 def test_the_establishments_of_all_attached_requests_are_looked_up(bench: Bench) -> None:
-    own, other, late, unasked = (f"{SIREN}0000{digit}" for digit in range(4))
+    own, other, late, unavailable = (f"{SIREN}0000{digit}" for digit in range(4))
     plain, first = bench.request(), bench.request(siret=own)
-    asked = {own: first, other: bench.request(siret=other, tenant="t2")}
+    answers = {own: first, other: bench.request(siret=other, tenant="t2")}
 
-    def in_between() -> None:
-        asked[late] = bench.request(siret=late)
-        asked[unasked] = bench.request(siret=unasked)
+    def request_more() -> None:
+        answers[late] = bench.request(siret=late)
+        answers[unavailable] = bench.request(siret=unavailable)
 
-    bench.script(inpi=[in_between])
-    fine, down = says(SEARCH), [DOWN] * 3
+    bench.script(inpi=[request_more])
+    fine, down = source_record(SEARCH), [DOWN] * 3
     results = [replace(fine, warnings=(closed(siret),)) for siret in (own, other)]
     bench.sources[SEARCH].script = [fine, *results, UNKNOWN, fine, *down]
     bench.work(plain.job_id)
-    assert {one.job_id for one in asked.values()} == {plain.job_id}
+    assert {one.job_id for one in answers.values()} == {plain.job_id}
     assert warnings(bench, plain) == []
     result = [closed(own), closed(other), f"The register does not know the establishment {late}."]
     assert [
-        [why for why in warnings(bench, one) if "check digit" not in why] for one in asked.values()
+        [why for why in warnings(bench, one) if "check digit" not in why]
+        for one in answers.values()
     ] == [
         *([one] for one in result),
-        [f"The establishment {unasked} could not be looked up: ask for it again later."],
+        [f"The establishment {unavailable} could not be looked up: ask for it again later."],
     ]
     assert len(bench.events("SourceFetched")) == 3
     assert len(bench.events("Completed")) == 5
@@ -503,10 +510,10 @@ def test_the_establishments_of_all_attached_requests_are_looked_up(bench: Bench)
 def test_an_establishment_not_yet_looked_up_is_not_a_cache_hit(bench: Bench) -> None:
     bench.enriched()
     siret = f"{SIREN}00001"
-    asked = bench.request(siret=siret)
-    assert asked.asked == "ENQUEUED"
-    bench.sources[SEARCH].script = [replace(says(SEARCH), warnings=(closed(siret),))]
-    bench.work(asked.job_id)
+    answer = bench.request(siret=siret)
+    assert answer.asked == "ENQUEUED"
+    bench.sources[SEARCH].script = [replace(source_record(SEARCH), warnings=(closed(siret),))]
+    bench.work(answer.job_id)
     assert bench.moves()[-3:] == [
         ("SUCCESS", "STALE"),
         ("STALE", "RUNNING"),
@@ -514,7 +521,7 @@ def test_an_establishment_not_yet_looked_up_is_not_a_cache_hit(bench: Bench) -> 
     ]
     again = bench.request(siret=siret, tenant="t2")
     assert (again.asked, closed(siret) in again.warnings) == ("CACHE_HIT", True)
-    assert warnings(bench, again) == warnings(bench, asked)
+    assert warnings(bench, again) == warnings(bench, answer)
     assert (bench.request().asked, bench.request(siret=f"{SIREN}00002").asked) == (
         "CACHE_HIT",
         "ENQUEUED",
@@ -536,15 +543,15 @@ def test_a_failed_establishment_lookup_is_not_repeated_immediately(
     )
 
 
-def warnings(bench: Bench, asked: EnrichmentAnswer) -> list[str]:
-    return list(warnings_of(bench.request_row(asked.request_id)))
+def warnings(bench: Bench, answer: EnrichmentAnswer) -> list[str]:
+    return list(warnings_of(bench.request_row(answer.request_id)))
 
 
 def test_a_second_job_on_the_same_day_has_its_own_key(bench: Bench) -> None:
     keys = []
     for _ in range(2):
-        asked = bench.request(force=True)
-        bench.work(asked.job_id)
+        answer = bench.request(force=True)
+        bench.work(answer.job_id)
         keys.append(bench.jobs()[-1].key)
         bench.pass_time(minutes=20)
     assert keys == [f"{SIREN}:REQUEST_CREATED:2026-05-04", f"{SIREN}:REQUEST_CREATED:2026-05-04:2"]

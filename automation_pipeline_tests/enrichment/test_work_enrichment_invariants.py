@@ -1,5 +1,4 @@
-"""Whatever sources say and workers suffer, in whatever order: what is always true of enrichments
-stays true, and every job comes to an end."""
+"""Invariants of enrichment for any sequence of answers, crashes and delays; every job ends."""
 
 import shutil
 from collections.abc import Callable
@@ -35,8 +34,8 @@ from automation_pipeline_tests.enrichment.scripted import (
     SEARCH,
     SILENT,
     UNKNOWN,
-    fails,
-    says,
+    source_error,
+    source_record,
 )
 
 SIRENS, TENANTS = ("552032534", "732829320"), ("t1", "t2")
@@ -54,22 +53,29 @@ ERRORS = [
     DOWN,
     SILENT,
     UNKNOWN,
-    fails("AUTH_ERROR", 401),
-    fails("FORBIDDEN", 403),
-    fails("INTERNAL_ERROR", 400),
+    source_error("AUTH_ERROR", 401),
+    source_error("FORBIDDEN", 403),
+    source_error("INTERNAL_ERROR", 400),
 ]
 SEARCHES = st.sampled_from(
     [
-        says(SEARCH), says(SEARCH, legal_name="DANONE SA", naf_code=None), says(SEARCH, city=None),
-        says(SEARCH, legal_name=None), says(SEARCH, legal_name=None, is_masked=True), NOT_FOUND, *ERRORS,
+        source_record(SEARCH),
+        source_record(SEARCH, legal_name="DANONE SA", naf_code=None),
+        source_record(SEARCH, city=None),
+        source_record(SEARCH, legal_name=None),
+        source_record(SEARCH, legal_name=None, is_masked=True),
+        NOT_FOUND,
+        *ERRORS,
     ]
-)  # fmt: skip
-OPTIONALS = {api: st.sampled_from([says(api), says(api), *ERRORS]) for api in (INPI, RCS)}
+)
+OPTIONALS = {
+    api: st.sampled_from([source_record(api), source_record(api), *ERRORS]) for api in (INPI, RCS)
+}
 DEATHS = st.sampled_from([SEARCH, INPI, RCS, None])
 
 
-class Life(RuleBasedStateMachine):
-    """Of two companies that two tenants ask about."""
+class EnrichmentMachine(RuleBasedStateMachine):
+    """Two companies that two tenants request."""
 
     def __init__(
         self, fresh: Callable[[], Database], waiting_by: Callable[[StandingClock], object]
@@ -82,17 +88,17 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            self.all_comes_to_an_end()
+            self.finish_all_jobs()
         finally:
             self.bench.database.dispose()
 
     @rule(siren=st.sampled_from(SIRENS), tenant=st.sampled_from(TENANTS), force=st.booleans())
-    def ask(self, siren: str, tenant: str, force: bool) -> None:
+    def request(self, siren: str, tenant: str, force: bool) -> None:
         self.bench.request(siren, tenant, force=force)
 
     @precondition(lambda self: self.bench.requests())
     @rule(data=st.data(), refresh=st.booleans())
-    def come_back(self, data: st.DataObject, refresh: bool) -> None:
+    def open_or_refresh(self, data: st.DataObject, refresh: bool) -> None:
         row = data.draw(st.sampled_from(list(self.bench.requests())))
         with suppress(ConflictError):
             (self.bench.refresh if refresh else self.bench.open)(row.id, row.tenant_id)
@@ -104,23 +110,25 @@ class Life(RuleBasedStateMachine):
         self.bench.work(data.draw(st.sampled_from(self.unfinished())))
 
     @precondition(lambda self: self.unfinished())
-    @rule(data=st.data(), search=SEARCHES, inpi=OPTIONALS[INPI], place=DEATHS)
-    def be_killed(self, data: st.DataObject, search: object, inpi: object, place: Any) -> None:
+    @rule(data=st.data(), search=SEARCHES, inpi=OPTIONALS[INPI], killed_in=DEATHS)
+    def kill_worker(
+        self, data: st.DataObject, search: object, inpi: object, killed_in: Any
+    ) -> None:
         self.bench.script(search, inpi)
-        self.bench.work_and_die(data.draw(st.sampled_from(self.unfinished())), place)
+        self.bench.work_and_die(data.draw(st.sampled_from(self.unfinished())), killed_in)
 
     @precondition(lambda self: self.unfinished())
-    @rule(data=st.data(), place=st.sampled_from([SEARCH, INPI, RCS]), other=SEARCHES)
-    def sleep_through_the_lease(self, data: st.DataObject, place: Any, other: object) -> None:
-        """Another worker does the work in between."""
+    @rule(data=st.data(), slow=st.sampled_from([SEARCH, INPI, RCS]), other=SEARCHES)
+    def outlive_the_lease(self, data: st.DataObject, slow: Any, other: object) -> None:
+        """The worker sleeps past its lease while another worker does the work."""
         job_id = data.draw(st.sampled_from(self.unfinished()))
 
-        def in_between() -> None:
+        def take_over() -> None:
             self.bench.pass_time(seconds=121)
             self.bench.script(search=other)
             self.bench.work(job_id)
 
-        self.bench.sources[place].script = [in_between]
+        self.bench.sources[slow].script = [take_over]
         self.bench.work(job_id)
         self.bench.script(search=(), inpi=(), rcs=())
 
@@ -142,21 +150,21 @@ class Life(RuleBasedStateMachine):
         return [self.bench.enrichment(siren) for siren in sorted(sirens)]
 
     @invariant()
-    def a_status_means_what_it_says(self) -> None:
+    def status_matches_the_jobs(self) -> None:
         jobs = self.bench.jobs()
         for row in self.known():
-            its = [job for job in jobs if job.company_siren == row.siren]
-            running = [job for job in its if job.state in LIVE]
+            matching = [job for job in jobs if job.company_siren == row.siren]
+            running = [job for job in matching if job.state in LIVE]
             assert len(running) <= 1
             assert row.status != "PENDING" or running
             check = getattr(self, f"_{row.status.lower()}", None)
             if check is not None:
-                check(row, [job for job in its if job.state == "DONE"], running)
+                check(row, [job for job in matching if job.state == "DONE"], running)
 
     def _running(
         self, row: EnrichmentRow, _done: list[EnrichmentJobRow], running: list[EnrichmentJobRow]
     ) -> None:
-        """Under a lease that is held, or that is over and will be followed."""
+        """The lease is held, or it has expired and the job will be retried."""
         [job] = running
         assert (job.state, job.id) == ("RUNNING", row.running_job_id)
         assert job.heartbeat_at is not None
@@ -193,13 +201,13 @@ class Life(RuleBasedStateMachine):
     def _stale(
         self, row: EnrichmentRow, _done: list[EnrichmentJobRow], running: list[EnrichmentJobRow]
     ) -> None:
-        """A refresh that is wanted before its time is over is open."""
+        """A company that is stale before its time has an open refresh."""
         company = self.bench.company(row.siren)
         assert company is not None
         assert running or self.bench.clock.now() - company.updated_at >= FRESH
 
     @invariant()
-    def a_snapshot_is_that_of_the_last_good_job(self) -> None:
+    def snapshot_is_that_of_the_last_good_job(self) -> None:
         for row in self.known():
             company = self.bench.company(row.siren)
             done = [
@@ -219,16 +227,16 @@ class Life(RuleBasedStateMachine):
             self.values[row.siren] = now
 
     @invariant()
-    def requests_say_what_their_company_says(self) -> None:
+    def requests_have_the_status_of_their_company(self) -> None:
         status = {
             row.siren: (row.status, row.enrichment_error, row.last_run_at) for row in self.known()
         }
         for row in self.bench.requests():
-            its = (row.enrichment_status, row.enrichment_error, row.enrichment_last_run_at)
-            assert its == status[row.company_siren]
+            matching = (row.enrichment_status, row.enrichment_error, row.enrichment_last_run_at)
+            assert matching == status[row.company_siren]
 
     @invariant()
-    def every_move_is_legal_and_follows_the_last(self) -> None:
+    def transitions_are_legal_and_consecutive(self) -> None:
         for row in self.known():
             moves = self.bench.moves(row.siren)
             states = ["PENDING", *[to for _, to in moves]]
@@ -240,33 +248,34 @@ class Life(RuleBasedStateMachine):
             )
 
     @invariant()
-    def events_are_told_as_often_as_they_happen(self) -> None:
+    def every_event_is_published_once(self) -> None:
         events = [
             (event.name.removeprefix("CompanyEnrichment"), event.payload)
             for event in self.bench.events()
         ]
         for job in self.bench.jobs():
-            its = [
+            matching = [
                 (name, payload) for name, payload in events if payload.get("job_id") == str(job.id)
             ]
-            started = [payload["attempt"] for name, payload in its if name == "Started"]
-            put_off = job.not_before is not None  # it began and does not count
-            assert started == list(range(1, min(job.attempt + put_off, 3) + 1))
-            asked = [payload["source_api"] for name, payload in its if name == "SourceFetched"]
+            started = [payload["attempt"] for name, payload in matching if name == "Started"]
+            # A postponed attempt has started but does not count.
+            postponed = job.not_before is not None
+            assert started == list(range(1, min(job.attempt + postponed, 3) + 1))
+            asked = [payload["source_api"] for name, payload in matching if name == "SourceFetched"]
             assert sorted(asked) == sorted(
                 api for api, row in self.bench.source_rows(job.id).items() if row.attempts
             )
-            ends = [payload for name, payload in its if name == "Completed"]
+            ends = [payload for name, payload in matching if name == "Completed"]
             assert len(ends) == (
-                max(len(self.bench.waiting_for(job.id)), 1) if job.state == "DONE" else 0
+                max(len(self.bench.attached_requests(job.id)), 1) if job.state == "DONE" else 0
             )
             assert all(payload["enrichment_status"] == job.status for payload in ends)
 
-    def all_comes_to_an_end(self) -> None:
-        """Dagster begins what is asked for, and the sweep asks for what was lost."""
-        self.bench.script(says(SEARCH), says(INPI), says(RCS))
+    def finish_all_jobs(self) -> None:
+        """Run all requested workers; the sweep requests workers for lost jobs."""
+        self.bench.script(source_record(SEARCH), source_record(INPI), source_record(RCS))
         for _ in range(4):
-            for key, config in self.bench.asked_for(waiting=True):
+            for key, config in self.bench.run_requests(waiting=True):
                 assert self.bench.work(config["job_id"]).state in {"DONE", "RUNNING", "PENDING"}, (
                     key
                 )
@@ -282,10 +291,9 @@ def fresh(sqlite_template: Path, tmp_path: Path) -> Callable[[], Database]:
     numbers = count(1)
 
     def copy() -> Database:
-        """A file of its own: next to a used name, SQLite could find the journal of the database
-        before."""
+        """A new file name, so that SQLite finds no journal of an earlier database."""
         return Database(
-            f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'life-{next(numbers)}.db')}"
+            f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'machine-{next(numbers)}.db')}"
         )
 
     return copy
@@ -295,7 +303,7 @@ def test_enrichment_invariants_hold_in_any_sequence_of_events(
     fresh: Callable[[], Database], waiting_by: Callable[[StandingClock], object]
 ) -> None:
     run_state_machine_as_test(
-        lambda: Life(fresh, waiting_by),
+        lambda: EnrichmentMachine(fresh, waiting_by),
         settings=settings(
             max_examples=6,
             stateful_step_count=12,

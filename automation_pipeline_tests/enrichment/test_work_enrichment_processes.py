@@ -1,5 +1,4 @@
-"""Several workers, some of whom die at the worst of moments: what is written is what one healthy
-worker would write."""
+"""Several worker processes, some killed at critical points, store what one healthy worker stores."""
 
 import asyncio
 import json
@@ -22,29 +21,34 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
-from automation_pipeline_tests.enrichment.processes import KEPT, WRITTEN, ask, work
-from automation_pipeline_tests.enrichment.scripted import INPI, RCS, SEARCH, SIREN, says
+from automation_pipeline_tests.enrichment.processes import (
+    AFTER_COMMIT,
+    BEFORE_COMMIT,
+    request,
+    work,
+)
+from automation_pipeline_tests.enrichment.scripted import INPI, RCS, SEARCH, SIREN, source_record
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.waiting import come_true
 
-DIE = """
+KILL_WORKERS = """
 import json, sys
-from automation_pipeline_tests.enrichment.processes import be_killed_one_by_one
-print(json.dumps(be_killed_one_by_one(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))))
+from automation_pipeline_tests.enrichment.processes import kill_one_process_per_job
+print(json.dumps(kill_one_process_per_job(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))))
 """
-# How many sources have answered when the worker is killed there.
-HEARD = {SEARCH: 0, INPI: 1, RCS: 2, WRITTEN: 3, KEPT: 3}
+# The number of sources that have answered at each kill point.
+ANSWERED = {SEARCH: 0, INPI: 1, RCS: 2, BEFORE_COMMIT: 3, AFTER_COMMIT: 3}
 EVENTS = (REQUESTED, STARTED, SOURCE_FETCHED, COMPLETED)
 
 
-def let_leases_end(database: Database) -> None:
+def expire_leases(database: Database) -> None:
     with database.transaction() as session:
         session.execute(update(LeaseRow).values(expires_at=database_now(-1.0)))
 
 
 @pytest.fixture
 def shared(database: Database, clock: StandingClock) -> Bench:
-    """With the leases that processes share."""
+    """A bench whose claims are shared with other processes."""
     return Bench(database, clock, claims=DatabaseClaims(database))
 
 
@@ -52,21 +56,21 @@ def test_concurrent_requests_for_a_new_company_create_one_job(
     shared: Bench, database_url: str
 ) -> None:
     now = shared.clock.now().isoformat()
-    result = at_once(ask, *[(database_url, now, SIREN, f"t{number}") for number in range(CREW)])
+    result = at_once(request, *[(database_url, now, SIREN, f"t{number}") for number in range(CREW)])
     [job] = shared.jobs()
-    assert sorted(asked for _, asked in result) == ["ATTACHED"] * (CREW - 1) + ["ENQUEUED"]
+    assert sorted(outcome for _, outcome in result) == ["ATTACHED"] * (CREW - 1) + ["ENQUEUED"]
     assert {job_id for job_id, _ in result} == {job.id}
-    assert len(shared.asked_for()) == 1
-    assert len(shared.waiting_for(job.id)) == len(shared.events("Requested")) == CREW
+    assert len(shared.run_requests()) == 1
+    assert len(shared.attached_requests(job.id)) == len(shared.events("Requested")) == CREW
 
 
 def test_one_of_several_processes_with_the_same_job_works_on_it(
     shared: Bench, database_url: str
 ) -> None:
-    asked = shared.request()
-    calls = at_once(work, *[(database_url, shared.clock.now().isoformat(), asked.job_id)] * CREW)
+    answer = shared.request()
+    calls = at_once(work, *[(database_url, shared.clock.now().isoformat(), answer.job_id)] * CREW)
     assert sorted(calls) == [0] * (CREW - 1) + [3]
-    assert (shared.job(asked.job_id).attempt, shared.enrichment().status) == (1, "SUCCESS")
+    assert (shared.job(answer.job_id).attempt, shared.enrichment().status) == (1, "SUCCESS")
     assert shared.event_names() == [
         "Requested",
         "Started",
@@ -80,56 +84,64 @@ def test_one_of_several_processes_with_the_same_job_works_on_it(
 def test_the_next_worker_finishes_the_job_of_a_killed_process(
     shared: Bench, database_url: str
 ) -> None:
-    sirens = {place: f"10000000{number}" for number, place in enumerate(HEARD)}
-    jobs = {place: shared.request(siren).job_id for place, siren in sirens.items()}
+    sirens = {kill_point: f"10000000{number}" for number, kill_point in enumerate(ANSWERED)}
+    jobs = {kill_point: shared.request(siren).job_id for kill_point, siren in sirens.items()}
     shared.take_requests()
     given = [database_url, shared.clock.now().isoformat(), json.dumps(jobs)]
-    died = subprocess.run(
-        [sys.executable, "-c", DIE, *given], check=True, capture_output=True, text=True
+    killed = subprocess.run(
+        [sys.executable, "-c", KILL_WORKERS, *given], check=True, capture_output=True, text=True
     )
-    assert json.loads(died.stdout) == [-signal.SIGKILL] * len(HEARD)
-    assert {place: len(shared.source_rows(job_id)) for place, job_id in jobs.items()} == HEARD
-    statuses = {place: shared.enrichment(siren).status for place, siren in sirens.items()}
-    assert statuses == dict.fromkeys(HEARD, "RUNNING") | {KEPT: "SUCCESS"}
+    assert json.loads(killed.stdout) == [-signal.SIGKILL] * len(ANSWERED)
+    assert {
+        kill_point: len(shared.source_rows(job_id)) for kill_point, job_id in jobs.items()
+    } == ANSWERED
+    statuses = {kill_point: shared.enrichment(siren).status for kill_point, siren in sirens.items()}
+    assert statuses == dict.fromkeys(ANSWERED, "RUNNING") | {AFTER_COMMIT: "SUCCESS"}
     assert {shared.work(job_id).attempt for job_id in jobs.values()} == {1}
     assert sum(shared.calls().values()) == 0
-    let_leases_end(shared.database)
+    expire_leases(shared.database)
     shared.pass_time(seconds=120)
-    assert shared.sweep().asked_again == len(HEARD) - 1
-    for place, job_id in jobs.items():
-        finished_by_the_next(
-            shared, job_id, sirens[place], HEARD[place], attempts=1 if place == KEPT else 2
+    assert shared.sweep().asked_again == len(ANSWERED) - 1
+    for kill_point, job_id in jobs.items():
+        assert_next_worker_finishes(
+            shared,
+            job_id,
+            sirens[kill_point],
+            ANSWERED[kill_point],
+            attempts=1 if kill_point == AFTER_COMMIT else 2,
         )
 
 
-def finished_by_the_next(
-    bench: Bench, job_id: int, siren: str, received: int, *, attempts: int
+def assert_next_worker_finishes(
+    bench: Bench, job_id: int, siren: str, answered: int, *, attempts: int
 ) -> None:
     job = bench.work(job_id)
     assert (job.state, job.status, job.attempt) == ("DONE", "SUCCESS", attempts)
-    assert sum(bench.calls(of=siren).values()) == 3 - received
+    assert sum(bench.calls(of=siren).values()) == 3 - answered
     events = [event.name for event in bench.events() if event.payload["company_siren"] == siren]
     assert [events.count(name) for name in EVENTS] == [1, attempts, 3, 1]
     assert bench.moves(siren) == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
 
 
-def pass_the_lease_on(bench: Bench, job_id: int) -> None:
+def take_over_the_lease(bench: Bench, job_id: int) -> None:
     """The worker slept until its claim expired: another worker has it now, with other answers."""
     bench.pass_time(seconds=121)
     other = Bench(bench.database, bench.clock, claims=bench.claims)
-    other.script(search=says(SEARCH, legal_name="BY ANOTHER"))
+    other.script(search=source_record(SEARCH, legal_name="BY ANOTHER"))
     other.work(job_id, "another")
 
 
-@pytest.mark.parametrize("place", [SEARCH, INPI, RCS])
-def test_a_worker_whose_lease_was_taken_over_writes_nothing(bench: Bench, place: SourceApi) -> None:
-    asked = bench.request()
-    bench.sources[place].script = [lambda: pass_the_lease_on(bench, asked.job_id)]
-    job, company = bench.work(asked.job_id, "late"), bench.company()
+@pytest.mark.parametrize("kill_point", [SEARCH, INPI, RCS])
+def test_a_worker_whose_lease_was_taken_over_writes_nothing(
+    bench: Bench, kill_point: SourceApi
+) -> None:
+    answer = bench.request()
+    bench.sources[kill_point].script = [lambda: take_over_the_lease(bench, answer.job_id)]
+    job, company = bench.work(answer.job_id, "late"), bench.company()
     assert (job.attempt, job.status) == (2, "SUCCESS")
-    assert bench.job(asked.job_id).lock_owner == "another"
+    assert bench.job(answer.job_id).lock_owner == "another"
     assert company is not None
-    assert company.legal_name == ("BY ANOTHER" if place is SEARCH else "DANONE")
+    assert company.legal_name == ("BY ANOTHER" if kill_point is SEARCH else "DANONE")
     assert len(bench.events("SourceFetched")) == 3
     assert len(bench.events("Completed")) == 1
     assert bench.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
@@ -138,27 +150,27 @@ def test_a_worker_whose_lease_was_taken_over_writes_nothing(bench: Bench, place:
 def test_a_worker_writes_nothing_while_another_holds_its_lease(
     bench: Bench,
 ) -> None:
-    asked = bench.request()
+    answer = bench.request()
 
-    def die_with_it() -> None:
+    def take_over_and_die() -> None:
         bench.pass_time(seconds=121)
-        Bench(bench.database, bench.clock, claims=bench.claims).work_and_die(asked.job_id, INPI)
+        Bench(bench.database, bench.clock, claims=bench.claims).work_and_die(answer.job_id, INPI)
 
-    bench.sources[INPI].script = [die_with_it]
-    bench.work(asked.job_id, "late")
+    bench.sources[INPI].script = [take_over_and_die]
+    bench.work(answer.job_id, "late")
     assert bench.enrichment().status == "RUNNING"
-    assert list(bench.source_rows(asked.job_id)) == [SEARCH]
+    assert list(bench.source_rows(answer.job_id)) == [SEARCH]
     assert bench.events("Completed") == []
 
 
 def test_a_worker_that_cannot_extend_its_lease_stops(bench: Bench) -> None:
-    """Nobody else has it: it is for the sweep to find."""
+    """No other worker holds the lease: the sweep finds the job."""
     bench.options = replace(bench.options, heartbeat_seconds=0.0, call_seconds=600.0)
-    asked = bench.request()
+    answer = bench.request()
     bench.take_requests()
     bench.claims.extend = lambda *_given: False
     bench.sources[SEARCH].fetch = _never
-    assert bench.work(asked.job_id).state == "RUNNING"
+    assert bench.work(answer.job_id).state == "RUNNING"
     bench.pass_time(seconds=120)
     assert bench.sweep().asked_again == 1
 
@@ -167,22 +179,22 @@ def test_a_failed_heartbeat_or_release_does_not_fail_the_job(
     bench: Bench,
 ) -> None:
     bench.options = replace(bench.options, heartbeat_seconds=0.0)
-    asked, missed = bench.request(), []
+    answer, missed = bench.request(), []
 
     def fail(lease: Claim, *_given: object) -> bool:
         missed.append(lease)
         raise TransientError("The database is too busy.")
 
     bench.claims.extend = bench.claims.release = fail
-    assert bench.work(asked.job_id).status == "SUCCESS"
+    assert bench.work(answer.job_id).status == "SUCCESS"
     assert missed
 
 
 def test_a_worker_sends_heartbeats_while_it_works(bench: Bench) -> None:
     bench.options = replace(bench.options, heartbeat_seconds=0.0, call_seconds=600.0)
-    asked = bench.request()
-    bench.sources[SEARCH].fetch = _when_heard_of(bench, asked.job_id)
-    job = bench.work(asked.job_id)
+    answer = bench.request()
+    bench.sources[SEARCH].fetch = _after_heartbeat(bench, answer.job_id)
+    job = bench.work(answer.job_id)
     assert job.heartbeat_at is not None
     assert job.started_at is not None
     assert job.heartbeat_at - job.started_at == timedelta(seconds=30)
@@ -193,10 +205,10 @@ async def _never(*_given: object) -> None:
     await asyncio.Event().wait()
 
 
-def _when_heard_of(bench: Bench, job_id: int) -> Callable[..., Awaitable[object]]:
+def _after_heartbeat(bench: Bench, job_id: int) -> Callable[..., Awaitable[object]]:
     async def fetch(*_given: object) -> object:
         now = bench.pass_time(seconds=30)
         await come_true(lambda: bench.job(job_id).heartbeat_at == now)
-        return says(SEARCH)
+        return source_record(SEARCH)
 
     return fetch

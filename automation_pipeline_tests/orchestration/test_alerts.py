@@ -1,4 +1,4 @@
-"""Which receiver gets the alerts of a package, by the settings."""
+"""The settings select the receivers of a package's alerts."""
 
 from automation_pipeline.core.alerts import AlertReceiver, AlertReceivers, AlertSeverity
 from automation_pipeline.core.settings import Settings

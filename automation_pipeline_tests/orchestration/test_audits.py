@@ -1,4 +1,4 @@
-"""What people read about a day's audits in Dagster."""
+"""The metadata of a day's audits in Dagster."""
 
 from typing import Any
 

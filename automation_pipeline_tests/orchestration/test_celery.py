@@ -1,5 +1,5 @@
-"""Steps on Celery workers without a Redis: what the process of a run and a worker decide. `e2e/`
-runs them for real."""
+"""Steps on Celery workers, without Redis: the decisions of the run process and of a worker. `e2e/`
+runs real workers."""
 
 import signal
 import time
@@ -30,11 +30,11 @@ from automation_pipeline.storage.monitoring import record_step_heartbeat, step_h
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
-PATIENCE = 25.0
+LOST_AFTER_SECONDS = 25.0
 
 
 class Result:
-    """What Celery hands out for a sent task; `is_ready` may be an error of the broker."""
+    """Celery's result of a sent task; `is_ready` may be a broker error."""
 
     def __init__(self, is_ready: bool | Exception = False, *, has_failed: bool = False) -> None:
         self.is_ready, self.has_failed, self.is_revoked = is_ready, has_failed, False
@@ -57,9 +57,11 @@ class Result:
 
 @pytest.fixture
 def services(database: Database, database_url: str) -> Services:
-    made = Services(Settings(database_url=database_url, automation_lost_after_seconds=PATIENCE))
-    vars(made)["database"] = database
-    return made
+    built = Services(
+        Settings(database_url=database_url, automation_lost_after_seconds=LOST_AFTER_SECONDS)
+    )
+    vars(built)["database"] = database
+    return built
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def test_celery_acknowledges_early_and_sets_socket_timeouts() -> None:
 
 
 def test_sending_is_repeated_during_a_broker_outage() -> None:
-    answers: list[Any] = [OSError("away"), OSError("away"), Result()]
+    answers: list[Any] = [OSError("unavailable"), OSError("unavailable"), Result()]
 
     def send() -> Any:
         answer = answers.pop(0)
@@ -132,7 +134,7 @@ def sent(result: Result) -> tuple[SimpleNamespace, SentStep]:
         (Result(), False, True, False),
         (Result(), True, True, True),
         (Result(is_ready=True), False, False, True),
-        (Result(OSError("away")), False, True, False),
+        (Result(OSError("unavailable")), False, True, False),
     ],
 )
 def test_a_step_is_ready_when_its_result_or_its_run_is(
@@ -190,34 +192,34 @@ def test_a_lost_task_message_fails_the_run_after_a_timeout(
     with dg.DagsterInstance.ephemeral() as instance:
         run = a_run(instance, S.STARTED)
 
-        def look() -> DagsterRunStatus:
+        def check_status() -> DagsterRunStatus:
             watch.check()
             return (instance.get_run_by_id("d-1") or run).status
 
         watch = StepWatch("d-1", instance, services, app)
         broker: Any = SimpleNamespace(backend=SimpleNamespace(connection_errors=()))
-        for key in ("begun", "lost"):
+        for key in ("started", "lost"):
             watch.send(broker, None, SimpleNamespace(key=key))
         with services.database.transaction() as session:
-            record_step_heartbeat(session, "d-1", "begun", "host:1")
-        assert look() is S.STARTED
-        now += PATIENCE
-        assert look() is S.STARTED
+            record_step_heartbeat(session, "d-1", "started", "host:1")
+        assert check_status() is S.STARTED
+        now += LOST_AFTER_SECONDS
+        assert check_status() is S.STARTED
         queue = app.conf.task_default_queue
         app.send_task("waits in the queue", queue=queue)
-        now += PATIENCE
-        assert look() is S.STARTED, "a queue that is not empty has lost nothing"
+        now += LOST_AFTER_SECONDS
+        assert check_status() is S.STARTED, "a message in the queue is not lost"
         with app.connection_for_write() as connection:
             connection.default_channel.queue_purge(queue)
-        assert look() is S.STARTED
-        now += PATIENCE + 1
-        assert look() is S.FAILURE
+        assert check_status() is S.STARTED
+        now += LOST_AFTER_SECONDS + 1
+        assert check_status() is S.FAILURE
         [failure] = instance.all_logs("d-1", of_type=dg.DagsterEventType.RUN_FAILURE)
         assert "The message of step lost is lost" in failure.message
 
 
 class Done(StepTask):
-    """A step that reports what it saw, in place of Dagster's."""
+    """A step that records its heartbeats and returns a fixed result."""
 
     name = "done"
     outcome: Exception | None = None
@@ -225,12 +227,12 @@ class Done(StepTask):
     database: Database
 
     def run(self, *_: object) -> list[str]:
-        wait_until(self._beats)
+        wait_until(self._has_heartbeat)
         if self.outcome:
             raise self.outcome
         return ["event"]
 
-    def _beats(self) -> bool:
+    def _has_heartbeat(self) -> bool:
         with self.database.reading() as session:
             self.seen = [f"{one.dagster_run_id}/{one.step_key}" for one in step_heartbeats(session)]
         return bool(self.seen)
@@ -261,10 +263,10 @@ def test_a_worker_executes_a_step_only_while_its_run_is_active(
     )
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         a_run(instance, status)
-        asked = SimpleNamespace(
+        step_args = SimpleNamespace(
             run_id="d-1", step_keys_to_execute=["a", "b"], instance_ref=instance.get_ref()
         )
-        monkeypatch.setattr(module, "unpack_step", lambda _packed: asked)
+        monkeypatch.setattr(module, "unpack_step", lambda _packed: step_args)
         monkeypatch.setattr(module, "services", lambda: services)
         assert task("packed", {}) == events
     assert task.seen == (["d-1/a,b"] if has_run else [])
@@ -273,25 +275,25 @@ def test_a_worker_executes_a_step_only_while_its_run_is_active(
 
 
 class Interrupted(StepTask):
-    """A step that works until its run is cancelled and several heartbeats more."""
+    """A step that works until its run is cancelled, and for several more heartbeats."""
 
     name = "interrupted"
     cancel: Callable[[], None]
     signals: list[int]
-    beats: Callable[[], object]
+    heartbeats: Callable[[], object]
 
     def run(self, *_: object) -> list[str]:
         self.cancel()
         wait_until(lambda: self.signals)
-        last = self.beats()
-        wait_until(lambda: self.beats() != last)
+        last = self.heartbeats()
+        wait_until(lambda: self.heartbeats() != last)
         return []
 
 
 def test_a_step_whose_run_ends_is_interrupted_once(
     services: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def beats() -> object:
+    def heartbeats() -> object:
         with services.database.reading() as session:
             return [beat.beat_at for beat in step_heartbeats(session)]
 
@@ -303,12 +305,12 @@ def test_a_step_whose_run_ends_is_interrupted_once(
     monkeypatch.setattr(module, "services", lambda: services)
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         run = a_run(instance, S.STARTED)
-        task.signals, task.beats = signals, beats
+        task.signals, task.heartbeats = signals, heartbeats
         task.cancel = lambda: instance.report_run_canceling(run)
-        asked = SimpleNamespace(
+        step_args = SimpleNamespace(
             run_id="d-1", step_keys_to_execute=["a"], instance_ref=instance.get_ref()
         )
-        monkeypatch.setattr(module, "unpack_step", lambda _packed: asked)
+        monkeypatch.setattr(module, "unpack_step", lambda _packed: step_args)
         task("packed", {})
     assert signals == [signal.SIGINT]
-    assert beats() == []
+    assert heartbeats() == []

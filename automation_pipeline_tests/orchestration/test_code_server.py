@@ -1,5 +1,4 @@
-"""A code server is healthy when its definitions are loaded; e2e/test_production.py sees one that
-is."""
+"""A code server is healthy once its definitions are loaded; e2e/test_production.py covers a healthy one."""
 
 import os
 import subprocess
@@ -19,24 +18,24 @@ SERVER = [sys.executable, "-m", "dagster", "code-server", "start", "-h", "127.0.
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """Of a server whose settings cannot be used."""
-    taken = free_port()
+    """The port of a server with invalid settings."""
+    server_port = free_port()
     unusable = {"DAGSTER_HOME": str(tmp_path), "AUTOMATION_MAX_PROCESSES": "several"}
     settings = {**os.environ, **unusable, "DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD": "1"}
-    command = [*SERVER, "-p", str(taken), "-m", "automation_pipeline.definitions"]
+    command = [*SERVER, "-p", str(server_port), "-m", "automation_pipeline.definitions"]
     with subprocess.Popen(
         command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
-        yield taken
+        yield server_port
         server.terminate()
 
 
 def test_a_code_server_with_broken_definitions_is_reported(port: int) -> None:
     wait_until(lambda: code_server_fault(port) != f"No code server answers on port {port}.")
-    complaint = code_server_fault(port)
-    assert complaint is not None
-    assert complaint.startswith("The definitions do not load: ")
-    assert "AUTOMATION_MAX_PROCESSES cannot be used" in complaint
+    fault = code_server_fault(port)
+    assert fault is not None
+    assert fault.startswith("The definitions do not load: ")
+    assert "AUTOMATION_MAX_PROCESSES cannot be used" in fault
 
 
 def test_the_health_command_fails_if_no_code_server_answers() -> None:

@@ -1,5 +1,5 @@
-"""What of Dagster's private modules this system relies on. A test that fails here after an upgrade
-of Dagster names what no longer works. `test_code_server.py` covers `code_server_fault`."""
+"""The parts of Dagster's private modules that this system relies on. A test that fails after an
+upgrade of Dagster names the part that has changed. `test_code_server.py` covers `code_server_fault`."""
 
 import inspect
 import os
@@ -105,7 +105,7 @@ def test_the_message_of_a_step_names_its_run_its_steps_and_its_instance() -> Non
                 instance_ref=instance.get_ref(),
             )
         )
-        asked = unpack_step(packed)  # type: ignore[arg-type]
-        assert (asked.run_id, asked.step_keys_to_execute) == ("d-1", ["fetch"])
-        with dg.DagsterInstance.from_ref(asked.instance_ref) as same:  # type: ignore[arg-type]
+        step_args = unpack_step(packed)  # type: ignore[arg-type]
+        assert (step_args.run_id, step_args.step_keys_to_execute) == ("d-1", ["fetch"])
+        with dg.DagsterInstance.from_ref(step_args.instance_ref) as same:  # type: ignore[arg-type]
             assert same.root_directory == instance.root_directory

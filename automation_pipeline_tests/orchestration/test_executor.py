@@ -1,4 +1,4 @@
-"""The engine of the steps is configuration; what is missing for it is one sentence."""
+"""The settings select the executor; a missing dependency is reported in one sentence."""
 
 import subprocess
 import sys
@@ -37,8 +37,8 @@ def test_a_missing_executor_dependency_is_named(
 
 def test_celery_is_not_imported_unless_it_is_used() -> None:
     heavy = "{'celery', 'kombu'}"
-    look = f"import sys; from automation_pipeline.definitions import defs; defs(); print({heavy} & set(sys.modules))"
+    script = f"import sys; from automation_pipeline.definitions import defs; defs(); print({heavy} & set(sys.modules))"
     loaded = subprocess.run(
-        [sys.executable, "-c", look], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert loaded.stdout.strip().splitlines()[-1] == "set()"

@@ -1,4 +1,4 @@
-"""The heartbeat beats while the step works, and never ends it."""
+"""The heartbeat is updated while the step works, and its failure never ends the step."""
 
 import pytest
 from sqlalchemy import select, text
@@ -59,7 +59,7 @@ def test_a_failed_heartbeat_does_not_end_the_step(
 
 
 def test_a_persistent_heartbeat_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    failures = iter(["away", "away", "busy", "busy"])
+    failures = iter(["down", "down", "busy", "busy"])
     attempts: list[str] = []
 
     def act() -> None:
@@ -69,6 +69,6 @@ def test_a_persistent_heartbeat_failure_is_logged_once(caplog: pytest.LogCapture
     with repeating(act, 0.01, "No heartbeat"):
         wait_until(lambda: len(attempts) > 5)
     assert [record.getMessage() for record in caplog.records] == [
-        "No heartbeat: away",
+        "No heartbeat: down",
         "No heartbeat: busy",
     ]

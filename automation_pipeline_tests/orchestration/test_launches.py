@@ -1,4 +1,4 @@
-"""What a launch says is read strictly."""
+"""Strict parsing of launch configs."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -53,7 +53,7 @@ def test_a_selection_override_is_parsed_like_that_of_a_schedule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "complaint"),
+    ("config", "message"),
     [
         ({"due_at": "tomorrow"}, "due_at is not an ISO instant"),
         ({"due_at": "2026-05-04T10:00:00"}, "due_at needs a time zone"),
@@ -61,9 +61,9 @@ def test_a_selection_override_is_parsed_like_that_of_a_schedule() -> None:
     ],
 )
 def test_an_invalid_launch_config_is_rejected_with_the_reason(
-    config: dict[str, object], complaint: str
+    config: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InvalidInputError, match=complaint):
+    with pytest.raises(InvalidInputError, match=message):
         launch(**config)
 
 

@@ -34,21 +34,21 @@ def instance() -> Iterator[DagsterInstance]:
 
 @pytest.fixture
 def bench(database: Database) -> Bench:
-    """Its clock shows the present, as Dagster's does."""
+    """The clock starts at the current time, like Dagster's."""
     return Bench(database, StandingClock(datetime.now(UTC)))
 
 
 @pytest.fixture
 def services(bench: Bench) -> Services:
-    our = Services(Settings(), bench.clock)
-    vars(our)["database"] = bench.database
-    return our
+    built = Services(Settings(), bench.clock)
+    vars(built)["database"] = bench.database
+    return built
 
 
-def asked(bench: Bench, *fiches: str, minutes_ago: float = 31) -> FiledAudits:
-    """As a batch, every request taken by a run named after its fiche."""
-    asking = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
-    filed = request_audits(fiches, asking, database=bench.database, clock=bench.clock)
+def requested_batch(bench: Bench, *fiches: str, minutes_ago: float = 31) -> FiledAudits:
+    """Request a batch of audits, each taken by a run named after its fiche."""
+    options = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
+    filed = request_audits(fiches, options, database=bench.database, clock=bench.clock)
     with bench.database.transaction() as session:
         for one in filed.audits:
             mark_taken(session, one.tracking_id, f"run-{one.fiche_id}")
@@ -64,7 +64,7 @@ def a_run(
     config = {
         "ops": {"audit": {"config": {"tracking_id": key, "fiche_id": fiche, "audit_config_id": 1}}}
     }
-    made = DagsterRun(
+    run = DagsterRun(
         "audit_fiche",
         run_id=name,
         status=status,
@@ -72,7 +72,7 @@ def a_run(
         tags={REQUEST_TAG: key, **tags},
     )
     assert job
-    return instance.add_run(made)
+    return instance.add_run(run)
 
 
 def request_states(bench: Bench) -> list[str]:
@@ -83,7 +83,7 @@ def request_states(bench: Bench) -> list[str]:
 def test_a_terminated_run_leaves_no_batch_waiting(
     bench: Bench, services: Services, instance: DagsterInstance
 ) -> None:
-    filed = asked(bench, "7")
+    filed = requested_batch(bench, "7")
     [one] = filed.audits
     run = a_run(instance, "run-7", one.tracking_id, S.CANCELED)
     assert close_terminated(run, services)
@@ -114,7 +114,7 @@ def test_an_audit_whose_run_has_ended_is_counted_as_failed(
     bench: Bench, services: Services, instance: DagsterInstance,
     status: DagsterRunStatus, is_lost: bool,
 ) -> None:  # fmt: skip
-    filed = asked(bench, "7")
+    filed = requested_batch(bench, "7")
     a_run(instance, "run-7", filed.audits[0].tracking_id, status)
     lost = end_lost_audits(instance, services)
     assert lost == ([filed.audits[0].tracking_id] if is_lost else [])
@@ -130,7 +130,7 @@ def test_an_audit_whose_run_has_ended_is_counted_as_failed(
 def test_only_the_newest_run_of_a_request_counts(
     bench: Bench, services: Services, instance: DagsterInstance
 ) -> None:
-    filed = asked(bench, "7", "8", "9")
+    filed = requested_batch(bench, "7", "8", "9")
     keys = [one.tracking_id for one in filed.audits]
     a_run(instance, "first-7", keys[0], S.FAILURE)
     a_run(instance, "first-8", keys[1], S.FAILURE)
@@ -139,10 +139,10 @@ def test_only_the_newest_run_of_a_request_counts(
     assert end_lost_audits(instance, services) == [
         keys[0],
         keys[2],
-    ]  # Dagster knows nothing of the last
+    ]  # Dagster has no run of the last one
 
 
-def waiting_again(bench: Bench) -> None:
+def reset_to_waiting(bench: Bench) -> None:
     with bench.database.transaction() as session:
         session.execute(update(RunRequestRow).values(state="waiting"))
 
@@ -150,12 +150,12 @@ def waiting_again(bench: Bench) -> None:
 def test_recent_waiting_or_started_audits_are_not_lost(
     bench: Bench, services: Services, instance: DagsterInstance
 ) -> None:
-    asked(bench, "7", minutes_ago=29)
+    requested_batch(bench, "7", minutes_ago=29)
     assert end_lost_audits(instance, services) == []
-    waiting_again(bench)
-    asked(bench, "8")
+    reset_to_waiting(bench)
+    requested_batch(bench, "8")
     bench.sell("9")
-    filed = asked(bench, "9")
+    filed = requested_batch(bench, "9")
     waiting: list[Any] = [one.tracking_id for one in filed.audits]
     with bench.database.transaction() as session:
         session.execute(

@@ -1,5 +1,4 @@
-"""What a run tells of its days: the four assets, for the days that have a partition, as each would
-have told it."""
+"""The asset events of a run: four assets for each day that has a partition."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -24,11 +23,11 @@ OTHER, BEFORE_ALL = date(2026, 2, 4), date(2019, 2, 4)
 
 @pytest.fixture
 def services(database_url: str) -> Iterator[Services]:
-    our = Services(
+    built = Services(
         Settings(database_url=database_url), StandingClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC))
     )
-    yield our
-    our.database.dispose()
+    yield built
+    built.database.dispose()
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def a_run(bench: Bench, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED
 def metadata_of(
     services: Services, run: Run, assets: tuple[str, ...] = ASSETS
 ) -> dict[str, set[tuple[str, str | None]]]:
-    """By kind of event: the assets and days."""
+    """The assets and days by type of event."""
     found: dict[str, set[tuple[str, str | None]]] = {}
     for event in asset_events(services, run, assets):
         found.setdefault(type(event).__name__, set()).add(

@@ -1,4 +1,4 @@
-"""What ops share: resource, run configs and errors as Dagster failures and retries."""
+"""Shared parts of ops: the resource, run configs, and errors as Dagster failures and retries."""
 
 import asyncio
 import threading
@@ -54,7 +54,7 @@ def test_an_invalid_id_is_none(given: object, found: int | None) -> None:
 
 
 def raised_for(error: Exception) -> BaseException:
-    with pytest.raises(BaseException) as caught, dagster_errors():  # noqa: PT011  the kind is what is asked
+    with pytest.raises(BaseException) as caught, dagster_errors():  # noqa: PT011  the test checks the type
         raise error
     return caught.value
 
@@ -94,7 +94,7 @@ def ids_in_a_run(**tags: str) -> tuple[dg.ExecuteInProcessResult, list[str | Non
     seen: list[str | None] = []
 
     @dg.op
-    def look(services: ServicesResource) -> None:
+    def first_op(services: ServicesResource) -> None:
         async def loop() -> None:
             seen.append(correlation_id())
             seen.append(await asyncio.to_thread(correlation_id))
@@ -107,19 +107,19 @@ def ids_in_a_run(**tags: str) -> tuple[dg.ExecuteInProcessResult, list[str | Non
         thread.join()
 
     @dg.op(ins={"before": dg.In(dg.Nothing)})
-    def look_again(services: ServicesResource) -> None:
+    def second_op(services: ServicesResource) -> None:
         seen.append(correlation_id())
 
     @dg.job(resource_defs={"services": ServicesResource()})
-    def looking() -> None:
-        look_again(before=look())
+    def job() -> None:
+        second_op(before=first_op())
 
-    return looking.execute_in_process(tags=tags), seen
+    return job.execute_in_process(tags=tags), seen
 
 
 def test_the_correlation_id_comes_from_the_tag_and_is_reset_after_the_run() -> None:
-    _, seen = ids_in_a_run(**{CORRELATION_TAG: "wish-7"})
-    assert seen == ["wish-7"] * 4
+    _, seen = ids_in_a_run(**{CORRELATION_TAG: "request-7"})
+    assert seen == ["request-7"] * 4
     assert correlation_id() is None
 
 
@@ -135,19 +135,19 @@ def test_a_sensor_has_no_correlation_id() -> None:
         assert correlation_id() is None
 
 
-def text(**given: object) -> dict[str, object]:
-    """As an op gets it, with the defaults that Dagster fills in."""
+def config_from_launchpad(**given: object) -> dict[str, object]:
+    """The config as an op receives it, with Dagster's defaults."""
     received: list[dict[str, object]] = []
 
     @dg.op
-    def listen(config: SelectionConfig) -> None:
+    def read_config(config: SelectionConfig) -> None:
         received.append(config.given())
 
     @dg.job
     def launchpad() -> None:
-        listen()
+        read_config()
 
-    launchpad.execute_in_process({"ops": {"listen": {"config": given}}})
+    launchpad.execute_in_process({"ops": {"read_config": {"config": given}}})
     return received[0]
 
 
@@ -169,16 +169,16 @@ def test_the_selection_config_has_every_field_with_a_description() -> None:
     ],
 )  # fmt: skip
 def test_only_the_given_selection_fields_are_passed_on(given: dict[str, object]) -> None:
-    assert text(**given) == given
+    assert config_from_launchpad(**given) == given
 
 
 @every_case("mode", SelectionMode)
 def test_omitted_selection_fields_have_the_defaults_of_a_schedule(mode: SelectionMode) -> None:
     given = {"mode": mode.value, "dateRange": "yesterday"}
-    assert parse_selection(text(**given)) == parse_selection(given)
+    assert parse_selection(config_from_launchpad(**given)) == parse_selection(given)
 
 
 @every_case("wrong", [{}, {"mode": "all"}, {"mode": "manual", "fiche_ids": ["1"]}])
 def test_an_invalid_selection_config_is_rejected_at_launch(wrong: dict[str, object]) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError):
-        text(**wrong)
+        config_from_launchpad(**wrong)

@@ -1,4 +1,4 @@
-"""What becomes of lost work, as a table; and how Dagster's events are read."""
+"""Recovery decisions as a table, and detection of lost processes."""
 
 from dagster import DagsterRunStatus
 
@@ -30,7 +30,7 @@ RULES = [
     ("filed a moment ago", Facts(PENDING, None, silent_seconds=1, request="waiting"), D.LEAVE),
     ("lost before its first attempt", Facts(PENDING, E.CRASHED, request="waiting"), D.REQUEST),
     ("lost at work", Facts(RUNNING, E.CRASHED), D.REQUEST),
-    ("lost, and filed by nobody", Facts(RUNNING, E.CRASHED, request=None), D.REQUEST),
+    ("lost, without a request", Facts(RUNNING, E.CRASHED, request=None), D.REQUEST),
     (
         "of a job execute elsewhere, alive",
         Facts(RUNNING, None, silent_seconds=24, request=None),
@@ -74,8 +74,8 @@ RULES = [
 def test_the_recovery_decision_for_each_state_of_a_run() -> None:
     wrong = {
         name: decide(facts, LOST_AFTER)
-        for name, facts, wanted in RULES
-        if decide(facts, LOST_AFTER) is not wanted
+        for name, facts, expected in RULES
+        if decide(facts, LOST_AFTER) is not expected
     }
     assert wrong == {}
 

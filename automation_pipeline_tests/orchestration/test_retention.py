@@ -1,4 +1,4 @@
-"""Deletion of Dagster's runs: those that ended before an instant go with everything of theirs."""
+"""Deletion of Dagster runs that ended before an instant, with their events and logs."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What an operator reads about a run at `finalise_run` in Dagster's UI."""
+"""The run summary that `finalise_run` shows in Dagster's UI."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

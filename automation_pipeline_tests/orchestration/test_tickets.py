@@ -1,5 +1,4 @@
-"""What goes from step to step is read from the run's tags: no file, and never another attempt's
-ticket."""
+"""Steps read their ticket from the tags of the run: without files, and only that of their attempt."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +31,7 @@ def cut(ticket: RunAttempt) -> Iterator[dg.DynamicOutput]:
 
 
 @dg.op
-def note(work: tuple) -> None:
+def record(work: tuple) -> None:
     SEEN.append(work)
 
 
@@ -47,23 +46,23 @@ def payload() -> str:
 
 
 @dg.op
-def swallow(given: object) -> None:
-    """Whatever it is."""
+def consume(given: object) -> None:
+    """Accepts any input."""
 
 
 @dg.job(resource_defs={"io_manager": Tickets()})
 def in_batches() -> None:
-    cut(opening()).map(note)
+    cut(opening()).map(record)
 
 
 @dg.job(resource_defs={"io_manager": Tickets()})
 def without_attempt() -> None:
-    swallow(unopened())
+    consume(unopened())
 
 
 @dg.job(resource_defs={"io_manager": Tickets()})
 def with_payload() -> None:
-    swallow(payload())
+    consume(payload())
 
 
 def test_every_batch_gets_its_ticket_and_number_without_files(tmp_path: Path) -> None:
@@ -81,9 +80,9 @@ def test_a_run_without_an_opened_attempt_has_no_ticket() -> None:
 
 def test_re_executing_from_failure_asks_to_execute_all_steps() -> None:
     """Dagster's "re-execute from failure" gives the first step outputs of the parent run."""
-    of_the_parent = SimpleNamespace(run_id="d-1", mapping_key=None)
+    parent_output = SimpleNamespace(run_id="d-1", mapping_key=None)
     context = SimpleNamespace(
-        upstream_output=of_the_parent, step_context=SimpleNamespace(run_id="d-2")
+        upstream_output=parent_output, step_context=SimpleNamespace(run_id="d-2")
     )
     with pytest.raises(dg.Failure) as caught:
         Tickets().load_input(context)  # type: ignore[arg-type]

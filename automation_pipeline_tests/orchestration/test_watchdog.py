@@ -1,5 +1,4 @@
-"""The watchdog on a real Dagster instance: which runs it closes, and for which it requests another
-attempt."""
+"""The watchdog on a real Dagster instance: the runs that it closes, and those that it retries."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -39,7 +38,7 @@ S = DagsterRunStatus
 
 @pytest.fixture
 def clock() -> StandingClock:
-    """Shows the present, as Dagster's clock does."""
+    """Starts at the current time, like Dagster's clock."""
     return StandingClock(datetime.now(UTC))
 
 
@@ -51,9 +50,9 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def services(database: Database, database_url: str, clock: StandingClock) -> Services:
-    our = Services(Settings(database_url=database_url), clock)
-    vars(our)["database"] = database
-    return our
+    built = Services(Settings(database_url=database_url), clock)
+    vars(built)["database"] = database
+    return built
 
 
 def dagster_run(
@@ -69,7 +68,7 @@ def dagster_run(
 
 
 def crashed(instance: dg.DagsterInstance, name: str, /, **tags: str) -> None:
-    """Started, and ended without an error of a step."""
+    """A run that started and ended without a step failure."""
     run = dagster_run(instance, name, S.NOT_STARTED, **tags)
     instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
     instance.report_run_failed(run, "Run process 7 unexpectedly exited.")
@@ -94,7 +93,7 @@ def opened(services: Services, *, silent: bool = False) -> int:
     return ticket.run_id
 
 
-def look(services: Services, instance: dg.DagsterInstance, run_id: int) -> Run:
+def check_run(services: Services, instance: dg.DagsterInstance, run_id: int) -> Run:
     check_all_runs(instance, services)
     with services.database.reading() as session:
         return get_run(session, run_id)
@@ -115,8 +114,8 @@ def test_a_lost_run_without_a_request_gets_exactly_one(
 ) -> None:
     run_id = opened(services)
     crashed(instance, "d-1", run_id=str(run_id))
-    assert look(services, instance, run_id).status == "running"
-    assert look(services, instance, run_id).status == "running"
+    assert check_run(services, instance, run_id).status == "running"
+    assert check_run(services, instance, run_id).status == "running"
     assert launches(services) == [(f"automation-run-{run_id}", "waiting", 2)]
 
 
@@ -139,7 +138,7 @@ def test_a_lost_launch_is_requested_again_with_its_own_run_key(
 def lose_an_attempt(
     services: Services, instance: dg.DagsterInstance, run_id: int, number: int, *, fiches: int = 0
 ) -> Run:
-    """Opens the next attempt, as the launched run does, selects so many fiches, and loses it."""
+    """Open the next attempt as a launched run does, select the fiches, and crash it."""
     with services.database.reading() as session:
         row = session.get_one(RunRow, run_id)
         schedule_id, key = row.schedule_id, row.request_key
@@ -151,7 +150,7 @@ def lose_an_attempt(
         for position in range(fiches):
             session.add(a_fiche(run_id, number, position, services.clock.now()))
     crashed(instance, f"d-{number}", run_id=str(run_id), launch=launch)
-    return look(services, instance, run_id)
+    return check_run(services, instance, run_id)
 
 
 def a_fiche(run_id: int, number: int, position: int, now: datetime) -> FicheResultRow:
@@ -194,7 +193,7 @@ def test_a_terminated_run_is_cancelled_with_that_reason(
 ) -> None:
     run_id = opened(services)
     dagster_run(instance, "d-1", S.CANCELED)
-    run = look(services, instance, run_id)
+    run = check_run(services, instance, run_id)
     assert (run.status, run.error_message) == ("cancelled", "The run was terminated in Dagster")
 
 
@@ -238,7 +237,7 @@ def test_a_launch_that_never_started_is_repeated_after_a_pause(
     run_id = opened(services)
     run = dagster_run(instance, "d-1", S.NOT_STARTED, run_id=str(run_id))
     instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_FAILURE, seconds))
-    assert look(services, instance, run_id).status == "running"
+    assert check_run(services, instance, run_id).status == "running"
     assert [state for _, state, _ in launches(services)] == requested
 
 

@@ -1,4 +1,4 @@
-"""The engine's settings, and the sentence for each that cannot be."""
+"""The settings of the executor, and the error message for each invalid value."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from automation_pipeline.core.settings import load_settings
 
 
 @pytest.fixture(autouse=True)
-def read_anew() -> Iterator[None]:
+def clear_settings_cache() -> Iterator[None]:
     load_settings.cache_clear()
     yield
     load_settings.cache_clear()

@@ -1,4 +1,4 @@
-"""The settings of the company registries: what cannot be used, and that no secret is shown."""
+"""The settings of the company registries: invalid values, and no secrets in the output."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from automation_pipeline.core.settings import Settings, load_settings
 
 
 @pytest.fixture(autouse=True)
-def _an_empty_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
     load_settings.cache_clear()

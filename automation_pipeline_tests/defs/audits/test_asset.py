@@ -1,4 +1,4 @@
-"""The asset of a day's audits: what is missing is judged, and people read what was found."""
+"""The asset of a day's audits: missing audits are run, and results are reported in the metadata."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -36,15 +36,15 @@ def services(database_url: str, simulated: str) -> Iterator[Services]:
         llm_rate_limit_per_minute=60_000,
         llm_backoff_base_seconds=0,
     )
-    our = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
-    yield our
-    our.database.dispose()
+    built = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    yield built
+    built.database.dispose()
 
 
 def materialize(
     services: Services, selection: dg.AssetSelection | None = None
 ) -> dg.ExecuteInProcessResult:
-    class Given(ServicesResource):
+    class FixedServices(ServicesResource):
         def get(self) -> Services:
             return services
 
@@ -52,7 +52,7 @@ def materialize(
         [sales_list, fiche_details, transcripts, audit_outcomes, audit_outcomes_checks],  # type: ignore[list-item]  checks are taken too
         partition_key=DAY,
         selection=selection,
-        resources={"services": Given()},
+        resources={"services": FixedServices()},
         instance=dg.DagsterInstance.ephemeral(),
         raise_on_error=False,
     )
@@ -109,8 +109,8 @@ def test_a_refused_api_key_fails_audits_and_checks_with_the_cause(
 def test_a_day_without_an_automatic_configuration_notes_what_is_missing(
     services: Services,
 ) -> None:
-    everything = dg.AssetSelection.assets(sales_list, audit_outcomes)
-    result = materialize(services, everything)
+    sales_and_audits = dg.AssetSelection.assets(sales_list, audit_outcomes)
+    result = materialize(services, sales_and_audits)
     assert "automation audit-configs import" in str(metadata_of(result)["note"])
     [check] = [
         one

@@ -1,4 +1,4 @@
-"""The job `audit_rerun`: from its config to the stored step, and a retry that finds it stored."""
+"""The job `audit_rerun`: from its config to the stored step, and a retry that reuses it."""
 
 import dagster as dg
 import pytest
@@ -20,8 +20,7 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """One step of two points, the second ABSENT; the services of the process are those of the
-    bench."""
+    """An audit with one step of two points, the second ABSENT. The job uses the services of the bench."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
     )

@@ -1,4 +1,4 @@
-"""The sensor `due_schedules` as Dagster calls it: it files, and says what it did."""
+"""The sensor `due_schedules` as Dagster calls it: it starts due schedules and reports them."""
 
 import dagster as dg
 import pytest
@@ -12,8 +12,8 @@ from automation_pipeline_tests.automation.due import RULES, a_daily
 from automation_pipeline_tests.conftest import StandingClock
 
 
-class _OwnServices:
-    """Stands in for the resource: services on the test's database and clock."""
+class _FixedServices:
+    """Replaces the resource: services with the test's database and clock."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -26,7 +26,7 @@ class _OwnServices:
 def test_a_tick_starts_due_schedules_and_reports_them(
     database_url: str, database: Database, clock: StandingClock
 ) -> None:
-    own = _OwnServices(Services(Settings(database_url=database_url), clock))
+    own = _FixedServices(Services(Settings(database_url=database_url), clock))
     a_daily(database, clock)
     messages = []
     for _ in range(2):
@@ -46,7 +46,7 @@ def test_a_tick_starts_due_schedules_and_reports_them(
 def test_the_failure_of_an_unknown_run_is_skipped_with_a_reason(
     database_url: str, clock: StandingClock
 ) -> None:
-    own = _OwnServices(Services(Settings(database_url=database_url), clock))
+    own = _FixedServices(Services(Settings(database_url=database_url), clock))
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.add_run(dg.DagsterRun("automation_run", run_id="d-1"))
         event = instance.report_run_failed(run, "The worker of the run ended.")

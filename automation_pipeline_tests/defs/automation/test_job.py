@@ -1,4 +1,4 @@
-"""The job `automation_run`, executed: its colour, and what it leaves behind."""
+"""The job `automation_run`: its result and what it stores."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,7 +32,7 @@ RUN_ID = 1
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The services of the process are those of the bench."""
+    """The job uses the services of the bench."""
     bench = Bench(database, clock)
     monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
     monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
@@ -50,7 +50,7 @@ def services_of(bench: Bench) -> bootstrap.Services:
 def execute(
     bench: Bench, *fiche_ids: str, **fields: object
 ) -> tuple[dg.ExecuteInProcessResult, dict[str, str]]:
-    """The result, and the tags of Dagster's run."""
+    """The result and the tags of the Dagster run."""
     with dg.DagsterInstance.ephemeral() as instance:
         result = automation_run.execute_in_process(
             run_config={
@@ -111,7 +111,7 @@ def while_auditing(bench: Bench, stop: Callable[[Bench], None], _: pytest.Monkey
 def between_steps(
     bench: Bench, stop: Callable[[Bench], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After `settle_fetch`, so that the next steps find the run stopped when they begin."""
+    """Stop the run after `settle_fetch`, so that the next steps find it stopped."""
     settle = fetching.settle_fetch
 
     def settle_and_stop(ticket: RunAttempt, **services: object) -> list[int]:
@@ -144,8 +144,8 @@ def test_a_run_cancelled_during_a_step_succeeds_with_status_cancelled(
 def test_a_batch_is_audited_before_the_next_one_is_transcribed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one process, where one step is executed at a time. The run's phase is the earliest that is
-    not finished: an audit of the first batch is asked for while the run still transcribes."""
+    """One process executes one step at a time. The phase of the run is the earliest unfinished one:
+    the first batch is audited while the phase is still transcribing."""
     monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
     phases: list[str | None] = []
 
@@ -170,7 +170,7 @@ def test_a_batch_is_audited_before_the_next_one_is_transcribed(
 def test_the_next_batch_is_transcribed_while_a_batch_is_audited(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One process executes one step at a time; neither provider waits for the other one's."""
+    """One process executes one step at a time; the providers do not wait for each other."""
     monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
 
     async def during_call(_question: Question) -> None:
@@ -218,11 +218,11 @@ def test_a_step_disabled_by_the_schedule_does_nothing(missing: str, bench: Bench
     result, tags = execute(bench, "1", **{missing: False})
     assert (result.success, tags[STATUS_TAG]) == (True, "completed")
     done = (bool(bench.speech.called), read(bench).audits_run)
-    # An audit cannot do without transcripts: it has the calls transcribed itself.
+    # An audit needs transcripts, so it has the calls transcribed itself.
     assert done == ((True, 1) if missing == "runTranscription" else (True, 0))
     gates = {note for note in bench.notes(RunAttempt(RUN_ID, 1)) if note.startswith("DONE")}
-    unwanted = "DONE: transcription-gate" if missing == "runTranscription" else "DONE: audit-gate"
-    assert unwanted not in gates
+    disabled = "DONE: transcription-gate" if missing == "runTranscription" else "DONE: audit-gate"
+    assert disabled not in gates
 
 
 def test_a_superseded_attempt_fails(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

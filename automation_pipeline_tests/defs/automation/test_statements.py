@@ -1,4 +1,4 @@
-"""How many statements a fiche costs: the job `automation_run`, executed with two numbers of fiches."""
+"""The number of statements per fiche, measured by two runs with different numbers of fiches."""
 
 import asyncio
 from collections.abc import Generator
@@ -23,7 +23,7 @@ FEW, MANY = 40, 80
 def test_the_number_of_statements_per_fiche_is_bounded(
     database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two recordings and two steps per fiche, and 20 fiches at work at once."""
+    """Each fiche has two recordings and two steps; 20 fiches are processed concurrently."""
 
     async def answer_later(_request: object) -> None:
         await asyncio.sleep(0.02)
@@ -52,7 +52,7 @@ def statements_of_run(bench: Bench, fiches: int, first_id: int) -> int:
 
 @contextmanager
 def counted(database: Database) -> Generator[list[str]]:
-    """Everything that goes to the database, the beginnings of transactions too."""
+    """All statements sent to the database, including BEGIN."""
     statements: list[str] = []
 
     def count(_connection: object, _cursor: object, sql: str, *_: object) -> None:

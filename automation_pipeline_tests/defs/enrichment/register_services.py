@@ -1,5 +1,4 @@
-"""Dagster's side of enrichment over a fake register: the services of the process are those of a
-test."""
+"""Enrichment jobs in Dagster with a fake register, on services that the test controls."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,23 +21,23 @@ from automation_pipeline_tests.fakes.registries import (
     registries,
 )
 
-OURS = {"services": ServicesResource()}
-ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
+RESOURCES = {"services": ServicesResource()}
+REQUESTER = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
 
 
 @dataclass(frozen=True)
-class Office:
-    """Its clock shows the present, as Dagster's and the database's do."""
+class EnrichmentSetup:
+    """The clock starts at the current time, like the clocks of Dagster and the database."""
 
     database: Database
     clock: StandingClock
     search: FakeRegistry
 
-    def ask(self, siren: str = SIREN, *, force: bool = False) -> EnrichmentAnswer:
+    def request(self, siren: str = SIREN, *, force: bool = False) -> EnrichmentAnswer:
         options, database = NEVER_WAITS, self.database
         return request_enrichment(
             {"siren": siren},
-            ASKING,
+            REQUESTER,
             options=options,
             database=database,
             clock=self.clock,
@@ -46,15 +45,15 @@ class Office:
         )
 
 
-def an_office(
+def set_up_enrichment(
     database: Database, monkeypatch: pytest.MonkeyPatch, *, configured: bool = True
-) -> Office:
-    office = Office(database, StandingClock(datetime.now(UTC)), FakeRegistry(record()))
-    services = bootstrap.Services(Settings(), office.clock)
-    its = {SourceApi.SEARCH: office.search} if configured else {}
-    services.__dict__.update(database=database, registries=registries(database, its))
+) -> EnrichmentSetup:
+    setup = EnrichmentSetup(database, StandingClock(datetime.now(UTC)), FakeRegistry(record()))
+    services = bootstrap.Services(Settings(), setup.clock)
+    sources = {SourceApi.SEARCH: setup.search} if configured else {}
+    services.__dict__.update(database=database, registries=registries(database, sources))
     monkeypatch.setattr(bootstrap, "services", lambda: services)
-    return office
+    return setup
 
 
 def execute(
@@ -64,14 +63,14 @@ def execute(
         return job.execute_in_process(
             run_config={"ops": {"work_company_enrichment": {"config": config}}},
             tags=tags,
-            resources=OURS,
+            resources=RESOURCES,
             instance=instance,
             raise_on_error=False,
         )
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
-    """The metadata of the one step."""
+    """The metadata of the only step."""
     [output] = [
         event.step_output_data.metadata for event in result.all_events if event.is_successful_output
     ]
@@ -79,7 +78,7 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
 
 
 def refusal(result: dg.ExecuteInProcessResult) -> str:
-    """What the failed step says."""
+    """The error message of the failed step."""
     [failed] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     assert failed.user_failure_data
     return failed.user_failure_data.description or ""

@@ -1,4 +1,4 @@
-"""The sweep of enrichments: a tick does its part, and says what."""
+"""The sensor `sweep_enrichments`: what a tick does and reports."""
 
 from datetime import timedelta
 
@@ -14,15 +14,15 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.enrichment.register_services import (
-    OURS,
-    an_office,
+    RESOURCES,
     execute,
     refusal,
+    set_up_enrichment,
 )
 
 
 def tick() -> str:
-    with dg.build_sensor_context(resources=OURS) as context:
+    with dg.build_sensor_context(resources=RESOURCES) as context:
         result = sweep_enrichments(context)
     assert isinstance(result, dg.SkipReason)
     return result.skip_message or ""
@@ -32,22 +32,22 @@ def tick() -> str:
 def test_without_the_required_register_a_tick_is_skipped_with_the_reason(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    an_office(database, monkeypatch, configured=False)
+    set_up_enrichment(database, monkeypatch, configured=False)
     assert tick() == NOT_CONFIGURED
 
 
 def test_an_old_company_becomes_stale_and_is_refreshed(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    office = an_office(database, monkeypatch)
-    asked = office.ask()
-    result = execute(company_enrichment, job_id=asked.job_id)
+    setup = set_up_enrichment(database, monkeypatch)
+    answer = setup.request()
+    result = execute(company_enrichment, job_id=answer.job_id)
     assert result.success, refusal(result)
     bootstrap.services().meter.count("before_total")
     assert tick() == "0 grew stale; 0 are refreshed; 0 workers were asked for again."
     with database.reading() as session:
         assert "before_total" in [one.name for one in all_metrics(session)]
-    office.clock.pass_time(timedelta(days=33))
+    setup.clock.pass_time(timedelta(days=33))
     assert tick() == "1 grew stale; 1 are refreshed; 0 workers were asked for again."
     with database.reading() as session:
         triggers = session.scalars(
@@ -59,9 +59,9 @@ def test_an_old_company_becomes_stale_and_is_refreshed(
 def test_a_worker_is_requested_again_for_a_job_without_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    office = an_office(database, monkeypatch)
-    office.ask()
+    setup = set_up_enrichment(database, monkeypatch)
+    setup.request()
     with database.transaction() as session:
         session.execute(update(RunRequestRow).values(state="refused"))
-    office.clock.pass_time(timedelta(hours=1))
+    setup.clock.pass_time(timedelta(hours=1))
     assert tick().endswith("1 workers were asked for again.")

@@ -1,4 +1,4 @@
-"""The CRM mirror in Dagster: materialising a day, checking it, and the nightly schedule."""
+"""The assets of the CRM mirror: materialisation of a day, its checks, and the nightly schedule."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -34,17 +34,17 @@ def services(database_url: str, simulated: str) -> Iterator[Services]:
     settings = Settings(
         database_url=database_url, fiche_api_base_url=simulated, fiche_api_auth_token="sim-token"
     )
-    our = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
-    yield our
-    our.database.dispose()
+    built = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    yield built
+    built.database.dispose()
 
 
-def given(services: Services) -> ServicesResource:
-    class Given(ServicesResource):
+def resource_with(services: Services) -> ServicesResource:
+    class FixedServices(ServicesResource):
         def get(self) -> Services:
             return services
 
-    return Given()
+    return FixedServices()
 
 
 def materialize(
@@ -58,7 +58,7 @@ def materialize(
         list(definitions),  # type: ignore[arg-type]  checks are taken too
         partition_key=day,
         selection=selection,
-        resources={"services": given(services)},
+        resources={"services": resource_with(services)},
         instance=instance,
         raise_on_error=False,
     )
@@ -164,14 +164,14 @@ def test_no_check_stays_planned_after_the_nightly_jobs_have_run(services: Servic
         assets=[sales_list],
         asset_checks=[sales_list_checks, no_stale_day],
         jobs=[sales_list_revalidation, sales_list_staleness],
-        resources={"services": given(services)},
+        resources={"services": resource_with(services)},
     )
     day = night.resolve_job_def("sales_list_revalidation").execute_in_process(
         instance=instance, partition_key=DAY
     )
     assert set(verdicts(day)) == set(DAY_CHECKS)
-    look = night.resolve_job_def("sales_list_staleness").execute_in_process(instance=instance)
-    assert set(verdicts(look)) == {STALE_CHECK}
+    staleness = night.resolve_job_def("sales_list_staleness").execute_in_process(instance=instance)
+    assert set(verdicts(staleness)) == {STALE_CHECK}
     for name in (*DAY_CHECKS, STALE_CHECK):
         key = dg.AssetCheckKey(sales_list.key, name)
         [evaluation] = instance.event_log_storage.get_asset_check_execution_history(key, limit=10)

@@ -1,5 +1,4 @@
-"""The job `sales_range_fetch`: a request becomes the days, and whatever ends the run badly ends the
-job over days."""
+"""The job `sales_range_fetch`: a request fetches the days, and a failed run fails the fetch job."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -29,8 +28,7 @@ from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
 
 @pytest.fixture
 def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
-    """The services of the process are those of the test; the clock shows the present, as Dagster's
-    does."""
+    """The job uses services of the test; the clock starts at the current time, like Dagster's."""
     ranges = Ranges(database, StandingClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(), ranges.clock)
     services.__dict__.update(
@@ -41,7 +39,7 @@ def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
 
 
 def launch(ranges: Ranges, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
-    """What the one request that waits becomes."""
+    """Execute the job of the only waiting request."""
     with ranges.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     asked = run_request(request)
@@ -85,7 +83,7 @@ def test_a_refresh_fetches_final_lists_again(ranges: Ranges) -> None:
 def test_an_error_in_the_run_fails_the_fetch_job(
     ranges: Ranges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_args: object, **_ground: object) -> None:
+    async def broken(*_args: object, **_kwargs: object) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("automation_pipeline.fiches.fetch_jobs.fetch_range", broken)

@@ -1,5 +1,4 @@
-"""The job `housekeeping`: our rows and Dagster's go in one run, which reports them and takes its
-request."""
+"""The job `housekeeping`: one run deletes old rows and old Dagster runs and reports them."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +34,7 @@ def test_housekeeping_deletes_old_rows_and_old_dagster_runs(
         for _ in range(3):
             put(session, WorkflowLogRow, created_at=OLD)
 
-    class Given(ServicesResource):
+    class FixedServices(ServicesResource):
         def get(self) -> Services:
             return services
 
@@ -46,7 +45,10 @@ def test_housekeeping_deletes_old_rows_and_old_dagster_runs(
         config = {"ops": {"keep_house_tidy": {"config": {"dry_run": is_dry}}}}
         assert list(asked.run_config["ops"]) == list(config["ops"])
         done = housekeeping.execute_in_process(
-            instance=instance, resources={"services": Given()}, run_config=config, tags=asked.tags
+            instance=instance,
+            resources={"services": FixedServices()},
+            run_config=config,
+            tags=asked.tags,
         )
         [result] = [one for one in done.all_events if one.is_successful_output]
         assert (instance.get_run_by_id(old) is None) is not is_dry

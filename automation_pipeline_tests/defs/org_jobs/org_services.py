@@ -1,5 +1,4 @@
-"""Dagster's side of organisations' jobs: the services of the process are those of a bench, the
-doers are fakes."""
+"""Jobs of organisations in Dagster, on the services of a bench, with fake runners."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,12 +17,12 @@ from automation_pipeline.storage.run_requests import offer_waiting
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
 
-OURS = {"services": ServicesResource()}
+RESOURCES = {"services": ServicesResource()}
 OP = "work_org_job"
 
 
 class FakeRunner:
-    """Ends every attempt as it is told to."""
+    """Ends every attempt with the configured result."""
 
     def __init__(self, end: AttemptEnd | None = None) -> None:
         self.end = end or attempt_succeeded({"seen": True})
@@ -34,13 +33,13 @@ class FakeRunner:
         return self.end
 
 
-def a_bench(
+def bench_with_services(
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
     runner: FakeRunner | None = None,
     **settings: object,
 ) -> Bench:
-    """Its clock shows the present, as Dagster's and the database's do."""
+    """The clock starts at the current time, like the clocks of Dagster and the database."""
     bench = Bench(database, StandingClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(**settings), bench.clock)  # type: ignore[arg-type]
     services.__dict__.update(database=database, job_runners={SERVICE.name: runner or FakeRunner()})
@@ -56,14 +55,14 @@ def execute(
         return job.execute_in_process(
             run_config={"ops": {OP: {"config": dict(config)}}},
             tags=tags,
-            resources=OURS,
+            resources=RESOURCES,
             instance=instance,
             raise_on_error=False,
         )
 
 
 def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
-    """What the one request that waits becomes."""
+    """Execute the job of the only waiting request."""
     with bench.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     asked = run_request(request)
@@ -72,7 +71,7 @@ def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
-    """The metadata of the one step."""
+    """The metadata of the only step."""
     [output] = [
         event.step_output_data.metadata for event in result.all_events if event.is_successful_output
     ]
@@ -80,7 +79,7 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
 
 
 def refusal(result: dg.ExecuteInProcessResult) -> str:
-    """What the failed step says."""
+    """The error message of the failed step."""
     [failed] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     assert failed.user_failure_data
     return failed.user_failure_data.description or ""

@@ -1,5 +1,4 @@
-"""The asset of a day's outcomes: counted in the zone of the partitions, and judged by its
-checks."""
+"""The asset of a day's outcomes: counts in the zone of the partitions, and its checks."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -9,7 +8,7 @@ import pytest
 
 from automation_pipeline.defs.org_jobs import org_job_outcomes, org_job_outcomes_checks
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.defs.org_jobs.org_services import OURS, a_bench
+from automation_pipeline_tests.defs.org_jobs.org_services import RESOURCES, bench_with_services
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
 
 DAY = "2026-05-04"
@@ -19,16 +18,16 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return a_bench(database, monkeypatch)
+    return bench_with_services(database, monkeypatch)
 
 
 def materialize() -> tuple[Mapping[str, object], dict[str, bool]]:
-    """The metadata, and of each check whether it passed."""
+    """The metadata, and whether each check passed."""
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             [org_job_outcomes, org_job_outcomes_checks],  # type: ignore[list-item]  checks are taken too
             partition_key=DAY,
-            resources=OURS,
+            resources=RESOURCES,
             instance=instance,
         )
     [event] = result.asset_materializations_for_node("org_job_outcomes")
@@ -50,12 +49,12 @@ def test_a_day_without_jobs_passes_all_checks(bench: Bench) -> None:
 
 
 def test_the_due_times_and_jobs_of_the_day_are_reported(bench: Bench) -> None:
-    own, theirs = bench.schedule(), bench.schedule(OTHER_ORG)
+    own, other = bench.schedule(), bench.schedule(OTHER_ORG)
     for seconds, latency in ((-1, 0), (0, 2), (3600, 4), (24 * 3600, 0)):
         at = MIDNIGHT + seconds * SECOND
         bench.fire(own, at, effective_for=at - latency * SECOND)
     skipped = {"outcome": "SKIPPED", "skip_reason": "overlap"}
-    bench.fire(theirs, MIDNIGHT + 7 * SECOND, **skipped)
+    bench.fire(other, MIDNIGHT + 7 * SECOND, **skipped)
     for status in ("success", "success", "failed"):
         ended(bench, MIDNIGHT + SECOND, status)
     ended(bench, MIDNIGHT - SECOND, "success")

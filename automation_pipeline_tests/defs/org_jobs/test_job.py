@@ -1,5 +1,4 @@
-"""The job `org_job`: a request, or a config of the launchpad, becomes an attempt; what stops it in
-Dagster stops it."""
+"""The job `org_job`: launched by a request or from the launchpad, and cancelled by termination."""
 
 import dagster as dg
 import pytest
@@ -15,9 +14,9 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.org_jobs.org_services import (
     OP,
-    OURS,
+    RESOURCES,
     FakeRunner,
-    a_bench,
+    bench_with_services,
     execute,
     launch,
     metadata_of,
@@ -34,12 +33,12 @@ def runner() -> FakeRunner:
 
 @pytest.fixture
 def bench(database: Database, monkeypatch: pytest.MonkeyPatch, runner: FakeRunner) -> Bench:
-    return a_bench(database, monkeypatch, runner)
+    return bench_with_services(database, monkeypatch, runner)
 
 
-def asked_for(bench: Bench, job_id: int) -> int:
-    """Its run, for which a worker was asked."""
-    with dg.build_sensor_context(resources=OURS) as context:
+def request_worker(bench: Bench, job_id: int) -> int:
+    """Request a worker for the job. Returns the run id."""
+    with dg.build_sensor_context(resources=RESOURCES) as context:
         org_job_queue(context)
     return bench.run_row(job_id).id
 
@@ -50,7 +49,7 @@ def request_states(bench: Bench) -> list[str]:
 
 def test_a_run_request_is_executed_as_an_attempt(bench: Bench, runner: FakeRunner) -> None:
     job_id = bench.job(of_type=SERVICE, payload={"url": "https://example.com"})
-    run_id = asked_for(bench, job_id)
+    run_id = request_worker(bench, job_id)
     result = launch(bench, org_job)
     assert result.success
     run = bench.run_row(job_id)
@@ -102,13 +101,13 @@ def test_a_finished_job_is_not_executed_again(bench: Bench, runner: FakeRunner) 
 
 
 @pytest.mark.parametrize(
-    ("run_id", "says"),
+    ("run_id", "message"),
     [(99, "Job run 99 not found"), (0, "Invalid config: job_run_id: must be from 1 to ")],
 )
 def test_an_invalid_run_config_is_rejected_with_one_sentence(
-    bench: Bench, run_id: int, says: str
+    bench: Bench, run_id: int, message: str
 ) -> None:
-    assert refusal(execute(org_job, {"job_run_id": run_id})).startswith(says)
+    assert refusal(execute(org_job, {"job_run_id": run_id})).startswith(message)
 
 
 def a_dagster_run(
@@ -143,13 +142,13 @@ def terminate(run: dg.DagsterRun, before: dg.DagsterRun | None = None) -> None:
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
         with dg.build_run_status_sensor_context(
-            "terminated_runs", event, instance, ended, resources=OURS
+            "terminated_runs", event, instance, ended, resources=RESOURCES
         ) as context:
             terminated_runs(context)
 
 
 def worker_for(run_id: int, number: int) -> dg.DagsterRun:
-    """What the n-th request for a worker became."""
+    """The Dagster run of the n-th worker request."""
     return a_dagster_run(
         tags={REQUEST_TAG: request_key(run_id, number)},
         run_id=f"worker-{number}",
@@ -215,18 +214,18 @@ def test_terminating_a_finished_or_unknown_run_changes_nothing(bench: Bench) -> 
 
 def test_a_job_that_failed_before_its_start_is_postponed(bench: Bench) -> None:
     job_id = bench.job(of_type=SERVICE)
-    run_id = asked_for(bench, job_id)
-    died(run_id, number=0)
+    run_id = request_worker(bench, job_id)
+    fail_worker(run_id, number=0)
     assert bench.run_row(job_id).next_attempt_at is None
-    died(run_id, number=1)
-    put_off = bench.run_row(job_id)
-    assert (put_off.status, put_off.error, put_off.requested_at) == (
+    fail_worker(run_id, number=1)
+    postponed = bench.run_row(job_id)
+    assert (postponed.status, postponed.error, postponed.requested_at) == (
         "pending",
         "DATABASE_URL is not set.",
         None,
     )
-    assert put_off.next_attempt_at is not None
-    assert put_off.next_attempt_at > bench.now
+    assert postponed.next_attempt_at is not None
+    assert postponed.next_attempt_at > bench.now
 
 
 def test_a_bug_does_not_change_the_retry_planned_by_the_policy(
@@ -237,11 +236,11 @@ def test_a_bug_does_not_change_the_retry_planned_by_the_policy(
 
     monkeypatch.setattr(runner, "work", fault)
     job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=2, backoff_ms=2000))
-    run_id = asked_for(bench, job_id)
+    run_id = request_worker(bench, job_id)
     assert not launch(bench, org_job).success
     planned = bench.run_row(job_id)
-    died(run_id, number=1)
-    died(run_id, number=None)
+    fail_worker(run_id, number=1)
+    fail_worker(run_id, number=None)
     run = bench.run_row(job_id)
     assert (run.attempt_no, run.next_attempt_at, run.error) == (
         2,
@@ -250,9 +249,8 @@ def test_a_bug_does_not_change_the_retry_planned_by_the_policy(
     )
 
 
-def died(run_id: int, number: int | None) -> None:
-    """The Dagster run that the n-th request became has failed for good; None: it was launched by
-    hand."""
+def fail_worker(run_id: int, number: int | None) -> None:
+    """The Dagster run of the n-th request failed permanently; None: it was launched manually."""
     of_request = {} if number is None else {REQUEST_TAG: request_key(run_id, number)}
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.add_run(
@@ -265,6 +263,6 @@ def died(run_id: int, number: int | None) -> None:
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
         with dg.build_run_status_sensor_context(
-            "run_failures", event, instance, ended, resources=OURS
+            "run_failures", event, instance, ended, resources=RESOURCES
         ) as context:
             run_failures(context.for_run_failure())

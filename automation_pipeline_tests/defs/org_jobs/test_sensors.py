@@ -1,4 +1,4 @@
-"""The sensors of organisations' jobs: each does its part in a tick, and says what it did."""
+"""The sensors of organisations' jobs: what a tick does and reports."""
 
 import json
 from datetime import timedelta
@@ -13,14 +13,14 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.clients.receiver import receiver
-from automation_pipeline_tests.defs.org_jobs.org_services import OURS, a_bench
+from automation_pipeline_tests.defs.org_jobs.org_services import RESOURCES, bench_with_services
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
 
 SENSORS = [due_org_schedules, org_job_queue, org_job_alerts]
 
 
 def tick(sensor: dg.SensorDefinition) -> str:
-    with dg.build_sensor_context(resources=OURS) as context:
+    with dg.build_sensor_context(resources=RESOURCES) as context:
         result = sensor(context)
         assert isinstance(result, dg.SkipReason)
         return result.skip_message or ""
@@ -28,7 +28,7 @@ def tick(sensor: dg.SensorDefinition) -> str:
 
 @pytest.fixture
 def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return a_bench(database, monkeypatch)
+    return bench_with_services(database, monkeypatch)
 
 
 def due(bench: Bench, **columns: object) -> str:
@@ -82,7 +82,7 @@ def test_an_attempt_whose_worker_is_lost_is_given_up(bench: Bench) -> None:
 def test_an_error_in_one_part_of_a_tick_does_not_stop_the_others(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(**_ground: object) -> None:
+    def broken(**_kwargs: object) -> None:
         raise ValueError("a bug")
 
     monkeypatch.setattr(runs, "reap_jobs", broken)
@@ -97,7 +97,7 @@ def test_an_alert_is_raised_and_sent_to_the_webhook(
 ) -> None:
     with receiver() as hook:
         url = f"{hook.url}/alerts"
-        bench = a_bench(
+        bench = bench_with_services(
             database,
             monkeypatch,
             org_jobs_alert_webhook_url=url,
@@ -114,7 +114,7 @@ def test_each_severity_uses_its_own_webhook_and_shape(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with receiver() as events, receiver() as slack:
-        bench = a_bench(
+        bench = bench_with_services(
             database,
             monkeypatch,
             org_jobs_alert_webhook_url=f"{events.url}/v2/enqueue",

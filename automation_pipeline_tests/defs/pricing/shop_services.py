@@ -1,4 +1,4 @@
-"""Dagster's side of pricing over a fake shop: the services of the process are those of a bench."""
+"""Pricing jobs in Dagster with a fake shop, on the services of a bench."""
 
 from datetime import UTC, datetime
 
@@ -19,8 +19,11 @@ RESOURCES = {"services": ServicesResource()}
 SHOP_URL = "https://shop.test"
 
 
-def a_bench(database: Database, monkeypatch: pytest.MonkeyPatch, **settings: object) -> Bench:
-    """Its clock shows the present, as Dagster's and the database's do; its worker never waits."""
+def bench_with_services(
+    database: Database, monkeypatch: pytest.MonkeyPatch, **settings: object
+) -> Bench:
+    """The clock starts at the current time, like the clocks of Dagster and the database; the worker
+    does not wait."""
     bench = Bench(
         database,
         StandingClock(datetime.now(UTC)),
@@ -59,7 +62,7 @@ def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
-    """The metadata of the one step."""
+    """The metadata of the only step."""
     [output] = [
         event.step_output_data.metadata for event in result.all_events if event.is_successful_output
     ]
@@ -67,7 +70,7 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
 
 
 def refusal(result: dg.ExecuteInProcessResult) -> str:
-    """What the failed step says."""
+    """The error message of the failed step."""
     [failed] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     assert failed.user_failure_data
     return failed.user_failure_data.description or ""

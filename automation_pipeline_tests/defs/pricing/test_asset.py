@@ -1,4 +1,4 @@
-"""The asset of a day's runs: counted in the zone of the partitions, and judged by its checks."""
+"""The asset of a day's runs: counts in the zone of the partitions, and its checks."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +8,7 @@ import pytest
 from automation_pipeline.defs.pricing import pricing_runs, pricing_runs_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, a_bench
+from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, bench_with_services
 from automation_pipeline_tests.pricing.rows import a_check, an_ended_run
 
 DAY = "2026-05-04"
@@ -16,12 +16,12 @@ MIDNIGHT = datetime(2026, 5, 3, 22, 0, tzinfo=UTC)  # in Paris
 
 
 @pytest.fixture(autouse=True)
-def _desk(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_bench(database, monkeypatch)
+def _services(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench_with_services(database, monkeypatch)
 
 
 def materialize() -> tuple[dict[str, object], dict[str, tuple[bool, str]]]:
-    """The metadata, and of each check whether it passed and its severity."""
+    """The metadata, and the result and severity of each check."""
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             [pricing_runs, pricing_runs_checks],  # type: ignore[list-item]  checks are taken too

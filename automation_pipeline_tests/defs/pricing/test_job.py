@@ -1,5 +1,4 @@
-"""The job `rule_run`: a request, or a config of the launchpad, becomes prices; what goes wrong is
-told plainly."""
+"""The job `rule_run`: launched by a request or from the launchpad; its results and errors."""
 
 from datetime import UTC, datetime
 
@@ -19,7 +18,7 @@ from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.pricing.shop_services import (
     RESOURCES,
-    a_bench,
+    bench_with_services,
     execute,
     launch,
     metadata_of,
@@ -34,7 +33,7 @@ OP = "work_rule_run"
 
 @pytest.fixture
 def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return a_bench(database, monkeypatch)
+    return bench_with_services(database, monkeypatch)
 
 
 def request_states(bench: Bench) -> list[str]:
@@ -148,7 +147,7 @@ def test_a_launch_during_the_cooldown_is_rejected_unless_forced(bench: Bench) ->
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "message"),
     [
         ({}, "Give either run_id"),
         ({"run_id": 1, "rule_id": 1}, "Give either run_id"),
@@ -162,13 +161,13 @@ def test_a_launch_during_the_cooldown_is_rejected_unless_forced(bench: Bench) ->
     ],
 )
 def test_an_invalid_run_config_is_rejected_with_one_sentence(
-    bench: Bench, config: dict[str, object], says: str
+    bench: Bench, config: dict[str, object], message: str
 ) -> None:
-    assert refusal(execute(rule_run, OP, **config)).startswith(says)
+    assert refusal(execute(rule_run, OP, **config)).startswith(message)
 
 
 def test_an_illegal_transition_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def illegal(*_args: object, **_ground: object) -> None:
+    async def illegal(*_args: object, **_kwargs: object) -> None:
         raise IllegalMoveError("rule run", "APPLIED", "APPLYING")
 
     monkeypatch.setattr("automation_pipeline.orchestration.pricing.work_run", illegal)
@@ -239,9 +238,9 @@ def test_a_run_with_a_permanent_failure_is_postponed(bench: Bench) -> None:
             "run_failures", event, instance, ended, resources=RESOURCES
         ) as context:
             run_failures(context.for_run_failure())
-    put_off = bench.run(queued.id)
-    assert (put_off.status, put_off.error_message) == ("QUEUED", "SHOP_API_TOKEN is not set.")
-    assert put_off.resume_at
+    postponed = bench.run(queued.id)
+    assert (postponed.status, postponed.error_message) == ("QUEUED", "SHOP_API_TOKEN is not set.")
+    assert postponed.resume_at
 
 
 def test_terminating_a_finished_run_changes_nothing(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""The job `rule_reconciliation` and its schedule: one check of a run, or all that is watched."""
+"""The job `rule_reconciliation` and its schedule: one check of a run, or all monitored runs."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.pricing.shop_services import (
     RESOURCES,
-    a_bench,
+    bench_with_services,
     execute,
     metadata_of,
     refusal,
@@ -24,7 +24,7 @@ OP = "reconcile"
 
 @pytest.fixture
 def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return a_bench(database, monkeypatch)
+    return bench_with_services(database, monkeypatch)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_an_unknown_check_name_is_rejected_with_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "expected"),
     [
         ({}, None),
         ({"shop_api_base_url": None}, NOT_CONFIGURED),
@@ -99,15 +99,15 @@ def test_the_daily_reconciliation_runs_only_with_a_configured_shop(
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
     settings: dict[str, object],
-    says: str | None,
+    expected: str | None,
 ) -> None:
-    a_bench(database, monkeypatch, **settings)
+    bench_with_services(database, monkeypatch, **settings)
     tick = datetime(2026, 5, 4, 4, 0, tzinfo=UTC)
     with dg.build_schedule_context(scheduled_execution_time=tick, resources=RESOURCES) as context:
-        made = daily_pricing_reconciliation(context)
-    if says is None:
-        assert isinstance(made, dg.RunRequest)
-        assert made.run_key == "2026-05-04"
+        result = daily_pricing_reconciliation(context)
+    if expected is None:
+        assert isinstance(result, dg.RunRequest)
+        assert result.run_key == "2026-05-04"
     else:
-        assert isinstance(made, dg.SkipReason)
-        assert made.skip_message == says
+        assert isinstance(result, dg.SkipReason)
+        assert result.skip_message == expected

@@ -1,5 +1,4 @@
-"""The sensors of pricing: each does its part in a tick, and none has anything to say where there is
-no shop."""
+"""The sensors of pricing: what a tick does and reports, and that it is skipped without a shop."""
 
 import json
 from datetime import timedelta
@@ -19,7 +18,7 @@ from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.clients.receiver import receiver, says
-from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, a_bench
+from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, bench_with_services
 from automation_pipeline_tests.pricing.rows import alert_rows, an_ended_run
 
 SENSORS = [due_pricing_rules, due_rule_checks, sweep_rule_runs, pricing_alerts]
@@ -37,7 +36,7 @@ def tick(sensor: dg.SensorDefinition) -> str:
 def test_without_a_shop_a_tick_is_skipped(
     database: Database, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
 ) -> None:
-    a_bench(database, monkeypatch, shop_api_base_url=None, shop_api_token=None)
+    bench_with_services(database, monkeypatch, shop_api_base_url=None, shop_api_token=None)
     assert tick(sensor) == NOT_CONFIGURED
 
 
@@ -45,12 +44,12 @@ def test_without_a_shop_a_tick_is_skipped(
 def test_an_idle_pricing_tick_is_skipped(
     database: Database, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
 ) -> None:
-    a_bench(database, monkeypatch)
+    bench_with_services(database, monkeypatch)
     assert tick(sensor)
 
 
 def test_a_due_rule_is_started(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = a_bench(database, monkeypatch)
+    bench = bench_with_services(database, monkeypatch)
     bench.rule(scheduleAt=iso(bench.clock.now() - timedelta(seconds=1)))
     tick(due_pricing_rules)
     assert [config for _, config in bench.requests()] == [{"run_id": 1}]
@@ -58,7 +57,7 @@ def test_a_due_rule_is_started(database: Database, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_due_check_is_requested(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = a_bench(database, monkeypatch)
+    bench = bench_with_services(database, monkeypatch)
     ended = bench.work(bench.queued())
     assert tick(due_rule_checks) == "No check is due."
     bench.clock.pass_time(timedelta(minutes=6))
@@ -69,14 +68,14 @@ def test_a_due_check_is_requested(database: Database, monkeypatch: pytest.Monkey
 def test_without_reconciliation_no_check_is_requested(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a_bench(database, monkeypatch, worker_enable_reconciliation=False)
+    bench_with_services(database, monkeypatch, worker_enable_reconciliation=False)
     assert tick(due_rule_checks) == "WORKER_ENABLE_RECONCILIATION is off."
 
 
 def test_a_worker_is_requested_again_for_a_run_without_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = a_bench(database, monkeypatch)
+    bench = bench_with_services(database, monkeypatch)
     run = bench.queued()
     assert tick(sweep_rule_runs) == "No run lacks a worker."
     with database.transaction() as session:
@@ -90,7 +89,7 @@ def test_an_alert_is_raised_and_delivered(
 ) -> None:
     with receiver() as hook:
         url = f"{hook.url}/alerts"
-        bench = a_bench(
+        bench = bench_with_services(
             database,
             monkeypatch,
             pricing_alert_webhook_url=url,
@@ -108,7 +107,7 @@ def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
 ) -> None:
     with receiver() as slack, receiver() as pager:
         pager.answer(says(202, "accepted"))
-        bench = a_bench(
+        bench = bench_with_services(
             database,
             monkeypatch,
             pricing_alert_webhook_url=f"{slack.url}/services/T1/B1/x",
@@ -156,7 +155,7 @@ def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
 def test_an_alert_without_a_webhook_is_only_stored(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = a_bench(database, monkeypatch)
+    bench = bench_with_services(database, monkeypatch)
     an_ended_run(database, bench.clock, 89, 11)
     assert tick(pricing_alerts) == "Raised 1 alerts; tried 0 webhooks."
     assert [row.status for row in alert_rows(database)] == ["unsent"]

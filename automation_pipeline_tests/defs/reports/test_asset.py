@@ -1,5 +1,4 @@
-"""The asset of a day's report: a table, a picture and files that are the same as long as the rows
-are."""
+"""The asset of a day's report: tables, a chart, and reproducible files."""
 
 import base64
 import csv
@@ -28,9 +27,9 @@ Shown = dict[str, object]
 @pytest.fixture
 def services(database_url: str, tmp_path: Path) -> Iterator[Services]:
     settings = Settings(database_url=database_url, automation_reports_dir=str(tmp_path / "reports"))
-    our = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
-    yield our
-    our.database.dispose()
+    built = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    yield built
+    built.database.dispose()
 
 
 @pytest.fixture
@@ -40,14 +39,14 @@ def bench(services: Services) -> Bench:
 
 
 def materialize(services: Services) -> dg.ExecuteInProcessResult:
-    class Given(ServicesResource):
+    class FixedServices(ServicesResource):
         def get(self) -> Services:
             return services
 
     return dg.materialize(
         [daily_quality_report, daily_quality_report_checks],  # type: ignore[list-item]  checks are taken too
         partition_key=DAY.isoformat(),
-        resources={"services": Given()},
+        resources={"services": FixedServices()},
         instance=dg.DagsterInstance.ephemeral(),
         raise_on_error=False,
     )

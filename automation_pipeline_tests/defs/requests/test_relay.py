@@ -1,4 +1,4 @@
-"""The sensor `relay_outbox`: what waits has left after a tick, by webhook or as an event."""
+"""The sensor `relay_outbox`: a tick sends waiting webhooks and events."""
 
 import dagster as dg
 from sqlalchemy import select
@@ -23,13 +23,13 @@ from automation_pipeline_tests.storage.processes import event
 
 
 def tick(services: Services) -> str | None:
-    """What the tick says."""
+    """The message of one tick."""
 
-    class Given(ServicesResource):
+    class FixedServices(ServicesResource):
         def get(self) -> Services:
             return services
 
-    with dg.build_sensor_context(resources={"services": Given()}) as context:
+    with dg.build_sensor_context(resources={"services": FixedServices()}) as context:
         result = relay_outbox(context)
         assert isinstance(result, dg.SkipReason)
         return result.skip_message

@@ -1,5 +1,4 @@
-"""The sensor `terminated_runs`: a run that somebody terminated ends the waiting for what it was to
-do."""
+"""The sensor `terminated_runs`: terminating a Dagster run ends the work that it was to do."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 @pytest.fixture
 def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The services of the process are those of the bench."""
+    """The sensor uses the services of the bench."""
     bench = Bench(database, StandingClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(), bench.clock)
     services.database, services.judge = database, bench.judge
@@ -39,8 +38,7 @@ def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def terminate(
     bench: Bench, instance: dg.DagsterInstance, *, before: Callable[[str], None] = lambda _: None
 ) -> None:
-    """The run of the one request that waits, begun and then terminated, and the sensor told of
-    it."""
+    """Start the run of the only waiting request, terminate it, and call the sensor."""
     with bench.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     launch = run_request(request)
@@ -58,12 +56,12 @@ def terminate(
     with dg.build_run_status_sensor_context(
         "terminated_runs", event, instance, ended, resources={"services": ServicesResource()}
     ) as context:
-        assert terminated_runs(context) is None  # it was launched for a request
+        assert terminated_runs(context) is None  # the run belongs to a request
 
 
 def test_a_terminated_audit_ends_its_batch_entry_and_request(bench: Bench) -> None:
-    asking = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
-    filed = request_audits(["7"], asking, database=bench.database, clock=bench.clock)
+    options = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
+    filed = request_audits(["7"], options, database=bench.database, clock=bench.clock)
     with dg.DagsterInstance.ephemeral() as instance:
         terminate(bench, instance)
     assert stored_batch(bench.database, filed.batch_id).failures == [("7", TERMINATED)]
@@ -75,8 +73,8 @@ def test_a_terminated_audit_ends_its_batch_entry_and_request(bench: Bench) -> No
 
 def test_an_audit_terminated_while_running_fails(bench: Bench) -> None:
     bench.sell("7")
-    asking = AuditRequestOptions(audit_config_id=bench.configure(steps=1))
-    [one] = request_audits(["7"], asking, database=bench.database, clock=bench.clock).audits
+    options = AuditRequestOptions(audit_config_id=bench.configure(steps=1))
+    [one] = request_audits(["7"], options, database=bench.database, clock=bench.clock).audits
 
     async def interrupted(_: object) -> None:
         raise RuntimeError("interrupted")
@@ -105,10 +103,10 @@ def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
 
 
 def test_the_audit_sweep_runs_without_abandoned_audits(bench: Bench) -> None:
-    own = {"services": ServicesResource()}
+    resources = {"services": ServicesResource()}
     with (
         dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(instance, resources=own) as context,
+        dg.build_sensor_context(instance, resources=resources) as context,
     ):
         result = sweep_audits(context)
     assert isinstance(result, dg.SkipReason)

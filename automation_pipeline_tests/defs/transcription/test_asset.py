@@ -1,5 +1,4 @@
-"""The asset of a day's transcripts: what is missing is transcribed, what failed is named, coverage
-is checked."""
+"""The asset of a day's transcripts: missing ones are made, failures reported, coverage checked."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -29,15 +28,15 @@ def services(database_url: str, simulated: str) -> Iterator[Services]:
         transcription_audio_allowed_origins=(simulated,),
         transcription_elevenlabs_rate_limit_per_minute=60_000,
     )
-    our = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
-    yield our
-    our.database.dispose()
+    built = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    yield built
+    built.database.dispose()
 
 
 def materialize(
     services: Services, selection: dg.AssetSelection | None = None
 ) -> dg.ExecuteInProcessResult:
-    class Given(ServicesResource):
+    class FixedServices(ServicesResource):
         def get(self) -> Services:
             return services
 
@@ -45,7 +44,7 @@ def materialize(
         [sales_list, fiche_details, transcripts, transcripts_checks],  # type: ignore[list-item]  checks are taken too
         partition_key=DAY,
         selection=selection,
-        resources={"services": Given()},
+        resources={"services": FixedServices()},
         instance=dg.DagsterInstance.ephemeral(),
         raise_on_error=False,
     )

@@ -1,4 +1,4 @@
-"""The job `transcribe_fiche`: its colour, and what every request leaves behind, however it ends."""
+"""The job `transcribe_fiche`: its result, and the run, event and log line of each request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,8 +34,7 @@ REFUSED = PermanentError("The CRM refuses the token (status 403).")
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The services of the process are those of the bench. `Services` without a key raise when
-    speech is asked for."""
+    """The job uses the services of the bench. Without an API key, `Services.speech` raises."""
     bench = Bench(database, clock)
     monkeypatch.setattr(failures, "STEP_RETRY_SECONDS", 0)
     services = bootstrap.Services(Settings(elevenlabs_api_key=None), clock)
@@ -47,24 +46,24 @@ def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPa
 
 def requested(bench: Bench, fiche_id: str) -> RequestedTranscription:
     bench.clock.pass_time_a_second()
-    [asked] = request_transcriptions(
+    [requested_run] = request_transcriptions(
         [fiche_id],
         priority=TranscriptionPriority.NORMAL,
         batch=False,
         database=bench.database,
         clock=bench.clock,
     )
-    return asked
+    return requested_run
 
 
 def execute(
-    asked: RequestedTranscription, instance: dg.DagsterInstance | None = None
+    requested_run: RequestedTranscription, instance: dg.DagsterInstance | None = None
 ) -> dg.ExecuteInProcessResult:
-    config = {"fiche_id": asked.fiche_id, "run_id": asked.run_id}
+    config = {"fiche_id": requested_run.fiche_id, "run_id": requested_run.run_id}
     return transcribe_fiche.execute_in_process(
         run_config={"ops": {"transcribe": {"config": config}}},
         resources={"services": ServicesResource()},
-        tags={REQUEST_TAG: str(asked.key)},
+        tags={REQUEST_TAG: str(requested_run.key)},
         raise_on_error=False,
         instance=instance,
     )
@@ -95,15 +94,14 @@ def no_crm(bench: Bench, fiche_id: str) -> None:
 
 
 def unknown(bench: Bench, fiche_id: str) -> None:
-    """The CRM knows no fiche that was not sold."""
+    """The CRM does not know a fiche that was not added."""
 
 
 Case = tuple[str, Callable[[Bench, str], None], bool, str, str | None]
-# How the world is; whether the job is green; the run's status; the reason that run, event and log
-# line share.
+# Name; set-up; whether the job succeeds; status of the run; reason in the run, event and log line.
 CASES: tuple[Case, ...] = (
     (
-        "all is transcribed",
+        "all recordings are transcribed",
         lambda bench, fiche: bench.sell(fiche, call(f"{fiche}a")),
         True,
         "completed",
@@ -112,13 +110,13 @@ CASES: tuple[Case, ...] = (
     ("nothing to do", lambda bench, fiche: bench.sell(fiche), True, "completed", None),
     ("nothing to do, no key", nothing_to_do_without_a_key, True, "completed", None),
     (
-        "one has no audio",
+        "one recording has no audio",
         lambda bench, fiche: bench.sell(fiche, call(fiche, url="")),
         True,
         "completed",
         None,
     ),
-    ("one could not be", one_fails, False, "completed", None),
+    ("one recording fails", one_fails, False, "completed", None),
     (
         "CRM down",
         lambda bench, fiche: bench.crm.fail_always(fiche, CRM_DOWN),
@@ -141,7 +139,7 @@ CASES: tuple[Case, ...] = (
         "failed",
         "ElevenLabs API key not configured (set ELEVENLABS_API_KEY)",
     ),
-    ("no address of the CRM", no_crm, False, "failed", "FICHE_API_BASE_URL is not set"),
+    ("no CRM URL", no_crm, False, "failed", "FICHE_API_BASE_URL is not set"),
 )
 
 
@@ -154,34 +152,35 @@ def test_the_job_fails_only_for_unfinished_work_and_records_a_reason(
         bootstrap.services().speech, bootstrap.services().crm = speech, crm
         fiche_id = str(next(FICHES))
         arrange(bench, fiche_id)
-        asked = requested(bench, fiche_id)
-        result = execute(asked)
-        left = _left_behind(bench, asked)
+        requested_run = requested(bench, fiche_id)
+        result = execute(requested_run)
+        stored = _stored_results(bench, requested_run)
         right = (
             result.success is green
-            and left["status"] == status
+            and stored["status"] == status
             and (
                 reason is None
-                or (reason in left["error"] and left["events"] == 1 and left["logged"])
+                or (reason in stored["error"] and stored["events"] == 1 and stored["logged"])
             )
         )
         if not right:
-            wrong.append((name, result.success, left))
+            wrong.append((name, result.success, stored))
     assert wrong == []
 
 
-def _left_behind(bench: Bench, asked: RequestedTranscription) -> dict[str, Any]:
-    run = bench.summary(str(asked.run_id))
+def _stored_results(bench: Bench, requested_run: RequestedTranscription) -> dict[str, Any]:
+    run = bench.summary(str(requested_run.run_id))
     with bench.database.reading() as session:
         lines = session.scalars(
-            select(WorkflowLogRow).where(WorkflowLogRow.trace_id == asked.run_id)
+            select(WorkflowLogRow).where(WorkflowLogRow.trace_id == requested_run.run_id)
         ).all()
-        [request] = filed_requests(session, [str(asked.key)])
+        [request] = filed_requests(session, [str(requested_run.key)])
     return {
         "status": run.status.value,
         "error": run.error or "",
         "events": sum(
-            event["run_id"] == asked.run_id for event in bench.events("transcription.failed")
+            event["run_id"] == requested_run.run_id
+            for event in bench.events("transcription.failed")
         ),
         "logged": any(run.error and run.error in line.message for line in lines),
         "request": (request.state, request.reason),
@@ -191,33 +190,37 @@ def _left_behind(bench: Bench, asked: RequestedTranscription) -> dict[str, Any]:
 def test_a_crm_that_recovers_between_retries_leaves_no_failure(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.crm.fail_once("7", CRM_DOWN, CRM_DOWN)
-    asked = requested(bench, "7")
-    assert execute(asked).success
+    requested_run = requested(bench, "7")
+    assert execute(requested_run).success
     assert "transcription.failed" not in bench.names()
-    assert bench.summary(str(asked.run_id)).transcribed == 1
+    assert bench.summary(str(requested_run.run_id)).transcribed == 1
 
 
 def test_a_request_that_could_not_start_is_refused_with_the_reason(bench: Bench) -> None:
     bench.crm.fail_always("7", CRM_DOWN)
-    asked = requested(bench, "7")
-    execute(asked)
-    assert _left_behind(bench, asked)["request"] == ("refused", str(CRM_DOWN))
+    requested_run = requested(bench, "7")
+    execute(requested_run)
+    assert _stored_results(bench, requested_run)["request"] == ("refused", str(CRM_DOWN))
 
 
 def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(bench: Bench) -> None:
-    """The run's process died before its first step: nothing of the step has run."""
-    asked = requested(bench, "7")
+    """The process of the run died before its first step."""
+    requested_run = requested(bench, "7")
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.create_run_for_job(
             transcribe_fiche,
             run_config={
                 "ops": {
                     "transcribe": {
-                        "config": {"fiche_id": "7", "priority": "normal", "run_id": asked.run_id}
+                        "config": {
+                            "fiche_id": "7",
+                            "priority": "normal",
+                            "run_id": requested_run.run_id,
+                        }
                     }
                 }
             },
-            tags={REQUEST_TAG: str(asked.key), LAUNCH_TAG: str(MOST_LAUNCHES_OF_A_JOB)},
+            tags={REQUEST_TAG: str(requested_run.key), LAUNCH_TAG: str(MOST_LAUNCHES_OF_A_JOB)},
         )
         event = instance.report_run_failed(run, "The worker of the run ended.")
         with dg.build_run_status_sensor_context(
@@ -228,17 +231,17 @@ def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(bench: Ben
             resources={"services": ServicesResource()},
         ) as context:
             run_failures(context.for_run_failure())
-    left = _left_behind(bench, asked)
-    assert (left["status"], left["events"]) == ("failed", 1)
-    assert "The worker of the run ended" in left["error"]
+    stored = _stored_results(bench, requested_run)
+    assert (stored["status"], stored["events"]) == ("failed", 1)
+    assert "The worker of the run ended" in stored["error"]
 
 
 def test_the_outcome_of_a_run_with_a_failed_recording_has_its_counts(bench: Bench) -> None:
     one_fails(bench, "7")
-    asked = requested(bench, "7")
+    requested_run = requested(bench, "7")
     since = bench.clock.now()
-    assert not execute(asked).success
+    assert not execute(requested_run).success
     with bench.database.reading() as session:
-        found = request_outcomes(session, [asked], since)["7"]
+        found = request_outcomes(session, [requested_run], since)["7"]
     assert not isinstance(found, str)
     assert (found.processed, found.failed) == (2, 1)

@@ -43,7 +43,7 @@ from automation_pipeline.enrichment.tables import (
     RetrievalRow,
 )
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.enrichment.bench import Bench, asking
+from automation_pipeline_tests.enrichment.bench import Bench, requester
 from automation_pipeline_tests.enrichment.scripted import (
     DOWN,
     INPI,
@@ -52,7 +52,7 @@ from automation_pipeline_tests.enrichment.scripted import (
     SILENT,
     SIREN,
     UNKNOWN,
-    says,
+    source_record,
 )
 
 
@@ -63,17 +63,17 @@ def test_the_database_rejects_a_second_open_job_for_a_company(bench: Bench) -> N
             session,
             [Identifiers(SIREN)],
             EnrichmentTrigger.STALE_SWEEP,
-            asking(),
+            requester(),
             bench.clock.now(),
         )
     assert len(bench.jobs()) == 1
 
 
 def test_a_job_is_open_until_it_is_finished(bench: Bench) -> None:
-    asked = bench.request()
+    answer = bench.request()
     with bench.database.reading() as session:
-        assert open_job(session, SIREN).id == asked.job_id
-    bench.work(asked.job_id)
+        assert open_job(session, SIREN).id == answer.job_id
+    bench.work(answer.job_id)
     with bench.database.reading() as session:
         assert open_job(session, SIREN) is None
 
@@ -82,40 +82,40 @@ KEY = f"{SIREN}:REQUEST_CREATED:2026-05-04"
 
 
 def test_every_worker_request_has_its_own_key(bench: Bench) -> None:
-    asked = bench.request()
+    answer = bench.request()
     for _ in range(2):
         with bench.database.transaction() as session:
             request_workers(
-                session, [session.get_one(EnrichmentJobRow, asked.job_id)], bench.clock.now()
+                session, [session.get_one(EnrichmentJobRow, answer.job_id)], bench.clock.now()
             )
     [row, *_] = bench.rows_of(RunRequestRow)
-    assert [key for key, _ in bench.asked_for()] == [KEY, f"{KEY}-retry-1", f"{KEY}-retry-2"]
+    assert [key for key, _ in bench.run_requests()] == [KEY, f"{KEY}-retry-1", f"{KEY}-retry-2"]
     assert (row.job, row.tags["enrichment/siren"], row.tags["enrichment/trigger"]) == (
         "company_enrichment", SIREN, "REQUEST_CREATED",
     )  # fmt: skip
-    assert row.tags["enrichment/job_id"] == str(asked.job_id)
+    assert row.tags["enrichment/job_id"] == str(answer.job_id)
 
 
 def test_worker_requests_carry_the_correlation_id_of_the_first_requester(bench: Bench) -> None:
     with correlated("of-the-run"):
-        asked = bench.request(tenant="t1")
+        answer = bench.request(tenant="t1")
         with bench.database.transaction() as session:
             request_workers(
-                session, [session.get_one(EnrichmentJobRow, asked.job_id)], bench.clock.now()
+                session, [session.get_one(EnrichmentJobRow, answer.job_id)], bench.clock.now()
             )
     assert [row.tags[CORRELATION_TAG] for row in bench.rows_of(RunRequestRow)] == ["of-t1", "of-t1"]
 
 
 def test_a_request_is_attached_to_a_job_only_once(bench: Bench) -> None:
-    asked = bench.request()
+    answer = bench.request()
     with bench.database.transaction() as session:
-        job, request = open_job(session, SIREN), bench.request_row(asked.request_id)
+        job, request = open_job(session, SIREN), bench.request_row(answer.request_id)
         attach(session, job, request, "of-main", bench.clock.now())
-    assert bench.waiting_for(asked.job_id) == [asked.request_id]
+    assert bench.attached_requests(answer.job_id) == [answer.request_id]
 
 
 ANSWERED = SourceOutcome(
-    source=SEARCH, duration_ms=5, record=says(SEARCH, creation_date=date(1955, 1, 1))
+    source=SEARCH, duration_ms=5, record=source_record(SEARCH, creation_date=date(1955, 1, 1))
 )
 
 
@@ -131,8 +131,8 @@ def started(bench: Bench, job_id: int, token: int) -> StartedJob | None:
 
 
 def started_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
-    asked = bench.request()
-    first, second = started(bench, asked.job_id, 5), started(bench, asked.job_id, 6)
+    answer = bench.request()
+    first, second = started(bench, answer.job_id, 5), started(bench, answer.job_id, 6)
     assert first is not None
     assert second is not None
     return first, second
@@ -140,15 +140,15 @@ def started_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
 
 @pytest.mark.parametrize("token", [4, 5])
 def test_a_job_is_started_only_with_a_higher_token(bench: Bench, token: int) -> None:
-    asked = bench.request()
-    assert started(bench, asked.job_id, 5) is not None
-    assert started(bench, asked.job_id, token) is None
-    assert (bench.job(asked.job_id).attempt, len(bench.events("Started"))) == (1, 1)
+    answer = bench.request()
+    assert started(bench, answer.job_id, 5) is not None
+    assert started(bench, answer.job_id, token) is None
+    assert (bench.job(answer.job_id).attempt, len(bench.events("Started"))) == (1, 1)
 
 
 def test_a_finished_job_is_not_started_again(bench: Bench) -> None:
-    asked = bench.enriched()
-    assert started(bench, asked.job_id, 10**12) is None
+    answer = bench.enriched()
+    assert started(bench, answer.job_id, 10**12) is None
     assert bench.enrichment().status == "SUCCESS"
 
 
@@ -206,9 +206,9 @@ def test_outcomes_are_read_in_call_order(bench: Bench) -> None:
 
 
 def test_a_restarted_job_knows_the_sources_already_called(bench: Bench) -> None:
-    asked = bench.request()
-    bench.work_and_die(asked.job_id, RCS)
-    again = started(bench, asked.job_id, 10**12)
+    answer = bench.request()
+    bench.work_and_die(answer.job_id, RCS)
+    again = started(bench, answer.job_id, 10**12)
     assert again is not None
     assert again.called == {SEARCH, INPI}
     assert again.facts.attempt == 2
@@ -245,15 +245,15 @@ def test_a_source_document_is_stored_unchanged(bench: Bench) -> None:
 
 
 def test_a_rolled_back_finish_leaves_no_visible_changes(bench: Bench) -> None:
-    asked = bench.request()
-    bench.work_and_die(asked.job_id, None)
+    answer = bench.request()
+    bench.work_and_die(answer.job_id, None)
     assert (bench.company(), bench.events("Completed"), bench.rows_of(CompanyDocumentRow)) == (
         None,
         [],
         [],
     )
-    assert bench.request_row(asked.request_id).enrichment_status == "RUNNING"
-    assert bench.job(asked.job_id).finished_at is None
+    assert bench.request_row(answer.request_id).enrichment_status == "RUNNING"
+    assert bench.job(answer.job_id).finished_at is None
 
 
 def test_the_snapshot_names_the_source_of_each_field(bench: Bench) -> None:
@@ -274,7 +274,7 @@ def test_the_snapshot_names_the_source_of_each_field(bench: Bench) -> None:
 
 
 def test_a_company_with_masked_data_is_marked(bench: Bench) -> None:
-    bench.script(search=says(SEARCH, brand_name=None, is_masked=True))
+    bench.script(search=source_record(SEARCH, brand_name=None, is_masked=True))
     bench.enriched()
     company = bench.company()
     assert company is not None
@@ -283,8 +283,8 @@ def test_a_company_with_masked_data_is_marked(bench: Bench) -> None:
 
 def test_the_source_counts_are_stored_with_the_job(bench: Bench) -> None:
     bench.script(search=SILENT)
-    asked = bench.enriched()
-    job = bench.job(asked.job_id)
+    answer = bench.enriched()
+    job = bench.job(answer.job_id)
     assert (job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (
         2,
         1,
@@ -298,10 +298,10 @@ def test_the_source_counts_are_stored_with_the_job(bench: Bench) -> None:
 
 
 def test_a_request_with_a_future_timestamp_is_also_completed(bench: Bench) -> None:
-    asked = bench.request()
-    bench.set_request(asked.request_id, created_at=bench.clock.now().replace(minute=5))
-    bench.work(asked.job_id)
-    assert bench.request_row(asked.request_id).enrichment_status == "SUCCESS"
+    answer = bench.request()
+    bench.set_request(answer.request_id, created_at=bench.clock.now().replace(minute=5))
+    bench.work(answer.job_id)
+    assert bench.request_row(answer.request_id).enrichment_status == "SUCCESS"
 
 
 @pytest.mark.parametrize(
@@ -311,26 +311,26 @@ def test_a_failing_source_with_priority_keeps_its_value_and_time(
     bench: Bench, inpi: SourceError, form: str, source: SourceApi
 ) -> None:
     bench.enriched()
-    began = bench.clock.now()
+    first_run_at = bench.clock.now()
     bench.pass_time(days=30)
-    bench.script(search=says(SEARCH, legal_form="5599"), inpi=inpi)
+    bench.script(search=source_record(SEARCH, legal_form="5599"), inpi=inpi)
     bench.enriched()
     company = bench.company()
     assert company is not None
     assert company.legal_form == form
     [row] = [one for one in bench.rows_of(FieldSourceRow) if one.field == "legal_form"]
-    assert (row.source_api, row.fetched_at == began) == (source, source == INPI)
+    assert (row.source_api, row.fetched_at == first_run_at) == (source, source == INPI)
     assert (bench.jobs()[-1].changes is None) is (source == INPI)
 
 
 def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(bench: Bench) -> None:
     bench.script(inpi=DOWN)
-    asked = bench.request()
+    answer = bench.request()
     for _ in range(3):
-        bench.work_and_die(asked.job_id, RCS)
+        bench.work_and_die(answer.job_id, RCS)
         bench.pass_time(seconds=120)
-    bench.work(asked.job_id)
-    job = bench.job(asked.job_id)
+    bench.work(answer.job_id)
+    job = bench.job(answer.job_id)
     assert (job.status, job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (
         "FAILED", 1, 0, 1,
     )  # fmt: skip
@@ -347,7 +347,7 @@ def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(bench: Bench) -
 
 
 @pytest.mark.parametrize(
-    ("trigger", "at", "asked"),
+    ("trigger", "at", "expected"),
     [
         ("REQUEST_OPENED", datetime(2026, 5, 4, 0, 0, tzinfo=UTC), True),
         ("REQUEST_OPENED", datetime(2026, 5, 3, 23, 59, tzinfo=UTC), False),
@@ -355,10 +355,10 @@ def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(bench: Bench) -
     ],
 )
 def test_only_jobs_opened_since_midnight_count_as_opened_today(
-    bench: Bench, trigger: str, at: datetime, asked: bool
+    bench: Bench, trigger: str, at: datetime, expected: bool
 ) -> None:
     bench.request()
     bench.set(EnrichmentJobRow, trigger=trigger, created_at=at)
     with bench.database.reading() as session:
-        assert was_opened_today(session, SIREN, bench.clock.now()) is asked
+        assert was_opened_today(session, SIREN, bench.clock.now()) is expected
         assert not was_opened_today(session, "732829320", bench.clock.now())

@@ -1,4 +1,4 @@
-"""Queries of the sweep."""
+"""Queries of the enrichment sweep."""
 
 from automation_pipeline.core.logs import CORRELATION_TAG, correlated
 from automation_pipeline.enrichment.sweep import (
@@ -14,7 +14,7 @@ from automation_pipeline_tests.enrichment.processes import sweep
 from automation_pipeline_tests.enrichment.scripted import SIREN
 from automation_pipeline_tests.processes import CREW, at_once
 
-SIRENS = [f"2{place:08}" for place in range(6)]
+SIRENS = [f"2{number:08}" for number in range(6)]
 
 
 def test_concurrent_sweeps_refresh_each_company_once(bench: Bench, database_url: str) -> None:
@@ -25,7 +25,7 @@ def test_concurrent_sweeps_refresh_each_company_once(bench: Bench, database_url:
     at_once(sweep, *[(database_url, now.isoformat())] * CREW)
     sweep(database_url, now.isoformat())
     assert sorted(job.company_siren for job in bench.jobs()[len(SIRENS) :]) == SIRENS
-    assert len(bench.asked_for()) == 2 * len(SIRENS)
+    assert len(bench.run_requests()) == 2 * len(SIRENS)
     assert {bench.enrichment(siren).status for siren in SIRENS} == {"STALE"}
     assert {tuple(bench.moves(siren)[2:]) for siren in SIRENS} == {(("SUCCESS", "STALE"),)}
 
@@ -63,9 +63,9 @@ def test_a_sweep_uses_its_own_correlation_id_and_keeps_those_of_other_jobs(bench
 
 
 def test_a_job_is_open_until_it_is_finished(bench: Bench) -> None:
-    asked = bench.request(SIREN)
+    answer = bench.request(SIREN)
     with bench.database.reading() as session:
         assert count_open_jobs(session) == 1
-    bench.work(asked.job_id)
+    bench.work(answer.job_id)
     with bench.database.reading() as session:
         assert count_open_jobs(session) == 0

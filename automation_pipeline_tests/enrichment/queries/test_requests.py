@@ -1,4 +1,4 @@
-"""Queries about requests, the enrichment of a SIREN, and what is known of a company."""
+"""Queries about requests, the enrichment of a SIREN, and stored company data."""
 
 from datetime import timedelta
 
@@ -23,8 +23,8 @@ from automation_pipeline.enrichment.queries.requests import (
 from automation_pipeline.enrichment.requests import is_answered, repeated_answer
 from automation_pipeline.enrichment.tables import EnrichmentRow, FieldSourceRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.defs.enrichment.register_services import an_office
-from automation_pipeline_tests.enrichment.bench import Bench, asking
+from automation_pipeline_tests.defs.enrichment.register_services import set_up_enrichment
+from automation_pipeline_tests.enrichment.bench import Bench, requester
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOT_FOUND, RCS, SEARCH, SIREN
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
@@ -47,11 +47,11 @@ def test_an_illegal_transition_changes_nothing(bench: Bench) -> None:
 
 
 def test_a_request_is_visible_only_to_its_tenant(bench: Bench) -> None:
-    asked = bench.request(tenant="t1", key="k1")
+    answer = bench.request(tenant="t1", key="k1")
     with bench.database.reading() as session:
-        assert request_of(session, asked.request_id, "t1").company_siren == SIREN
+        assert request_of(session, answer.request_id, "t1").company_siren == SIREN
         with pytest.raises(NotFoundError):
-            request_of(session, asked.request_id, "t2")
+            request_of(session, answer.request_id, "t2")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_request_is_found_by_tenant_and_idempotency_key(
     bench.request(tenant="t1", key="k1")
     bench.request(tenant="t1")
     with bench.database.reading() as session:
-        assert (known_request(session, asking(tenant, key)) is not None) is found
+        assert (known_request(session, requester(tenant, key)) is not None) is found
 
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -110,23 +110,23 @@ def test_a_company_without_a_snapshot_is_not_answered(bench: Bench) -> None:
 
 
 def test_a_repeated_request_returns_the_current_status(bench: Bench) -> None:
-    asked = bench.request()
+    answer = bench.request()
     messages = []
     for done in (False, True):
         if done:
-            bench.work(asked.job_id)
+            bench.work(answer.job_id)
         with bench.database.reading() as session:
-            messages.append(repeated_answer(session, bench.request_row(asked.request_id)))
+            messages.append(repeated_answer(session, bench.request_row(answer.request_id)))
     assert [(one.asked, one.status, one.job_id) for one in messages] == [
-        ("ATTACHED", "PENDING", asked.job_id), ("CACHE_HIT", "SUCCESS", None),
+        ("ATTACHED", "PENDING", answer.job_id), ("CACHE_HIT", "SUCCESS", None),
     ]  # fmt: skip
 
 
 def test_a_job_shows_the_result_of_each_call(bench: Bench) -> None:
     bench.script(rcs=DOWN)
-    asked = bench.enriched()
+    answer = bench.enriched()
     with bench.database.reading() as session:
-        job = get_job(session, asked.job_id)
+        job = get_job(session, answer.job_id)
     message = [
         (one.source_api, one.status, one.http_status, one.error_code, one.attempts)
         for one in job.sources
@@ -134,7 +134,7 @@ def test_a_job_shows_the_result_of_each_call(bench: Bench) -> None:
     assert message == [
         (SEARCH, "SUCCESS", 200, None, 1), (INPI, "SUCCESS", 200, None, 1), (RCS, "FAILED", 503, "UPSTREAM_5XX", 3),
     ]  # fmt: skip
-    assert as_document(job)["id"] == str(asked.job_id)
+    assert as_document(job)["id"] == str(answer.job_id)
 
 
 def test_an_unknown_job_id_raises_not_found(bench: Bench) -> None:
@@ -160,22 +160,22 @@ def test_requests_are_paged_newest_first(bench: Bench) -> None:
     bench.request(SIREN, "t2")
     with bench.database.reading() as session:
         pages = [list_requests(session, "t1", limit=2, offset=offset) for offset in (0, 2)]
-        of_one = list_requests(session, "t1", siren=SIREN, limit=10)
+        of_one_siren = list_requests(session, "t1", siren=SIREN, limit=10)
     assert [[one.id for one in page] for page in pages] == [[ids[2], ids[1]], [ids[0]]]
-    assert [one.id for one in of_one] == [ids[2], ids[0]]
+    assert [one.id for one in of_one_siren] == [ids[2], ids[0]]
 
 
 def test_showing_a_request_takes_a_constant_number_of_statements(bench: Bench) -> None:
     first = bench.request().request_id
 
-    def cost() -> int:
+    def statement_count() -> int:
         with statements(bench.database) as sent, bench.database.reading() as session:
             get_request(session, first, "main")
         return len(sent)
 
-    few = cost()
+    before = statement_count()
     bench.work(bench.jobs()[0].id)
-    assert cost() <= few + 1  # where each field comes from
+    assert statement_count() <= before + 1  # one for the field sources
 
 
 SIRENS = ("552032534", "732829320", "356000000", "552032534")
@@ -184,19 +184,19 @@ SIRENS = ("552032534", "732829320", "356000000", "552032534")
 def test_the_statuses_of_requests_take_a_constant_number_of_queries(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    office = an_office(database, monkeypatch)
-    asked = [office.ask(siren).request_id for siren in SIRENS]
+    setup = set_up_enrichment(database, monkeypatch)
+    request_ids = [setup.request(siren).request_id for siren in SIRENS]
     statements: list[str] = []
     event.listen(
         database.engine, "before_cursor_execute", lambda *expected: statements.append(expected[2])
     )
     counts = []
-    for ids in (asked[:1], asked):
+    for ids in (request_ids[:1], request_ids):
         statements.clear()
         with database.reading() as session:
             expected = request_statuses(session, ids)
         counts.append(sum("SELECT" in one for one in statements))
-    assert [one.request.id for one in expected] == asked
+    assert [one.request.id for one in expected] == request_ids
     assert [
         (one.request.company_siren, one.enrichment_running, one.company) for one in expected
     ] == [(siren, True, None) for siren in SIRENS]

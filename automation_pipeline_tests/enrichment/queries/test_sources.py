@@ -1,4 +1,4 @@
-"""The shared state of sources: calls of the day, rests, login tokens."""
+"""The shared state of sources: daily quota, rests and login tokens."""
 
 from datetime import timedelta
 

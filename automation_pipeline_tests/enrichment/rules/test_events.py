@@ -33,7 +33,7 @@ ERROR = SourceError(
     error_code=ErrorCode.RATE_LIMIT, http_status=429, message="It is busy.", retryable=True
 )
 FOUND = SourceOutcome(source=SourceApi.SEARCH, duration_ms=12, record=RECORD)
-HELD_BACK = SourceOutcome(source=SourceApi.RCS, duration_ms=4200, attempts=3, error=ERROR)
+RATE_LIMITED = SourceOutcome(source=SourceApi.RCS, duration_ms=4200, attempts=3, error=ERROR)
 PARTIAL = Evaluation(
     status=EnrichmentStatus.PARTIAL,
     success=2,
@@ -86,7 +86,7 @@ def test_a_started_event_has_the_attempt() -> None:
     ("outcome", "expected"),
     [
         (FOUND, ("API_RECHERCHE_ENTREPRISES", "SUCCESS", 200, None, 12, 1)),
-        (HELD_BACK, ("API_ENTREPRISE_RCS", "FAILED", 429, "RATE_LIMIT", 4200, 3)),
+        (RATE_LIMITED, ("API_ENTREPRISE_RCS", "FAILED", 429, "RATE_LIMIT", 4200, 3)),
     ],
 )
 def test_a_source_fetched_event_has_the_result_without_the_answer(
@@ -136,7 +136,7 @@ def test_each_event_has_its_own_key() -> None:
             )
         ),
         *(enrichment_started(job, NOW).key for job in (other, third)),
-        source_fetched(JOB, HELD_BACK, NOW).key,
+        source_fetched(JOB, RATE_LIMITED, NOW).key,
         *(enrichment_completed(JOB, request, PARTIAL, NOW).key for request in (None, 4)),
         enrichment_completed(other, 3, PARTIAL, NOW).key,
     ]
@@ -153,7 +153,7 @@ THIRTEEN = {
     "event_type", "http_status", "error_code", "error_message", "duration_ms",
 }  # fmt: skip
 NEVER_NULL = {"correlation_id", "tenant_id", "company_siren", "event_type"}
-OF_THE_LOG = {"timestamp", "level"}
+LOGGER_FIELDS = {"timestamp", "level"}
 
 LOGGED_JOB = EnrichmentFacts(
     job_id=7, siren="552032534", attempt=1, tenant_id="t1", correlation_id="c1"
@@ -176,7 +176,7 @@ OUTCOMES = [
 @every_case("outcome", OUTCOMES)
 def test_a_log_line_has_exactly_the_thirteen_fields(outcome: SourceOutcome | None) -> None:
     fields = log_fields("CompanyEnrichmentSourceFetched", LOGGED_JOB, outcome=outcome)
-    assert fields.keys() | OF_THE_LOG == THIRTEEN
+    assert fields.keys() | LOGGER_FIELDS == THIRTEEN
     assert all(fields[name] for name in NEVER_NULL)
     assert "Secret" not in str(fields)
 

@@ -1,4 +1,4 @@
-"""The decisions of a job: its status, its error, when it is due, and the coverage."""
+"""Evaluation of a job: status, error, next due time, and the coverage checks."""
 
 import re
 from dataclasses import replace
@@ -305,12 +305,12 @@ def test_an_overdue_success_fails_the_freshness_check(overdue: int) -> None:
     assert judged(overdue=overdue)["freshness"].passed is not bool(overdue)
 
 
-OF_THE_CONTRACT = {
+CONTRACT_TRANSITIONS = {
     ("PENDING", "RUNNING"), ("RUNNING", "SUCCESS"), ("RUNNING", "PARTIAL"), ("RUNNING", "FAILED"),
     ("SUCCESS", "STALE"), ("PARTIAL", "STALE"), ("STALE", "RUNNING"), ("FAILED", "RUNNING"), ("PARTIAL", "RUNNING"),
 }  # fmt: skip
-# A required register asks to wait.
-PUT_OFF = {("RUNNING", "PENDING"), ("RUNNING", "STALE")}
+# A required register requests a wait.
+POSTPONED = {("RUNNING", "PENDING"), ("RUNNING", "STALE")}
 
 
 def test_the_legal_transitions_are_those_of_the_contract_and_postponement() -> None:
@@ -319,4 +319,4 @@ def test_the_legal_transitions_are_those_of_the_contract_and_postponement() -> N
         for a, b in product(EnrichmentStatus, EnrichmentStatus)
         if b in ENRICHMENT.moves[a]
     }
-    assert legal == OF_THE_CONTRACT | PUT_OFF
+    assert legal == CONTRACT_TRANSITIONS | POSTPONED

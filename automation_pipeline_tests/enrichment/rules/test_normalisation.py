@@ -1,4 +1,4 @@
-"""The one spelling of what registers spell differently."""
+"""Normalisation of values that the registers format differently."""
 
 from datetime import date
 
@@ -91,7 +91,7 @@ def test_an_address_line_joins_its_non_empty_parts() -> None:
 
 
 @every_case(
-    ("given", "country_said", "result"),
+    ("given", "given_country", "result"),
     [
         ("75009", None, "75009"),
         (1000, None, "01000"),
@@ -108,9 +108,9 @@ def test_an_address_line_joins_its_non_empty_parts() -> None:
     ],
 )
 def test_a_french_postal_code_is_padded_with_a_leading_zero(
-    given: object, country_said: object, result: str | None
+    given: object, given_country: object, result: str | None
 ) -> None:
-    assert postal_code(given, country_said) == result
+    assert postal_code(given, given_country) == result
 
 
 UNION = "AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK"

@@ -1,4 +1,4 @@
-"""What a request for a company may say: SIREN and SIRET."""
+"""Requests for companies: validation of SIREN and SIRET."""
 
 import pytest
 from hypothesis import given
@@ -115,9 +115,9 @@ SIREN, SIRET = "552032534", "55203253400646"
 def test_a_siren_or_a_siret_is_enough_and_its_raw_form_is_kept(
     given: dict[str, str], siren: str, siret: str | None
 ) -> None:
-    wanted = parse_request(given)
-    assert (wanted.identifiers.siren, wanted.identifiers.siret) == (siren, siret)
-    assert (wanted.raw.siren, wanted.raw.siret) == (given.get("siren"), given.get("siret"))
+    request = parse_request(given)
+    assert (request.identifiers.siren, request.identifiers.siret) == (siren, siret)
+    assert (request.raw.siren, request.raw.siret) == (given.get("siren"), given.get("siret"))
 
 
 @every_case(

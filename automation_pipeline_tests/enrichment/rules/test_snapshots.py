@@ -23,13 +23,13 @@ from automation_pipeline.enrichment.rules.evaluation import (
     merge_records,
 )
 
-WHO = Identifiers("552032534")
+COMPANY = Identifiers("552032534")
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 
 
 def record(**result: Any) -> SourceRecord:
     return SourceRecord(
-        siren=WHO.siren, fields=CompanyFields(**result), document={}, is_masked=False
+        siren=COMPANY.siren, fields=CompanyFields(**result), document={}, is_masked=False
     )
 
 
@@ -51,7 +51,7 @@ def test_each_field_has_its_own_source_priority() -> None:
             registry_name="Greffe de Paris",
         ),
     }
-    snapshot = merge_records(None, records, WHO)
+    snapshot = merge_records(None, records, COMPANY)
     assert snapshot.values == CompanyFields(
         legal_name="DANONE",
         legal_form="5510",
@@ -72,11 +72,11 @@ def test_every_field_has_a_source_priority() -> None:
 
 
 def test_a_locked_field_is_not_overwritten_by_a_merge() -> None:
-    before = Snapshot(WHO.siren, CompanyFields(legal_name="Our name", city="PARIS"))
+    before = Snapshot(COMPANY.siren, CompanyFields(legal_name="Edited name", city="PARIS"))
     after = merge_records(
-        before, {SEARCH: record(legal_name="DANONE", city="LYON")}, WHO, locked={"legal_name"}
+        before, {SEARCH: record(legal_name="DANONE", city="LYON")}, COMPANY, locked={"legal_name"}
     )
-    assert (after.values.legal_name, after.values.city) == ("Our name", "LYON")
+    assert (after.values.legal_name, after.values.city) == ("Edited name", "LYON")
     assert changed_fields(before, after) == {"city": {"before": "PARIS", "after": "LYON"}}
 
 
@@ -86,13 +86,13 @@ _RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda fields
 
 
 @given(
-    before=_FIELDS.map(lambda result: Snapshot(WHO.siren, CompanyFields(**result))),
+    before=_FIELDS.map(lambda result: Snapshot(COMPANY.siren, CompanyFields(**result))),
     records=_RECORDS,
 )
 def test_an_empty_value_never_overwrites_and_new_values_name_their_source(
     before: Snapshot, records: dict[SourceApi, SourceRecord]
 ) -> None:
-    after = merge_records(before, records, WHO)
+    after = merge_records(before, records, COMPANY)
     for field in FIELDS:
         values = {source: getattr(one.fields, field) for source, one in records.items()}
         value = getattr(after.values, field)
@@ -105,14 +105,14 @@ def test_an_empty_value_never_overwrites_and_new_values_name_their_source(
 
 @given(_FIELDS)
 def test_core_identity_requires_a_name_and_an_address(fields: dict[str, str | None]) -> None:
-    place = fields["address_line1"] or fields["postal_code"] or fields["city"]
-    assert has_core_identity(Snapshot(WHO.siren, CompanyFields(**fields))) == bool(
-        fields["legal_name"] and place
+    address = fields["address_line1"] or fields["postal_code"] or fields["city"]
+    assert has_core_identity(Snapshot(COMPANY.siren, CompanyFields(**fields))) == bool(
+        fields["legal_name"] and address
     )
 
 
 KNOWN = Snapshot(
-    WHO.siren,
+    COMPANY.siren,
     CompanyFields(legal_form="5510", country_code="FR", city="PARIS", rcs_city="PARIS"),
     {"legal_form": INPI, "country_code": INPI, "city": RCS, "rcs_city": SEARCH},
 )
@@ -120,23 +120,23 @@ KNOWN = Snapshot(
 
 def test_the_value_of_a_failed_higher_priority_source_is_kept() -> None:
     records = {SEARCH: record(legal_form="5599", city="LYON")}
-    kept = merge_records(KNOWN, records, WHO, failed={INPI})
+    kept = merge_records(KNOWN, records, COMPANY, failed={INPI})
     assert (kept.values.legal_form, kept.sources["legal_form"]) == ("5510", INPI)
     assert (kept.values.city, kept.sources["city"]) == ("LYON", SEARCH)
-    transcripts = merge_records(KNOWN, records | {INPI: record(country_code="FR")}, WHO)
-    assert (transcripts.values.legal_form, transcripts.sources["legal_form"]) == ("5599", SEARCH)
+    replaced = merge_records(KNOWN, records | {INPI: record(country_code="FR")}, COMPANY)
+    assert (replaced.values.legal_form, replaced.sources["legal_form"]) == ("5599", SEARCH)
 
 
 def test_the_value_of_a_failed_lower_priority_source_is_replaced() -> None:
     after = merge_records(
-        KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, WHO, failed={RCS, SEARCH}
+        KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, COMPANY, failed={RCS, SEARCH}
     )
     assert (after.values.city, after.values.rcs_city) == ("LYON", "LYON")
 
 
 def test_an_empty_value_of_a_failed_source_is_replaced() -> None:
-    before = Snapshot(WHO.siren, CompanyFields(), {"legal_form": INPI})
-    after = merge_records(before, {SEARCH: record(legal_form="5599")}, WHO, failed={INPI})
+    before = Snapshot(COMPANY.siren, CompanyFields(), {"legal_form": INPI})
+    after = merge_records(before, {SEARCH: record(legal_form="5599")}, COMPANY, failed={INPI})
     assert (after.values.legal_form, after.sources["legal_form"]) == ("5599", SEARCH)
 
 

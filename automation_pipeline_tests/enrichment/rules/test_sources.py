@@ -1,4 +1,4 @@
-"""When a source is left alone, and which sources are required."""
+"""Rests and retries of sources, and which sources are required."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -23,14 +23,16 @@ from automation_pipeline.enrichment.rules.evaluation import (
 from automation_pipeline_tests.tables import every_case
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
-PASSING = {ErrorCode.TIMEOUT, ErrorCode.UPSTREAM_5XX, ErrorCode.SOURCE_UNAVAILABLE}
+TEMPORARY = {ErrorCode.TIMEOUT, ErrorCode.UPSTREAM_5XX, ErrorCode.SOURCE_UNAVAILABLE}
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 
 
 def error(code: str, after: float | None = None) -> SourceError:
     known = ErrorCode(code)
-    passes = known in PASSING or known is ErrorCode.RATE_LIMIT
-    return SourceError(error_code=known, message="No.", retryable=passes, retry_after_seconds=after)
+    is_retryable = known in TEMPORARY or known is ErrorCode.RATE_LIMIT
+    return SourceError(
+        error_code=known, message="No.", retryable=is_retryable, retry_after_seconds=after
+    )
 
 
 @every_case(
@@ -81,7 +83,7 @@ def test_a_source_that_rejects_the_credentials_rests_for_an_hour(
 
 @every_case("code", list(ErrorCode))
 def test_only_temporary_errors_mean_that_a_source_is_down(code: ErrorCode) -> None:
-    assert is_down(error(code)) is (code in PASSING)
+    assert is_down(error(code)) is (code in TEMPORARY)
 
 
 @every_case("code", list(ErrorCode))
@@ -124,8 +126,8 @@ def test_only_errors_with_a_short_wait_are_retried_and_never_inpi_rate_limits(
 def test_a_source_that_answers_with_a_status_is_not_silent(
     code: str, status: int | None, silent: bool, down: bool
 ) -> None:
-    message = replace(error(code), http_status=status)
-    assert (is_silent(message), is_down(message)) == (silent, down)
+    outcome = replace(error(code), http_status=status)
+    assert (is_silent(outcome), is_down(outcome)) == (silent, down)
 
 
 @every_case(

@@ -1,4 +1,4 @@
-"""The names of the contract, and keys."""
+"""Names, keys and default values that the contract defines."""
 
 from dataclasses import fields
 from datetime import timedelta
