@@ -1,4 +1,4 @@
-"""A fake shop whose points never run out, with rules, runs and their results."""
+"""Test bench for pricing: a fake shop with unlimited points, rules, runs and their results."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -41,7 +41,7 @@ from automation_pipeline_tests.waiting import run as run_loop
 Result = TypeVar("Result")
 
 CREATOR, APPROVER = "user:1", "user:2"
-PLENTY = 1e9
+UNLIMITED = 1e9
 _TENTH_OFF: dict[str, object] = {
     "name": "A tenth off",
     "selector": {"all": True},
@@ -52,8 +52,7 @@ _TENTH_OFF: dict[str, object] = {
 
 @dataclass
 class Bench:
-    """`shop_options` are the storefront's. The shop's bucket holds plenty, so that no call waits for its
-    points."""
+    """`shop_options` configure the storefront. The bucket is large enough that no call waits for points."""
 
     database: Database
     clock: StandingClock
@@ -62,7 +61,7 @@ class Bench:
     meter: Meter = field(default_factory=Meter)
 
     def __post_init__(self) -> None:
-        bucket = {"available": PLENTY, "maximum": PLENTY, "restore_rate": PLENTY}
+        bucket = {"available": UNLIMITED, "maximum": UNLIMITED, "restore_rate": UNLIMITED}
         with self.database.transaction() as session:
             if session.get(ShopRow, self.front.name) is None:
                 session.add(
@@ -84,7 +83,7 @@ class Bench:
         return run_loop(work)
 
     def rule(self, *, project_id: str = "default", **fields: object) -> PricingRule:
-        """A tenth off everything in EUR, unless the fields say otherwise (as people write them)."""
+        """Create a rule: 10 % off everything in EUR. `fields` override fields of the input document."""
         given = _TENTH_OFF | fields
         return create_rule(
             given, project_id=project_id, database=self.database, clock=self.clock, actor=CREATOR
@@ -100,7 +99,7 @@ class Bench:
         trigger: RuleTrigger = RuleTrigger.LAUNCHPAD,
         force: bool = False,
     ) -> int:
-        """A run that a worker is to plan and queue."""
+        """Request a run, which a worker plans and queues; return its id."""
         return request_rule_run(
             rule.id,
             database=self.database,
@@ -125,18 +124,18 @@ class Bench:
         return queue_run(run.id, database=self.database, clock=self.clock, actor=actor, force=force)
 
     def queued(self, rule: PricingRule | None = None, *, force: bool = False) -> RuleRun:
-        """Previewed and queued."""
+        """Preview and queue a run."""
         return self.queue(self.previewed(rule), force=force)
 
     def work(self, run: RuleRun) -> RuleRun:
-        """Do what a worker of Dagster does."""
+        """Work on the run like a Dagster worker."""
         return self.work_id(run.id)
 
     def work_id(self, run_id: int) -> RuleRun:
         return self.loop(work_run(run_id, self.context, "bench"))
 
     def scheduled(self, rule: PricingRule) -> int:
-        """A run that its schedule requested."""
+        """Insert a run requested by its schedule; return its id."""
         with self.database.transaction() as session:
             now = self.clock.now()
             new = NewRun(
@@ -150,7 +149,7 @@ class Bench:
             return add_run(session, new, now)
 
     def rested(self) -> None:
-        """The pause that the shop asked for is over."""
+        """End the pause that a retry-after or an open circuit caused."""
         with self.database.transaction() as session:
             session.execute(update(ShopRow).values(until=database_now(-1.0)))
 
@@ -174,7 +173,7 @@ class Bench:
         )
 
     def statuses(self, run_id: int) -> dict[str, str]:
-        """By variant."""
+        """The status of each target, by variant."""
         return {target.variant_id or "": target.status for target in self.targets(run_id)}
 
     def skipped(self, run_id: int) -> list[SkippedVariantRow]:
@@ -200,7 +199,7 @@ class Bench:
         return [event for event in found if name in {None, event.name}]
 
     def requests(self) -> list[tuple[str, Mapping[str, object]]]:
-        """Keys and configs of the requests to Dagster."""
+        """Keys and configs of the Dagster run requests."""
         return [
             (row.request_key, row.config)
             for row in self._rows(select(RunRequestRow).order_by(RunRequestRow.id))
@@ -213,7 +212,7 @@ class Bench:
             )
 
     def hold_again(self, run_id: int) -> None:
-        """As if the last worker still had the claim."""
+        """Renew the claim of the last worker."""
         self.set_run(run_id, lease_until=database_now(60.0))
 
     def make_due(self, run_id: int) -> None:
@@ -227,7 +226,7 @@ class Bench:
             session.execute(update(RuleRunRow).where(*its).values(resume_at=database_now(-1.0)))
 
     def expire_hold(self, run_id: int) -> None:
-        """As if its worker had sent no heartbeat for too long."""
+        """Expire the claim, as after missing heartbeats."""
         self.set_run(run_id, lease_until=database_now(-1.0))
 
     def pass_minutes(self, minutes: float) -> None:
@@ -239,7 +238,7 @@ class Bench:
 
 
 def during_first_write(bench: Bench, what: Callable[[], object]) -> None:
-    """Call `what` once, in a thread; the write waits for its end."""
+    """Call `what` once in a thread, during the first write, which waits for it."""
     left = [what]
 
     async def during_call(kind: str, _subject: object) -> None:
@@ -250,12 +249,11 @@ def during_first_write(bench: Bench, what: Callable[[], object]) -> None:
 
 
 def until_stopped(bench: Bench, what: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
-    """In the middle of the first write, which goes on when the worker has seen that no more is
-    wanted."""
+    """Call `what` once, during the first write. The write continues after the worker has noticed the stop."""
     seen: list[bool] = []
     keep = worker.TargetWork.keep
 
-    def watched(applying: worker.TargetWork) -> bool:
+    def recorded_keep(applying: worker.TargetWork) -> bool:
         seen.append(keep(applying))
         return seen[-1]
 
@@ -264,10 +262,10 @@ def until_stopped(bench: Bench, what: Callable[[], object], patch: pytest.Monkey
     async def during_call(kind: str, _subject: object) -> None:
         if kind == "write" and left:
             await asyncio.to_thread(left.pop())
-            # It looks for the second time when it knows what it saw the first time.
+            # The second check happens after the worker has processed the first.
             await come_true(lambda: seen.count(False) > 1)
 
-    patch.setattr(worker.TargetWork, "keep", watched)
+    patch.setattr(worker.TargetWork, "keep", recorded_keep)
     patch.setattr(worker, "POLL_SECONDS", 0.02)
     bench.shop._during_call = during_call
 

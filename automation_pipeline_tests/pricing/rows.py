@@ -1,4 +1,4 @@
-"""Rules and runs as rows, for the tests of pricing. Processes can import it."""
+"""Rules and runs as database rows for pricing tests. Subprocesses can import this module."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -146,7 +146,7 @@ def delete_all(database: Database) -> None:
 
 
 def marked_targets(database: Database, run_id: int) -> list[tuple[str, bool]]:
-    """The state of each target, and whether it is marked for the worker."""
+    """The state of each target, and whether an action on it was requested."""
     query = select(RuleTargetRow.status, RuleTargetRow.is_wished).where(
         RuleTargetRow.rule_run_id == run_id
     )
@@ -172,17 +172,17 @@ def events(database: Database, name: str) -> list[Event]:
 
 
 def start_due_many(url: str, now: str, times: int) -> tuple[int, int]:
-    """The numbers of runs that this process started and of promotions that it ended."""
+    """Return how many runs this process started and how many promotions it ended."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
-        looks = [start_due(database, clock) for _ in range(times)]
-        return sum(len(one.started) for one in looks), sum(len(one.ended) for one in looks)
+        reports = [start_due(database, clock) for _ in range(times)]
+        return sum(len(one.started) for one in reports), sum(len(one.ended) for one in reports)
     finally:
         database.dispose()
 
 
 def start_due_or_request(url: str, now: str, rule_id: int) -> int:
-    """The number of runs that this process created: of the rule, or of the due rules."""
+    """Request a run of the rule, or start due rules if `rule_id` is 0; return the number of created runs."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         if not rule_id:
@@ -216,7 +216,7 @@ def an_ended_run(
     project_id: str = "default",
     **fields: Any,
 ) -> int:
-    """A run that ended `ended` ago, of its own rule; its targets were tried a minute earlier."""
+    """Insert a run that ended `ended` ago, with a new rule. Its targets were tried a minute before its end."""
     at = clock.now() - ended
     status = "APPLIED" if not failed else "PARTIAL" if applied else "FAILED"
     rule = a_rule(database, clock, project_id=project_id)
@@ -245,7 +245,7 @@ def change_targets(
 def a_shop(
     database: Database, *refused_seconds_ago: float, shop: str = SHOP, circuit: str = "closed"
 ) -> None:
-    """A shop that refused calls that many seconds ago by the database's clock."""
+    """Insert a shop that throttled calls the given numbers of seconds ago."""
     with database.transaction() as session:
         now = database_time(session)
         session.add(
@@ -265,7 +265,7 @@ def a_check(
     mismatches: int = 0,
     **counts: int,
 ) -> None:
-    """A check that read one price, unless `counts` differ."""
+    """Insert a check; it read one price unless `counts` override this."""
     found = {"total_checked": 1, "mismatches": mismatches, "unverified": 0} | counts
     with database.transaction() as session:
         session.add(

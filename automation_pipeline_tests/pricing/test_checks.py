@@ -32,8 +32,8 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(1)), {"longest_pause_seconds": 0.0})
 
 
-def finished(bench: Bench) -> RuleRun:
-    """By the clock of the test."""
+def applied_with_checks(bench: Bench) -> RuleRun:
+    """An applied run whose checks are planned by the test's clock."""
     run = bench.work(bench.queued())
     plan(bench, run)
     return run
@@ -44,51 +44,51 @@ def plan(bench: Bench, run: RuleRun) -> None:
         plan_checks(session, run.id, bench.clock.now())
 
 
-def ask(bench: Bench) -> list[str]:
+def request_checks(bench: Bench) -> list[str]:
     return list(request_due_checks(database=bench.database, clock=bench.clock))
 
 
 def test_a_check_is_requested_when_it_is_due(bench: Bench) -> None:
-    run = finished(bench)
-    assert ask(bench) == []
+    run = applied_with_checks(bench)
+    assert request_checks(bench) == []
     bench.pass_minutes(3)
-    [key] = ask(bench)
+    [key] = request_checks(bench)
     assert key == f"rule-check-{run.id}-5m-{round(bench.clock.now().timestamp())}"
     assert (key, {"run_id": run.id, "check": "5m"}) in bench.requests()
-    assert ask(bench) == []
+    assert request_checks(bench) == []
     bench.pass_minutes(57)
-    assert any(key.startswith(f"rule-check-{run.id}-1h-") for key in ask(bench))
+    assert any(key.startswith(f"rule-check-{run.id}-1h-") for key in request_checks(bench))
 
 
 def test_an_unfinished_check_is_requested_again_with_another_key(bench: Bench) -> None:
-    finished(bench)
+    applied_with_checks(bench)
     bench.pass_minutes(3)
-    [first] = ask(bench)
+    [first] = request_checks(bench)
     bench.pass_minutes(9)
-    assert ask(bench) == []
+    assert request_checks(bench) == []
     bench.pass_minutes(1)
-    [again] = ask(bench)
+    [again] = request_checks(bench)
     assert again.startswith(f"{first}-")
 
 
 def test_a_finished_check_is_not_requested(bench: Bench) -> None:
-    run = finished(bench)
+    run = applied_with_checks(bench)
     bench.pass_minutes(3)
     bench.loop(reconcile_run(run.id, bench.context, name="5m"))
-    assert ask(bench) == []
+    assert request_checks(bench) == []
 
 
 @pytest.mark.parametrize("minutes", [1, 120])
 def test_a_run_that_ends_again_is_checked_again(bench: Bench, minutes: float) -> None:
-    run = finished(bench)
+    run = applied_with_checks(bench)
     bench.pass_minutes(3)
-    [first] = ask(bench)
+    [first] = request_checks(bench)
     bench.loop(reconcile_run(run.id, bench.context, name="5m"))
     bench.pass_minutes(minutes)
     plan(bench, run)
-    assert ask(bench) == []
+    assert request_checks(bench) == []
     bench.pass_minutes(3)
-    [second] = ask(bench)
+    [second] = request_checks(bench)
     assert second != first
     assert [key for key, _ in bench.requests() if key.startswith("rule-check-")] == [first, second]
 
@@ -108,13 +108,13 @@ def applied(bench_of_three: Bench, **rule: object) -> RuleRun:
     return run
 
 
-def look(bench_of_three: Bench, run: RuleRun, name: str = "5m") -> ReconciliationReport:
+def check_run(bench_of_three: Bench, run: RuleRun, name: str = "5m") -> ReconciliationReport:
     return bench_of_three.loop(reconcile_run(run.id, bench_of_three.context, name=name))
 
 
 def test_unchanged_prices_are_not_mismatches(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
-    found = look(bench_of_three, run)
+    found = check_run(bench_of_three, run)
     assert (found.total_checked, found.mismatches, found.unverified) == (3, 0, ())
     assert bench_of_three.shop.called == [("prices", ("101", "201", "301"))]
     with bench_of_three.database.reading() as session:
@@ -130,7 +130,7 @@ def test_unchanged_prices_are_not_mismatches(bench_of_three: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edited", "severity", "difference"),
+    ("edit", "severity", "difference"),
     [
         ({"amount": 901}, "info", 1),
         ({"amount": 909}, "warning", 9),
@@ -139,11 +139,11 @@ def test_unchanged_prices_are_not_mismatches(bench_of_three: Bench) -> None:
     ],
 )
 def test_every_difference_has_its_severity(
-    bench_of_three: Bench, edited: dict[str, object], severity: str, difference: int | None
+    bench_of_three: Bench, edit: dict[str, object], severity: str, difference: int | None
 ) -> None:
     run = applied(bench_of_three)
-    bench_of_three.shop.edit("201", **edited)
-    found = look(bench_of_three, run)
+    bench_of_three.shop.edit("201", **edit)
+    found = check_run(bench_of_three, run)
     [detail] = found.details
     target = bench_of_three.targets(run.id)[1]
     assert (detail.target_id, detail.sku_id, detail.severity) == (
@@ -174,7 +174,7 @@ def test_a_removed_variant_is_unverified_and_not_a_mismatch(bench_of_three: Benc
     run = applied(bench_of_three)
     bench_of_three.shop.remove("101")
     bench_of_three.shop.edit("201", amount=1)
-    found = look(bench_of_three, run)
+    found = check_run(bench_of_three, run)
     assert (found.total_checked, found.mismatches) == (2, 1)
     assert [one.reason for one in found.unverified] == [
         "the variant, or its price, is no longer in the shop"
@@ -184,7 +184,7 @@ def test_a_removed_variant_is_unverified_and_not_a_mismatch(bench_of_three: Benc
 def test_after_a_failed_read_all_prices_are_unverified(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     bench_of_three.shop.fail_always(PRICES, BUSY)
-    found = look(bench_of_three, run)
+    found = check_run(bench_of_three, run)
     assert (found.total_checked, found.mismatches, len(found.unverified)) == (0, 0, 3)
     assert "The shop fails as the test asks" in found.unverified[0].reason
     assert bench_of_three.events("automation.reconciliation.mismatch") == []
@@ -192,10 +192,10 @@ def test_after_a_failed_read_all_prices_are_unverified(bench_of_three: Bench) ->
 
 def test_a_check_runs_once(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
-    found = look(bench_of_three, run)
+    found = check_run(bench_of_three, run)
     bench_of_three.shop.edit("101", amount=1)
-    assert look(bench_of_three, run) == found
-    assert look(bench_of_three, run, "manual-1").mismatches == 1
+    assert check_run(bench_of_three, run) == found
+    assert check_run(bench_of_three, run, "manual-1").mismatches == 1
     assert bench_of_three.shop.times("prices") == 2
 
 
@@ -204,8 +204,8 @@ def test_only_the_latest_applied_price_of_a_variant_is_expected(bench_of_three: 
     second = applied(bench_of_three, name="Later", selector={"sku": "SKU-1-1"})
     assert [one.status for one in bench_of_three.targets(second.id)] == ["APPLIED"]
     assert (
-        look(bench_of_three, first).total_checked,
-        look(bench_of_three, second).total_checked,
+        check_run(bench_of_three, first).total_checked,
+        check_run(bench_of_three, second).total_checked,
     ) == (2, 1)
     roll_back_run(
         second.id,
@@ -214,7 +214,7 @@ def test_only_the_latest_applied_price_of_a_variant_is_expected(bench_of_three: 
         actor="user:1",
     )
     bench_of_three.work(second)
-    again = look(bench_of_three, first, "1h")
+    again = check_run(bench_of_three, first, "1h")
     assert (again.total_checked, again.mismatches) == (3, 0)
 
 
@@ -222,7 +222,7 @@ def test_a_price_that_is_being_written_is_unverified(bench_of_three: Bench) -> N
     run = applied(bench_of_three)
     bench_of_three.shop.edit("101", amount=1)
     bench_of_three.set_target(bench_of_three.targets(run.id)[0].id, is_writing=True)
-    found = look(bench_of_three, run)
+    found = check_run(bench_of_three, run)
     assert (found.mismatches, [one.reason for one in found.unverified]) == (
         0,
         ["its price was being changed at the same time"],
@@ -233,12 +233,12 @@ def test_a_target_rolled_back_during_the_check_is_not_checked(bench_of_three: Be
     run = applied(bench_of_three)
     first = bench_of_three.targets(run.id)[0]
 
-    async def taken_back(_kind: str, _subject: object) -> None:
+    async def roll_back_target(_kind: str, _subject: object) -> None:
         bench_of_three.shop.edit("101", amount=1000)
         bench_of_three.set_target(first.id, status="ROLLED_BACK")
 
-    bench_of_three.shop._during_call = taken_back
-    found = look(bench_of_three, run)
+    bench_of_three.shop._during_call = roll_back_target
+    found = check_run(bench_of_three, run)
     assert (found.total_checked, found.mismatches) == (2, 0)
 
 
@@ -250,7 +250,7 @@ def test_an_open_circuit_leaves_the_check_due(
         shop = session.get_one(ShopRow, bench_of_three.front.name)
         shop.circuit, shop.until = "open", shop.measured_at + timedelta(days=36500)
     with pytest.raises(ShopRestingError):
-        look(bench_of_three, run)
+        check_run(bench_of_three, run)
     assert {check.checked_at for check in bench_of_three.checks(run.id)} == {None}
 
 
@@ -259,14 +259,14 @@ def test_a_refused_token_stops_after_the_first_batch(bench_of_three: Bench) -> N
     run = applied(bench_of_three)
     bench_of_three.shop_options["calls_at_once"] = 1
     bench_of_three.shop.fail_always(PRICES, REFUSED)
-    assert len(look(bench_of_three, run).unverified) == 600
+    assert len(check_run(bench_of_three, run).unverified) == 600
     assert bench_of_three.shop.times("prices") == 1
 
 
 def test_a_run_of_another_shop_cannot_be_verified(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     bench_of_three.set_run(run.id, shop="other.test")
-    found = look(bench_of_three, run)
+    found = check_run(bench_of_three, run)
     assert {one.reason for one in found.unverified} == {
         "it was applied in another shop, other.test"
     }
@@ -278,11 +278,11 @@ def test_a_run_without_applied_prices_cannot_be_checked(bench_of_three: Bench) -
     with pytest.raises(
         ConflictError, match=f"Run {preview.id} is PREVIEW: it has no applied price"
     ):
-        look(bench_of_three, preview)
+        check_run(bench_of_three, preview)
     with pytest.raises(InvalidInputError, match="There is no such check"):
-        look(bench_of_three, preview, "tomorrow")
+        check_run(bench_of_three, preview, "tomorrow")
     with pytest.raises(NotFoundError):
-        look(bench_of_three, preview.model_copy(update={"id": 987654}))
+        check_run(bench_of_three, preview.model_copy(update={"id": 987654}))
 
 
 def test_a_rolled_back_run_gets_an_empty_check(bench_of_three: Bench) -> None:
@@ -294,7 +294,7 @@ def test_a_rolled_back_run_gets_an_empty_check(bench_of_three: Bench) -> None:
         actor="user:1",
     )
     bench_of_three.work(run)
-    assert look(bench_of_three, run).total_checked == 0
+    assert check_run(bench_of_three, run).total_checked == 0
 
 
 YESTERDAY = timedelta(days=1)
@@ -313,7 +313,7 @@ def applied_by_rule(bench_of_four: Bench, ago: timedelta = YESTERDAY, **rule: ob
     return run
 
 
-def look_at_all(bench_of_four: Bench) -> list[ReconciliationReport]:
+def reconcile_daily(bench_of_four: Bench) -> list[ReconciliationReport]:
     return bench_of_four.loop(reconcile_all(bench_of_four.context))
 
 
@@ -324,7 +324,7 @@ def test_reconciliation_of_all_runs_reads_each_variant_once(
     second = applied_by_rule(bench_of_four, name="Later", selector={"sku": ["SKU-1-1", "SKU-2-1"]})
     bench_of_four.shop.edit("101", amount=1)
     reports = {
-        one.run_id: (one.total_checked, one.mismatches) for one in look_at_all(bench_of_four)
+        one.run_id: (one.total_checked, one.mismatches) for one in reconcile_daily(bench_of_four)
     }
     assert reports == {str(first.id): (2, 0), str(second.id): (2, 1)}
     [(_, asked)] = bench_of_four.shop.called
@@ -338,11 +338,11 @@ def test_reconciliation_of_all_runs_reads_each_variant_once(
 def test_each_run_has_one_check_per_day(bench_of_four: Bench) -> None:
     run = applied_by_rule(bench_of_four)
     assert (
-        len(look_at_all(bench_of_four)),
-        len(look_at_all(bench_of_four)),
+        len(reconcile_daily(bench_of_four)),
+        len(reconcile_daily(bench_of_four)),
     ) == (1, 0)
     bench_of_four.clock.pass_time(timedelta(days=1))
-    assert len(look_at_all(bench_of_four)) == 1
+    assert len(reconcile_daily(bench_of_four)) == 1
     assert {check.name for check in bench_of_four.checks(run.id)} == {
         "5m",
         "1h",
@@ -352,7 +352,7 @@ def test_each_run_has_one_check_per_day(bench_of_four: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ago", "looked_at"),
+    ("ago", "checked"),
     [
         (timedelta(minutes=60), 0),
         (timedelta(minutes=61), 1),
@@ -361,28 +361,28 @@ def test_each_run_has_one_check_per_day(bench_of_four: Bench) -> None:
     ],
 )
 def test_runs_are_reconciled_until_they_are_thirty_days_old(
-    bench_of_four: Bench, ago: timedelta, looked_at: int
+    bench_of_four: Bench, ago: timedelta, checked: int
 ) -> None:
     applied_by_rule(bench_of_four, ago)
-    assert len(look_at_all(bench_of_four)) == looked_at
+    assert len(reconcile_daily(bench_of_four)) == checked
 
 
 def test_the_name_of_a_daily_check_is_the_local_date(bench_of_four: Bench) -> None:
     run = applied_by_rule(bench_of_four)
     bench_of_four.clock.pass_time(timedelta(hours=13))
-    look_at_all(bench_of_four)
+    reconcile_daily(bench_of_four)
     assert bench_of_four.checks(run.id)[-1].name == "2026-05-05"
 
 
 def test_reconciliation_can_be_switched_off(bench_of_four: Bench) -> None:
     applied_by_rule(bench_of_four)
     bench_of_four.shop_options["reconciles"] = False
-    assert (look_at_all(bench_of_four), bench_of_four.shop.called) == ([], [])
+    assert (reconcile_daily(bench_of_four), bench_of_four.shop.called) == ([], [])
 
 
 def test_runs_of_other_shops_are_not_reconciled(bench_of_four: Bench) -> None:
     bench_of_four.set_run(applied_by_rule(bench_of_four).id, shop="other.test")
-    assert look_at_all(bench_of_four) == []
+    assert reconcile_daily(bench_of_four) == []
 
 
 def test_a_run_with_all_prices_replaced_gets_an_empty_report_that_clears_its_mismatches(
@@ -392,12 +392,12 @@ def test_a_run_with_all_prices_replaced_gets_an_empty_report_that_clears_its_mis
     bench_of_four.shop.edit("101", amount=5000)
     bench_of_four.loop(reconcile_run(run.id, bench_of_four.context, name="5m"))
     bench_of_four.clock.pass_time_a_second()
-    # All of it is applied_by_rule over, as by a repair of every price.
+    # A second run replaces every price, like a repair of the whole run.
     later = bench_of_four.work(bench_of_four.queued(bench_of_four.rule(name="Later")))
     for one in (run, later):
         at = bench_of_four.clock.now() - YESTERDAY
         bench_of_four.set_run(one.id, queued_at=at, started_at=at, finished_at=at)
-    reports = {report.run_id: report for report in look_at_all(bench_of_four)}
+    reports = {report.run_id: report for report in reconcile_daily(bench_of_four)}
     assert (reports[str(run.id)].total_checked, reports[str(later.id)].total_checked) == (0, 4)
     with bench_of_four.database.reading() as session:
         newest = latest_conclusive_check(session, run.id)
@@ -410,10 +410,10 @@ def test_without_applied_prices_the_shop_is_not_called(bench_of_four: Bench) -> 
     run = applied_by_rule(bench_of_four)
     for target in bench_of_four.targets(run.id):
         bench_of_four.set_target(target.id, status="ROLLED_BACK")
-    assert [(report.total_checked, report.unverified) for report in look_at_all(bench_of_four)] == [
-        (0, ())
-    ]
-    assert (look_at_all(bench_of_four), bench_of_four.shop.called) == ([], [])
+    assert [
+        (report.total_checked, report.unverified) for report in reconcile_daily(bench_of_four)
+    ] == [(0, ())]
+    assert (reconcile_daily(bench_of_four), bench_of_four.shop.called) == ([], [])
 
 
 def check_prices(bench_of_four: Bench, run: RuleRun, name: str) -> None:
@@ -427,8 +427,8 @@ def repair(bench_of_four: Bench, run: RuleRun) -> RuleRun:
     )
 
 
-def edited(bench_of_four: Bench, **rule: object) -> RuleRun:
-    """Applied, and two prices of it changed by hand, one of them into another currency."""
+def applied_then_edited(bench_of_four: Bench, **rule: object) -> RuleRun:
+    """An applied run with two prices edited by hand, one of them to another currency."""
     run = bench_of_four.work(bench_of_four.queued(bench_of_four.rule(**rule)))
     bench_of_four.shop.edit("201", amount=1)
     bench_of_four.shop.edit("301", currency="USD")
@@ -437,7 +437,7 @@ def edited(bench_of_four: Bench, **rule: object) -> RuleRun:
 
 
 def test_a_repair_has_only_the_mismatches_in_the_same_currency(bench_of_four: Bench) -> None:
-    run = edited(bench_of_four)
+    run = applied_then_edited(bench_of_four)
     made = repair(bench_of_four, run)
     assert (made.status, made.trigger, made.parent_run_id, made.created_by) == (
         "PREVIEW",
@@ -456,7 +456,7 @@ def test_a_repair_has_only_the_mismatches_in_the_same_currency(bench_of_four: Be
 
 
 def test_a_repair_is_applied_during_the_cooldown_of_its_rule(bench_of_four: Bench) -> None:
-    run = edited(bench_of_four, cooldownMinutes=600)
+    run = applied_then_edited(bench_of_four, cooldownMinutes=600)
     ended = bench_of_four.work(bench_of_four.queue(repair(bench_of_four, run)))
     assert (ended.status, bench_of_four.shop.amounts()["201"]) == ("APPLIED", 900)
     check_prices(bench_of_four, ended, "5m")
@@ -467,7 +467,7 @@ def test_a_repair_is_applied_during_the_cooldown_of_its_rule(bench_of_four: Benc
 
 
 def test_prices_corrected_by_hand_need_no_repair(bench_of_four: Bench) -> None:
-    run = edited(bench_of_four)
+    run = applied_then_edited(bench_of_four)
     bench_of_four.shop.edit("201", amount=900)
     check_prices(bench_of_four, run, "manual-1")
     with pytest.raises(
@@ -477,14 +477,14 @@ def test_prices_corrected_by_hand_need_no_repair(bench_of_four: Bench) -> None:
 
 
 def test_a_repair_ignores_checks_that_read_no_price(bench_of_four: Bench) -> None:
-    run = edited(bench_of_four)
+    run = applied_then_edited(bench_of_four)
     bench_of_four.shop.fail_always(PRICES, FailureSignal(status=500))
     check_prices(bench_of_four, run, "manual-1")
     assert repair(bench_of_four, run).total_targets == 1
 
 
 def test_a_rolled_back_price_is_not_repaired(bench_of_four: Bench) -> None:
-    run = edited(bench_of_four)
+    run = applied_then_edited(bench_of_four)
     roll_back_run(
         run.id,
         database=bench_of_four.database,
@@ -526,7 +526,7 @@ def test_a_repair_without_a_check_is_refused(bench_of_four: Bench) -> None:
 
 
 def test_a_repair_after_the_end_of_the_promotion_is_refused(bench_of_four: Bench) -> None:
-    run = edited(bench_of_four)
+    run = applied_then_edited(bench_of_four)
     bench_of_four.set_run(run.id, promotion_ended_at=bench_of_four.clock.now())
     with pytest.raises(ConflictError, match="promotion"):
         repair(bench_of_four, run)

@@ -1,5 +1,4 @@
-"""What docs/pricing.md promises of rules is what becomes of them: every worked example, every word,
-every number."""
+"""The examples, terms and numbers in docs/pricing.md match the code."""
 
 import json
 import re
@@ -44,12 +43,12 @@ FACTS = {"cost": "cost", "compareAt": "compare_at"}
 
 
 def section(heading: str) -> str:
-    """From the heading to the next one."""
+    """The text between this heading and the next one."""
     return re.split(r"^#+ ", PAGE.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def rows_under(heading: str) -> list[list[str]]:
-    """Of the tables in the section, as cells without the marks of code."""
+    """The body rows of the tables in the section, without code marks."""
     lines = [line for line in section(heading).splitlines() if line.startswith("|")]
     cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
     return [
@@ -64,7 +63,7 @@ def _is_rule(row: list[str]) -> bool:
 
 
 def described(outcome: PriceOutcome) -> tuple[str, str, str]:
-    """What becomes of the variant, in the page's words."""
+    """The outcome in the wording of the page."""
     if outcome.after is None:
         return str(outcome.skipped), "", ""
     after, currency = outcome.after, outcome.after.currency

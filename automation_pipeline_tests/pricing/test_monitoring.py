@@ -69,7 +69,7 @@ from automation_pipeline_tests.pricing.rows import (
 LONG_AGO = timedelta(days=2)
 
 
-def raised(
+def raise_and_list(
     database: Database, clock: StandingClock, *, receivers: AlertReceivers = EVERY_ALERT
 ) -> list[tuple[str, str, str]]:
     found = raise_alerts(PRICING_ALERTS, receivers, database=database, clock=clock)
@@ -91,17 +91,22 @@ def test_thresholds_of_the_success_rate_alert(
     database: Database, clock: StandingClock, applied: int, failed: int, severity: str | None
 ) -> None:
     an_ended_run(database, clock, applied, failed)
-    assert raised(database, clock) == ([("default", "success_rate", severity)] if severity else [])
+    assert raise_and_list(database, clock) == (
+        [("default", "success_rate", severity)] if severity else []
+    )
 
 
 @pytest.mark.parametrize(
-    ("letters", "severity"), [(50, None), (51, "warning"), (100, "warning"), (101, "critical")]
+    ("dead_letter_count", "severity"),
+    [(50, None), (51, "warning"), (100, "warning"), (101, "critical")],
 )
 def test_thresholds_of_the_dead_letter_alert(
-    database: Database, clock: StandingClock, letters: int, severity: str | None
+    database: Database, clock: StandingClock, dead_letter_count: int, severity: str | None
 ) -> None:
-    an_ended_run(database, clock, 1, letters, ended=LONG_AGO)
-    assert raised(database, clock) == ([("default", "dlq_size", severity)] if severity else [])
+    an_ended_run(database, clock, 1, dead_letter_count, ended=LONG_AGO)
+    assert raise_and_list(database, clock) == (
+        [("default", "dlq_size", severity)] if severity else []
+    )
 
 
 @pytest.mark.parametrize(("refusals", "is_raised"), [(3, False), (4, True)])
@@ -110,21 +115,23 @@ def test_threshold_of_the_rate_limit_alert(
 ) -> None:
     a_shop(database, *[10.0] * refusals)
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
-    assert raised(database, clock) == ([("default", "rate_limits", "warning")] if is_raised else [])
+    assert raise_and_list(database, clock) == (
+        [("default", "rate_limits", "warning")] if is_raised else []
+    )
 
 
 def test_an_open_circuit_raises_a_critical_alert_per_project_with_active_runs(
     database: Database, clock: StandingClock
 ) -> None:
     a_shop(database, circuit="open")
-    assert raised(database, clock) == []
+    assert raise_and_list(database, clock) == []
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
-    assert raised(database, clock) == [("default", "circuit_open", "critical")]
+    assert raise_and_list(database, clock) == [("default", "circuit_open", "critical")]
 
 
 def test_an_alert_is_stored_with_its_message(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 89, 11, project_id="shoes")
-    raised(database, clock)
+    raise_and_list(database, clock)
     [row] = alert_rows(database)
     assert (row.project_id, row.name, row.severity, row.raised_at) == (
         "shoes",
@@ -140,7 +147,7 @@ def test_an_alert_without_a_receiver_is_stored_as_unsent(
     database: Database, clock: StandingClock
 ) -> None:
     an_ended_run(database, clock, 89, 11)
-    raised(
+    raise_and_list(
         database,
         clock,
         receivers={AlertSeverity.WARNING: AlertReceiver("https://hooks.example.com")},
@@ -149,18 +156,18 @@ def test_an_alert_without_a_receiver_is_stored_as_unsent(
 
 
 @pytest.mark.parametrize(
-    ("letters", "severity", "minutes"), [(51, "warning", 30), (101, "critical", 15)]
+    ("dead_letter_count", "severity", "minutes"), [(51, "warning", 30), (101, "critical", 15)]
 )
 def test_an_alert_is_raised_again_after_its_cooldown(
-    database: Database, clock: StandingClock, letters: int, severity: str, minutes: int
+    database: Database, clock: StandingClock, dead_letter_count: int, severity: str, minutes: int
 ) -> None:
-    an_ended_run(database, clock, 1, letters, ended=LONG_AGO)
+    an_ended_run(database, clock, 1, dead_letter_count, ended=LONG_AGO)
     once = [("default", "dlq_size", severity)]
-    assert [raised(database, clock), raised(database, clock)] == [once, []]
+    assert [raise_and_list(database, clock), raise_and_list(database, clock)] == [once, []]
     clock.pass_time(timedelta(minutes=minutes) - timedelta(seconds=1))
-    assert raised(database, clock) == []
+    assert raise_and_list(database, clock) == []
     clock.pass_time_a_second()
-    assert raised(database, clock) == once
+    assert raise_and_list(database, clock) == once
 
 
 def test_only_a_higher_severity_is_raised_during_the_cooldown(
@@ -168,18 +175,18 @@ def test_only_a_higher_severity_is_raised_during_the_cooldown(
 ) -> None:
     run_id = an_ended_run(database, clock, 1, 101, ended=LONG_AGO)
     change_targets(database, run_id, first=10, acknowledged_at=clock.now())
-    assert raised(database, clock) == [("default", "dlq_size", "warning")]
+    assert raise_and_list(database, clock) == [("default", "dlq_size", "warning")]
     change_targets(database, run_id, acknowledged_at=None)
-    assert raised(database, clock) == [("default", "dlq_size", "critical")]
+    assert raise_and_list(database, clock) == [("default", "dlq_size", "critical")]
     change_targets(database, run_id, first=10, acknowledged_at=clock.now())
-    assert raised(database, clock) == []
+    assert raise_and_list(database, clock) == []
 
 
 def test_the_alert_cooldown_is_per_project(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 10, 11, project_id="shoes")
-    assert raised(database, clock) == [("shoes", "success_rate", "critical")]
+    assert raise_and_list(database, clock) == [("shoes", "success_rate", "critical")]
     an_ended_run(database, clock, 10, 11, project_id="hats")
-    assert raised(database, clock) == [("hats", "success_rate", "critical")]
+    assert raise_and_list(database, clock) == [("hats", "success_rate", "critical")]
 
 
 @pytest.mark.both_databases
@@ -202,7 +209,7 @@ def test_two_concurrent_calls_raise_an_alert_once(database: Database, clock: Sta
         raised_at_once = pool.map(
             lambda _: raise_alerts(alerts, EVERY_ALERT, database=database, clock=clock), range(2)
         )
-    assert sorted(len(raised) for raised in raised_at_once) == [0, 1]
+    assert sorted(len(raise_and_list) for raise_and_list in raised_at_once) == [0, 1]
     assert [row.name for row in alert_rows(database)] == ["success_rate"]
 
 
@@ -210,9 +217,9 @@ def test_alerts_are_listed_newest_first_by_project(
     database: Database, clock: StandingClock
 ) -> None:
     an_ended_run(database, clock, 10, 60, project_id="hats")
-    raised(database, clock)
+    raise_and_list(database, clock)
     an_ended_run(database, clock, 10, 11, project_id="shoes")
-    raised(database, clock)
+    raise_and_list(database, clock)
     with database.reading() as session:
         everything, page = list_alerts(session, None, 9, 0), list_alerts(session, None, 1, 1)
         of_hats = list_alerts(session, "hats", 9, 0)
@@ -224,10 +231,10 @@ def test_alerts_are_listed_newest_first_by_project(
 
 URL = "https://hooks.example.com/prices"
 SECRET = "s3cret"
-PATIENCE = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=10, cap_seconds=60))
+RETRY_POLICY = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=10, cap_seconds=60))
 
 
-def backlog(project: str) -> AlertCondition:
+def backlog_alert(project: str) -> AlertCondition:
     return AlertCondition(
         name=PricingAlertName.DEAD_LETTERS,
         severity=AlertSeverity.CRITICAL,
@@ -241,7 +248,7 @@ def stored_alert(database: Database, clock: StandingClock, count: int = 1) -> No
         add_alerts(
             session,
             PRICING_ALERTS,
-            [backlog(f"p{number}") for number in range(count)],
+            [backlog_alert(f"p{number}") for number in range(count)],
             clock.now(),
             EVERY_ALERT,
         )
@@ -259,13 +266,13 @@ def deliver(
         dict.fromkeys(severities, AlertReceiver(url)),
         sender=sender,
         secret=secret,
-        patience=PATIENCE,
+        patience=RETRY_POLICY,
         database=database,
     )
     return asyncio.run(work)
 
 
-def wait_over(database: Database) -> None:
+def end_wait(database: Database) -> None:
     with database.transaction() as session:
         session.execute(update(PricingAlertRow).values(next_retry_at=database_now(-1.0)))
 
@@ -340,7 +347,7 @@ def test_a_failed_delivery_is_repeated_with_the_same_body(
             "The receiver answered 503",
         )
         assert deliver(database, client(hook.url), hook.url) == 0
-        wait_over(database)
+        end_wait(database)
         assert deliver(database, client(hook.url), hook.url) == 1
         first, second = hook.calls
     assert first.body == second.body
@@ -355,7 +362,7 @@ def test_a_delivery_fails_after_the_last_attempt(
     sender = FakeWebhookSender([answer])
     for _ in range(5):
         deliver(database, sender)
-        wait_over(database)
+        end_wait(database)
     [row] = alert_rows(database)
     assert (row.status, row.attempts, len(sender.posted)) == ("failed", 3, 3)
     assert row.last_error
@@ -394,16 +401,16 @@ def test_a_killed_delivery_uses_an_attempt(database: Database, clock: StandingCl
     class Killed(BaseException):
         pass
 
-    class Deadly(FakeWebhookSender):
+    class KillingSender(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
             raise Killed
 
     stored_alert(database, clock)
     for _ in range(3):
         with pytest.raises(Killed):
-            deliver(database, Deadly())
-        assert deliver(database, FakeWebhookSender()) == 0  # held for who may yet be at it
-        wait_over(database)
+            deliver(database, KillingSender())
+        assert deliver(database, FakeWebhookSender()) == 0  # still claimed by the killed process
+        end_wait(database)
     sender = FakeWebhookSender()
     deliver(database, sender)
     [row] = alert_rows(database)
@@ -415,14 +422,14 @@ def test_a_killed_delivery_uses_an_attempt(database: Database, clock: StandingCl
 
 
 def test_a_late_result_is_not_stored(database: Database, clock: StandingClock) -> None:
-    class Slow(FakeWebhookSender):
+    class SlowSender(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
-            wait_over(database)  # its claim has ended, and another process is first
+            end_wait(database)  # its claim expired, and another process delivers first
             await asyncio.to_thread(deliver, database, FakeWebhookSender())
             return WebhookAnswer(500, "late")
 
     stored_alert(database, clock)
-    deliver(database, Slow())
+    deliver(database, SlowSender())
     [row] = alert_rows(database)
     assert (row.status, row.attempts, row.status_code) == ("sent", 2, 200)
 
@@ -498,8 +505,8 @@ def test_dead_letters_are_listed_in_order_of_failure(bench: Bench) -> None:
     run = failing(bench, KINDS)
     first, second, _ = dead_targets(bench, run)
     with bench.database.reading() as session:
-        letters = dead_letters(session, "default", now=bench.clock.now(), limit=2)
-    assert [int(one.target_id) for one in letters] == [first, second]
+        dead_letter_count = dead_letters(session, "default", now=bench.clock.now(), limit=2)
+    assert [int(one.target_id) for one in dead_letter_count] == [first, second]
 
 
 def test_acknowledged_dead_letters_are_not_counted(bench: Bench) -> None:
@@ -516,7 +523,7 @@ def retry(bench: Bench, *, force: bool = False) -> RetriedRuns:
     )
 
 
-def wished(bench: Bench, run_id: int) -> set[str | None]:
+def marked_targets(bench: Bench, run_id: int) -> set[str | None]:
     return {target.variant_id for target in bench.targets(run_id) if target.is_wished}
 
 
@@ -524,7 +531,7 @@ def test_retryable_targets_are_retried_and_the_report_is_an_event(bench: Bench) 
     run = failing(bench, {"101": "server", "201": "not_found"})
     retried = retry(bench)
     assert (retried.runs, retried.skipped) == ((run.id,), {})
-    assert (wished(bench, run.id), bench.run(run.id).wish) == ({"101"}, "retry")
+    assert (marked_targets(bench, run.id), bench.run(run.id).wish) == ({"101"}, "retry")
     [event] = bench.events("automation.dlq.report")
     assert event.payload["totalFailed"] == 2
     bench.shop.accept("101")
@@ -534,7 +541,7 @@ def test_retryable_targets_are_retried_and_the_report_is_an_event(bench: Bench) 
 def test_a_forced_retry_includes_permanent_failures(bench: Bench) -> None:
     run = failing(bench, {"101": "server", "201": "not_found"})
     assert list(retry(bench, force=True).runs) == [run.id]
-    assert wished(bench, run.id) == {"101", "201"}
+    assert marked_targets(bench, run.id) == {"101", "201"}
 
 
 def test_acknowledged_dead_letters_are_not_retried(bench: Bench) -> None:
@@ -544,7 +551,7 @@ def test_acknowledged_dead_letters_are_not_retried(bench: Bench) -> None:
         "default", chosen, database=bench.database, clock=bench.clock, actor="user:9"
     )
     retry(bench)
-    assert wished(bench, run.id) == {"201"}
+    assert marked_targets(bench, run.id) == {"201"}
 
 
 def test_a_run_that_cannot_be_retried_is_skipped(bench: Bench) -> None:

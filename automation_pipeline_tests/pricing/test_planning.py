@@ -1,4 +1,4 @@
-"""A plan: the catalogue is read to its end, every variant is counted once, and a run or a preview keeps it."""
+"""Planning: the whole catalogue is read, every variant is counted once, and the plan is stored with the run."""
 
 import threading
 from collections import Counter
@@ -42,7 +42,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "RETRY_BACKOFF", Backoff(base_seconds=0, cap_seconds=0))
 
 
@@ -142,8 +142,8 @@ def test_the_daily_budget_counts_changes_since_local_midnight(bench: Bench) -> N
     rule = bench.rule()
     first = bench.queued(bench.rule(name="Before"))
     # 10:00 UTC is noon in Paris, where the day began at 22:00 UTC.
-    noted(bench, first.id, "1", hours_ago=11.9)
-    noted(bench, first.id, "2", hours_ago=12.1)
+    add_price_change(bench, first.id, "1", hours_ago=11.9)
+    add_price_change(bench, first.id, "2", hours_ago=12.1)
     run = bench.plan(bench.asked_for(rule))
     assert [target.variant_id for target in bench.targets(run.id)] == ["2"]
     (blocked,) = bench.skipped(run.id)
@@ -159,12 +159,12 @@ def test_the_daily_budget_counts_changes_since_local_midnight(bench: Bench) -> N
     ]
 
 
-def noted(bench: Bench, run_id: int, variant_id: str, *, hours_ago: float) -> None:
+def add_price_change(bench: Bench, run_id: int, variant_id: str, *, hours_ago: float) -> None:
     target = next(one for one in bench.targets(run_id) if one.variant_id == variant_id)
     with bench.database.transaction() as session:
         session.add(
             PriceChangeRow(
-                event_key=f"noted-{variant_id}",
+                event_key=f"change-{variant_id}",
                 tenant_id="main",
                 project_id="default",
                 shop="shop.test",
@@ -190,8 +190,8 @@ def test_planned_variants_of_a_product_are_adjacent(bench: Bench) -> None:
 
 
 def test_a_variant_listed_twice_is_planned_once(bench: Bench) -> None:
-    async def reorder(_kind: str, place: object) -> None:
-        if place == "1":
+    async def reorder(_kind: str, cursor: object) -> None:
+        if cursor == "1":
             bench.shop.remove("1")
             bench.shop.put(variant("1", "1"))
 
@@ -238,7 +238,7 @@ def test_a_cancelled_run_is_not_planned(bench: Bench) -> None:
 
 
 def test_a_run_cancelled_during_planning_gets_no_targets(bench: Bench) -> None:
-    async def cancel(_kind: str, _place: object) -> None:
+    async def cancel(_kind: str, _cursor: object) -> None:
         bench.set_run(run_id, cancel_requested_at=bench.clock.now())
 
     bench.shop = FakeShop(variant("1", "1"), during_call=cancel)
@@ -271,11 +271,11 @@ def test_repeated_page_failures_discard_the_plan(
     bench.shop = FakeShop(*shelf(4), page_size=2)
     run_id = bench.asked_for(bench.rule())
 
-    async def break_down(_kind: str, place: object) -> None:
-        if place == "2":
+    async def fail_second_page(_kind: str, cursor: object) -> None:
+        if cursor == "2":
             bench.shop.fail_always(PAGES, signal)
 
-    bench.shop = FakeShop(*shelf(4), page_size=2, during_call=break_down)
+    bench.shop = FakeShop(*shelf(4), page_size=2, during_call=fail_second_page)
     with pytest.raises(error, match=r"The shop fails as the test asks \(page\)\."):
         bench.plan(run_id)
     assert bench.shop.times("page") == 1 + calls
@@ -309,7 +309,7 @@ def test_an_unknown_run_is_not_found(bench: Bench) -> None:
 
 
 def test_no_transaction_is_open_while_the_shop_is_called(bench: Bench) -> None:
-    async def write(_kind: str, _place: object) -> None:
+    async def write(_kind: str, _cursor: object) -> None:
         with bench.database.unless_busy():
             written.append(True)
 
@@ -320,12 +320,12 @@ def test_no_transaction_is_open_while_the_shop_is_called(bench: Bench) -> None:
 
 
 def test_one_of_two_concurrent_plans_is_stored(bench: Bench) -> None:
-    both_ask = threading.Barrier(2, timeout=60)
+    both_calling = threading.Barrier(2, timeout=60)
 
-    async def meet(_kind: str, _place: object) -> None:
-        both_ask.wait()
+    async def wait_for_both(_kind: str, _cursor: object) -> None:
+        both_calling.wait()
 
-    bench.shop = FakeShop(*shelf(5, 2), during_call=meet)
+    bench.shop = FakeShop(*shelf(5, 2), during_call=wait_for_both)
     run_id = bench.asked_for(bench.rule())
     threads = [threading.Thread(target=bench.plan, args=(run_id,)) for _ in range(2)]
     for thread in threads:
@@ -400,7 +400,7 @@ def test_a_failed_preview_leaves_no_run(bench_of_two: Bench) -> None:
 def test_a_preview_keeps_the_rule_version_that_was_priced(
     bench_of_two: Bench,
 ) -> None:
-    async def change(_kind: str, _place: object) -> None:
+    async def change(_kind: str, _cursor: object) -> None:
         transform = {"transform": {"op": "set", "value": 1}}
         update_rule(
             rule.id,
@@ -447,8 +447,8 @@ def test_an_empty_shop_has_one_empty_page(database: Database, clock: StandingClo
     assert bench.loop(pages(bench)) == [[]]
 
 
-class Turning(FakeShop):
-    """Its pages lead through `cursors`, and then to the last of them for ever."""
+class RepeatingCatalogue(FakeShop):
+    """Pages through `cursors`, then returns the last cursor forever."""
 
     def __init__(self, *cursors: str) -> None:
         super().__init__()
@@ -465,7 +465,7 @@ class Turning(FakeShop):
 def test_an_endless_catalogue_is_refused(
     cursors: tuple[str, ...], database: Database, clock: StandingClock
 ) -> None:
-    shop = Turning(*cursors)
+    shop = RepeatingCatalogue(*cursors)
     bench = Bench(database, clock, shop)
     with pytest.raises(PermanentError, match="the same page of its catalogue repeatedly"):
         bench.loop(pages(bench))
@@ -476,7 +476,7 @@ TENTH_OFF = rule({"op": "percent", "value": -10})
 products = st.lists(st.integers(0, 3), max_size=20)
 
 
-def drafted(draft: Draft, *amounts: int | None, products: list[int] | None = None) -> None:
+def add_to_draft(draft: Draft, *amounts: int | None, products: list[int] | None = None) -> None:
     its = products or [1] * len(amounts)
     message = [
         variant(str(number), str(product), amount)
@@ -488,7 +488,7 @@ def drafted(draft: Draft, *amounts: int | None, products: list[int] | None = Non
 @given(products)
 def test_variants_of_a_product_are_adjacent_and_keep_their_order(its: list[int]) -> None:
     with Draft() as draft:
-        drafted(draft, *[1000] * len(its), products=its)
+        add_to_draft(draft, *[1000] * len(its), products=its)
         kept = [(str(row["product_id"]), int(str(row["variant_id"]))) for row in draft.targets()]
     order = list(dict.fromkeys(str(product) for product in its))
     assert kept == sorted(kept, key=lambda row: (order.index(row[0]), row[1]))
@@ -497,7 +497,7 @@ def test_variants_of_a_product_are_adjacent_and_keep_their_order(its: list[int])
 
 def test_large_amounts_are_exact() -> None:
     with Draft() as draft:
-        drafted(draft, 10**12, 999_999_999_999)
+        add_to_draft(draft, 10**12, 999_999_999_999)
         kept = [row["after_json"] for row in draft.targets()]
     assert kept == [
         {"unit_amount": 900_000_000_000, "currency": "EUR", "compare_at": None},
@@ -508,7 +508,7 @@ def test_large_amounts_are_exact() -> None:
 def test_a_large_draft_is_spooled_to_a_file() -> None:
     many = drafts._IN_MEMORY_BYTES // 400
     with Draft() as draft:
-        drafted(draft, *[1000] * many)
+        add_to_draft(draft, *[1000] * many)
         assert [row["variant_id"] for row in draft.targets()] == [
             str(number) for number in range(many)
         ]
@@ -516,7 +516,7 @@ def test_a_large_draft_is_spooled_to_a_file() -> None:
 
 def test_unchanged_variants_are_counted_and_not_stored() -> None:
     with Draft() as draft:
-        drafted(draft, 1, None, 1000)
+        add_to_draft(draft, 1, None, 1000)
         assert [row["reason"] for row in draft.skipped()] == ["no_price"]
         assert (draft.tally.skipped, draft.tally.targets, draft.tally.catalogue) == (2, 1, 3)
 

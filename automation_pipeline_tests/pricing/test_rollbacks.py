@@ -1,4 +1,4 @@
-"""Taking prices back: what is written, what is left and why, and that nothing is written twice."""
+"""Rollbacks: restored prices, prices left as they are with the reason, and no double writes."""
 
 import pytest
 
@@ -22,15 +22,15 @@ FORMER = {"101": 1000, "201": 1000, "301": 1000}
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    """A worker that never waits: what is not due yet is left for later."""
+    """A worker that never waits for targets that are not due."""
     return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No machine is so slow that what waits is due before the test says so."""
-    patient = Backoff(base_seconds=2000, cap_seconds=64000, multiplier=2, jitter=0.2)
-    monkeypatch.setattr(retrying, "RETRY_BACKOFF", patient)
+def _slow_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long retry waits, so that nothing is due before `make_due`."""
+    slow_backoff = Backoff(base_seconds=2000, cap_seconds=64000, multiplier=2, jitter=0.2)
+    monkeypatch.setattr(retrying, "RETRY_BACKOFF", slow_backoff)
 
 
 def applied(bench: Bench) -> RuleRun:
@@ -40,18 +40,18 @@ def applied(bench: Bench) -> RuleRun:
     return run
 
 
-def ask(bench: Bench, run: RuleRun, **how: object) -> None:
+def request_rollback(bench: Bench, run: RuleRun, **how: object) -> None:
     roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:7", **how)
 
 
-def rolled_back(bench: Bench, run: RuleRun, **how: object) -> RuleRun:
-    ask(bench, run, **how)
+def roll_back(bench: Bench, run: RuleRun, **how: object) -> RuleRun:
+    request_rollback(bench, run, **how)
     return bench.work(run)
 
 
 def test_a_rollback_reads_and_restores_every_price(bench: Bench) -> None:
     run = applied(bench)
-    ended = rolled_back(bench, run)
+    ended = roll_back(bench, run)
     row = bench.run_row(run.id)
     assert (ended.status, ended.rollback_state, ended.wish, ended.targets.rolled_back) == (
         "ROLLED_BACK",
@@ -73,7 +73,7 @@ def test_a_rollback_reads_and_restores_every_price(bench: Bench) -> None:
 
 def test_a_rollback_records_every_price_and_emits_an_event(bench: Bench) -> None:
     run = applied(bench)
-    rolled_back(bench, run)
+    roll_back(bench, run)
     changes = [change for change in bench.changes(run.id) if change.kind == "rollback"]
     assert {(one.from_amount, one.to_amount, one.was_found) for one in changes} == {
         (900, 1000, False)
@@ -97,14 +97,14 @@ def test_a_rollback_records_every_price_and_emits_an_event(bench: Bench) -> None
 
 def test_prices_are_rolled_back_in_reverse_order(bench: Bench) -> None:
     bench.shop_options["calls_at_once"] = 1
-    rolled_back(bench, applied(bench))
+    roll_back(bench, applied(bench))
     assert [subject for kind, subject in bench.shop.called if kind == "write"] == ["3", "2", "1"]
 
 
 def test_a_price_edited_by_hand_is_kept_and_the_rollback_is_partial(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.edit("201", amount=1234)
-    ended = rolled_back(bench, run)
+    ended = roll_back(bench, run)
     assert (ended.status, ended.rollback_state, ended.wish) == ("APPLIED", "PARTIAL", None)
     assert bench.statuses(run.id) == {"101": "ROLLED_BACK", "201": "APPLIED", "301": "ROLLED_BACK"}
     assert bench.shop.amounts() == {**FORMER, "201": 1234}
@@ -122,8 +122,8 @@ def test_a_price_edited_by_hand_is_kept_and_the_rollback_is_partial(bench: Bench
 def test_a_forced_rollback_overwrites_edited_prices(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.edit("201", amount=1234)
-    rolled_back(bench, run)
-    ended = rolled_back(bench, run, force=True)
+    roll_back(bench, run)
+    ended = roll_back(bench, run, force=True)
     assert (ended.status, ended.rollback_state, bench.shop.amounts()) == (
         "ROLLED_BACK",
         "DONE",
@@ -142,21 +142,21 @@ def test_a_forced_rollback_overwrites_edited_prices(bench: Bench) -> None:
 def test_a_forced_rollback_keeps_a_price_in_another_currency(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.edit("201", currency="USD")
-    assert rolled_back(bench, run, force=True).rollback_state == "PARTIAL"
+    assert roll_back(bench, run, force=True).rollback_state == "PARTIAL"
 
 
 def test_only_chosen_targets_are_rolled_back(bench: Bench) -> None:
     run = applied(bench)
-    ended = rolled_back(bench, run, target_ids=[bench.targets(run.id)[0].id])
+    ended = roll_back(bench, run, target_ids=[bench.targets(run.id)[0].id])
     assert (ended.status, ended.rollback_state) == ("APPLIED", "PARTIAL")
     assert bench.shop.amounts() == {"101": 1000, "201": 900, "301": 900}
-    assert rolled_back(bench, run).status == "ROLLED_BACK"
+    assert roll_back(bench, run).status == "ROLLED_BACK"
 
 
 def test_a_rollback_of_a_partial_run_keeps_failed_targets(bench: Bench) -> None:
     bench.shop.refuse("301")
     run = applied(bench)
-    ended = rolled_back(bench, run)
+    ended = roll_back(bench, run)
     assert (run.status, ended.status, ended.rollback_state) == ("PARTIAL", "ROLLED_BACK", "DONE")
     assert bench.statuses(run.id)["301"] == "FAILED"
 
@@ -168,7 +168,7 @@ def test_a_compare_at_price_written_by_the_rule_is_restored(bench: Bench) -> Non
     run = bench.work(bench.queued(rule))
     [target] = bench.targets(run.id)
     assert target.writes_compare_at
-    rolled_back(bench, run)
+    roll_back(bench, run)
     price = bench.shop.price("101")
     assert price is not None
     assert (price.unit_amount, price.compare_at) == (1000, 1500)
@@ -179,7 +179,7 @@ def test_a_rollback_has_its_own_attempts(bench: Bench) -> None:
     run = applied(bench)
     bench.set_target(bench.targets(run.id)[0].id, attempts=3)
     bench.shop.fail_always("1", BUSY)
-    ask(bench, run)
+    request_rollback(bench, run)
     waits: list[float] = []
     for attempts in (1, 2, 3):
         waiting = bench.work(run)
@@ -206,7 +206,7 @@ def test_a_rollback_has_its_own_attempts(bench: Bench) -> None:
         4,
     )
     bench.shop.fail_no_more("1")
-    assert rolled_back(bench, run).status == "ROLLED_BACK"
+    assert roll_back(bench, run).status == "ROLLED_BACK"
 
 
 def test_after_a_lost_answer_the_price_is_read_and_not_written_twice(
@@ -214,7 +214,7 @@ def test_after_a_lost_answer_the_price_is_read_and_not_written_twice(
 ) -> None:
     run = applied(bench)
     bench.shop.lose_answer_once("2")
-    ask(bench, run)
+    request_rollback(bench, run)
     bench.work(run)
     assert bench.statuses(run.id)["201"] == "APPLIED"
     bench.make_due(run.id)
@@ -232,7 +232,7 @@ def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = applied(bench)
-    ask(bench, run)
+    request_rollback(bench, run)
     with monkeypatch.context() as patch:
         patch.setattr(module, "save_rollback_outcomes", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -253,7 +253,7 @@ def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
 def test_a_refused_token_stops_the_run(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.fail_always(PRICES, REFUSED)
-    ended = rolled_back(bench, run)
+    ended = roll_back(bench, run)
     assert (ended.status, ended.rollback_state, ended.wish, bench.shop.times("write")) == (
         "APPLIED",
         "NONE",
@@ -269,7 +269,7 @@ def test_a_throttled_rollback_pauses_and_uses_no_attempt(bench: Bench) -> None:
     bench.shop_options["calls_at_once"] = 1
     run = applied(bench)
     bench.shop.fail_once("3", FailureSignal(status=429), retry_after_seconds=600.0)
-    waiting = rolled_back(bench, run)
+    waiting = roll_back(bench, run)
     assert (waiting.wish, waiting.resume_at is not None, bench.shop.times("write")) == (
         "rollback",
         True,
@@ -290,7 +290,7 @@ def test_a_token_refused_during_a_rollback_leaves_the_rest_applied(bench: Bench)
     bench.shop_options["calls_at_once"] = 1
     run = applied(bench)
     bench.shop.fail_always("2", REFUSED)
-    assert rolled_back(bench, run).rollback_state == "PARTIAL"
+    assert roll_back(bench, run).rollback_state == "PARTIAL"
     assert bench.shop.times("write") == 2
     assert sorted(str(one.error_type) for one in bench.targets(run.id)) == [
         "None",
@@ -303,7 +303,7 @@ def test_a_token_refused_during_a_rollback_leaves_the_rest_applied(bench: Bench)
 def test_a_removed_variant_stays_applied_with_the_reason(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.remove("101")
-    assert rolled_back(bench, run).rollback_state == "PARTIAL"
+    assert roll_back(bench, run).rollback_state == "PARTIAL"
     assert bench.targets(run.id)[0].error_type == "not_found"
 
 
@@ -312,7 +312,7 @@ def test_a_rollback_waits_for_a_variant_that_another_run_writes(bench: Bench) ->
     other = bench.previewed(bench.rule(name="Other"))
     blocking = bench.targets(other.id)[0]
     bench.set_target(blocking.id, status="APPLYING", is_writing=True)
-    ask(bench, run)
+    request_rollback(bench, run)
     waiting = bench.work(run)
     assert (waiting.wish, waiting.resume_at is not None, bench.statuses(run.id)["101"]) == (
         "rollback",
@@ -328,26 +328,26 @@ def test_a_rollback_waits_for_a_variant_that_another_run_writes(bench: Bench) ->
 def test_a_rollback_does_not_call_a_paused_shop(bench: Bench) -> None:
     run = applied(bench)
     pause_shop(bench.front.name, database=bench.database, actor="user:7", reason="Stock-taking")
-    waiting = rolled_back(bench, run)
+    waiting = roll_back(bench, run)
     assert (waiting.wish, waiting.resume_at, bench.shop.called) == ("rollback", None, [])
 
 
 def test_a_cancelled_rollback_keeps_the_prices_already_restored(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.fail_once("2", BUSY)
-    ask(bench, run)
+    request_rollback(bench, run)
     bench.work(run)
     cancel_run(run.id, database=bench.database, clock=bench.clock, actor="user:7")
     bench.make_due(run.id)
     assert bench.work(run).wish is None
     assert bench.statuses(run.id) == {"101": "ROLLED_BACK", "201": "APPLIED", "301": "ROLLED_BACK"}
-    assert rolled_back(bench, run).status == "ROLLED_BACK"
+    assert roll_back(bench, run).status == "ROLLED_BACK"
 
 
 def test_failed_reads_postpone_the_rollback(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.fail_once(PRICES, LOST)
-    waiting = rolled_back(bench, run)
+    waiting = roll_back(bench, run)
     assert (waiting.wish, bench.shop.times("write")) == ("rollback", 0)
     assert {one.attempts for one in bench.targets(run.id)} == {1}
     bench.make_due(run.id)
@@ -369,7 +369,7 @@ def test_the_end_of_a_promotion_restores_its_prices(bench: Bench) -> None:
 def test_many_targets_are_rolled_back_in_chunks(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(120, 3))
     run = applied(bench)
-    assert rolled_back(bench, run).targets.rolled_back == 360
+    assert roll_back(bench, run).targets.rolled_back == 360
     assert bench.shop.times("prices") == 5
     assert bench.shop.times("write") == 120
     assert set(bench.shop.amounts().values()) == {1000}

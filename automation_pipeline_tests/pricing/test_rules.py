@@ -1,4 +1,4 @@
-"""Rules and guardrails: created, changed, deleted, and what follows from it."""
+"""Create, change and delete rules and guardrails."""
 
 import threading
 from typing import Any
@@ -183,7 +183,7 @@ def test_concurrent_patches_are_all_stored(database: Database, clock: StandingCl
     rule = a_rule(database, clock)
     patch: dict[str, Any] = {
         "name": "New",
-        "description": "Said",
+        "description": "Text",
         "cooldownMinutes": 7,
         "onDrift": "overwrite",
         "transform": {"op": "percent", "value": -30},
@@ -197,12 +197,12 @@ def test_concurrent_patches_are_all_stored(database: Database, clock: StandingCl
     for thread in threads:
         thread.join()
     after = stored(database, rule)
-    assert (after.name, after.description, after.cooldown_minutes) == ("New", "Said", 7)
+    assert (after.name, after.description, after.cooldown_minutes) == ("New", "Text", 7)
     assert (after.on_drift, after.transform.value, after.version) == ("overwrite", -30, 3)
     assert len(versions(database, rule)) == 3
 
 
-def deleted(rule: PricingRule, database: Database, clock: StandingClock) -> None:
+def delete_existing(rule: PricingRule, database: Database, clock: StandingClock) -> None:
     delete_rule(rule.id, database=database, clock=clock, actor="user:13")
 
 
@@ -211,7 +211,7 @@ def test_a_deleted_rule_stays_disabled_for_its_runs(
 ) -> None:
     rule, other = a_rule(database, clock), a_rule(database, clock)
     clock.pass_time_a_second()
-    deleted(rule, database, clock)
+    delete_existing(rule, database, clock)
     with database.reading() as session:
         kept = get_rule(session, rule.id, deleted_too=True)
         assert get_rule(session, other.id) == other
@@ -228,7 +228,7 @@ def test_a_rule_with_an_active_run_is_not_deleted(
     rule = a_rule(database, clock)
     run_id = a_run(database, rule, status, clock.now())
     with pytest.raises(ConflictError, match=f"cannot be deleted while run {run_id} has not ended"):
-        deleted(rule, database, clock)
+        delete_existing(rule, database, clock)
     with database.reading() as session:
         assert get_rule(session, rule.id) == rule
     assert events(database, "rule.deleted") == []
@@ -240,26 +240,26 @@ def test_a_rule_with_other_runs_is_deleted(
 ) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, status, clock.now())
-    deleted(rule, database, clock)
+    delete_existing(rule, database, clock)
 
 
 def test_deleting_an_unknown_rule_is_not_found(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
-    deleted(rule, database, clock)
+    delete_existing(rule, database, clock)
     with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
-        deleted(rule, database, clock)
+        delete_existing(rule, database, clock)
 
 
-def put(
+def put_document(
     project_id: str, given: dict[str, object], database: Database, clock: StandingClock
 ) -> Policy:
     return put_policy(project_id, given, database=database, clock=clock, actor="user:12")
 
 
 def test_a_policy_replaces_the_previous_one(database: Database, clock: StandingClock) -> None:
-    put("eu", {"maxPctDelta": 0.2, "floor": 100, "currency": "EUR"}, database, clock)
+    put_document("eu", {"maxPctDelta": 0.2, "floor": 100, "currency": "EUR"}, database, clock)
     clock.pass_time_a_second()
-    policy = put("eu", {"autoApply": True}, database, clock)
+    policy = put_document("eu", {"autoApply": True}, database, clock)
     assert (policy.auto_apply, policy.floor, policy.max_pct_delta) == (True, None, None)
     with database.reading() as session:
         assert policy_of(session, "eu") == policy
@@ -269,7 +269,7 @@ def test_a_policy_replaces_the_previous_one(database: Database, clock: StandingC
 
 def test_each_policy_change_emits_an_event(database: Database, clock: StandingClock) -> None:
     for given in ({"maxPctDelta": 0.2}, {"autoApply": True}, {"autoApply": True}):
-        put("eu", given, database, clock)
+        put_document("eu", given, database, clock)
     result = [event.payload for event in events(database, "policy.changed")]
     assert {(payload["projectId"], payload["changedBy"]) for payload in result} == {
         ("eu", "user:12")
@@ -289,7 +289,7 @@ def test_an_invalid_policy_is_not_stored(
     project_id: str, given: dict[str, object], field: str, database: Database, clock: StandingClock
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid pricing policy data$") as caught:
-        put(project_id, given, database, clock)
+        put_document(project_id, given, database, clock)
     assert [at for at, _ in caught.value.fields] == [field]
     with database.reading() as session:
         assert session.scalar(select(func.count(PricingPolicyRow.project_id))) == 0

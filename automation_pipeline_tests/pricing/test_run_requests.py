@@ -104,7 +104,7 @@ def test_previews_and_cancelled_requests_block_no_run(
 
 
 @pytest.mark.parametrize(
-    ("status", "ago", "rests"),
+    ("status", "ago", "has_cooldown"),
     [
         ("APPLIED", timedelta(minutes=59), True),
         ("PARTIAL", timedelta(0), True),
@@ -114,20 +114,20 @@ def test_previews_and_cancelled_requests_block_no_run(
     ],
 )
 def test_a_rule_is_refused_during_its_cooldown_unless_forced(
-    status: str, ago: timedelta, *, rests: bool, database: Database, clock: StandingClock
+    status: str, ago: timedelta, *, has_cooldown: bool, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, cooldownMinutes=60)
     a_run(database, rule, status, clock.now() - ago)
-    if rests:
+    if has_cooldown:
         until = clock.now() - ago + HOUR
         with pytest.raises(
             ConflictError, match=f"rests until {until:%Y-%m-%dT%H:%M:%S}.000Z after its last run"
         ):
             requested_run(rule, database, clock)
         assert stored_requests(database) == []
-    row = run_row(database, requested_run(rule, database, clock, force=rests))
+    row = run_row(database, requested_run(rule, database, clock, force=has_cooldown))
     assert row.run_metadata is not None
-    assert row.run_metadata["force"] is rests
+    assert row.run_metadata["force"] is has_cooldown
 
 
 def test_a_disabled_or_deleted_rule_is_not_run(database: Database, clock: StandingClock) -> None:
@@ -189,7 +189,7 @@ def previewed_by_another(bench: Bench) -> RuleRun:
     return bench.previewed(actor="user:3")
 
 
-def asked_for_in_dagster(bench: Bench) -> RuleRun:
+def requested_in_dagster(bench: Bench) -> RuleRun:
     run = bench.plan(bench.asked_for(bench.rule()))
     bench.set_run(run.id, created_by="launchpad")
     return run
@@ -199,7 +199,7 @@ def scheduled(bench: Bench) -> RuleRun:
     return bench.plan(bench.scheduled(bench.rule()))
 
 
-@pytest.mark.parametrize("made", [previewed_by_another, asked_for_in_dagster, scheduled])
+@pytest.mark.parametrize("made", [previewed_by_another, requested_in_dagster, scheduled])
 def test_the_author_of_the_rule_cannot_approve_a_run_of_another_person(
     made: Callable[[Bench], RuleRun], bench: Bench
 ) -> None:
@@ -246,9 +246,9 @@ def test_another_person_replaces_an_approval_by_the_creator_when_required(bench:
 
 
 def test_only_a_planned_preview_can_be_approved(bench: Bench) -> None:
-    asked_for = bench.run(bench.asked_for(bench.rule()))
+    run = bench.run(bench.asked_for(bench.rule()))
     with pytest.raises(ConflictError, match="is not planned yet"):
-        bench.approve(asked_for)
+        bench.approve(run)
     queued = bench.queued()
     with pytest.raises(ConflictError, match="is QUEUED: only a preview can be approved"):
         bench.approve(queued)
@@ -341,23 +341,23 @@ def reprice(bench_of_two: Bench, run: RuleRun) -> None:
     change(bench_of_two, run, transform={"op": "percent", "value": -20})
 
 
-def let_it_grow_old(bench_of_two: Bench, _run: RuleRun) -> None:
+def make_preview_stale(bench_of_two: Bench, _run: RuleRun) -> None:
     bench_of_two.clock.pass_time(timedelta(minutes=15, microseconds=1))
 
 
-def guard(bench_of_two: Bench, _run: RuleRun) -> None:
+def require_approval(bench_of_two: Bench, _run: RuleRun) -> None:
     bench_of_two.guard()
 
 
-def guard_and_approve_oneself(bench_of_two: Bench, run: RuleRun) -> None:
+def approve_as_creator_then_require_approval(bench_of_two: Bench, run: RuleRun) -> None:
     bench_of_two.approve(run, actor=CREATOR)
     bench_of_two.guard()
 
 
-def let_the_author_approve_and_guard(bench_of_two: Bench, run: RuleRun) -> None:
+def approve_as_author_then_require_approval(bench_of_two: Bench, run: RuleRun) -> None:
     """The author of the rule approved a scheduled run before the project required an approval."""
     bench_of_two.set_run(run.id, created_by="schedule")
-    guard_and_approve_oneself(bench_of_two, run)
+    approve_as_creator_then_require_approval(bench_of_two, run)
 
 
 def queue(bench_of_two: Bench, run: RuleRun) -> None:
@@ -368,7 +368,7 @@ def cancel(bench_of_two: Bench, run: RuleRun) -> None:
     bench_of_two.set_run(run.id, cancel_requested_at=bench_of_two.clock.now())
 
 
-def forget_the_plan(bench_of_two: Bench, run: RuleRun) -> None:
+def remove_plan(bench_of_two: Bench, run: RuleRun) -> None:
     bench_of_two.set_run(run.id, previewed_at=None)
 
 
@@ -378,7 +378,7 @@ def queue_another(bench_of_two: Bench, run: RuleRun) -> None:
 
 
 def apply_another(bench_of_two: Bench, run: RuleRun) -> None:
-    """An hour's rest, of which a minute is over."""
+    """Apply another run of the rule a minute ago, with a cooldown of an hour."""
     change(bench_of_two, run, cooldownMinutes=60)
     now = bench_of_two.clock.now() - timedelta(minutes=1)
     other = bench_of_two.previewed(rule_of(bench_of_two, run))
@@ -397,21 +397,24 @@ def request_a_retry_of_another(bench_of_two: Bench, run: RuleRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hinder", "words"),
+    ("obstacle", "words"),
     [
         (disable, "is disabled: enable it first"),
         (delete, "was deleted: its previews can no longer be applied"),
         (reprice, "The rule was changed after the preview: preview it again"),
-        (let_it_grow_old, "The preview is older than 15 minutes: preview the rule again"),
-        (guard, "The run must be approved first"),
-        (guard_and_approve_oneself, "must be approved by a person other than its creator"),
+        (make_preview_stale, "The preview is older than 15 minutes: preview the rule again"),
+        (require_approval, "The run must be approved first"),
         (
-            let_the_author_approve_and_guard,
+            approve_as_creator_then_require_approval,
+            "must be approved by a person other than its creator",
+        ),
+        (
+            approve_as_author_then_require_approval,
             "must be approved by a person other than the author of its rule",
         ),
         (queue, "is QUEUED: only a preview can be approved or queued"),
         (cancel, "was cancelled: preview the rule again"),
-        (forget_the_plan, "is not planned yet: wait for its preview"),
+        (remove_plan, "is not planned yet: wait for its preview"),
         (queue_another, "Another run of rule 1 is queued or being applied"),
         (
             end_its_promotion,
@@ -425,10 +428,10 @@ def request_a_retry_of_another(bench_of_two: Bench, run: RuleRun) -> None:
     ],
 )
 def test_a_run_that_cannot_be_queued_names_the_reason_and_stays_unchanged(
-    hinder: Callable[[Bench, RuleRun], None], words: str, bench_of_two: Bench
+    obstacle: Callable[[Bench, RuleRun], None], words: str, bench_of_two: Bench
 ) -> None:
     run = bench_of_two.previewed()
-    hinder(bench_of_two, run)
+    obstacle(bench_of_two, run)
     before = (
         bench_of_two.run(run.id),
         bench_of_two.statuses(run.id),
@@ -498,7 +501,7 @@ def test_a_repair_can_be_queued_after_the_end_of_the_promotion(bench_of_two: Ben
 def test_a_repair_also_becomes_stale(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     bench_of_two.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
-    let_it_grow_old(bench_of_two, run)
+    make_preview_stale(bench_of_two, run)
     with pytest.raises(ConflictError, match="older than 15 minutes"):
         bench_of_two.queue(run)
 
@@ -535,7 +538,7 @@ def test_one_of_many_concurrent_calls_queues_the_preview(bench_of_two: Bench) ->
     assert len(bench_of_two.requests()) == 1
 
 
-def queue_in_a_process(url: str, run_id: int, clock: StandingClock) -> str:
+def queue_in_process(url: str, run_id: int, clock: StandingClock) -> str:
     database = Database(url)
     try:
         return outcome(run_id, database, clock)
@@ -549,7 +552,7 @@ def test_one_of_several_concurrently_queued_previews_of_a_rule_is_queued(
     rule = bench_of_two.rule()
     runs = [bench_of_two.previewed(rule) for _ in range(CREW)]
     result = at_once(
-        queue_in_a_process, *((database_url, run.id, bench_of_two.clock) for run in runs)
+        queue_in_process, *((database_url, run.id, bench_of_two.clock) for run in runs)
     )
     refusal = f"Another run of rule {rule.id} is queued or being applied."
     assert sorted(result) == sorted(["QUEUED", *[refusal] * (CREW - 1)])
@@ -558,7 +561,7 @@ def test_one_of_several_concurrently_queued_previews_of_a_rule_is_queued(
     ]
 
 
-# Of a call that never left, it is known that it wrote nothing.
+# A call that never reached the shop is known to have written nothing.
 UNREACHED, GONE = FailureSignal(code="ECONNREFUSED"), FailureSignal(status=404)
 
 
@@ -569,7 +572,7 @@ def bench_of_three(database: Database, clock: StandingClock) -> Bench:
     )
 
 
-def cancel_by(bench_of_three: Bench, run: RuleRun, actor: str = "user:7") -> RuleRun:
+def cancel_run_by(bench_of_three: Bench, run: RuleRun, actor: str = "user:7") -> RuleRun:
     return cancel_run(
         run.id, database=bench_of_three.database, clock=bench_of_three.clock, actor=actor
     )
@@ -589,8 +592,8 @@ def kinds(bench_of_three: Bench, run: RuleRun) -> dict[str, str | None]:
     return {str(target.variant_id): target.error_type for target in bench_of_three.targets(run.id)}
 
 
-def waiting_for_one(bench_of_three: Bench) -> RuleRun:
-    """Two of its prices stand in the shop, and one waits for its next attempt."""
+def run_with_one_waiting_target(bench_of_three: Bench) -> RuleRun:
+    """A run with two applied targets and one that waits for its next attempt."""
     run = bench_of_three.queued()
     bench_of_three.shop.fail_once("2", UNREACHED)
     return bench_of_three.work(run)
@@ -599,7 +602,7 @@ def waiting_for_one(bench_of_three: Bench) -> RuleRun:
 def test_cancelling_a_queued_run_ends_it_at_once(bench_of_three: Bench) -> None:
     run = bench_of_three.queued()
     bench_of_three.shop.called.clear()
-    ended = cancel_by(bench_of_three, run)
+    ended = cancel_run_by(bench_of_three, run)
     assert (ended.status, ended.targets.failed, ended.targets.cancelled, ended.success_rate) == (
         "FAILED",
         3,
@@ -635,7 +638,7 @@ def test_a_cancelled_run_stops_before_its_next_call(
     run = bench_of_three.queued()
     messages: list[RuleRun] = []
     until_stopped(
-        bench_of_three, lambda: messages.append(cancel_by(bench_of_three, run)), monkeypatch
+        bench_of_three, lambda: messages.append(cancel_run_by(bench_of_three, run)), monkeypatch
     )
     ended = bench_of_three.work(run)
     assert [one.status for one in messages] == ["APPLYING"]
@@ -654,8 +657,8 @@ def test_a_cancelled_run_stops_before_its_next_call(
 
 
 def test_a_cancel_keeps_applied_targets_and_cancels_waiting_ones(bench_of_three: Bench) -> None:
-    run = waiting_for_one(bench_of_three)
-    ended = cancel_by(bench_of_three, run)
+    run = run_with_one_waiting_target(bench_of_three)
+    ended = cancel_run_by(bench_of_three, run)
     assert (ended.status, ended.targets.applied, ended.targets.cancelled) == ("PARTIAL", 2, 1)
     assert (ended.success_rate, ended.resume_at, ended.finished_at is not None) == (1.0, None, True)
     assert bench_of_three.shop.amounts() == {"101": 900, "201": 1000, "301": 900}
@@ -669,7 +672,7 @@ def test_real_failures_are_shown_before_cancelled_targets(
     bench_of_three.shop.fail_once("2", UNREACHED)
     bench_of_three.shop.fail_always("3", GONE)
     bench_of_three.work(run)
-    ended = cancel_by(bench_of_three, run)
+    ended = cancel_run_by(bench_of_three, run)
     assert (ended.targets.applied, ended.targets.failed, ended.targets.cancelled) == (1, 2, 1)
     assert ended.success_rate == 0.5
     assert str(ended.error_message).startswith("The shop fails as the test asks (write)")
@@ -681,15 +684,15 @@ def test_real_failures_are_shown_before_cancelled_targets(
 def test_targets_of_a_lost_worker_are_read_before_they_are_cancelled(
     price: int, state: str, kind: str | None, bench_of_three: Bench
 ) -> None:
-    run = waiting_for_one(bench_of_three)
+    run = run_with_one_waiting_target(bench_of_three)
     [waiting] = [target for target in bench_of_three.targets(run.id) if target.status == "QUEUED"]
     bench_of_three.set_target(waiting.id, status="APPLYING", is_writing=True)
     bench_of_three.shop.edit("201", amount=price)
     bench_of_three.shop.called.clear()
-    asked = len(bench_of_three.requests())
-    assert (cancel_by(bench_of_three, run).status, len(bench_of_three.requests())) == (
+    requested = len(bench_of_three.requests())
+    assert (cancel_run_by(bench_of_three, run).status, len(bench_of_three.requests())) == (
         "APPLYING",
-        asked + 1,
+        requested + 1,
     )
     ended = bench_of_three.work(run)
     found = bench_of_three.targets(run.id)[1]
@@ -709,7 +712,7 @@ def test_a_target_with_a_lost_answer_is_not_cancelled_as_untried(
     run = bench_of_three.queued()
     bench_of_three.shop.lose_answer_once("2")
     assert bench_of_three.work(run).status == "APPLYING"
-    assert cancel_by(bench_of_three, run).status == "APPLYING"
+    assert cancel_run_by(bench_of_three, run).status == "APPLYING"
     ended = bench_of_three.work(run)
     assert (ended.status, ended.targets.applied, bench_of_three.shop.times_written("201")) == (
         "APPLIED",
@@ -721,32 +724,32 @@ def test_a_target_with_a_lost_answer_is_not_cancelled_as_untried(
 def test_a_second_cancellation_changes_nothing(bench_of_three: Bench) -> None:
     run = bench_of_three.queued()
     bench_of_three.hold_again(run.id)
-    first = cancel_by(bench_of_three, run, "user:7")
+    first = cancel_run_by(bench_of_three, run, "user:7")
     bench_of_three.pass_minutes(1)
-    again = cancel_by(bench_of_three, run, "user:8")
+    again = cancel_run_by(bench_of_three, run, "user:8")
     assert (again.status, again.cancel_requested_at) == ("QUEUED", first.cancel_requested_at)
     assert bench_of_three.run_row(run.id).cancelled_by == "user:7"
     bench_of_three.expire_hold(run.id)
-    assert cancel_by(bench_of_three, run, "user:9").status == "FAILED"
+    assert cancel_run_by(bench_of_three, run, "user:9").status == "FAILED"
 
 
 def test_a_cancelled_request_is_not_planned(bench_of_three: Bench) -> None:
-    asked = bench_of_three.asked_for(bench_of_three.rule())
+    requested = bench_of_three.asked_for(bench_of_three.rule())
     for _ in range(2):
-        cancelled = cancel_by(bench_of_three, bench_of_three.run(asked))
+        cancelled = cancel_run_by(bench_of_three, bench_of_three.run(requested))
         assert (cancelled.status, cancelled.wish) == ("PREVIEW", None)
-    assert (bench_of_three.work_id(asked).status, bench_of_three.shop.called) == ("PREVIEW", [])
+    assert (bench_of_three.work_id(requested).status, bench_of_three.shop.called) == ("PREVIEW", [])
     with pytest.raises(ConflictError, match="was cancelled"):
-        bench_of_three.queue(bench_of_three.run(asked))
+        bench_of_three.queue(bench_of_three.run(requested))
 
 
 def test_a_cancelled_retry_may_be_requested_again(
     bench_of_three: Bench,
 ) -> None:
-    run = waiting_for_one(bench_of_three)
-    cancel_by(bench_of_three, run)
+    run = run_with_one_waiting_target(bench_of_three)
+    cancel_run_by(bench_of_three, run)
     retry(bench_of_three, run)
-    cancelled = cancel_by(bench_of_three, run)
+    cancelled = cancel_run_by(bench_of_three, run)
     assert (cancelled.status, cancelled.wish) == ("PARTIAL", None)
     assert [target.is_wished for target in bench_of_three.targets(run.id)] == [False] * 3
     bench_of_three.shop.called.clear()
@@ -764,17 +767,17 @@ def test_cancelling_a_rollback_frees_the_variants_of_its_lost_worker(
     )
 
     class LostError(Exception):
-        """The worker's process is gone."""
+        """Simulates the death of the worker process."""
 
-    def lost(*_given: object) -> None:
+    def raise_lost(*_given: object) -> None:
         raise LostError
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "save_rollback_outcomes", lost)
+        patch.setattr(worker, "save_rollback_outcomes", raise_lost)
         with pytest.raises(LostError):
             bench_of_three.work(run)
     bench_of_three.hold_again(run.id)
-    assert cancel_by(bench_of_three, run).wish is None
+    assert cancel_run_by(bench_of_three, run).wish is None
     other = bench_of_three.queued(bench_of_three.rule(name="Other", onDrift="overwrite"))
     sweep(bench_of_three)
     assert bench_of_three.work(other).status == "APPLYING"
@@ -786,9 +789,9 @@ def test_cancelling_a_rollback_frees_the_variants_of_its_lost_worker(
 
 def test_cancelled_targets_may_be_retried(bench_of_three: Bench) -> None:
     run = bench_of_three.queued()
-    cancel_by(bench_of_three, run)
-    asked = retry(bench_of_three, run)
-    assert (asked.wish, asked.cancel_requested_at) == ("retry", None)
+    cancel_run_by(bench_of_three, run)
+    requested = retry(bench_of_three, run)
+    assert (requested.wish, requested.cancel_requested_at) == ("retry", None)
     ended = bench_of_three.work(run)
     assert (ended.status, ended.success_rate, ended.targets.applied) == ("APPLIED", 1.0, 3)
 
@@ -800,12 +803,12 @@ def test_a_preview_and_an_ended_run_cannot_be_cancelled(
     with pytest.raises(
         ConflictError, match=f"Run {preview.id} is a preview without a request to apply it"
     ):
-        cancel_by(bench_of_three, preview)
+        cancel_run_by(bench_of_three, preview)
     ended = bench_of_three.work(bench_of_three.queue(preview))
     with pytest.raises(
         ConflictError, match=f"Run {ended.id} is APPLIED: there is nothing to cancel"
     ):
-        cancel_by(bench_of_three, ended)
+        cancel_run_by(bench_of_three, ended)
     assert bench_of_three.run_row(ended.id).cancel_requested_at is None
     with pytest.raises(NotFoundError):
         cancel_run(99, database=bench_of_three.database, clock=bench_of_three.clock, actor="user:7")

@@ -46,8 +46,8 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
 
 
-def partial(bench: Bench) -> RuleRun:
-    """101 and 401 are applied; 201 failed on the way and may be tried again, 301 is hopeless."""
+def partial_run(bench: Bench) -> RuleRun:
+    """A run with 101 and 401 applied, a retryable failure of 201 and a permanent failure of 301."""
     bench.shop.refuse("301")
     for _ in range(4):
         bench.shop.fail_once("2", BUSY)
@@ -59,7 +59,7 @@ def partial(bench: Bench) -> RuleRun:
     return ended
 
 
-def ask(bench: Bench, run: RuleRun, **how: object) -> RuleRun:
+def request_retry(bench: Bench, run: RuleRun, **how: object) -> RuleRun:
     return retry_run(run.id, database=bench.database, clock=bench.clock, actor="user:7", **how)
 
 
@@ -68,7 +68,7 @@ def target(bench: Bench, run: RuleRun, variant_id: str) -> RuleTargetRow:
     return found
 
 
-def wished(bench: Bench, run: RuleRun) -> set[str | None]:
+def marked_targets(bench: Bench, run: RuleRun) -> set[str | None]:
     return {one.variant_id for one in bench.targets(run.id) if one.is_wished}
 
 
@@ -79,28 +79,29 @@ def keys(bench: Bench, run: RuleRun, variant_id: str) -> list[str]:
 
 
 def test_a_retry_sets_the_request_and_requests_a_worker(bench: Bench) -> None:
-    run = partial(bench)
+    run = partial_run(bench)
     before = len(bench.requests())
-    asked = ask(bench, run)
-    assert (asked.status, asked.wish, bench.run_row(run.id).wished_by) == (
+    requested = request_retry(bench, run)
+    assert (requested.status, requested.wish, bench.run_row(run.id).wished_by) == (
         "PARTIAL",
         "retry",
         "user:7",
     )
-    assert wished(bench, run) == {"201"}
+    assert marked_targets(bench, run) == {"201"}
     assert [config for _, config in bench.requests()[before:]] == [{"run_id": run.id}]
     assert bench.statuses(run.id)["201"] == "FAILED"
 
 
 def test_the_worker_retries_targets_in_a_new_cycle(bench: Bench) -> None:
-    run = partial(bench)
-    ask(bench, run)
+    run = partial_run(bench)
+    request_retry(bench, run)
     seen: list[RuleRunRow] = []
     during_first_write(bench, lambda: seen.append(bench.run_row(run.id)))
     ended = bench.work(run)
-    assert [(row.status, row.started_at, row.finished_at, row.wish) for row in seen] == [
-        ("APPLYING", run.started_at, None, None)
-    ]
+    assert [
+        (run_columns.status, run_columns.started_at, run_columns.finished_at, run_columns.wish)
+        for run_columns in seen
+    ] == [("APPLYING", run.started_at, None, None)]
     assert (ended.status, ended.targets.applied, ended.retry_cycle, ended.wish) == (
         "PARTIAL",
         3,
@@ -133,13 +134,11 @@ def test_the_worker_retries_targets_in_a_new_cycle(bench: Bench) -> None:
 
 
 def test_each_retry_cycle_has_its_own_attempts_and_events(bench: Bench) -> None:
-    run = partial(bench)
-    ask(bench, run)
+    run = partial_run(bench)
+    request_retry(bench, run)
     for _ in range(4):
         bench.shop.fail_once("2", BUSY)
-    for _ in range(
-        6
-    ):  # the fifth refused write in a row opens the circuit, and a worker leaves a shop that rests
+    for _ in range(6):  # the fifth consecutive failed write opens the circuit, and the worker exits
         bench.rested()
         bench.work(run)
         bench.make_due(run.id)
@@ -151,7 +150,7 @@ def test_each_retry_cycle_has_its_own_attempts_and_events(bench: Bench) -> None:
     )
     assert [event.payload["cycle"] for event in bench.events("rule.run.started")] == [0, 1]
     assert len(bench.events("rule.run.ended")) == 2
-    ask(bench, run)
+    request_retry(bench, run)
     assert bench.work(run).targets.applied == 3
     counted = bench.meter.drain()
     assert (
@@ -161,18 +160,18 @@ def test_each_retry_cycle_has_its_own_attempts_and_events(bench: Bench) -> None:
 
 
 def test_force_retries_permanent_failures(bench: Bench) -> None:
-    run = partial(bench)
+    run = partial_run(bench)
     bench.shop.accept("301")
-    ask(bench, run, force=True)
-    assert wished(bench, run) == {"201", "301"}
+    request_retry(bench, run, force=True)
+    assert marked_targets(bench, run) == {"201", "301"}
     ended = bench.work(run)
     assert (ended.status, ended.error_type, ended.error_message) == ("APPLIED", None, None)
 
 
 def test_only_chosen_targets_are_retried(bench: Bench) -> None:
-    run = partial(bench)
+    run = partial_run(bench)
     bench.shop.accept("301")
-    ask(bench, run, target_ids=[target(bench, run, "301").id], force=True)
+    request_retry(bench, run, target_ids=[target(bench, run, "301").id], force=True)
     bench.work(run)
     assert bench.statuses(run.id) == {
         "101": "APPLIED",
@@ -183,16 +182,16 @@ def test_only_chosen_targets_are_retried(bench: Bench) -> None:
 
 
 def test_a_retry_of_ineligible_targets_names_each_one(bench: Bench) -> None:
-    run = partial(bench)
-    hopeless, applied = target(bench, run, "301").id, target(bench, run, "101").id
+    run = partial_run(bench)
+    permanent, applied = target(bench, run, "301").id, target(bench, run, "101").id
     with pytest.raises(InvalidInputError) as refusal:
-        ask(bench, run, target_ids=[hopeless, applied, 99])
+        request_retry(bench, run, target_ids=[permanent, applied, 99])
     assert refusal.value.fields == (
         ("targetIds", f"{applied} is not a failed target of the run"),
         ("targetIds", "99 is not a failed target of the run"),
-        ("targetIds", f"{hopeless} would fail again: fix its cause, then use force"),
+        ("targetIds", f"{permanent} would fail again: fix its cause, then use force"),
     )
-    assert (bench.run(run.id).wish, wished(bench, run)) == (None, set())
+    assert (bench.run(run.id).wish, marked_targets(bench, run)) == (None, set())
 
 
 def test_a_retry_without_retryable_failures_is_refused(bench: Bench) -> None:
@@ -200,60 +199,60 @@ def test_a_retry_without_retryable_failures_is_refused(bench: Bench) -> None:
     bench.shop.refuse("201")
     run = bench.work(bench.queued())
     with pytest.raises(ConflictError, match="No failed target of the run is retryable"):
-        ask(bench, run)
+        request_retry(bench, run)
     with pytest.raises(ConflictError, match="No failed target of the run is retryable"):
-        ask(bench, run, target_ids=[])
+        request_retry(bench, run, target_ids=[])
 
 
 def test_a_refused_retry_names_the_reason(bench: Bench) -> None:
     preview = bench.previewed()
     with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be retried"):
-        ask(bench, preview)
+        request_retry(bench, preview)
     queued = bench.queue(preview)
     with pytest.raises(ConflictError, match="A run that is QUEUED cannot be retried"):
-        ask(bench, queued)
+        request_retry(bench, queued)
     applied = bench.work(queued)
     with pytest.raises(ConflictError, match="A run that is APPLIED cannot be retried"):
-        ask(bench, applied)
+        request_retry(bench, applied)
     roll_back_run(applied.id, database=bench.database, clock=bench.clock, actor="user:7")
     with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
-        ask(bench, applied)
+        request_retry(bench, applied)
     bench.work(applied)
     with pytest.raises(ConflictError, match="A run that is ROLLED_BACK cannot be retried"):
-        ask(bench, applied)
+        request_retry(bench, applied)
     with pytest.raises(NotFoundError):
         retry_run(99, database=bench.database, clock=bench.clock, actor="user:7")
 
 
 def test_a_run_is_not_retried_twice_or_during_another_run_of_its_rule(bench: Bench) -> None:
-    run = partial(bench)
-    ask(bench, run)
+    run = partial_run(bench)
+    request_retry(bench, run)
     with pytest.raises(ConflictError, match=f"Run {run.id} already waits for a worker: retry"):
-        ask(bench, run)
+        request_retry(bench, run)
     bench.set_run(run.id, wish=None)
     bench.pass_minutes(60)
     with bench.database.reading() as session:
         rule = get_rule(session, run.rule_id)
     second = bench.queued(rule, force=True)
     with pytest.raises(ConflictError, match=f"Run {second.id} of the same rule is running"):
-        ask(bench, run)
+        request_retry(bench, run)
 
 
 def test_a_retry_after_the_end_of_the_promotion_is_refused(bench: Bench) -> None:
-    run = partial(bench)
+    run = partial_run(bench)
     bench.set_run(run.id, promotion_ended_at=bench.clock.now())
     with pytest.raises(ConflictError, match="prices applied now would never be rolled back"):
-        ask(bench, run)
+        request_retry(bench, run)
 
 
 def test_a_partly_rolled_back_run_may_be_retried(bench: Bench) -> None:
-    run = partial(bench)
+    run = partial_run(bench)
     chosen = [target(bench, run, "101").id]
     roll_back_run(
         run.id, database=bench.database, clock=bench.clock, actor="user:7", target_ids=chosen
     )
     bench.work(run)
-    ask(bench, run)
+    request_retry(bench, run)
     ended = bench.work(run)
     assert (
         ended.status,
@@ -274,7 +273,7 @@ def bench_of_three(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
-def ask_to_roll_back(bench_of_three: Bench, run: RuleRun, **how: object) -> RuleRun:
+def request_rollback(bench_of_three: Bench, run: RuleRun, **how: object) -> RuleRun:
     return roll_back_run(
         run.id,
         database=bench_of_three.database,
@@ -291,9 +290,15 @@ def marked_for_rollback(bench_of_three: Bench, run: RuleRun) -> set[str | None]:
 def test_a_rollback_sets_the_request_and_requests_a_worker(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
     before = len(bench_of_three.requests())
-    asked = ask_to_roll_back(bench_of_three, run)
-    row = bench_of_three.run_row(run.id)
-    assert (asked.status, asked.wish, row.wished_by, row.rollbacks, row.rollback_force) == (
+    requested = request_rollback(bench_of_three, run)
+    run_columns = bench_of_three.run_row(run.id)
+    assert (
+        requested.status,
+        requested.wish,
+        run_columns.wished_by,
+        run_columns.rollbacks,
+        run_columns.rollback_force,
+    ) == (
         "APPLIED",
         "rollback",
         "user:7",
@@ -307,7 +312,7 @@ def test_a_rollback_sets_the_request_and_requests_a_worker(bench_of_three: Bench
 
 def test_chosen_targets_are_marked_for_rollback(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
-    ask_to_roll_back(
+    request_rollback(
         bench_of_three, run, target_ids=[bench_of_three.targets(run.id)[1].id], force=True
     )
     assert (
@@ -318,9 +323,9 @@ def test_chosen_targets_are_marked_for_rollback(bench_of_three: Bench) -> None:
 
 def test_a_second_rollback_or_retry_request_is_refused(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
-    ask_to_roll_back(bench_of_three, run)
+    request_rollback(bench_of_three, run)
     with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
-        ask_to_roll_back(bench_of_three, run)
+        request_rollback(bench_of_three, run)
     with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
         retry_run(
             run.id,
@@ -336,7 +341,7 @@ def test_one_of_several_concurrent_rollback_requests_is_accepted(bench_of_three:
 
     def is_requested(_: int) -> bool:
         try:
-            ask_to_roll_back(bench_of_three, run)
+            request_rollback(bench_of_three, run)
         except ConflictError:
             return False
         return True
@@ -349,19 +354,19 @@ def test_one_of_several_concurrent_rollback_requests_is_accepted(bench_of_three:
 def test_a_target_that_is_not_applied_cannot_be_rolled_back(bench_of_three: Bench) -> None:
     preview = bench_of_three.previewed()
     with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be rolled back"):
-        ask_to_roll_back(bench_of_three, preview)
+        request_rollback(bench_of_three, preview)
     run = bench_of_three.work(bench_of_three.queue(preview))
     with pytest.raises(ConflictError, match="no applied price"):
-        ask_to_roll_back(bench_of_three, run, target_ids=[])
+        request_rollback(bench_of_three, run, target_ids=[])
     with pytest.raises(InvalidInputError) as refused:
-        ask_to_roll_back(bench_of_three, run, target_ids=[987654])
+        request_rollback(bench_of_three, run, target_ids=[987654])
     assert refused.value.fields == (("targetIds", "987654 is not an applied target of the run"),)
     assert bench_of_three.run_row(run.id).wish is None
 
 
 def test_a_run_that_is_being_applied_cannot_be_rolled_back(bench_of_three: Bench) -> None:
     with pytest.raises(ConflictError, match="A run that is QUEUED cannot be rolled back"):
-        ask_to_roll_back(bench_of_three, bench_of_three.queued())
+        request_rollback(bench_of_three, bench_of_three.queued())
 
 
 def test_a_run_that_does_not_exist_is_not_found(bench_of_three: Bench) -> None:
@@ -383,10 +388,10 @@ def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: Stand
     with database.transaction() as session:
         assert runs_without_worker(session) == []
         now = database_time(session)
-    row = run_row(database, run_id)
-    assert row.error_message == WHY
-    assert row.resume_at
-    assert now < row.resume_at <= now + timedelta(seconds=REST_SECONDS)
+    run_columns = run_row(database, run_id)
+    assert run_columns.error_message == WHY
+    assert run_columns.resume_at
+    assert now < run_columns.resume_at <= now + timedelta(seconds=REST_SECONDS)
     change_run(database, run_id, resume_at=database_now(-1.0))
     with database.transaction() as session:
         assert runs_without_worker(session) == [run_id]
@@ -409,8 +414,8 @@ def test_runs_that_ended_or_have_a_worker_or_wait_longer_are_not_postponed(
         change_run(database, run_id, **fields)
     before = run_row(database, run_id).resume_at
     assert not postpone_failed_run(run_id, WHY, database=database)
-    row = run_row(database, run_id)
-    assert (row.resume_at, row.error_message) == (before, None)
+    run_columns = run_row(database, run_id)
+    assert (run_columns.resume_at, run_columns.error_message) == (before, None)
 
 
 def test_a_requested_run_is_postponed_too(database: Database, clock: StandingClock) -> None:
@@ -418,23 +423,23 @@ def test_a_requested_run_is_postponed_too(database: Database, clock: StandingClo
     assert postpone_failed_run(run_id, WHY, database=database)
 
 
-AN_HOUR = database_now(3600.0)
-BEFORE = database_now(-1.0)
+IN_AN_HOUR = database_now(3600.0)
+A_SECOND_AGO = database_now(-1.0)
 Setting = Callable[[Database, int], None]
 
 
-def row(**values: object) -> Setting:
+def run_columns(**values: object) -> Setting:
     return lambda database, run_id: change_run(database, run_id, **values)
 
 
-def asked_for(state: str, seconds_ago: float | None) -> Setting:
-    def ask(database: Database, run_id: int) -> None:
+def worker_request(state: str, seconds_ago: float | None) -> Setting:
+    def request_retry(database: Database, run_id: int) -> None:
         offered = None if seconds_ago is None else database_now(-seconds_ago)
         with database.transaction() as session:
             file_run_requests(session, [run_id], run_row(database, run_id).created_at)
             session.execute(update(RunRequestRow).values(state=state, offered_at=offered))
 
-    return ask
+    return request_retry
 
 
 def paused(shop: str) -> Setting:
@@ -453,25 +458,29 @@ def sweep(database: Database, clock: Clock) -> list[int]:
     [
         ("QUEUED", [], True),
         ("APPLYING", [], True),
-        ("APPLYING", [row(lease_owner="lost", lease_until=BEFORE)], True),
-        ("APPLYING", [row(lease_owner="alive", lease_until=AN_HOUR)], False),
-        ("APPLYING", [row(resume_at=BEFORE)], True),
-        ("APPLYING", [row(resume_at=AN_HOUR)], False),
-        ("QUEUED", [asked_for("waiting", None)], False),
-        ("QUEUED", [asked_for("waiting", 3600)], False),
-        ("QUEUED", [asked_for("taken", 5)], False),
-        ("APPLYING", [asked_for("taken", 3600)], True),
-        ("APPLYING", [asked_for("refused", 5)], True),
+        ("APPLYING", [run_columns(lease_owner="lost", lease_until=A_SECOND_AGO)], True),
+        ("APPLYING", [run_columns(lease_owner="alive", lease_until=IN_AN_HOUR)], False),
+        ("APPLYING", [run_columns(resume_at=A_SECOND_AGO)], True),
+        ("APPLYING", [run_columns(resume_at=IN_AN_HOUR)], False),
+        ("QUEUED", [worker_request("waiting", None)], False),
+        ("QUEUED", [worker_request("waiting", 3600)], False),
+        ("QUEUED", [worker_request("taken", 5)], False),
+        ("APPLYING", [worker_request("taken", 3600)], True),
+        ("APPLYING", [worker_request("refused", 5)], True),
         ("QUEUED", [paused(SHOP)], False),
-        ("APPLYING", [row(resume_at=BEFORE), paused(SHOP)], False),
+        ("APPLYING", [run_columns(resume_at=A_SECOND_AGO), paused(SHOP)], False),
         ("QUEUED", [paused("another.shop")], True),
-        ("APPLYING", [row(cancel_requested_at=BEFORE), paused(SHOP)], True),
-        ("APPLIED", [row(wish="rollback", cancel_requested_at=BEFORE), paused(SHOP)], False),
+        ("APPLYING", [run_columns(cancel_requested_at=A_SECOND_AGO), paused(SHOP)], True),
+        (
+            "APPLIED",
+            [run_columns(wish="rollback", cancel_requested_at=A_SECOND_AGO), paused(SHOP)],
+            False,
+        ),
         ("PREVIEW", [], False),
-        ("PREVIEW", [row(wish="apply")], True),
-        ("PARTIAL", [row(wish="retry")], True),
-        ("APPLIED", [row(wish="rollback")], True),
-        ("APPLIED", [row(wish="rollback"), paused(SHOP)], False),
+        ("PREVIEW", [run_columns(wish="apply")], True),
+        ("PARTIAL", [run_columns(wish="retry")], True),
+        ("APPLIED", [run_columns(wish="rollback")], True),
+        ("APPLIED", [run_columns(wish="rollback"), paused(SHOP)], False),
         ("PARTIAL", [], False),
         ("FAILED", [], False),
         ("ROLLED_BACK", [], False),
@@ -485,8 +494,8 @@ def test_a_worker_is_requested_for_a_run_without_one(
         setting(database, run_id)
     before = len(stored_requests(database))
     assert sweep(database, clock) == [run_id] * is_found
-    asked = stored_requests(database)[before:]
-    assert [(job, config) for _, job, config in asked] == [
+    requested = stored_requests(database)[before:]
+    assert [(job, config) for _, job, config in requested] == [
         ("rule_run", {"run_id": run_id})
     ] * is_found
 

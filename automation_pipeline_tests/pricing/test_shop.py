@@ -1,4 +1,4 @@
-"""Calls of the shop at its pace, the writes of a chunk of targets, and pauses."""
+"""Rate-limited shop calls, the writes of a chunk of targets, and pauses of the shop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -65,8 +65,8 @@ from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.waiting import come_true, leap, run
 
 COST = 10.0
-WELL = CallResult(value="well")
-BUSY, REFUSED, HASTE = (
+SUCCESS = CallResult(value="well")
+BUSY, REFUSED, THROTTLED = (
     FailureSignal(status=500),
     FailureSignal(status=404),
     FailureSignal(status=429),
@@ -75,7 +75,7 @@ BUSY, REFUSED, HASTE = (
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    """A worker that waits for nothing: it leaves a shop that rests."""
+    """A worker that never waits: it exits while the shop must not be called."""
     return Bench(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
 
 
@@ -83,9 +83,9 @@ def answer(signal: FailureSignal, values: float | None = None) -> CallResult[str
     return CallResult(failure=classify_failure(signal, "The shop is busy.", values))
 
 
-def call(bench: Bench, brought: CallResult[str] = WELL) -> CallResult[str]:
+def call(bench: Bench, returned: CallResult[str] = SUCCESS) -> CallResult[str]:
     async def answered() -> CallResult[str]:
-        return brought
+        return returned
 
     return run(call_shop(answered, COST, bench.context))
 
@@ -108,8 +108,8 @@ def state(bench: Bench) -> CircuitState:
     return status_of(bench).circuit.state
 
 
-def rest_of(bench: Bench) -> float:
-    """How long the next caller must not call the shop."""
+def seconds_until_allowed(bench: Bench) -> float:
+    """Seconds until the shop may be called again."""
     with pytest.raises(ShopRestingError, match=r"shop\.test must not be called now") as rest:
         call(bench)
     assert rest.value.retry_after_seconds is not None
@@ -128,7 +128,7 @@ def set_shop(bench: Bench, **columns: object) -> None:
             setattr(row, name, value)
 
 
-@pytest.mark.parametrize(("signal", "streak"), [(HASTE, 6), (BUSY, 5)])
+@pytest.mark.parametrize(("signal", "streak"), [(THROTTLED, 6), (BUSY, 5)])
 def test_consecutive_throttles_or_failures_open_the_circuit_for_a_minute(
     bench: Bench, signal: FailureSignal, streak: int
 ) -> None:
@@ -136,7 +136,7 @@ def test_consecutive_throttles_or_failures_open_the_circuit_for_a_minute(
     assert (state(bench), bench.events("automation.circuit.opened")) == ("closed", [])
     calls(bench, signal, 1)
     assert state(bench) == "open"
-    assert 0 < rest_of(bench) < 61
+    assert 0 < seconds_until_allowed(bench) < 61
     [opened] = bench.events("automation.circuit.opened")
     assert (opened.payload["shop"], opened.payload["throttles"] or opened.payload["failures"]) == (
         NAME,
@@ -144,49 +144,49 @@ def test_consecutive_throttles_or_failures_open_the_circuit_for_a_minute(
     )
 
 
-@pytest.mark.parametrize("proper", [WELL, answer(REFUSED)])
+@pytest.mark.parametrize("reset_by", [SUCCESS, answer(REFUSED)])
 def test_a_success_or_a_refused_variant_resets_the_streak(
-    bench: Bench, proper: CallResult[str]
+    bench: Bench, reset_by: CallResult[str]
 ) -> None:
-    for signal, most in ((HASTE, 5), (BUSY, 4)):
+    for signal, most in ((THROTTLED, 5), (BUSY, 4)):
         calls(bench, signal, most)
-        call(bench, proper)
+        call(bench, reset_by)
         calls(bench, signal, most)
-        call(bench, proper)
+        call(bench, reset_by)
     assert state(bench) == "closed"
 
 
 def test_throttles_and_failures_have_separate_streaks(bench: Bench) -> None:
     for _ in range(3):
-        calls(bench, HASTE, 3)
+        calls(bench, THROTTLED, 3)
         calls(bench, BUSY, 3)
     assert state(bench) == "closed"
 
 
 def test_throttles_are_stored_and_counted(bench: Bench) -> None:
-    calls(bench, HASTE, 4)
+    calls(bench, THROTTLED, 4)
     assert len(status_of(bench).refusals) == 4
     assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 4
 
 
 def test_a_retry_after_applies_to_every_call(bench: Bench) -> None:
-    call(bench, answer(HASTE, 30.0))
+    call(bench, answer(THROTTLED, 30.0))
     assert state(bench) == "closed"
-    assert 0 < rest_of(bench) < 31
+    assert 0 < seconds_until_allowed(bench) < 31
     bench.rested()
-    assert call(bench) == WELL
+    assert call(bench) == SUCCESS
 
 
 def test_a_long_retry_after_opens_the_circuit_at_once(bench: Bench) -> None:
-    call(bench, answer(HASTE, 1000.0))
+    call(bench, answer(THROTTLED, 1000.0))
     assert state(bench) == "open"
-    assert 60 < rest_of(bench) < 1001
+    assert 60 < seconds_until_allowed(bench) < 1001
 
 
 def test_a_call_that_the_circuit_refuses_refunds_its_points(bench: Bench) -> None:
     calls(bench, BUSY, 5)
     set_shop(bench, available=500.0, maximum=1000.0, restore_rate=1e-9, pending=0.0)
-    rest_of(bench)
+    seconds_until_allowed(bench)
     assert (shop_row(bench).available, shop_row(bench).pending) == (pytest.approx(500.0), 0.0)
 
 
@@ -200,13 +200,13 @@ def test_a_call_cancelled_while_waiting_refunds_its_points(bench: Bench) -> None
         measured_at=database_now(),
     )
 
-    async def broken_off() -> None:
+    async def cancel_it() -> None:
         waiting = asyncio.ensure_future(call_shop(never_called, COST, bench.context))
         await come_true(lambda: shop_row(bench).pending == COST)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
-    run(broken_off())
+    run(cancel_it())
     assert shop_row(bench).pending == 0.0
     assert -1 < shop_row(bench).available < 5
 
@@ -221,16 +221,16 @@ def test_a_call_cancelled_while_reserving_refunds_its_points(bench: Bench) -> No
         measured_at=database_now(),
     )
 
-    async def broken_off() -> None:
+    async def cancel_it() -> None:
         with bench.database.transaction() as session:
-            session.get_one(ShopRow, NAME, with_for_update=True)  # in the way of the promise
+            session.get_one(ShopRow, NAME, with_for_update=True)  # blocks the reservation
             waiting = asyncio.ensure_future(call_shop(never_called, COST, bench.context))
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.sleep(0)
         await asyncio.gather(waiting, return_exceptions=True)
 
-    run(broken_off())
+    run(cancel_it())
     assert shop_row(bench).pending == 0.0
 
 
@@ -243,28 +243,28 @@ def test_after_the_pause_one_probe_closes_the_circuit(bench: Bench) -> None:
         with pytest.raises(ShopRestingError) as rest:
             await call_shop(probe, COST, bench.context)
         seen.append(rest.value.retry_after_seconds or 0.0)
-        return WELL
+        return SUCCESS
 
-    assert run(call_shop(probe, COST, bench.context)) == WELL
+    assert run(call_shop(probe, COST, bench.context)) == SUCCESS
     assert [0 < seconds < 61 for seconds in seen] == [True]
     assert state(bench) == "closed"
-    assert call(bench) == WELL
+    assert call(bench) == SUCCESS
 
 
 def test_one_of_several_processes_sends_the_probe(bench: Bench, database_url: str) -> None:
-    calls(bench, HASTE, 6)
+    calls(bench, THROTTLED, 6)
     bench.rested()
-    went = at_once(may_call_now, *[(database_url,)] * CREW)
-    assert sorted(went) == [False] * (CREW - 1) + [True]
+    results = at_once(may_call_now, *[(database_url,)] * CREW)
+    assert sorted(results) == [False] * (CREW - 1) + [True]
     assert state(bench) == "half_open"
 
 
 def test_a_failed_probe_reopens_the_circuit_without_a_second_event(bench: Bench) -> None:
     calls(bench, BUSY, 5)
     bench.rested()
-    calls(bench, HASTE, 1)
+    calls(bench, THROTTLED, 1)
     assert state(bench) == "open"
-    assert 0 < rest_of(bench) < 61
+    assert 0 < seconds_until_allowed(bench) < 61
     assert len(bench.events("automation.circuit.opened")) == 1
 
 
@@ -272,28 +272,28 @@ def test_after_a_cancelled_probe_another_call_is_the_probe(bench: Bench) -> None
     calls(bench, BUSY, 5)
     bench.rested()
 
-    async def broken_off() -> CallResult[str]:
+    async def cancel_it() -> CallResult[str]:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        run(call_shop(broken_off, COST, bench.context))
+        run(call_shop(cancel_it, COST, bench.context))
     assert (state(bench), shop_row(bench).pending) == ("half_open", 0.0)
-    rest_of(bench)
+    seconds_until_allowed(bench)
     bench.rested()
-    assert call(bench) == WELL
+    assert call(bench) == SUCCESS
 
 
 def test_a_withdrawn_probe_leaves_the_probe_to_the_next_call(bench: Bench) -> None:
     calls(bench, BUSY, 5)
     bench.rested()
 
-    async def unwanted() -> bool:
+    async def not_wanted() -> bool:
         return False
 
     with pytest.raises(CallWithdrawnError):
-        run(call_shop(never_called, COST, bench.context, is_wanted=unwanted))
+        run(call_shop(never_called, COST, bench.context, is_wanted=not_wanted))
     assert (state(bench), shop_row(bench).pending) == ("open", 0.0)
-    assert call(bench) == WELL
+    assert call(bench) == SUCCESS
     assert state(bench) == "closed"
 
 
@@ -302,18 +302,18 @@ def test_a_waiting_call_starts_when_the_circuit_closes(
 ) -> None:
     monkeypatch.setattr("automation_pipeline.pricing.shop.POLL_SECONDS", 0.02)
     bench.shop_options["longest_pause_seconds"] = 90.0
-    call(bench, answer(HASTE, 60.0))
+    call(bench, answer(THROTTLED, 60.0))
 
-    async def rested_meanwhile() -> CallResult[str]:
-        async def well() -> CallResult[str]:
-            return WELL
+    async def end_pause_while_waiting() -> CallResult[str]:
+        async def successful() -> CallResult[str]:
+            return SUCCESS
 
-        waiting = asyncio.ensure_future(call_shop(well, COST, bench.context))
+        waiting = asyncio.ensure_future(call_shop(successful, COST, bench.context))
         await come_true(lambda: shop_row(bench).pending > 0)
         bench.rested()
         return await waiting
 
-    assert run(rested_meanwhile()) == WELL
+    assert run(end_pause_while_waiting()) == SUCCESS
 
 
 def test_a_timed_out_call_has_an_unknown_outcome(bench: Bench) -> None:
@@ -339,11 +339,11 @@ def test_the_bucket_status_of_an_answer_is_stored(bench: Bench) -> None:
 
 
 def test_the_first_call_of_a_shop_stores_it(database: Database) -> None:
-    async def well() -> CallResult[str]:
-        return WELL
+    async def successful() -> CallResult[str]:
+        return SUCCESS
 
     front = storefront(FakeShop(), meter=Meter())
-    run(call_shop(well, COST, PricingContext(front, database, SystemClock())))
+    run(call_shop(successful, COST, PricingContext(front, database, SystemClock())))
     with database.reading() as session:
         found = shop_status(session, front.name)
     assert found.bucket is not None
@@ -369,17 +369,16 @@ def small_bucket(simulated: str) -> Iterator[str]:
 def test_processes_that_share_a_bucket_are_never_throttled(
     database: Database, database_url: str, small_bucket: str
 ) -> None:
-    """They begin with a bucket that is nearly empty, and all their calls together ask for more than
-    it holds."""
+    """The bucket is nearly empty at the start, and the calls together cost more than it holds."""
     variants = catalogue(small_bucket)
     ids = [each.variant_id for each in variants]
     assert drain(database_url, small_bucket, ids, 10) == 10
     writes = [(each.product_id, each.variant_id) for each in variants[:120]]
-    went = at_once(
+    results = at_once(
         write_many, *[(database_url, small_bucket, writes[part::3], 2) for part in range(3)]
     )
     totals = shop_totals(small_bucket)
-    assert went == [40, 40, 40]
+    assert results == [40, 40, 40]
     assert (totals["throttled"], totals["calls"]["write"]) == (0, 120)
     assert totals["spent"] > 2 * totals["maximum"] - 800
     with database.reading() as session:
@@ -390,10 +389,10 @@ def test_processes_that_share_a_bucket_are_never_throttled(
 
 GONE, UNAUTHORISED = FailureSignal(status=404), FailureSignal(status=401)
 TERMS = ApplyTerms(OnDrift.REFUSE, None)
-BEGAN = datetime(2026, 5, 4, tzinfo=UTC)
+STARTED_AT = datetime(2026, 5, 4, tzinfo=UTC)
 
 
-async def straight(
+async def call_directly(
     call: Callable[[], Awaitable[CallResult[object]]],
     _cost: float,
     _context: object,
@@ -401,15 +400,15 @@ async def straight(
     is_wanted: Callable[[], Awaitable[bool]],
     **_world: object,
 ) -> CallResult[object]:
-    """Without a turn to be waited for."""
+    """Replaces `call_shop`: call at once, without rate limits."""
     if not await is_wanted():
         raise CallWithdrawnError("Not any more.")
     return await call()
 
 
 @pytest.fixture
-def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("automation_pipeline.pricing.worker.call_shop", straight)
+def no_rate_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("automation_pipeline.pricing.worker.call_shop", call_directly)
 
 
 def target(variant_id: str | None, product_id: str, number: int) -> WorkTarget:
@@ -423,7 +422,7 @@ def target(variant_id: str | None, product_id: str, number: int) -> WorkTarget:
         writes_compare_at=False,
         progress=AttemptProgress(),
         outcome_unknown=False,
-        began_at=BEGAN,
+        began_at=STARTED_AT,
     )
 
 
@@ -441,7 +440,7 @@ def applied(
     at_once: int = 5,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> tuple[dict[int, TargetOutcome], ApplyHalt | None]:
-    """What was settled by target, each of them once."""
+    """Apply the chosen targets; return the outcome of each target and the halt."""
     settled: list[TargetOutcome] = []
 
     class Owner:
@@ -458,8 +457,8 @@ def applied(
     return {one.target.id: one for one in settled}, halt
 
 
-def together(shop: FakeShop, count: int) -> None:
-    """The first so many writes are in the shop at the same time."""
+def overlap_writes(shop: FakeShop, count: int) -> None:
+    """Make the first `count` writes overlap."""
     first = asyncio.Barrier(count)
 
     async def during_call(kind: str, _subject: object) -> None:
@@ -470,10 +469,10 @@ def together(shop: FakeShop, count: int) -> None:
     shop._during_call = during_call
 
 
-@pytest.mark.usefixtures("no_turns")
+@pytest.mark.usefixtures("no_rate_limit")
 def test_throttles_halve_the_concurrency() -> None:
     shop = FakeShop(*shelf(20))
-    together(shop, 4)
+    overlap_writes(shop, 4)
     later: list[int] = []
     first = shop._during_call
     assert first is not None
@@ -486,7 +485,7 @@ def test_throttles_halve_the_concurrency() -> None:
 
     shop._during_call = counted
     for product in range(1, 5):
-        shop.fail_once(str(product), HASTE)
+        shop.fail_once(str(product), THROTTLED)
     settled, halt = applied(shop, targets(20), at_once=4)
     assert (shop.most_at_once, max(later), halt) == (4, 2, None)
     assert sorted(number for number, one in settled.items() if isinstance(one, RequeuedResult)) == [
@@ -497,19 +496,19 @@ def test_throttles_halve_the_concurrency() -> None:
     ]
 
 
-@pytest.mark.usefixtures("no_turns")
+@pytest.mark.usefixtures("no_rate_limit")
 def test_throttled_tasks_still_settle_every_product() -> None:
-    """The last calls are refused too, so that no later call succeeds."""
+    """Every call is throttled, including the last ones."""
     shop = FakeShop(*shelf(8))
-    together(shop, 5)
+    overlap_writes(shop, 5)
     for product in range(1, 9):
-        shop.fail_once(str(product), HASTE)
+        shop.fail_once(str(product), THROTTLED)
     settled, halt = applied(shop, targets(8))
     assert (len(settled), halt, shop.times("write")) == (8, None, 8)
     assert {type(one) for one in settled.values()} == {RequeuedResult}
 
 
-@pytest.mark.usefixtures("no_turns")
+@pytest.mark.usefixtures("no_rate_limit")
 def test_a_critical_failure_halts_and_requeues_untried_targets() -> None:
     shop = FakeShop(*shelf(6))
     shop.fail_once("2", UNAUTHORISED)
@@ -558,7 +557,7 @@ def test_targets_of_a_paused_shop_wait_as_long_as_the_shop(
     assert shop.times("write") == 0
 
 
-@pytest.mark.usefixtures("no_turns")
+@pytest.mark.usefixtures("no_rate_limit")
 def test_withdrawn_targets_are_requeued_untried() -> None:
     shop = FakeShop(*shelf(4))
     settled, halt = applied(shop, targets(4), at_once=1, is_wanted=lambda: shop.times("write") < 2)
@@ -571,7 +570,7 @@ def test_withdrawn_targets_are_requeued_untried() -> None:
     assert (halt, settled[3]) == (None, RequeuedResult(targets(4)[2], 0.0, AttemptProgress()))
 
 
-@pytest.mark.usefixtures("no_turns")
+@pytest.mark.usefixtures("no_rate_limit")
 def test_after_a_failed_read_all_targets_are_requeued_with_a_known_outcome() -> None:
     shop = FakeShop(*shelf(2))
     shop.fail_once(PRICES, LOST)
@@ -582,20 +581,20 @@ def test_after_a_failed_read_all_targets_are_requeued_with_a_known_outcome() -> 
     assert shop.times("write") == 0
 
 
-@pytest.mark.usefixtures("no_turns")
+@pytest.mark.usefixtures("no_rate_limit")
 def test_a_target_without_a_variant_fails_without_a_call() -> None:
     shop = FakeShop()
     settled, _ = applied(shop, [target(None, "1", 1)])
     assert (type(settled[1]), shop.called) == (FailedResult, [])
 
 
-@pytest.mark.usefixtures("no_turns")
+@pytest.mark.usefixtures("no_rate_limit")
 def test_a_variant_missing_from_the_answer_has_an_unknown_outcome() -> None:
-    class Silent(FakeShop):
+    class ForgetfulShop(FakeShop):
         async def write(self, product_id: str, writes: Sequence[object]) -> CallResult[object]:
             return CallResult(value={})
 
-    settled, _ = applied(Silent(*shelf(1)), targets(1))
+    settled, _ = applied(ForgetfulShop(*shelf(1)), targets(1))
     one = settled[1]
     assert isinstance(one, RequeuedResult)
     assert (one.outcome_unknown, one.progress.attempts) == (True, 1)
@@ -603,7 +602,7 @@ def test_a_variant_missing_from_the_answer_has_an_unknown_outcome() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(1, 12), st.sampled_from([HASTE, BUSY, GONE, LOST])),
+        st.tuples(st.integers(1, 12), st.sampled_from([THROTTLED, BUSY, GONE, LOST])),
         max_size=20,
     ),
     st.integers(1, 6),
@@ -616,9 +615,9 @@ def test_every_target_is_settled_once_under_any_failures(
     for product, signal in faults:
         shop.fail_once(str(product), signal)
     if bursts:
-        together(shop, at_once)
+        overlap_writes(shop, at_once)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("automation_pipeline.pricing.worker.call_shop", straight)
+        patch.setattr("automation_pipeline.pricing.worker.call_shop", call_directly)
         settled, halt = applied(shop, targets(12), at_once=at_once)
     assert halt is None
     assert shop.most_at_once <= at_once
@@ -643,8 +642,8 @@ def resume(bench_of_three: Bench) -> None:
     resume_shop(SHOP, database=bench_of_three.database, clock=bench_of_three.clock)
 
 
-def lasts_long(bench_of_three: Bench, run: RuleRun) -> None:
-    """Longer than any target may take."""
+def make_targets_old(bench_of_three: Bench, run: RuleRun) -> None:
+    """Move the start of each target back, beyond its time limit."""
     for target in bench_of_three.targets(run.id):
         if target.began_at is not None:
             bench_of_three.set_target(target.id, began_at=target.began_at - timedelta(minutes=20))
@@ -685,7 +684,7 @@ def test_a_pause_stops_a_run_before_its_next_call_until_resumed(
     )
     assert bench_of_three.statuses(run.id) == {"101": "APPLIED", "201": "QUEUED", "301": "QUEUED"}
     assert [target.attempts for target in bench_of_three.targets(run.id)] == [0, 0, 0]
-    lasts_long(bench_of_three, run)
+    make_targets_old(bench_of_three, run)
     resume(bench_of_three)
     assert bench_of_three.work(run).status == "APPLIED"
     assert [bench_of_three.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
@@ -728,7 +727,7 @@ def resume_by_name(bench_of_two: Bench, shop: str = SHOP) -> ShopShown:
     return resume_shop(shop, database=bench_of_two.database, clock=bench_of_two.clock)
 
 
-def taken(bench_of_two: Bench, *keys: str) -> None:
+def mark_requests_taken(bench_of_two: Bench, *keys: str) -> None:
     with bench_of_two.database.transaction() as session:
         for key in keys:
             mark_taken(session, key, "dagster")
@@ -740,7 +739,7 @@ def test_resuming_a_shop_requests_a_worker_that_continues(bench_of_two: Bench) -
         bench_of_two.queued(bench_of_two.rule(name="Other")),
     )
     pause_shop(SHOP, database=bench_of_two.database, actor="user:7")
-    taken(bench_of_two, *(key for key, _ in bench_of_two.requests()))
+    mark_requests_taken(bench_of_two, *(key for key, _ in bench_of_two.requests()))
     bench_of_two.work(run)
     bench_of_two.set_run(other.id, shop="another.shop")
     resumed = resume_by_name(bench_of_two)

@@ -1,4 +1,4 @@
-"""`pricing.models.shop.Shop`, sentence by sentence, on the fake and on the real client against the
+"""Contract tests of `pricing.models.shop.Shop`, run on the fake and on the real client against the
 simulator."""
 
 import asyncio
@@ -45,25 +45,25 @@ from automation_pipeline_tests.outside import (
 Result = TypeVar("Result")
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
-NOBODY = "999999999"
+UNKNOWN_VARIANT = "999999999"
 DRAFTS = {"5", "7"}
 
 
 @dataclass(frozen=True)
-class Place:
-    """A shop with `products`, two variants each, some of which are drafts. `strike` makes every
-    call from now on fail, as the fault of the simulator would; `drop` makes the answer to one write
-    get lost, after its work or before; `shrink` leaves a bucket of so many points that does not
-    fill; `written` counts the writes to a variant."""
+class ShopSetup:
+    """The shop under test. `stock` creates products with two variants each, some of them drafts;
+    `fail_all` makes every later call fail; `drop_answer` loses the answer to one write, before or
+    after its effect; `limit_bucket` sets a bucket that does not refill; `written` counts the writes to a
+    variant."""
 
     stock: Callable[[int], None]
     opened: Callable[[], Any]
-    strike: Callable[[FailureSignal, dict[str, object]], None]
-    drop: Callable[[str, bool], None]
-    shrink: Callable[[float], None]
+    fail_all: Callable[[FailureSignal, dict[str, object]], None]
+    drop_answer: Callable[[str, bool], None]
+    limit_bucket: Callable[[float], None]
     written: Callable[[str], int]
 
-    def ask(self, question: Callable[[Shop], Awaitable[Result]]) -> Result:
+    def call(self, question: Callable[[Shop], Awaitable[Result]]) -> Result:
         async def asked() -> Result:
             async with self.opened() as shop:
                 return await question(shop)
@@ -82,31 +82,31 @@ class Place:
                 if after is None:
                     return tuple(found)
 
-        return self.ask(pages)
+        return self.call(pages)
 
-    def pair(self) -> tuple[Variant, Variant]:
+    def two_variants(self) -> tuple[Variant, Variant]:
         """Two variants of one product."""
         first, second, *_ = self.catalogue()
         assert first.product_id == second.product_id
         return first, second
 
     def price(self, variant: Variant) -> Price:
-        return self.ask(lambda shop: shop.prices([variant.variant_id])).value[variant.variant_id]
+        return self.call(lambda shop: shop.prices([variant.variant_id])).value[variant.variant_id]
 
     def write(self, product_id: str, *writes: PriceWrite) -> Any:
-        return self.ask(lambda shop: shop.write(product_id, writes))
+        return self.call(lambda shop: shop.write(product_id, writes))
 
 
 @pytest.fixture(params=["fake", "shopify"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def shop_setup(request: pytest.FixtureRequest) -> Iterator[ShopSetup]:
     if request.param == "fake":
         yield in_memory()
         return
-    with over_http(request.getfixturevalue("simulated")) as place:
-        yield place
+    with over_http(request.getfixturevalue("simulated")) as shop_setup:
+        yield shop_setup
 
 
-def in_memory() -> Place:
+def in_memory() -> ShopSetup:
     fake = FakeShop(bucket=BucketStatus(2000, 2000, 100))
 
     def stock(products: int) -> None:
@@ -114,27 +114,27 @@ def in_memory() -> Place:
             *(replace(each, is_active=each.product_id not in DRAFTS) for each in shelf(products, 2))
         )
 
-    def strike(signal: FailureSignal, rule: dict[str, object]) -> None:
+    def fail_all(signal: FailureSignal, rule: dict[str, object]) -> None:
         fake.refuse_everything(signal, retry_after_seconds=rule.get("retry_after"))
 
-    def drop(product_id: str, after: bool) -> None:
+    def drop_answer(product_id: str, after: bool) -> None:
         (fake.lose_answer_once if after else lambda product: fake.fail_once(product, LOST))(
             product_id
         )
 
     stock(8)
-    return Place(
+    return ShopSetup(
         stock=stock,
         opened=lambda: nullcontext(fake),
-        strike=strike,
-        drop=drop,
-        shrink=lambda points: fake.set_bucket(BucketStatus(points, points, 0.05)),
+        fail_all=fail_all,
+        drop_answer=drop_answer,
+        limit_bucket=lambda points: fake.set_bucket(BucketStatus(points, points, 0.05)),
         written=fake.times_written,
     )
 
 
 @contextmanager
-def over_http(url: str) -> Iterator[Place]:
+def over_http(url: str) -> Iterator[ShopSetup]:
     def opened() -> aclosing[ShopifyShop]:
         transport = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
         return aclosing(
@@ -147,11 +147,11 @@ def over_http(url: str) -> Iterator[Place]:
     before = shop_totals(url)
     stock(8)
     try:
-        yield Place(
+        yield ShopSetup(
             stock=stock,
             opened=opened,
-            strike=lambda _, rule: fault(url, {"route": "shop.graphql", **rule}),
-            drop=lambda product_id, after: fault(
+            fail_all=lambda _, rule: fault(url, {"route": "shop.graphql", **rule}),
+            drop_answer=lambda product_id, after: fault(
                 url,
                 {
                     "route": "shop.graphql",
@@ -161,7 +161,7 @@ def over_http(url: str) -> Iterator[Place]:
                     "first": 1,
                 },
             ),
-            shrink=lambda points: set_up_shop(url, maximum=points, restore_rate=0.05),
+            limit_bucket=lambda points: set_up_shop(url, maximum=points, restore_rate=0.05),
             written=lambda variant_id: shop_totals(url)["writes"].get(variant_id, 0),
         )
     finally:
@@ -184,46 +184,46 @@ def kinds(written: dict[str, Price | CallFailure]) -> dict[str, object]:
     }
 
 
-def test_catalogue_pages_have_a_stable_order(place: Place) -> None:
-    place.stock(150)
-    found = place.catalogue()
+def test_catalogue_pages_have_a_stable_order(shop_setup: ShopSetup) -> None:
+    shop_setup.stock(150)
+    found = shop_setup.catalogue()
     assert len(found) == len({each.variant_id for each in found}) == 300
-    first = place.ask(lambda shop: shop.page(None)).value
+    first = shop_setup.call(lambda shop: shop.page(None)).value
     assert tuple(first.variants) == found[: len(first.variants)]
     assert len(first.variants) < 300
 
 
-def test_the_catalogue_includes_inactive_products(place: Place) -> None:
-    assert {each.is_active for each in place.catalogue()} == {True, False}
+def test_the_catalogue_includes_inactive_products(shop_setup: ShopSetup) -> None:
+    assert {each.is_active for each in shop_setup.catalogue()} == {True, False}
 
 
-def test_a_read_price_equals_that_of_the_catalogue(place: Place) -> None:
-    found = place.catalogue()
-    result = place.ask(lambda shop: shop.prices([each.variant_id for each in found])).value
+def test_a_read_price_equals_that_of_the_catalogue(shop_setup: ShopSetup) -> None:
+    found = shop_setup.catalogue()
+    result = shop_setup.call(lambda shop: shop.prices([each.variant_id for each in found])).value
     assert result == {each.variant_id: each.price for each in found}
 
 
-def test_unknown_variants_have_no_price(place: Place) -> None:
-    variant, _ = place.pair()
-    assert set(place.ask(lambda shop: shop.prices([NOBODY, variant.variant_id])).value) == {
-        variant.variant_id
-    }
-    assert place.ask(lambda shop: shop.prices([NOBODY])).value == {}
+def test_unknown_variants_have_no_price(shop_setup: ShopSetup) -> None:
+    variant, _ = shop_setup.two_variants()
+    assert set(
+        shop_setup.call(lambda shop: shop.prices([UNKNOWN_VARIANT, variant.variant_id])).value
+    ) == {variant.variant_id}
+    assert shop_setup.call(lambda shop: shop.prices([UNKNOWN_VARIANT])).value == {}
 
 
-def test_a_written_price_is_confirmed_and_read_back(place: Place) -> None:
-    one, other = place.pair()
-    written = place.write(one.product_id, setting(one, 1234), setting(other, 4321)).value
+def test_a_written_price_is_confirmed_and_read_back(shop_setup: ShopSetup) -> None:
+    one, other = shop_setup.two_variants()
+    written = shop_setup.write(one.product_id, setting(one, 1234), setting(other, 4321)).value
     assert kinds(written) == {one.variant_id: 1234, other.variant_id: 4321}
-    assert (place.price(one), place.price(other)) == (
+    assert (shop_setup.price(one), shop_setup.price(other)) == (
         written[one.variant_id],
         written[other.variant_id],
     )
-    assert place.written(one.variant_id) == place.written(other.variant_id) == 1
+    assert shop_setup.written(one.variant_id) == shop_setup.written(other.variant_id) == 1
 
 
-def test_a_compare_at_price_is_set_kept_and_cleared(place: Place) -> None:
-    variant, _ = place.pair()
+def test_a_compare_at_price_is_set_kept_and_cleared(shop_setup: ShopSetup) -> None:
+    variant, _ = shop_setup.two_variants()
     for write, stands in (
         (setting(variant, 1000, 2000, also=True), 2000),
         (setting(variant, 1100, 3000), 2000),
@@ -231,44 +231,44 @@ def test_a_compare_at_price_is_set_kept_and_cleared(place: Place) -> None:
         (setting(variant, 1300, also=True), None),
         (setting(variant, 1400, 5000), None),
     ):
-        written = place.write(variant.product_id, write).value[variant.variant_id]
+        written = shop_setup.write(variant.product_id, write).value[variant.variant_id]
         assert (
             written
-            == place.price(variant)
+            == shop_setup.price(variant)
             == Price(write.price.unit_amount, variant.currency, stands)
         )
 
 
 @pytest.mark.parametrize(
     ("variant_id", "amount", "kind"),
-    [(NOBODY, 100, FailureKind.NOT_FOUND), (None, -100, FailureKind.VALIDATION)],
+    [(UNKNOWN_VARIANT, 100, FailureKind.NOT_FOUND), (None, -100, FailureKind.VALIDATION)],
 )
 def test_a_refused_price_does_not_affect_others_in_the_same_write(
-    place: Place, variant_id: str | None, amount: int, kind: FailureKind
+    shop_setup: ShopSetup, variant_id: str | None, amount: int, kind: FailureKind
 ) -> None:
-    good, bad = place.pair()
+    good, bad = shop_setup.two_variants()
     refused = replace(setting(bad, amount), variant_id=variant_id or bad.variant_id)
-    written = place.write(good.product_id, refused, setting(good, 1234)).value
+    written = shop_setup.write(good.product_id, refused, setting(good, 1234)).value
     assert kinds(written) == {refused.variant_id: kind, good.variant_id: 1234}
     failure = written[refused.variant_id]
     assert (failure.retryable, failure.outcome_unknown) == (False, False)
-    assert (place.price(good).unit_amount, place.price(bad)) == (1234, bad.price)
+    assert (shop_setup.price(good).unit_amount, shop_setup.price(bad)) == (1234, bad.price)
 
 
-def test_a_variant_of_another_product_is_refused(place: Place) -> None:
-    first, *_, stranger = place.catalogue()
-    written = place.write(first.product_id, setting(stranger, 100)).value
+def test_a_variant_of_another_product_is_refused(shop_setup: ShopSetup) -> None:
+    first, *_, stranger = shop_setup.catalogue()
+    written = shop_setup.write(first.product_id, setting(stranger, 100)).value
     assert kinds(written) == {stranger.variant_id: FailureKind.VALIDATION}
-    assert place.price(stranger) == stranger.price
+    assert shop_setup.price(stranger) == stranger.price
 
 
-def test_writing_to_an_unknown_product_is_refused(place: Place) -> None:
-    one, other = place.pair()
-    written = place.write(NOBODY, setting(one, 1), setting(other, 2)).value
+def test_writing_to_an_unknown_product_is_refused(shop_setup: ShopSetup) -> None:
+    one, other = shop_setup.two_variants()
+    written = shop_setup.write(UNKNOWN_VARIANT, setting(one, 1), setting(other, 2)).value
     assert kinds(written) == dict.fromkeys(
         (one.variant_id, other.variant_id), FailureKind.NOT_FOUND
     )
-    assert place.price(one) == one.price
+    assert shop_setup.price(one) == one.price
 
 
 FAILURES = [
@@ -288,73 +288,80 @@ FAILURES = [
     ("signal", "rule", "kind", "wait"), FAILURES, ids=lambda value: str(value)[:24]
 )
 def test_every_failure_is_returned_as_a_value_and_writes_nothing(
-    place: Place, signal: FailureSignal, rule: dict[str, object], kind: FailureKind, wait: object
+    shop_setup: ShopSetup,
+    signal: FailureSignal,
+    rule: dict[str, object],
+    kind: FailureKind,
+    wait: object,
 ) -> None:
-    variant, _ = place.pair()
-    place.strike(signal, rule)
+    variant, _ = shop_setup.two_variants()
+    shop_setup.fail_all(signal, rule)
 
-    async def all_of(shop: Shop) -> Sequence[Any]:
+    async def call_everything(shop: Shop) -> Sequence[Any]:
         ids = [variant.variant_id]
         write = shop.write(variant.product_id, [setting(variant, 1234)])
         return await shop.page(None), await shop.prices(ids), await write
 
-    for called in place.ask(all_of):
+    for called in shop_setup.call(call_everything):
         assert (called.value, called.failure.kind) == (None, kind)
         assert called.is_throttled is (kind is FailureKind.RATE_LIMIT)
         assert wait is ... or called.failure.retry_after_seconds == wait
         assert SHOP_TOKEN not in called.failure.message
         assert "/admin" not in called.failure.message
-    assert place.written(variant.variant_id) == 0
+    assert shop_setup.written(variant.variant_id) == 0
 
 
 @pytest.mark.parametrize("after", [True, False])
-def test_a_lost_answer_has_an_unknown_outcome(place: Place, after: bool) -> None:
-    variant, _ = place.pair()
-    place.drop(variant.product_id, after)
-    failure = place.write(variant.product_id, setting(variant, 1234)).failure
+def test_a_lost_answer_has_an_unknown_outcome(shop_setup: ShopSetup, after: bool) -> None:
+    variant, _ = shop_setup.two_variants()
+    shop_setup.drop_answer(variant.product_id, after)
+    failure = shop_setup.write(variant.product_id, setting(variant, 1234)).failure
     assert (failure.kind, failure.retryable, failure.outcome_unknown) == (
         FailureKind.NETWORK,
         True,
         True,
     )
-    assert (place.price(variant).unit_amount == 1234, place.written(variant.variant_id)) == (
+    assert (
+        shop_setup.price(variant).unit_amount == 1234,
+        shop_setup.written(variant.variant_id),
+    ) == (
         after,
         int(after),
     )
 
 
-def test_a_throttled_call_has_a_retry_after(place: Place) -> None:
-    variant, _ = place.pair()
-    place.shrink(15)
-    assert place.write(variant.product_id, setting(variant, 1234)).failure is None
-    throttled = place.write(variant.product_id, setting(variant, 4321))
+def test_a_throttled_call_has_a_retry_after(shop_setup: ShopSetup) -> None:
+    variant, _ = shop_setup.two_variants()
+    shop_setup.limit_bucket(15)
+    assert shop_setup.write(variant.product_id, setting(variant, 1234)).failure is None
+    throttled = shop_setup.write(variant.product_id, setting(variant, 4321))
     assert throttled.is_throttled
     assert 1 < throttled.failure.retry_after_seconds <= 200
     assert (throttled.bucket.maximum, throttled.bucket.available < 10) == (15, True)
-    assert place.written(variant.variant_id) == 1
+    assert shop_setup.written(variant.variant_id) == 1
 
 
-def test_every_answer_has_a_bucket_status_and_a_request_id(place: Place) -> None:
-    variant, _ = place.pair()
-    called = place.write(variant.product_id, setting(variant, 1234))
+def test_every_answer_has_a_bucket_status_and_a_request_id(shop_setup: ShopSetup) -> None:
+    variant, _ = shop_setup.two_variants()
+    called = shop_setup.write(variant.product_id, setting(variant, 1234))
     assert called.bucket.maximum == 2000
     assert 0 <= called.bucket.available <= 2000
     assert called.bucket.restore_rate == 100
     assert called.request_id
 
 
-def test_no_call_costs_more_than_the_maximum_per_query(place: Place) -> None:
+def test_no_call_costs_more_than_the_maximum_per_query(shop_setup: ShopSetup) -> None:
     async def costs(shop: Shop) -> Any:
         return shop.costs
 
-    result = place.ask(costs)
+    result = shop_setup.call(costs)
     assert 0 < result.page <= 1000
     assert 0 < result.prices + result.each_price * MAX_PRICES_PER_READ <= 1000
     assert 0 < result.write <= 1000
 
 
-def test_a_healthy_shop_passes_the_check(place: Place) -> None:
-    place.ask(lambda shop: shop.check())
+def test_a_healthy_shop_passes_the_check(shop_setup: ShopSetup) -> None:
+    shop_setup.call(lambda shop: shop.check())
 
 
 @pytest.mark.parametrize(
@@ -367,11 +374,11 @@ def test_a_healthy_shop_passes_the_check(place: Place) -> None:
     ],
 )
 def test_the_check_raises_a_transient_or_a_permanent_error(
-    place: Place, signal: FailureSignal, status: int, error: type[Exception]
+    shop_setup: ShopSetup, signal: FailureSignal, status: int, error: type[Exception]
 ) -> None:
-    place.strike(signal, {"status": status})
+    shop_setup.fail_all(signal, {"status": status})
     with pytest.raises(error) as caught:
-        place.ask(lambda shop: shop.check())
+        shop_setup.call(lambda shop: shop.check())
     assert type(caught.value) is error
 
 
@@ -407,12 +414,12 @@ def test_the_fake_refuses_single_variants_and_can_be_edited() -> None:
 
 
 def test_the_fake_counts_concurrent_calls_and_runs_the_hook_during_a_call() -> None:
-    async def by_hand(kind: str, subject: object) -> None:
+    async def edit_price(kind: str, subject: object) -> None:
         await asyncio.sleep(0)
         if kind == "write":
             fake.edit("101", amount=42)
 
-    fake = FakeShop(*shelf(3), during_call=by_hand)
+    fake = FakeShop(*shelf(3), during_call=edit_price)
 
     async def both() -> None:
         await asyncio.gather(fake.prices(["101"]), fake.prices(["201"]))

@@ -1,5 +1,4 @@
-"""Rules start at their time and promotions end at theirs: once each, whatever stands in the way for
-a while."""
+"""Due rules start once and ended promotions are rolled back once, also after delays."""
 
 from datetime import datetime, timedelta
 
@@ -39,7 +38,7 @@ def in_hours(clock: StandingClock, hours: float) -> str:
     return iso(clock.now() + hours * HOUR)
 
 
-def ending(run_id: int, database: Database, at: datetime, status: str = "APPLIED") -> None:
+def end_run(run_id: int, database: Database, at: datetime, status: str = "APPLIED") -> None:
     change_run(
         database, run_id, status=status, wish=None, queued_at=at, started_at=at, finished_at=at
     )
@@ -52,9 +51,9 @@ def test_a_due_rule_is_started(database: Database, clock: StandingClock) -> None
     )
     a_rule(database, clock, scheduleAt=in_hours(clock, 1))
     clock.pass_time(timedelta(minutes=3))
-    looked = start_due(database, clock)
+    report = start_due(database, clock)
     [row] = run_rows(database)
-    assert looked == DuePriceRules(started=(row.id,))
+    assert report == DuePriceRules(started=(row.id,))
     assert (row.rule_id, row.status, row.wish, row.wished_by) == (
         rule.id,
         "PREVIEW",
@@ -109,9 +108,9 @@ def test_a_due_rule_is_postponed_until_its_active_run_ends(
         assert start_due(database, clock) == DuePriceRules(put_off=(rule.id,))
         clock.pass_time(HOUR)
     assert stored_requests(database) == []
-    ending(run_id, database, clock.now())
-    looked = start_due(database, clock)
-    assert (len(looked.started), looked.put_off) == (1, ())
+    end_run(run_id, database, clock.now())
+    report = start_due(database, clock)
+    assert (len(report.started), report.put_off) == (1, ())
 
 
 def test_a_promotion_that_ended_during_an_outage_is_missed(
@@ -138,11 +137,11 @@ def test_a_rule_is_started_once_per_scheduled_time(
     rule, due_at = a_rule(database, clock, scheduleAt=iso(clock.now())), iso(clock.now())
     good = a_rule(database, clock, scheduleAt=in_hours(clock, 1))
     [run_id] = start_due(database, clock).started
-    ending(run_id, database, clock.now())
+    end_run(run_id, database, clock.now())
     clock.pass_time(HOUR)
     update_rule(rule.id, {"scheduleAt": due_at}, database=database, clock=clock, actor="user:12")
-    looked = start_due(database, clock)
-    assert (looked.before, len(looked.started)) == ((rule.id,), 1)
+    report = start_due(database, clock)
+    assert (report.before, len(report.started)) == ((rule.id,), 1)
     assert [row.rule_id for row in run_rows(database)] == [rule.id, good.id]
     assert rule_row(database, rule.id).schedule_at is None
     assert start_due(database, clock) == NOTHING
@@ -235,7 +234,7 @@ def test_the_end_of_a_promotion_waits_for_another_active_run(
     last = a_run(database, rule, status, clock.now(), ["QUEUED"])
     clock.pass_time(HOUR)
     assert start_due(database, clock) == NOTHING
-    ending(last, database, clock.now(), "FAILED")
+    end_run(last, database, clock.now(), "FAILED")
     assert start_due(database, clock) == DuePriceRules(ended=(first,))
 
 
@@ -260,7 +259,7 @@ def test_an_active_run_is_rolled_back_after_it_ends(
     run_id = a_run(database, rule, "APPLYING", clock.now(), ["APPLYING"])
     clock.pass_time(2 * HOUR)
     assert start_due(database, clock) == NOTHING
-    ending(run_id, database, clock.now())
+    end_run(run_id, database, clock.now())
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
@@ -353,7 +352,7 @@ def test_a_promotion_starts_and_ends_at_most_once_for_any_ticks(
     data: st.DataObject, database: Database
 ) -> None:
     clock = StandingClock(datetime.fromisoformat("2026-05-04T10:00:00Z"))
-    delete_all(database)  # an example may be given up in the middle
+    delete_all(database)  # Hypothesis may abort an example
     starts, lasts = data.draw(st.integers(-3, 5)), data.draw(st.integers(1, 6))
     rule = a_rule(
         database, clock, scheduleAt=in_hours(clock, starts), endsAt=in_hours(clock, starts + lasts)
@@ -362,24 +361,24 @@ def test_a_promotion_starts_and_ends_at_most_once_for_any_ticks(
     started, ended, missed = list[int](), list[int](), list[int]()
     for hours in (*data.draw(st.lists(st.integers(0, 4), max_size=6)), 12, 0):
         clock.pass_time(hours * HOUR)
-        looked = start_due(database, clock)
-        if looked.started:
+        report = start_due(database, clock)
+        if report.started:
             assert begins_at <= clock.now() < ends_at
-            ending(
-                looked.started[0],
+            end_run(
+                report.started[0],
                 database,
                 clock.now(),
                 data.draw(st.sampled_from(["APPLIED", "PARTIAL"])),
             )
-        assert clock.now() >= ends_at or not (looked.ended or looked.missed)
+        assert clock.now() >= ends_at or not (report.ended or report.missed)
         started, ended, missed = (
-            [*started, *looked.started],
-            [*ended, *looked.ended],
-            [*missed, *looked.missed],
+            [*started, *report.started],
+            [*ended, *report.ended],
+            [*missed, *report.missed],
         )
     assert ended == started
     assert len(started) + len(missed) == 1
-    assert (looked, rule_row(database, rule.id).schedule_at) == (NOTHING, None)
+    assert (report, rule_row(database, rule.id).schedule_at) == (NOTHING, None)
 
 
 def test_concurrent_processes_start_a_rule_and_end_a_promotion_once(

@@ -56,9 +56,9 @@ from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storef
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.pricing.bench import Bench, during_first_write
 
-# Waits are a thousand times as long here, so that nothing is due before the test says so; and each
-# is counted from the answer, but seen from the claim before it.
-SLOW = 120.0
+# Waits are 1000 times as long as in production, so that nothing is due before `make_due`. They start at
+# the answer, while the test measures from the claim; this is the tolerance.
+TOLERANCE = 120.0
 BUSY, GONE, REFUSED = (
     FailureSignal(status=500),
     FailureSignal(status=404),
@@ -69,19 +69,19 @@ UNREACHED = FailureSignal(code="ECONNREFUSED")
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    """A worker that never waits: what is not due yet is left for later."""
+    """A worker that never waits for targets that are not due."""
     return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def _slow_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
     )
 
 
 def waits(bench: Bench, run: RuleRun) -> dict[str, float]:
-    """By variant, how long its next call is waited for."""
+    """Seconds until the next attempt, by variant."""
     return {
         str(target.variant_id): (target.next_attempt_at - target.last_attempt).total_seconds()
         for target in bench.targets(run.id)
@@ -125,10 +125,10 @@ def test_a_run_with_one_retried_and_one_missing_target_ends_partial(bench: Bench
     bench.shop.fail_always("3", GONE)
     first = bench.work(run)
     assert (first.status, first.resume_at is not None) == ("APPLYING", True)
-    assert 1600 <= waits(bench, run)["201"] <= 2400 + SLOW
+    assert 1600 <= waits(bench, run)["201"] <= 2400 + TOLERANCE
     bench.make_due(run.id)
     bench.work(run)
-    assert 3200 <= waits(bench, run)["201"] <= 4800 + SLOW
+    assert 3200 <= waits(bench, run)["201"] <= 4800 + TOLERANCE
     bench.make_due(run.id)
     ended = bench.work(run)
     assert [target.attempts for target in bench.targets(run.id)] == [0, 2, 0]
@@ -147,7 +147,7 @@ def test_a_target_that_always_fails_is_called_four_times(bench: Bench) -> None:
         nominal += waits(bench, run).values()
         bench.make_due(run.id)
     assert [
-        wanted * 0.8 <= wait < wanted * 1.2 + SLOW
+        wanted * 0.8 <= wait < wanted * 1.2 + TOLERANCE
         for wait, wanted in zip(nominal, [2000, 4000, 8000], strict=True)
     ] == [True] * 3
     assert (ended.status, ended.error_type, bench.shop.times("write")) == (
@@ -167,7 +167,7 @@ def test_a_throttled_call_uses_no_attempt_and_pauses_the_shop(bench: Bench) -> N
     bench.work(run)
     [target] = bench.targets(run.id)
     assert (target.attempts, target.rate_limit_waits) == (0, 1)
-    assert 600 <= waits(bench, run)["101"] <= 720 + SLOW
+    assert 600 <= waits(bench, run)["101"] <= 720 + TOLERANCE
     assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 1
     bench.make_due(run.id)
     assert bench.work(run).status == "APPLYING"
@@ -196,7 +196,7 @@ def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
     run = bench.queued()
 
     class DiedError(Exception):
-        """Of the worker."""
+        """Simulates the death of the worker."""
 
     def die(_session: object, _run: object, settled: Sequence[TargetOutcome], _now: object) -> None:
         if settled:
@@ -293,12 +293,14 @@ def test_an_answer_with_another_price_does_not_confirm_the_write(
     run = bench.queued()
     write = bench.shop.write
 
-    async def liar(product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
+    async def answer_with_old_price(
+        product_id: str, writes: Sequence[PriceWrite]
+    ) -> CallResult[Written]:
         if product_id != "2":
             return await write(product_id, writes)
         return CallResult(value={one.variant_id: Price(1000, "EUR") for one in writes})
 
-    monkeypatch.setattr(bench.shop, "write", liar)
+    monkeypatch.setattr(bench.shop, "write", answer_with_old_price)
     waiting = bench.work(run)
     assert (waiting.status, bench.statuses(run.id)["201"]) == ("APPLYING", "QUEUED")
     monkeypatch.undo()
@@ -421,8 +423,8 @@ def test_a_requested_run_is_planned_queued_and_applied(bench: Bench) -> None:
 
 def test_a_run_without_its_required_approval_stays_a_preview(bench: Bench) -> None:
     bench.guard(maxPctDelta=0.5)
-    stays = bench.work_id(bench.asked_for(bench.rule()))
-    assert (stays.status, stays.wish, stays.error_message) == (
+    preview = bench.work_id(bench.asked_for(bench.rule()))
+    assert (preview.status, preview.wish, preview.error_message) == (
         "PREVIEW",
         None,
         "The run must be approved first.",
@@ -492,11 +494,11 @@ def test_a_run_waits_for_another_run_queued_during_its_planning(
     rule = patient_bench.rule()
     other, run_id = patient_bench.previewed(rule), patient_bench.scheduled(rule)
 
-    async def overtake(_kind: str, _subject: object) -> None:
+    async def queue_other_run(_kind: str, _subject: object) -> None:
         if patient_bench.run(other.id).status == "PREVIEW":
             patient_bench.queue(other)
 
-    patient_bench.shop._during_call = overtake
+    patient_bench.shop._during_call = queue_other_run
     waiting = patient_bench.work_id(run_id)
     assert (waiting.status, waiting.wish, waiting.resume_at is not None) == (
         "PREVIEW",
@@ -520,10 +522,10 @@ def test_a_run_planned_after_its_promotion_ended_is_not_applied(
     )
     due_at = patient_bench.clock.now()
     patient_bench.pass_minutes(60)
-    stays = patient_bench.work_id(run_id)
-    assert (stays.status, stays.wish, patient_bench.shop.written) == ("PREVIEW", None, [])
+    preview = patient_bench.work_id(run_id)
+    assert (preview.status, preview.wish, patient_bench.shop.written) == ("PREVIEW", None, [])
     assert f"The promotion of pricing rule {rule.id} ended at 2026-05-04T11:00:00.000Z" in str(
-        stays.error_message
+        preview.error_message
     )
     events = [event.payload for event in patient_bench.events("rule.scheduled.missed")]
     missed = {"ruleId": str(rule.id), "projectId": "default", "scheduledFor": iso(due_at)}
@@ -531,7 +533,7 @@ def test_a_run_planned_after_its_promotion_ended_is_not_applied(
 
 
 class Ending(TargetWork):
-    """Work that ends at once. The heartbeat misses the claim before the loop learns of the end."""
+    """Work that ends at once. The heartbeat finds the claim released before the loop notices the end."""
 
     def __init__(self, context: ApplyContext) -> None:
         super().__init__(RunClaim(1, 1), context)
@@ -563,8 +565,8 @@ def bench_of_two(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(2)), {"longest_pause_seconds": 0.0})
 
 
-def counted(bench_of_two: Bench) -> dict[str, float]:
-    """How many times were counted of each spread since this was asked last."""
+def observations(bench_of_two: Bench) -> dict[str, float]:
+    """The number of new observations per histogram since the last call."""
     found: dict[str, float] = {}
     for (name, labels), amount in bench_of_two.meter.drain().items():
         if name.endswith("_ms_bucket"):
@@ -579,9 +581,9 @@ ONCE = {"rules_apply_duration_ms_bucket": 1, "rules_queue_ms_bucket": 1}
 def test_the_durations_of_a_run_are_recorded_when_it_ends(bench_of_two: Bench) -> None:
     bench_of_two.shop.fail_once("2", FailureSignal(status=503))
     run = bench_of_two.queued()
-    assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("APPLYING", {})
+    assert (bench_of_two.work(run).status, observations(bench_of_two)) == ("APPLYING", {})
     bench_of_two.make_due(run.id)
-    assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("APPLIED", ONCE)
+    assert (bench_of_two.work(run).status, observations(bench_of_two)) == ("APPLIED", ONCE)
 
 
 def test_durations_of_retries_and_rollbacks_are_not_recorded(
@@ -589,13 +591,13 @@ def test_durations_of_retries_and_rollbacks_are_not_recorded(
 ) -> None:
     bench_of_two.shop.refuse("201")
     run = bench_of_two.work(bench_of_two.queued())
-    assert (run.status, counted(bench_of_two)) == ("PARTIAL", ONCE)
-    assert (tried_again(bench_of_two, run).status, counted(bench_of_two)) == ("PARTIAL", {})
+    assert (run.status, observations(bench_of_two)) == ("PARTIAL", ONCE)
+    assert (retry(bench_of_two, run).status, observations(bench_of_two)) == ("PARTIAL", {})
     roll_back_run(run.id, database=bench_of_two.database, clock=bench_of_two.clock, actor="user:7")
-    assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("ROLLED_BACK", {})
+    assert (bench_of_two.work(run).status, observations(bench_of_two)) == ("ROLLED_BACK", {})
 
 
-def tried_again(bench_of_two: Bench, run: RuleRun) -> RuleRun:
+def retry(bench_of_two: Bench, run: RuleRun) -> RuleRun:
     retry_run(
         run.id,
         database=bench_of_two.database,
@@ -617,10 +619,10 @@ def test_the_histogram_sum_is_the_duration_of_the_run(bench_of_two: Bench) -> No
 
 
 ALL = (RuleRunRow, RuleTargetRow, PriceChangeRow, TransitionRow, OutboxRow)
-UNAUTHORISED = classify_failure(FailureSignal(status=401), "The shop does not know us.")
+UNAUTHORISED = classify_failure(FailureSignal(status=401), "The shop refuses the token.")
 
 
-def everything(bench: Bench) -> list[dict[str, object]]:
+def stored_rows(bench: Bench) -> list[dict[str, object]]:
     with bench.database.reading() as session:
         rows = [row for table in ALL for row in session.scalars(select(table).order_by(table.id))]
         return [
@@ -629,7 +631,7 @@ def everything(bench: Bench) -> list[dict[str, object]]:
         ]
 
 
-def held(bench: Bench, run: RuleRun, owner: str = "one") -> RunClaim:
+def claim(bench: Bench, run: RuleRun, owner: str = "one") -> RunClaim:
     with bench.database.transaction() as session:
         hold = claim_run(session, run.id, owner, 60.0)
         assert hold is not None
@@ -639,9 +641,9 @@ def held(bench: Bench, run: RuleRun, owner: str = "one") -> RunClaim:
         return hold
 
 
-def taken_over(bench: Bench, run: RuleRun) -> RunClaim:
+def claim_again(bench: Bench, run: RuleRun) -> RunClaim:
     bench.expire_hold(run.id)
-    return held(bench, run, "another")
+    return claim(bench, run, "another")
 
 
 def applying(bench: Bench, hold: RunClaim) -> TargetWork:
@@ -669,13 +671,13 @@ def test_a_worker_with_a_lost_claim_changes_nothing(
     bench: Bench, use: Callable[[TargetWork, list[WorkTarget]], Any]
 ) -> None:
     run = bench.queued()
-    hold = held(bench, run)
+    hold = claim(bench, run)
     targets = claimed(bench, hold)
-    taken_over(bench, run)
-    before = everything(bench)
+    claim_again(bench, run)
+    before = stored_rows(bench)
     with pytest.raises(LostRunClaimError, match=f"Rule run {run.id} belongs to another process"):
         use(applying(bench, hold), targets)
-    assert everything(bench) == before
+    assert stored_rows(bench) == before
 
 
 def test_after_a_lost_claim_nothing_is_saved_and_the_next_worker_reads(
@@ -683,7 +685,7 @@ def test_after_a_lost_claim_nothing_is_saved_and_the_next_worker_reads(
 ) -> None:
     run = bench.queued()
     bench.shop_options["calls_at_once"] = 1
-    during_first_write(bench, lambda: taken_over(bench, run))
+    during_first_write(bench, lambda: claim_again(bench, run))
     with pytest.raises(LostRunClaimError):
         bench.work(run)
     assert set(bench.statuses(run.id).values()) == {"APPLYING"}
@@ -700,21 +702,21 @@ def test_after_a_lost_claim_nothing_is_saved_and_the_next_worker_reads(
 
 def test_a_worker_that_leaves_releases_its_claim(bench: Bench) -> None:
     run = bench.queued()
-    first = held(bench, run)
+    first = claim(bench, run)
     applying(bench, first).leave(5.0)
     row = bench.run_row(run.id)
     assert (row.lease_owner, row.lease_until, row.resume_at is not None) == (None, None, True)
-    assert claimed(bench, held(bench, run))
+    assert claimed(bench, claim(bench, run))
 
 
 def test_the_number_of_statements_per_chunk_is_constant(
     bench: Bench,
 ) -> None:
-    counted: dict[int, list[int]] = {}
+    observations: dict[int, list[int]] = {}
     for variants in (5, 250):
         bench.shop = FakeShop(*shelf(1, variants))
         run = bench.queued(bench.rule(name=f"{variants}", onDrift="overwrite"))
-        work = applying(bench, held(bench, run))
+        work = applying(bench, claim(bench, run))
         with statements(bench.database) as claiming:
             targets = work.take()
         assert not isinstance(targets, WaitForTargets)
@@ -723,15 +725,15 @@ def test_the_number_of_statements_per_chunk_is_constant(
             work.save([requeue_unchanged(target) for target in targets])
         work.take()
         with statements(bench.database) as applied:
-            work.save(bench_applied(targets))
+            work.save(applied_results(targets))
         assert set(bench.statuses(run.id).values()) == {"APPLIED"}
         with statements(bench.database) as ending:
             assert work.take() == []
-        counted[variants] = [len(claiming), len(settling), len(applied), len(ending)]
-    assert counted[5] == counted[250]
+        observations[variants] = [len(claiming), len(settling), len(applied), len(ending)]
+    assert observations[5] == observations[250]
 
 
-def bench_applied(targets: list[WorkTarget]) -> list[AppliedResult]:
+def applied_results(targets: list[WorkTarget]) -> list[AppliedResult]:
     return [
         AppliedResult(target, target.before, request_id="request-1", duration_ms=5)
         for target in targets

@@ -1,5 +1,4 @@
-"""Whatever happens to runs, in whatever order: what is always true of them stays true, and they
-come to an end."""
+"""Stateful test of runs: the invariants hold after any sequence of operations, and every run ends."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -50,91 +49,93 @@ FAULTS = [
     FailureSignal(status=401),
     LOST,
 ]
-# A call that fails; without a signal a write that takes effect, and its answer is lost.
-TROUBLE = st.one_of(
+# A failing call: its subject and signal. Without a signal, the write takes effect and its answer is lost.
+FAILURES = st.one_of(
     st.tuples(st.sampled_from(["1", "2"]), st.none()),
     st.tuples(st.sampled_from(["1", "2", PRICES]), st.sampled_from(FAULTS)),
 )
-DEATHS = st.sampled_from(["", "", "before it is written", "before it is noted"])
-KNOBS = {"longest_pause_seconds": 0.0, "calls_at_once": 1}
-# A target has four calls and ten waits at most in a cycle.
-ENOUGH = 20
+CRASHES = st.sampled_from(["", "", "before the first write", "before the outcome is saved"])
+SHOP_OPTIONS = {"longest_pause_seconds": 0.0, "calls_at_once": 1}
+# A target has at most four calls and ten rate-limit waits per cycle.
+MAX_SWEEPS = 20
 
 
-# A target, its price before, and its price after.
+# The target's id, its price before, and its price after.
 Prices = tuple[int, Price, Price]
 
 
 class KilledError(Exception):
-    """The worker's process is gone."""
+    """Simulates the death of the worker process."""
 
 
-class Life(RuleBasedStateMachine):
-    """Of one rule's runs in a small shop. `last_by` is who wrote a variant last, None after a hand
-    has edited it."""
+class RunLifecycle(RuleBasedStateMachine):
+    """The runs of one rule in a small shop. `last_writer` is the run that last wrote each variant, or
+    None after a manual edit."""
 
-    def __init__(self, fresh: Callable[[], Database]) -> None:
+    def __init__(self, new_database: Callable[[], Database]) -> None:
         super().__init__()
-        self.database = fresh()
+        self.database = new_database()
         self.clock = StandingClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
-        self.bench = Bench(self.database, self.clock, FakeShop(*shelf(2, 2)), KNOBS)
+        self.bench = Bench(self.database, self.clock, FakeShop(*shelf(2, 2)), SHOP_OPTIONS)
         self.rule_id = self.bench.rule().id
-        self.known = {one: {1000} for one in VARIANTS}
-        self.last_by: dict[str, object] = dict.fromkeys(VARIANTS)
+        self.expected_amounts = {one: {1000} for one in VARIANTS}
+        self.last_writer: dict[str, object] = dict.fromkeys(VARIANTS)
         self.planned: dict[int, list[Prices]] = {}
 
     def teardown(self) -> None:
         try:
-            self.all_comes_to_an_end()
+            self.every_run_ends()
         finally:
             self.database.dispose()
 
-    @rule(die=DEATHS, trouble=st.lists(TROUBLE, max_size=3))
-    def begin(self, die: str, trouble: list[tuple[str, FailureSignal | None]]) -> None:
-        """A run of the rule, as the shop stands; whatever is in its way comes after its preview."""
+    @rule(crash_at=CRASHES, failures=st.lists(FAILURES, max_size=3))
+    def create_run(self, crash_at: str, failures: list[tuple[str, FailureSignal | None]]) -> None:
+        """Preview, queue and work on a run. Failures start after the preview."""
         with self.database.reading() as session:
-            its_rule = get_rule(session, self.rule_id)
+            pricing_rule = get_rule(session, self.rule_id)
         self.bench.rested()
-        run = self.bench.previewed(its_rule)
+        run = self.bench.previewed(pricing_rule)
         with suppress(ConflictError, InvalidInputError):
             self.bench.queue(run, force=True)
         targets = self.bench.targets(run.id)
-        self.planned[run.id] = [priced(target) for target in targets]
+        self.planned[run.id] = [prices_of(target) for target in targets]
         for target in targets:
-            self.known[str(target.variant_id)].add(target.after_json["unit_amount"])
-        for subject, signal in trouble:
-            self.meet(subject, signal)
-        self.work_on(run.id, die)
+            self.expected_amounts[str(target.variant_id)].add(target.after_json["unit_amount"])
+        for subject, signal in failures:
+            self.inject(subject, signal)
+        self.work_on(run.id, crash_at)
 
     @precondition(lambda self: self.unfinished())
-    @rule(data=st.data(), die=DEATHS)
-    def go_on(self, data: st.DataObject, die: str) -> None:
-        self.work_on(data.draw(st.sampled_from(self.unfinished())), die)
+    @rule(data=st.data(), crash_at=CRASHES)
+    def work_on_a_run(self, data: st.DataObject, crash_at: str) -> None:
+        self.work_on(data.draw(st.sampled_from(self.unfinished())), crash_at)
 
     @precondition(lambda self: self.planned)
     @rule(
         data=st.data(),
         force=st.booleans(),
         what=st.sampled_from([cancel_run, retry_run, roll_back_run]),
-        die=DEATHS,
+        crash_at=CRASHES,
     )
-    def ask(self, data: st.DataObject, force: bool, what: Callable[..., object], die: str) -> None:
+    def request_action(
+        self, data: st.DataObject, force: bool, what: Callable[..., object], crash_at: str
+    ) -> None:
         run_id = data.draw(st.sampled_from(sorted(self.planned)))
         how = {} if what is cancel_run else {"force": force}
         with suppress(ConflictError, InvalidInputError):
             what(run_id, database=self.database, clock=self.clock, actor="user:7", **how)
         if data.draw(st.booleans()):
-            self.work_on(run_id, die)
+            self.work_on(run_id, crash_at)
 
-    @rule(trouble=TROUBLE)
-    def meet_trouble(self, trouble: tuple[str, FailureSignal | None]) -> None:
-        self.meet(*trouble)
+    @rule(failure=FAILURES)
+    def inject_failure(self, failure: tuple[str, FailureSignal | None]) -> None:
+        self.inject(*failure)
 
     @rule(variant=st.sampled_from(VARIANTS), amount=st.sampled_from([1000, 900, 1234]))
     def edit_by_hand(self, variant: str, amount: int) -> None:
         self.bench.shop.edit(variant, amount=amount)
-        self.known[variant].add(amount)
-        self.last_by[variant] = None
+        self.expected_amounts[variant].add(amount)
+        self.last_writer[variant] = None
 
     @rule(variant=st.sampled_from(VARIANTS), is_refused=st.booleans())
     def refuse(self, variant: str, is_refused: bool) -> None:
@@ -142,8 +143,8 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.unfinished())
     @rule(fault=st.sampled_from([FailureSignal(status=500), FailureSignal(status=429)]))
-    def storm(self, fault: FailureSignal) -> None:
-        """So long that the circuit opens."""
+    def fail_until_the_circuit_opens(self, fault: FailureSignal) -> None:
+        """Fail every call until the circuit opens."""
         self.bench.shop.refuse_everything(fault)
         for _ in range(7):
             self.work_on(self.unfinished()[0] if self.unfinished() else max(self.planned))
@@ -160,54 +161,55 @@ class Life(RuleBasedStateMachine):
         assert sweep_rule_runs(database=self.database, clock=self.clock) == []
         resume_shop(SHOP, database=self.database, clock=self.clock)
 
-    def meet(self, subject: str, signal: FailureSignal | None) -> None:
+    def inject(self, subject: str, signal: FailureSignal | None) -> None:
         if signal is None:
             self.bench.shop.lose_answer_once(subject)
         else:
             self.bench.shop.fail_once(subject, signal)
 
     @invariant()
-    def promises_are_kept(self) -> None:
+    def invariants_hold(self) -> None:
         with self.database.reading() as session:
             runs = read_runs(session, select_runs())
         for run in runs:
             assert broken_invariants(run.id, run.status, run.targets) == []
-            assert [priced(target) for target in self.bench.targets(run.id)] == self.planned[run.id]
+            assert [prices_of(target) for target in self.bench.targets(run.id)] == self.planned[
+                run.id
+            ]
         assert sum(run.status in ACTIVE_RUN_STATES for run in runs) <= 1
 
     @invariant()
-    def every_price_is_one_that_somebody_wanted(self) -> None:
+    def every_price_was_planned_or_edited(self) -> None:
         for variant, amount in self.bench.shop.amounts().items():
-            assert amount in self.known[variant]
+            assert amount in self.expected_amounts[variant]
 
-    def work_on(self, run_id: int, die: str = "") -> None:
-        """A worker that comes when everything that waits is due."""
+    def work_on(self, run_id: int, crash_at: str = "") -> None:
+        """Run the worker with every pending target due."""
         self.bench.rested()
         self.bench.make_due(run_id)
         self.bench.expire_hold(run_id)
         began = len(self.bench.shop.written)
-        # Another run of the rule may have been queued since the request for this one to be tried
-        # again.
+        # Another run of the rule may have been queued after the retry of this one was requested.
         with suppress(KilledError, ConflictError), pytest.MonkeyPatch.context() as patch:
-            kill(self.bench, patch, die)
+            arrange_crash(self.bench, patch, crash_at)
             self.bench.work_id(run_id)
         self.bench.shop._during_call = None
         row = self.bench.run_row(run_id)
         writer = run_id, row.retry_cycle, row.rollbacks
         for write in self.bench.shop.written[began:]:
-            assert self.last_by[write.variant_id] != writer, (
+            assert self.last_writer[write.variant_id] != writer, (
                 f"{write.variant_id} was written twice by {writer}"
             )
-            self.last_by[write.variant_id] = writer
+            self.last_writer[write.variant_id] = writer
 
-    def all_comes_to_an_end(self) -> None:
-        for _ in range(ENOUGH):
+    def every_run_ends(self) -> None:
+        for _ in range(MAX_SWEEPS):
             sweep_rule_runs(database=self.database, clock=self.clock)
             if not self.unfinished():
                 break
             for run_id in self.unfinished():
                 self.work_on(run_id)
-                self.promises_are_kept()
+                self.invariants_hold()
         assert self.unfinished() == []
         with self.database.reading() as session:
             left = session.scalars(
@@ -220,37 +222,37 @@ class Life(RuleBasedStateMachine):
         return [row.id for row in rows if row.status in ACTIVE_RUN_STATES or row.wish is not None]
 
 
-def kill(bench: Bench, patch: pytest.MonkeyPatch, die: str) -> None:
-    """At the first write, or when what became of it is to be noted."""
+def arrange_crash(bench: Bench, patch: pytest.MonkeyPatch, crash_at: str) -> None:
+    """Raise `KilledError` at the first write or when its outcome is saved."""
 
-    async def killed(kind: str, _subject: object) -> None:
+    async def crash_on_write(kind: str, _subject: object) -> None:
         if kind == "write":
             raise KilledError
 
-    def killed_too(
+    def crash_on_save(
         _session: object, _run: object, settled: Sequence[TargetOutcome], _now: object
     ) -> None:
         if settled:
             raise KilledError
 
-    if die == "before it is written":
-        bench.shop._during_call = killed
-    elif die:
-        patch.setattr(worker, "save_outcomes", killed_too)
-        patch.setattr(worker, "save_rollback_outcomes", killed_too)
+    if crash_at == "before the first write":
+        bench.shop._during_call = crash_on_write
+    elif crash_at:
+        patch.setattr(worker, "save_outcomes", crash_on_save)
+        patch.setattr(worker, "save_rollback_outcomes", crash_on_save)
 
 
-def priced(target: RuleTargetRow) -> Prices:
+def prices_of(target: RuleTargetRow) -> Prices:
     return target.id, price_of(target.before_json), price_of(target.after_json)
 
 
-@pytest.mark.timeout(600)  # seconds on a quiet machine, minutes on a busy one
+@pytest.mark.timeout(600)  # seconds on an idle machine, minutes on a busy one
 def test_invariants_hold_for_any_sequence_of_operations(
     sqlite_template: Path, tmp_path: Path
 ) -> None:
     numbers = count()
 
-    def fresh() -> Database:
+    def new_database() -> Database:
         return Database(
             f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'{next(numbers)}.db')}"
         )
@@ -263,4 +265,4 @@ def test_invariants_hold_for_any_sequence_of_operations(
         suppress_health_check=checks,
         phases=[Phase.generate],
     )
-    run_state_machine_as_test(lambda: Life(fresh), settings=how)
+    run_state_machine_as_test(lambda: RunLifecycle(new_database), settings=how)

@@ -143,7 +143,7 @@ def test_a_run_that_was_rolled_back_has_no_dead_letters(
 def test_rate_limits_count_for_projects_with_a_run_in_the_shop(
     database: Database, clock: StandingClock
 ) -> None:
-    a_shop(database, 1, 100, 200, 400)  # the last one is too long ago
+    a_shop(database, 1, 100, 200, 400)  # the last one is outside the five minutes
     a_shop(database, 1, 1, shop="other.example")
     a_run(database, a_rule(database, clock, project_id="busy"), "APPLYING", clock.now(), ["QUEUED"])
     a_run(
@@ -170,23 +170,23 @@ def test_rate_limits_count_for_projects_with_a_run_in_the_shop(
 
 
 def test_the_number_of_health_queries_is_constant(database: Database, clock: StandingClock) -> None:
-    asked: list[str] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    executed: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
     health(database, clock)
-    few = len(asked)
+    few = len(executed)
     for project in ("a", "b", "c", "d"):
         an_ended_run(database, clock, 2, 2, project_id=project)
     a_shop(database, 1)
-    asked.clear()
+    executed.clear()
     health(database, clock)
-    assert len(asked) == few <= 6
+    assert len(executed) == few <= 6
 
 
 SPAN = timedelta(hours=1)
 
 
 def the_day(database: Database, clock: StandingClock) -> DayRuns:
-    """The hour before now."""
+    """The runs that ended in the last hour."""
     with database.reading() as session:
         return runs_that_ended(session, clock.now() - SPAN, clock.now())
 
@@ -216,10 +216,10 @@ def test_day_counts_exclude_cancelled_and_acknowledged_targets(
     run_id = an_ended_run(database, clock, 3, 4)
     change_targets(database, run_id, first=1, error_type="cancelled")
     change_targets(database, run_id, first=2, acknowledged_at=clock.now())
-    taken_back = an_ended_run(database, clock, 0, 1, status="ROLLED_BACK")
+    rolled_back = an_ended_run(database, clock, 0, 1, status="ROLLED_BACK")
     day = the_day(database, clock)
     counts = [(run.id, run.targets.succeeded, run.targets.not_cancelled) for run in day.runs]
-    assert counts == [(run_id, 3, 3), (taken_back, 0, 1)]
+    assert counts == [(run_id, 3, 3), (rolled_back, 0, 1)]
     assert (day.applied, day.failed, day.dead_letters, str(day.success_rate)[:4]) == (
         3,
         4,
@@ -233,9 +233,9 @@ def test_a_run_is_mismatched_only_if_its_latest_check_is_critical(
     database: Database, clock: StandingClock
 ) -> None:
     now = clock.now()
-    mended, changed, slightly = (an_ended_run(database, clock, 1) for _ in range(3))
-    a_check(database, mended, "5m", now, "critical", 1)
-    a_check(database, mended, "1h", now)
+    repaired, changed, slightly = (an_ended_run(database, clock, 1) for _ in range(3))
+    a_check(database, repaired, "5m", now, "critical", 1)
+    a_check(database, repaired, "1h", now)
     a_check(database, changed, "5m", now)
     a_check(database, changed, "1h", now, "critical", 1)
     a_check(database, slightly, "5m", now, "warning", 1)
@@ -269,17 +269,17 @@ def test_a_day_names_the_run_with_a_broken_invariant(
 def test_the_number_of_queries_per_day_is_constant(
     database: Database, clock: StandingClock
 ) -> None:
-    asked: list[str] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    executed: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
     an_ended_run(database, clock, 1)
-    asked.clear()
+    executed.clear()
     the_day(database, clock)
-    few = len(asked)
+    few = len(executed)
     for _ in range(5):
         an_ended_run(database, clock, 2, 2)
-    asked.clear()
+    executed.clear()
     the_day(database, clock)
-    assert len(asked) == few <= 5
+    assert len(executed) == few <= 5
 
 
 @pytest.fixture

@@ -94,22 +94,22 @@ def test_an_unknown_version_is_not_found(database: Database, clock: StandingCloc
             versions_of(session, 99, 10, 0)
 
 
-@pytest.mark.parametrize("ask", [get_rule, lock_rule])
+@pytest.mark.parametrize("read", [get_rule, lock_rule])
 def test_a_deleted_rule_is_found_on_request_only(
-    ask: object, database: Database, clock: StandingClock
+    read: object, database: Database, clock: StandingClock
 ) -> None:
-    assert callable(ask)
+    assert callable(read)
     gone = a_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with database.transaction() as session:
         with pytest.raises(NotFoundError, match=f"^Pricing rule {gone.id} not found"):
-            ask(session, gone.id)
-        assert ask(session, gone.id, deleted_too=True).deleted_at == clock.now()
+            read(session, gone.id)
+        assert read(session, gone.id, deleted_too=True).deleted_at == clock.now()
         assert len(versions_of(session, gone.id, 10, 0)) == 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "names"),
+    ("filters", "names"),
     [
         ({}, ["Été à 50 %", "Winter_sale", "Wintersale", "Summer sale"]),
         ({"project_id": "eu"}, ["Winter_sale", "Wintersale"]),
@@ -125,7 +125,7 @@ def test_a_deleted_rule_is_found_on_request_only(
     ],
 )
 def test_rules_are_listed_by_filter_newest_first(
-    asked: Mapping[str, object], names: list[str], database: Database, clock: StandingClock
+    filters: Mapping[str, object], names: list[str], database: Database, clock: StandingClock
 ) -> None:
     a_rule(database, clock)
     a_rule(database, clock, project_id="eu", name="Wintersale")
@@ -134,8 +134,8 @@ def test_rules_are_listed_by_filter_newest_first(
     gone = a_rule(database, clock, name="Gone sale in winter_s 50 %")
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with database.reading() as session:
-        assert [one.name for one in list_rules(session, **asked, limit=10, offset=0)] == names
-        assert [one.name for one in list_rules(session, **asked, limit=2, offset=1)] == names[1:3]
+        assert [one.name for one in list_rules(session, **filters, limit=10, offset=0)] == names
+        assert [one.name for one in list_rules(session, **filters, limit=2, offset=1)] == names[1:3]
 
 
 def test_times_are_stored_with_microseconds(database: Database, clock: StandingClock) -> None:
@@ -151,7 +151,7 @@ def test_times_are_stored_with_microseconds(database: Database, clock: StandingC
 def test_a_foreign_key_check_does_not_wait_for_a_locked_rule(
     database: Database, clock: StandingClock
 ) -> None:
-    """PostgreSQL locks the rule so when a run of it is written twice in one transaction."""
+    """PostgreSQL takes this lock when a run of the rule is written twice in one transaction."""
     held = a_rule(database, clock)
     checked = select(RuleRow.id).where(RuleRow.id == held.id)
     with database.transaction() as session, database.transaction() as other:
@@ -203,9 +203,9 @@ def counted(database: Database, clock: StandingClock) -> tuple[DuePriceRules, in
         statements.append(str(given[2]))
 
     event.listen(database.engine, "before_cursor_execute", count)
-    looked = start_due(database, clock)
+    report = start_due(database, clock)
     event.remove(database.engine, "before_cursor_execute", count)
-    return looked, len(statements)
+    return report, len(statements)
 
 
 def one_of_each(database: Database, clock: StandingClock) -> None:
@@ -216,12 +216,12 @@ def one_of_each(database: Database, clock: StandingClock) -> None:
     a_rule(
         database, clock, scheduleAt=(now - 2 * HOUR).isoformat(), endsAt=(now - HOUR).isoformat()
     )
-    over = a_rule(database, clock, endsAt=now.isoformat())
-    a_run(database, over, "APPLIED", now, ["APPLIED"])
+    run_of_ended_promotion = a_rule(database, clock, endsAt=now.isoformat())
+    a_run(database, run_of_ended_promotion, "APPLIED", now, ["APPLIED"])
 
 
-def multiplied(database: Database) -> None:
-    """Every row there is, with what belongs to it, so many times more."""
+def multiply_rows(database: Database) -> None:
+    """Copy every rule with its runs and targets `MANY` - 1 times."""
     with database.transaction() as session:
         for table, references in (
             (RuleRow, ()),
@@ -247,22 +247,22 @@ def test_the_number_of_statements_is_constant_in_due_rules(
     database: Database, clock: StandingClock
 ) -> None:
     one_of_each(database, clock)
-    looked, for_one = counted(database, clock)
-    assert [len(ids) for ids in (looked.started, looked.missed, looked.ended, looked.put_off)] == [
+    report, for_one = counted(database, clock)
+    assert [len(ids) for ids in (report.started, report.missed, report.ended, report.put_off)] == [
         1
     ] * 4
     clock.pass_time(HOUR)
     delete_all(database)
     one_of_each(database, clock)
-    multiplied(database)
-    looked, for_many = counted(database, clock)
-    assert [len(ids) for ids in (looked.started, looked.missed, looked.ended, looked.put_off)] == [
+    multiply_rows(database)
+    report, for_many = counted(database, clock)
+    assert [len(ids) for ids in (report.started, report.missed, report.ended, report.put_off)] == [
         MANY
     ] * 4
-    assert list(looked.ended) == sorted(looked.ended, reverse=True)
+    assert list(report.ended) == sorted(report.ended, reverse=True)
     assert for_many <= for_one + 1
-    looked, idle = counted(database, clock)
-    assert (len(looked.put_off), looked.started, looked.ended, looked.missed) == (MANY, (), (), ())
+    report, idle = counted(database, clock)
+    assert (len(report.put_off), report.started, report.ended, report.missed) == (MANY, (), (), ())
     assert idle < for_one
     assert len(run_rows(database)) == 3 * MANY
 
@@ -273,8 +273,8 @@ def test_a_tick_without_due_rules_takes_few_queries(
 ) -> None:
     for _ in range(how_many):
         a_rule(database, clock, scheduleAt=(clock.now() + HOUR).isoformat())
-    looked, statements = counted(database, clock)
-    assert looked == DuePriceRules()
+    report, statements = counted(database, clock)
+    assert report == DuePriceRules()
     assert statements <= 3
 
 
@@ -303,13 +303,13 @@ NOTHING = DuePriceRules()
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    """A worker that never waits: what is not due yet is left for later."""
+    """A worker that never waits for targets that are not due."""
     return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No machine is so slow that what waits is due before the test says so."""
+def _slow_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long retry waits, so that nothing is due before `make_due`."""
     monkeypatch.setattr(
         retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
     )
@@ -319,15 +319,15 @@ def tick(bench: Bench) -> DuePriceRules:
     return start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name)
 
 
-def over(bench: Bench) -> RuleRun:
-    """Applied in a promotion that is over by now."""
+def run_of_ended_promotion(bench: Bench) -> RuleRun:
+    """An applied run of a promotion that has ended."""
     run = bench.work(bench.queued(bench.rule(endsAt="2026-05-04T11:00:00Z")))
     bench.pass_minutes(61)
     return run
 
 
-def worked_off(bench: Bench, run: RuleRun) -> RuleRun:
-    """With all the tries that it takes."""
+def work_to_the_end(bench: Bench, run: RuleRun) -> RuleRun:
+    """Work on the run until no action is requested."""
     worked = bench.work(run)
     while worked.wish is not None:
         bench.rested()
@@ -349,11 +349,11 @@ def worked_off(bench: Bench, run: RuleRun) -> RuleRun:
 def test_a_failed_rollback_at_the_end_of_a_promotion_is_retried_after_ten_minutes(
     subject: str, signal: FailureSignal, kind: str, bench: Bench
 ) -> None:
-    run = over(bench)
+    run = run_of_ended_promotion(bench)
     bench.shop.fail_always(subject, signal)
     for _ in range(2):
         assert tick(bench) == DuePriceRules(ended=(run.id,))
-        ended = worked_off(bench, run)
+        ended = work_to_the_end(bench, run)
         row = bench.run_row(run.id)
         assert (ended.status, row.promotion_ended_at, row.wish) == ("APPLIED", None, None)
         assert kind in {target.error_type for target in bench.targets(run.id)}
@@ -363,16 +363,16 @@ def test_a_failed_rollback_at_the_end_of_a_promotion_is_retried_after_ten_minute
         bench.make_due(run.id)
     bench.shop.fail_no_more(subject)
     assert tick(bench) == DuePriceRules(ended=(run.id,))
-    assert (worked_off(bench, run).status, bench.shop.amounts()) == ("ROLLED_BACK", FORMER)
+    assert (work_to_the_end(bench, run).status, bench.shop.amounts()) == ("ROLLED_BACK", FORMER)
     assert tick(bench) == NOTHING
 
 
 def test_edited_and_missing_prices_are_not_retried_at_the_end_of_a_promotion(bench: Bench) -> None:
-    run = over(bench)
+    run = run_of_ended_promotion(bench)
     bench.shop.edit("201", amount=1234)
     bench.shop.remove("301")
     tick(bench)
-    ended = worked_off(bench, run)
+    ended = work_to_the_end(bench, run)
     assert (ended.rollback_state, ended.resume_at) == ("PARTIAL", None)
     assert bench.run_row(run.id).promotion_ended_at == bench.clock.now()
     assert tick(bench) == NOTHING
@@ -380,7 +380,7 @@ def test_edited_and_missing_prices_are_not_retried_at_the_end_of_a_promotion(ben
 
 def test_a_cancelled_end_of_a_promotion_is_not_retried(bench: Bench) -> None:
     bench.shop_options["calls_at_once"] = 1
-    run = over(bench)
+    run = run_of_ended_promotion(bench)
     bench.shop.fail_always("3", ODD)
     bench.shop.fail_always("2", BUSY)
     tick(bench)

@@ -1,4 +1,4 @@
-"""Runs begin, are claimed, are requested and are read."""
+"""Create, claim, request and read runs."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -159,7 +159,7 @@ def run_id(database: Database, clock: Clock) -> int:
     return a_run(database, a_rule(database, clock), "QUEUED", clock.now())
 
 
-def took(database: Database, run_id: int, owner: str = "one") -> RunClaim | None:
+def try_claim(database: Database, run_id: int, owner: str = "one") -> RunClaim | None:
     with database.transaction() as session:
         return claim_run(session, run_id, owner, 60.0)
 
@@ -180,18 +180,18 @@ def test_one_of_several_concurrent_processes_claims_a_run(
 
 
 def test_each_new_claim_has_a_higher_fencing_token(database: Database, run_id: int) -> None:
-    first = took(database, run_id)
-    assert took(database, run_id, "two") is None
+    first = try_claim(database, run_id)
+    assert try_claim(database, run_id, "two") is None
     expire(database, run_id)
-    second = took(database, run_id, "two")
+    second = try_claim(database, run_id, "two")
     with database.transaction() as session:
         release_claim(session, RunClaim(run_id, 2))
-    third = took(database, run_id, "three")
+    third = try_claim(database, run_id, "three")
     assert [hold and hold.token for hold in (first, second, third)] == [1, 2, 3]
 
 
 def test_an_extended_claim_does_not_expire(database: Database, run_id: int) -> None:
-    hold = took(database, run_id)
+    hold = try_claim(database, run_id)
     assert hold is not None
     with database.transaction() as session:
         extend_claim(session, hold, 3600.0)
@@ -205,11 +205,11 @@ def test_an_extended_claim_does_not_expire(database: Database, run_id: int) -> N
 def test_a_lost_claim_can_be_neither_extended_nor_released(
     database: Database, run_id: int, taken_by_another: bool
 ) -> None:
-    lost = took(database, run_id)
+    lost = try_claim(database, run_id)
     assert lost is not None
     expire(database, run_id)
     if taken_by_another:
-        took(database, run_id, "two")
+        try_claim(database, run_id, "two")
     before = run_row(database, run_id)
     for use in (
         lambda session: extend_claim(session, lost, 60.0),
@@ -229,7 +229,7 @@ def test_a_lost_claim_can_be_neither_extended_nor_released(
 
 
 def test_claiming_an_unknown_run_is_not_found(database: Database) -> None:
-    assert took(database, 99) is None
+    assert try_claim(database, 99) is None
     with (
         pytest.raises(NotFoundError, match="Rule run 99 not found"),
         database.transaction() as session,
@@ -245,7 +245,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def settle(bench: Bench, run_id: int, *rows: dict[str, Any]) -> list[int]:
-    """What became of the first targets, one row each; the rest stay queued."""
+    """Update the first targets with one dict of columns each; the rest stay queued."""
     ids = [target.id for target in bench.targets(run_id)]
     with bench.database.transaction() as session:
         for id_, columns in zip(ids, rows, strict=False):

@@ -1,4 +1,4 @@
-"""Targets are claimed, moved and counted."""
+"""Claims, transitions and counts of targets."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -41,7 +41,7 @@ Row = RuleTargetRow
 
 
 def applying(database: Database, clock: Clock, targets: Sequence[str]) -> int:
-    """A run, each of whose targets is of a product of its own."""
+    """A run that is being applied, with one product per target."""
     run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), targets)
     with database.transaction() as session:
         session.execute(

@@ -1,4 +1,4 @@
-"""Rules, selectors and variants for the tests of pricing: plain ones, and strategies for any."""
+"""Rules, selectors and variants for pricing tests, and Hypothesis strategies that generate them."""
 
 from typing import cast
 

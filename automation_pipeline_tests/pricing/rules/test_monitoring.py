@@ -1,4 +1,4 @@
-"""Decisions about dead letters, checks, alerts, invariants and days."""
+"""Rules for dead letters, checks, alerts, invariants and daily reports."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,9 @@ from automation_pipeline_tests.tables import every_case
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
 
-def letter(target_id: str, kind: str, *, retryable: bool = False, hours: int = 0) -> DeadLetter:
+def dead_letter(
+    target_id: str, kind: str, *, retryable: bool = False, hours: int = 0
+) -> DeadLetter:
     return DeadLetter(
         target_id=target_id,
         run_id="r1",
@@ -47,11 +49,11 @@ def letter(target_id: str, kind: str, *, retryable: bool = False, hours: int = 0
     )
 
 
-LETTERS = [
-    letter("t1", "rate_limit", retryable=True),
-    letter("t2", "not_found", hours=30),
-    letter("t3", "not_found", hours=2),
-    letter("t4", "not_found", hours=24),
+DEAD_LETTERS = [
+    dead_letter("t1", "rate_limit", retryable=True),
+    dead_letter("t2", "not_found", hours=30),
+    dead_letter("t3", "not_found", hours=2),
+    dead_letter("t4", "not_found", hours=24),
 ]
 
 
@@ -60,7 +62,7 @@ def test_a_report_counts_by_kind_and_recommends_actions() -> None:
         DeadLetterTally(FailureKind.RATE_LIMIT, 1, 1, 0),
         DeadLetterTally(FailureKind.NOT_FOUND, 3, 0, 1),
     ]
-    report = dead_letter_report("p1", tallies, LETTERS[:2])
+    report = dead_letter_report("p1", tallies, DEAD_LETTERS[:2])
     assert (report.total_failed, report.retryable, report.stale) == (4, 1, 1)
     assert list(report.by_error_type.items()) == [
         (FailureKind.NOT_FOUND, 3),
@@ -84,7 +86,7 @@ def test_every_error_kind_has_a_recommendation(kind: FailureKind) -> None:
 
 
 @every_case(
-    ("kind", "retryable", "worth"),
+    ("kind", "retryable", "should_retry"),
     [
         ("server", True, True),
         ("timeout", False, True),
@@ -92,8 +94,10 @@ def test_every_error_kind_has_a_recommendation(kind: FailureKind) -> None:
         ("not_found", False, False),
     ],
 )
-def test_interrupted_targets_are_retryable(kind: str, *, retryable: bool, worth: bool) -> None:
-    assert worth_retrying(FailureKind(kind), retryable=retryable) is worth
+def test_interrupted_targets_are_retryable(
+    kind: str, *, retryable: bool, should_retry: bool
+) -> None:
+    assert worth_retrying(FailureKind(kind), retryable=retryable) is should_retry
 
 
 FAILED = {1: True, 2: False, 3: False, 4: False}
@@ -287,14 +291,14 @@ def test_a_run_inconsistent_with_its_targets_breaks_an_invariant(
 
 
 def a_day(
-    *runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()
+    *runs: tuple[int, int], dead: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()
 ) -> DayRuns:
-    """A day of runs with so many applied and failed targets."""
+    """A day with one run per pair of applied and failed counts."""
     made = [
         RuleRun.model_construct(targets=TargetCounts(applied=applied, failed=failed))
         for applied, failed in runs
     ]
-    return DayRuns(made, letters, range(1, mismatched + 1), broken)
+    return DayRuns(made, dead, range(1, mismatched + 1), broken)
 
 
 @every_case(
@@ -307,8 +311,8 @@ def a_day(
         (a_day((10, 9)), []),
         (a_day((10, 10)), ["success_rate"]),
         (a_day((0, 19)), []),
-        (a_day((1, 0), letters=50), []),
-        (a_day((1, 0), letters=51), ["dead_letters"]),
+        (a_day((1, 0), dead=50), []),
+        (a_day((1, 0), dead=51), ["dead_letters"]),
         (a_day((1, 0), mismatched=1), ["no_mismatch"]),
         (a_day((1, 0), broken=("Run 1 is APPLIED and has 2 failed targets.",)), ["invariants"]),
     ],
@@ -321,7 +325,7 @@ def test_the_daily_checks_pass_or_fail_by_figure(day: DayRuns, failed: list[str]
 
 def test_check_messages_have_counts_and_the_first_few_runs() -> None:
     day = a_day(
-        *[(2, 1)] * 8, letters=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too.")
+        *[(2, 1)] * 8, dead=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too.")
     )
     named = "run 1, run 2, run 3, run 4, run 5, and 3 more."
     assert [finding.message for finding in evaluate_day(day)] == [

@@ -1,4 +1,4 @@
-"""What a rule and the guardrails make of a price."""
+"""Prices computed from rules, and guardrails that block them."""
 
 from decimal import Decimal
 from typing import cast
@@ -623,16 +623,20 @@ def test_a_variant_without_a_price_matches_no_price_band() -> None:
 def test_selectors_obey_boolean_algebra(
     one: dict[str, object], other: dict[str, object], it: Variant
 ) -> None:
-    def picks(given: dict[str, object]) -> bool:
+    def matches(given: dict[str, object]) -> bool:
         return compile_selector(selector(given))(it)
 
-    first, second = picks(one), picks(other)
-    assert picks({"not": {"not": one}}) is first
-    assert picks({"not": one}) is not first
-    assert picks({"and": [one, other]}) is (first and second) is picks({"and": [other, one]})
-    assert picks({"or": [one, other]}) is (first or second) is picks({"or": [other, one]})
-    assert picks({"not": {"and": [one, other]}}) is picks({"or": [{"not": one}, {"not": other}]})
-    assert picks({"and": [one]}) is picks({"or": [one]}) is picks({"and": [one, one]}) is first
+    first, second = matches(one), matches(other)
+    assert matches({"not": {"not": one}}) is first
+    assert matches({"not": one}) is not first
+    assert matches({"and": [one, other]}) is (first and second) is matches({"and": [other, one]})
+    assert matches({"or": [one, other]}) is (first or second) is matches({"or": [other, one]})
+    assert matches({"not": {"and": [one, other]}}) is matches(
+        {"or": [{"not": one}, {"not": other}]}
+    )
+    assert (
+        matches({"and": [one]}) is matches({"or": [one]}) is matches({"and": [one, one]}) is first
+    )
 
 
 @given(st.lists(any_variant, max_size=5), any_selector)

@@ -1,4 +1,4 @@
-"""What people may write as a rule."""
+"""Validation of rule, selector, transform and policy input."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -112,14 +112,14 @@ def test_a_run_needs_the_approval_of_a_second_person(
 
 
 @every_case(
-    ("minutes_ago", "cooldown", "rests"),
+    ("minutes_ago", "cooldown", "cooldown_left"),
     [(None, 60, None), (30, 0, None), (30, 60, 30), (60, 60, None)],
 )
 def test_a_rule_has_a_cooldown_after_it_is_applied(
-    minutes_ago: int | None, cooldown: int, rests: int | None
+    minutes_ago: int | None, cooldown: int, cooldown_left: int | None
 ) -> None:
     last = None if minutes_ago is None else NOW - timedelta(minutes=minutes_ago)
-    until = None if rests is None else NOW + timedelta(minutes=rests)
+    until = None if cooldown_left is None else NOW + timedelta(minutes=cooldown_left)
     assert rests_until(last, cooldown, NOW) == until
 
 
@@ -164,7 +164,7 @@ def test_due_action_of_a_planned_rule(
 
 
 @every_case(
-    ("looked", "words"),
+    ("report", "words"),
     [
         (DuePriceRules(), "No rule is due."),
         (DuePriceRules(started=(7,)), "Started run 7."),
@@ -184,8 +184,8 @@ def test_due_action_of_a_planned_rule(
         ),
     ],
 )
-def test_the_summary_of_a_tick(looked: DuePriceRules, words: str) -> None:
-    assert str(looked) == words
+def test_the_summary_of_a_tick(report: DuePriceRules, words: str) -> None:
+    assert str(report) == words
 
 
 BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, "EUR")
@@ -218,12 +218,18 @@ def test_drift_action_per_observed_price(
 
 BEGAN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 TEN_EUROS, NINE_EUROS = Price(1000, "EUR"), Price(900, "EUR")
-REFUSES, OVERWRITES = ApplyTerms(OnDrift.REFUSE, None), ApplyTerms(OnDrift.OVERWRITE, None)
-BACK, BACK_BY_FORCE = replace(REFUSES, is_rollback=True), replace(OVERWRITES, is_rollback=True)
+REFUSE_DRIFT, OVERWRITE_DRIFT = (
+    ApplyTerms(OnDrift.REFUSE, None),
+    ApplyTerms(OnDrift.OVERWRITE, None),
+)
+ROLLBACK, FORCED_ROLLBACK = (
+    replace(REFUSE_DRIFT, is_rollback=True),
+    replace(OVERWRITE_DRIFT, is_rollback=True),
+)
 LOST = classify_failure(FailureSignal(lost=True), "Nothing came back.")
 BUSY = classify_failure(FailureSignal(status=500), "The shop is busy.")
 GONE = classify_failure(FailureSignal(status=404), "It is gone.")
-HASTE = classify_failure(FailureSignal(status=429), "Too fast.", 5.0)
+THROTTLED = classify_failure(FailureSignal(status=429), "Too fast.", 5.0)
 
 
 def target(**changes: object) -> WorkTarget:
@@ -247,14 +253,14 @@ def target(**changes: object) -> WorkTarget:
 @every_case(
     ("seen", "terms", "becomes"),
     [
-        (TEN_EUROS, REFUSES, None),
-        (NINE_EUROS, REFUSES, AppliedResult),
-        (Price(1234, "EUR"), REFUSES, FailedResult),
-        (Price(1234, "EUR"), OVERWRITES, None),
-        (Price(1000, "USD"), REFUSES, FailedResult),
-        (Price(1000, "USD"), OVERWRITES, FailedResult),
-        (None, OVERWRITES, FailedResult),
-        (Price(1000, "EUR", 2000), REFUSES, None),
+        (TEN_EUROS, REFUSE_DRIFT, None),
+        (NINE_EUROS, REFUSE_DRIFT, AppliedResult),
+        (Price(1234, "EUR"), REFUSE_DRIFT, FailedResult),
+        (Price(1234, "EUR"), OVERWRITE_DRIFT, None),
+        (Price(1000, "USD"), REFUSE_DRIFT, FailedResult),
+        (Price(1000, "USD"), OVERWRITE_DRIFT, FailedResult),
+        (None, OVERWRITE_DRIFT, FailedResult),
+        (Price(1000, "EUR", 2000), REFUSE_DRIFT, None),
     ],
 )
 def test_decision_before_a_write_per_observed_price(
@@ -267,12 +273,12 @@ def test_decision_before_a_write_per_observed_price(
 @every_case(
     ("seen", "terms", "becomes"),
     [
-        (NINE_EUROS, BACK, None),
-        (TEN_EUROS, BACK, AppliedResult),
-        (Price(1234, "EUR"), BACK, FailedResult),
-        (Price(1234, "EUR"), BACK_BY_FORCE, None),
-        (Price(900, "USD"), BACK_BY_FORCE, FailedResult),
-        (None, BACK_BY_FORCE, FailedResult),
+        (NINE_EUROS, ROLLBACK, None),
+        (TEN_EUROS, ROLLBACK, AppliedResult),
+        (Price(1234, "EUR"), ROLLBACK, FailedResult),
+        (Price(1234, "EUR"), FORCED_ROLLBACK, None),
+        (Price(900, "USD"), FORCED_ROLLBACK, FailedResult),
+        (None, FORCED_ROLLBACK, FailedResult),
     ],
 )
 def test_an_edited_price_is_rolled_back_only_by_force(
@@ -283,7 +289,7 @@ def test_an_edited_price_is_rolled_back_only_by_force(
 
 
 def test_a_price_found_applied_is_a_change_from_the_former_price() -> None:
-    assert decide_before_write(target(), NINE_EUROS, Decimal(0), REFUSES) == AppliedResult(
+    assert decide_before_write(target(), NINE_EUROS, Decimal(0), REFUSE_DRIFT) == AppliedResult(
         target(), TEN_EUROS, was_found=True
     )
 
@@ -291,10 +297,10 @@ def test_a_price_found_applied_is_a_change_from_the_former_price() -> None:
 @every_case(
     ("one", "terms", "words"),
     [
-        (target(), REFUSES, "the shop has 12.34 EUR, not 10.00 EUR as was previewed."),
+        (target(), REFUSE_DRIFT, "the shop has 12.34 EUR, not 10.00 EUR as was previewed."),
         (
             reversed_target(target()),
-            BACK,
+            ROLLBACK,
             "the shop has 12.34 EUR, not 9.00 EUR as was applied: it was edited",
         ),
     ],
@@ -340,7 +346,7 @@ def test_only_an_overwriting_rule_replaces_a_drifted_price(
 ) -> None:
     one = target(before=Price(before, "EUR"), after=Price(after, "EUR"))
     decided = decide_before_write(
-        one, Price(seen, "EUR"), Decimal(0), OVERWRITES if overwrites else REFUSES
+        one, Price(seen, "EUR"), Decimal(0), OVERWRITE_DRIFT if overwrites else REFUSE_DRIFT
     )
     if decided is None:
         assert seen != after
@@ -349,32 +355,32 @@ def test_only_an_overwriting_rule_replaces_a_drifted_price(
         assert isinstance(decided, AppliedResult) == (seen == after)
 
 
-@given(st.lists(st.sampled_from([LOST, BUSY, HASTE, GONE]), max_size=40), st.integers(0, 9))
+@given(st.lists(st.sampled_from([LOST, BUSY, THROTTLED, GONE]), max_size=40), st.integers(0, 9))
 def test_a_target_does_not_fail_while_its_outcome_is_unknown(
     failures: list[CallFailure], seed: int
 ) -> None:
-    one, random, doubted = target(), Random(seed), False
+    one, random, was_unknown = target(), Random(seed), False
     for failure in failures:
         settled = decide_after_failed_call(one, failure, random)
-        doubted = doubted or failure.outcome_unknown
+        was_unknown = was_unknown or failure.outcome_unknown
         if isinstance(settled, FailedResult):
             assert failure is GONE or one.progress.attempts == MAX_RETRIES
-            assert not doubted
+            assert not was_unknown
             return
         assert settled.progress.attempts <= MAX_RETRIES
         if settled.final_failure is not None:
-            assert (doubted, settled.outcome_unknown) == (True, True)
+            assert (was_unknown, settled.outcome_unknown) == (True, True)
             return
-        assert (settled.outcome_unknown, settled.failure) == (doubted, failure)
+        assert (settled.outcome_unknown, settled.failure) == (was_unknown, failure)
         assert settled.wait_seconds >= 1
         one = replace(one, progress=settled.progress, outcome_unknown=settled.outcome_unknown)
 
 
 @every_case(("price", "kind"), [(900, AppliedResult), (1000, FailedResult), (1234, FailedResult)])
 def test_the_final_read_finds_the_price_or_fails_the_target(price: int, kind: type[object]) -> None:
-    doomed = target(final_failure=BUSY, outcome_unknown=True)
+    failed_target = target(final_failure=BUSY, outcome_unknown=True)
     settled = decide_before_write(
-        doomed, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None)
+        failed_target, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None)
     )
     assert isinstance(settled, kind)
     if isinstance(settled, FailedResult):
@@ -382,15 +388,15 @@ def test_the_final_read_finds_the_price_or_fails_the_target(price: int, kind: ty
 
 
 def test_a_failed_final_read_is_repeated_unless_the_error_is_permanent() -> None:
-    doomed = target(final_failure=LOST, outcome_unknown=True)
-    again = decide_after_failed_call(doomed, BUSY, Random(1))
+    failed_target = target(final_failure=LOST, outcome_unknown=True)
+    again = decide_after_failed_call(failed_target, BUSY, Random(1))
     assert isinstance(again, RequeuedResult)
     assert (again.final_failure, again.outcome_unknown, again.wait_seconds > 0) == (
         LOST,
         True,
         True,
     )
-    over = decide_after_failed_call(doomed, GONE, Random(1))
+    over = decide_after_failed_call(failed_target, GONE, Random(1))
     assert isinstance(over, FailedResult)
     assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
 
@@ -436,12 +442,12 @@ def test_a_target_times_out_after_ten_minutes_excluding_rate_limit_waits(
 def test_a_day_starts_at_midnight_in_the_time_zone_of_the_shop(
     now: str, zone: str, began: str
 ) -> None:
-    """The last one is a day whose midnight the clocks leave out."""
+    """In the last case, the clock change skips midnight."""
     assert start_of_day(datetime.fromisoformat(now), zone) == datetime.fromisoformat(began)
 
 
-class Middle(Random):
-    """Draws the middle of every range: no jitter."""
+class NoJitter(Random):
+    """Returns the middle of every range, which means no jitter."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
@@ -451,7 +457,7 @@ def failure(status: int, values: float | None = None) -> CallFailure:
     return classify_failure(FailureSignal(status=status), f"{status}", values)
 
 
-def again(decision: RetryTarget | None) -> RetryTarget:
+def not_none(decision: RetryTarget | None) -> RetryTarget:
     assert decision is not None
     return decision
 
@@ -461,7 +467,7 @@ def test_a_target_that_always_fails_is_called_four_times() -> None:
     while True:
         times.append(at)
         keys.append(apply_key("r", "t", 0, progress.attempts))
-        decision = decide_retry(failure(500), progress, Middle())
+        decision = decide_retry(failure(500), progress, NoJitter())
         if decision is None:
             break
         at, progress = at + decision.wait_seconds, decision.progress
@@ -470,14 +476,13 @@ def test_a_target_that_always_fails_is_called_four_times() -> None:
     assert keys == ["r:t:apply:0.0", "r:t:apply:0.1", "r:t:apply:0.2", "r:t:apply:0.3"]
 
 
-def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
-    """How a target ends that the shop answers so: its state, its attempts, and the waits
-    between."""
+def process_answers(*answers: int) -> tuple[TargetState, int, list[float]]:
+    """The final state, attempts and waits of a target that gets these answers."""
     progress, waits = AttemptProgress(), list[float]()
     for status in answers:
         if status == 200:
             return TargetState.APPLIED, progress.attempts, waits
-        decision = decide_retry(failure(status), progress, Middle())
+        decision = decide_retry(failure(status), progress, NoJitter())
         if decision is None:
             return TargetState.FAILED, progress.attempts, waits
         waits.append(decision.wait_seconds)
@@ -486,7 +491,7 @@ def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
 
 
 def test_the_documented_example_run_ends_partial() -> None:
-    ends = [worked_on(200), worked_on(500, 500, 200), worked_on(404)]
+    ends = [process_answers(200), process_answers(500, 500, 200), process_answers(404)]
     assert ends == [
         (TargetState.APPLIED, 0, []),
         (TargetState.APPLIED, 2, [2, 4]),
@@ -500,7 +505,7 @@ def test_the_documented_example_run_ends_partial() -> None:
 
 def test_a_rate_limit_wait_uses_no_attempt() -> None:
     result = retry_after_seconds("2.0", NOW)
-    decision = again(decide_retry(failure(429, result), AttemptProgress(), Random(1)))
+    decision = not_none(decide_retry(failure(429, result), AttemptProgress(), Random(1)))
     assert 2 <= decision.wait_seconds <= 2.4
     assert (decision.progress.attempts, decision.progress.rate_limit_waits) == (0, 1)
 
@@ -508,7 +513,7 @@ def test_a_rate_limit_wait_uses_no_attempt() -> None:
 def test_rate_limit_waits_without_retry_after_are_16_32_and_64_seconds() -> None:
     progress, waits = AttemptProgress(), []
     for _ in range(4):
-        decision = again(decide_retry(failure(429), progress, Middle()))
+        decision = not_none(decide_retry(failure(429), progress, NoJitter()))
         waits.append(decision.wait_seconds)
         progress = decision.progress
     assert waits == [16, 32, 64, 64]
@@ -516,7 +521,7 @@ def test_rate_limit_waits_without_retry_after_are_16_32_and_64_seconds() -> None
 
 def test_the_eleventh_rate_limit_wait_uses_an_attempt() -> None:
     progress = AttemptProgress(rate_limit_waits=10, rate_limit_seconds=20)
-    decision = again(decide_retry(failure(429, 30.0), progress, Random(1)))
+    decision = not_none(decide_retry(failure(429, 30.0), progress, Random(1)))
     assert decision.progress == AttemptProgress(
         attempts=1, rate_limit_waits=10, rate_limit_seconds=20
     )
@@ -525,8 +530,8 @@ def test_the_eleventh_rate_limit_wait_uses_an_attempt() -> None:
 
 def test_rate_limit_waits_above_15_minutes_use_attempts() -> None:
     progress = AttemptProgress(rate_limit_waits=2, rate_limit_seconds=899)
-    assert again(decide_retry(failure(429, 2.0), progress, Middle())).progress.attempts == 1
-    hour = again(decide_retry(failure(429, 3600.0), AttemptProgress(), Middle()))
+    assert not_none(decide_retry(failure(429, 2.0), progress, NoJitter())).progress.attempts == 1
+    hour = not_none(decide_retry(failure(429, 3600.0), AttemptProgress(), NoJitter()))
     assert hour.progress.attempts == 1
     assert hour.wait_seconds >= 3600
 
@@ -539,8 +544,8 @@ def test_a_target_that_is_always_throttled_fails_after_14_calls() -> None:
 
 
 def test_a_retry_after_above_one_day_fails_the_target() -> None:
-    assert decide_retry(failure(429, 90_000.0), AttemptProgress(), Middle()) is None
-    assert decide_retry(failure(429, 86_400.0), AttemptProgress(), Middle()) is not None
+    assert decide_retry(failure(429, 90_000.0), AttemptProgress(), NoJitter()) is None
+    assert decide_retry(failure(429, 86_400.0), AttemptProgress(), NoJitter()) is not None
 
 
 @every_case(

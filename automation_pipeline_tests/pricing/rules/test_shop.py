@@ -1,4 +1,4 @@
-"""Money, failures of calls, and the pace of calls."""
+"""Amounts, failure classification, the leaky bucket and the circuit breaker."""
 
 import heapq
 from dataclasses import replace
@@ -231,8 +231,8 @@ def full(**changes: float) -> LeakyBucket:
 
 
 def test_the_default_bucket_is_that_of_the_smallest_plan() -> None:
-    tank = default_bucket(NOW)
-    assert (tank.available, tank.maximum, tank.restore_rate) == (
+    bucket_state = default_bucket(NOW)
+    assert (bucket_state.available, bucket_state.maximum, bucket_state.restore_rate) == (
         DEFAULT_BUCKET.available,
         DEFAULT_BUCKET.maximum,
         DEFAULT_BUCKET.restore_rate,
@@ -246,36 +246,38 @@ def test_the_default_bucket_is_that_of_the_smallest_plan() -> None:
 def test_a_call_waits_for_its_points_and_the_spare_share(
     available: float, cost: float, seconds: float
 ) -> None:
-    tank, wait = reserve_points(full(available=available), cost, NOW)
+    bucket_state, wait = reserve_points(full(available=available), cost, NOW)
     assert wait == pytest.approx(seconds)
-    assert (tank.available, tank.pending) == (available - cost, cost)
+    assert (bucket_state.available, bucket_state.pending) == (available - cost, cost)
 
 
 def test_points_are_restored_up_to_the_maximum() -> None:
-    tank, wait = reserve_points(full(available=-100.0), 10, after(3))
-    assert (tank.available, wait) == (pytest.approx(190), 0.0)
-    tank, _ = reserve_points(full(available=1990.0), 10, after(3))
-    assert tank.available == pytest.approx(1990)
+    bucket_state, wait = reserve_points(full(available=-100.0), 10, after(3))
+    assert (bucket_state.available, wait) == (pytest.approx(190), 0.0)
+    bucket_state, _ = reserve_points(full(available=1990.0), 10, after(3))
+    assert bucket_state.available == pytest.approx(1990)
 
 
 def test_a_synced_bucket_subtracts_other_reservations() -> None:
-    tank = sync_bucket(
+    bucket_state = sync_bucket(
         full(available=500.0, pending=30.0),
         10,
         BucketStatus(1800, 1000, 50),
         since=NOW,
         now=after(1),
     )
-    assert tank == LeakyBucket(1780, 1000, 50, 20, after(1), after(1))
+    assert bucket_state == LeakyBucket(1780, 1000, 50, 20, after(1), after(1))
 
 
 @every_case(("expected", "available"), [(1800, 600), (100, 80)])
 def test_a_stale_bucket_status_does_not_raise_the_estimate(
     expected: float, available: float
 ) -> None:
-    reckoned = replace(full(available=500.0, pending=30.0), synced_at=after(0.5))
-    tank = sync_bucket(reckoned, 10, BucketStatus(expected, 2000, 100), since=NOW, now=after(1))
-    assert tank.available == available
+    estimated = replace(full(available=500.0, pending=30.0), synced_at=after(0.5))
+    bucket_state = sync_bucket(
+        estimated, 10, BucketStatus(expected, 2000, 100), since=NOW, now=after(1)
+    )
+    assert bucket_state.available == available
 
 
 def test_an_answer_without_bucket_status_keeps_the_points_spent() -> None:
@@ -291,8 +293,8 @@ def test_an_answer_without_bucket_status_keeps_the_points_spent() -> None:
 
 
 def test_a_refund_restores_the_reserved_points() -> None:
-    taken, _ = reserve_points(full(available=500.0), 40, NOW)
-    assert refund_points(taken, 40, NOW) == full(available=500.0)
+    reserved, _ = reserve_points(full(available=500.0), 40, NOW)
+    assert refund_points(reserved, 40, NOW) == full(available=500.0)
 
 
 def test_reservations_of_killed_processes_expire() -> None:
@@ -302,7 +304,7 @@ def test_reservations_of_killed_processes_expire() -> None:
 
 
 class RealBucket:
-    """The shop's own, which refuses what it does not hold."""
+    """The bucket in the shop, which throttles calls that cost more than it holds."""
 
     def __init__(self, bucket: BucketStatus) -> None:
         self.level, self.bucket, self.at, self.refused, self.spent = (
@@ -337,11 +339,11 @@ class RealBucket:
     st.sampled_from([0.0, 300.0, 2000.0]),
 )
 def test_calls_are_never_throttled_and_use_the_available_points(
-    calls: list[tuple[float, float, float]], begins_with: float
+    calls: list[tuple[float, float, float]], initial_points: float
 ) -> None:
-    """Calls with any latency there and back, five at once, answers in any order."""
-    shop = RealBucket(BucketStatus(begins_with, 2000, 100))
-    tank = full(available=begins_with)
+    """Five concurrent calls with arbitrary latencies; answers arrive in any order."""
+    shop = RealBucket(BucketStatus(initial_points, 2000, 100))
+    bucket_state = full(available=initial_points)
     events = [(0.0, number, "begin") for number in range(AT_ONCE)]
     costs, result, turns = {}, {}, {}
     left, number, ended = list(calls), AT_ONCE, 0.0
@@ -350,29 +352,29 @@ def test_calls_are_never_throttled_and_use_the_available_points(
         if what == "begin":
             if not left:
                 continue
-            there, back, cost = left.pop()
-            tank, wait = reserve_points(tank, cost, after(at))
-            costs[which], turns[which] = (cost, back), after(at + wait)
-            heapq.heappush(events, (at + wait + there, which, "arrive"))
+            outbound, inbound, cost = left.pop()
+            bucket_state, wait = reserve_points(bucket_state, cost, after(at))
+            costs[which], turns[which] = (cost, inbound), after(at + wait)
+            heapq.heappush(events, (at + wait + outbound, which, "arrive"))
         elif what == "arrive":
             result[which] = shop.take(costs[which][0], at)
-            heapq.heappush(events, (at + costs[which][1], which, "hear"))
+            heapq.heappush(events, (at + costs[which][1], which, "answer"))
         else:
             ended = at
-            tank = sync_bucket(
-                tank, costs[which][0], result[which], since=turns[which], now=after(at)
+            bucket_state = sync_bucket(
+                bucket_state, costs[which][0], result[which], since=turns[which], now=after(at)
             )
             number += 1
             heapq.heappush(events, (at, number, "begin"))
     assert shop.refused == 0
-    needed = max(shop.spent - begins_with + SPARE_SHARE * 2000, 0.0) / 100
-    latency = sum(there + back for there, back, _ in calls) / AT_ONCE + 6.0
+    needed = max(shop.spent - initial_points + SPARE_SHARE * 2000, 0.0) / 100
+    latency = sum(outbound + inbound for outbound, inbound, _ in calls) / AT_ONCE + 6.0
     assert ended <= needed + latency + 1.0
 
 
 NOON = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 MINUTE = timedelta(seconds=60)
-# Capital letters are writes, small ones are reads: W well, T throttled, F failed.
+# Uppercase letters are writes, lowercase letters are reads: W succeeded, T throttled, F failed.
 LETTERS = {"w": CallOutcome.WELL, "t": CallOutcome.THROTTLED, "f": CallOutcome.FAILED}
 CLOSED = Circuit()
 SIX_REFUSED_WRITES = {CallKind.WRITE: Streak(throttles=6)}

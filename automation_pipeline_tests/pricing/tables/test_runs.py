@@ -152,7 +152,9 @@ def test_a_run_has_one_target_per_variant(database: Database, clock: Clock) -> N
         change(database, RuleTargetRow, targets[0], {"variant_id": "v1"})
 
 
-def a_change(database: Database, clock: Clock, run_id: int, key: str, kind: str = "apply") -> None:
+def price_change_row(
+    database: Database, clock: Clock, run_id: int, key: str, kind: str = "apply"
+) -> None:
     values = {
         "tenant_id": "main",
         "project_id": "default",
@@ -175,11 +177,11 @@ def test_a_price_change_is_unique_and_deleted_with_its_run(
     database: Database, clock: Clock
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED"])
-    a_change(database, clock, run_id, "one")
+    price_change_row(database, clock, run_id, "one")
     with pytest.raises(IntegrityError):
-        a_change(database, clock, run_id, "one")
+        price_change_row(database, clock, run_id, "one")
     with pytest.raises(IntegrityError):
-        a_change(database, clock, run_id, "two", "found")
+        price_change_row(database, clock, run_id, "two", "found")
     with database.transaction() as session:
         session.execute(delete(RuleRunRow))
     with database.reading() as session:
