@@ -1,5 +1,4 @@
-"""Audits as they lie in the database when people look for them: each of a fiche of its own, unless
-told otherwise."""
+"""Stored audits for tests of queries, by default one per fiche."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -31,7 +30,7 @@ COMPLETED: dict[str, Any] = {
 
 
 class Archive:
-    """`put` answers the audit's id. Later ones are created an hour later each."""
+    """`put` inserts an audit and returns its id. Each audit is created an hour after the previous one."""
 
     def __init__(self, database: Database, configs: int = 2) -> None:
         self.database = database
@@ -46,8 +45,8 @@ class Archive:
         attributed: tuple[str, str] | None = None,
         **fields: Any,
     ) -> int:
-        """Fields of the fiche's row begin with `fiche_`; `attributed` is its groupe and its user in
-        the details."""
+        """Fields with the prefix `of_fiche_` belong to the fiche's row; `attributed` is the groupe and the
+        user in its details."""
         of_fiche = {
             name.removeprefix("of_fiche_"): fields.pop(name)
             for name in list(fields)

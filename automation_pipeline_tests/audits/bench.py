@@ -68,7 +68,7 @@ OPTIONS = AuditOptions(
     max_prompt_characters=100_000,
     lease_seconds=30,
 )
-SAID = "speaker_0: Bonjour, cet appel est enregistré.\nspeaker_1: Très bien, je vous écoute."
+CALL_TEXT = "speaker_0: Bonjour, cet appel est enregistré.\nspeaker_1: Très bien, je vous écoute."
 
 
 def call(call_id: str, *, url: str | None = None) -> Recording:
@@ -112,9 +112,9 @@ class Bench:
         self.options = replace(self.options, **options)
 
     def sell(
-        self, fiche_id: str, *calls: Recording, said: str | None = SAID, times: int = 1
+        self, fiche_id: str, *calls: Recording, text: str | None = CALL_TEXT, times: int = 1
     ) -> None:
-        """Store a fiche of the CRM. Each of its calls has the text `said` in each of `times` chunks."""
+        """Store a fiche of the CRM. Each of its calls has `times` chunks with this text."""
         calls = calls or (call(f"{fiche_id}01"),)
         self.crm.add(fiche(fiche_id, *calls))
         asyncio.run(
@@ -127,10 +127,10 @@ class Bench:
                 clock=self.clock,
             )
         )
-        if said is not None:
-            self.transcribe(fiche_id, said, times)
+        if text is not None:
+            self.transcribe(fiche_id, text, times)
 
-    def transcribe(self, fiche_id: str, text: str = SAID, times: int = 1) -> None:
+    def transcribe(self, fiche_id: str, text: str = CALL_TEXT, times: int = 1) -> None:
         chunks = [
             Chunk(n, 10.0 * n, 10.0 * n + 9, 2, ("speaker_0", "speaker_1"), text)
             for n in range(times)

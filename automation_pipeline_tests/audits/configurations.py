@@ -1,5 +1,4 @@
-"""Audit configurations for tests, audits that use them, and what several processes do to them at
-once."""
+"""Audit configurations for tests, audits that use them, and functions for concurrent processes."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -71,7 +70,7 @@ def read(database: Database, config_id: int) -> StoredConfig:
 
 
 def add_audit(session: Session, config_id: int, tracking_id: str = "a", **fields: object) -> None:
-    """An audit of a fiche of its own."""
+    """Insert an audit of a new fiche."""
     fiche = FicheCacheRow(fiche_id=tracking_id, raw_data={}, fetched_at=NOW, expires_at=NOW)
     session.add_all([fiche, ConfigSnapshotRow(fingerprint=tracking_id, document={})])
     session.flush()
@@ -101,7 +100,7 @@ def add_batch(session: Session, config_id: int) -> None:
 
 
 def import_many(url: str, given: dict[str, Any], update: bool, times: int) -> list[tuple[int, str]]:
-    """What each import came to: the id and the outcome, or 0 and the complaint."""
+    """The id and outcome of each import, or 0 and the error message."""
     return on(url, lambda database: [_import(database, given, update) for _ in range(times)])
 
 

@@ -1,4 +1,4 @@
-"""Days of sales for audits: what was sold, and the day audited as its asset does it."""
+"""Days of sales for audits, audited like the asset does it."""
 
 import asyncio
 from datetime import date
@@ -8,7 +8,7 @@ from automation_pipeline.audits.days import DayAudits, audits_of_day
 from automation_pipeline.audits.models.chat import Question, Reply
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.queries.mirror import save_sales_list
-from automation_pipeline_tests.audits.bench import SAID, Bench
+from automation_pipeline_tests.audits.bench import CALL_TEXT, Bench
 from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fakes.llm import honest, step_answer
 
@@ -16,23 +16,25 @@ DAY = date(2026, 2, 3)
 WEAK = "speaker_0: Bonjour, je vous appelle sans rien annoncer."
 
 
-def sold(bench: Bench, *fiche_ids: str, day: date = DAY, said: str | None = SAID) -> None:
-    """Sold on the day, and this was said in the one call of each."""
+def record_sales(
+    bench: Bench, *fiche_ids: str, day: date = DAY, text: str | None = CALL_TEXT
+) -> None:
+    """Store fiches sold on the day, each with one call of this text."""
     for fiche_id in fiche_ids:
-        bench.sell(fiche_id, said=said)
+        bench.sell(fiche_id, text=text)
     listed = SalesList(day, len(fiche_ids), tuple(summary(fiche_id) for fiche_id in fiche_ids))
     with bench.database.transaction() as session:
         save_sales_list(session, listed, bench.clock.now())
 
 
-def by_what_is_said(question: Question) -> Reply:
-    """In a weak call the second of two points is not met."""
+def answer_by_transcript(question: Question) -> Reply:
+    """Answer honestly; in a weak call, the second of two points is absent."""
     is_weak = any(WEAK in message.content for message in question.messages)
     return step_answer(question, statuts=["PRESENT", "ABSENT"]) if is_weak else honest(question)
 
 
 def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAudits:
-    async def listen(fiche_id: str) -> None:
+    async def record_fiche(fiche_id: str) -> None:
         bench.transcribed.append(fiche_id)
 
     work = DayAuditRequest(day=DAY, attempt=attempt, width=width)
@@ -41,7 +43,7 @@ def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAu
             work,
             database=bench.database,
             source=bench.crm,
-            ensure_transcribed=bench.ensure_transcribed or listen,
+            ensure_transcribed=bench.ensure_transcribed or record_fiche,
             judge=bench.judge,
             clock=bench.clock,
         )

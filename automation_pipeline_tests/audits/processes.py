@@ -1,4 +1,4 @@
-"""What several processes do to the audits of one fiche at once."""
+"""Functions for concurrent processes in tests of audits."""
 
 from automation_pipeline.audits.configs import get_config
 from automation_pipeline.audits.models.audits import FicheAuditRequest
@@ -26,7 +26,7 @@ def start_audits(
 
 
 def end_items(database_url: str, tracking_ids: list[str]) -> int:
-    """How many of the ends were the batch's last."""
+    """Return how many of these ends completed the batch."""
     database, last = Database(database_url), 0
     for tracking_id in tracking_ids:
         with database.transaction() as session:

@@ -1,5 +1,4 @@
-"""What people do to audits: several at once, each in a process of their own; and audits that they
-may not touch."""
+"""Reviews by several processes, and audits in states that refuse changes."""
 
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.reviews import record_review, set_audit_deleted
@@ -7,8 +6,8 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.storage.database import Database
 
 
-def overrule(database_url: str, audit_id: int, position: int, index: int, times: int) -> None:
-    """So many comments, and at last the statut."""
+def record_reviews(database_url: str, audit_id: int, position: int, index: int, times: int) -> None:
+    """Record `times` comments, then the statut."""
     database = Database(database_url)
     for time in range(times):
         given = {"commentaire": f"Heard {time}.", "reviewer": f"person {index}"}
@@ -18,7 +17,7 @@ def overrule(database_url: str, audit_id: int, position: int, index: int, times:
 
 
 def put(database: Database, audit_id: int, state: str) -> None:
-    """Into one of the states in which nobody may change it: running, failed or deleted."""
+    """Set a state that refuses changes: running, failed or deleted."""
     if state == "deleted":
         set_audit_deleted(audit_id, deleted=True, database=database)
         return

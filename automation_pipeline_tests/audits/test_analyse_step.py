@@ -1,4 +1,4 @@
-"""One step and the model: tools, limits, refusals, and what the model never gets away with."""
+"""Analysis of one step by the model: tools, limits, refusals and gating."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_the_rounds_are_bounded_and_the_last_one_has_no_tools(bench: Bench) -> N
 
 
 def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(bench: Bench) -> None:
-    """Also when nobody asked for tools, and the model wants to read everything."""
+    """Even without a request for tools, and with a model that reads every chunk."""
     everything = {
         "chunks": [{"recording_index": 0, "chunk_index": index} for index in range(20)],
         "includeNeighbors": 2,
@@ -93,7 +93,7 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(be
     bench.model = FakeLanguageModel(greedy)
     bench.set_options(max_prompt_characters=60_000)
     bench.sell(
-        "1900417", said="speaker_0: " + "Bonjour, cet appel est enregistré. " * 20, times=1080
+        "1900417", text="speaker_0: " + "Bonjour, cet appel est enregistré. " * 20, times=1080
     )
     status = bench.audit("1900417", bench.configure(steps=2))
     assert (status.status, status.failed) == ("completed", 0)

@@ -1,4 +1,4 @@
-"""An audit from its wish to its end: what is stored, told, asked again and not asked again."""
+"""Audits of fiches: stored results, events, retries and resumption."""
 
 import asyncio
 from collections import Counter
@@ -174,8 +174,8 @@ def test_two_workers_on_one_audit_judge_each_step_once(bench: Bench) -> None:
     config = bench.configure(steps=3)
 
     async def both() -> None:
-        standings = await asyncio.gather(*(bench.auditing("1900417", config) for _ in range(2)))
-        assert {status.status for status in standings} == {"completed"}
+        summaries = await asyncio.gather(*(bench.auditing("1900417", config) for _ in range(2)))
+        assert {status.status for status in summaries} == {"completed"}
 
     asyncio.run(both())
     assert positions(bench.model) == {1: 1, 2: 1, 3: 1}
@@ -207,7 +207,7 @@ def test_an_audit_keeps_the_configuration_of_its_start(bench: Bench) -> None:
 
 
 def test_missing_transcripts_are_created_first(bench: Bench) -> None:
-    bench.sell("1900417", said=None)
+    bench.sell("1900417", text=None)
 
     async def listen(fiche_id: str) -> None:
         bench.transcribe(fiche_id)
@@ -230,7 +230,7 @@ def test_missing_transcripts_are_created_first(bench: Bench) -> None:
 def test_an_audit_with_nothing_to_judge_fails(
     bench: Bench, calls: tuple, text: str | None, reason: str
 ) -> None:
-    bench.sell("1900417", *calls, said=text)
+    bench.sell("1900417", *calls, text=text)
     status = bench.audit("1900417", bench.configure(steps=1))
     assert (status.status, status.error) == ("failed", reason)
     assert bench.model.calls == 0

@@ -1,5 +1,4 @@
-"""An audit that could not be judged to its end has no grade, is finished by the next attempt, and
-hides no good one."""
+"""Incomplete audits have no verdict, are finished by the next attempt and do not hide completed ones."""
 
 import asyncio
 from collections import Counter
@@ -50,7 +49,7 @@ def at_step(position: int, reply: Reply | Exception) -> Answer:
     )
 
 
-def has_no_grade(bench: Bench, tracking_id: str = "audit-1") -> bool:
+def has_no_verdict(bench: Bench, tracking_id: str = "audit-1") -> bool:
     row = bench.row(tracking_id)
     scores = {row.score_percentage, row.overall_score, row.is_compliant}
     return (row.status, row.niveau, scores) == ("incomplete", Niveau.PENDING, {None})
@@ -79,7 +78,7 @@ def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
         1,
     )
     assert (status.error or "").startswith(f"Audit incomplete: 2 of 3 steps judged: {cause}")
-    assert has_no_grade(bench)
+    assert has_no_verdict(bench)
     assert bench.row().total_tokens == tokens + 2 * USAGE.total_tokens
     assert [event["step_position"] for event in bench.events("audit.step_failed")] == [2]
     [event] = bench.events("audit.incomplete")
@@ -136,7 +135,7 @@ def test_a_new_request_reuses_the_judged_steps_of_an_incomplete_audit(bench: Ben
         cited = Counter(session.scalars(select(CitationRow.audit_id)))
     assert cited[2] == cited[1] + 2
     assert (bench.row("first").is_latest, bench.row("second").is_latest) == (False, True)
-    assert has_no_grade(bench, "first")
+    assert has_no_verdict(bench, "first")
 
 
 @pytest.mark.parametrize("what", ["configuration", "calls"])
@@ -157,12 +156,12 @@ def test_steps_judged_on_other_transcripts_are_judged_again(bench: Bench, what: 
         assert positions(bench.model) == {1: 2, 2: 2}
 
 
-def heard_in_part(bench: Bench, *, of: int) -> None:
-    """The first of so many calls is transcribed."""
+def sell_partly_transcribed(bench: Bench, *, of: int) -> None:
+    """Store `of` calls of which the first is transcribed."""
     calls = [call(f"{FICHE}{number}") for number in range(of)]
     bench.sell(FICHE, calls[0])
     bench.clock.pass_time_a_second()
-    bench.sell(FICHE, *calls, said=None)
+    bench.sell(FICHE, *calls, text=None)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def heard_in_part(bench: Bench, *, of: int) -> None:
 def test_an_audit_waits_for_the_transcripts_of_all_recordings(
     bench: Bench, error: AutomationError | None, cause: str
 ) -> None:
-    heard_in_part(bench, of=4)
+    sell_partly_transcribed(bench, of=4)
 
     async def listen(_: str) -> None:
         if error is not None:
@@ -193,7 +192,7 @@ def test_an_audit_waits_for_the_transcripts_of_all_recordings(
     assert (status.error or "").startswith(
         f"Audit incomplete: transcripts of 1 of 4 recordings{cause}"
     )
-    assert has_no_grade(bench)
+    assert has_no_verdict(bench)
     assert bench.row().coverage == {
         "recordings": 4,
         "required": 4,
@@ -209,17 +208,17 @@ def test_an_audit_waits_for_the_transcripts_of_all_recordings(
 
 
 def test_without_any_transcript_the_error_names_the_reason(bench: Bench) -> None:
-    bench.sell(FICHE, *(call(f"{FICHE}{number}") for number in range(3)), said=None)
+    bench.sell(FICHE, *(call(f"{FICHE}{number}") for number in range(3)), text=None)
     status = bench.audit(FICHE, bench.configure(steps=1))
     known = f"No transcriptions available for fiche {FICHE} (0/3)"
     assert status.error == f"Audit incomplete: transcripts of 0 of 3 recordings. {known}"
-    assert has_no_grade(bench)
+    assert has_no_verdict(bench)
 
 
 def test_recordings_without_audio_are_shown_but_not_required(bench: Bench) -> None:
     bench.sell(FICHE, call(f"{FICHE}1"))
     bench.clock.pass_time_a_second()
-    bench.sell(FICHE, call(f"{FICHE}1"), call(f"{FICHE}2", url=" "), said=None)
+    bench.sell(FICHE, call(f"{FICHE}1"), call(f"{FICHE}2", url=" "), text=None)
     assert bench.audit(FICHE, bench.configure(steps=1)).score_percentage == 100.0
     coverage = bench.row().coverage or {}
     assert (coverage["required"], coverage["transcribed"], coverage["without_audio"]) == (
@@ -231,7 +230,7 @@ def test_recordings_without_audio_are_shown_but_not_required(bench: Bench) -> No
 
 def test_transcript_coverage_per_set_of_recordings() -> None:
     transcripts, missing, silent, odd = (
-        CallRecording("heard", has_audio=True, has_transcript=True),
+        CallRecording("transcribed", has_audio=True, has_transcript=True),
         CallRecording("missing", has_audio=True, has_transcript=False),
         CallRecording("silent", has_audio=False, has_transcript=False),
         CallRecording("odd", has_audio=False, has_transcript=True),
@@ -239,7 +238,7 @@ def test_transcript_coverage_per_set_of_recordings() -> None:
     table: dict[tuple[CallRecording, ...], tuple[TranscriptCoverage, bool, str]] = {
         (): (TranscriptCoverage((), (), ()), True, "transcripts of 0 of 0 recordings"),
         (transcripts,): (
-            TranscriptCoverage(("heard",), (), ()),
+            TranscriptCoverage(("transcribed",), (), ()),
             True,
             "transcripts of 1 of 1 recordings",
         ),
@@ -249,12 +248,12 @@ def test_transcript_coverage_per_set_of_recordings() -> None:
             "transcripts of 0 of 1 recordings",
         ),
         (transcripts, missing): (
-            TranscriptCoverage(("heard",), ("missing",), ()),
+            TranscriptCoverage(("transcribed",), ("missing",), ()),
             False,
             "transcripts of 1 of 2 recordings",
         ),
         (transcripts, silent): (
-            TranscriptCoverage(("heard",), (), ("silent",)),
+            TranscriptCoverage(("transcribed",), (), ("silent",)),
             True,
             "transcripts of 1 of 1 recordings (1 more without audio)",
         ),

@@ -1,4 +1,4 @@
-"""`audits.models.chat.LanguageModel`, sentence by sentence, on the fake and on the real client against
+"""Contract tests of `audits.models.chat.LanguageModel`, run on the fake and on the real client against
 the simulator."""
 
 import asyncio
@@ -139,12 +139,12 @@ WITH_TOOLS = Question(
 
 
 @dataclass(frozen=True)
-class Place:
-    """A provider; `strike` makes every question end so from now on, `calls` counts those that
-    reached it."""
+class Provider:
+    """The provider under test. `fail_all` makes every later question fail; `calls` counts the questions
+    that reached it."""
 
     opened: Callable[[], LanguageModel]
-    strike: Callable[[AutomationError, dict[str, object]], None]
+    fail_all: Callable[[AutomationError, dict[str, object]], None]
     calls: Callable[[], int]
 
     def use(self, act: Callable[[LanguageModel], Awaitable[Result]]) -> Result:
@@ -174,27 +174,29 @@ def simulated() -> Iterator[str]:
 
 
 @pytest.fixture(params=["fake", "http"])
-def place(request: pytest.FixtureRequest) -> Place:
+def provider(request: pytest.FixtureRequest) -> Provider:
     return (
         in_memory() if request.param == "fake" else over_http(request.getfixturevalue("simulated"))
     )
 
 
-def in_memory() -> Place:
+def in_memory() -> Provider:
     fake = FakeLanguageModel(name=MODEL)
-    return Place(lambda: fake, lambda error, _: fake.refuse_everything(error), lambda: fake.calls)
+    return Provider(
+        lambda: fake, lambda error, _: fake.refuse_everything(error), lambda: fake.calls
+    )
 
 
 def client(
     url: str, key: str = KEY, model: str = MODEL, timeout_seconds: float = 10
 ) -> ChatCompletions:
-    """Loopback speaks plain HTTP: no certificates are loaded."""
+    """A client without certificates, because the simulator uses plain HTTP."""
     transport = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
     options = {"temperature": 0, "timeout_seconds": timeout_seconds}
     return ChatCompletions(key, url, model=model, now=lambda: NOW, transport=transport, **options)
 
 
-def over_http(url: str) -> Place:
+def over_http(url: str) -> Provider:
     forget(url)
 
     def calls() -> int:
@@ -203,15 +205,15 @@ def over_http(url: str) -> Place:
         ).raise_for_status()
         return answer.json()["routes"][ROUTE]["calls"]
 
-    return Place(lambda: client(url), lambda _, rule: fault(url, {"route": ROUTE} | rule), calls)
+    return Provider(lambda: client(url), lambda _, rule: fault(url, {"route": ROUTE} | rule), calls)
 
 
-def test_the_name_is_that_of_the_configured_model(place: Place) -> None:
-    assert place.opened().name == MODEL
+def test_the_name_is_that_of_the_configured_model(provider: Provider) -> None:
+    assert provider.opened().name == MODEL
 
 
-def test_an_answer_is_json_of_the_schema_with_its_token_usage(place: Place) -> None:
-    reply = place.ask()
+def test_an_answer_is_json_of_the_schema_with_its_token_usage(provider: Provider) -> None:
+    reply = provider.ask()
     document = json.loads(reply.content)
     assert set(document) == set(ANSWER["properties"])
     assert [point["point"] for point in document["points_controle"]] == [
@@ -224,33 +226,33 @@ def test_an_answer_is_json_of_the_schema_with_its_token_usage(place: Place) -> N
 
 
 def test_a_required_tool_is_called_with_json_and_its_result_is_used(
-    place: Place,
+    provider: Provider,
 ) -> None:
-    wished = place.ask(WITH_TOOLS)
-    (call, *_) = wished.tool_calls
+    reply = provider.ask(WITH_TOOLS)
+    (call, *_) = reply.tool_calls
     assert (call.name, bool(call.id)) == (SEARCH.name, True)
     assert json.loads(call.arguments)["query"]
     results = [
         Message(Role.TOOL, '{"matches": [], "total_matches": 0}', tool_call_id=each.id)
-        for each in wished.tool_calls
+        for each in reply.tool_calls
     ]
     messages = (
         *WITH_TOOLS.messages,
-        Message(Role.ASSISTANT, wished.content, wished.tool_calls),
+        Message(Role.ASSISTANT, reply.content, reply.tool_calls),
         *results,
     )
-    last = place.ask(replace(WITH_TOOLS, messages=messages, tool_choice=ToolChoice.NONE))
+    last = provider.ask(replace(WITH_TOOLS, messages=messages, tool_choice=ToolChoice.NONE))
     assert last.tool_calls == ()
     assert len(json.loads(last.content)["points_controle"]) == 2
 
 
-def test_an_answer_may_be_sent_back_with_its_problem(place: Place) -> None:
-    first = place.ask()
+def test_an_answer_may_be_sent_back_with_its_problem(provider: Provider) -> None:
+    first = provider.ask()
     repair = (
         Message(Role.ASSISTANT, first.content),
         Message(Role.USER, "Ta réponse est incomplète. Recommence."),
     )
-    again = place.ask(replace(QUESTION, messages=(*QUESTION.messages, *repair)))
+    again = provider.ask(replace(QUESTION, messages=(*QUESTION.messages, *repair)))
     assert len(json.loads(again.content)["points_controle"]) == 2
 
 
@@ -265,27 +267,27 @@ def test_an_answer_may_be_sent_back_with_its_problem(place: Place) -> None:
             QUESTION, schema=AnswerSchema("loose", {"type": "object", "properties": {"a": text()}})
         ),
     ],
-    ids=["no messages", "a result nobody wished for", "a schema that is not strict"],
+    ids=["no messages", "an unrequested result", "a schema that is not strict"],
 )
-def test_an_invalid_question_is_a_permanent_error(place: Place, question: Question) -> None:
-    assert isinstance(place.error(question), PermanentError)
+def test_an_invalid_question_is_a_permanent_error(provider: Provider, question: Question) -> None:
+    assert isinstance(provider.error(question), PermanentError)
 
 
-def test_a_tool_call_without_a_result_is_a_permanent_error(place: Place) -> None:
-    wished = place.ask(WITH_TOOLS)
+def test_a_tool_call_without_a_result_is_a_permanent_error(provider: Provider) -> None:
+    reply = provider.ask(WITH_TOOLS)
     messages = (
         *WITH_TOOLS.messages,
-        Message(Role.ASSISTANT, "", wished.tool_calls),
+        Message(Role.ASSISTANT, "", reply.tool_calls),
         Message(Role.USER, "Alors ?"),
     )
-    assert isinstance(place.error(replace(WITH_TOOLS, messages=messages)), PermanentError)
+    assert isinstance(provider.error(replace(WITH_TOOLS, messages=messages)), PermanentError)
 
 
-def test_a_throttled_call_is_a_transient_error_with_a_retry_after(place: Place) -> None:
-    place.strike(
+def test_a_throttled_call_is_a_transient_error_with_a_retry_after(provider: Provider) -> None:
+    provider.fail_all(
         TransientError("status=429", retry_after_seconds=7), {"status": 429, "retry_after": 7}
     )
-    met = place.error()
+    met = provider.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds == 7
 
@@ -301,42 +303,44 @@ def test_a_throttled_call_is_a_transient_error_with_a_retry_after(place: Place) 
     ],
 )
 def test_a_provider_failure_is_a_transient_error_without_a_retry_after(
-    place: Place, rule: dict[str, object]
+    provider: Provider, rule: dict[str, object]
 ) -> None:
-    place.strike(TransientError("broken"), rule)
-    met = place.error()
+    provider.fail_all(TransientError("broken"), rule)
+    met = provider.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds is None
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 400])
-def test_a_refused_key_model_or_question_is_a_permanent_error(place: Place, status: int) -> None:
-    place.strike(PermanentError(f"status={status}"), {"status": status})
-    assert isinstance(place.error(), PermanentError)
+def test_a_refused_key_model_or_question_is_a_permanent_error(
+    provider: Provider, status: int
+) -> None:
+    provider.fail_all(PermanentError(f"status={status}"), {"status": status})
+    assert isinstance(provider.error(), PermanentError)
 
 
 @pytest.mark.parametrize("status", [200, 401, 429, 503])
-def test_the_provider_is_called_once_for_any_status(place: Place, status: int) -> None:
+def test_the_provider_is_called_once_for_any_status(provider: Provider, status: int) -> None:
     if status != 200:
-        place.strike(TransientError(f"status={status}"), {"status": status})
-    (place.ask if status == 200 else place.error)()
-    assert place.calls() == 1
+        provider.fail_all(TransientError(f"status={status}"), {"status": status})
+    (provider.ask if status == 200 else provider.error)()
+    assert provider.calls() == 1
 
 
-def test_concurrent_questions_work(place: Place) -> None:
+def test_concurrent_questions_work(provider: Provider) -> None:
     async def all_of(model: LanguageModel) -> list[Reply]:
         return await asyncio.gather(*(model.ask(QUESTION) for _ in range(8)))
 
-    replies = place.use(all_of)
+    replies = provider.use(all_of)
     assert {len(json.loads(reply.content)["points_controle"]) for reply in replies} == {2}
-    assert place.calls() == 8
+    assert provider.calls() == 8
 
 
-def test_a_check_with_a_valid_key_and_model_passes(place: Place) -> None:
-    place.use(lambda model: model.check())
+def test_a_check_with_a_valid_key_and_model_passes(provider: Provider) -> None:
+    provider.use(lambda model: model.check())
 
 
-@pytest.mark.parametrize(("key", "model"), [("sk-wrong", MODEL), (KEY, "gpt-nobody-knows")])
+@pytest.mark.parametrize(("key", "model"), [("sk-wrong", MODEL), (KEY, "gpt-unknown")])
 def test_the_check_raises_a_permanent_error_for_a_wrong_key_or_model(
     simulated: str, key: str, model: str
 ) -> None:
@@ -348,11 +352,11 @@ def test_the_check_raises_a_permanent_error_for_a_wrong_key_or_model(
             yield
         assert key not in str(caught.value)
 
-    place = replace(over_http(simulated), opened=lambda: client(simulated, key, model))
+    provider = replace(over_http(simulated), opened=lambda: client(simulated, key, model))
     with refused():
-        place.ask()
+        provider.ask()
     with refused():
-        place.use(lambda asked: asked.check())
+        provider.use(lambda asked: asked.check())
 
 
 @pytest.mark.parametrize(
@@ -361,17 +365,17 @@ def test_the_check_raises_a_permanent_error_for_a_wrong_key_or_model(
 def test_a_truncated_or_refused_answer_is_a_reply_with_its_usage(
     simulated: str, body: str, is_cut: bool, refuses: bool
 ) -> None:
-    place = over_http(simulated)
-    place.strike(TransientError("not this"), {"body": body})
-    reply = place.ask()
+    provider = over_http(simulated)
+    provider.fail_all(TransientError("not this"), {"body": body})
+    reply = provider.ask()
     assert (reply.is_cut, reply.refusal is not None) == (is_cut, refuses)
     assert reply.usage.prompt_tokens > 0
 
 
 def test_a_hanging_provider_times_out_and_its_connection_closes(simulated: str) -> None:
-    place = replace(over_http(simulated), opened=lambda: client(simulated, timeout_seconds=0.2))
-    place.strike(TransientError("not this"), {"hang": True})
-    assert isinstance(place.error(), TransientError)
+    provider = replace(over_http(simulated), opened=lambda: client(simulated, timeout_seconds=0.2))
+    provider.fail_all(TransientError("not this"), {"hang": True})
+    assert isinstance(provider.error(), TransientError)
 
 
 def test_the_check_of_the_fake_can_fail() -> None:

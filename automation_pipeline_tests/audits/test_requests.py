@@ -35,7 +35,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-def ask(bench: Bench, config: int, *fiches: str, batch: bool = True) -> FiledAudits:
+def file_audits(bench: Bench, config: int, *fiches: str, batch: bool = True) -> FiledAudits:
     asking = AuditRequestOptions(audit_config_id=config, batch=batch)
     return request_audits(fiches or FICHES, asking, database=bench.database, clock=bench.clock)
 
@@ -50,7 +50,7 @@ def requests(bench: Bench) -> dict[str, RunRequestRow]:
 
 def test_a_single_audit_is_one_request_for_the_job(bench: Bench) -> None:
     config = bench.configure()
-    filed = ask(bench, config, "1900417", batch=False)
+    filed = file_audits(bench, config, "1900417", batch=False)
     milliseconds = round(bench.clock.now().timestamp() * 1000)
     assert [one.tracking_id for one in filed.audits] == [f"audit-1900417-{config}-{milliseconds}"]
     [row] = requests(bench).values()
@@ -62,20 +62,20 @@ def test_a_single_audit_is_one_request_for_the_job(bench: Bench) -> None:
 
 
 def test_a_repeated_fiche_counts_once_in_a_batch(bench: Bench) -> None:
-    filed = ask(bench, bench.configure(), "1900417", "1900417", "1900418")
+    filed = file_audits(bench, bench.configure(), "1900417", "1900417", "1900418")
     assert stored_batch(bench.database, filed.batch_id).total == 2
     assert list(requests(bench)) == [one.tracking_id for one in filed.audits]
 
 
 def test_no_request_is_stored_for_an_unknown_configuration(bench: Bench) -> None:
     with pytest.raises(NotFoundError):
-        ask(bench, 77)
+        file_audits(bench, 77)
     assert requests(bench) == {}
 
 
 def test_a_batch_advances_with_its_audits_and_ends_once(bench: Bench) -> None:
     config = bench.configure(steps=1)
-    filed = ask(bench, config)
+    filed = file_audits(bench, config)
     for one in filed.audits:
         bench.sell(one.fiche_id)
         bench.audit(one.fiche_id, config, one.tracking_id)
@@ -89,7 +89,7 @@ def test_a_batch_advances_with_its_audits_and_ends_once(bench: Bench) -> None:
 
 def test_an_item_that_crashes_before_it_starts_ends_too(bench: Bench) -> None:
     config = bench.configure(steps=1)
-    filed = ask(bench, config)
+    filed = file_audits(bench, config)
     crashed, *others = filed.audits
     with bench.database.transaction() as session:
         fail_audit(session, crashed.tracking_id, "The run worker was killed", "run")
@@ -103,7 +103,7 @@ def test_an_item_that_crashes_before_it_starts_ends_too(bench: Bench) -> None:
 
 
 def test_the_sweep_counts_items_whose_request_was_refused(bench: Bench) -> None:
-    filed = ask(bench, bench.configure(steps=1))
+    filed = file_audits(bench, bench.configure(steps=1))
     with bench.database.transaction() as session:
         for one in filed.audits:
             mark_refused(session, one.tracking_id, "The job could not be launched")
@@ -116,7 +116,7 @@ def test_the_sweep_counts_items_whose_request_was_refused(bench: Bench) -> None:
 
 
 def abandoned(bench: Bench) -> None:
-    """An audit whose worker died long ago, as far as its row tells."""
+    """Make the audit look as if its worker died long ago."""
     bench.sell("1900417")
 
     async def die(_: object) -> None:
@@ -150,7 +150,7 @@ def test_the_sweep_ends_abandoned_audits(bench: Bench, seconds: float, lasting: 
 def test_the_sweep_leaves_claimed_audits(bench: Bench) -> None:
     abandoned(bench)
     leases = DatabaseClaims(bench.database)
-    lease = leases.take(audit_key(bench.row().id), "somebody", 60)
+    lease = leases.take(audit_key(bench.row().id), "another worker", 60)
     assert lease is not None
     assert sweep_audits(1800, database=bench.database, claims=leases) == []
     assert bench.row().status == "running"

@@ -15,7 +15,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
 )
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import SAID, Bench
+from automation_pipeline_tests.audits.bench import CALL_TEXT, Bench
 from automation_pipeline_tests.audits.reviewers import put
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
@@ -51,7 +51,7 @@ def rerun(
     return asyncio.run(run_rerun(made, database=bench.database, judge=bench.judge))
 
 
-def told(bench: Bench, name: str) -> list[dict[str, Any]]:
+def rerun_events(bench: Bench, name: str) -> list[dict[str, Any]]:
     return [event for event in bench.events(name) if "rerun_id" in event]
 
 
@@ -93,7 +93,10 @@ def test_a_rerun_is_recorded_in_the_history_and_emits_events(bench: Bench, audit
         "kind": "step_rerun", "rerun_id": "rerun-1-1-e", "event_id": "e", "step_position": 1,
         "custom_prompt": "Listen.", "previous": old, "next": new,
     }  # fmt: skip
-    [started], [completed] = told(bench, "audit.step_started"), told(bench, "audit.step_completed")
+    [started], [completed] = (
+        rerun_events(bench, "audit.step_started"),
+        rerun_events(bench, "audit.step_completed"),
+    )
     about = {"rerun_id": "rerun-1-1-e", "audit_id": "1", "step_position": 1}
     assert {**about, "status": "rerunning"}.items() <= started.items()
     assert {
@@ -143,7 +146,7 @@ def test_a_failed_rerun_keeps_the_result_and_counts_its_tokens(bench: Bench, aud
         USAGE.total_tokens + spent,
         2 * USAGE.total_tokens + spent,
     )
-    [failed] = told(bench, "audit.step_failed")
+    [failed] = rerun_events(bench, "audit.step_failed")
     assert failed["status"] == "failed"
     assert bench.notes()[-1].startswith("RERUN of step 1 failed: The model gave no usable answer")
     bench.model = FakeLanguageModel(lambda asked: step_answer(asked, usage=AGAIN))
@@ -164,7 +167,7 @@ def test_a_score_above_the_weight_is_capped(bench: Bench, audit_id: int) -> None
 
 
 def test_a_rerun_with_longer_calls_uses_tools(bench: Bench, audit_id: int) -> None:
-    bench.transcribe("1900417", f"{SAID}\n" * 30, times=10)
+    bench.transcribe("1900417", f"{CALL_TEXT}\n" * 30, times=10)
     bench.set_options(max_prompt_characters=20_000)
     rerun(bench)
     assert bench.model.asked[0].tools
@@ -210,7 +213,7 @@ def test_an_impossible_rerun_does_not_call_the_model(bench: Bench, audit_id: int
 
 @pytest.fixture
 def point_bench(database: Database, clock: StandingClock) -> Bench:
-    """One step of two points, the second ABSENT; the model has changed its mind."""
+    """One step of two points, the second ABSENT; the model answers differently now."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
     )

@@ -13,7 +13,7 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError, No
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import step_document
-from automation_pipeline_tests.audits.reviewers import overrule, put
+from automation_pipeline_tests.audits.reviewers import put, record_reviews
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 from automation_pipeline_tests.processes import CREW, at_once
@@ -168,7 +168,7 @@ def audit_id(point_bench: Bench) -> int:
     return point_bench.audit("1900417", 1).audit_id
 
 
-def overruled(point_bench: Bench, audit_id: int, index: int, **given: object) -> dict[str, Any]:
+def reviewed(point_bench: Bench, audit_id: int, index: int, **given: object) -> dict[str, Any]:
     return record_review(StepLocation(audit_id, 1, index), given, database=point_bench.database)
 
 
@@ -176,7 +176,7 @@ def test_a_review_of_a_control_point_rescores_the_step_and_the_audit(
     point_bench: Bench, audit_id: int
 ) -> None:
     assert point_bench.row().niveau == "REJET"
-    step = overruled(
+    step = reviewed(
         point_bench,
         audit_id,
         1,
@@ -198,14 +198,14 @@ def test_a_review_of_a_control_point_rescores_the_step_and_the_audit(
         "override": {"statut": "PRESENT", "commentaire": "Heard."},
     }
     for index in (2, 3, 4):
-        step = overruled(point_bench, audit_id, index, statut="PRESENT")
+        step = reviewed(point_bench, audit_id, index, statut="PRESENT")
     assert (step["score"], step["conforme"], point_bench.row().niveau) == (
         8,
         "CONFORME",
         "EXCELLENT",
     )
     assert point_bench.row().result_data["audit"]["compliance"]["points_critiques"] == "1/1"  # type: ignore[index]  # JSON
-    assert overruled(point_bench, audit_id, 4, statut="ABSENT")["score"] == 6
+    assert reviewed(point_bench, audit_id, 4, statut="ABSENT")["score"] == 6
     assert point_bench.row().niveau == "REJET"
 
 
@@ -215,7 +215,7 @@ def test_a_comment_alone_keeps_a_reviewed_score(point_bench: Bench, audit_id: in
         {"conforme": "CONFORME", "score": 7},
         database=point_bench.database,
     )
-    step = overruled(point_bench, audit_id, 2, commentaire="")
+    step = reviewed(point_bench, audit_id, 2, commentaire="")
     assert (step["score"], step["conforme"], step["points_controle"][1]["commentaire"]) == (
         7,
         "CONFORME",
@@ -231,19 +231,19 @@ def test_an_unknown_control_point_is_not_found(
     with pytest.raises(
         NotFoundError, match=f"Audit control point with ID '{audit_id}:1:{index}' not found"
     ):
-        overruled(point_bench, audit_id, index, statut="PRESENT")
+        reviewed(point_bench, audit_id, index, statut="PRESENT")
 
 
 def test_a_review_that_changes_nothing_is_refused(point_bench: Bench, audit_id: int) -> None:
     with pytest.raises(InvalidInputError):
-        overruled(point_bench, audit_id, 1, reviewer="qa")
+        reviewed(point_bench, audit_id, 1, reviewer="qa")
 
 
 def test_concurrent_reviews_of_one_step_are_all_kept(
     point_bench: Bench, audit_id: int, database_url: str
 ) -> None:
     assert len(POINTS) == CREW
-    at_once(overrule, *((database_url, audit_id, 1, index, 4) for index in range(1, 5)))
+    at_once(record_reviews, *((database_url, audit_id, 1, index, 4) for index in range(1, 5)))
     [step] = point_bench.steps()
     assert [(point.statut, point.commentaire) for point in step.finding.points] == [
         ("PRESENT", "Heard 3.")

@@ -6,7 +6,7 @@ from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Session
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.audits.days import WEAK, sold
+from automation_pipeline_tests.audits.days import WEAK, record_sales
 from automation_pipeline_tests.factories import a_schedule
 
 EVIL = '<script>alert("x")</script> & <img src=x onerror=alert(1)> | $x^{$'
@@ -16,7 +16,7 @@ def a_reported_run(bench: Bench) -> int:
     """Of the fiches 1 to 4: audited well, audited badly, failed with words that would act as
     markup, not found."""
     config_id = bench.configure(2, name=f"Sales {EVIL}")
-    sold(bench, "1", "2", "3")
+    record_sales(bench, "1", "2", "3")
     bench.transcribe("2", WEAK)
     run_id = open_a_run(bench, ("1", "2", "3", "4"))
     bench.audit("1", config_id, "audit-1", run_id=run_id)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from automation_pipeline.automation.commands.report import Html, element, joined, run_page, text
 from automation_pipeline.automation.queries.reports import run_report
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.audits.days import by_what_is_said
+from automation_pipeline_tests.audits.days import answer_by_transcript
 from automation_pipeline_tests.automation.reports import (
     EVIL,
     a_reported_run,
@@ -74,7 +74,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture
 def bench(terminal: Terminal) -> Bench:
-    return Bench(terminal.database, StandingClock(BEGUN), FakeLanguageModel(by_what_is_said))
+    return Bench(terminal.database, StandingClock(BEGUN), FakeLanguageModel(answer_by_transcript))
 
 
 @pytest.fixture

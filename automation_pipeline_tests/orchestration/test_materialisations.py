@@ -13,7 +13,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.run_summary import ASSETS, asset_events, assets_of_run
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.audits.days import DAY, audit_the_day, sold
+from automation_pipeline_tests.audits.days import DAY, audit_the_day, record_sales
 from automation_pipeline_tests.automation.reports import open_a_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
@@ -65,8 +65,8 @@ def test_complete_days_are_materialised_and_partial_days_observed(
     services: Services, bench: Bench
 ) -> None:
     bench.configure(runAutomatically=True)
-    sold(bench, "1", "2")
-    sold(bench, "3", day=OTHER)
+    record_sales(bench, "1", "2")
+    record_sales(bench, "3", day=OTHER)
     audit_the_day(bench)
     run = a_run(bench, "1", "3")
     events = metadata_of(services, run)
@@ -87,14 +87,14 @@ def test_complete_days_are_materialised_and_partial_days_observed(
 def test_a_failed_or_cancelled_run_materialises_nothing(
     services: Services, bench: Bench, status: RunStatus
 ) -> None:
-    sold(bench, "1")
+    record_sales(bench, "1")
     events = metadata_of(services, a_run(bench, "1", status=status))
     assert "AssetMaterialization" not in events
     assert events["AssetObservation"] == of_all(DAY)
 
 
 def test_only_the_assets_of_the_run_have_events(services: Services, bench: Bench) -> None:
-    sold(bench, "1")
+    record_sales(bench, "1")
     events = metadata_of(services, a_run(bench, "1"), ("fiche_details",))
     assert {asset for group in events.values() for asset, _ in group} == {"fiche_details"}
 
@@ -102,7 +102,7 @@ def test_only_the_assets_of_the_run_have_events(services: Services, bench: Bench
 def test_days_without_a_partition_and_fiches_without_a_day_are_ignored(
     services: Services, bench: Bench
 ) -> None:
-    sold(bench, "1", day=BEFORE_ALL)
+    record_sales(bench, "1", day=BEFORE_ALL)
     assert metadata_of(services, a_run(bench, "1", "unknown")) == {}
 
 
@@ -126,7 +126,7 @@ def test_the_assets_of_a_run_follow_its_schedule(
 def test_dagster_stores_every_event_and_the_materialised_days(
     services: Services, bench: Bench
 ) -> None:
-    sold(bench, "1", "2")
+    record_sales(bench, "1", "2")
     for fiche_ids, materialised in ((("1",), set()), (("1", "2"), {DAY.isoformat()})):
         with dg.DagsterInstance.ephemeral() as instance:
             for event in asset_events(services, a_run(bench, *fiche_ids)):

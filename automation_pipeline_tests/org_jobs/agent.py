@@ -33,7 +33,7 @@ class Agent:
     def wanted(
         self, of_type: JobType = CHANGING, *, retry: RetryPolicy = AT_ONCE, **of_job: Any
     ) -> int:
-        """The id of a new job for its server."""
+        """Insert a job for the agent's server; return its id."""
         return self.bench.job(
             self.org_id, of_type, retry=retry, server_instance_id=self.server_id, **of_job
         )
@@ -42,7 +42,7 @@ class Agent:
         return claim_jobs(self.host_id, within=within, most=most, **self.on)
 
     def claimed(self, **of_job: Any) -> AgentJob:
-        """A new job, which it has claimed."""
+        """Insert a job and claim it."""
         self.wanted(**of_job)
         (job,) = self.claim()
         return job
@@ -67,7 +67,7 @@ class Agent:
         return list_held_jobs(self.host_id, within=ALL_ORGANISATIONS, database=self.bench.database)
 
     def reap(self, job: AgentJob) -> JobRunRow:
-        """End the attempt because of missing heartbeats."""
+        """Expire the lease and reap the attempt."""
         self.bench.expire_hold(job.run_id)
         reap_jobs(meter=self.bench.meter, **self.on)
         return self.bench.run_by_id(job.run_id)

@@ -42,7 +42,7 @@ ACTOR = "user:1"
 def a_type(
     name: str, performer: Performer, *, is_mutation: bool = True, limit_seconds: int = 900
 ) -> JobType:
-    """A type for jobs that tests insert directly."""
+    """A job type for jobs that tests insert directly."""
     return JobType(
         name=name,
         performer=performer,
@@ -60,7 +60,7 @@ SERVICE = a_type("HTTPS_CALL", Performer.SERVICE, limit_seconds=180)
 
 @dataclass
 class Bench:
-    """Inserts rows without checks. Organisations are created when they are first named."""
+    """Inserts rows without validation. Organisations are created on first use."""
 
     database: Database
     clock: StandingClock
@@ -91,7 +91,7 @@ class Bench:
         return org_id
 
     def host(self, org_id: str = ORG, name: str | None = None, **columns: Any) -> int:
-        """The last heartbeat of its agent is now, by the clock of the test."""
+        """Insert a host whose agent sent its last heartbeat now, by the test's clock."""
         self.organisation(org_id)
         times = {"last_seen_at": self.now, "created_at": self.now, "updated_at": self.now}
         return self._add(HostRow(org_id=org_id, name=name or _a_name("host"), **(times | columns)))
@@ -104,7 +104,7 @@ class Bench:
         host_id: int | None = None,
         **columns: Any,
     ) -> int:
-        """Without a host unless one is given."""
+        """Insert a server, by default without a host."""
         self.organisation(org_id)
         values = {"is_enabled": True, "created_at": self.now, "updated_at": self.now}
         return self._add(
@@ -114,8 +114,7 @@ class Bench:
         )
 
     def schedule(self, org_id: str = ORG, **columns: Any) -> str:
-        """An active schedule at 02:00 UTC with its own server, planned by its cron, unless the
-        columns say otherwise."""
+        """Insert an active schedule at 02:00 UTC with its own server. `columns` override the defaults."""
         self.organisation(org_id)
         if (
             "server_instance_id" not in columns
@@ -155,7 +154,7 @@ class Bench:
         }
 
     def fire(self, schedule_id: str, scheduled_for: datetime | None = None, **columns: Any) -> int:
-        """A dispatched due time of the cron, unless the columns say otherwise."""
+        """Insert a dispatched due time. `columns` override the defaults."""
         at = scheduled_for or self.now
         values = {
             "effective_for": at,
@@ -179,7 +178,7 @@ class Bench:
         run: Mapping[str, Any] | None = None,
         **of_job: Any,
     ) -> int:
-        """A job with its first run, which is pending; `run` has other columns of the run."""
+        """Insert a job with a pending first run; `run` overrides columns of the run."""
         self.organisation(org_id)
         wanted = NewJob(
             org_id=org_id,
@@ -196,7 +195,7 @@ class Bench:
         return job_id
 
     def running_job(self, org_id: str = ORG, of_type: JobType = CHANGING, **of_job: Any) -> int:
-        """A started job with a lease of a minute."""
+        """Insert a running job with a lease of one minute."""
         job_id = self.job(org_id, of_type, **of_job)
         self.set_run(
             self.run_row(job_id).id,
@@ -209,7 +208,7 @@ class Bench:
         return job_id
 
     def set_run(self, run_id: int, **columns: Any) -> None:
-        """Change the run, and the status of its job with it."""
+        """Update the run and the status of its job."""
         with self.database.transaction() as session:
             session.execute(update(JobRunRow).where(JobRunRow.id == run_id).values(**columns))
             if "status" in columns:
@@ -231,7 +230,7 @@ class Bench:
         self._set(ServerRow, server_id, columns)
 
     def expire_hold(self, run_id: int) -> None:
-        """Let the lease end, as after missing heartbeats."""
+        """Expire the lease, as after missing heartbeats."""
         self.set_run(run_id, lease_until=database_now(-1.0))
 
     def organisation_row(self, org_id: str = ORG) -> OrganisationRow:

@@ -56,7 +56,7 @@ class KilledLocally:
 
 
 class KilledRemotely:
-    """Is killed after it started the work, which is rolled back."""
+    """Kills the process while the remote work is being started."""
 
     def start(self, asked: JobContext) -> dict[str, object]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -80,7 +80,7 @@ def work_and_die(url: str, now: str, run_id: int, kind: str) -> None:
                 database=database,
                 clock=StandingClock(datetime.fromisoformat(now)),
                 meter=Meter(),
-                owner="doomed",
+                owner="killed-worker",
             )
         )
 

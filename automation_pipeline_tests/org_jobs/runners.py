@@ -1,4 +1,4 @@
-"""Runners of jobs whose outcome a test decides."""
+"""Fake runners with scripted outcomes."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from automation_pipeline_tests.org_jobs.bench import SERVICE
 
 @dataclass
 class LocalWork:
-    """Ends at once with `end`, unless it `lasts`. `during` is called first, in a thread."""
+    """Local work that ends with `end`, or never if `lasts`. `during` is called first, in a thread."""
 
     end: AttemptEnd | Exception = field(default_factory=lambda: attempt_succeeded({"status": 200}))
     during: Callable[[], object] | None = None
@@ -36,7 +36,7 @@ class LocalWork:
 
 @dataclass
 class RemoteWork:
-    """`started` has the end of each started work, by the key of its attempt; None while it runs."""
+    """Remote work. `started` maps the key of each attempt to its end, or None while it runs."""
 
     started: dict[str, AttemptEnd | None] = field(default_factory=dict)
     fault: Exception | None = None

@@ -1,4 +1,4 @@
-"""Use cases of schedules with the arguments of a test."""
+"""Schedule use cases with default arguments for tests."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def world(bench: Bench, within: OrgScope = MINE) -> dict[str, Any]:
 
 
 def created(bench: Bench, org_id: str = ORG, within: OrgScope = MINE, **fields: Any) -> OrgSchedule:
-    """A call at 02:00, unless the fields say otherwise."""
+    """Create a schedule of an HTTPS call at 02:00. `fields` override the input."""
     bench.organisation(org_id)
     call = {"url": "https://example.com/"}
     given = {

@@ -32,13 +32,13 @@ from automation_pipeline_tests.org_jobs.bench import (
 LONG_AGO = timedelta(days=400)
 
 
-def present(bench: Bench, seconds: float = 0.0) -> datetime:
-    """By the database's clock."""
+def database_time_now(bench: Bench, seconds: float = 0.0) -> datetime:
+    """The current time by the database clock."""
     with bench.database.reading() as session:
         return session.scalars(select(database_now(seconds))).one()
 
 
-def greet(  # noqa: ANN201  what the use case answers
+def send_heartbeat(  # noqa: ANN201  returns what the use case returns
     bench: Bench, host_id: int, within: OrgScope = ALL_ORGANISATIONS, version: str | None = None
 ):
     return touch_heartbeat(host_id, within=within, database=bench.database, agent_version=version)
@@ -48,42 +48,42 @@ def greet(  # noqa: ANN201  what the use case answers
 def test_heartbeat_uses_the_clock_of_the_database(
     org_bench: Bench, before: timedelta | None
 ) -> None:
-    earlier = present(org_bench)
+    earlier = database_time_now(org_bench)
     host_id = org_bench.host(last_seen_at=None if before is None else earlier - before)
-    host = greet(org_bench, host_id)
+    host = send_heartbeat(org_bench, host_id)
     assert host.last_seen_at is not None
-    assert earlier <= host.last_seen_at <= present(org_bench)
+    assert earlier <= host.last_seen_at <= database_time_now(org_bench)
     assert org_bench.host_row(host_id).last_seen_at == host.last_seen_at
 
 
 def test_frequent_heartbeats_are_not_written(org_bench: Bench) -> None:
-    # It lies ahead, so that no time that passes here makes it old.
-    ahead = present(org_bench, 3600)
+    # A time in the future, which stays recent however long the test takes.
+    ahead = database_time_now(org_bench, 3600)
     host_id = org_bench.host(last_seen_at=ahead)
-    assert greet(org_bench, host_id).last_seen_at == ahead
-    before = present(org_bench)
-    org_bench.set_host(host_id, last_seen_at=present(org_bench, -16))
-    last_seen_at = greet(org_bench, host_id).last_seen_at
+    assert send_heartbeat(org_bench, host_id).last_seen_at == ahead
+    before = database_time_now(org_bench)
+    org_bench.set_host(host_id, last_seen_at=database_time_now(org_bench, -16))
+    last_seen_at = send_heartbeat(org_bench, host_id).last_seen_at
     assert last_seen_at is not None
     assert last_seen_at >= before
 
 
 def test_new_version_is_written_at_once(org_bench: Bench) -> None:
-    host_id = org_bench.host(last_seen_at=present(org_bench, 3600))
-    assert greet(org_bench, host_id, version="1.0").agent_version == "1.0"
-    assert greet(org_bench, host_id, version="1.1").agent_version == "1.1"
-    assert greet(org_bench, host_id).agent_version == "1.1"
+    host_id = org_bench.host(last_seen_at=database_time_now(org_bench, 3600))
+    assert send_heartbeat(org_bench, host_id, version="1.0").agent_version == "1.0"
+    assert send_heartbeat(org_bench, host_id, version="1.1").agent_version == "1.1"
+    assert send_heartbeat(org_bench, host_id).agent_version == "1.1"
 
 
 def test_a_heartbeat_for_a_host_of_another_organisation_is_not_found(org_bench: Bench) -> None:
     host_id = org_bench.host(OTHER_ORG)
     before = org_bench.host_row(host_id).last_seen_at
     with pytest.raises(NotFoundError, match=f"Host {host_id} not found"):
-        greet(org_bench, host_id, OrgScope("acme"))
+        send_heartbeat(org_bench, host_id, OrgScope("acme"))
     assert org_bench.host_row(host_id).last_seen_at == before
     with pytest.raises(NotFoundError, match=r"Host 987654 not found"):
-        greet(org_bench, 987654)
-    assert greet(org_bench, host_id, OrgScope(OTHER_ORG)).org_id == OTHER_ORG
+        send_heartbeat(org_bench, 987654)
+    assert send_heartbeat(org_bench, host_id, OrgScope(OTHER_ORG)).org_id == OTHER_ORG
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ STOP = "stop working on it"
 
 def test_first_report_starts_the_attempt(agent: Agent) -> None:
     bench, job = agent.bench, agent.claimed(of_type=READING)
-    orders = agent.progress(job, percent=10, message="Begun")
+    orders = agent.progress(job, percent=10, message="Started")
     run = bench.run_by_id(job.run_id)
     assert (run.status, run.started_at, bench.job_row(job.job_id).status) == (
         "running",
@@ -231,21 +231,21 @@ def test_first_report_starts_the_attempt(agent: Agent) -> None:
         == bench.now + timedelta(seconds=READING.limit_seconds)
     )
     assert (orders.cancel_requested, orders.lease_expires_at) == (False, run.lease_until)
-    assert (run.progress, run.progress_at) == ({"percent": 10, "message": "Begun"}, bench.now)
+    assert (run.progress, run.progress_at) == ({"percent": 10, "message": "Started"}, bench.now)
     assert bench.moves("job run", job.run_id) == [("pending", "running")]
     assert [event.payload["attemptNo"] for event in bench.events("job_run.started")] == [1]
 
 
 def test_later_reports_keep_the_deadline(agent: Agent) -> None:
     bench, job = agent.bench, agent.claimed()
-    first = agent.progress(job, percent=10, message="Begun")
+    first = agent.progress(job, percent=10, message="Started")
     bench.pass_minutes(2)
     second = agent.progress(job, percent=20)
     run = bench.run_by_id(job.run_id)
     assert second.deadline_at == first.deadline_at
-    assert (run.progress, run.progress_at) == ({"percent": 20, "message": "Begun"}, bench.now)
+    assert (run.progress, run.progress_at) == ({"percent": 20, "message": "Started"}, bench.now)
     agent.progress(job, percent=0)
-    assert bench.run_by_id(job.run_id).progress == {"percent": 0, "message": "Begun"}
+    assert bench.run_by_id(job.run_id).progress == {"percent": 0, "message": "Started"}
     assert bench.moves("job run", job.run_id) == [("pending", "running")]
     assert len(bench.events("job_run.started")) == 1
 
@@ -325,9 +325,9 @@ def test_run_without_this_agent_is_not_found(
 ) -> None:
     bench, job = agent.bench, agent.claimed()
     of_service, of_none = bench.job(of_type=SERVICE, host_id=agent.host_id), bench.job()
-    strange = [(job.run_id, OrgScope(OTHER_ORG))]
-    strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (of_service, of_none)]
-    for run_id, within in [*strange, (987654, OrgScope(None))]:
+    inaccessible = [(job.run_id, OrgScope(OTHER_ORG))]
+    inaccessible += [(bench.run_row(one).id, OrgScope(ORG)) for one in (of_service, of_none)]
+    for run_id, within in [*inaccessible, (987654, OrgScope(None))]:
         with pytest.raises(NotFoundError, match=f"Job run {run_id} not found"):
             report_progress(run_id, of(job), within=within, **agent.on)
     assert bench.run_by_id(job.run_id).status == "pending"
@@ -545,7 +545,7 @@ class TestLateResult:
         assert (attempt.status, attempt.late_report is not None) == ("cancelled", True)
 
     def test_each_attempt_stores_who_ended_it(self, agent: Agent) -> None:
-        """All at the same instant, and all failed."""
+        """All attempts end at the same time with the same status."""
         jobs = [agent.started(retry=RetryPolicy(max_retries=3, backoff_ms=0))]
         agent.result(jobs[0], "failed")
         jobs += agent.claim()
@@ -553,8 +553,8 @@ class TestLateResult:
         agent.reap(jobs[1])
         jobs += agent.claim()
         agent.result(jobs[2], "failed")
-        for mine in (jobs[0], jobs[2]):
-            assert agent.result(mine, "failed").attempt_no == 4
+        for reported_by_agent in (jobs[0], jobs[2]):
+            assert agent.result(reported_by_agent, "failed").attempt_no == 4
         with pytest.raises(ConflictError, match="was ended by the system"):
             agent.result(jobs[1], "failed")
 
@@ -591,11 +591,14 @@ class TestOtherAttempt:
 
     def test_run_without_this_agent_is_not_found(self, agent: Agent) -> None:
         bench, job = agent.bench, agent.started()
-        ours, waiting = bench.running_job(of_type=SERVICE, host_id=agent.host_id), bench.job()
-        strange = [(job.run_id, OrgScope(OTHER_ORG))]
-        strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (ours, waiting)]
+        service_job, waiting = (
+            bench.running_job(of_type=SERVICE, host_id=agent.host_id),
+            bench.job(),
+        )
+        inaccessible = [(job.run_id, OrgScope(OTHER_ORG))]
+        inaccessible += [(bench.run_row(one).id, OrgScope(ORG)) for one in (service_job, waiting)]
         given = {**of(job), "status": "success"}
-        for run_id, within in [*strange, (987654, OrgScope(None))]:
+        for run_id, within in [*inaccessible, (987654, OrgScope(None))]:
             with pytest.raises(NotFoundError, match=f"Job run {run_id} not found"):
                 report_result(run_id, given, within=within, meter=bench.meter, **agent.on)
         assert bench.run_by_id(job.run_id).status == "running"

@@ -44,7 +44,7 @@ def stored(bench: Bench, made: Backfill) -> Backfill:
 
 
 def ended(bench: Bench, job_id: int, *, well: bool) -> None:
-    """Its last attempt is over."""
+    """End the last attempt of the job."""
     run = bench.run_row(job_id)
     bench.set_run(run.id, status="running", started_at=bench.now, attempt_no=run.max_attempts)
     with bench.database.transaction() as session:
@@ -232,7 +232,7 @@ def test_number_of_queries_is_constant(org_bench: Bench) -> None:
 
 
 def made(bench: Bench, org_id: str = ORG, **given: object) -> tuple[int, list[int]]:
-    """The backfill and its jobs."""
+    """Create a backfill; return its id and those of its jobs."""
     schedule = bench.schedule(org_id)
     world = {
         "within": ALL_ORGANISATIONS,

@@ -22,7 +22,7 @@ from automation_pipeline_tests.processes import CREW, at_once
 EVERY_FIVE = {"cron_expression": "*/5 * * * *"}
 
 
-def look(bench: Bench) -> FireReport:
+def dispatch_due(bench: Bench) -> FireReport:
     return fire_due_schedules(database=bench.database, clock=bench.clock, meter=bench.meter)
 
 
@@ -47,7 +47,7 @@ def test_due_schedule_creates_its_job_and_is_planned_again(org_bench: Bench) -> 
     )
     bench.schedule(OTHER_ORG)
     set_clock(bench, 10, 5)
-    assert look(bench) == FireReport(dispatched=1)
+    assert dispatch_due(bench) == FireReport(dispatched=1)
     [job], [fire], row = bench.jobs(), bench.fires(id_), bench.schedule_row(id_)
     run = bench.run_row(job.id)
     due_at = datetime(2026, 5, 4, 10, 5, tzinfo=UTC)
@@ -82,17 +82,17 @@ def test_due_schedule_creates_its_job_and_is_planned_again(org_bench: Bench) -> 
     assert row.next_run_at == due_at + timedelta(minutes=5)
     [fired] = bench.events("schedule.fired")
     assert fired.payload["latencyMs"] == 10_000
-    assert look(bench) == FireReport()
+    assert dispatch_due(bench) == FireReport()
 
 
 def test_clock_set_back_repeats_nothing(org_bench: Bench) -> None:
     id_ = org_bench.schedule(**EVERY_FIVE)
     set_clock(org_bench, 10, 5)
-    look(org_bench)
+    dispatch_due(org_bench)
     set_clock(org_bench, 10, 1)
-    assert look(org_bench) == FireReport()
+    assert dispatch_due(org_bench) == FireReport()
     set_clock(org_bench, 10, 6)
-    assert look(org_bench) == FireReport()
+    assert dispatch_due(org_bench) == FireReport()
     assert fire_lines(org_bench, id_) == ["10:05 DISPATCHED"]
 
 
@@ -106,7 +106,7 @@ def test_misfire_policies_after_an_outage(
     id_ = org_bench.schedule(misfire_policy=policy, overlap_policy="ALLOW_ALL", **EVERY_FIVE)
     set_clock(org_bench, 13)
     for _ in range(12):
-        look(org_bench)
+        dispatch_due(org_bench)
     outcomes = [row.skip_reason or row.outcome for row in org_bench.fires(id_)]
     assert (outcomes.count("DISPATCHED"), outcomes.count("misfire")) == (dispatched, missed)
     row = org_bench.schedule_row(id_)
@@ -133,12 +133,12 @@ def test_a_long_job_under_each_overlap_policy(
     bench = org_bench
     id_ = bench.schedule(overlap_policy=policy, **EVERY_FIVE)
     set_clock(bench, 10, 5)
-    look(bench)
+    dispatch_due(bench)
     first = bench.run_row(bench.jobs()[0].id)
     bench.set_run(first.id, status="running", started_at=bench.now)
     for minute in (10, 15):
         set_clock(bench, 10, minute)
-        look(bench)
+        dispatch_due(bench)
     assert [row.skip_reason or row.outcome for row in bench.fires(id_)] == outcomes
     assert [job.status for job in bench.jobs()] == states
     assert (bench.run_by_id(first.id).cancel_requested_at is not None) is (policy == "CANCEL_OTHER")
@@ -158,11 +158,11 @@ def test_remote_work_gets_a_cancel_request_and_the_new_job_waits(
         **EVERY_FIVE,
     )
     set_clock(bench, 10, 5)
-    look(bench)
+    dispatch_due(bench)
     first = bench.run_row(bench.jobs()[0].id)
     bench.set_run(first.id, status="running", started_at=bench.now, following={"runId": 7})
     set_clock(bench, 10, 10)
-    look(bench)
+    dispatch_due(bench)
     assert [job.status for job in bench.jobs()] == ["running", "pending"]
     assert bench.run_by_id(first.id).cancel_requested_at == bench.now
 
@@ -171,10 +171,10 @@ def test_failed_dispatch_cancels_no_other_job(org_bench: Bench) -> None:
     bench = org_bench
     id_ = bench.schedule(overlap_policy="TERMINATE_OTHER", **EVERY_FIVE)
     set_clock(bench, 10, 5)
-    look(bench)
+    dispatch_due(bench)
     bench.set_schedule(id_, job_type="GONE")
     set_clock(bench, 10, 10)
-    assert look(bench) == FireReport(failed=1)
+    assert dispatch_due(bench) == FireReport(failed=1)
     assert [job.status for job in bench.jobs()] == ["pending"]
 
 
@@ -183,7 +183,7 @@ def test_invalid_schedule_does_not_block_others(org_bench: Bench, columns: dict[
     broken = org_bench.schedule(ORG, **columns, **EVERY_FIVE)
     org_bench.schedule(OTHER_ORG, **EVERY_FIVE)
     set_clock(org_bench, 10, 5)
-    assert look(org_bench) == FireReport(dispatched=1, failed=1)
+    assert dispatch_due(org_bench) == FireReport(dispatched=1, failed=1)
     assert org_bench.schedule_row(broken).next_run_at == datetime(2026, 5, 4, 10, 10, tzinfo=UTC)
 
 
@@ -194,7 +194,7 @@ def test_backfill_and_due_jobs_do_not_affect_each_other(org_bench: Bench, policy
     given = {"from": "2026-05-04T09:00:00Z", "until": "2026-05-04T09:55:00Z"}
     batch = backfill_schedule(id_, given, **world(bench))
     set_clock(bench, 10, 5)
-    assert look(bench) == FireReport(dispatched=1)
+    assert dispatch_due(bench) == FireReport(dispatched=1)
     jobs = bench.jobs(id_)
     assert {job.status for job in jobs} == {"pending"}
     assert {bench.run_row(job.id).line for job in jobs} == {id_, f"backfill-{batch.id}"}
@@ -202,7 +202,7 @@ def test_backfill_and_due_jobs_do_not_affect_each_other(org_bench: Bench, policy
 
 @pytest.mark.parametrize(
     "database_kind", ["postgres"], indirect=True
-)  # SQLite has one writer: nobody holds a single row
+)  # SQLite locks the whole database, not single rows
 def test_locked_schedule_does_not_end_the_tick(
     org_bench: Bench, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,12 +213,12 @@ def test_locked_schedule_does_not_end_the_tick(
         session.execute(
             select(OrgScheduleRow.id).where(OrgScheduleRow.id == ids[0]).with_for_update()
         )
-        assert look(org_bench).dispatched == 4
-    assert look(org_bench).dispatched == 1
+        assert dispatch_due(org_bench).dispatched == 4
+    assert dispatch_due(org_bench).dispatched == 1
 
 
-def broken_for(bench: Bench, org_id: str) -> None:
-    """From now on no job of this organisation can be stored."""
+def break_jobs_of(bench: Bench, org_id: str) -> None:
+    """Make every insert of a job run of this organisation fail."""
     with bench.database.transaction() as session:
         if bench.database.dialect == "sqlite":
             trigger = f"""CREATE TRIGGER broken BEFORE INSERT ON org_job_runs WHEN NEW.org_id = '{org_id}'
@@ -232,7 +232,7 @@ def broken_for(bench: Bench, org_id: str) -> None:
             )
 
 
-def mended(bench: Bench) -> None:
+def repair_jobs(bench: Bench) -> None:
     with bench.database.transaction() as session:
         drop = "DROP TRIGGER broken" if bench.database.dialect == "sqlite" else (
             "ALTER TABLE org_job_runs DROP CONSTRAINT broken"
@@ -243,12 +243,12 @@ def mended(bench: Bench) -> None:
 def test_job_that_cannot_be_created_fails_alone(org_bench: Bench) -> None:
     bench = org_bench
     broken, whole = bench.schedule(ORG, **EVERY_FIVE), bench.schedule(OTHER_ORG, **EVERY_FIVE)
-    broken_for(bench, ORG)
+    break_jobs_of(bench, ORG)
     try:
         set_clock(bench, 10, 5)
-        assert look(bench) == FireReport(dispatched=1, failed=1)
+        assert dispatch_due(bench) == FireReport(dispatched=1, failed=1)
     finally:
-        mended(bench)
+        repair_jobs(bench)
     row, [fire] = bench.schedule_row(broken), bench.fires(broken)
     assert (row.failure_count, row.consecutive_failures, row.run_count, row.last_run_at) == (
         1,
@@ -266,7 +266,7 @@ def test_job_that_cannot_be_created_fails_alone(org_bench: Bench) -> None:
     [failed] = bench.events("schedule.failed")
     assert failed.payload["consecutiveFailures"] == 1
     set_clock(bench, 10, 10)
-    look(bench)
+    dispatch_due(bench)
     assert fire_lines(bench, broken) == ["10:05 FAILED", "10:10 DISPATCHED"]
     assert bench.schedule_row(broken).failure_count == 1
 
@@ -276,7 +276,7 @@ def test_consecutive_failures_pause_the_schedule(org_bench: Bench) -> None:
     id_ = bench.schedule(auto_pause_after=2, job_type="NO_SUCH_TYPE", **EVERY_FIVE)
     for minute in (5, 10, 15):
         set_clock(bench, 10, minute)
-        look(bench)
+        dispatch_due(bench)
     row = bench.schedule_row(id_)
     assert (row.state, row.enabled, row.next_run_at, row.failure_count) == (
         "PAUSED",
@@ -295,7 +295,7 @@ def test_success_resets_consecutive_failures(org_bench: Bench) -> None:
     bench = org_bench
     id_ = bench.schedule(consecutive_failures=9, failure_count=20, **EVERY_FIVE)
     set_clock(bench, 10, 5)
-    look(bench)
+    dispatch_due(bench)
     run_id = bench.run_row(bench.jobs()[0].id).id
     bench.set_run(run_id, status="running", started_at=bench.now)
     with bench.database.transaction() as session:
@@ -309,7 +309,7 @@ def test_invalid_schedule_is_no_longer_due(org_bench: Bench) -> None:
     id_, other = bench.schedule(**EVERY_FIVE), bench.schedule(**EVERY_FIVE)
     bench.set_schedule(id_, timezone="Europe/Gone")
     set_clock(bench, 10, 5)
-    assert look(bench) == FireReport(dispatched=1, unreadable=1)
+    assert dispatch_due(bench) == FireReport(dispatched=1, unreadable=1)
     row = bench.schedule_row(id_)
     assert (row.state, row.enabled, row.next_run_at) == ("INVALID_CRON", True, None)
     assert bench.moves("schedule", id_) == [("ACTIVE", "INVALID_CRON")]
@@ -320,7 +320,7 @@ def test_schedule_completes_after_its_last_due_time(org_bench: Bench) -> None:
     end = datetime(2026, 5, 4, 10, 5, tzinfo=UTC)
     id_ = org_bench.schedule(end_at=end, **EVERY_FIVE)
     set_clock(org_bench, 10, 5)
-    assert look(org_bench) == FireReport(dispatched=1)
+    assert dispatch_due(org_bench) == FireReport(dispatched=1)
     row = org_bench.schedule_row(id_)
     assert (row.state, row.next_run_at, row.run_count) == ("COMPLETED", None, 1)
 
@@ -347,7 +347,7 @@ def test_skip_has_an_event_with_its_reason(
     bench.organisation(ORG, **organisation)
     id_ = bench.schedule(server_instance_id=server, **schedule, **EVERY_FIVE)
     set_clock(bench, 10, 5)
-    assert look(bench) == FireReport(skipped={reason: 1})
+    assert dispatch_due(bench) == FireReport(skipped={reason: 1})
     row = bench.schedule_row(id_)
     assert (fire_lines(bench, id_), bench.jobs()) == ([f"10:05 {reason}"], [])
     assert (row.last_dispatch_status, row.skip_next_run, row.run_count) == (
@@ -365,7 +365,7 @@ def test_skip_has_an_event_with_its_reason(
 def test_inactive_schedule_is_not_dispatched(org_bench: Bench, columns: dict[str, Any]) -> None:
     org_bench.schedule(**columns, **EVERY_FIVE)
     set_clock(org_bench, 10, 5)
-    assert look(org_bench) == FireReport()
+    assert dispatch_due(org_bench) == FireReport()
 
 
 def test_each_organisation_has_its_share_of_a_tick(
@@ -376,7 +376,7 @@ def test_each_organisation_has_its_share_of_a_tick(
     many = [org_bench.schedule(ORG, **EVERY_FIVE) for _ in range(9)]
     few = [org_bench.schedule(OTHER_ORG, **EVERY_FIVE) for _ in range(2)]
     set_clock(org_bench, 10, 5)
-    look(org_bench)
+    dispatch_due(org_bench)
     fired = {job.schedule_id for job in org_bench.jobs()}
     assert set(few) <= fired
     assert len(fired & set(many)) == 2
@@ -417,7 +417,7 @@ def test_killed_dispatcher_leaves_no_partial_work(
     assert killed.returncode == -signal.SIGKILL
     done = 3 * (nth - 1)
     assert (len(bench.jobs()), len(bench.rows(select(FireRow)))) == (done, done)
-    assert look(bench).dispatched == len(ids) - done
+    assert dispatch_due(bench).dispatched == len(ids) - done
     assert sorted(str(job.schedule_id) for job in bench.jobs()) == sorted(ids)
     assert {bench.run_row(job.id).status for job in bench.jobs()} == {"pending"}
 
@@ -429,7 +429,7 @@ def statements(database: Database, bench: Bench) -> int:
         seen.append(given[2])
 
     event.listen(database.engine, "before_cursor_execute", count)
-    look(bench)
+    dispatch_due(bench)
     event.remove(database.engine, "before_cursor_execute", count)
     return len(seen)
 

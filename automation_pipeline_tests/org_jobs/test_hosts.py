@@ -91,7 +91,7 @@ def test_a_name_is_unique_within_an_organisation(kind: str, org_bench: Bench) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_caller_cannot_access_another_organisation(kind: str, org_bench: Bench) -> None:
     theirs = getattr(org_bench, kind)(OTHER_ORG, name="theirs")
-    for org_id in (OTHER_ORG, "nobody"):
+    for org_id in (OTHER_ORG, "unknown"):
         with pytest.raises(NotFoundError, match=f"^Organisation {org_id} not found"):
             CREATE[kind]({"name": "one"}, org_id=org_id, **by(org_bench, MINE))
     for key in (theirs, theirs + 99):

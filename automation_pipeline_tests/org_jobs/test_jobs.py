@@ -112,7 +112,7 @@ def test_the_error_names_every_invalid_field(
 
 def test_organisation_out_of_scope_is_not_found(org_bench: Bench) -> None:
     org_bench.organisation(OTHER_ORG)
-    for org_id in (OTHER_ORG, "nobody"):
+    for org_id in (OTHER_ORG, "unknown"):
         with pytest.raises(NotFoundError, match=f"Organisation {org_id} not found"):
             request(org_bench, CALL, org_id=org_id, within=OrgScope(ORG))
 
@@ -339,8 +339,8 @@ def test_a_job_of_another_organisation_is_not_retried(org_bench: Bench) -> None:
             retry(org_bench, missing)
 
 
-def put_off(bench: Bench, job_id: int, before: int = 0) -> bool:
-    """By the death of the worker that was asked for last, or of one before it."""
+def postpone(bench: Bench, job_id: int, before: int = 0) -> bool:
+    """Postpone the run after the death of its newest worker, or of the one `before` requests earlier."""
     run = bench.run_row(job_id)
     request = request_key(run.id, run.requests - before)
     return postpone_job(
@@ -355,7 +355,7 @@ def release(bench: Bench) -> int:
 def test_postponed_run_gets_another_worker_later(org_bench: Bench) -> None:
     job_id = org_bench.job(of_type=SERVICE)
     release(org_bench)
-    assert put_off(org_bench, job_id)
+    assert postpone(org_bench, job_id)
     run = org_bench.run_row(job_id)
     assert (run.next_attempt_at, run.requested_at, run.error) == (
         org_bench.now + POSTPONED_FOR,
@@ -382,7 +382,7 @@ def test_started_runs_and_runs_of_agents_are_not_postponed(
     job_id = org_bench.job(
         of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1} | run
     )
-    assert not put_off(org_bench, job_id)
+    assert not postpone(org_bench, job_id)
     assert org_bench.run_row(job_id).error is None
 
 
@@ -390,7 +390,7 @@ def test_longer_wait_is_kept(org_bench: Bench) -> None:
     later = org_bench.now + timedelta(hours=1)
     asked = {"requested_at": org_bench.now, "requests": 1}
     job_id = org_bench.job(of_type=SERVICE, run={"next_attempt_at": later, **asked})
-    assert not put_off(org_bench, job_id)
+    assert not postpone(org_bench, job_id)
     assert org_bench.run_row(job_id).next_attempt_at == later
 
 
@@ -399,7 +399,7 @@ def test_postponed_run_waits_for_the_next_window(org_bench: Bench) -> None:
     window = {"start": f"{org_bench.now:%H:%M}", "end": f"{ends:%H:%M}", "timezone": "UTC"}
     job_id = org_bench.job(of_type=SERVICE, start_window=window)
     release(org_bench)
-    assert put_off(org_bench, job_id)
+    assert postpone(org_bench, job_id)
     opens = org_bench.now.replace(second=0, microsecond=0) + timedelta(days=1)
     assert org_bench.run_row(job_id).next_attempt_at == opens
 
@@ -409,8 +409,8 @@ def test_a_superseded_worker_cannot_postpone_the_run(org_bench: Bench) -> None:
     release(org_bench)
     org_bench.clock.pass_time(POSTPONED_FOR)
     assert release(org_bench) == 1
-    assert not put_off(org_bench, job_id, before=1)
-    assert put_off(org_bench, job_id)
+    assert not postpone(org_bench, job_id, before=1)
+    assert postpone(org_bench, job_id)
 
 
 def test_planned_retry_keeps_its_time_and_error(org_bench: Bench) -> None:
@@ -422,6 +422,6 @@ def test_planned_retry_keeps_its_time_and_error(org_bench: Bench) -> None:
         "error": "A fault of this system ended it.",
     }
     job_id = org_bench.job(of_type=SERVICE, run=planned)
-    assert not put_off(org_bench, job_id)
+    assert not postpone(org_bench, job_id)
     run = org_bench.run_row(job_id)
     assert (run.next_attempt_at, run.error) == (soon, "A fault of this system ended it.")

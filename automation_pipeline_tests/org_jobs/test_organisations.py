@@ -90,7 +90,7 @@ def test_a_caller_cannot_access_another_organisation(org_bench: Bench) -> None:
     schedule = org_bench.schedule(OTHER_ORG)
     org_bench.organisation()
     mine = by(org_bench, OrgScope(ORG))
-    for org_id in (OTHER_ORG, "nobody", "a\0", "\ud800"):
+    for org_id in (OTHER_ORG, "unknown", "a\0", "\ud800"):
         for refused_call in (
             lambda org_id=org_id: update_organisation(org_id, {"name": "New"}, **mine),
             lambda org_id=org_id: suspend_organisation(org_id, **mine),

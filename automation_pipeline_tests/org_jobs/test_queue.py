@@ -17,7 +17,7 @@ from automation_pipeline.storage.run_requests import (
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.fiches.queries.mirror import statements
-from automation_pipeline_tests.org_jobs import processes as crew
+from automation_pipeline_tests.org_jobs import processes
 from automation_pipeline_tests.org_jobs.agent import an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, SERVICE, Bench
 from automation_pipeline_tests.org_jobs.runners import LocalWork
@@ -27,7 +27,7 @@ LATER = timedelta(minutes=5)
 
 
 def release(bench: Bench, limit: int = 20) -> list[int]:
-    """The jobs."""
+    """Release jobs; return their ids."""
     released = release_jobs(database=bench.database, clock=bench.clock, limit=limit)
     return sorted(bench.run_by_id(run_id).job_id for run_id in released)
 
@@ -104,7 +104,7 @@ def test_refused_worker_is_requested_again(org_bench: Bench) -> None:
     release(org_bench)
     with org_bench.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
-        mark_refused(session, request.key, "Nobody could launch it.")
+        mark_refused(session, request.key, "Dagster could not launch it.")
     org_bench.clock.pass_time(LATER)
     assert release(org_bench) == [job_id]
 
@@ -162,27 +162,27 @@ def test_idle_organisation_comes_before_a_busy_one(org_bench: Bench) -> None:
     assert release(org_bench, 3) == [late]
 
 
-@pytest.mark.parametrize("is_free_for_a_look", [False, True])
+@pytest.mark.parametrize("releases_before_the_claim", [False, True])
 def test_urgent_service_job_starts_despite_busy_agents(
-    org_bench: Bench, is_free_for_a_look: bool
+    org_bench: Bench, releases_before_the_claim: bool
 ) -> None:
-    """The agent asks again as soon as it is done: before the queue is looked at, or right after."""
+    """The agent claims again at once, before or after the queue is released."""
     org_bench.organisation(max_running=1)
     agent, runner = an_agent(org_bench), LocalWork()
     for _ in range(4):
         agent.wanted(priority=9)
     held = agent.claim()
     [urgent] = service_jobs(org_bench, 1, priority=1)
-    looks = 0
-    while org_bench.run_row(urgent).status == "pending" and looks < 4:
+    rounds = 0
+    while org_bench.run_row(urgent).status == "pending" and rounds < 4:
         for job in held:
             agent.result(job, "success")
-        released = release(org_bench) if is_free_for_a_look else []
+        released = release(org_bench) if releases_before_the_claim else []
         held = agent.claim()
         if released or release(org_bench):
             work(org_bench, urgent, runner)
-        looks += 1
-    assert (org_bench.run_row(urgent).status, len(runner.asked), held, looks) == (
+        rounds += 1
+    assert (org_bench.run_row(urgent).status, len(runner.asked), held, rounds) == (
         "success",
         1,
         [],
@@ -243,7 +243,7 @@ def test_worker_is_requested_for_the_first_of_serial_runs(org_bench: Bench) -> N
 def test_concurrent_releases_request_each_run_once_within_the_limit(org_bench: Bench) -> None:
     jobs = service_jobs(org_bench, 6)
     url = org_bench.database.url.render_as_string(hide_password=False)
-    released = at_once(crew.release, *[(url, org_bench.now, 4)] * 4)
+    released = at_once(processes.release, *[(url, org_bench.now, 4)] * 4)
     assert (
         len(released[0] + released[1] + released[2] + released[3]) == len(org_bench.requests()) == 4
     )

@@ -664,7 +664,7 @@ def test_preview_names_every_invalid_field(database: Database) -> None:
     assert [field for field, _ in refused.value.fields] == ["count"]
 
 
-def looked(bench: Bench, schedule_id: str, count: int = 10) -> SchedulePreview:
+def preview(bench: Bench, schedule_id: str, count: int = 10) -> SchedulePreview:
     return coming_runs(
         schedule_id, within=MINE, database=bench.database, clock=bench.clock, count=count
     )
@@ -672,18 +672,18 @@ def looked(bench: Bench, schedule_id: str, count: int = 10) -> SchedulePreview:
 
 def test_first_due_time_is_the_stored_one_and_shows_the_skip(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(jitter_s=600, skip_next_run=True)
-    shown = looked(org_bench, schedule_id)
+    shown = preview(org_bench, schedule_id)
     assert shown.runs[0].effective_for == org_bench.schedule_row(schedule_id).next_run_at
     assert [run.is_skipped for run in shown.runs] == [True] + 9 * [False]
 
 
 def test_paused_schedule_has_no_coming_runs(org_bench: Bench) -> None:
-    assert looked(org_bench, org_bench.schedule(state="PAUSED", enabled=False)).runs == ()
+    assert preview(org_bench, org_bench.schedule(state="PAUSED", enabled=False)).runs == ()
 
 
 def test_a_schedule_of_another_organisation_to_preview_is_not_found(org_bench: Bench) -> None:
     with pytest.raises(NotFoundError):
-        looked(org_bench, org_bench.schedule(OTHER_ORG))
+        preview(org_bench, org_bench.schedule(OTHER_ORG))
 
 
 @pytest.mark.parametrize("state", ["ACTIVE", "PAUSED", "INVALID_CRON", "COMPLETED"])

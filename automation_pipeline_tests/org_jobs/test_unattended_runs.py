@@ -60,7 +60,7 @@ def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
     [
         attempt_succeeded({"runId": "7"}),
         attempt_failed("It went wrong.", "RUN_FAILED"),
-        attempt_cancelled("Somebody stopped it."),
+        attempt_cancelled("Stopped by a user."),
     ],
 )
 def test_a_job_ends_with_the_outcome_of_its_remote_work(

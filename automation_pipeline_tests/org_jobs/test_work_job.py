@@ -1,4 +1,4 @@
-"""One attempt at a job of this system: its end, its heartbeats, and what a lost worker leaves."""
+"""One attempt at a service job: its outcome, its heartbeats, and lost workers."""
 
 import asyncio
 import signal
@@ -103,8 +103,8 @@ def test_ended_run_is_not_repeated(org_bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("end", "code"),
     [
-        (attempt_failed("The receiver said 500.", "HTTP_500"), "HTTP_500"),
-        (TransientError("Nobody answered."), "FAILED"),
+        (attempt_failed("The receiver answered 500.", "HTTP_500"), "HTTP_500"),
+        (TransientError("No answer."), "FAILED"),
         (ConflictError("It is in the way."), "CONFLICT"),
     ],
 )
@@ -126,7 +126,7 @@ def test_attempts_of_a_run_share_a_unique_key(org_bench: Bench) -> None:
         service_job(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=0)),
         service_job(org_bench),
     )
-    runner = LocalWork(TransientError("Nobody answered."))
+    runner = LocalWork(TransientError("No answer."))
     for one in (job_id, job_id, other):
         work(org_bench, one, runner)
     assert [(asked.attempt_no, asked.key) for asked in runner.asked] == [
@@ -203,7 +203,7 @@ def test_a_worker_before_the_due_time_exits_and_another_is_requested(
 
 
 def test_run_stores_its_dagster_run(org_bench: Bench) -> None:
-    """Not the one that the newest request led to, which may have come too late."""
+    """The Dagster run that started the attempt is stored, not the one of the newest request."""
     job_id = service_job(org_bench)
     release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
     with org_bench.database.transaction() as session:
@@ -218,10 +218,10 @@ def test_run_stores_its_dagster_run(org_bench: Bench) -> None:
     )
 
 
-def in_the_middle(
+def during_work(
     bench: Bench, job_id: int, what: Callable[[], object], runner: LocalWork
 ) -> OrgJobRun:
-    """`what` happens while the work goes on; after that comes the next heartbeat, and no other."""
+    """Call `what` during the work, then let one more heartbeat happen."""
 
     async def working() -> OrgJobRun:
         task = asyncio.ensure_future(
@@ -258,21 +258,21 @@ def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
 
 def test_a_cancel_request_takes_effect_at_the_next_heartbeat(org_bench: Bench) -> None:
     job_id, runner = service_job(org_bench), LocalWork()
-    run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id), runner)
+    run = during_work(org_bench, job_id, lambda: cancel(org_bench, job_id), runner)
     assert (run.status, run.error, run.cancelled_by) == ("cancelled", "Not now.", "user:1")
     assert runner.was_stopped
 
 
 def test_run_that_was_ended_at_once_is_not_ended_again(org_bench: Bench) -> None:
     job_id, runner = service_job(org_bench), LocalWork()
-    run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id, at_once=True), runner)
+    run = during_work(org_bench, job_id, lambda: cancel(org_bench, job_id, at_once=True), runner)
     assert (run.status, runner.was_stopped, len(run.attempts)) == ("cancelled", True, 1)
     assert org_bench.moves("job run", run.id)[1:] == [("running", "cancelled")]
 
 
 def test_work_past_the_limit_of_its_type_is_stopped(org_bench: Bench) -> None:
     job_id, runner = service_job(org_bench, retry=NEVER), LocalWork()
-    run = in_the_middle(org_bench, job_id, lambda: org_bench.pass_minutes(3), runner)
+    run = during_work(org_bench, job_id, lambda: org_bench.pass_minutes(3), runner)
     assert (run.status, run.error_code, runner.was_stopped) == ("failed", "TIME_LIMIT", True)
     assert run.error == "It did not end within 180 s, the limit of its type."
 
@@ -284,7 +284,7 @@ def test_worker_that_lost_its_lease_writes_nothing(org_bench: Bench) -> None:
         org_bench.expire_hold(org_bench.run_row(job_id).id)
         reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
 
-    run = in_the_middle(org_bench, job_id, give_up, runner)
+    run = during_work(org_bench, job_id, give_up, runner)
     assert (run.status, run.attempt_no, runner.was_stopped) == ("pending", 2, True)
     assert [attempt.error_code for attempt in run.attempts] == ["STALE"]
 
@@ -354,7 +354,7 @@ def test_remote_work_that_cannot_start_fails(org_bench: Bench) -> None:
 def test_job_of_a_killed_worker_ends_once(org_bench: Bench, kind: str) -> None:
     job_id = service_job(org_bench, retry=RetryPolicy(backoff_ms=0))
     run_id = org_bench.run_row(job_id).id
-    kill_at_work(org_bench, run_id, kind)
+    kill_during_work(org_bench, run_id, kind)
     assert (org_bench.run_by_id(run_id).status, org_bench.run_by_id(run_id).following) == (
         "running",
         None,
@@ -381,7 +381,7 @@ work_and_die(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
 """
 
 
-def kill_at_work(bench: Bench, run_id: int, kind: str) -> None:
+def kill_during_work(bench: Bench, run_id: int, kind: str) -> None:
     url = bench.database.url.render_as_string(hide_password=False)
     given = [url, bench.now.isoformat(), str(run_id), kind]
     killed = subprocess.run([sys.executable, "-c", DIE, *given], check=False)
@@ -392,15 +392,15 @@ LEASE_SECONDS = 400.0
 STOPPED = attempt_cancelled("Enough.")
 
 
-class Beats:
-    """What each heartbeat comes to; time leaps to the next one when the last is through. Then the
-    work ends."""
+class ScriptedHeartbeats:
+    """Scripted results of heartbeats. Time advances to the next heartbeat after each one; the work ends
+    after the last."""
 
-    def __init__(self, *said: AttemptEnd | Exception | None) -> None:
-        self._said, self.count, self.was_stopped = said, 0, False
+    def __init__(self, *results: AttemptEnd | Exception | None) -> None:
+        self._results, self.count, self.was_stopped = results, 0, False
 
     def keep(self) -> AttemptEnd | None:
-        result = self._said[self.count]
+        result = self._results[self.count]
         self.count += 1
         if isinstance(result, Exception):
             raise result
@@ -414,11 +414,13 @@ class Beats:
         tending = asyncio.ensure_future(
             run_with_heartbeats(self.work(over, work), keep=self.keep, lease_seconds=LEASE_SECONDS)
         )
-        while self.count < len(self._said) and not tending.done():
-            wanted = self.count + 1
+        while self.count < len(self._results) and not tending.done():
+            expected_count = self.count + 1
             await asyncio.to_thread(lambda: None)
             waiting.leap(LEASE_SECONDS / 4 + 1)
-            await waiting.come_true(lambda wanted=wanted: self.count >= wanted or tending.done())
+            await waiting.come_true(
+                lambda expected_count=expected_count: self.count >= expected_count or tending.done()
+            )
         await asyncio.to_thread(lambda: None)
         over.set()
         return await tending
@@ -434,9 +436,9 @@ class Beats:
 
 
 def test_heartbeats_continue_until_the_work_ends() -> None:
-    beats = Beats(None, None)
-    assert beats.tend() == attempt_succeeded()
-    assert (beats.count, beats.was_stopped) == (2, False)
+    heartbeats = ScriptedHeartbeats(None, None)
+    assert heartbeats.tend() == attempt_succeeded()
+    assert (heartbeats.count, heartbeats.was_stopped) == (2, False)
 
 
 def test_error_of_the_work_is_raised() -> None:
@@ -444,50 +446,50 @@ def test_error_of_the_work_is_raised() -> None:
         raise ValueError("a fault")
 
     with pytest.raises(ValueError, match="a fault"):
-        Beats().tend(fail)
+        ScriptedHeartbeats().tend(fail)
 
 
 def test_heartbeat_can_stop_the_work() -> None:
-    beats = Beats(None, STOPPED)
-    assert beats.tend() == STOPPED
-    assert beats.was_stopped
+    heartbeats = ScriptedHeartbeats(None, STOPPED)
+    assert heartbeats.tend() == STOPPED
+    assert heartbeats.was_stopped
 
 
 def test_refused_heartbeat_stops_the_work() -> None:
-    beats = Beats(PermanentError("Not yours."))
-    with pytest.raises(PermanentError, match="Not yours"):
-        beats.tend()
-    assert beats.was_stopped
+    heartbeats = ScriptedHeartbeats(PermanentError("Another worker has the run."))
+    with pytest.raises(PermanentError, match="Another worker"):
+        heartbeats.tend()
+    assert heartbeats.was_stopped
 
 
 def test_transient_error_of_a_heartbeat_does_not_stop_the_work() -> None:
-    beats = Beats(TransientError("Away."), TransientError("Away."), None)
-    assert beats.tend() == attempt_succeeded()
+    heartbeats = ScriptedHeartbeats(TransientError("Away."), TransientError("Away."), None)
+    assert heartbeats.tend() == attempt_succeeded()
 
 
 def test_failed_heartbeat_is_repeated_soon() -> None:
-    beats = Beats(TransientError("Away."), STOPPED)
+    heartbeats = ScriptedHeartbeats(TransientError("Away."), STOPPED)
 
     async def tended() -> AttemptEnd:
-        working = beats.work(asyncio.Event(), lambda: None)
+        working = heartbeats.work(asyncio.Event(), lambda: None)
         tending = asyncio.ensure_future(
-            run_with_heartbeats(working, keep=beats.keep, lease_seconds=LEASE_SECONDS)
+            run_with_heartbeats(working, keep=heartbeats.keep, lease_seconds=LEASE_SECONDS)
         )
         for count, seconds in ((1, LEASE_SECONDS / 4 + 1), (2, LEASE_SECONDS / 40)):
             await asyncio.to_thread(lambda: None)
             waiting.leap(seconds)
-            await waiting.come_true(lambda count=count: beats.count >= count)
+            await waiting.come_true(lambda count=count: heartbeats.count >= count)
         return await tending
 
     assert waiting.run(tended(), threads=1) == STOPPED
 
 
 def test_errors_for_longer_than_the_lease_stop_the_work() -> None:
-    beats = Beats(*[TransientError("Away.") for _ in range(6)])
+    heartbeats = ScriptedHeartbeats(*[TransientError("Away.") for _ in range(6)])
     with pytest.raises(TransientError, match="Away"):
-        beats.tend()
-    assert beats.was_stopped
-    assert 1 < beats.count < 5
+        heartbeats.tend()
+    assert heartbeats.was_stopped
+    assert 1 < heartbeats.count < 5
 
 
 def test_work_that_ignores_the_stop_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,8 +515,8 @@ def test_work_that_ignores_the_stop_is_not_awaited(monkeypatch: pytest.MonkeyPat
 AN_HOUR = 3600.0
 
 
-class Writing:
-    """Fails as it is said, one after another, and then succeeds."""
+class FailingWrite:
+    """A write that raises these errors one after another and then succeeds."""
 
     def __init__(self, *faults: Exception) -> None:
         self._faults: Iterator[Exception] = iter(faults)
@@ -528,35 +530,35 @@ class Writing:
         return self.count
 
 
-def away(times: int) -> list[TransientError]:
+def transient_errors(times: int) -> list[TransientError]:
     return [TransientError("Away.") for _ in range(times)]
 
 
 def test_transient_error_of_a_write_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runs, "FIRST_WAIT_SECONDS", 0.0)
-    assert waiting.run(retry_write(Writing(*away(3)), seconds=AN_HOUR)) == 4
+    assert waiting.run(retry_write(FailingWrite(*transient_errors(3)), seconds=AN_HOUR)) == 4
 
 
 @every_case("fault", [PermanentError("Never."), ValueError("a fault")])
 def test_permanent_error_of_a_write_is_raised(fault: Exception) -> None:
-    writing = Writing(fault)
+    failing_write = FailingWrite(fault)
     with pytest.raises(type(fault)):
-        waiting.run(retry_write(writing, seconds=AN_HOUR))
-    assert writing.count == 1
+        waiting.run(retry_write(failing_write, seconds=AN_HOUR))
+    assert failing_write.count == 1
 
 
 def test_error_is_raised_after_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runs, "FIRST_WAIT_SECONDS", 60.0)
     monkeypatch.setattr(job_runs, "LONGEST_WAIT_SECONDS", 60.0)
-    writing = Writing(*away(9))
+    failing_write = FailingWrite(*transient_errors(9))
 
     async def trying() -> None:
-        task = asyncio.ensure_future(retry_write(writing, seconds=90.0))
-        await waiting.come_true(lambda: writing.count == 1)
+        task = asyncio.ensure_future(retry_write(failing_write, seconds=90.0))
+        await waiting.come_true(lambda: failing_write.count == 1)
         await asyncio.to_thread(lambda: None)
         waiting.leap(61.0)
         with pytest.raises(TransientError, match="Away"):
             await task
 
     waiting.run(trying(), threads=1)
-    assert writing.count == 2
+    assert failing_write.count == 2

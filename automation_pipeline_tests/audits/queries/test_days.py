@@ -1,4 +1,4 @@
-"""The audits of a day: which are lacking, and what those that are there come to."""
+"""Missing audits of a day, and statistics of its audits."""
 
 from datetime import date
 
@@ -17,9 +17,9 @@ from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.audits.days import (
     DAY,
     WEAK,
+    answer_by_transcript,
     audit_the_day,
-    by_what_is_said,
-    sold,
+    record_sales,
     the_day,
 )
 from automation_pipeline_tests.conftest import StandingClock
@@ -29,68 +29,68 @@ from automation_pipeline_tests.fiches.queries.mirror import statements
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeLanguageModel(by_what_is_said))
+    return Bench(database, clock, FakeLanguageModel(answer_by_transcript))
 
 
-def lacking(bench: Bench, *config_ids: int) -> list[tuple[str, int]]:
+def missing(bench: Bench, *config_ids: int) -> list[tuple[str, int]]:
     with bench.database.reading() as session:
         return missing_audits(session, DAY, config_ids)
 
 
 def test_an_unaudited_fiche_is_missing_once_per_configuration(bench: Bench) -> None:
     first, second = bench.configure(name="First"), bench.configure(name="Second")
-    sold(bench, "1", "2")
-    sold(bench, "3", said=None)
-    sold(bench, "4", day=date(2026, 2, 4))
-    assert lacking(bench, first, second) == [
+    record_sales(bench, "1", "2")
+    record_sales(bench, "3", text=None)
+    record_sales(bench, "4", day=date(2026, 2, 4))
+    assert missing(bench, first, second) == [
         ("1", first),
         ("2", first),
         ("1", second),
         ("2", second),
     ]
-    assert lacking(bench, second) == [("1", second), ("2", second)]
-    assert lacking(bench) == []
+    assert missing(bench, second) == [("1", second), ("2", second)]
+    assert missing(bench) == []
 
 
 def test_a_call_removed_from_the_crm_needs_no_audit(bench: Bench) -> None:
     config_id = bench.configure()
-    sold(bench, "1")
+    record_sales(bench, "1")
     with bench.database.transaction() as session:
         session.execute(update(CallRecordingRow).values(vanished_at=bench.clock.now()))
-    assert lacking(bench, config_id) == []
+    assert missing(bench, config_id) == []
 
 
 def test_a_fiche_without_a_completed_latest_audit_is_missing(bench: Bench) -> None:
     config_id, other = bench.configure(), bench.configure(name="Other")
-    sold(bench, "1")
+    record_sales(bench, "1")
     bench.audit("1", other, "of-another-configuration")
-    assert lacking(bench, config_id) == [("1", config_id)]
+    assert missing(bench, config_id) == [("1", config_id)]
     done = bench.audit("1", config_id, "done")
-    assert lacking(bench, config_id) == []
+    assert missing(bench, config_id) == []
     with bench.database.transaction() as session:
         set_deleted(session, done.audit_id, bench.clock.now())
-    assert lacking(bench, config_id) == [("1", config_id)]
+    assert missing(bench, config_id) == [("1", config_id)]
     bench.audit("1", config_id, "again")
     bench.model.refuse_everything(PermanentError("LLM call failed status=401"))
     assert bench.audit("1", config_id, "incomplete").status == "incomplete"
-    assert lacking(bench, config_id) == []
+    assert missing(bench, config_id) == []
 
 
 def test_an_unfinished_audit_is_missing(bench: Bench) -> None:
     config_id = bench.configure()
-    sold(bench, "1")
+    record_sales(bench, "1")
     bench.audit("1", config_id)
     with bench.database.transaction() as session:
         session.execute(update(AuditRow).values(status="running"))
-    assert lacking(bench, config_id) == [("1", config_id)]
+    assert missing(bench, config_id) == [("1", config_id)]
 
 
 def test_the_statistics_of_a_day_count_completed_audits(bench: Bench) -> None:
     bench.configure(steps=2, name="Automatic", runAutomatically=True)
-    sold(bench, "1", "2")
-    sold(bench, "3", said=WEAK)
-    sold(bench, "4", said=None)
-    sold(bench, "5", day=date(2026, 2, 4))
+    record_sales(bench, "1", "2")
+    record_sales(bench, "3", text=WEAK)
+    record_sales(bench, "4", text=None)
+    record_sales(bench, "5", day=date(2026, 2, 4))
     audit_the_day(bench)
     day = the_day(bench)
     assert (day.configs, day.fiches, day.wanted, day.audited) == (1, 3, 3, 3)
@@ -104,7 +104,7 @@ def test_the_statistics_of_a_day_count_completed_audits(bench: Bench) -> None:
 def test_audits_by_other_configurations_are_not_counted(bench: Bench) -> None:
     by_hand = bench.configure(name="By hand")
     retired = bench.configure(name="Retired", runAutomatically=True, isActive=False)
-    sold(bench, "1")
+    record_sales(bench, "1")
     for config_id in (by_hand, retired):
         bench.audit("1", config_id, f"by-{config_id}")
     day = the_day(bench)
@@ -113,7 +113,7 @@ def test_audits_by_other_configurations_are_not_counted(bench: Bench) -> None:
 
 def test_only_the_latest_audit_of_a_fiche_counts(bench: Bench) -> None:
     config_id = bench.configure(runAutomatically=True)
-    sold(bench, "1", said=WEAK)
+    record_sales(bench, "1", text=WEAK)
     bench.audit("1", config_id, "weak")
     bench.transcribe("1")
     bench.audit("1", config_id, "better")
@@ -123,8 +123,8 @@ def test_only_the_latest_audit_of_a_fiche_counts(bench: Bench) -> None:
 
 def test_audits_without_a_verdict_are_counted_by_cause(bench: Bench) -> None:
     config_id = bench.configure(steps=2, runAutomatically=True)
-    sold(bench, "1", "2", said="")
-    sold(bench, "3")
+    record_sales(bench, "1", "2", text="")
+    record_sales(bench, "3")
     bench.model.refuse_everything(PermanentError("LLM call failed status=401"))
     for fiche_id in ("1", "2", "3"):
         bench.audit(fiche_id, config_id, f"audit-{fiche_id}")
@@ -141,7 +141,7 @@ def test_invented_quotations_are_counted(bench: Bench) -> None:
         lambda question: step_answer(question, quotation="Voilà ce que personne ne dit.")
     )
     bench.configure(steps=2, runAutomatically=True)
-    sold(bench, "1")
+    record_sales(bench, "1")
     day = audit_the_day(bench)
     assert (day.citations, day.citations_removed) == (4, 4)
 
@@ -162,8 +162,8 @@ def test_failing_points_are_listed_by_count_with_their_share(bench: Bench) -> No
     step = step_document(1, name="Welcome", controlPoints=["Name", "Notice", "Thanks"])
     given = {"name": "Points", "runAutomatically": True, "steps": [step]}
     import_config(given, database=bench.database, clock=bench.clock)
-    sold(bench, "1", said=WEAK)
-    sold(bench, "2")
+    record_sales(bench, "1", text=WEAK)
+    record_sales(bench, "2")
     day = audit_the_day(bench)
     assert day.failing_points == (
         FailingPoint("Welcome", "Notice", 2, 2),
@@ -178,7 +178,7 @@ def test_an_unjudged_step_counts_no_failing_points(bench: Bench) -> None:
         )
     )
     bench.configure(steps=2, runAutomatically=True)
-    sold(bench, "1")
+    record_sales(bench, "1")
     day = audit_the_day(bench)
     assert (day.audited, day.steps, day.steps_failed, day.failing_points) == (0, 2, 1, ())
 
@@ -186,7 +186,7 @@ def test_an_unjudged_step_counts_no_failing_points(bench: Bench) -> None:
 def test_at_most_ten_failing_points_are_named(bench: Bench) -> None:
     bench.model = FakeLanguageModel(lambda question: step_answer(question, statuts="ABSENT"))
     bench.configure(steps=6, runAutomatically=True)
-    sold(bench, "1")
+    record_sales(bench, "1")
     assert len(audit_the_day(bench).failing_points) == 10
 
 
@@ -194,7 +194,7 @@ def test_the_number_of_queries_per_day_is_constant(bench: Bench) -> None:
     bench.configure(steps=1, runAutomatically=True)
     counts: list[int] = []
     for fiche_ids in (["1"], [str(number) for number in range(2, 8)]):
-        sold(bench, *fiche_ids)
+        record_sales(bench, *fiche_ids)
         audit_the_day(bench, attempt=f"run-{len(counts)}")
         with statements(bench.database) as made:
             assert the_day(bench).audited == (7 if counts else 1)

@@ -1,4 +1,4 @@
-"""Groups of audits, against the same reckoning in plain Python."""
+"""Groups of audits, compared with the same computation in Python."""
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
@@ -29,8 +29,7 @@ NIVEAUX = ("EXCELLENT", "BON", "REJET")
 
 @pytest.fixture
 def archive(database: Database, clock: StandingClock) -> Archive:
-    """Sixty audits of a year with both changes of the clocks, of fiches in three groupes or
-    none."""
+    """Sixty audits within a year with both clock changes, of fiches with one of three groupes or none."""
     archive, chance = Archive(database), Random(7)
     run_id = an_open_run(database, clock).run_id
     for number in range(60):
@@ -100,7 +99,7 @@ def key_of(row: AuditRow, fiche: FicheCacheRow, by: str) -> str | None:
     return None if column[by] is None else str(column[by])
 
 
-def reckoned(database: Database, by: str) -> dict[str | None, dict[str, Any]]:
+def computed_groups(database: Database, by: str) -> dict[str | None, dict[str, Any]]:
     with database.reading() as session:
         rows = session.execute(
             select(AuditRow, FicheCacheRow).join(
@@ -145,7 +144,7 @@ def summed(rows: list[AuditRow]) -> dict[str, Any]:
 )
 def test_groups_equal_those_computed_in_python(archive: Archive, by: str) -> None:
     groups = grouped(archive.database, by, bucket_size="30")
-    assert {group["key"]: group for group in groups} == reckoned(archive.database, by)
+    assert {group["key"]: group for group in groups} == computed_groups(archive.database, by)
 
 
 def test_groups_are_sorted_by_size_and_scales_by_rank(archive: Archive) -> None:

@@ -1,5 +1,4 @@
-"""Every filter of lists lets the right audits through, on both databases, by as many queries for
-many as for one."""
+"""Filters, sorting and paging of audit lists, with a constant number of queries."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -28,7 +27,7 @@ def archive(database: Database) -> Archive:
 
 
 def listed(database: Database, reach: Reach = EVERYTHING, **given: str) -> list[str]:
-    """The fiches whose audits are let through, in the order of the list."""
+    """The fiches of the matching audits, in the order of the list."""
     with database.reading() as session:
         rows, total = list_audits(
             session, parse(AuditFilter, given, "no list"), ListingScope(reach, PARIS)
@@ -37,7 +36,7 @@ def listed(database: Database, reach: Reach = EVERYTHING, **given: str) -> list[
     return [str(row["ficheId"]) for row in rows]
 
 
-# The parameter, the fields that it lets through, and fields that it does not.
+# The parameter, fields of a matching audit, and fields of an audit that does not match.
 FILTERS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
     ({"status": "failed,completed"}, {"status": "failed"}, {"status": "running"}),
     ({"is_compliant": "true"}, COMPLETED, {**COMPLETED, "is_compliant": False}),

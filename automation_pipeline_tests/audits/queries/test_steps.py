@@ -95,7 +95,7 @@ Change: TypeAlias = Callable[[Bench, int], object]
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    """Two steps, 3 of 5 points each; the model thinks better of them now."""
+    """Two steps with 3 of 5 points each; the model now answers with full points."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
     )
@@ -128,8 +128,8 @@ def rerun_of_point(bench: Bench, position: int) -> object:
     return asyncio.run(run_rerun(rerun, database=bench.database, judge=bench.judge))
 
 
-def somebody_waits(database: Database) -> bool:
-    """For a lock. SQLite, whose writers take turns as wholes, does not tell, and has no need to."""
+def a_session_waits_for_a_lock(database: Database) -> bool:
+    """Always true on SQLite, which serialises writers and does not expose waits."""
     if database.dialect == "sqlite":
         return True
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -160,7 +160,7 @@ def test_concurrent_changes_of_one_audit_are_not_lost(
         if not started:
             started = True
             other = pool.submit(second, bench, 2)
-            wait_until(lambda: other.done() or somebody_waits(bench.database))
+            wait_until(lambda: other.done() or a_session_waits_for_a_lock(bench.database))
         write(session, audit_id, values)
 
     monkeypatch.setattr(summaries, "update_audit_row", write_late)

@@ -1,5 +1,4 @@
-"""Findings and timelines: plain ones to write down in a table, arbitrary ones for rules that always
-hold."""
+"""Findings and timelines: examples for tables, and Hypothesis strategies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +31,7 @@ def citation(texte: str, at: tuple[int, int] = (0, 0), minutage: str = "00:12") 
 
 
 def control_point(statut: Statut, text: str = "Un point", **other: Any) -> ControlPoint:
-    """A control point without a comment and evidence."""
+    """A control point without comment and citations."""
     plain: dict[str, Any] = {
         "commentaire": "",
         "citations": (),
@@ -93,13 +92,13 @@ def points_of(statuts: Sequence[Statut]) -> tuple[ControlPoint, ...]:
     )
 
 
-SAID = (
+CALL_TEXT = (
     "speaker_0: Bonjour, cet appel est enregistré.\nspeaker_1: D'accord.",
     "speaker_0: Je suis Odile Martel, de la société Exemple.",
     "",
 )
 
-timelines = st.lists(st.lists(st.sampled_from(SAID), max_size=3), max_size=3).map(
+timelines = st.lists(st.lists(st.sampled_from(CALL_TEXT), max_size=3), max_size=3).map(
     lambda calls: Timeline(tuple(recording(index, *chunks) for index, chunks in enumerate(calls)))
 )
 

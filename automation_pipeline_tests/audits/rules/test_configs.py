@@ -285,7 +285,7 @@ def test_texts_are_stripped_and_empty_texts_become_none() -> None:
         (LEAST | {"name": 3}, "name"),
         (LEAST | {"systemPrompt": "x" * 50_001}, "systemPrompt"),
         (LEAST | {"isActive": 1}, "isActive"),
-        (LEAST | {"unheardOf": 1}, "unheardOf"),
+        (LEAST | {"unknownField": 1}, "unknownField"),
         (LEAST | {"auditSteps": [LEAST_STEP]}, "auditSteps"),
         ({"name": "Contrôle"}, "steps"),
         (LEAST | {"steps": []}, "steps"),

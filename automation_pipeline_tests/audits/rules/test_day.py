@@ -1,4 +1,4 @@
-"""How the audits of a day are judged, and in which words their failures are counted."""
+"""Daily audit checks and the causes of failures."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reviews and reruns change a finding."""
+"""Findings changed by reviews and reruns."""
 
 from dataclasses import replace
 from random import Random

@@ -16,25 +16,27 @@ CALLS = timeline(
     ["bonjour", "le délai de rétractation", "rien", "un DELAI"],
     ["garantie et délai de rétractation"],
 )
-AMPLE = 100_000
+LARGE_LIMIT = 100_000
 
 
-def ran(name: str, room: int = AMPLE, calls: Timeline = CALLS, **arguments: object) -> Any:
-    return json.loads(run_tool(ToolCall("1", name, json.dumps(arguments)), calls, room))
+def call_tool(
+    name: str, limit: int = LARGE_LIMIT, calls: Timeline = CALLS, **arguments: object
+) -> Any:
+    return json.loads(run_tool(ToolCall("1", name, json.dumps(arguments)), calls, limit))
 
 
-def searched(query: str, **arguments: object) -> Any:
-    return ran(
+def search(query: str, **arguments: object) -> Any:
+    return call_tool(
         "searchTranscript", query=query, **{"maxResults": None, "minTermLength": None} | arguments
     )
 
 
 def read(
-    *places: tuple[int, int], calls: Timeline = CALLS, room: int = AMPLE, **arguments: object
+    *places: tuple[int, int], calls: Timeline = CALLS, limit: int = LARGE_LIMIT, **arguments: object
 ) -> Any:
     chunks = [{"recording_index": recording, "chunk_index": chunk} for recording, chunk in places]
     optional = {"includeNeighbors": None, "maxChars": None}
-    return ran("getTranscriptChunks", room, calls, chunks=chunks, **optional | arguments)
+    return call_tool("getTranscriptChunks", limit, calls, chunks=chunks, **optional | arguments)
 
 
 def places(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
@@ -54,12 +56,12 @@ def places(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
 def test_chunks_are_sorted_by_number_of_matching_terms(
     query: str, arguments: dict[str, object], found: list[tuple[int, int]], total: int
 ) -> None:
-    result = searched(query, **arguments)
+    result = search(query, **arguments)
     assert (places(result["matches"]), result["total_matches"]) == (found, total)
 
 
 def test_a_match_has_its_position_and_preview() -> None:
-    assert searched("garantie")["matches"] == [
+    assert search("garantie")["matches"] == [
         {
             "recording_index": 1,
             "chunk_index": 0,
@@ -115,7 +117,7 @@ def test_requested_chunks_take_precedence_over_neighbours() -> None:
 
 
 def test_a_chunk_above_the_limit_is_truncated() -> None:
-    result = read((0, 0), (0, 1), calls=timeline(['"' * 3_000, "b"]), room=1_000)
+    result = read((0, 0), (0, 1), calls=timeline(['"' * 3_000, "b"]), limit=1_000)
     (cut,) = result["chunks"]
     assert 300 < len(cut["full_text"]) < 500
     assert result["truncated"] is True
@@ -151,15 +153,15 @@ def test_a_chunk_above_the_limit_is_truncated() -> None:
     ],
 )
 def test_an_invalid_call_returns_its_error(name: str, arguments: str) -> None:
-    result = json.loads(run_tool(ToolCall("1", name, arguments), CALLS, AMPLE))
+    result = json.loads(run_tool(ToolCall("1", name, arguments), CALLS, LARGE_LIMIT))
     assert list(result) == ["error"]
     assert result["error"]
 
 
 def test_optional_parameters_may_be_omitted() -> None:
     assert json.loads(
-        run_tool(ToolCall("1", "searchTranscript", '{"query": "délai"}'), CALLS, AMPLE)
-    ) == searched("délai")
+        run_tool(ToolCall("1", "searchTranscript", '{"query": "délai"}'), CALLS, LARGE_LIMIT)
+    ) == search("délai")
 
 
 _index = st.integers(-2, 6)
@@ -188,11 +190,11 @@ _arguments = st.one_of(
     st.integers(-1, 3_000),
 )
 def test_no_tool_call_raises_or_exceeds_the_limit(
-    name: str, arguments: str, calls: Timeline, room: int
+    name: str, arguments: str, calls: Timeline, limit: int
 ) -> None:
-    text = run_tool(ToolCall("1", name, arguments), calls, room)
-    assert len(text) <= max(0, room)
-    if room < 40:
+    text = run_tool(ToolCall("1", name, arguments), calls, limit)
+    assert len(text) <= max(0, limit)
+    if limit < 40:
         return
     result = json.loads(text)
     for one in result.get("chunks", result.get("matches", [])):
@@ -202,8 +204,8 @@ def test_no_tool_call_raises_or_exceeds_the_limit(
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=6), st.integers(300, 3_000))
-def test_chunks_are_not_truncated_by_default(texts: list[str], room: int) -> None:
-    result = read(*((0, at) for at in range(len(texts))), calls=timeline(texts), room=room)
+def test_chunks_are_not_truncated_by_default(texts: list[str], limit: int) -> None:
+    result = read(*((0, at) for at in range(len(texts))), calls=timeline(texts), limit=limit)
     if not result.get("truncated", True):
         assert [one["full_text"] for one in result["chunks"]] == [text for text in texts if text]
 

@@ -291,12 +291,12 @@ def test_normalisation_is_idempotent(text: str) -> None:
         ("appel est e", (0, 0), False),  # 11
         ("  appel, est -- e ", (0, 0), False),  # 11 after normalisation
         ("cet appel  n'est pas enregistré", (0, 0), False),
-        ("cet appel est enregistré", (0, 1), False),  # said, but elsewhere
+        ("cet appel est enregistré", (0, 1), False),  # present in another chunk
         ("cet appel est enregistré", (1, 0), False),
         ("mon numéro orias", (1, 0), True),
         ("cet appel est enregistré", (0, 2), False),
         ("cet appel est enregistré", (2, 0), False),
-        ("mon numéro orias", (-1, 0), False),  # no counting from the end
+        ("mon numéro orias", (-1, 0), False),  # negative indexes are invalid
         ("vous pouvez vous y opposer", (0, -1), False),
         ("", (0, 0), False),
         ("………………………………", (0, 0), False),

@@ -1,4 +1,4 @@
-"""Small calls to test with."""
+"""Small timelines of calls for tests."""
 
 from hypothesis import strategies as st
 
@@ -7,7 +7,7 @@ from automation_pipeline.audits.models.configs import AuditConfig, AuditStep, Se
 
 
 def chunk(index: int, text: str) -> TimelineChunk:
-    """Thirty seconds long."""
+    """A chunk of thirty seconds."""
     return TimelineChunk(
         index, index * 30.0, index * 30.0 + 29.5, text.count("\n") + 1, ("speaker_0",), text
     )

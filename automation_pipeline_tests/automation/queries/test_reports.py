@@ -21,7 +21,7 @@ from automation_pipeline.automation.queries.reports import (
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.audits.days import DAY, by_what_is_said, sold
+from automation_pipeline_tests.audits.days import DAY, answer_by_transcript, record_sales
 from automation_pipeline_tests.automation.reports import (
     EVIL,
     a_reported_run,
@@ -36,7 +36,7 @@ from automation_pipeline_tests.fiches.queries.mirror import statements
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeLanguageModel(by_what_is_said))
+    return Bench(database, clock, FakeLanguageModel(answer_by_transcript))
 
 
 def report(bench: Bench, run_id: int, **most: int) -> RunReport:
@@ -96,7 +96,7 @@ def test_started_phases_are_reported_with_their_ends(bench: Bench) -> None:
 
 def test_the_query_count_does_not_depend_on_the_size_of_the_run(bench: Bench) -> None:
     config_id = bench.configure()
-    sold(bench, *"123456")
+    record_sales(bench, *"123456")
     counts = []
     for number, ids in enumerate((("1",), tuple("23456"))):
         run_id = open_a_run(bench, ids)
@@ -111,9 +111,9 @@ def test_the_query_count_does_not_depend_on_the_size_of_the_run(bench: Bench) ->
 
 
 def test_the_report_lists_the_sales_days_of_the_fiches(bench: Bench) -> None:
-    sold(bench, "1", "2")
-    sold(bench, "3", day=date(2026, 2, 1))
-    sold(bench, "5", day=date(2026, 1, 31))
+    record_sales(bench, "1", "2")
+    record_sales(bench, "3", day=date(2026, 2, 1))
+    record_sales(bench, "5", day=date(2026, 1, 31))
     run_id = open_a_run(bench, ("1", "3", "4"))
     with bench.database.reading() as session:
         assert days_covered(session, run_id) == {date(2026, 2, 1): True, DAY: False}
@@ -161,7 +161,7 @@ def test_a_day_has_fiches_audits_failed_points_and_causes(
 
 def test_only_the_latest_audit_that_was_not_deleted_counts(bench: Bench) -> None:
     config_id = bench.configure()
-    sold(bench, "1", "2")
+    record_sales(bench, "1", "2")
     bench.audit("1", config_id, "first")
     second = bench.audit("1", config_id, "second")
     gone = bench.audit("2", config_id, "gone")
@@ -172,7 +172,7 @@ def test_only_the_latest_audit_that_was_not_deleted_counts(bench: Bench) -> None
 
 def test_an_audit_without_a_verdict_has_no_score(bench: Bench) -> None:
     config_id = bench.configure()
-    sold(bench, "1", said=None)
+    record_sales(bench, "1", said=None)
     bench.audit("1", config_id)
     [audit] = quality(bench).audits
     assert (audit.status, audit.score, audit.is_compliant) == ("incomplete", None, None)
@@ -180,7 +180,7 @@ def test_an_audit_without_a_verdict_has_no_score(bench: Bench) -> None:
 
 
 def test_only_the_newest_run_of_a_fiche_counts(bench: Bench) -> None:
-    sold(bench, "1", "2", "3", "4")
+    record_sales(bench, "1", "2", "3", "4")
     values = {"1": "fetch_failed", "2": "fetch_failed", "3": "fetch_failed", "4": None}
     _a_run_failed(bench, values)
     assert list(quality(bench).failures.items()) == [("fetch_failed", 3), ("unknown", 1)]
@@ -211,11 +211,11 @@ def test_an_unknown_day_is_empty(bench: Bench) -> None:
 
 def test_the_query_count_does_not_depend_on_the_size_of_the_day(bench: Bench) -> None:
     config_id = bench.configure()
-    sold(bench, "1")
+    record_sales(bench, "1")
     bench.audit("1", config_id)
     with statements(bench.database) as short:
         quality(bench)
-    sold(bench, *"123456")
+    record_sales(bench, *"123456")
     for fiche_id in "23456":
         bench.audit(fiche_id, config_id, f"audit-{fiche_id}")
     with statements(bench.database) as long:

@@ -8,7 +8,7 @@ from automation_pipeline.api import health as checks
 from automation_pipeline.automation.queries.runs import write_log
 from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.audits.days import by_what_is_said
+from automation_pipeline_tests.audits.days import answer_by_transcript
 from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.cli.remote.served import MACHINE, Far, served_over
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -33,7 +33,7 @@ def far(terminal: Terminal) -> Iterator[Far]:
 
 @pytest.fixture
 def bench(terminal: Terminal, clock: StandingClock) -> Bench:
-    return Bench(terminal.database, clock, model=FakeLanguageModel(by_what_is_said))
+    return Bench(terminal.database, clock, model=FakeLanguageModel(answer_by_transcript))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from automation_pipeline.defs.audits import daily_quality_report, daily_quality_
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.orchestration.report import rows_filed
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.audits.days import DAY, by_what_is_said, sold
+from automation_pipeline_tests.audits.days import DAY, answer_by_transcript, record_sales
 from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -35,7 +35,7 @@ def services(database_url: str, tmp_path: Path) -> Iterator[Services]:
 @pytest.fixture
 def bench(services: Services) -> Bench:
     assert isinstance(services.clock, StandingClock)
-    return Bench(services.database, services.clock, FakeLanguageModel(by_what_is_said))
+    return Bench(services.database, services.clock, FakeLanguageModel(answer_by_transcript))
 
 
 def materialize(services: Services) -> dg.ExecuteInProcessResult:
@@ -141,7 +141,7 @@ def test_a_day_without_fiches_or_audits_has_a_note(services: Services, bench: Be
         == "No known fiche was sold on this day."
     )
     assert check(result) == (False, "The day was never fetched.")
-    sold(bench, "1", "2")
+    record_sales(bench, "1", "2")
     result = materialize(services)
     assert metadata_of(result)["note"] == "No fiche of the day has been audited."
     assert "| all | 2 | 2 | 0 | 0 | – | – | 0 |" in str(metadata_of(result)["by_groupe"])

@@ -1,4 +1,4 @@
-"""Who reports about an attempt, and who ended it."""
+"""Queries of agents, hosts and past attempts."""
 
 from datetime import timedelta
 
@@ -39,7 +39,7 @@ def test_rows_of_another_organisation_are_not_found(org_bench: Bench) -> None:
 def test_run_on_a_host_of_another_organisation_is_not_found(
     org_bench: Bench,
 ) -> None:
-    """The use cases prevent it; if it happened, neither organisation would see the other."""
+    """Use cases prevent this state; if it occurs, neither organisation sees the other."""
     job = an_agent(org_bench).claimed()
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
     org_bench.set_run(job.run_id, host_id=org_bench.host(OTHER_ORG))

@@ -1,4 +1,4 @@
-"""Alerts as they are listed: newest first, and of another organisation nothing."""
+"""Queries of alerts: newest first, by scope."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def _raised(org_bench: Bench) -> None:
         (OrgScope(ORG), None, ["4", "1"]),
         (OrgScope(ORG), ORG, ["4", "1"]),
         (OrgScope(ORG), OTHER_ORG, []),
-        (OrgScope("nobody"), None, []),
+        (OrgScope("unknown"), None, []),
     ],
 )
 def test_an_organisation_sees_its_own_alerts_only(

@@ -1,4 +1,4 @@
-"""What the holder of an attempt may do, and that each attempt begins once in whatever order things happen."""
+"""Holds of attempts, and a randomised test that each attempt starts once."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -141,27 +141,27 @@ STEPS = 120
 IS_RUN = TransitionRow.machine == JOB_RUN.name
 
 
-class Life:
-    """Of five jobs of one organisation, two of them in one line. `begun` is who began which
-    attempt, `gone` how runs ended for good."""
+class JobLifecycle:
+    """Random operations on five jobs of one organisation, two of them serial. `started` maps each attempt
+    to its hold; `ended_runs` keeps the final state of ended runs."""
 
-    def __init__(self, bench: Bench, chance: Random) -> None:
-        self.bench, self.database, self.clock, self.chance = (
+    def __init__(self, bench: Bench, random: Random) -> None:
+        self.bench, self.database, self.clock, self.random = (
             bench,
             bench.database,
             bench.clock,
-            chance,
+            random,
         )
         self.holds: list[AttemptHold] = []
         self.started: dict[tuple[int, int], AttemptHold] = {}
-        self.gone: dict[int, tuple[object, ...]] = {}
+        self.ended_runs: dict[int, tuple[object, ...]] = {}
         self.bench.organisation(max_running=MOST_RUNNING)
         self.host_id = self.bench.host()
-        place = {"server_instance_id": self.bench.server(host_id=self.host_id)}
+        on_server = {"server_instance_id": self.bench.server(host_id=self.host_id)}
         kinds = [
-            (CHANGING, place),
-            (CHANGING, place),
-            (READING, place),
+            (CHANGING, on_server),
+            (CHANGING, on_server),
+            (READING, on_server),
             (SERVICE, {}),
             (SERVICE, {}),
         ]
@@ -173,34 +173,34 @@ class Life:
             for number, (of_type, columns) in enumerate(kinds)
         ]
 
-    def goes_on(self) -> None:
-        acts = {
-            self.an_agent_claims: 4,
-            self.a_worker_claims: 4,
+    def step(self) -> None:
+        actions = {
+            self.agent_claims: 4,
+            self.worker_claims: 4,
             self.attempt_starts: 8,
             self.heartbeat_arrives: 1,
-            self.it_is_reported: 6,
+            self.result_is_reported: 6,
             self.time_passes: 3,
-            self.a_lease_is_over: 1,
-            self.what_is_lost_is_given_up: 3,
+            self.lease_expires: 1,
+            self.lost_attempts_are_reaped: 3,
             self.cancel_is_requested: 1,
             self.retry_is_requested: 5,
         }
-        [act] = self.chance.choices(list(acts), list(acts.values()))
-        act()
-        self.what_is_always_true()
+        [action] = self.random.choices(list(actions), list(actions.values()))
+        action()
+        self.check_invariants()
 
-    def an_agent_claims(self) -> None:
+    def agent_claims(self) -> None:
         with self.database.transaction() as session:
             host = self.bench.host_row(self.host_id)
             claimed = claim_for_host(
-                session, host, "agent:box", self.chance.randint(1, 3), 3600.0, self.clock.now()
+                session, host, "agent:box", self.random.randint(1, 3), 3600.0, self.clock.now()
             )
         self.holds += [one.hold for one in claimed]
 
-    def a_worker_claims(self) -> None:
+    def worker_claims(self) -> None:
         with self.database.transaction() as session:
-            run_id = self.bench.run_row(self.chance.choice(self.jobs[3:])).id
+            run_id = self.bench.run_row(self.random.choice(self.jobs[3:])).id
             claimed = claim_run(session, run_id, "worker", 3600.0, self.clock.now())
         self.holds += [] if claimed is None else [claimed.hold]
 
@@ -216,7 +216,7 @@ class Life:
                     actor="test",
                 )
                 key = hold.run_id, hold.attempt_no
-                assert self.started.setdefault(key, hold) == hold, "an attempt was begun by two"
+                assert self.started.setdefault(key, hold) == hold, "an attempt was started twice"
 
     def heartbeat_arrives(self) -> None:
         hold = self._hold()
@@ -224,25 +224,25 @@ class Life:
             with suppress(LostLeaseError), self.database.transaction() as session:
                 extend_lease(session, hold, 3600.0)
 
-    def it_is_reported(self) -> None:
+    def result_is_reported(self) -> None:
         hold = self._hold()
         if hold is not None and (hold.run_id, hold.attempt_no) in self.started:
             with suppress(LostLeaseError), self.database.transaction() as session:
                 held_run(session, hold, to_end=True)
                 end_attempts(
-                    session, {hold.run_id: self.chance.choice(ENDS)}, "test", self.clock.now()
+                    session, {hold.run_id: self.random.choice(ENDS)}, "test", self.clock.now()
                 )
 
     def time_passes(self) -> None:
-        [seconds] = self.chance.choices([2, 1200, 86_400], [40, 4, 1])
+        [seconds] = self.random.choices([2, 1200, 86_400], [40, 4, 1])
         self.clock.pass_time(timedelta(seconds=seconds))
 
-    def a_lease_is_over(self) -> None:
+    def lease_expires(self) -> None:
         run = self.bench.run_row(self._job())
         if run.lease_until is not None:
             self.bench.expire_hold(run.id)
 
-    def what_is_lost_is_given_up(self) -> None:
+    def lost_attempts_are_reaped(self) -> None:
         reap_jobs(database=self.database, clock=self.clock, meter=self.bench.meter)
 
     def cancel_is_requested(self) -> None:
@@ -253,7 +253,7 @@ class Life:
                 database=self.database,
                 clock=self.clock,
                 actor="user:1",
-                at_once=self.chance.random() < 0.5,
+                at_once=self.random.random() < 0.5,
             )
 
     def retry_is_requested(self) -> None:
@@ -266,7 +266,7 @@ class Life:
                 actor="user:1",
             )
 
-    def what_is_always_true(self) -> None:
+    def check_invariants(self) -> None:
         with self.database.reading() as session:
             present = session.scalar(select(database_now()))
         jobs, runs = self.bench.jobs(), self.bench.rows(select(JobRunRow).order_by(JobRunRow.id))
@@ -276,7 +276,7 @@ class Life:
         for attempt in self.bench.rows(select(AttemptRow).order_by(AttemptRow.attempt_no)):
             attempts[attempt.run_id].append(attempt.attempt_no)
         for run in runs:
-            self._look_at(run, moves[run.id], attempts[run.id])
+            self._check_run(run, moves[run.id], attempts[run.id])
         by_job = {job.id: [run.status for run in runs if run.job_id == job.id] for job in jobs}
         assert all(by_job[job.id][-1] == job.status for job in jobs)
         assert all(status in ENDED for states in by_job.values() for status in states[:-1])
@@ -290,7 +290,7 @@ class Life:
         for one_at_a_time in (self.jobs[:2], self.jobs[3:]):
             assert sum(by_job[job_id].count("running") for job_id in one_at_a_time) <= 1
 
-    def _look_at(
+    def _check_run(
         self, run: JobRunRow, moves: Sequence[tuple[str, str]], attempts: Sequence[int]
     ) -> None:
         started = moves.count(("pending", "running"))
@@ -302,21 +302,21 @@ class Life:
         if run.status in ENDED:
             assert run.lease_until is None
             result = run.status, run.attempt_no, run.finished_at, len(moves)
-            assert self.gone.setdefault(run.id, result) == result, "what had ended has changed"
+            assert self.ended_runs.setdefault(run.id, result) == result, "an ended run has changed"
         else:
-            assert run.id not in self.gone
+            assert run.id not in self.ended_runs
 
     def _job(self) -> int:
-        return self.chance.choice(self.jobs)
+        return self.random.choice(self.jobs)
 
     def _hold(self) -> AttemptHold | None:
-        """Old ones are tried too, by whoever does not know that they are lost."""
-        return self.chance.choice(self.holds[-4:]) if self.holds else None
+        """One of the latest holds, which may already be lost."""
+        return self.random.choice(self.holds[-4:]) if self.holds else None
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_attempts_start_once_and_ended_runs_stay_ended(org_bench: Bench, seed: int) -> None:
-    life = Life(org_bench, Random(seed))
+    lifecycle = JobLifecycle(org_bench, Random(seed))
     for _ in range(STEPS):
-        life.goes_on()
-    assert len(life.started) > 3, "hardly anything was tried"
+        lifecycle.step()
+    assert len(lifecycle.started) > 3, "too few attempts were started"

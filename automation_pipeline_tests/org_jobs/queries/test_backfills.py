@@ -1,4 +1,4 @@
-"""Backfills as they are listed: newest first, each to those who reach its organisation."""
+"""Queries of backfills: newest first, by scope."""
 
 from automation_pipeline.org_jobs.fires import backfill_schedule
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope

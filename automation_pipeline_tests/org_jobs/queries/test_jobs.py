@@ -1,4 +1,4 @@
-"""Jobs with their runs, attempts and queues, as they are read."""
+"""Queries of jobs, runs, attempts and the queue."""
 
 from datetime import timedelta
 

@@ -67,7 +67,7 @@ def test_lists_are_filtered_and_paged(org_bench: Bench) -> None:
         ] == [ORG]
 
 
-@every_case("org_id", [OTHER_ORG, "nobody", "", "A\0", "\ud800"])
+@every_case("org_id", [OTHER_ORG, "unknown", "", "A\0", "\ud800"])
 def test_other_organisation_is_not_found(org_id: str, org_bench: Bench) -> None:
     org_bench.organisation(ORG)
     org_bench.organisation(OTHER_ORG)
@@ -96,7 +96,7 @@ def test_hosts_and_servers_of_another_organisation_are_not_found(
 
 
 @every_case(
-    ("org_id", "is_there"), [(ORG, True), ("nobody", False), ("a\0", False), ("\ud800", False)]
+    ("org_id", "is_there"), [(ORG, True), ("unknown", False), ("a\0", False), ("\ud800", False)]
 )
 def test_operator_lists_all_organisations(org_id: str, is_there: bool, org_bench: Bench) -> None:
     org_bench.organisation(ORG)

@@ -1,4 +1,4 @@
-"""Which runs may begin, how many at once, and when a window opens."""
+"""Claims of runs: order, limits and execution windows."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -41,7 +41,7 @@ def claim(bench: Bench, job_id: int, owner: str = "worker") -> ClaimedRun | None
 
 
 def claim_on(bench: Bench, host_id: int, most: int = 20) -> list[int]:
-    """The jobs that the agent of the host is given."""
+    """The jobs that the agent of the host claims."""
     with bench.database.transaction() as session:
         claimed = claim_for_host(
             session, bench.host_row(host_id), "agent:box", most, 180.0, bench.now
@@ -49,8 +49,8 @@ def claim_on(bench: Bench, host_id: int, most: int = 20) -> list[int]:
     return [one.job.id for one in claimed]
 
 
-def place(bench: Bench, org_id: str = ORG) -> tuple[int, int]:
-    """A host with a server."""
+def host_and_server(bench: Bench, org_id: str = ORG) -> tuple[int, int]:
+    """Insert a host with a server; return both ids."""
     host_id = bench.host(org_id)
     return host_id, bench.server(org_id, host_id=host_id)
 
@@ -108,7 +108,7 @@ def test_a_run_that_does_not_exist_is_not_found(org_bench: Bench) -> None:
 
 @pytest.mark.parametrize("closed", ["suspended_at", "maintenance_until"])
 def test_nothing_is_claimed_in_a_closed_organisation(org_bench: Bench, closed: str) -> None:
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     agents, service_job = (
         org_bench.job(server_instance_id=server_id),
         org_bench.job(of_type=SERVICE),
@@ -121,7 +121,7 @@ def test_nothing_is_claimed_in_a_closed_organisation(org_bench: Bench, closed: s
 
 
 def test_nothing_is_claimed_on_a_closed_host_or_server(org_bench: Bench) -> None:
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     agents = org_bench.job(server_instance_id=server_id)
     service_job = org_bench.job(of_type=SERVICE, server_instance_id=server_id)
     org_bench.set_host(host_id, maintenance_until=org_bench.now + LATER)
@@ -136,7 +136,7 @@ def test_nothing_is_claimed_on_a_closed_host_or_server(org_bench: Bench) -> None
 
 def test_limit_of_an_organisation_counts_agents_and_workers(org_bench: Bench) -> None:
     org_bench.organisation(max_running=3)
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     org_bench.running_job(of_type=SERVICE)
     readers = [org_bench.job(of_type=READING, server_instance_id=server_id) for _ in range(4)]
     assert claim_on(org_bench, host_id) == readers[:2]
@@ -149,7 +149,7 @@ def test_limit_of_an_organisation_counts_agents_and_workers(org_bench: Bench) ->
 
 def test_requested_worker_has_reserved_capacity(org_bench: Bench) -> None:
     org_bench.organisation(max_running=2)
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     readers = [
         org_bench.job(of_type=READING, server_instance_id=server_id, priority=1) for _ in range(3)
     ]
@@ -163,7 +163,7 @@ def test_requested_worker_has_reserved_capacity(org_bench: Bench) -> None:
 
 def test_reserved_capacity_expires(org_bench: Bench) -> None:
     org_bench.organisation(max_running=1)
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     org_bench.job(of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1}, priority=9)
     reader = org_bench.job(of_type=READING, server_instance_id=server_id)
     assert claim_on(org_bench, host_id) == []
@@ -185,7 +185,7 @@ def test_capacity_is_left_for_more_urgent_service_jobs(
     org_bench: Bench, priority: int, org_id: str, later: bool, given: int
 ) -> None:
     org_bench.organisation(max_running=2)
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     run = {"next_attempt_at": org_bench.now + LATER} if later else {}
     for _ in range(3):
         org_bench.job(org_id, SERVICE, priority=priority, run=run)
@@ -198,7 +198,7 @@ def test_capacity_is_left_for_more_urgent_service_jobs(
 
 def test_service_job_that_cannot_start_blocks_no_agent(org_bench: Bench) -> None:
     org_bench.organisation(max_running=1)
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     off = org_bench.server(is_enabled=False)
     org_bench.job(of_type=SERVICE, server_instance_id=off, priority=1)
     reader = org_bench.job(of_type=READING, server_instance_id=server_id)
@@ -206,7 +206,7 @@ def test_service_job_that_cannot_start_blocks_no_agent(org_bench: Bench) -> None
 
 
 def test_host_runs_one_changing_and_eight_reading_jobs(org_bench: Bench) -> None:
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     changers = [org_bench.job(server_instance_id=server_id) for _ in range(2)]
     readers = [org_bench.job(of_type=READING, server_instance_id=server_id) for _ in range(9)]
     assert claim_on(org_bench, host_id) == [changers[0], *readers[:8]]
@@ -221,7 +221,7 @@ def test_host_runs_one_changing_and_eight_reading_jobs(org_bench: Bench) -> None
 
 
 def test_most_urgent_and_then_oldest_run_comes_first(org_bench: Bench) -> None:
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     jobs = [
         org_bench.job(of_type=READING, server_instance_id=server_id, priority=each)
         for each in (5, 9, 1, 5)
@@ -231,15 +231,15 @@ def test_most_urgent_and_then_oldest_run_comes_first(org_bench: Bench) -> None:
 
 
 def test_serial_runs_start_one_at_a_time(org_bench: Bench) -> None:
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     first, second = (
         org_bench.job(of_type=READING, server_instance_id=server_id, line="a") for _ in range(2)
     )
-    beside = org_bench.job(of_type=READING, server_instance_id=server_id, line="b", priority=9)
+    other_line = org_bench.job(of_type=READING, server_instance_id=server_id, line="b", priority=9)
     org_bench.set_run(
         org_bench.run_row(first).id, next_attempt_at=org_bench.now + LATER, attempt_no=2
     )
-    assert claim_on(org_bench, host_id) == [beside]
+    assert claim_on(org_bench, host_id) == [other_line]
     org_bench.set_run(org_bench.run_row(first).id, status="cancelled", finished_at=org_bench.now)
     assert claim_on(org_bench, host_id) == [second]
 
@@ -250,9 +250,9 @@ def test_lines_of_organisations_are_separate(org_bench: Bench) -> None:
 
 
 def test_agent_claims_jobs_of_its_own_servers(org_bench: Bench) -> None:
-    host_id, server_id = place(org_bench)
-    other_host, other_server = place(org_bench)
-    _, strange_server = place(org_bench, OTHER_ORG)
+    host_id, server_id = host_and_server(org_bench)
+    other_host, other_server = host_and_server(org_bench)
+    _, strange_server = host_and_server(org_bench, OTHER_ORG)
     org_bench.job(OTHER_ORG, server_instance_id=strange_server)
     org_bench.job(of_type=SERVICE, server_instance_id=server_id)
     mine = org_bench.job(server_instance_id=server_id)
@@ -264,7 +264,7 @@ def test_agent_claims_jobs_of_its_own_servers(org_bench: Bench) -> None:
 
 
 def test_server_of_another_organisation_gives_no_jobs(org_bench: Bench) -> None:
-    host_id, _ = place(org_bench)
+    host_id, _ = host_and_server(org_bench)
     strange = org_bench.server(OTHER_ORG, host_id=host_id)
     org_bench.job(OTHER_ORG, server_instance_id=strange)
     assert claim_on(org_bench, host_id) == []
@@ -272,7 +272,7 @@ def test_server_of_another_organisation_gives_no_jobs(org_bench: Bench) -> None:
 
 def test_concurrent_claims_take_each_run_once_within_all_limits(org_bench: Bench) -> None:
     org_bench.organisation(max_running=7)
-    host_id, server_id = place(org_bench)
+    host_id, server_id = host_and_server(org_bench)
     for _ in range(3):
         org_bench.job(of_type=CHANGING, server_instance_id=server_id)
     for _ in range(6):
@@ -292,7 +292,7 @@ HOUR = timedelta(hours=1)
 
 
 def window(bench: Bench, opens_in: timedelta, zone: str = "UTC") -> dict[str, object]:
-    """Of a quarter of an hour."""
+    """An execution window of 15 minutes."""
     start = bench.now + opens_in
     return {"start": f"{start:%H:%M}", "end": f"{start + HOUR / 4:%H:%M}", "timezone": zone}
 
@@ -302,7 +302,7 @@ def closed(bench: Bench) -> dict[str, object]:
 
 
 def opening(bench: Bench) -> datetime:
-    """Of the closed one."""
+    """When the window of `closed` opens."""
     return (bench.now + HOUR).replace(second=0, microsecond=0)
 
 
@@ -322,7 +322,7 @@ def release(bench: Bench) -> list[int]:
     return list(release_jobs(database=bench.database, clock=bench.clock, limit=20))
 
 
-def put_off(bench: Bench, host_id: int, org_id: str = ORG) -> None:
+def postpone_agent_jobs(bench: Bench, host_id: int, org_id: str = ORG) -> None:
     with bench.database.transaction() as session:
         postpone_closed(session, of_host(host_id, org_id), bench.now)
 
@@ -405,7 +405,7 @@ def test_claimed_ended_and_cancelled_runs_are_not_postponed_to_the_window(
 ) -> None:
     host_id, server_id = a_host_with_a_server(org_bench)
     job_id = org_bench.job(server_instance_id=server_id, start_window=closed(org_bench), run=run)
-    put_off(org_bench, host_id)
+    postpone_agent_jobs(org_bench, host_id)
     assert org_bench.run_row(job_id).next_attempt_at is None
 
 
@@ -413,11 +413,11 @@ def test_jobs_of_another_host_or_organisation_are_not_postponed(org_bench: Bench
     host_id, server_id = a_host_with_a_server(org_bench)
     other_id, _ = a_host_with_a_server(org_bench, OTHER_ORG)
     job_id = org_bench.job(server_instance_id=server_id, start_window=closed(org_bench))
-    put_off(org_bench, other_id, OTHER_ORG)
-    put_off(org_bench, host_id, OTHER_ORG)
-    put_off(org_bench, org_bench.host())
+    postpone_agent_jobs(org_bench, other_id, OTHER_ORG)
+    postpone_agent_jobs(org_bench, host_id, OTHER_ORG)
+    postpone_agent_jobs(org_bench, org_bench.host())
     assert org_bench.run_row(job_id).next_attempt_at is None
-    put_off(org_bench, host_id)
+    postpone_agent_jobs(org_bench, host_id)
     assert org_bench.run_row(job_id).next_attempt_at is not None
 
 
@@ -425,7 +425,7 @@ def test_the_number_of_queries_does_not_grow_with_runs_and_windows(org_bench: Be
     host_id, server_id = a_host_with_a_server(org_bench)
     org_bench.job(server_instance_id=server_id, start_window=closed(org_bench))
     with statements(org_bench.database) as of_one:
-        put_off(org_bench, host_id)
+        postpone_agent_jobs(org_bench, host_id)
     for of_type, hours in ((CHANGING, 2), (CHANGING, 3), (READING, 4)):
         org_bench.job(
             of_type=of_type,
@@ -433,7 +433,7 @@ def test_the_number_of_queries_does_not_grow_with_runs_and_windows(org_bench: Be
             start_window=window(org_bench, hours * HOUR),
         )
     with statements(org_bench.database) as of_many:
-        put_off(org_bench, host_id)
+        postpone_agent_jobs(org_bench, host_id)
     assert len(of_many) == len(of_one)
     times = [org_bench.run_row(job.id).next_attempt_at for job in org_bench.jobs()]
     assert times == [opening(org_bench) + hours * HOUR for hours in range(4)]

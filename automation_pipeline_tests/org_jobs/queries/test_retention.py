@@ -1,4 +1,4 @@
-"""What is older than it is kept goes, bit by bit; what is younger, or not over, stays."""
+"""Purge of rows older than their retention period."""
 
 from datetime import timedelta
 
@@ -41,7 +41,7 @@ def count(bench: Bench, table: object) -> int:
 
 
 def done(bench: Bench, org_id: str = ORG, **of_job: object) -> int:
-    """A job with an attempt, which was cancelled while it ran."""
+    """Insert a job with one attempt, cancelled while it ran."""
     job_id = bench.running_job(org_id, **of_job)
     with bench.database.transaction() as session:
         end_attempts(session, {bench.run_row(job_id).id: attempt_cancelled()}, ACTOR, bench.now)
@@ -144,8 +144,7 @@ def test_purge_is_limited_per_kind(org_bench: Bench) -> None:
 
 
 def test_ids_of_jobs_and_runs_are_not_reused(org_bench: Bench) -> None:
-    """Workers are asked for under a key of the run's number, and Dagster begins nothing twice under
-    one key."""
+    """Run requests use keys with the run's id, and Dagster launches each key once."""
     oldest, middle, newest = (done(org_bench) for _ in range(3))
     retried = org_bench.run_row(oldest)
     columns = {

@@ -1,4 +1,4 @@
-"""Schedules and their fires, as they are looked for."""
+"""Queries of schedules and their fires."""
 
 from typing import Any
 

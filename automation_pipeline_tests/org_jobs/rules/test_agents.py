@@ -1,4 +1,4 @@
-"""What agents receive and report, and which reports are refused."""
+"""Reports of agents: validation, and decisions about late or repeated reports."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_invalid_result_names_the_field(given: dict[str, Any], field: str) -> No
         {"status": "failed", "errorCode": "E" * 40, "error": "x" * 2000, "result": {"a": None}},
         {"status": "failed", "errorCode": "ANY_CODE_AT_ALL"},
         {"status": "success", "result": deep(DEEPEST)},
-        {"status": "cancelled", "error": "It was told to."},
+        {"status": "cancelled", "error": "Cancelled on request."},
     ],
 )
 def test_valid_results_are_accepted(given: dict[str, Any]) -> None:
@@ -166,31 +166,31 @@ def a_report(
 @every_case(
     ("report", "attempt_no", "token", "past", "verdict"),
     [
-        # It ended the run itself.
+        # The agent ended the run.
         (a_report("success"), 1, 1, REPORTED[SUCCESS], ReportVerdict.SAME),
         (a_report("failed"), 1, 1, REPORTED[SUCCESS], ReportVerdict.OTHER),
         (a_report("cancelled"), 1, 1, REPORTED[SUCCESS], ReportVerdict.OTHER),
         (a_report("cancelled"), 1, 1, REPORTED[CANCELLED], ReportVerdict.SAME),
         (a_report("failed"), 1, 1, REPORTED[CANCELLED], ReportVerdict.OTHER),
-        # It failed, and is tried again; somebody may have taken that.
+        # The attempt failed; the next attempt waits or is claimed.
         (a_report("failed"), 2, 1, REPORTED[FAILED], ReportVerdict.SAME),
         (a_report("failed"), 2, 2, REPORTED[FAILED], ReportVerdict.SAME),
         (a_report("success"), 2, 2, REPORTED[FAILED], ReportVerdict.OTHER),
-        # What it stopped by itself has failed, and to say so again is the same.
+        # A cancellation without a request counts as a failure; a repetition is accepted.
         (a_report("cancelled"), 2, 1, UNWANTED, ReportVerdict.SAME),
         (a_report("success"), 2, 1, UNWANTED, ReportVerdict.OTHER),
         (a_report("cancelled"), 2, 1, REPORTED[FAILED], ReportVerdict.OTHER),
-        # It was ended by the system.
+        # The system ended the attempt.
         (a_report("success"), 2, 1, GIVEN_UP[FAILED], ReportVerdict.LATE),
         (a_report("failed"), 2, 2, GIVEN_UP[FAILED], ReportVerdict.LATE),
         (a_report("cancelled"), 1, 1, GIVEN_UP[CANCELLED], ReportVerdict.LATE),
         (a_report("success"), 1, 1, GIVEN_UP[CANCELLED], ReportVerdict.LATE),
-        # It was claimed only, and is free again, or somebody else's.
+        # The claim ended without a start; the run is free or claimed by another agent.
         (a_report("success"), 1, 1, None, ReportVerdict.UNCLAIMED),
         (a_report("success"), 1, 2, None, ReportVerdict.STRANGE),
         (a_report("success", attempt_no=3), 2, 2, None, ReportVerdict.UNCLAIMED),
         (a_report("success", attempt_no=3, token=2), 2, 2, None, ReportVerdict.UNCLAIMED),
-        # Tokens that nobody was given.
+        # Tokens that were never issued.
         (a_report("success", token=2), 1, 1, REPORTED[SUCCESS], ReportVerdict.STRANGE),
         (a_report("success", token=1), 1, 2, REPORTED[SUCCESS], ReportVerdict.STRANGE),
         (a_report("failed", token=9), 2, 3, GIVEN_UP[FAILED], ReportVerdict.STRANGE),
@@ -215,7 +215,7 @@ def test_only_an_equal_result_is_a_repetition(
     verdict = verdict_on(a_report(second, attempt_no), attempt_no, 1, past)
     was_unwanted = (
         end.error_code == UNWANTED_CANCEL and second is AgentStatus.FAILED
-    )  # as which it counts
+    )  # it was stored as a failure
     is_same = first is second or was_unwanted
     assert verdict is (ReportVerdict.SAME if is_same else ReportVerdict.OTHER)
 

@@ -1,4 +1,4 @@
-"""Which due times of a period are done, why others are not, and what cannot be asked for."""
+"""Due times of a backfill: selected, left out with a reason, or refused."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""The conditions that raise alerts, and how a day is judged."""
+"""Alert conditions and the daily checks."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Retry policies, the ends of attempts, and when a waiting run expires."""
+"""Retry policies, ends of attempts, and the expiry of pending runs."""
 
 from datetime import UTC, datetime, time, timedelta
 from itertools import product
@@ -215,30 +215,30 @@ def test_illegal_transitions_are_refused() -> None:
 
 TEN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SOON = TEN + timedelta(seconds=1)
-BEGUN = {
+RUNNING = {
     "status": OrgJobsRunState.RUNNING,
     "started_at": TEN - timedelta(minutes=3),
     "deadline_at": SOON,
 }
-WAITS = {"status": OrgJobsRunState.PENDING, "expires_at": TEN}
+PENDING = {"status": OrgJobsRunState.PENDING, "expires_at": TEN}
 
 
 @every_case(
     ("status", "outcome"),
     [
-        (BEGUN, None),
-        (BEGUN | {"silent_seconds": 60.0}, ("failed", "STALE")),
-        (BEGUN | {"deadline_at": TEN}, ("failed", "TIME_LIMIT")),
-        (BEGUN | {"deadline_at": TEN, "silent_seconds": 60.0}, ("failed", "TIME_LIMIT")),
-        (BEGUN | {"is_cancel_wanted": True}, None),
-        (BEGUN | {"is_cancel_wanted": True, "silent_seconds": 60.0}, ("cancelled", None)),
-        (BEGUN | {"is_cancel_wanted": True, "deadline_at": TEN}, ("cancelled", None)),
-        (BEGUN | {"is_followed": True, "deadline_at": TEN}, None),
-        (BEGUN | {"deadline_at": None, "expires_at": TEN}, None),
-        (WAITS, ("failed", "EXPIRED")),
-        (WAITS | {"expires_at": SOON}, None),
-        (WAITS | {"expires_at": None}, None),
-        (WAITS | {"is_held": True}, None),
+        (RUNNING, None),
+        (RUNNING | {"silent_seconds": 60.0}, ("failed", "STALE")),
+        (RUNNING | {"deadline_at": TEN}, ("failed", "TIME_LIMIT")),
+        (RUNNING | {"deadline_at": TEN, "silent_seconds": 60.0}, ("failed", "TIME_LIMIT")),
+        (RUNNING | {"is_cancel_wanted": True}, None),
+        (RUNNING | {"is_cancel_wanted": True, "silent_seconds": 60.0}, ("cancelled", None)),
+        (RUNNING | {"is_cancel_wanted": True, "deadline_at": TEN}, ("cancelled", None)),
+        (RUNNING | {"is_followed": True, "deadline_at": TEN}, None),
+        (RUNNING | {"deadline_at": None, "expires_at": TEN}, None),
+        (PENDING, ("failed", "EXPIRED")),
+        (PENDING | {"expires_at": SOON}, None),
+        (PENDING | {"expires_at": None}, None),
+        (PENDING | {"is_held": True}, None),
         (
             {
                 "status": OrgJobsRunState.FAILED,

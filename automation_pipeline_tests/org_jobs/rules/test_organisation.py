@@ -1,5 +1,4 @@
-"""What people write of organisations, hosts and servers: what is taken, and which field is at
-fault."""
+"""Validation of organisations, hosts and servers."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What schedules may contain, how they change, and what a manual run may do."""
+"""Validation of schedules, their changes, and manual runs."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""References to secrets in payloads, and plain secrets that are refused."""
+"""References to secrets in payloads, and the refusal of plain secrets."""
 
 import json
 from base64 import b64encode
@@ -282,7 +282,7 @@ SECRETS = st.recursive(
 
 @st.composite
 def hidden_secrets(draw: st.DrawFn) -> dict[str, Any]:
-    """A text by its name, by its look, or by the name beside it."""
+    """A secret recognisable by its field name, its format or a sibling field."""
     name, text = draw(st.sampled_from(NAMES)), SECRET
     fields = draw(
         st.sampled_from([("name", "value"), ("key", "value"), ("header", "val"), ("Name", "Value")])
@@ -326,7 +326,7 @@ def test_values_that_resemble_secrets_are_accepted(body: dict[str, Any]) -> None
 
 @st.composite
 def payloads_with_a_secret(draw: st.DrawFn) -> dict[str, Any]:
-    """Plain values all around, and a secret under a sensitive name somewhere in it."""
+    """A payload of plain values with one secret under a sensitive name at any depth."""
     value: Any = {draw(st.sampled_from(SENSITIVE)): draw(SECRETS)}
     for _ in range(draw(st.integers(0, 4))):
         sibling = draw(PLAIN)
@@ -401,5 +401,6 @@ def test_a_deeply_nested_value_is_refused_before_it_is_searched() -> None:
         value = [value]
     [(where, why)] = payload_faults({"body": value})
     assert (where.count("."), why) == (DEEPEST, "must not be nested more than 20 deep")
-    while isinstance(value, list):  # a list so deep would be too much for whoever clears it up
+    # Unnest the list, because freeing it recursively could overflow the stack.
+    while isinstance(value, list):
         value = value.pop()
