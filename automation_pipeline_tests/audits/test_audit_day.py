@@ -82,7 +82,7 @@ def test_without_an_automatic_configuration_no_fiche_is_audited(bench: Bench) ->
     )
 
 
-def test_a_crm_error_for_one_fiche_does_not_affect_the_others(
+def test_a_crm_error_for_one_fiche_does_not_affect_others(
     bench: Bench,
 ) -> None:
     bench.configure(runAutomatically=True)

@@ -48,7 +48,7 @@ def requests(bench: Bench) -> dict[str, RunRequestRow]:
         }
 
 
-def test_a_single_audit_is_one_request_for_the_job(bench: Bench) -> None:
+def test_a_single_audit_creates_one_run_request(bench: Bench) -> None:
     config = bench.configure()
     filed = file_audits(bench, config, "1900417", batch=False)
     milliseconds = round(bench.clock.now().timestamp() * 1000)
@@ -73,7 +73,7 @@ def test_no_request_is_stored_for_an_unknown_configuration(bench: Bench) -> None
     assert requests(bench) == {}
 
 
-def test_a_batch_advances_with_its_audits_and_ends_once(bench: Bench) -> None:
+def test_a_batch_counts_ended_audits_and_completes_once(bench: Bench) -> None:
     config = bench.configure(steps=1)
     filed = file_audits(bench, config)
     for one in filed.audits:
@@ -87,7 +87,7 @@ def test_a_batch_advances_with_its_audits_and_ends_once(bench: Bench) -> None:
     assert (done["batch_id"], done["total"], done["operation_type"]) == (filed.batch_id, 3, "audit")
 
 
-def test_an_item_that_crashes_before_it_starts_ends_too(bench: Bench) -> None:
+def test_a_batch_item_that_crashes_before_its_start_is_ended(bench: Bench) -> None:
     config = bench.configure(steps=1)
     filed = file_audits(bench, config)
     crashed, *others = filed.audits
@@ -147,7 +147,7 @@ def test_the_sweep_ends_abandoned_audits(bench: Bench, seconds: float, lasting: 
     assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["sweep"]
 
 
-def test_the_sweep_leaves_claimed_audits(bench: Bench) -> None:
+def test_the_sweep_keeps_claimed_audits(bench: Bench) -> None:
     abandoned(bench)
     leases = DatabaseClaims(bench.database)
     lease = leases.take(audit_key(bench.row().id), "another worker", 60)

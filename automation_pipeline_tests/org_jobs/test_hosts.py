@@ -154,7 +154,7 @@ def test_waiting_jobs_move_with_their_server(org_bench: Bench) -> None:
     assert org_bench.run_row(waiting).host_id is None
 
 
-def test_a_free_host_is_deleted_and_its_jobs_stay(org_bench: Bench) -> None:
+def test_an_unused_host_is_deleted_and_its_jobs_stay(org_bench: Bench) -> None:
     host_id, other = org_bench.host(name="eu-1"), org_bench.host()
     ended = {"status": "cancelled", "finished_at": org_bench.now}
     job_id = org_bench.job(host_id=host_id, run=ended)
@@ -178,7 +178,7 @@ def test_a_host_in_use_is_not_deleted(org_bench: Bench) -> None:
     assert ids(org_bench, "host") == [with_server, at_work]
 
 
-def test_a_free_server_is_deleted_and_deleted_schedules_lose_it(org_bench: Bench) -> None:
+def test_an_unused_server_is_deleted_and_detached_from_deleted_schedules(org_bench: Bench) -> None:
     server, other = org_bench.server(name="one"), org_bench.server()
     gone = org_bench.schedule(server_instance_id=server, deleted_at=org_bench.now)
     kept = org_bench.schedule(server_instance_id=other, deleted_at=org_bench.now)

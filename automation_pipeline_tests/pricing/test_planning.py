@@ -247,7 +247,7 @@ def test_a_run_cancelled_during_planning_gets_no_targets(bench: Bench) -> None:
     assert (run.previewed_at, bench.targets(run_id)) == (None, [])
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("no_retry_delay")
 def test_a_failed_page_is_read_again(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(4), page_size=2)
     bench.shop.fail_once(PAGES, *[FailureSignal(status=500)] * 3)
@@ -255,7 +255,7 @@ def test_a_failed_page_is_read_again(bench: Bench) -> None:
     assert (run.total_targets, bench.shop.times("page")) == (4, 5)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("no_retry_delay")
 @pytest.mark.parametrize(
     ("signal", "error", "calls"),
     [

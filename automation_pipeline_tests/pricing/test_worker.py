@@ -327,7 +327,7 @@ def test_a_price_changed_by_hand_is_not_overwritten(bench: Bench) -> None:
     assert dead.observed_price == {"unit_amount": 1234, "currency": "EUR", "compare_at": None}
 
 
-def test_a_rule_may_overwrite_drift(bench: Bench) -> None:
+def test_a_rule_with_overwrite_replaces_a_drifted_price(bench: Bench) -> None:
     run = bench.queued(bench.rule(onDrift="overwrite"))
     bench.shop.edit("201", amount=1234)
     assert bench.work(run).status == "APPLIED"
@@ -700,7 +700,7 @@ def test_after_a_lost_claim_nothing_is_saved_and_the_next_worker_reads(
     assert [row.was_found for row in bench.changes(run.id)] == [True, False, False]
 
 
-def test_a_worker_that_leaves_releases_its_claim(bench: Bench) -> None:
+def test_a_worker_that_exits_releases_its_claim(bench: Bench) -> None:
     run = bench.queued()
     first = claim(bench, run)
     applying(bench, first).leave(5.0)

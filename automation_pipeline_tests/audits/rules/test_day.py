@@ -52,7 +52,7 @@ def test_the_checks_pass_at_their_thresholds(counts: dict[str, int], fails: set[
 
 
 @given(st.integers(0, 3), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
-def test_every_day_has_one_finding_per_check(
+def test_every_day_has_one_result_per_check(
     configs: int, fiches: int, steps: int, citations: int
 ) -> None:
     counted = day(configs=configs, fiches=fiches, audited=0, steps=steps, citations=citations)
@@ -67,12 +67,12 @@ def test_a_day_without_a_sales_list_passes_no_check() -> None:
     assert [(finding.passed, finding.grave) for finding in findings] == [(False, True)] * 3
 
 
-def test_without_an_automatic_configuration_the_finding_says_what_to_do() -> None:
+def test_without_an_automatic_configuration_the_check_message_names_the_remedy() -> None:
     [finding, *_] = judge_audits(day(configs=0, audited=0), asked=True)
     assert "automation audit-configs import" in finding.message
 
 
-def test_the_finding_counts_audits_not_fiches() -> None:
+def test_the_check_message_counts_audits_not_fiches() -> None:
     [finding, *_] = judge_audits(day(audited=18), asked=True)
     assert (
         finding.message

@@ -52,7 +52,7 @@ def test_any_filter_is_valid_or_names_the_invalid_field(sent: dict[str, Any]) ->
     st.lists(st.integers(1, LARGEST_ID)),
     st.lists(st.dates()),
 )
-def test_lists_come_back_in_their_order(
+def test_list_parameters_keep_their_order(
     statuses: Any, niveaux: Any, ids: list[int], days: Any
 ) -> None:
     sent = {"status": statuses, "niveau": niveaux, "audit_config_ids": ids, "sales_dates": days}
@@ -133,7 +133,7 @@ def test_the_last_bucket_includes_100(size: int) -> None:
     assert bucket_name(0, size) == f"0-{size}"
 
 
-def test_a_request_may_use_older_names() -> None:
+def test_a_request_may_use_legacy_field_names() -> None:
     old = {"fiche_id": "1900417", "audit_id": 11, "useRlm": True}
     new = {"fiche_id": "1900417", "audit_config_id": "11", "use_rlm": True}
     assert parse_request(AuditInput, old) == parse_request(AuditInput, new)
@@ -175,7 +175,7 @@ def test_a_batch_names_each_fiche_once() -> None:
             parse(AuditBatchInput, {"fiche_ids": fiche_ids}, "no")
 
 
-def test_instructions_have_two_names() -> None:
+def test_the_instructions_field_has_an_alias() -> None:
     assert parse(RerunInput, {"customPrompt": "Listen."}, "no").instructions == "Listen."
     assert parse(RerunInput, {"customInstructions": "Listen."}, "no").instructions == "Listen."
     assert parse(RerunInput, {}, "no").instructions is None
@@ -190,6 +190,6 @@ def test_an_id_is_a_number_or_its_digits(given: object) -> None:
 
 
 @every_case("given", [True, 0, -1, 1.5, "011", "1e3", "", None, 2**63, float("1e300"), [11]])
-def test_any_other_value_is_no_id(given: object) -> None:
+def test_invalid_ids_are_refused(given: object) -> None:
     with pytest.raises(InvalidInputError):
         parse_request(RunAuditInput, {"fiche_id": "1", "audit_config_id": given})

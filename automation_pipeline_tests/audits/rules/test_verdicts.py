@@ -590,7 +590,7 @@ def test_speaker_labels_may_have_any_characters(
 
 
 @every_case("place", [(0, 1), (1, 0), (-1, 0), (0, -1)])
-def test_a_missing_chunk_proves_nothing(place: tuple[int, int]) -> None:
+def test_a_quotation_from_a_missing_chunk_is_invalid(place: tuple[int, int]) -> None:
     assert not was_said("Vous êtes d'accord", place, LABELLED, 12)
 
 

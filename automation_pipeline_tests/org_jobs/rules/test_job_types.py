@@ -175,7 +175,9 @@ SCHEMA: dict[str, Any] = {
         ),
     ],
 )
-def test_a_schema_decides_on_the_payload(payload: dict[str, Any], expected: dict[str, str]) -> None:
+def test_a_payload_is_validated_by_its_schema(
+    payload: dict[str, Any], expected: dict[str, str]
+) -> None:
     assert faults(own(SCHEMA), payload) == expected
 
 
@@ -231,7 +233,7 @@ def test_only_a_usable_schema_is_stored(schema: object, *, is_accepted: bool) ->
         ({"performer": "service"}, "performer"),
     ],
 )
-def test_the_fields_of_a_type_have_bounds(fields: dict[str, object], where: str) -> None:
+def test_the_fields_of_a_job_type_have_limits(fields: dict[str, object], where: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse(OwnTypeInput, {"name": "X", "summary": "X.", **fields}, "Invalid job type")
     assert [field for field, _ in caught.value.fields] == [where]

@@ -88,7 +88,7 @@ def test_minimal_organisation() -> None:
     assert (wanted.name, wanted.max_running, wanted.maintenance_until) == ("Acme", 10, None)
 
 
-def test_an_instant_is_kept_in_utc() -> None:
+def test_a_time_is_stored_in_utc() -> None:
     wanted = parse(
         HostInput, {"name": "h", "maintenanceUntil": "2026-05-04T12:00:00+02:00"}, "host"
     )

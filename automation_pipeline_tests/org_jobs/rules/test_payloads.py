@@ -194,7 +194,7 @@ def test_a_secret_in_a_header_is_refused_by_the_name_of_the_header(headers: dict
         ({"A": "1", "a": "2"}, "'A' is given twice; 'a' is given twice"),
     ],
 )
-def test_a_header_that_cannot_be_sent_is_refused(headers: dict[str, Any], why: str) -> None:
+def test_an_invalid_header_is_refused(headers: dict[str, Any], why: str) -> None:
     assert faults(headers=headers) == (("payload.headers", why),)
 
 

@@ -40,7 +40,7 @@ def runs(
     return list(preview(timing, after, count, most_jitter=most_jitter).runs)
 
 
-def test_each_run_has_its_wall_clock_time() -> None:
+def test_each_previewed_run_has_its_local_time() -> None:
     (first, second) = runs("0 2 * * *", MAY)
     assert (iso(first.scheduled_for), first.effective_for) == (
         "2026-05-05T00:00:00.000Z",

@@ -268,7 +268,7 @@ def test_the_number_of_statements_is_constant_in_due_rules(
 
 
 @pytest.mark.parametrize("how_many", [0, 3])
-def test_a_tick_without_due_rules_takes_few_queries(
+def test_a_tick_without_due_rules_takes_at_most_three_queries(
     how_many: int, database: Database, clock: StandingClock
 ) -> None:
     for _ in range(how_many):

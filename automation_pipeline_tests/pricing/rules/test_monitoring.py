@@ -75,7 +75,7 @@ def test_a_report_counts_by_kind_and_recommends_actions() -> None:
     assert [entry.target_id for entry in report.entries] == ["t1", "t2"]
 
 
-def test_without_dead_letters_there_is_nothing_to_do() -> None:
+def test_a_report_without_dead_letters_has_no_recommendations() -> None:
     report = dead_letter_report("p1", [], [])
     assert (report.total_failed, report.by_error_type, report.recommendations) == (0, {}, ())
 

@@ -135,7 +135,7 @@ def test_a_price_keeps_the_minimum_margin_to_the_minor_unit() -> None:
         ({"compareAt": "before"}, 1000, True),
     ],
 )
-def test_the_compare_at_price_is_left_cleared_or_set(
+def test_the_compare_at_price_is_kept_cleared_or_set(
     expected: dict[str, object], compare_at: int | None, *, writes: bool
 ) -> None:
     outcome = priced(1000, {"op": "percent", "value": -10, **expected}, compare_at=1500)
@@ -318,7 +318,7 @@ policies = st.none() | st.sampled_from(
 )
 
 
-def test_a_price_that_changes_is_a_target() -> None:
+def test_a_changed_price_is_a_target() -> None:
     plan = plan_target(price(TENTH_OFF, variant(1000)), None, Decimal(0))
     assert isinstance(plan, PlannedTarget)
     assert (plan.before.unit_amount, plan.after.unit_amount) == (1000, 900)
@@ -504,7 +504,9 @@ def test_a_price_is_rounded_to_its_unit(
         (0, Round.NEAREST, ".99", 0),
     ],
 )
-def test_a_price_gets_its_ending(exact: int, way: Round, ending: str, result: int) -> None:
+def test_a_price_gets_the_configured_ending(
+    exact: int, way: Round, ending: str, result: int
+) -> None:
     lattice = with_ending(ending, 2)
     assert lattice is not None
     assert rounded(Decimal(exact), way, lattice) == result

@@ -365,7 +365,7 @@ def test_a_single_value_becomes_a_list_without_duplicates() -> None:
 
 @given(any_selector)
 @settings(max_examples=50, deadline=None)
-def test_what_is_written_reads_back_the_same(given: dict[str, object]) -> None:
+def test_a_written_value_round_trips(given: dict[str, object]) -> None:
     parsed = selector(given)
     assert selector(as_document(parsed)) == parsed
 

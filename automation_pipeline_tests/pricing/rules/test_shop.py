@@ -80,7 +80,7 @@ def test_an_invalid_amount_is_refused(text: str) -> None:
 
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["EUR", "JPY", "KWD"]))
 @settings(max_examples=50, deadline=None)
-def test_what_is_written_reads_back_the_same(amount: int, currency: str) -> None:
+def test_a_written_value_round_trips(amount: int, currency: str) -> None:
     assert parse_amount(format_amount(amount, currency), currency) == amount
 
 
