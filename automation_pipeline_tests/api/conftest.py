@@ -1,4 +1,4 @@
-"""The API over a migrated database, and callers with the grants that a test gives them."""
+"""The API over a migrated database, and clients with the grants of a test."""
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -80,8 +80,7 @@ def services(database: Database, clock: StandingClock) -> Services:
 
 @cache
 def _app() -> FastAPI:
-    """Making it takes longer than most of what is asked of it: all tests have the same, on their
-    own services."""
+    """Creating the app is slow, so tests share it and replace its services."""
     return create_app(services_on("sqlite:///never-opened.db"))
 
 
@@ -94,14 +93,14 @@ def api(services: Services) -> ASGIApp:
 
 @pytest.fixture
 def client(api: ASGIApp) -> Generator[TestClient]:
-    """A machine that may do everything."""
+    """A client with a machine token that has all permissions."""
     with client_of(api, MACHINE) as made:
         yield made
 
 
 @pytest.fixture
 def bench(services: Services, clock: StandingClock) -> Bench:
-    """A shop of two products at ten euros each, which the API asks too."""
+    """A fake shop with two products at 10 EUR each, used by the API as well."""
     made = Bench(services.database, clock, FakeShop(*shelf(2)))
     services.__dict__["storefront"] = made.front
     return made
@@ -109,7 +108,7 @@ def bench(services: Services, clock: StandingClock) -> Bench:
 
 @pytest.fixture
 def pricing(api: FastAPI, bench: Bench) -> Generator[TestClient]:
-    """A machine beside a shop. Whatever it is answered is held against the document."""
+    """A client with a machine token and a shop. Validates responses against the OpenAPI document."""
     assert bench.shop
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}
@@ -118,19 +117,20 @@ def pricing(api: FastAPI, bench: Bench) -> Generator[TestClient]:
 
 @pytest.fixture
 def login(api: ASGIApp) -> Login:
-    """A client of a user: `login({"fiches.read": "GROUP"}, groupes=["NORD"])`."""
+    """A client with a user token: `login({"fiches.read": "GROUP"}, groupes=["NORD"])`."""
     return lambda grants, **about: client_of(api, user_token(grants, **about))
 
 
 @pytest.fixture
 def orgs(services: Services, clock: StandingClock) -> OrgBench:
-    """What organisations have, put there directly."""
+    """Creates entities of organisations directly in the database."""
     return OrgBench(services.database, clock)
 
 
 @pytest.fixture
 def operator(api: FastAPI, orgs: OrgBench) -> Generator[TestClient]:
-    """A machine of no organisation. Whatever it is answered is held against the document."""
+    """A client with a machine token without an organisation. Validates responses against the OpenAPI
+    document."""
     orgs.organisation("acme")
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}

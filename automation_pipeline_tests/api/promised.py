@@ -1,4 +1,4 @@
-"""Every answer held against the OpenAPI document, as those who generate clients from it do."""
+"""Validates every response against the OpenAPI document."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 
 def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
-    """For `event_hooks` of a client."""
+    """A response hook for the `event_hooks` of a client."""
     document, paths = _described(api)
 
     def check(response: httpx.Response) -> None:
@@ -47,6 +47,5 @@ def _described(api: FastAPI) -> tuple[dict[str, Any], Mapping[re.Pattern[str], s
 
 
 def _in_order(document: Mapping[str, Any]) -> list[str]:
-    """Fixed paths stand before those with parameters, as they do in the application; and deeds
-    before both."""
+    """Orders paths as the application does: actions, fixed paths, then paths with parameters."""
     return sorted(document["paths"], key=lambda path: (":" not in path, path))

@@ -1,4 +1,4 @@
-"""The API on a real socket, in a thread of the test."""
+"""Runs the API on a real socket in a thread of the test."""
 
 import threading
 from collections.abc import Generator
@@ -13,7 +13,7 @@ from automation_pipeline_tests.waiting import wait_until
 
 @contextmanager
 def served(api: FastAPI) -> Generator[str]:
-    """Its address; streams are ended with the block, as when the server is stopped."""
+    """Yields the URL. Leaving the block stops the server and ends its streams."""
     server = uvicorn.Server(
         uvicorn.Config(
             api, http=BoundedProtocol, port=0, log_config=None, timeout_graceful_shutdown=20

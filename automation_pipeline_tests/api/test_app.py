@@ -1,5 +1,4 @@
-"""What holds for every request: its id, one shape of refusals, limits on bodies and time; bugs stay
-inside."""
+"""Behaviour of every request: request ids, error format, body and time limits, unexpected exceptions."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -94,9 +93,9 @@ def test_health_responds_when_all_threads_are_busy(
     monkeypatch.setattr(schedules, "schedules_within", waits)
     with (
         TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client,
-        ThreadPoolExecutor() as beside,
+        ThreadPoolExecutor() as background,
     ):
-        listed = beside.submit(client.get, LIST)
+        listed = background.submit(client.get, LIST)
         assert started.wait(60)
         assert (client.get("/health").status_code, listed.done()) == (200, False)
         free.set()

@@ -1,4 +1,4 @@
-"""Users' tokens."""
+"""JWTs of users."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -42,14 +42,14 @@ GOOD: dict[str, Any] = {
 FICHES: dict[str, Any] = {"key": "fiches", "read": True, "read_scope": "ALL"}
 
 
-def made(secret: str = SECRET, algorithm: str = "HS256", without: str = "", **claims: Any) -> str:
+def token(secret: str = SECRET, algorithm: str = "HS256", without: str = "", **claims: Any) -> str:
     values = {**GOOD, "exp": datetime.now(UTC) + timedelta(minutes=5), **claims}
     values.pop(without, None)
     return jwt.encode(values, secret if algorithm != "none" else None, algorithm=algorithm)
 
 
 def test_the_widest_grant_applies_and_an_unknown_scope_means_self() -> None:
-    caller = caller_of(made(), ISSUING)
+    caller = caller_of(token(), ISSUING)
     assert caller is not None
     assert (caller.id, caller.name, caller.crm_user_id, caller.is_machine) == (
         "user:12",
@@ -70,40 +70,40 @@ def test_the_widest_grant_applies_and_an_unknown_scope_means_self() -> None:
 @every_case(
     "token",
     [
-        made(secret="another-secret-that-is-long-enough-too"),
-        made(algorithm="none"),
-        made("x" * 64, algorithm="HS512"),
-        made(exp=datetime.now(UTC) - timedelta(seconds=1)),
-        made(nbf=datetime.now(UTC) + timedelta(minutes=5)),
-        made(iss="somebody"),
-        made(aud="somebody"),
-        *(made(without=claim) for claim in ("exp", "sub", "iss", "aud")),
-        *(made(sub=sub) for sub in ("", " ", "\ud800", "a\0", "a\udfffb")),
-        *(made(email=email) for email in ("a\0", "\udc00", 7, ["a"])),
-        *(made(crm_user_id=crm_user) for crm_user in ("", "a\0", "\ud800", 7.5, True, [], {})),
+        token(secret="another-secret-that-is-long-enough-too"),
+        token(algorithm="none"),
+        token("x" * 64, algorithm="HS512"),
+        token(exp=datetime.now(UTC) - timedelta(seconds=1)),
+        token(nbf=datetime.now(UTC) + timedelta(minutes=5)),
+        token(iss="another"),
+        token(aud="another"),
+        *(token(without=claim) for claim in ("exp", "sub", "iss", "aud")),
+        *(token(sub=sub) for sub in ("", " ", "\ud800", "a\0", "a\udfffb")),
+        *(token(email=email) for email in ("a\0", "\udc00", 7, ["a"])),
+        *(token(crm_user_id=crm_user) for crm_user in ("", "a\0", "\ud800", 7.5, True, [], {})),
         *(
-            made(**{claim: given})
+            token(**{claim: given})
             for claim in ("groupes", "roles")
             for given in (["a\0"], ["\ud800"], [7], [[]], "a", {})
         ),
         *(
-            made(permission_grants=given)
+            token(permission_grants=given)
             for given in ("a", {}, ["a"], [[]], [None], [{}], [{"read": True}])
         ),
         *(
-            made(permission_grants=[{"key": key, "read": True}])
+            token(permission_grants=[{"key": key, "read": True}])
             for key in ([], {}, 7, None, "fiches\0")
         ),
         *(
-            made(permission_grants=[FICHES | wrong])
+            token(permission_grants=[FICHES | wrong])
             for wrong in ({"read": 1}, {"read": "true"}, {"write": []})
         ),
         *(
-            made(permission_grants=[FICHES | {name: 3}])
+            token(permission_grants=[FICHES | {name: 3}])
             for name in ("scope", "read_scope", "write_scope")
         ),
-        *(made(exp=exp) for exp in ([], None, "soon", float("inf"))),
-        made()[:-2] + "xx",
+        *(token(exp=exp) for exp in ([], None, "soon", float("inf"))),
+        token()[:-2] + "xx",
         "..",
         "a.b.c",
         "é.é.é",
@@ -115,8 +115,8 @@ def test_an_invalid_token_has_no_caller(token: str) -> None:
 
 def test_null_and_unknown_claims_are_ignored() -> None:
     nulls = dict.fromkeys(("email", "crm_user_id", "groupes", "roles", "permission_grants"))
-    caller = caller_of(made(**nulls, teams=["\0"], iat=1), ISSUING)
+    caller = caller_of(token(**nulls, teams=["\0"], iat=1), ISSUING)
     assert caller == Caller("user:12", {}, name="12")
-    few = caller_of(made(permission_grants=[FICHES | {"teams": 7, "write": None}]), ISSUING)
+    few = caller_of(token(permission_grants=[FICHES | {"teams": 7, "write": None}]), ISSUING)
     assert few is not None
     assert few.grants == {Permission.FICHES: Grant(Scope.ALL)}

@@ -1,5 +1,4 @@
-"""Bodies of requests on a real socket: limits, faults of JSON, and what else is answered
-meanwhile."""
+"""Request bodies on a real socket: limits, malformed JSON, and concurrent requests."""
 
 import http.client
 import json
@@ -43,7 +42,7 @@ def remote(address: str) -> Generator[httpx.Client]:
 
 
 def padded(size: int) -> bytes:
-    """A JSON object of exactly that size which no route accepts."""
+    """A JSON object of exactly `size` bytes that no route accepts."""
     return b'{"unknown": "' + b"x" * (size - 15) + b'"}'
 
 
@@ -236,7 +235,7 @@ def test_endless_headers_are_400(address: str) -> None:
                     wire.sendall(line)
                 answer = wire.recv(1000)
             except ConnectionError:
-                answer = b"HTTP/1.1 400 "  # the server hung up
+                answer = b"HTTP/1.1 400 "  # the server closed the connection
         assert answer.startswith(b"HTTP/1.1 400 ")
 
 

@@ -1,5 +1,4 @@
-"""What `/v1` answers where something is wrong, whoever notices it; the rest of the API answers as
-before."""
+"""Errors of `/v1` have the body of its contract. Errors of other routes keep their format."""
 
 import pytest
 from fastapi.testclient import TestClient

@@ -1,4 +1,4 @@
-"""The OpenAPI document: parts with names of their own, examples and limits that are true."""
+"""The OpenAPI document: unique schema names, valid examples, and accurate limits."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def parts() -> dict[str, Any]:
 
 @cache
 def bodies() -> dict[str, dict[str, Any]]:
-    """The content of each body, by its operation."""
+    """The JSON content of each request body, by operation."""
     return dict(_bodies())
 
 
@@ -66,10 +66,10 @@ def test_schemas_are_not_named_after_modules() -> None:
 
 
 def test_schemas_with_the_same_name_are_prefixed_by_package() -> None:
-    """Organisations' jobs and prices both have runs."""
-    for room, status in (("OrgJobs", "success"), ("Pricing", "PREVIEW")):
-        part = parts()[f"{room}RunState"]
-        assert (part["title"], status in part["enum"]) == (f"{room}RunState", True)
+    """Both organisation jobs and pricing have a RunState."""
+    for prefix, status in (("OrgJobs", "success"), ("Pricing", "PREVIEW")):
+        part = parts()[f"{prefix}RunState"]
+        assert (part["title"], status in part["enum"]) == (f"{prefix}RunState", True)
     assert (
         parts()["OrgJob"]["properties"]["status"]["$ref"] == "#/components/schemas/OrgJobsRunState"
     )

@@ -1,4 +1,4 @@
-"""Errors as answers, of the API and of `/v1`, and the time limit of a request."""
+"""Error responses of the API and of `/v1`, and the time limit of a request."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Addresses of recordings in answers."""
+"""Recording URLs in responses."""
 
 import re
 from typing import Any
@@ -28,8 +28,7 @@ ALL_BUT_RECORDINGS = {
 
 @pytest.fixture
 def audited(services: Services, clock: StandingClock) -> dict[str, str]:
-    """A fiche of the groupe TEAM R1 with a call that is audited and cited; what stands for each
-    name in a path."""
+    """An audited fiche of the groupe TEAM R1 with a cited call. Returns the values of path parameters."""
     bench = Bench(services.database, clock, model=FakeLanguageModel(step_answer))
     bench.sell("7")
     status = bench.audit("7", bench.configure(steps=1))
@@ -49,8 +48,8 @@ def audited(services: Services, clock: StandingClock) -> dict[str, str]:
     }
 
 
-def shown(client: TestClient, names: dict[str, str]) -> set[str]:
-    """The routes whose answer holds the address."""
+def routes_showing_url(client: TestClient, names: dict[str, str]) -> set[str]:
+    """The routes whose response contains the recording URL."""
     found: set[str] = set()
     for (method, path), rule in RULES.items():
         if (
@@ -69,16 +68,18 @@ def test_recording_urls_need_the_recordings_permission_on_every_route(
     login: Login, audited: dict[str, Any]
 ) -> None:
     everything = login({**ALL_BUT_RECORDINGS, "recordings.read": "ALL"})
-    with_address = shown(everything, audited)
+    with_address = routes_showing_url(everything, audited)
     assert "/api/transcriptions/{fiche_id}/recordings/{call_id}" in with_address
     assert any(path.startswith("/api/audits/") for path in with_address), with_address
-    assert shown(login(ALL_BUT_RECORDINGS), audited) == set()
+    assert routes_showing_url(login(ALL_BUT_RECORDINGS), audited) == set()
 
 
 def test_recording_urls_are_shown_only_for_the_groupes_of_the_caller(
     login: Login, audited: dict[str, Any]
 ) -> None:
     grants = {**ALL_BUT_RECORDINGS, "recordings.read": "GROUP"}
-    assert shown(login(grants, groupes=["NORD"]), audited) == set()
+    assert routes_showing_url(login(grants, groupes=["NORD"]), audited) == set()
     everything = login({**ALL_BUT_RECORDINGS, "recordings.read": "ALL"})
-    assert shown(login(grants, groupes=["TEAM R1"]), audited) == shown(everything, audited)
+    assert routes_showing_url(login(grants, groupes=["TEAM R1"]), audited) == routes_showing_url(
+        everything, audited
+    )

@@ -1,4 +1,4 @@
-"""Idempotency keys, and work that outlives its request."""
+"""Idempotency keys."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

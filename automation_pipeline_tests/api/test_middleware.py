@@ -1,4 +1,4 @@
-"""What is logged of a request, whoever asks."""
+"""The request log."""
 
 import asyncio
 import logging

@@ -1,5 +1,4 @@
-"""The page of the endpoints is the one that the routes and the rules write, and leaves nothing
-out."""
+"""The generated endpoints page is up to date and complete."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Pages of lists."""
+"""Pagination of lists."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The table of permissions."""
+"""The permission rules of the routes."""
 
 import re
 from typing import Any
@@ -21,29 +21,29 @@ from automation_pipeline_tests.api.conftest import (
 )
 from automation_pipeline_tests.tables import every_case
 
-# What shows or acts on fiches, whoever they belong to, keeps to the caller's scope.
-OF_FICHES = {
+# Routes with these permissions must respect the caller's scope.
+FICHE_PERMISSIONS = {
     Permission.AUDITS,
     Permission.AUTOMATION,
     Permission.FICHES,
     Permission.RECORDINGS,
     Permission.TRANSCRIPTIONS,
 }
-ABOUT_THE_SYSTEM = {("GET", "/api/automation/diagnostic")}
-# Which looks at everything around us, and takes its time.
-AT_LENGTH = {"/api/automation/diagnostic"}
-RULED = [
+UNSCOPED_ROUTES = {("GET", "/api/automation/diagnostic")}
+# The diagnostic calls all external systems and is slow.
+SLOW = {"/api/automation/diagnostic"}
+ALL_CASES = [
     pytest.param(method, path, rule, id=f"{method} {path}")
     for (method, path), rule in RULES.items()
 ]
-PERMITTED = [case for case in RULED if case.values[2].permission is not None]
-GUARDED = [case for case in RULED if not case.values[2].public]
-BY_PATH = [case for case in RULED if case.values[2].scoped is Scoped.BY_PATH]
+CASES_WITH_PERMISSION = [case for case in ALL_CASES if case.values[2].permission is not None]
+CASES_WITH_CREDENTIALS = [case for case in ALL_CASES if not case.values[2].public]
+CASES_SCOPED_BY_PATH = [case for case in ALL_CASES if case.values[2].scoped is Scoped.BY_PATH]
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    """One for all: what is asked of it here names nothing that exists."""
+    """One app for all tests, because they request only missing entities."""
     path = tmp_path_factory.mktemp("rules") / "automation.db"
     services = services_on(f"sqlite:///{path}")
     migrations.upgrade(services.database)
@@ -60,8 +60,8 @@ def client(api: FastAPI) -> TestClient:
     return client_of(api, MACHINE)
 
 
-def called(client: TestClient, method: str, path: str) -> Any:
-    """With ids that exist nowhere, and no body."""
+def request_missing(client: TestClient, method: str, path: str) -> Any:
+    """Sends the request with ids that do not exist and without a body."""
     return client.request(method, re.sub(r"\{\w+\}", "987654", path))
 
 
@@ -86,9 +86,9 @@ def test_routes_about_fiches_are_scoped() -> None:
     unscoped = {
         route
         for route, rule in RULES.items()
-        if rule.permission in OF_FICHES and rule.scoped is Scoped.NOTHING
+        if rule.permission in FICHE_PERMISSIONS and rule.scoped is Scoped.NOTHING
     }
-    assert unscoped == ABOUT_THE_SYSTEM
+    assert unscoped == UNSCOPED_ROUTES
 
 
 def test_entities_in_paths_are_checked() -> None:
@@ -97,7 +97,7 @@ def test_entities_in_paths_are_checked() -> None:
         assert [rule.entity] == named if named else rule.entity is None, path
 
 
-@every_case(("method", "path", "rule"), GUARDED)
+@every_case(("method", "path", "rule"), CASES_WITH_CREDENTIALS)
 def test_missing_or_invalid_credentials_are_401(
     client: TestClient, method: str, path: str, rule: Rule
 ) -> None:
@@ -110,7 +110,7 @@ def test_missing_or_invalid_credentials_are_401(
         assert (answered.status_code, answered.json()["code"]) == (401, "AUTHENTICATION_ERROR")
 
 
-@every_case(("method", "path", "rule"), PERMITTED)
+@every_case(("method", "path", "rule"), CASES_WITH_PERMISSION)
 def test_a_route_refuses_callers_without_its_permission(
     login: Login, method: str, path: str, rule: Rule
 ) -> None:
@@ -126,26 +126,27 @@ def test_a_route_refuses_callers_without_its_permission(
         if permission is not rule.permission
     }
     for grants in ({}, others, {f"{rule.permission}.{other}": "ALL"}):
-        answered = called(login(grants), method, path)
+        answered = request_missing(login(grants), method, path)
         assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
 
 
 @every_case(
-    ("method", "path", "rule"), [case for case in PERMITTED if case.values[1] not in AT_LENGTH]
+    ("method", "path", "rule"),
+    [case for case in CASES_WITH_PERMISSION if case.values[1] not in SLOW],
 )
 def test_a_route_accepts_callers_with_its_permission(
     login: Login, method: str, path: str, rule: Rule
 ) -> None:
-    answered = called(login({f"{rule.permission}.{rule.action}": "ALL"}), method, path)
+    answered = request_missing(login({f"{rule.permission}.{rule.action}": "ALL"}), method, path)
     assert answered.status_code not in {401, 403}
 
 
 @every_case("scope", ["SELF", "GROUP"])
-@every_case(("method", "path", "rule"), BY_PATH)
+@every_case(("method", "path", "rule"), CASES_SCOPED_BY_PATH)
 def test_an_entity_out_of_scope_is_404(
     login: Login, method: str, path: str, rule: Rule, scope: str
 ) -> None:
-    answered = called(
+    answered = request_missing(
         login({f"{rule.permission}.{rule.action}": scope}, groupes=["NORD"]), method, path
     )
     assert (answered.status_code, answered.json()["code"]) == (404, "NOT_FOUND")

@@ -1,4 +1,4 @@
-"""What a caller may see, by scope and organisation."""
+"""Access of callers by scope and organisation."""
 
 import re
 from collections.abc import Mapping
@@ -38,8 +38,8 @@ from automation_pipeline_tests.org_jobs.bench import Bench
 from automation_pipeline_tests.tables import every_case
 
 SCHEDULES = "/api/automation/schedules"
-BOTH = {"automation.read": "GROUP", "automation.write": "GROUP"}
-OF_ALL: dict[str, Any] = {
+READ_AND_WRITE = {"automation.read": "GROUP", "automation.write": "GROUP"}
+ALL_FICHES: dict[str, Any] = {
     "name": "Of all",
     "scheduleType": "MANUAL",
     "ficheSelection": {"mode": "date_range", "dateRange": "yesterday"},
@@ -68,9 +68,8 @@ def triggered(client: TestClient, schedule_id: str, **more: Any) -> Any:
 def test_an_id_with_another_spelling_is_400(
     client: TestClient, login: Login, method: str, path: str, rule: Any
 ) -> None:
-    """What the check of scopes and the endpoint would read differently would come past the
-    check."""
-    stored(client, OF_ALL)
+    """An id that the scope check and the endpoint parse differently would bypass the check."""
+    stored(client, ALL_FICHES)
     triggered(client, "1")
     limited = login({f"{rule.permission}.{rule.action}": "GROUP"}, groupes=["NORD"])
     for spelling in ("+1", "%201", "1.0", "0_1", "1%0a", "01", "0" * 20 + "1", "1e0", "９"):
@@ -96,7 +95,7 @@ def test_another_spelling_of_a_fiche_id_does_not_bypass_the_scope(
 @pytest.mark.parametrize("scope", ["SELF", "GROUP"])
 def test_a_misspelled_fiche_selection_is_refused(login: Login, scope: str) -> None:
     limited = login({"automation.write": scope}, groupes=["NORD"])
-    schedule = {**OF_ALL, "fiche_selection": OF_ALL["ficheSelection"]}
+    schedule = {**ALL_FICHES, "fiche_selection": ALL_FICHES["ficheSelection"]}
     del schedule["ficheSelection"]
     answered = limited.post(SCHEDULES, json=schedule)
     assert answered.status_code == 400
@@ -106,27 +105,27 @@ def test_a_misspelled_fiche_selection_is_refused(login: Login, scope: str) -> No
 
 
 def test_the_creator_of_a_schedule_cannot_be_forged(login: Login) -> None:
-    nord = login(BOTH, groupes=["NORD"])
+    nord = login(READ_AND_WRITE, groupes=["NORD"])
     made = nord.post(SCHEDULES, json={**of_groupes("NORD"), "createdBy": "user:1"}).json()["data"]
     assert made["createdBy"] == "user:12"
     changed = nord.patch(f"{SCHEDULES}/{made['id']}", json={"createdBy": "user:1"}).json()["data"]
     assert changed["createdBy"] == "user:12"
 
 
-class TestARunIsJudgedByWhatItWasAbout:
+class TestAccessToRuns:
     def test_run_access_depends_on_its_own_selection_not_the_current_schedule(
         self, client: TestClient, login: Login
     ) -> None:
-        schedule_id = stored(client, OF_ALL)
+        schedule_id = stored(client, ALL_FICHES)
         run_id = triggered(client, schedule_id).json()["run_id"]
         client.patch(
             f"{SCHEDULES}/{schedule_id}",
             json={"ficheSelection": of_groupes("NORD")["ficheSelection"]},
         )
-        nord = login(BOTH, groupes=["NORD"])
+        nord = login(READ_AND_WRITE, groupes=["NORD"])
         assert (
             nord.get(f"{SCHEDULES}/{schedule_id}").json()["data"]["runs"] != []
-        )  # it waits: it will be of NORD
+        )  # the pending run will use the selection of NORD
         client.post(f"/api/automation/runs/{run_id}/cancel")
         other = triggered(
             client, schedule_id, overrideFicheSelection=of_groupes("SUD")["ficheSelection"]
@@ -151,7 +150,7 @@ class TestARunIsJudgedByWhatItWasAbout:
         named = {"mode": "manual", "ficheIds": ["77"], "groupes": ["NORD"]}
         run_id = triggered(client, schedule_id, overrideFicheSelection=named).json()["run_id"]
         client.post(f"/api/automation/runs/{run_id}/cancel")
-        nord = login(BOTH, groupes=["NORD"])
+        nord = login(READ_AND_WRITE, groupes=["NORD"])
         assert "77" in str(
             client.get(f"/api/automation/runs/{run_id}").json()["data"]["configSnapshot"]
         )
@@ -162,7 +161,7 @@ class TestARunIsJudgedByWhatItWasAbout:
     def test_paging_counts_only_visible_items(self, client: TestClient, login: Login) -> None:
         for groupe in ("NORD", "SUD", "NORD", "SUD", "NORD"):
             triggered(client, stored(client, of_groupes(groupe)))
-        nord = login(BOTH, groupes=["NORD"])
+        nord = login(READ_AND_WRITE, groupes=["NORD"])
         pages = [
             nord.get("/api/automation/runs", params={"limit": 2, "offset": at}).json()["data"]
             for at in (0, 2, 4)
@@ -176,26 +175,33 @@ def test_a_trailing_slash_does_not_redirect(client: TestClient) -> None:
 
 
 AGENTS = "/api/agents/"
-# These show nothing that is anybody's, and take nothing in.
+# These routes neither return nor store data of an organisation.
 # Their tests are in routes/test_org_job_types.py.
-OF_NOBODY = {("GET", "/api/org-jobs/types"), ("POST", "/api/org-schedules/preview")}
-RULED = [
+WITHOUT_ORGANISATION_DATA = {("GET", "/api/org-jobs/types"), ("POST", "/api/org-schedules/preview")}
+ALL_CASES = [
     pytest.param(method, path, rule, id=f"{method} {path}")
     for (method, path), rule in ORG_RULES.items()
 ]
-OURS = [
+ORGANISATION_CASES = [
     case
-    for case in RULED
-    if not case.values[1].startswith(AGENTS) and (case.values[0], case.values[1]) not in OF_NOBODY
+    for case in ALL_CASES
+    if not case.values[1].startswith(AGENTS)
+    and (case.values[0], case.values[1]) not in WITHOUT_ORGANISATION_DATA
 ]
-NAMING = [
+ENTITY_CASES = [
     case
-    for case in OURS
+    for case in ORGANISATION_CASES
     if "{" in case.values[1] and case.values[2].permission is Permission.ORG_JOBS
 ]
-LISTING = [case for case in OURS if "{" not in case.values[1] and case.values[0] == "GET"]
-MAKING = [case for case in OURS if "{" not in case.values[1] and case.values[0] == "POST"]
-MANAGING = [case for case in OURS if case.values[2].permission is Permission.ORGANISATIONS]
+LIST_CASES = [
+    case for case in ORGANISATION_CASES if "{" not in case.values[1] and case.values[0] == "GET"
+]
+CREATE_CASES = [
+    case for case in ORGANISATION_CASES if "{" not in case.values[1] and case.values[0] == "POST"
+]
+MANAGEMENT_CASES = [
+    case for case in ORGANISATION_CASES if case.values[2].permission is Permission.ORGANISATIONS
+]
 TABLES = (
     OrganisationRow,
     HostRow,
@@ -229,8 +235,8 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Belongings:
-    """One of everything that an organisation can have, by the names of the paths' parameters."""
+class EntityIds:
+    """Ids of one entity of each kind of an organisation, by path parameter."""
 
     ids: Mapping[str, str]
 
@@ -238,7 +244,7 @@ class Belongings:
         return re.sub(r"\{(\w+)\}", lambda found: self.ids[found[1]], path)
 
 
-MISSING = Belongings(
+MISSING = EntityIds(
     {
         "org_id": "initech",
         "host_id": "987654",
@@ -251,7 +257,7 @@ MISSING = Belongings(
 )
 
 
-def belongings(orgs: Bench, org_id: str) -> Belongings:
+def create_entities(orgs: Bench, org_id: str) -> EntityIds:
     orgs.organisation(org_id)
     host_id = orgs.host(org_id)
     server_id = orgs.server(org_id, host_id=host_id)
@@ -305,7 +311,7 @@ def belongings(orgs: Bench, org_id: str) -> Belongings:
         batch_id=batch_id,
         server_instance_id=server_id,
     )
-    return Belongings(
+    return EntityIds(
         {
             "org_id": org_id,
             "host_id": str(host_id),
@@ -327,27 +333,28 @@ def everything(orgs: Bench) -> list[dict[str, Any]]:
         ]
 
 
-def called(client: TestClient, method: str, path: str, things: Belongings, **params: str) -> Any:
+def request(client: TestClient, method: str, path: str, entities: EntityIds, **params: str) -> Any:
     body = None if method == "GET" else BODIES.get(path, {})
-    return client.request(method, things.named(path), json=body, params=params)
+    return client.request(method, entities.named(path), json=body, params=params)
 
 
 def test_every_organisation_route_is_scoped_and_tested() -> None:
     assert {rule.scoped for rule in ORG_RULES.values()} == {Scoped.BY_ORGANISATION}
-    looked_at = {
-        (case.values[0], case.values[1]) for case in (*NAMING, *LISTING, *MAKING, *MANAGING)
+    tested = {
+        (case.values[0], case.values[1])
+        for case in (*ENTITY_CASES, *LIST_CASES, *CREATE_CASES, *MANAGEMENT_CASES)
     }
     agents = {route for route in ORG_RULES if route[1].startswith(AGENTS)}
-    assert looked_at | OF_NOBODY | agents == set(ORG_RULES)
+    assert tested | WITHOUT_ORGANISATION_DATA | agents == set(ORG_RULES)
 
 
-@every_case(("method", "path", "rule"), NAMING)
+@every_case(("method", "path", "rule"), ENTITY_CASES)
 def test_entities_of_another_organisation_look_missing(
     member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
-    acme, globex = belongings(orgs, "acme"), member("globex")
+    acme, globex = create_entities(orgs, "acme"), member("globex")
     before = everything(orgs)
-    hidden, missing = (called(globex, method, path, things) for things in (acme, MISSING))
+    hidden, missing = (request(globex, method, path, entities) for entities in (acme, MISSING))
     assert (hidden.status_code, hidden.json()["code"]) == (404, "NOT_FOUND")
     assert missing.status_code == 404
     words = hidden.json()["error"]
@@ -357,22 +364,22 @@ def test_entities_of_another_organisation_look_missing(
     assert everything(orgs) == before
 
 
-@every_case(("method", "path", "rule"), NAMING)
+@every_case(("method", "path", "rule"), ENTITY_CASES)
 def test_entities_of_the_own_organisation_are_accessible(
     member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
-    """So that the test above finds what it should."""
-    acme = belongings(orgs, "acme")
-    assert called(member("acme"), method, path, acme).status_code in {200, 201, 202, 204, 409}
+    """Proves that the previous test uses existing entities."""
+    acme = create_entities(orgs, "acme")
+    assert request(member("acme"), method, path, acme).status_code in {200, 201, 202, 204, 409}
 
 
-@every_case(("method", "path", "rule"), LISTING)
+@every_case(("method", "path", "rule"), LIST_CASES)
 def test_lists_exclude_other_organisations(
     operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
     clients = {org_id: member(org_id, "org-jobs.read") for org_id in ("acme", "globex")}
     for org_id in clients:
-        belongings(orgs, org_id)
+        create_entities(orgs, org_id)
     whose = "id" if path == "/api/organisations" else "orgId"
     for org_id, client in clients.items():
         assert {one[whose] for one in client.get(path).json()["data"]} == {org_id}
@@ -385,7 +392,8 @@ def test_lists_exclude_other_organisations(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "rule"), [case for case in MAKING if case.values[1] != "/api/organisations"]
+    ("method", "path", "rule"),
+    [case for case in CREATE_CASES if case.values[1] != "/api/organisations"],
 )
 def test_entities_cannot_be_created_for_another_organisation(
     operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
@@ -393,23 +401,23 @@ def test_entities_cannot_be_created_for_another_organisation(
     globex = member("globex")
     before = everything(orgs)
     other, missing = (
-        called(globex, method, path, MISSING, org=org_id) for org_id in ("acme", "initech")
+        request(globex, method, path, MISSING, org=org_id) for org_id in ("acme", "initech")
     )
     assert (other.status_code, missing.status_code) == (404, 404)
     assert other.json()["error"].replace("acme", "initech") == missing.json()["error"]
-    unnamed = called(operator, method, path, MISSING)
+    unnamed = request(operator, method, path, MISSING)
     assert (unnamed.status_code, unnamed.json()["details"][0]["field"]) == (400, "org")
-    assert called(operator, method, path, MISSING, org="initech").status_code == 404
+    assert request(operator, method, path, MISSING, org="initech").status_code == 404
     assert everything(orgs) == before
-    assert called(globex, method, path, MISSING).json()["data"]["orgId"] == "globex"
+    assert request(globex, method, path, MISSING).json()["data"]["orgId"] == "globex"
 
 
-@every_case(("method", "path", "rule"), MANAGING)
+@every_case(("method", "path", "rule"), MANAGEMENT_CASES)
 def test_an_organisation_token_manages_no_organisation(
     member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
-    acme = belongings(orgs, "acme")
-    answered = called(member("globex"), method, path, acme)
+    acme = create_entities(orgs, "acme")
+    answered = request(member("globex"), method, path, acme)
     if rule.own is None:
         assert answered.status_code == 403
     else:
@@ -424,7 +432,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
 
 
 @every_case("scope", ["SELF", "GROUP"])
-@every_case(("method", "path", "rule"), RULED)
+@every_case(("method", "path", "rule"), ALL_CASES)
 def test_callers_without_an_organisation_need_the_scope_all(
     empty: FastAPI, method: str, path: str, rule: Rule, scope: str
 ) -> None:
@@ -437,7 +445,7 @@ def test_callers_without_an_organisation_need_the_scope_all(
 
 @every_case("permission", ["org-jobs.read", "org-jobs.agents.read"])
 @every_case(
-    ("method", "path", "rule"), [case for case in RULED if case.values[2].action == "write"]
+    ("method", "path", "rule"), [case for case in ALL_CASES if case.values[2].action == "write"]
 )
 def test_an_organisation_token_needs_the_permission(
     member: Member, method: str, path: str, rule: Rule, permission: str

@@ -1,4 +1,4 @@
-"""Services over a migrated database, with a clock that stands."""
+"""Services over a migrated database with a fixed clock."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ MakeServices = Callable[..., Services]
 def serving(
     database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> MakeServices:
-    """Services whose settings are those given, whatever the environment says."""
+    """Creates services with the given settings, independent of the environment."""
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
 

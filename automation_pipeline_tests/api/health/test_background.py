@@ -1,5 +1,4 @@
-"""Checks beside each other: each tells its own, none waits for another, and what hangs is told as
-such."""
+"""Background checks run concurrently, in isolation, and with a time limit."""
 
 import threading
 import time

@@ -1,5 +1,4 @@
-"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the shop, the registries, the
-daemon, who may call."""
+"""Checks that `cli/test_doctor.py` does not cover: Pusher, shop, language model, registries, daemon, access."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -185,7 +184,7 @@ def test_each_registry_check_verifies_the_access(
         for key, value in given.items()
     }
     settings = {key: value for key, value in message.items() if value != ""}
-    # No machine is so slow that this would not do.
+    # Long enough for any machine.
     registry = found(serving(ENRICHMENT_TIMEOUT_SECONDS=15, **settings))[name]
     assert (registry.state, says in registry.detail, "wr0ng" in registry.detail) == (
         state,

@@ -1,4 +1,4 @@
-"""The numbers of enrichment, as Prometheus reads them off the page."""
+"""Prometheus metrics of enrichment."""
 
 import asyncio
 from datetime import timedelta
@@ -24,11 +24,11 @@ from automation_pipeline_tests.fakes.registries import (
     registries,
 )
 
-ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
+REQUESTER = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
 
 
-def read(services: Services) -> dict[str, dict[str, float]]:
-    """Of each name that begins with `enrichment_`, the values by label values."""
+def read_metrics(services: Services) -> dict[str, dict[str, float]]:
+    """Sample values of `enrichment_` metrics by name and label values."""
     values: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(exposition(services).decode()):
         for sample in family.samples:
@@ -38,15 +38,15 @@ def read(services: Services) -> dict[str, dict[str, float]]:
 
 
 def enrich(database: Database, clock: StandingClock) -> None:
-    given, ours = {"siren": SIREN}, {"database": database, "clock": clock}
-    made = request_enrichment(given, ASKING, options=NEVER_WAITS, **ours)
+    given, context = {"siren": SIREN}, {"database": database, "clock": clock}
+    made = request_enrichment(given, REQUESTER, options=NEVER_WAITS, **context)
     assert made.job_id is not None
-    its = registries(database, {SourceApi.SEARCH: FakeRegistry(record())})
-    asyncio.run(work_enrichment(made.job_id, registries=its, owner="a", **ours))
+    sources = registries(database, {SourceApi.SEARCH: FakeRegistry(record())})
+    asyncio.run(work_enrichment(made.job_id, registries=sources, owner="a", **context))
 
 
 def test_enrichment_metrics_are_zero_without_requests(serving: MakeServices) -> None:
-    document = read(serving())
+    document = read_metrics(serving())
     assert set(document["enrichment_status"].values()) == {0}
     assert document["enrichment_stale_backlog"] == {"": 0}
     assert document["enrichment_source_resting"] == dict.fromkeys(SourceApi, 0)
@@ -59,16 +59,16 @@ def test_enrichment_metrics_count_companies_sources_and_backlog(
     enrich(database, clock)
     with database.transaction() as session:
         set_rest(session, SourceApi.INPI, timedelta(days=90), "Banned.", clock.now())
-    document = read(serving())
+    document = read_metrics(serving())
     assert (
         document["enrichment_status"]["SUCCESS"],
         document["enrichment_source_calls_today"][SourceApi.SEARCH],
     ) == (1, 1)
     assert document["enrichment_source_resting"][SourceApi.INPI] == 1
     clock.pass_time(timedelta(days=31))
-    its = registries(database, {SourceApi.SEARCH: FakeRegistry()}, calls_a_day=1)
-    sweep_enrichments(registries=its, database=database, clock=clock, limit=50)
-    document = read(serving())
+    sources = registries(database, {SourceApi.SEARCH: FakeRegistry()}, calls_a_day=1)
+    sweep_enrichments(registries=sources, database=database, clock=clock, limit=50)
+    document = read_metrics(serving())
     assert document["enrichment_status"]["STALE"] == 1
     assert document["enrichment_stale_backlog"] == {"": 1}
     assert document["enrichment_source_calls_today"][SourceApi.SEARCH] == 0
@@ -79,7 +79,7 @@ def test_enrichment_counters_and_histograms_are_exposed(serving: MakeServices) -
     services.meter.count(RATE_LIMITED, source=SourceApi.INPI)
     observe(services.meter, LATENCY_MS, 800)
     services.metering.flush()
-    document = read(services)
+    document = read_metrics(services)
     assert document["enrichment_rate_limited_total"] == {SourceApi.INPI: 1}
     assert (
         document["enrichment_source_latency_ms_count"],

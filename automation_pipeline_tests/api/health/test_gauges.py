@@ -1,5 +1,4 @@
-"""The numbers of the metrics page: counted from rows, in as many queries whatever there is to
-count."""
+"""Gauges of the metrics page, counted from rows with a constant number of queries."""
 
 from datetime import timedelta
 
@@ -31,13 +30,13 @@ from automation_pipeline_tests.tables import every_case
 
 
 def families(services: Services) -> list[Metric]:
-    """Without the histograms."""
+    """Metric families except histograms."""
     found = text_string_to_metric_families(exposition(services).decode())
     return [family for family in found if family.type != "histogram"]
 
 
 def numbers(services: Services) -> dict[str, float]:
-    """As `name{label=value}`."""
+    """Sample values by `name{label=value}`."""
     values = {}
     for family in families(services):
         for sample in family.samples:
@@ -84,10 +83,10 @@ def test_queue_depths_are_reported_per_queue(
     with database.transaction() as session:
         file_requests(
             session,
-            [NewRunRequest(f"wish-{number}", "audit_fiche", {}, {}) for number in range(3)],
+            [NewRunRequest(f"request-{number}", "audit_fiche", {}, {}) for number in range(3)],
             clock.now(),
         )
-        mark_refused(session, "wish-1", "No")
+        mark_refused(session, "request-1", "No")
     bench = Bench(database, clock)
     bench.sell("1")
     bench.audit("1", bench.configure())

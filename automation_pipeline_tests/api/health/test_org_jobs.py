@@ -1,4 +1,4 @@
-"""The numbers of organisations' schedules and jobs, as Prometheus reads them off the page."""
+"""Prometheus metrics of organisation schedules and jobs."""
 
 from datetime import timedelta
 
@@ -22,8 +22,8 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-def read(services: Services) -> dict[str, dict[str, float]]:
-    """The values by label values."""
+def read_metrics(services: Services) -> dict[str, dict[str, float]]:
+    """Sample values by metric name and label values."""
     values: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(exposition(services).decode()):
         for sample in family.samples:
@@ -32,7 +32,7 @@ def read(services: Services) -> dict[str, dict[str, float]]:
 
 
 def test_schedule_metrics_are_zero_without_schedules(serving: MakeServices) -> None:
-    document = read(serving())
+    document = read_metrics(serving())
     assert (document["schedules_due_backlog"], document["schedules_oldest_due_age_seconds"]) == (
         {"": 0},
         {"": 0},
@@ -55,7 +55,7 @@ def test_due_schedules_are_counted_with_the_age_of_the_oldest(
     bench.schedule()
     bench.schedule(state="PAUSED", enabled=False)
     bench.schedule(state="INVALID_CRON", deleted_at=bench.now)
-    document = read(serving())
+    document = read_metrics(serving())
     assert (document["schedules_due_backlog"], document["schedules_oldest_due_age_seconds"]) == (
         {"": 2},
         {"": 300},
@@ -76,7 +76,7 @@ def test_queue_metrics_do_not_name_organisations(serving: MakeServices, bench: B
     ended = bench.job(OTHER_ORG, SERVICE)
     bench.set_run(bench.run_row(ended).id, status="success", finished_at=bench.now)
     bench.job(OTHER_ORG, READING)
-    document = read(serving())
+    document = read_metrics(serving())
     assert document["org_jobs_queue_depth"] == {"agent": 3, "service": 1}
     assert document["org_jobs_queue_depth_max"] == {"": 3}
     assert document["org_jobs_running"] == {"": 2}
@@ -90,7 +90,7 @@ def test_schedule_counters_and_histograms_are_exposed(
     services.meter.count(FIRES, outcome="dispatched", reason="")
     observe(services.meter, FIRE_LATENCY_MS, 2_000)
     MetricsFlusher(services.meter, lambda: database).flush()
-    document = read(services)
+    document = read_metrics(services)
     assert document["schedules_fire_count_total"] == {"skipped overlap": 1, "dispatched ": 1}
     assert document["schedules_fire_latency_ms_count"] == {"": 1}
     assert document["schedules_fire_latency_ms_sum"] == {"": 2_000}
@@ -107,6 +107,6 @@ def test_metrics_take_a_constant_number_of_queries(serving: MakeServices, bench:
         for org_id in orgs:
             bench.running_job(org_id, schedule_id=bench.schedule(org_id))
         asked.clear()
-        read(services)
+        read_metrics(services)
         counts.append(len(asked))
     assert counts[0] == counts[1]

@@ -1,4 +1,4 @@
-"""The numbers of pricing, as Prometheus reads them off the page."""
+"""Prometheus metrics of pricing."""
 
 from datetime import timedelta
 
@@ -25,8 +25,8 @@ from automation_pipeline_tests.pricing.rows import (
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
-def read(services: Services) -> dict[str, dict[str, float]]:
-    """Of each name that begins with `rules_`, the values by label values."""
+def read_metrics(services: Services) -> dict[str, dict[str, float]]:
+    """Sample values of `rules_` metrics by name and label values."""
     values: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(exposition(services).decode()):
         for sample in family.samples:
@@ -36,7 +36,7 @@ def read(services: Services) -> dict[str, dict[str, float]]:
 
 
 def test_pricing_metrics_are_minimal_without_runs(serving: MakeServices) -> None:
-    document = read(serving())
+    document = read_metrics(serving())
     assert "rules_apply_success_rate" not in document
     assert document["rules_queue_age_seconds"] == {"": 0}
     assert document["rules_reconcile_mismatch"] == {"info": 0, "warning": 0, "critical": 0}
@@ -49,7 +49,7 @@ def test_success_rate_and_dead_letters_are_reported_per_project(
     an_ended_run(database, clock, 3, 1, project_id="shoes")
     an_ended_run(database, clock, 1, 0, project_id="hats")
     an_ended_run(database, clock, 0, 2, project_id="old", ended=timedelta(hours=2))
-    document = read(serving())
+    document = read_metrics(serving())
     assert document["rules_apply_success_rate"] == {"shoes": 0.75, "hats": 1}
     assert document["rules_dlq_size"] == {"shoes": 1, "hats": 0, "old": 2}
 
@@ -66,7 +66,7 @@ def test_run_durations_are_a_histogram(
         with database.reading() as session:
             observe_durations(services.meter, get_run(session, run_id))
     MetricsFlusher(services.meter, lambda: database).flush()
-    document = read(services)
+    document = read_metrics(services)
     assert {name.partition("_ms_")[2] for name in document if "_ms" in name} == {
         "bucket",
         "sum",
@@ -102,9 +102,11 @@ def test_a_retried_run_keeps_its_histogram_counts(
     with database.reading() as session:
         observe_durations(services.meter, get_run(session, run_id))
     MetricsFlusher(services.meter, lambda: database).flush()
-    before = {name: values for name, values in read(services).items() if "_ms_" in name}
+    before = {name: values for name, values in read_metrics(services).items() if "_ms_" in name}
     change_run(database, run_id, status="APPLYING", finished_at=None, retry_cycle=1)
-    assert {name: values for name, values in read(services).items() if "_ms_" in name} == before
+    assert {
+        name: values for name, values in read_metrics(services).items() if "_ms_" in name
+    } == before
     assert before["rules_apply_duration_ms_count"] == {"": 1}
 
 
@@ -112,14 +114,18 @@ def test_mismatches_come_from_the_latest_check_of_each_run(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
     now = clock.now()
-    mended, changed, other, long_ago = (an_ended_run(database, clock, 1) for _ in range(4))
-    a_check(database, mended, "5m", now - 9 * MINUTE, "critical", 7)
-    a_check(database, mended, "1h", now - MINUTE)
+    repaired, changed, other, long_ago = (an_ended_run(database, clock, 1) for _ in range(4))
+    a_check(database, repaired, "5m", now - 9 * MINUTE, "critical", 7)
+    a_check(database, repaired, "1h", now - MINUTE)
     a_check(database, changed, "5m", now - 9 * MINUTE, "info", 1)
     a_check(database, changed, "1h", now - MINUTE, "critical", 2)
     a_check(database, other, "5m", now, "critical", 3)
     a_check(database, long_ago, "5m", now - timedelta(days=31), "warning", 9)
-    assert read(serving())["rules_reconcile_mismatch"] == {"info": 0, "warning": 0, "critical": 5}
+    assert read_metrics(serving())["rules_reconcile_mismatch"] == {
+        "info": 0,
+        "warning": 0,
+        "critical": 5,
+    }
 
 
 def test_the_latest_check_with_a_result_counts(
@@ -135,7 +141,11 @@ def test_the_latest_check_with_a_result_counts(
     a_check(database, without, "2026-05-04", now, total_checked=0)
     a_check(database, back, "5m", now, "critical", 8)
     change_run(database, back, status="ROLLED_BACK")
-    assert read(serving())["rules_reconcile_mismatch"] == {"info": 0, "warning": 2, "critical": 1}
+    assert read_metrics(serving())["rules_reconcile_mismatch"] == {
+        "info": 0,
+        "warning": 2,
+        "critical": 1,
+    }
 
 
 def test_circuit_queue_and_guardrail_metrics_are_reported(
@@ -148,7 +158,7 @@ def test_circuit_queue_and_guardrail_metrics_are_reported(
         )
     change_run(database, 1, blocked=4)
     change_run(database, 2, blocked=1)
-    document = read(serving())
+    document = read_metrics(serving())
     shop = "shop.example"
     assert document["rules_circuit_state"] == {
         f"{shop} closed": 0,
@@ -165,7 +175,7 @@ def test_worker_counters_are_exposed_with_their_labels(
     with database.transaction() as session:
         add_metrics(session, [MetricValue("rules_429_count_total", 'shop="shop.example"', 3)])
         add_metrics(session, [MetricValue("rules_target_retries_total", 'kind="manual"', 2)])
-    document = read(serving())
+    document = read_metrics(serving())
     assert document["rules_429_count_total"] == {"shop.example": 3}
     assert document["rules_target_retries_total"] == {"manual": 2}
 
@@ -176,9 +186,9 @@ def test_metrics_take_a_constant_number_of_queries(
     asked: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
     services = serving()
-    a_rule(database, clock)  # whether an event waits decides whether its age is asked for
+    a_rule(database, clock)  # a pending event adds the query for its age
     asked.clear()
-    read(services)
+    read_metrics(services)
     few = len(asked)
     for project in ("a", "b", "c", "d"):
         a_check(
@@ -191,5 +201,5 @@ def test_metrics_take_a_constant_number_of_queries(
         )
     a_shop(database, 1)
     asked.clear()
-    read(services)
+    read_metrics(services)
     assert len(asked) == few

@@ -1,4 +1,4 @@
-"""Ready is: the database and a daemon that has ticked within a minute."""
+"""Readiness needs the database and a daemon heartbeat within one minute."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What agents ask over HTTP: the words of the answers, who may ask, and what is refused how."""
+"""Agent routes: claims, heartbeats, progress, results and access."""
 
 from collections.abc import Generator
 from typing import Any
@@ -25,13 +25,13 @@ def agent(services: Services, clock: StandingClock) -> Agent:
 
 @pytest.fixture
 def machine(api: FastAPI) -> Generator[TestClient]:
-    """Whatever it is answered is held against the document."""
+    """A client with a machine token. Validates responses against the OpenAPI document."""
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}
         yield made
 
 
-def of_org(machine: TestClient, api: FastAPI, org_id: str) -> TestClient:
+def org_client(machine: TestClient, api: FastAPI, org_id: str) -> TestClient:
     request = {
         "name": org_id,
         "permissions": ["org-jobs.agents.write"],
@@ -41,15 +41,15 @@ def of_org(machine: TestClient, api: FastAPI, org_id: str) -> TestClient:
     return client_of(api, machine.post("/api/admin/tokens", json=request).json()["data"]["token"])
 
 
-def of_host(agent: Agent, what: str) -> str:
+def host_path(agent: Agent, what: str) -> str:
     return f"/api/agents/hosts/{agent.host_id}/{what}"
 
 
-def of_run(job: dict[str, Any], what: str) -> str:
+def run_path(job: dict[str, Any], what: str) -> str:
     return f"/api/agents/runs/{job['runId']}/{what}"
 
 
-def mine(job: dict[str, Any], **given: object) -> dict[str, object]:
+def with_lease(job: dict[str, Any], **given: object) -> dict[str, object]:
     return {"attemptNo": job["attemptNo"], "leaseToken": job["leaseToken"], **given}
 
 
@@ -57,8 +57,8 @@ def test_an_agent_claims_a_job_and_reports_progress_and_result(
     machine: TestClient, agent: Agent
 ) -> None:
     job_id = agent.wanted(payload={"graceSeconds": 30})
-    assert machine.get(of_host(agent, "runs")).json() == {"success": True, "data": []}
-    (job,) = machine.post(of_host(agent, "claim")).json()["data"]
+    assert machine.get(host_path(agent, "runs")).json() == {"success": True, "data": []}
+    (job,) = machine.post(host_path(agent, "claim")).json()["data"]
     assert {
         name: job[name]
         for name in ("jobId", "attemptNo", "maxAttempts", "leaseToken", "status", "type")
@@ -75,27 +75,31 @@ def test_an_agent_claims_a_job_and_reports_progress_and_result(
         {"graceSeconds": 30},
         None,
     )
-    assert machine.get(of_host(agent, "runs")).json()["data"] == [job]
+    assert machine.get(host_path(agent, "runs")).json()["data"] == [job]
     orders = machine.post(
-        of_run(job, "progress"), json=mine(job, percent=50, message="Half")
+        run_path(job, "progress"), json=with_lease(job, percent=50, message="Half")
     ).json()["data"]
     assert (orders["cancelRequested"], set(orders)) == (
         False,
         {"cancelRequested", "leaseExpiresAt", "deadlineAt"},
     )
-    (held,) = machine.get(of_host(agent, "runs")).json()["data"]
+    (held,) = machine.get(host_path(agent, "runs")).json()["data"]
     assert (held["status"], held["deadlineAt"]) == ("running", orders["deadlineAt"])
-    ended = machine.post(of_run(job, "result"), json=mine(job, status="success", result={"a": 1}))
+    ended = machine.post(
+        run_path(job, "result"), json=with_lease(job, status="success", result={"a": 1})
+    )
     assert (ended.status_code, ended.json()["data"]["status"], ended.json()["data"]["result"]) == (
         200,
         "success",
         {"a": 1},
     )
-    again = machine.post(of_run(job, "result"), json=mine(job, status="success", result={"a": 1}))
+    again = machine.post(
+        run_path(job, "result"), json=with_lease(job, status="success", result={"a": 1})
+    )
     assert again.json() == ended.json()
-    other = machine.post(of_run(job, "result"), json=mine(job, status="failed"))
+    other = machine.post(run_path(job, "result"), json=with_lease(job, status="failed"))
     assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
-    stopped = machine.post(of_run(job, "progress"), json=mine(job))
+    stopped = machine.post(run_path(job, "progress"), json=with_lease(job))
     assert (stopped.status_code, "stop working on it" in stopped.json()["error"]) == (409, True)
 
 
@@ -104,14 +108,14 @@ def test_a_claim_returns_at_most_the_requested_number_of_jobs(
 ) -> None:
     for _ in range(3):
         agent.wanted(READING)
-    assert len(machine.post(of_host(agent, "claim"), json={"most": 2}).json()["data"]) == 2
-    assert len(machine.post(of_host(agent, "claim"), json={}).json()["data"]) == 1
-    assert machine.post(of_host(agent, "claim")).json()["data"] == []
+    assert len(machine.post(host_path(agent, "claim"), json={"most": 2}).json()["data"]) == 2
+    assert len(machine.post(host_path(agent, "claim"), json={}).json()["data"]) == 1
+    assert machine.post(host_path(agent, "claim")).json()["data"] == []
 
 
 def test_a_heartbeat_stores_the_agent_version(machine: TestClient, agent: Agent) -> None:
     agent.bench.set_host(agent.host_id, last_seen_at=None)
-    document = machine.post(of_host(agent, "heartbeat"), json={"agentVersion": "1.4.0"}).json()[
+    document = machine.post(host_path(agent, "heartbeat"), json={"agentVersion": "1.4.0"}).json()[
         "data"
     ]
     assert (document["id"], document["orgId"], document["agentVersion"]) == (
@@ -120,7 +124,7 @@ def test_a_heartbeat_stores_the_agent_version(machine: TestClient, agent: Agent)
         "1.4.0",
     )
     assert document["lastSeenAt"] is not None
-    assert machine.post(of_host(agent, "heartbeat")).json()["data"]["agentVersion"] == "1.4.0"
+    assert machine.post(host_path(agent, "heartbeat")).json()["data"]["agentVersion"] == "1.4.0"
 
 
 @pytest.mark.parametrize(
@@ -141,8 +145,8 @@ def test_invalid_agent_reports_name_each_field(
     machine: TestClient, agent: Agent, what: str, text: dict[str, object], fields: set[str]
 ) -> None:
     agent.wanted()
-    (job,) = machine.post(of_host(agent, "claim")).json()["data"]
-    refused = machine.post(of_run(job, what), json=mine(job) | text)
+    (job,) = machine.post(host_path(agent, "claim")).json()["data"]
+    refused = machine.post(run_path(job, what), json=with_lease(job) | text)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
     assert {fault["field"] for fault in refused.json()["details"]} == fields
 
@@ -154,15 +158,20 @@ def test_a_result_nested_too_deeply_is_refused_and_not_stored(
     for _ in range(300):
         deep = {"a": deep}
     job_id = agent.wanted()
-    (job,) = machine.post(of_host(agent, "claim")).json()["data"]
-    refused = machine.post(of_run(job, "result"), json=mine(job, status="success", result=deep))
+    (job,) = machine.post(host_path(agent, "claim")).json()["data"]
+    refused = machine.post(
+        run_path(job, "result"), json=with_lease(job, status="success", result=deep)
+    )
     assert refused.status_code == 400
     assert refused.json()["details"] == [
         {"field": "result", "message": "must not be nested more than 20 deep"}
     ]
     run = agent.bench.run_row(job_id)
     assert (run.status, run.result) == ("pending", None)
-    assert machine.post(of_run(job, "result"), json=mine(job, status="success")).status_code == 200
+    assert (
+        machine.post(run_path(job, "result"), json=with_lease(job, status="success")).status_code
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,34 +180,37 @@ def test_a_result_nested_too_deeply_is_refused_and_not_stored(
 def test_invalid_host_requests_name_each_field(
     machine: TestClient, agent: Agent, what: str, text: dict[str, Any]
 ) -> None:
-    refused = machine.post(of_host(agent, what), json=text)
+    refused = machine.post(host_path(agent, what), json=text)
     assert (refused.status_code, [fault["field"] for fault in refused.json()["details"]]) == (
         400,
         list(text),
     )
 
 
-class TestWhoMay:
+class TestAccess:
     def test_an_organisation_can_access_only_its_own_hosts_and_runs(
         self, machine: TestClient, api: FastAPI, agent: Agent
     ) -> None:
         agent.wanted()
-        ours, theirs = (
-            of_org(machine, api, ORG),
-            of_org(machine, api, agent.bench.organisation(OTHER_ORG)),
+        own, other = (
+            org_client(machine, api, ORG),
+            org_client(machine, api, agent.bench.organisation(OTHER_ORG)),
         )
         for what in PATHS:
-            hidden = theirs.post(of_host(agent, what))
+            hidden = other.post(host_path(agent, what))
             assert (hidden.status_code, hidden.json()["code"]) == (404, "NOT_FOUND")
-        assert theirs.get(of_host(agent, "runs")).status_code == 404
-        (job,) = ours.post(of_host(agent, "claim")).json()["data"]
+        assert other.get(host_path(agent, "runs")).status_code == 404
+        (job,) = own.post(host_path(agent, "claim")).json()["data"]
         for what, result in (("progress", {}), ("result", {"status": "success"})):
-            hidden = theirs.post(of_run(job, what), json=mine(job, **result))
-            missing = theirs.post(f"/api/agents/runs/987654/{what}", json=mine(job, **result))
+            hidden = other.post(run_path(job, what), json=with_lease(job, **result))
+            missing = other.post(f"/api/agents/runs/987654/{what}", json=with_lease(job, **result))
             assert (hidden.status_code, missing.status_code) == (404, 404)
             assert hidden.json()["error"].replace(job["runId"], "987654") == missing.json()["error"]
-        assert ours.get(of_host(agent, "runs")).json()["data"] == [job]
-        assert ours.post(of_run(job, "result"), json=mine(job, status="success")).status_code == 200
+        assert own.get(host_path(agent, "runs")).json()["data"] == [job]
+        assert (
+            own.post(run_path(job, "result"), json=with_lease(job, status="success")).status_code
+            == 200
+        )
 
     @pytest.mark.parametrize("scope", ["SELF", "GROUP"])
     def test_a_caller_without_an_organisation_needs_the_scope_all(
@@ -206,11 +218,11 @@ class TestWhoMay:
     ) -> None:
         limited = login(dict.fromkeys(EVERYTHING, scope), groupes=["NORD"])
         for what in PATHS:
-            assert limited.post(of_host(agent, what)).status_code == 403
-        assert login(EVERYTHING).post(of_host(agent, "claim")).status_code == 200
+            assert limited.post(host_path(agent, what)).status_code == 403
+        assert login(EVERYTHING).post(host_path(agent, "claim")).status_code == 200
 
     def test_the_permission_for_jobs_does_not_allow_claiming_them(
         self, login: Login, agent: Agent
     ) -> None:
         manager = login({"org-jobs.read": "ALL", "org-jobs.write": "ALL"})
-        assert manager.post(of_host(agent, "claim")).status_code == 403
+        assert manager.post(host_path(agent, "claim")).status_code == 403

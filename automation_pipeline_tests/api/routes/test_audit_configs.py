@@ -1,5 +1,4 @@
-"""Audit configurations over HTTP: made, read, changed, reordered, judged; every refusal says
-why."""
+"""Audit configuration routes: create, read, change, reorder, validate and delete."""
 
 from typing import Any
 
@@ -122,13 +121,13 @@ def test_an_idempotency_key_creates_one_configuration(client: TestClient) -> Non
 
 def test_the_creator_is_the_authenticated_user(client: TestClient, login: Login) -> None:
     user = login({"audit-configs.write": "ALL", "audit-configs.read": "ALL"})
-    make(user, document(createdBy="somebody"))
+    make(user, document(createdBy="another"))
     make(client, document(createdBy="ops"))
     assert [ok(client.get(f"{PATH}/{number}"))["createdBy"] for number in (1, 2)] == [
         "user:12",
         "ops",
     ]
-    ok(user.put(f"{PATH}/1", json={"createdBy": "somebody", "name": "Other"}))
+    ok(user.put(f"{PATH}/1", json={"createdBy": "another", "name": "Other"}))
     shown = ok(client.get(f"{PATH}/1"))
     assert (shown["createdBy"], shown["name"]) == ("user:12", "Other")
 

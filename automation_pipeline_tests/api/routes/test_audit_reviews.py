@@ -1,4 +1,4 @@
-"""Reviews over HTTP: scored anew, and signed by whoever the token says."""
+"""Audit review routes: scores, reviewers and access."""
 
 from typing import Any
 
@@ -31,14 +31,14 @@ def test_a_step_review_updates_the_audit_score(client: TestClient, audit_id: int
         "conforme": "NON_CONFORME",
         "score": 0,
         "niveauConformite": "REJET",
-        "reason": "Not said.",
+        "reason": "Not mentioned.",
     }
     result = review(client, audit_id, "", given)["data"]
     AuditedStep.model_validate(result)
     assert (result["conforme"], result["score"], result["human_review"][0]["reason"]) == (
         "NON_CONFORME",
         0,
-        "Not said.",
+        "Not mentioned.",
     )
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] == 50.0
 
@@ -59,7 +59,7 @@ def test_a_user_signs_reviews_as_itself_and_a_machine_can_name_a_reviewer(
         review(user, audit_id, "", given)["data"]["human_review"][-1]["by"] == "anna@example.test"
     )
     assert review(client, audit_id, "", given)["data"]["human_review"][-1]["by"] == "the boss"
-    unnamed = review(client, audit_id, "control-points/1/", {"commentaire": "Heard."})["data"]
+    unnamed = review(client, audit_id, "control-points/1/", {"commentaire": "Confirmed."})["data"]
     assert unnamed["human_review"][-1]["by"] == "API_AUTH_TOKENS"
 
 
@@ -84,7 +84,7 @@ def test_an_invalid_review_is_refused(
 def test_only_completed_audits_in_scope_can_be_reviewed(
     client: TestClient, login: Login, audit_id: int
 ) -> None:
-    others = login({"audits.write": "GROUP"}, groupes=["NOBODY"])
+    others = login({"audits.write": "GROUP"}, groupes=["OTHER"])
     review(others, audit_id, "", {"conforme": "CONFORME"}, 404)
     review(login({"audits.read": "ALL"}), audit_id, "", {"conforme": "CONFORME"}, 403)
     client.delete(f"/api/audits/{audit_id}")

@@ -1,5 +1,4 @@
-"""Audits asked for over HTTP: filed once a key, for fiches in reach, by configurations and
-automations that exist."""
+"""Audit request routes: idempotency, access, and validation of configurations and automations."""
 
 from typing import Any
 
@@ -26,8 +25,8 @@ from automation_pipeline_tests.factories import an_open_run
 from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/audits"
-WISH = {"fiche_id": "1900417", "audit_config_id": "1"}
-ASKING = {"audits.write": "GROUP"}
+AUDIT_REQUEST = {"fiche_id": "1900417", "audit_config_id": "1"}
+WRITE_IN_GROUP = {"audits.write": "GROUP"}
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def filed(services: Services) -> "Filed":
 
 
 class Filed:
-    """The requests for Dagster."""
+    """The stored run requests for Dagster."""
 
     def __init__(self, services: Services) -> None:
         self.database = services.database
@@ -67,7 +66,7 @@ def test_an_audit_request_keeps_its_automation_run(
         "automation_run_id": str(run_id),
         "trigger_source": "crm",
     }
-    result = post(client, "", {**WISH, **linked, "useRlm": True, "user_id": "anna"})
+    result = post(client, "", {**AUDIT_REQUEST, **linked, "useRlm": True, "user_id": "anna"})
     AuditQueued.model_validate(result)
     key = f"audit-1900417-1-{round(clock.now().timestamp() * 1000)}"
     assert result == {
@@ -83,9 +82,9 @@ def test_an_audit_request_keeps_its_automation_run(
 
 
 def test_a_run_request_always_has_the_api_trigger(client: TestClient, filed: Filed) -> None:
-    AuditQueued.model_validate(post(client, "/run", WISH))
+    AuditQueued.model_validate(post(client, "/run", AUDIT_REQUEST))
     assert [config["trigger_source"] for config in filed.configs()] == ["api"]
-    result = post(client, "/run", {**WISH, "trigger_source": "crm"}, 400)
+    result = post(client, "/run", {**AUDIT_REQUEST, "trigger_source": "crm"}, 400)
     assert result["details"] == [{"field": "trigger_source", "message": "is not a known field"}]
 
 
@@ -120,9 +119,14 @@ def test_a_batch_is_stored_and_tracked_as_one(client: TestClient, filed: Filed) 
     [
         ("", {}, 400, "Missing required parameters"),
         ("/run", {"fiche_id": "1"}, 400, "Missing required parameters"),
-        ("/run", {**WISH, "fiche_id": "x"}, 400, "The audit request is not valid"),
-        ("/run", {**WISH, "audit_config_id": "77"}, 404, "Audit config with ID '77' not found"),
-        ("", {**WISH, "automation_run_id": 77}, 400, "The audit request is not valid"),
+        ("/run", {**AUDIT_REQUEST, "fiche_id": "x"}, 400, "The audit request is not valid"),
+        (
+            "/run",
+            {**AUDIT_REQUEST, "audit_config_id": "77"},
+            404,
+            "Audit config with ID '77' not found",
+        ),
+        ("", {**AUDIT_REQUEST, "automation_run_id": 77}, 400, "The audit request is not valid"),
         ("/batch", {"fiche_ids": [1]}, 400, "The audit request is not valid"),
         (
             "/batch",
@@ -147,10 +151,10 @@ def test_an_idempotency_key_requests_the_work_once(
     clock.pass_time_a_second()
     assert post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key) == result
     assert filed.count() == 2
-    assert post(client, "/run", WISH, 409, **key)["code"] == "CONFLICT"
-    post(client, "/run", WISH)
+    assert post(client, "/run", AUDIT_REQUEST, 409, **key)["code"] == "CONFLICT"
+    post(client, "/run", AUDIT_REQUEST)
     clock.pass_time_a_second()
-    post(client, "/run", WISH)
+    post(client, "/run", AUDIT_REQUEST)
     assert filed.count() == 4
 
 
@@ -158,8 +162,8 @@ def test_only_fiches_in_scope_can_be_audited(login: Login, filed: Filed) -> None
     archive = Archive(filed.database, configs=1)
     archive.put("900", of_fiche_groupe="NORD")
     archive.put("901", of_fiche_groupe="SUD")
-    client = login(ASKING, groupes=["SUD"])
-    for path, request in (("/run", WISH), ("", WISH), ("/run-latest", {})):
+    client = login(WRITE_IN_GROUP, groupes=["SUD"])
+    for path, request in (("/run", AUDIT_REQUEST), ("", AUDIT_REQUEST), ("/run-latest", {})):
         assert (
             post(client, path, {**request, "fiche_id": "900"}, 404)["error"]
             == "Fiche 900 not found"
@@ -169,10 +173,10 @@ def test_only_fiches_in_scope_can_be_audited(login: Login, filed: Filed) -> None
         )
     post(client, "/batch", {"fiche_ids": ["901", "900"]}, 404)
     assert filed.count() == 0
-    post(client, "/run", {**WISH, "fiche_id": "901", "user_id": "somebody else"})
+    post(client, "/run", {**AUDIT_REQUEST, "fiche_id": "901", "user_id": "another user"})
     [config] = filed.configs()
     assert (config["fiche_id"], config["user_id"]) == ("901", "user:12")
-    post(login({"audits.read": "ALL"}), "/run", WISH, 403)
+    post(login({"audits.read": "ALL"}), "/run", AUDIT_REQUEST, 403)
 
 
 def test_an_automation_out_of_scope_looks_missing(
@@ -181,15 +185,17 @@ def test_an_automation_out_of_scope_looks_missing(
     archive = Archive(filed.database, configs=1)
     archive.put("901", of_fiche_groupe="SUD")
     run_id = an_open_run(filed.database, clock).run_id
-    unlinked = login(ASKING, groupes=["SUD"])
-    limited = login({**ASKING, "automation.read": "GROUP"}, groupes=["SUD"])
-    whole = login({**ASKING, "automation.read": "ALL"}, groupes=["SUD"])
+    unlinked = login(WRITE_IN_GROUP, groupes=["SUD"])
+    limited = login({**WRITE_IN_GROUP, "automation.read": "GROUP"}, groupes=["SUD"])
+    whole = login({**WRITE_IN_GROUP, "automation.read": "ALL"}, groupes=["SUD"])
     for user, linked in ((unlinked, run_id), (limited, run_id), (limited, 77), (whole, 77)):
-        result = post(user, "", {**WISH, "fiche_id": "901", "automation_run_id": linked}, 400)
+        result = post(
+            user, "", {**AUDIT_REQUEST, "fiche_id": "901", "automation_run_id": linked}, 400
+        )
         assert result["details"] == [{"field": "automation_run_id", "message": "does not exist"}]
         changed = user.patch(f"{PATH}/1", json={"automation_run_id": linked})
         assert changed.json().get("details") == result["details"]
-    post(whole, "", {**WISH, "fiche_id": "901", "automation_run_id": run_id})
+    post(whole, "", {**AUDIT_REQUEST, "fiche_id": "901", "automation_run_id": run_id})
 
 
 def test_a_step_or_control_point_can_be_rerun(

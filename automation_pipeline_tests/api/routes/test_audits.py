@@ -1,4 +1,4 @@
-"""Audits over HTTP: lists, groups, one audit, its log, its notes; and for whom."""
+"""Audit routes: lists, groups, details, logs, notes and access."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Companies and their sources over HTTP: what is known is shown, and nobody is asked for it."""
+"""Company and source routes, which read stored data without calling a registry."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -27,12 +27,12 @@ PATIENT = replace(NEVER_WAITS, sync_seconds=60.0)
 
 @pytest.fixture
 def client(api: FastAPI, services: Services) -> Generator[TestClient]:
-    its = {
+    sources = {
         SourceApi.SEARCH: FakeRegistry(record()),
         SourceApi.INPI: FakeRegistry(record(city="Lyon")),
     }
     services.__dict__["registries"] = registries(
-        services.database, its, options=PATIENT, calls_a_day=9
+        services.database, sources, options=PATIENT, calls_a_day=9
     )
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}

@@ -1,5 +1,4 @@
-"""Requests for companies over HTTP: answered at once where that is possible, else followed; refused
-by the contract."""
+"""Company request routes: immediate results, background enrichment, and contract errors."""
 
 import asyncio
 import threading
@@ -42,22 +41,22 @@ def search() -> FakeRegistry:
 
 @pytest.fixture
 def companies(api: FastAPI, services: Services, search: FakeRegistry) -> Generator[TestClient]:
-    """A machine beside a register that is waited for as long as it takes. Answers are held against
-    the document."""
-    its = {SourceApi.SEARCH: search}
+    """A machine client and a registry that is always awaited. Validates responses against the
+    OpenAPI document."""
+    sources = {SourceApi.SEARCH: search}
     services.__dict__["registries"] = registries(
-        services.database, its, options=replace(NEVER_WAITS, sync_seconds=LONG)
+        services.database, sources, options=replace(NEVER_WAITS, sync_seconds=LONG)
     )
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}
         yield made
 
 
-def impatient(services: Services, search: FakeRegistry) -> threading.Event:
-    """Nothing is waited for, and the register answers once the event is set."""
-    its, gate = {SourceApi.SEARCH: search}, threading.Event()
+def without_waiting(services: Services, search: FakeRegistry) -> threading.Event:
+    """Disables waiting. The registry responds once the returned event is set."""
+    sources, gate = {SourceApi.SEARCH: search}, threading.Event()
     services.__dict__["registries"] = registries(
-        services.database, its, options=replace(NEVER_WAITS, sync_seconds=0)
+        services.database, sources, options=replace(NEVER_WAITS, sync_seconds=0)
     )
 
     async def hold(_: str) -> None:
@@ -100,7 +99,7 @@ def test_an_enrichment_that_finishes_in_time_is_returned_immediately(
 def test_a_slow_enrichment_continues_in_the_background(
     companies: TestClient, services: Services, search: FakeRegistry
 ) -> None:
-    gate = impatient(services, search)
+    gate = without_waiting(services, search)
     made = companies.post(PATH, json={"siren": SIREN})
     assert (made.status_code, made.json()["enrichment_running"], made.json()["company"]) == (
         202,
@@ -116,7 +115,7 @@ def test_a_slow_enrichment_continues_in_the_background(
     assert search.calls == [
         (SIREN, None),
         (SIREN, "55203253400646"),
-    ]  # the establishment of the second is looked up
+    ]  # the second request looks up sources establishment
 
 
 def test_a_fresh_company_is_returned_without_a_call(
@@ -198,17 +197,17 @@ def test_a_manual_refresh_has_a_cooldown(
     companies: TestClient, services: Services, clock: StandingClock
 ) -> None:
     request_id = companies.post(PATH, json={"siren": SIREN}).json()["request"]["id"]
-    deed = f"{PATH}/{request_id}:refresh-company"
-    asked = companies.post(deed)
+    action = f"{PATH}/{request_id}:refresh-company"
+    asked = companies.post(action)
     assert (asked.status_code, asked.json()["outcome"], asked.json()["enrichment_running"]) == (
         202,
         "ENQUEUED",
         True,
     )
-    assert companies.post(deed).json()["outcome"] == "ATTACHED"
+    assert companies.post(action).json()["outcome"] == "ATTACHED"
     companies.post(PATH, json={"siren": SIREN})
     clock.pass_time(timedelta(minutes=1))
-    refused = companies.post(deed)
+    refused = companies.post(action)
     assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
     assert "2026-05-04T10:15:00" in refused.json()["message"]
     assert count(services, EnrichmentJobRow) == 2

@@ -1,5 +1,4 @@
-"""Configurations from files: stored once however often they are sent; a name that says something
-else is a conflict."""
+"""Import of audit configurations: idempotent for the same file, a conflict for changed content."""
 
 import pytest
 from fastapi.testclient import TestClient

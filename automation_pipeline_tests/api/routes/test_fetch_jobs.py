@@ -1,5 +1,4 @@
-"""A range of days over HTTP: what is known at once, and the job that brings the rest, for who asked
-for it."""
+"""Date range routes: cached days, and the jobs that fetch missing days."""
 
 import asyncio
 from typing import Any
@@ -137,10 +136,10 @@ def test_a_job_is_visible_to_its_creator_and_to_callers_with_full_scope(
 ) -> None:
     owner, other = login(READS, sub="1"), login(READS, sub="2")
     job_id = get(owner, PATH, **RANGE)["meta"]["backgroundJobId"]
-    for seer in (owner, login(ALL, sub="3"), client):
-        assert get(seer, f"/api/fiches/jobs/{job_id}")["data"]["createdBy"] == "user:1"
-        assert [one["jobId"] for one in get(seer, "/api/fiches/jobs")["data"]] == [job_id]
-        assert get(seer, "/api/fiches/webhooks/fiches", jobId=job_id)["jobId"] == job_id
+    for viewer in (owner, login(ALL, sub="3"), client):
+        assert get(viewer, f"/api/fiches/jobs/{job_id}")["data"]["createdBy"] == "user:1"
+        assert [one["jobId"] for one in get(viewer, "/api/fiches/jobs")["data"]] == [job_id]
+        assert get(viewer, "/api/fiches/webhooks/fiches", jobId=job_id)["jobId"] == job_id
     assert get(other, "/api/fiches/jobs")["data"] == []
     hidden = get(other, f"/api/fiches/jobs/{job_id}", 404)["error"]
     missing = get(other, "/api/fiches/jobs/nope", 404)["error"]
@@ -226,13 +225,13 @@ def test_totals_exclude_fiches_out_of_scope(
     assert (document["total"], totals(reader), totals(client)) == (1, [1] * 3, [4] * 3)
     ranges.work_on(job_id, webhook_every=1)
     assert (totals(reader), totals(client)) == ([1] * 3, [14] * 3)
-    spoken = [each.payload["data"] for each in ranges.deliveries] + [
+    messages = [each.payload["data"] for each in ranges.deliveries] + [
         each.payload for each in ranges.rows(OutboxRow)
     ]
-    assert (len(ranges.deliveries), len(spoken)) == (5, 5 + 6)
+    assert (len(ranges.deliveries), len(messages)) == (5, 5 + 6)
     assert not [
         document
-        for document in spoken
+        for document in messages
         if "totalFiches" in document or "currentFichesCount" in document
     ]
 

@@ -1,4 +1,4 @@
-"""Fiches over HTTP: the CRM's list, details, how they stand; what is hidden is not there."""
+"""Fiche routes: search, details, status, batches and access."""
 
 import asyncio
 from datetime import date, timedelta
@@ -31,7 +31,7 @@ READS = {"fiches.read": "GROUP"}
 
 @pytest.fixture
 def crm(services: Services) -> FakeFicheSource:
-    """Three fiches: of the group NORD, of SUD, and one of which only the sales list is known."""
+    """Three fiches: one of NORD, one of SUD, and one known only from the sales list."""
     source = FakeFicheSource(
         [fiche("1", recording("11"), groupe="NORD"), fiche("2", groupe="SUD"), fiche("3")]
     )
@@ -71,8 +71,8 @@ def test_a_search_shows_only_fiches_in_scope(login: Login, crm: FakeFicheSource)
     found = get(login(READS, groupes=["NORD"]), "/api/fiches/search", date="2026-02-03")
     assert ([each["id"] for each in found["fiches"]], found["total"]) == (["1"], 1)
     assert [call["recording_url"] for call in found["fiches"][0]["recordings"]] == [None]
-    hears = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
-    [one] = get(hears, "/api/fiches/search", date="2026-02-03")["fiches"]
+    with_audio = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
+    [one] = get(with_audio, "/api/fiches/search", date="2026-02-03")["fiches"]
     assert one["recordings"][0]["recording_url"] == URL
     mine = get(
         login({"fiches.read": "SELF"}, crm_user="42"), "/api/fiches/search", date="2026-02-03"
@@ -192,20 +192,22 @@ def test_a_fiche_unknown_to_the_crm_is_404_unless_mirrored(
     assert get(client, "/api/fiches/1")["information"]["groupe"] == "NORD"
 
 
-DEAF = [READS, {"fiches.read": "ALL", "recordings.read": "SELF"}]
+GRANTS_WITHOUT_AUDIO = [READS, {"fiches.read": "ALL", "recordings.read": "SELF"}]
 
 
-@pytest.mark.parametrize("grants", DEAF, ids=["without the permission", "out of its reach"])
+@pytest.mark.parametrize(
+    "grants", GRANTS_WITHOUT_AUDIO, ids=["without the permission", "out of its reach"]
+)
 def test_audio_urls_need_the_recordings_permission(
     login: Login, crm: FakeFicheSource, grants: dict[str, str]
 ) -> None:
-    deaf = login(grants, groupes=["NORD"], crm_user="9999")
-    shown = get(deaf, "/api/fiches/1")
+    without_audio = login(grants, groupes=["NORD"], crm_user="9999")
+    shown = get(without_audio, "/api/fiches/1")
     assert "records.example.test" not in str(shown)
     FicheDetails.model_validate(shown)
-    assert "records.example.test" not in str(get(deaf, "/api/fiches/1/mirror"))
-    hears = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
-    assert get(hears, "/api/fiches/1")["recordings"][0]["recording_url"] == URL
+    assert "records.example.test" not in str(get(without_audio, "/api/fiches/1/mirror"))
+    with_audio = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
+    assert get(with_audio, "/api/fiches/1")["recordings"][0]["recording_url"] == URL
 
 
 @pytest.mark.parametrize("path", ["", "/cache", "/status"])
@@ -309,7 +311,7 @@ def test_recordings_of_a_fiche_are_listed_with_their_fields(
         "03/02/2026",
     )
     assert get(client, "/api/recordings/77", 404)["error"] == "Fiche 77 not found"
-    hears = login({"recordings.read": "GROUP"}, groupes=["NORD"])
-    assert get(hears, "/api/recordings/1")["count"] == 1
-    get(hears, "/api/recordings/2", 404)
+    with_audio = login({"recordings.read": "GROUP"}, groupes=["NORD"])
+    assert get(with_audio, "/api/recordings/1")["count"] == 1
+    get(with_audio, "/api/recordings/2", 404)
     get(login(READS, groupes=["NORD"]), "/api/recordings/1", 403)

@@ -1,4 +1,4 @@
-"""A fiche as it is mirrored: whole for those whom it is within reach of, missing for all others."""
+"""The mirror route of a fiche."""
 
 import pytest
 from fastapi.testclient import TestClient

@@ -1,4 +1,4 @@
-"""Alerts and the log of changes over HTTP."""
+"""Alert and audit log routes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Backfills over HTTP. They are asked for beside their schedule."""
+"""Backfill routes. Backfills are created through the schedule routes."""
 
 from fastapi.testclient import TestClient
 
@@ -8,14 +8,14 @@ PATH = "/api/org-backfills"
 PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}
 
 
-def asked(client: TestClient, schedule_id: str) -> str:
+def start_backfill(client: TestClient, schedule_id: str) -> str:
     return client.post(f"/api/org-schedules/{schedule_id}/backfill", json=PERIOD).json()["data"][
         "id"
     ]
 
 
 def test_a_backfill_is_shown_with_the_status_of_its_jobs(operator: TestClient, orgs: Bench) -> None:
-    batch_id = asked(operator, orgs.schedule())
+    batch_id = start_backfill(operator, orgs.schedule())
     document = operator.get(f"{PATH}/{batch_id}").json()["data"]
     assert (document["status"], document["total"], document["pending"], document["from"]) == (
         "running",
@@ -28,7 +28,7 @@ def test_a_backfill_is_shown_with_the_status_of_its_jobs(operator: TestClient, o
 
 def test_the_list_is_newest_first_and_can_be_filtered(operator: TestClient, orgs: Bench) -> None:
     of_acme, of_globex = orgs.schedule(), orgs.schedule("globex")
-    first, second = asked(operator, of_acme), asked(operator, of_globex)
+    first, second = start_backfill(operator, of_acme), start_backfill(operator, of_globex)
     for query, ids in (
         ({}, [second, first]),
         ({"org": "acme"}, [first]),
@@ -43,7 +43,7 @@ def test_cancelling_a_backfill_cancels_its_jobs_and_is_idempotent(
     operator: TestClient, orgs: Bench
 ) -> None:
     schedule_id = orgs.schedule()
-    batch_id = asked(operator, schedule_id)
+    batch_id = start_backfill(operator, schedule_id)
     for _ in range(2):
         document = operator.post(
             f"{PATH}/{batch_id}/cancel", json={"reason": "The wrong month"}

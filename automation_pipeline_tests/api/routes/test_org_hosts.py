@@ -1,4 +1,4 @@
-"""Hosts over HTTP."""
+"""Host routes of organisations."""
 
 from typing import Any
 

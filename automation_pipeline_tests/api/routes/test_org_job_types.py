@@ -1,4 +1,4 @@
-"""An organisation defines types of jobs for its agents, over HTTP."""
+"""Job types that organisations define for their agents."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Jobs of organisations over HTTP."""
+"""Job routes of organisations."""
 
 import json
 from typing import Any

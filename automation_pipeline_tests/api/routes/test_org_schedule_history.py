@@ -1,5 +1,4 @@
-"""What is told over HTTP about an organisation's schedule: what comes, what was, and who did
-what."""
+"""History of an organisation schedule: next occurrences, fires and log."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What is done with an organisation's schedule over HTTP."""
+"""Actions on an organisation schedule: pause, skip, run now, backfill."""
 
 from typing import Any
 
@@ -15,14 +15,16 @@ PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}
 KEY = {"Idempotency-Key": "once"}
 
 
-def asked(client: TestClient, schedule_id: str, what: str, body: Any = None, **more: Any) -> Any:
+def post_action(
+    client: TestClient, schedule_id: str, what: str, body: Any = None, **more: Any
+) -> Any:
     return client.post(f"{PATH}/{schedule_id}/{what}", json=body, **more)
 
 
 class TestPause:
     def test_a_schedule_can_be_paused_and_resumed(self, operator: TestClient, orgs: Bench) -> None:
         schedule_id = orgs.schedule()
-        paused = asked(
+        paused = post_action(
             operator, schedule_id, "pause", {"reason": "Moving", "until": "2026-05-06T00:00:00Z"}
         ).json()
         document = paused["data"]
@@ -33,7 +35,7 @@ class TestPause:
         )
         assert document["pausedUntil"] == "2026-05-06T00:00:00.000Z"
         orgs.pass_minutes(24 * 60)
-        resumed = asked(operator, schedule_id, "resume").json()["data"]
+        resumed = post_action(operator, schedule_id, "resume").json()["data"]
         assert (resumed["state"], resumed["nextRunAt"]) == ("ACTIVE", "2026-05-06T02:00:00.000Z")
         assert [entry.action for entry in orgs.audit(schedule_id)] == ["pause", "resume"]
 
@@ -48,7 +50,7 @@ class TestPause:
     def test_an_invalid_body_names_the_field(
         self, operator: TestClient, orgs: Bench, body: Any, field: str
     ) -> None:
-        refused = asked(operator, orgs.schedule(), "pause", body)
+        refused = post_action(operator, orgs.schedule(), "pause", body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
 
@@ -56,9 +58,9 @@ class TestSkipNext:
     def test_skip_next_can_be_set_and_removed(self, operator: TestClient, orgs: Bench) -> None:
         schedule_id = orgs.schedule()
         for _ in range(2):
-            skipping = asked(operator, schedule_id, "skip-next", {"reason": "Tournament"}).json()[
-                "data"
-            ]
+            skipping = post_action(
+                operator, schedule_id, "skip-next", {"reason": "Tournament"}
+            ).json()["data"]
             assert (skipping["skipNextRun"], skipping["skipNextRunReason"]) == (True, "Tournament")
         kept = operator.delete(f"{PATH}/{schedule_id}/skip-next")
         assert (kept.status_code, kept.json()["data"]["skipNextRun"]) == (200, False)
@@ -70,7 +72,7 @@ class TestRunNow:
     ) -> None:
         schedule_id = orgs.schedule(payload={})
         planned = orgs.schedule_row(schedule_id).next_run_at
-        answered = asked(operator, schedule_id, "run-now", {"ignoreWindow": True})
+        answered = post_action(operator, schedule_id, "run-now", {"ignoreWindow": True})
         (job,) = orgs.jobs(schedule_id)
         assert (answered.status_code, answered.json()["data"]["jobId"]) == (202, str(job.id))
         assert (job.created_by, orgs.fires(schedule_id)[0].trigger) == (
@@ -83,9 +85,11 @@ class TestRunNow:
         self, operator: TestClient, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
-        first, second = (asked(operator, schedule_id, "run-now", headers=KEY) for _ in range(2))
+        first, second = (
+            post_action(operator, schedule_id, "run-now", headers=KEY) for _ in range(2)
+        )
         assert (first.json(), second.headers["Idempotent-Replay"]) == (second.json(), "true")
-        later = asked(operator, schedule_id, "run-now", {"ignoreWindow": True}, headers=KEY)
+        later = post_action(operator, schedule_id, "run-now", {"ignoreWindow": True}, headers=KEY)
         assert later.status_code == 409
         assert len(orgs.jobs(schedule_id)) == 1
 
@@ -93,21 +97,23 @@ class TestRunNow:
         self, operator: TestClient, orgs: Bench
     ) -> None:
         key = {"Idempotency-Key": "k" * 255}
-        assert asked(operator, orgs.schedule(), "run-now", headers=key).status_code == 202
+        assert post_action(operator, orgs.schedule(), "run-now", headers=key).status_code == 202
 
     def test_run_now_outside_the_execution_window_needs_ignore_window(
         self, operator: TestClient, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule(execution_window_start="02:00", execution_window_end="03:00")
-        assert asked(operator, schedule_id, "run-now").status_code == 409
-        assert asked(operator, schedule_id, "run-now", {"ignoreWindow": True}).status_code == 202
+        assert post_action(operator, schedule_id, "run-now").status_code == 409
+        assert (
+            post_action(operator, schedule_id, "run-now", {"ignoreWindow": True}).status_code == 202
+        )
 
     def test_idempotency_keys_are_separate_per_caller(
         self, operator: TestClient, member: Member, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
         jobs = {
-            asked(client, schedule_id, "run-now", headers=KEY).text
+            post_action(client, schedule_id, "run-now", headers=KEY).text
             for client in (operator, member("acme"))
         }
         assert len(jobs) == 2
@@ -119,7 +125,7 @@ class TestRunNow:
     def test_an_invalid_body_names_the_field(
         self, operator: TestClient, orgs: Bench, body: Any, field: str
     ) -> None:
-        refused = asked(operator, orgs.schedule(), "run-now", body)
+        refused = post_action(operator, orgs.schedule(), "run-now", body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
         assert orgs.jobs() == []
 
@@ -127,7 +133,7 @@ class TestRunNow:
         self, operator: TestClient, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule(job_type="HTTPS_CALL", payload={"url": "https://example.com/"})
-        refused = asked(operator, schedule_id, "run-now", {"payload": {"method": "GET"}})
+        refused = post_action(operator, schedule_id, "run-now", {"payload": {"method": "GET"}})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "payload.url")
 
 
@@ -136,7 +142,7 @@ class TestBackfill:
         self, operator: TestClient, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule()
-        answered = asked(operator, schedule_id, "backfill", {**PERIOD, "dryRun": True})
+        answered = post_action(operator, schedule_id, "backfill", {**PERIOD, "dryRun": True})
         document = answered.json()["data"]
         assert (
             answered.status_code,
@@ -155,7 +161,9 @@ class TestBackfill:
         self, operator: TestClient, orgs: Bench
     ) -> None:
         schedule_id = orgs.schedule()
-        answers = [asked(operator, schedule_id, "backfill", PERIOD, headers=KEY) for _ in range(2)]
+        answers = [
+            post_action(operator, schedule_id, "backfill", PERIOD, headers=KEY) for _ in range(2)
+        ]
         assert [answered.status_code for answered in answers] == [202, 202]
         assert answers[0].json() == answers[1].json()
         assert len(orgs.jobs(schedule_id)) == 3
@@ -171,7 +179,7 @@ class TestBackfill:
     def test_an_invalid_body_names_the_field(
         self, operator: TestClient, orgs: Bench, more: Any, field: str
     ) -> None:
-        refused = asked(operator, orgs.schedule(), "backfill", {**PERIOD, **more})
+        refused = post_action(operator, orgs.schedule(), "backfill", {**PERIOD, **more})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
         assert orgs.jobs() == []
 
@@ -208,7 +216,7 @@ def test_a_pause_with_an_end_needs_the_permission_to_resume(
     before = orgs.schedule_row(schedule_id)
     request = {"until": "2026-05-06T00:00:00Z"}
     for client in (member("acme"), login({"org-jobs.write": "ALL"})):
-        assert asked(client, schedule_id, "pause", request).status_code == 403
+        assert post_action(client, schedule_id, "pause", request).status_code == 403
     after = orgs.schedule_row(schedule_id)
     assert (after.state, after.pause_reason, after.paused_until) == (
         before.state,
@@ -218,22 +226,26 @@ def test_a_pause_with_an_end_needs_the_permission_to_resume(
     assert orgs.audit(schedule_id) == []
     rich = login({"org-jobs.write": "ALL", "pricing.runs.write": "ALL"})
     assert (
-        asked(rich, schedule_id, "pause", request).json()["data"]["pausedUntil"]
+        post_action(rich, schedule_id, "pause", request).json()["data"]["pausedUntil"]
         == "2026-05-06T00:00:00.000Z"
     )
-    without_end = asked(member("acme"), schedule_id, "pause", {"reason": "For good"}).json()["data"]
+    without_end = post_action(member("acme"), schedule_id, "pause", {"reason": "For good"}).json()[
+        "data"
+    ]
     assert (without_end["pauseReason"], without_end["pausedUntil"]) == ("For good", None)
 
 
 def test_the_jobs_permission_allows_a_timed_pause_of_unrestricted_types(
     member: Member, orgs: Bench
 ) -> None:
-    paused = asked(member("acme"), orgs.schedule(), "pause", {"until": "2026-05-06T00:00:00Z"})
+    paused = post_action(
+        member("acme"), orgs.schedule(), "pause", {"until": "2026-05-06T00:00:00Z"}
+    )
     assert (paused.status_code, paused.json()["data"]["pausedUntil"]) == (
         200,
         "2026-05-06T00:00:00.000Z",
     )
-    hidden = asked(
+    hidden = post_action(
         member("acme"), orgs.schedule("globex"), "pause", {"until": "2026-05-06T00:00:00Z"}
     )
     assert hidden.status_code == 404
@@ -243,9 +255,9 @@ def test_an_idempotency_key_still_applies_after_its_response_is_deleted(
     operator: TestClient, orgs: Bench
 ) -> None:
     schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
-    first = asked(operator, schedule_id, "run-now", headers=KEY)
+    first = post_action(operator, schedule_id, "run-now", headers=KEY)
     with orgs.database.transaction() as session:
         session.execute(delete(IdempotencyKeyRow))
-    again = asked(operator, schedule_id, "run-now", headers=KEY)
+    again = post_action(operator, schedule_id, "run-now", headers=KEY)
     assert (again.json(), "Idempotent-Replay" in again.headers) == (first.json(), False)
     assert len(orgs.jobs(schedule_id)) == 1

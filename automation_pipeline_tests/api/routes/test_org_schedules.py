@@ -1,4 +1,4 @@
-"""Schedules of organisations over HTTP: made, listed, shown, changed and deleted."""
+"""Schedule routes of organisations: create, list, show, change, delete and preview."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,14 +28,14 @@ RUN = {
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 
 
-def made(client: TestClient, **more: Any) -> dict[str, Any]:
+def created(client: TestClient, **more: Any) -> dict[str, Any]:
     answered = client.post(PATH, json={**CALL, **more}, params=OF_ACME)
     assert answered.status_code == 201, answered.text
     return answered.json()["data"]
 
 
 def test_a_schedule_is_created_for_the_named_organisation(operator: TestClient) -> None:
-    schedule = made(operator, timezone="Europe/Paris", retryPolicy={"maxRetries": 0})
+    schedule = created(operator, timezone="Europe/Paris", retryPolicy={"maxRetries": 0})
     assert (schedule["orgId"], schedule["state"], schedule["version"]) == ("acme", "ACTIVE", 1)
     assert schedule["nextRunAt"] == "2026-05-04T10:15:00.000Z"
     assert schedule["retryPolicy"]["maxRetries"] == 0
@@ -79,19 +79,21 @@ def test_each_invalid_field_is_named(
     assert field in [fault["field"] for fault in refused.json()["details"]]
 
 
-INSIDE, LISTED = {"url": "https://169.254.169.254/meta"}, {"url": "http://localhost:3000/warm"}
+PRIVATE_CALL, ALLOWED_CALL = (
+    {"url": "https://169.254.169.254/meta"},
+    {"url": "http://localhost:3000/warm"},
+)
 
 
 def test_a_forbidden_call_url_is_refused_before_it_is_saved(
     operator: TestClient, services: Services, orgs: Bench
 ) -> None:
-    """Every request that saves or begins a call of an address, with one inside the network, then
-    with a listed one."""
+    """Sends every request that saves or starts a call, with a private URL and then an allowed one."""
     services.settings = services.settings.model_copy(
         update={"org_jobs_https_allowed_origins": ("http://localhost:3000",)}
     )
-    stored = made(operator)["id"]
-    old = orgs.schedule(job_type="HTTPS_CALL", payload=INSIDE)  # as an earlier version saved it
+    stored = created(operator)["id"]
+    old = orgs.schedule(job_type="HTTPS_CALL", payload=PRIVATE_CALL)  # stored by an earlier version
     day = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-02T00:00:00Z"}
     requests: list[tuple[str, str, Callable[[Any], Any]]] = [
         ("POST", PATH, lambda call: {**CALL, "payload": call}),
@@ -103,10 +105,12 @@ def test_a_forbidden_call_url_is_refused_before_it_is_saved(
     why = "url IP not allowed unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists its origin. Got https://169.254.169.254"
     for method, path, body in requests:
         params = {} if stored in path else OF_ACME
-        refused = operator.request(method, path, json=body(INSIDE), params=params)
+        refused = operator.request(method, path, json=body(PRIVATE_CALL), params=params)
         fault = {"field": "payload.url", "message": why}
         assert (refused.status_code, refused.json()["details"]) == (400, [fault]), path
-        assert operator.request(method, path, json=body(LISTED), params=params).is_success, path
+        assert operator.request(method, path, json=body(ALLOWED_CALL), params=params).is_success, (
+            path
+        )
     for deed, sent in (("run-now", {}), ("backfill", day)):
         refused = operator.post(f"{PATH}/{old}/{deed}", json=sent)
         assert (refused.status_code, why in refused.json()["error"]) == (409, True), refused.text
@@ -254,8 +258,8 @@ class TestPreview:
         assert member("acme", "org-jobs.read").post(f"{PATH}/preview", json=CALL).status_code == 200
 
 
-class TestTypesWithAPermission:
-    """What runs an automation, or changes prices, is for those who could do it by hand."""
+class TestRestrictedTypes:
+    """Job types that run automations or change prices need the permission to do so directly."""
 
     def test_creating_a_restricted_schedule_needs_its_permission(
         self, operator: TestClient, login: Login, member: Member

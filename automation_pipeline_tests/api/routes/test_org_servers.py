@@ -1,4 +1,4 @@
-"""Servers over HTTP."""
+"""Server routes of organisations."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Organisations over HTTP: managed by who runs the system, looked at by each itself."""
+"""Organisation routes: managed by operators, readable by each organisation."""
 
 from typing import Any
 

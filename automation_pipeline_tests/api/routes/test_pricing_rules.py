@@ -1,4 +1,4 @@
-"""Pricing rules and guardrails over HTTP."""
+"""Pricing rule and guardrail routes."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ TENTH_OFF: dict[str, Any] = {
 }
 KEY = {"Idempotency-Key": "once"}
 AUTHOR = {"pricing.read": "ALL", "pricing.write": "ALL", "pricing.runs.read": "ALL"}
-BOLD = {**AUTHOR, "pricing.runs.write": "ALL"}
+AUTHOR_WITH_RUNS = {**AUTHOR, "pricing.runs.write": "ALL"}
 
 
-def made(client: TestClient, project: str | None = None, **fields: Any) -> dict[str, Any]:
+def created(client: TestClient, project: str | None = None, **fields: Any) -> dict[str, Any]:
     query = {} if project is None else {"project": project}
     answered = client.post(PATH, json={**TENTH_OFF, **fields}, params=query)
     assert answered.status_code == 201, answered.text
@@ -31,10 +31,10 @@ def made(client: TestClient, project: str | None = None, **fields: Any) -> dict[
 
 
 def test_a_rule_is_created_in_its_project_and_shown(pricing: TestClient) -> None:
-    stored = made(pricing)
+    stored = created(pricing)
     assert (stored["id"], stored["projectId"], stored["version"]) == ("1", "default", 1)
     assert (stored["createdBy"], stored["selector"]) == ("machine:environment", {"all": True})
-    assert made(pricing, "shoes")["projectId"] == "shoes"
+    assert created(pricing, "shoes")["projectId"] == "shoes"
     shown = pricing.get(f"{PATH}/1")
     assert shown.json()["data"] == stored
 
@@ -60,9 +60,9 @@ def test_an_invalid_project_name_is_refused(
 
 
 def test_the_list_can_be_filtered_and_paged(pricing: TestClient) -> None:
-    made(pricing, name="One")
-    made(pricing, "shoes", name="Two")
-    made(pricing, name="Three", enabled=False)
+    created(pricing, name="One")
+    created(pricing, "shoes", name="Two")
+    created(pricing, name="Three", enabled=False)
     for query, ids in (
         ({}, ["3", "2", "1"]),
         ({"project": "shoes"}, ["2"]),
@@ -95,7 +95,7 @@ def test_an_idempotency_key_creates_one_rule(pricing: TestClient) -> None:
 def test_a_change_keeps_omitted_fields_and_price_changes_create_a_version(
     pricing: TestClient,
 ) -> None:
-    made(pricing, description="Old")
+    created(pricing, description="Old")
     renamed = pricing.patch(f"{PATH}/1", json={"name": "Other", "description": None}).json()["data"]
     assert (renamed["name"], renamed["description"], renamed["version"]) == ("Other", None, 1)
     dearer = pricing.patch(f"{PATH}/1", json={"transform": {"op": "percent", "value": 5}}).json()[
@@ -113,7 +113,7 @@ def test_a_change_keeps_omitted_fields_and_price_changes_create_a_version(
 
 
 def test_a_deleted_rule_is_gone_and_keeps_its_versions(pricing: TestClient) -> None:
-    made(pricing)
+    created(pricing)
     assert pricing.delete(f"{PATH}/1").json() == {
         "success": True,
         "message": "Pricing rule deleted",
@@ -137,7 +137,7 @@ class TestPreview:
     def test_a_preview_reads_the_shop_and_writes_nothing(
         self, pricing: TestClient, bench: Bench
     ) -> None:
-        made(pricing, enabled=False)
+        created(pricing, enabled=False)
         answered = pricing.post(f"{PATH}/1/preview")
         run = answered.json()["data"]
         assert (answered.status_code, answered.json()["shopPaused"]) == (201, False)
@@ -146,14 +146,14 @@ class TestPreview:
         assert bench.shop.written == []
 
     def test_a_reader_can_preview_a_rule(self, pricing: TestClient, login: Login) -> None:
-        made(pricing)
+        created(pricing)
         assert login({"pricing.read": "SELF"}).post(f"{PATH}/1/preview").status_code == 201
 
     def test_previewing_an_unknown_rule_is_404(self, pricing: TestClient) -> None:
         assert pricing.post(f"{PATH}/1/preview").status_code == 404
 
     def test_a_shop_error_during_preview_is_502(self, pricing: TestClient, bench: Bench) -> None:
-        made(pricing)
+        created(pricing)
         bench.shop.fail_always(PAGES, FailureSignal(status=401))
         refused = pricing.post(f"{PATH}/1/preview")
         assert (refused.status_code, refused.json()["code"]) == (502, "EXTERNAL_API_ERROR")
@@ -164,7 +164,7 @@ class TestApply:
     def test_apply_requests_a_run_that_a_worker_plans(
         self, pricing: TestClient, bench: Bench
     ) -> None:
-        made(pricing)
+        created(pricing)
         answered = pricing.post(f"{PATH}/1/apply")
         run = answered.json()["data"]
         assert (answered.status_code, run["status"], run["wish"], run["previewedAt"]) == (
@@ -180,7 +180,7 @@ class TestApply:
     def test_an_idempotency_key_requests_one_run_and_a_second_run_is_refused(
         self, pricing: TestClient, bench: Bench
     ) -> None:
-        made(pricing)
+        created(pricing)
         first, second = (pricing.post(f"{PATH}/1/apply", headers=KEY) for _ in range(2))
         assert first.json() == second.json()
         assert len(bench.requests()) == 1
@@ -189,13 +189,13 @@ class TestApply:
     def test_a_rule_in_cooldown_is_refused_unless_forced(
         self, pricing: TestClient, bench: Bench
     ) -> None:
-        made(pricing, cooldownMinutes=60)
+        created(pricing, cooldownMinutes=60)
         bench.work_id(int(pricing.post(f"{PATH}/1/apply").json()["data"]["id"]))
         assert pricing.post(f"{PATH}/1/apply").json()["code"] == "CONFLICT"
         assert pricing.post(f"{PATH}/1/apply", json={"force": True}).status_code == 202
 
     def test_applying_a_disabled_rule_is_refused(self, pricing: TestClient) -> None:
-        made(pricing, enabled=False)
+        created(pricing, enabled=False)
         assert pricing.post(f"{PATH}/1/apply").status_code == 409
 
     @pytest.mark.parametrize(
@@ -208,52 +208,56 @@ class TestApply:
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
     def test_apply_during_a_shop_pause_is_accepted(self, pricing: TestClient) -> None:
-        made(pricing)
+        created(pricing)
         pricing.post("/api/pricing/shop/pause")
         answered = pricing.post(f"{PATH}/1/apply")
         assert (answered.status_code, answered.json()["shopPaused"]) == (202, True)
 
 
 class TestTimes:
-    """A rule with a time changes prices by itself."""
+    """A rule with a start or end time changes prices automatically."""
 
     @pytest.mark.parametrize("time", ["scheduleAt", "endsAt"])
     def test_scheduling_a_rule_needs_the_runs_permission(
         self, bench: Bench, login: Login, time: str
     ) -> None:
-        timed, author, bold = {time: "2027-01-01T00:00:00Z"}, login(AUTHOR), login(BOLD)
+        timed, author, author_with_runs = (
+            {time: "2027-01-01T00:00:00Z"},
+            login(AUTHOR),
+            login(AUTHOR_WITH_RUNS),
+        )
         assert author.post(PATH, json={**TENTH_OFF, **timed}).status_code == 403
-        made(author)
+        created(author)
         refused = author.patch(f"{PATH}/1", json=timed)
         assert (refused.status_code, "pricing.runs.write" in refused.json()["error"]) == (403, True)
-        assert bold.patch(f"{PATH}/1", json=timed).status_code == 200
+        assert author_with_runs.patch(f"{PATH}/1", json=timed).status_code == 200
         for patch in (
             {"transform": {"op": "percent", "value": -90}},
             {time: None},
             {"enabled": True},
         ):
             assert author.patch(f"{PATH}/1", json=patch).status_code == 403
-        assert bold.patch(f"{PATH}/1", json={time: None}).status_code == 200
+        assert author_with_runs.patch(f"{PATH}/1", json={time: None}).status_code == 200
         assert author.patch(f"{PATH}/1", json={"name": "Mine again", time: None}).status_code == 200
         assert author.patch(f"{PATH}/9", json={"name": "x"}).status_code == 404
 
 
 @pytest.mark.parametrize("what", ["preview", "apply"])
 def test_a_missing_shop_setting_is_named(client: TestClient, what: str) -> None:
-    made(client)
+    created(client)
     refused = client.post(f"{PATH}/1/{what}")
     assert (refused.status_code, refused.json()["code"]) == (503, "CONFIGURATION_ERROR")
     assert "SHOP_API_BASE_URL" in refused.json()["error"]
 
 
 POLICY = "/api/pricing/policies"
-CAREFUL: dict[str, Any] = {"maxPctDelta": 0.15, "floor": 500, "currency": "EUR"}
+GUARDRAILS: dict[str, Any] = {"maxPctDelta": 0.15, "floor": 500, "currency": "EUR"}
 
 
 def test_guardrails_can_be_set_shown_replaced_and_removed(pricing: TestClient) -> None:
     assert pricing.get(f"{POLICY}/shoes").status_code == 404
-    put = pricing.put(f"{POLICY}/shoes", json=CAREFUL).json()["data"]
-    assert {name: put[name] for name in CAREFUL} == CAREFUL
+    put = pricing.put(f"{POLICY}/shoes", json=GUARDRAILS).json()["data"]
+    assert {name: put[name] for name in GUARDRAILS} == GUARDRAILS
     assert (put["autoApply"], pricing.get(f"{POLICY}/shoes").json()["data"]) == (
         False,
         put,
@@ -303,6 +307,6 @@ def test_the_permission_for_runs_does_not_change_guardrails(
 
 def test_the_permission_for_guardrails_is_enough(login: Login, bench: Bench) -> None:
     keeper = login({"pricing.policies.write": "ALL"})
-    assert keeper.put(f"{POLICY}/shoes", json=CAREFUL).status_code == 200
+    assert keeper.put(f"{POLICY}/shoes", json=GUARDRAILS).status_code == 200
     assert keeper.delete(f"{POLICY}/shoes").status_code == 200
     assert [event.name for event in bench.events()] == ["policy.changed", "policy.removed"]

@@ -1,4 +1,4 @@
-"""Price runs over HTTP: read, act, check."""
+"""Price run routes: read, apply, retry, roll back, cancel, reconcile."""
 
 from typing import Any
 
@@ -130,8 +130,8 @@ def test_an_unknown_run_is_404_and_a_malformed_id_400(pricing: TestClient, part:
 
 def test_any_scope_reads_pricing_runs(login: Login, bench: Bench) -> None:
     bench.previewed()
-    nobody_of_a_groupe = login({"pricing.read": "SELF"})
-    assert nobody_of_a_groupe.get(f"{PATH}/1").json()["data"]["id"] == "1"
+    self_scoped = login({"pricing.read": "SELF"})
+    assert self_scoped.get(f"{PATH}/1").json()["data"]["id"] == "1"
 
 
 KEY = {"Idempotency-Key": "once"}
@@ -142,8 +142,8 @@ def post(client: TestClient, run_id: int, what: str, **about: Any) -> Any:
     return client.post(f"{PATH}/{run_id}/{what}", **about)
 
 
-def failed_one(bench: Bench) -> int:
-    """A run with one applied target and one that is worth another try."""
+def partially_failed_run(bench: Bench) -> int:
+    """A run with one applied target and one failed target that can succeed on retry."""
     bench.shop.fail_always("2", FailureSignal(status=404))
     run = bench.work(bench.queued())
     assert run.status == "PARTIAL"
@@ -215,14 +215,14 @@ class TestRetry:
     def test_permanent_failures_are_retried_only_with_force(
         self, pricing: TestClient, bench: Bench
     ) -> None:
-        run_id = failed_one(bench)
+        run_id = partially_failed_run(bench)
         assert post(pricing, run_id, "retry").status_code == 409
         answered = post(pricing, run_id, "retry", json={"force": True})
         assert (answered.status_code, answered.json()["data"]["wish"]) == (202, "retry")
         assert bench.work_id(run_id).status == "APPLIED"
 
     def test_a_retry_accepts_only_failed_targets(self, pricing: TestClient, bench: Bench) -> None:
-        run_id = failed_one(bench)
+        run_id = partially_failed_run(bench)
         applied, failed = bench.targets(run_id)
         refused = post(pricing, run_id, "retry", json={"targetIds": [str(applied.id)]})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "targetIds")

@@ -1,4 +1,4 @@
-"""The shop, dead letters, price changes and alerts over HTTP."""
+"""Routes of the shop, dead letters, price changes and pricing alerts."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ KEY = {"Idempotency-Key": "once"}
 
 @pytest.fixture
 def run_id(bench: Bench) -> int:
-    """A run of the project shoes, one target of which failed for good."""
+    """A run of the project shoes with one permanently failed target."""
     bench.shop.fail_always("2", FailureSignal(status=404))
     run = bench.work(bench.queued(bench.rule(project_id="shoes")))
     bench.shop.fail_no_more("2")
@@ -146,7 +146,7 @@ def test_price_changes_are_listed_in_order_and_can_be_filtered(
     of_both, of_second = (
         [("101", 900), ("201", 900)],
         [("101", 810)],
-    )  # products are written at once: either is first
+    )  # products are written concurrently, in any order
     everything = listed(pricing, {})
     assert (sorted(everything[:2]), everything[2:]) == (of_both, of_second)
     for query, expected in (

@@ -1,5 +1,4 @@
-"""Realtime over HTTP: streams that end with their run and go on where they broke off; leave to join
-channels."""
+"""Realtime routes: event streams of runs and fiches, and channel authentication."""
 
 import json
 from collections.abc import Generator, Iterator, Mapping
@@ -26,8 +25,8 @@ RUN_EVENTS = "/api/automation/runs/1/events"
 EVERYTHING = {"Authorization": f"Bearer {MACHINE}"}
 
 
-def told(database: Database, number: int, **payload: object) -> None:
-    """An event of run 1, or of the fiche that the payload names."""
+def enqueue_event(database: Database, number: int, **payload: object) -> None:
+    """Enqueues an event of run 1, or of the fiche in the payload."""
     of_fiche = "fiche_id" in payload
     producer = str(payload.pop("producer", "automation"))
     event = Event(
@@ -43,8 +42,8 @@ def told(database: Database, number: int, **payload: object) -> None:
         enqueue(session, [event])
 
 
-def sell(database: Database, fiche_id: str, groupe: str = "NORD") -> None:
-    """A fiche that we know from the sales list."""
+def store_fiche(database: Database, fiche_id: str, groupe: str = "NORD") -> None:
+    """Stores a fiche from the sales list."""
     row = FicheCacheRow(
         fiche_id=fiche_id, groupe=groupe, raw_data={}, fetched_at=NOW, expires_at=NOW
     )
@@ -52,8 +51,8 @@ def sell(database: Database, fiche_id: str, groupe: str = "NORD") -> None:
         session.add(row)
 
 
-def heard(lines: Iterator[str]) -> Iterator[Mapping[str, str]]:
-    """Each event as its fields; comments and what only tells when to come again are left out."""
+def parse_events(lines: Iterator[str]) -> Iterator[Mapping[str, str]]:
+    """Yields the fields of each event, without comments and retry fields."""
     fields: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(": ")
@@ -71,7 +70,7 @@ def numbers(events: Iterator[Mapping[str, str]]) -> list[int]:
 
 @pytest.fixture
 def url(api: FastAPI, client: TestClient) -> Generator[str]:
-    """With a run that waits."""
+    """The URL of a server with one pending run."""
     selection = {"mode": "manual", "ficheIds": ["1"]}
     schedule = {"name": "By hand", "scheduleType": "MANUAL", "ficheSelection": selection}
     client.post("/api/automation/schedules", json=schedule)
@@ -80,16 +79,16 @@ def url(api: FastAPI, client: TestClient) -> Generator[str]:
         yield address
 
 
-class TestAStreamOfARun:
+class TestRunStream:
     def test_a_run_stream_starts_at_the_first_event_and_ends_with_the_run(
         self, url: str, client: TestClient, database: Database
     ) -> None:
         for number in (1, 2, 3):
-            told(database, number)
+            enqueue_event(database, number)
         with httpx.stream("GET", url + RUN_EVENTS, headers=EVERYTHING, timeout=60) as response:
-            events = heard(response.iter_lines())
+            events = parse_events(response.iter_lines())
             assert [json.loads(next(events)["data"])["number"] for _ in range(3)] == [1, 2, 3]
-            told(database, 4)
+            enqueue_event(database, 4)
             assert json.loads(next(events)["data"])["number"] == 4
             client.post("/api/automation/runs/1/cancel")
             rest = list(events)
@@ -102,16 +101,16 @@ class TestAStreamOfARun:
     def test_a_resumed_stream_sends_only_new_events(
         self, url: str, client: TestClient, database: Database
     ) -> None:
-        told(database, 1)
-        told(database, 2)
+        enqueue_event(database, 1)
+        enqueue_event(database, 2)
         with httpx.stream("GET", url + RUN_EVENTS, headers=EVERYTHING, timeout=60) as response:
-            last = next(heard(response.iter_lines()))["id"]
-        told(database, 3)
+            last = next(parse_events(response.iter_lines()))["id"]
+        enqueue_event(database, 3)
         client.post("/api/automation/runs/1/cancel")
         with httpx.stream(
             "GET", url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": last}, timeout=60
         ) as response:
-            assert numbers(heard(response.iter_lines())) == [2, 3]
+            assert numbers(parse_events(response.iter_lines())) == [2, 3]
 
     def test_a_stream_ends_when_the_server_stops(
         self, api: FastAPI, client: TestClient, database: Database
@@ -125,12 +124,12 @@ class TestAStreamOfARun:
             },
         )
         client.post("/api/automation/trigger", json={"scheduleId": "1"})
-        told(database, 1)
+        enqueue_event(database, 1)
         with (
             served(api) as address,
             httpx.stream("GET", address + RUN_EVENTS, headers=EVERYTHING, timeout=60) as got,
         ):
-            events = heard(got.iter_lines())
+            events = parse_events(got.iter_lines())
             next(events)
             api.state.stopping.set()
             assert list(events) == []
@@ -141,10 +140,10 @@ class TestAStreamOfARun:
         monkeypatch.setattr(streams, "ADMITTED_SECONDS", 0.0)
         wanted = {"name": "short", "permissions": ["automation.read"], "scope": "ALL"}
         made = client.post("/api/admin/tokens", json=wanted).json()["data"]
-        told(database, 1)
+        enqueue_event(database, 1)
         headers = {"Authorization": f"Bearer {made['token']}"}
         with httpx.stream("GET", url + RUN_EVENTS, headers=headers, timeout=60) as response:
-            events = heard(response.iter_lines())
+            events = parse_events(response.iter_lines())
             next(events)
             assert client.delete(f"/api/admin/tokens/{made['id']}").status_code == 200
             assert list(events) == []
@@ -163,29 +162,29 @@ class TestAStreamOfARun:
         )
 
 
-class TestAStreamOfAFiche:
+class TestFicheStream:
     PATH = "/api/fiches/77/events"
 
     def test_a_fiche_stream_sends_new_events_the_caller_can_read(
         self, url: str, database: Database
     ) -> None:
-        sell(database, "77")
-        told(database, 1, fiche_id="77", producer="transcription")
+        store_fiche(database, "77")
+        enqueue_event(database, 1, fiche_id="77", producer="transcription")
         token = user_token({"fiches.read": "ALL", "transcriptions.read": "ALL"})
         headers = {"Authorization": f"Bearer {token}"}
         with httpx.stream("GET", url + self.PATH, headers=headers, timeout=60) as response:
             lines = response.iter_lines()
             assert next(lines).startswith("retry:")
-            told(database, 2, fiche_id="77", producer="audits")
-            told(database, 3, fiche_id="78", producer="transcription")
-            told(database, 4, fiche_id="77", producer="transcription")
-            assert json.loads(next(heard(lines))["data"])["number"] == 4
+            enqueue_event(database, 2, fiche_id="77", producer="audits")
+            enqueue_event(database, 3, fiche_id="78", producer="transcription")
+            enqueue_event(database, 4, fiche_id="77", producer="transcription")
+            assert json.loads(next(parse_events(lines))["data"])["number"] == 4
 
     def test_a_stream_of_an_unknown_fiche_is_404(self, url: str) -> None:
         assert httpx.get(f"{url}/api/fiches/1/events", headers=EVERYTHING).status_code == 404
 
 
-class TestJoiningAChannel:
+class TestChannelErrors:
     AUTH = "/api/realtime/pusher/auth"
 
     def ask(self, client: TestClient, channel: str, **more: Any) -> httpx.Response:
@@ -225,9 +224,9 @@ GROUP = dict.fromkeys(ALL, "GROUP")
 
 
 @pytest.mark.usefixtures("with_pusher")
-class TestLeaveToJoin:
+class TestChannelAuthentication:
     def test_channel_authentication_is_signed_with_the_pusher_key(self, login: Login) -> None:
-        answered = TestJoiningAChannel().ask(login(ALL), "private-fiche-77")
+        answered = TestChannelErrors().ask(login(ALL), "private-fiche-77")
         assert answered.status_code == 200
         assert answered.json()["auth"].startswith("key:")
 
@@ -252,8 +251,8 @@ class TestLeaveToJoin:
     def test_joining_a_channel_needs_the_read_permission_of_its_subject(
         self, url: str, database: Database, login: Login, channel: str, needed: str | None
     ) -> None:
-        sell(database, "77")
-        ask = TestJoiningAChannel().ask
+        store_fiche(database, "77")
+        ask = TestChannelErrors().ask
         assert ask(login(ALL), channel).status_code == 200
         without = {name: scope for name, scope in ALL.items() if name != needed}
         assert ask(login(without), channel).status_code == (200 if needed is None else 403)
@@ -278,8 +277,8 @@ class TestLeaveToJoin:
     def test_hidden_missing_and_forbidden_channels_look_the_same(
         self, url: str, database: Database, login: Login, channel: str
     ) -> None:
-        sell(database, "77", groupe="SUD")
-        answered = TestJoiningAChannel().ask(login(GROUP, groupes=["NORD"]), channel)
+        store_fiche(database, "77", groupe="SUD")
+        answered = TestChannelErrors().ask(login(GROUP, groupes=["NORD"]), channel)
         assert (answered.status_code, answered.json()["error"]) == (403, "Channel not allowed")
 
     def test_sending_a_test_event_needs_an_admin(self, login: Login) -> None:

@@ -1,5 +1,4 @@
-"""What became of what was asked for: waiting, under way, refused; and nothing about fiches out of
-reach."""
+"""Status of requests: pending, running, refused, and hidden when out of scope."""
 
 from typing import Any
 
@@ -29,7 +28,7 @@ def archive(services: Services) -> Archive:
     return archive
 
 
-def told(client: TestClient, what: str, *keys: str) -> list[dict[str, Any]]:
+def request_status(client: TestClient, what: str, *keys: str) -> list[dict[str, Any]]:
     answered = client.get(f"/api/requests/{what}", params={"key": list(keys)})
     assert answered.status_code == 200, answered.text
     for one in answered.json()["data"]:
@@ -48,7 +47,7 @@ def test_a_transcription_request_shows_its_refusal_or_run(
     client: TestClient, services: Services, archive: Archive
 ) -> None:
     first, second = transcriptions(client)
-    waiting = told(client, "transcriptions", second, first, "transcribe-1-1")
+    waiting = request_status(client, "transcriptions", second, first, "transcribe-1-1")
     assert [(one["fiche_id"], one["standing"], one["refused"]) for one in waiting] == [
         ("900", None, None),
         ("901", None, None),
@@ -67,7 +66,7 @@ def test_a_transcription_request_shows_its_refusal_or_run(
         session.add(
             TranscriptionRunRow(**run, **counts, **times, total_recordings=2, target_total=2)
         )
-    refused, running = told(client, "transcriptions", first, second)
+    refused, running = request_status(client, "transcriptions", first, second)
     assert (refused["refused"], refused["standing"]) == ("No key is set.", None)
     assert (running["standing"]["status"], running["standing"]["total"]) == ("running", 2)
 
@@ -84,7 +83,7 @@ def test_a_request_that_joined_a_run_shows_that_run(
         times = dict.fromkeys(("started_at", "touched_at"), services.clock.now())
         run = {"id": "another", "fiche_id": "900", "priority": "normal", "status": "running"}
         session.add(TranscriptionRunRow(**run, **counts, **times, total_recordings=2))
-    [joined] = told(client, "transcriptions", first)
+    [joined] = request_status(client, "transcriptions", first)
     assert (joined["run_id"], joined["standing"]["run_id"]) == ("another", "another")
 
 
@@ -93,7 +92,7 @@ def test_an_audit_request_is_found_by_its_event_id(
 ) -> None:
     body = {"fiche_id": "900", "audit_config_id": str(archive.configs[0])}
     asked = client.post("/api/audits", json=body).json()["event_id"]
-    [waiting] = told(client, "audits", asked)
+    [waiting] = request_status(client, "audits", asked)
     assert waiting == {"key": asked, "fiche_id": "900", "standing": None, "refused": None}
     started = archive.put(
         "902", tracking_id="audit-902", status="failed", error_message="No recordings"
@@ -101,7 +100,7 @@ def test_an_audit_request_is_found_by_its_event_id(
     with services.database.transaction() as session:
         row = session.scalars(select(RunRequestRow).where(RunRequestRow.request_key == asked)).one()
         row.request_key = "audit-902"
-    [ended] = told(client, "audits", "audit-902")
+    [ended] = request_status(client, "audits", "audit-902")
     assert (ended["standing"]["audit_id"], ended["standing"]["status"]) == (str(started), "failed")
     assert ended["standing"]["error"] == "No recordings"
 
@@ -118,13 +117,13 @@ def test_requests_out_of_scope_are_omitted(
         body = {"fiche_ids": ["900", "901"], "audit_config_id": str(archive.configs[0])}
         keys = client.post("/api/audits/batch", json=body).json()["event_ids"]
     mine = login({f"{permission}.read": "GROUP"}, groupes=["NORD"])
-    assert [one["fiche_id"] for one in told(mine, what, *keys)] == ["901"]
-    assert told(login({f"{permission}.read": "SELF"}), what, *keys) == []
+    assert [one["fiche_id"] for one in request_status(mine, what, *keys)] == ["901"]
+    assert request_status(login({f"{permission}.read": "SELF"}), what, *keys) == []
 
 
 def test_keys_of_another_kind_of_request_are_omitted(client: TestClient, archive: Archive) -> None:
     keys = transcriptions(client)
-    assert told(client, "audits", *keys) == told(client, "reruns", *keys) == []
+    assert request_status(client, "audits", *keys) == request_status(client, "reruns", *keys) == []
 
 
 @pytest.mark.parametrize("keys", [[], [""], ["k"] * 201, ["x" * 301]])

@@ -1,5 +1,4 @@
-"""The report of a run over HTTP: all of it, to those who may see every fiche; and it is read back
-as it was."""
+"""Run reports: access, and parsing by the API client."""
 
 import pytest
 from fastapi.testclient import TestClient

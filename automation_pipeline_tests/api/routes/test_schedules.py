@@ -1,4 +1,4 @@
-"""Schedules over HTTP: stored, listed, changed with care, paused, and within the caller's reach."""
+"""Automation schedule routes: create, list, change, pause and access."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ DAILY: dict[str, Any] = {
 }
 
 
-def made(client: TestClient, **fields: Any) -> dict[str, Any]:
+def created(client: TestClient, **fields: Any) -> dict[str, Any]:
     answered = client.post(PATH, json={**DAILY, **fields})
     assert answered.status_code == 201, answered.text
     return answered.json()["data"]
 
 
 def test_a_schedule_is_stored_and_shown_with_its_next_due_time(client: TestClient) -> None:
-    stored = made(client)
+    stored = created(client)
     assert stored["id"] == "1"
     assert stored["createdBy"] == "machine:environment"
     shown = client.get(f"{PATH}/1").json()["data"]
@@ -88,7 +88,7 @@ def test_a_refused_request_does_not_use_up_its_idempotency_key(client: TestClien
 
 
 def test_a_schedule_can_be_skipped_paused_and_resumed(client: TestClient) -> None:
-    made(client)
+    created(client)
     assert (
         client.post(f"{PATH}/1/skip-next").json()["data"]["skipped"] == "2026-05-05T02:00:00.000Z"
     )
@@ -104,7 +104,7 @@ def test_a_schedule_can_be_skipped_paused_and_resumed(client: TestClient) -> Non
 
 def test_the_list_can_be_paged(client: TestClient) -> None:
     for _ in range(5):
-        made(client)
+        created(client)
     client.post(f"{PATH}/3/pause")
     document = client.get(PATH, params={"limit": 2, "offset": 1}).json()
     assert ([one["id"] for one in document["data"]], document["count"]) == (["4", "2"], 2)
@@ -114,7 +114,7 @@ def test_the_list_can_be_paged(client: TestClient) -> None:
 
 
 def test_deleting_a_schedule_twice_is_404(client: TestClient) -> None:
-    made(client)
+    created(client)
     assert client.delete(f"{PATH}/1").json() == {
         "success": True,
         "message": "Schedule deleted successfully",
@@ -126,10 +126,10 @@ class TestScope:
     def test_a_group_scope_sees_only_schedules_of_its_groupes(
         self, client: TestClient, login: Login
     ) -> None:
-        made(client)
+        created(client)
         everything = {"mode": "date_range", "dateRange": "yesterday"}
-        made(client, ficheSelection=everything)
-        made(client, ficheSelection={**everything, "groupes": ["NORD", "SUD"]})
+        created(client, ficheSelection=everything)
+        created(client, ficheSelection={**everything, "groupes": ["NORD", "SUD"]})
         nord = login({"automation.read": "GROUP"}, groupes=["NORD"])
         assert [one["id"] for one in nord.get(PATH).json()["data"]] == ["1"]
         hidden, missing = nord.get(f"{PATH}/2"), nord.get(f"{PATH}/9")
@@ -138,7 +138,7 @@ class TestScope:
 
     def test_paging_counts_only_visible_items(self, client: TestClient, login: Login) -> None:
         for groupe in ("NORD", "SUD", "NORD", "SUD", "NORD"):
-            made(client, ficheSelection={**DAILY["ficheSelection"], "groupes": [groupe]})
+            created(client, ficheSelection={**DAILY["ficheSelection"], "groupes": [groupe]})
         nord = login({"automation.read": "GROUP"}, groupes=["NORD"])
         pages = [
             nord.get(PATH, params={"limit": 2, "offset": offset}).json() for offset in (0, 2, 4)
@@ -148,7 +148,7 @@ class TestScope:
 
     def test_a_group_scope_creates_schedules_only_for_its_groupes(self, login: Login) -> None:
         nord = login({"automation.write": "GROUP", "automation.read": "GROUP"}, groupes=["NORD"])
-        stored = made(nord)
+        stored = created(nord)
         assert stored["createdBy"] == "user:12"
         wider = {"mode": "date_range", "dateRange": "yesterday", "groupes": ["NORD", "SUD"]}
         for answered in (
@@ -176,13 +176,13 @@ class TestScope:
     ],
 )
 def test_occurrences_in_a_distant_year_are_refused(client: TestClient, after: str) -> None:
-    made(client)
+    created(client)
     refused = client.get(f"{PATH}/1/next", params={"after": after})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "after")
 
 
 def test_a_time_without_a_zone_is_utc(client: TestClient) -> None:
-    made(client)
+    created(client)
     asked = {"after": "2999-12-31T23:59:59", "count": 1}
     assert client.get(f"{PATH}/1/next", params=asked).json()["data"] == {
         "occurrences": ["3000-01-01T02:00:00.000Z"]

@@ -1,5 +1,4 @@
-"""Machines' tokens over HTTP: made by those who may, shown once, good at once and refused at
-once."""
+"""API token routes: create, list, revoke and access."""
 
 from typing import Any
 
@@ -17,12 +16,12 @@ from automation_pipeline_tests.api.conftest import Login, client_of
 from automation_pipeline_tests.conftest import StandingClock
 
 PATH = "/api/admin/tokens"
-WISH = {"name": "x", "permissions": ["audit-configs"], "scope": "ALL"}
+TOKEN_REQUEST = {"name": "x", "permissions": ["audit-configs"], "scope": "ALL"}
 ADMIN = {"admin.permissions.read": "ALL", "admin.permissions.write": "ALL"}
 
 
 def issue(client: TestClient, **about: object) -> dict[str, Any]:
-    answer = client.post(PATH, json=WISH | about)
+    answer = client.post(PATH, json=TOKEN_REQUEST | about)
     assert answer.status_code == 201, answer.text
     Answer[TokenIssued].model_validate_json(answer.content)
     return answer.json()["data"]
@@ -56,7 +55,7 @@ def test_the_token_is_returned_once_and_never_stored(
     assert token not in client.get(f"{PATH}?include_inactive=true").text
     with database.reading() as session:
         for table in ("api_tokens", "idempotency_keys"):
-            assert token not in str(session.execute(text(f"SELECT * FROM {table}")).all())  # noqa: S608  our own names
+            assert token not in str(session.execute(text(f"SELECT * FROM {table}")).all())  # noqa: S608  constant table names
 
 
 def test_the_list_has_only_active_tokens_by_default(client: TestClient) -> None:
@@ -84,7 +83,7 @@ def test_the_list_has_only_active_tokens_by_default(client: TestClient) -> None:
 def test_an_invalid_token_request_names_the_field(
     client: TestClient, given: dict[str, object], field: str
 ) -> None:
-    answer = client.post(PATH, json=WISH | given)
+    answer = client.post(PATH, json=TOKEN_REQUEST | given)
     assert (answer.status_code, answer.json()["error"]) == (400, "Invalid token")
     assert [fault["field"] for fault in answer.json()["details"]] == [field]
 
@@ -95,9 +94,9 @@ def test_a_token_cannot_exceed_the_permissions_of_its_creator(
     admin = login(ADMIN | {"fiches.read": "GROUP"}, groupes=["NORD"])
     own = {"permissions": ["fiches"], "scope": "GROUP", "groupes": ["NORD"]}
     for beyond in (
-        WISH,
-        {**WISH, **own, "groupes": ["SUD"]},
-        {**WISH, **own, "permissions": ["*"]},
+        TOKEN_REQUEST,
+        {**TOKEN_REQUEST, **own, "groupes": ["SUD"]},
+        {**TOKEN_REQUEST, **own, "permissions": ["*"]},
     ):
         assert admin.post(PATH, json=beyond).status_code == 400
     assert client.get(PATH).json()["data"] == []
@@ -152,9 +151,9 @@ def test_only_administrators_can_list_create_and_revoke_tokens(
     stranger = login({"audit-configs.write": "ALL", "admin.users.write": "ALL"})
     reader = login({"admin.permissions.read": "ALL"})
     assert reader.get(PATH).status_code == 200
-    for nobody in (stranger, reader):
-        assert nobody.post(PATH, json=WISH).status_code == 403
-        assert nobody.delete(f"{PATH}/{issued['id']}").status_code == 403
+    for unauthorised in (stranger, reader):
+        assert unauthorised.post(PATH, json=TOKEN_REQUEST).status_code == 403
+        assert unauthorised.delete(f"{PATH}/{issued['id']}").status_code == 403
     assert stranger.get(PATH).status_code == 403
     assert status_of(client, issued["token"]) == 200
 

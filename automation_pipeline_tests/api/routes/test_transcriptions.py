@@ -1,4 +1,4 @@
-"""Transcripts over HTTP: asked for once, followed, read, for fiches in reach."""
+"""Transcription routes: requests, status, logs, transcripts and access."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ READ, WRITE = {"transcriptions.read": "GROUP"}, {"transcriptions.write": "GROUP"
 
 @pytest.fixture
 def fiches(services: Services) -> Services:
-    """900 of SUD has two calls, one of them transcribed; 901 is of NORD."""
+    """Fiche 900 of SUD has two calls, one transcribed. Fiche 901 is of NORD."""
     archive = Archive(services.database)
     archive.put("900", calls=2, of_fiche_groupe="SUD")
     archive.put("901", calls=1, of_fiche_groupe="NORD")
@@ -122,9 +122,9 @@ def test_the_status_of_an_unfetched_fiche_shows_why_its_run_failed(
 def test_the_status_shows_the_run_and_the_owner_of_each_task(
     client: TestClient, fiches: Services
 ) -> None:
-    ours = fiches.database
+    database = fiches.database
     request = TranscriptionRunRequest("run-7", "900", TranscriptionPriority.HIGH)
-    with ours.transaction() as session:
+    with database.transaction() as session:
         join_or_start(session, [request])
         assert claim_next(session, "host:1/ab", 1, lease_seconds=30, per_fiche=10)
     run = get(client, "/900/status")["data"]["run"]
