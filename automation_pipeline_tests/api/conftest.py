@@ -19,7 +19,7 @@ from automation_pipeline.core.access import Caller, whole_grants
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.org_jobs.queries.organisations import has_organisation
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.api.promised import promise_check
+from automation_pipeline_tests.api.openapi_check import openapi_check
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.org_jobs.bench import Bench as OrgBench
@@ -111,7 +111,7 @@ def pricing(api: FastAPI, bench: Bench) -> Generator[TestClient]:
     """A client with a machine token and a shop. Validates responses against the OpenAPI document."""
     assert bench.shop
     with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [promise_check(api)]}
+        made.event_hooks = {"response": [openapi_check(api)]}
         yield made
 
 
@@ -133,7 +133,7 @@ def operator(api: FastAPI, orgs: OrgBench) -> Generator[TestClient]:
     document."""
     orgs.organisation("acme")
     with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [promise_check(api)]}
+        made.event_hooks = {"response": [openapi_check(api)]}
         yield made
 
 
@@ -157,7 +157,7 @@ def member(api: FastAPI, services: Services, orgs: OrgBench) -> Member:
             organisation_exists=has_organisation,
         )
         client = client_of(api, issued.secret)
-        client.event_hooks = {"response": [promise_check(api)]}
+        client.event_hooks = {"response": [openapi_check(api)]}
         return client
 
     return made

@@ -10,7 +10,7 @@ import pytest
 from automation_pipeline.clients.registries import SEARCH_PROBE_SIREN, search_record
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
-from automation_pipeline_tests.clients.registers import (
+from automation_pipeline_tests.clients.registry_clients import (
     OTHER,
     SIREN,
     SIRET,

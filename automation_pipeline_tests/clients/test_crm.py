@@ -10,7 +10,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
-from automation_pipeline_tests.clients.gateway import FICHE, GOOD, SOLD, Crm, answering, saying
+from automation_pipeline_tests.clients.crm_client import FICHE, GOOD, SOLD, Crm, answering, saying
 from automation_pipeline_tests.outside import TOKEN, calls, fault
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until

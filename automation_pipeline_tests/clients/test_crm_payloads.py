@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.clients.crm import without_nul
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline_tests.clients.gateway import (
+from automation_pipeline_tests.clients.crm_client import (
     FICHE,
     GOOD,
     INFORMATION,

@@ -1,5 +1,4 @@
-"""The day's sales list: what is asked, what is read, and that nothing malformed ever looks like a
-day without sales."""
+"""The sales list of a day: the request, parsing, and errors for malformed lists."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +11,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
-from automation_pipeline_tests.clients.gateway import (
+from automation_pipeline_tests.clients.crm_client import (
     DAY,
     LIST,
     SALE,

@@ -1,4 +1,4 @@
-"""The client of ElevenLabs, and its transcripts."""
+"""The ElevenLabs client and its transcripts."""
 
 import json
 from collections.abc import Iterator

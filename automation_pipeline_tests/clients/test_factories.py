@@ -1,4 +1,4 @@
-"""Clients and options made from the settings."""
+"""Clients and options created from the settings."""
 
 import asyncio
 from collections.abc import Mapping

@@ -34,7 +34,6 @@ from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.logs import correlated
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff, Retrying
-from automation_pipeline_tests.clients.counter import WRITES
 from automation_pipeline_tests.clients.http_server import (
     OK,
     Play,
@@ -47,6 +46,7 @@ from automation_pipeline_tests.clients.http_server import (
     serving,
 )
 from automation_pipeline_tests.clients.keep_alive_server import KeepAliveServer, answering
+from automation_pipeline_tests.clients.shopify_client import WRITES
 from automation_pipeline_tests.waiting import come_true
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

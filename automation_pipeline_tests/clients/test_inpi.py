@@ -1,4 +1,4 @@
-"""The client of INPI's register."""
+"""The INPI registry client."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from automation_pipeline.clients.registries import RegistryFormatError
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
-from automation_pipeline_tests.clients.registers import (
+from automation_pipeline_tests.clients.registry_clients import (
     NOW,
     OTHER,
     PASSWORD,

@@ -23,7 +23,7 @@ from automation_pipeline.clients.registries import (
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
-from automation_pipeline_tests.clients.registers import (
+from automation_pipeline_tests.clients.registry_clients import (
     PASSWORD,
     ROOT,
     TOKEN,

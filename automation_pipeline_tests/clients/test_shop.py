@@ -1,5 +1,4 @@
-"""The client of the shop: what it sends, what becomes of a call that is not answered, and that it
-lets go of all."""
+"""The Shopify client: requests, calls without a response, limits and the check."""
 
 import asyncio
 import json
@@ -14,7 +13,7 @@ from automation_pipeline.clients.shop import CATALOGUE, PRICES, WHO, WRITE
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.shop import CallFailure
-from automation_pipeline_tests.clients.counter import (
+from automation_pipeline_tests.clients.shopify_client import (
     PATH,
     TOKEN,
     catalogue,

@@ -1,4 +1,4 @@
-"""Catalogue and prices as they come from the shop: what is taken, and what is not understood."""
+"""Parsing of the catalogue and of prices."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from automation_pipeline.pricing.models.shop import (
     Variant,
     format_amount,
 )
-from automation_pipeline_tests.clients.counter import (
+from automation_pipeline_tests.clients.shopify_client import (
     catalogue,
     node,
     page,

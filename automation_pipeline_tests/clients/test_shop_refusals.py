@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import BucketStatus, CallFailure
-from automation_pipeline_tests.clients.counter import (
+from automation_pipeline_tests.clients.shopify_client import (
     NOW,
     PATH,
     ROOT,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, Price, PriceWrite
-from automation_pipeline_tests.clients.counter import (
+from automation_pipeline_tests.clients.shopify_client import (
     TOKEN,
     WRITES,
     complaint,

@@ -1,4 +1,4 @@
-"""The database's clock and calendar."""
+"""The clock of the database."""
 
 import time
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,5 +1,4 @@
-"""What many tasks write is committed together, and each is as alone as in a transaction of its
-own."""
+"""Writes of concurrent tasks share a commit but remain isolated from each other."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -221,7 +220,7 @@ def test_a_write_with_anyway_survives_the_cancellation_of_its_task(database: Dat
         await first
 
     asyncio.run(cancelled())
-    database.dispose()  # after what was waiting is written
+    database.dispose()  # flushes queued writes
     assert names(database) == {"anyway"}
 
 

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
-from automation_pipeline_tests.api.promised import promise_check
+from automation_pipeline_tests.api.openapi_check import openapi_check
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, Bench
@@ -27,7 +27,7 @@ def agent(services: Services, clock: StandingClock) -> Agent:
 def machine(api: FastAPI) -> Generator[TestClient]:
     """A client with a machine token. Validates responses against the OpenAPI document."""
     with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [promise_check(api)]}
+        made.event_hooks = {"response": [openapi_check(api)]}
         yield made
 
 

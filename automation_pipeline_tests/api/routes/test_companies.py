@@ -12,7 +12,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.enrichment.models import SourceApi
 from automation_pipeline.enrichment.sources import set_rest, take_call
 from automation_pipeline_tests.api.conftest import MACHINE, client_of
-from automation_pipeline_tests.api.promised import promise_check
+from automation_pipeline_tests.api.openapi_check import openapi_check
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.registries import (
     NEVER_WAITS,
@@ -35,7 +35,7 @@ def client(api: FastAPI, services: Services) -> Generator[TestClient]:
         services.database, sources, options=PATIENT, calls_a_day=9
     )
     with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [promise_check(api)]}
+        made.event_hooks = {"response": [openapi_check(api)]}
         yield made
 
 

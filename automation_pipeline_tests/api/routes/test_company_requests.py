@@ -17,7 +17,7 @@ from automation_pipeline.enrichment.models import SourceApi
 from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJobRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
-from automation_pipeline_tests.api.promised import promise_check
+from automation_pipeline_tests.api.openapi_check import openapi_check
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.registries import (
     NEVER_WAITS,
@@ -48,7 +48,7 @@ def companies(api: FastAPI, services: Services, search: FakeRegistry) -> Generat
         services.database, sources, options=replace(NEVER_WAITS, sync_seconds=LONG)
     )
     with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [promise_check(api)]}
+        made.event_hooks = {"response": [openapi_check(api)]}
         yield made
 
 
@@ -115,7 +115,7 @@ def test_a_slow_enrichment_continues_in_the_background(
     assert search.calls == [
         (SIREN, None),
         (SIREN, "55203253400646"),
-    ]  # the second request looks up sources establishment
+    ]  # the second request looks up its establishment
 
 
 def test_a_fresh_company_is_returned_without_a_call(

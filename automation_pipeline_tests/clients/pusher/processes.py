@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from automation_pipeline.automation.relay import publish_events
 from automation_pipeline.storage.claims import LeaseRow
-from automation_pipeline_tests.clients.pusher.studio import channels
+from automation_pipeline_tests.clients.pusher.pusher_client import channels
 from automation_pipeline_tests.storage.processes import is_any_left, opened
 from automation_pipeline_tests.waiting import pause
 

@@ -10,7 +10,7 @@ import pytest
 from automation_pipeline.automation.ports import EventPublisher, PublishResult
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.events import Event
-from automation_pipeline_tests.clients.pusher.studio import channels
+from automation_pipeline_tests.clients.pusher.pusher_client import channels
 from automation_pipeline_tests.fakes.post import FakePublisher
 from automation_pipeline_tests.outside import fault, forget, shown_to_browsers
 from automation_pipeline_tests.storage.processes import event

@@ -18,7 +18,7 @@ from automation_pipeline.core.errors import (
     TransientError,
 )
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline_tests.clients.pusher.studio import channels
+from automation_pipeline_tests.clients.pusher.pusher_client import channels
 from automation_pipeline_tests.outside import PUSHER_KEY, PUSHER_SECRET, fault, shown_to_browsers
 from automation_pipeline_tests.services import free_port
 from automation_pipeline_tests.storage.processes import event

@@ -15,7 +15,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline_tests.automation.post import a_post_office
 from automation_pipeline_tests.clients.pusher.processes import LONG_AGO, relay_until_all_published
-from automation_pipeline_tests.clients.pusher.studio import channels
+from automation_pipeline_tests.clients.pusher.pusher_client import channels
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.outside import PUSHER_SECRET, fault, forget, shown_to_browsers
 from automation_pipeline_tests.processes import CREW, at_once

@@ -12,7 +12,11 @@ from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.clients.service_jobs.asked import Killed, job_context, killed_after
+from automation_pipeline_tests.clients.service_jobs.job_contexts import (
+    Killed,
+    job_context,
+    killed_after,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 

@@ -10,7 +10,11 @@ from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
 from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.clients.service_jobs.asked import Killed, job_context, killed_after
+from automation_pipeline_tests.clients.service_jobs.job_contexts import (
+    Killed,
+    job_context,
+    killed_after,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import NOT_FOUND, SEARCH, SIREN

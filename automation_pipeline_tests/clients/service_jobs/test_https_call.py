@@ -12,7 +12,7 @@ from automation_pipeline.core.errors import InvalidInputError, TransientError
 from automation_pipeline.org_jobs.models.jobs import AttemptEnd, is_retryable
 from automation_pipeline.org_jobs.ports import InProcessRunner
 from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
-from automation_pipeline_tests.clients.service_jobs.asked import job_context
+from automation_pipeline_tests.clients.service_jobs.job_contexts import job_context
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import run
 

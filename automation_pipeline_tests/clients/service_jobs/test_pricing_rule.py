@@ -1,5 +1,4 @@
-"""PRICING_RULE_APPLY: asked for with the job or not at all, followed to its end, and cancelled with
-it."""
+"""PRICING_RULE_APPLY jobs: request a run in the transaction of the job, follow it, cancel it."""
 
 from typing import Any
 
@@ -12,7 +11,11 @@ from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.clients.service_jobs.asked import Killed, job_context, killed_after
+from automation_pipeline_tests.clients.service_jobs.job_contexts import (
+    Killed,
+    job_context,
+    killed_after,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench

@@ -10,7 +10,7 @@ import jsonschema_rs
 from fastapi import FastAPI
 
 
-def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
+def openapi_check(api: FastAPI) -> Callable[[httpx.Response], None]:
     """A response hook for the `event_hooks` of a client."""
     document, paths = _described(api)
 
@@ -23,11 +23,11 @@ def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
         assert str(response.status_code) in responses, (
             f"{response.request.method} {path}: {response.text}"
         )
-        promised = responses[str(response.status_code)].get("content")
-        if promised is None:
+        documented = responses[str(response.status_code)].get("content")
+        if documented is None:
             assert response.content == b"", f"{response.request.method} {path}"
             return
-        schema = promised["application/json"]["schema"]
+        schema = documented["application/json"]["schema"]
         whole = {**schema, "components": document["components"]}
         faults = [
             str(fault)
