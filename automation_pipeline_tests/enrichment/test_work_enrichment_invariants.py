@@ -275,15 +275,18 @@ class EnrichmentMachine(RuleBasedStateMachine):
         """Run all requested workers; the sweep requests workers for lost jobs."""
         self.bench.script(source_record(SEARCH), source_record(INPI), source_record(RCS))
         for _ in range(4):
-            for key, config in self.bench.run_requests(waiting=True):
-                assert self.bench.work(config["job_id"]).state in {"DONE", "RUNNING", "PENDING"}, (
-                    key
-                )
+            self.work_requested_jobs()
             self.bench.take_requests()
             self.bench.pass_time(hours=2)  # a refused login rests for an hour
             self.bench.sweep()
+        self.work_requested_jobs()  # a refresh that fell due in the last sweep
         assert self.unfinished() == []
         assert all(row.running_job_id is None for row in self.known())
+
+    def work_requested_jobs(self) -> None:
+        for key, config in self.bench.run_requests(waiting=True):
+            worked = self.bench.work(config["job_id"])
+            assert worked.state in {"DONE", "RUNNING", "PENDING"}, key
 
 
 @pytest.fixture
