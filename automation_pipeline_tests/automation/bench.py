@@ -1,5 +1,5 @@
-"""Whole runs of automations in one call: the providers in memory, the database real, Dagster
-away."""
+"""Runs whole automations in one call, with in-memory providers and a real database, without
+Dagster."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ from automation_pipeline.transcription.models import (
     SpeechProvider,
     TranscriptionPriority,
     TranscriptionRunRequest,
+    TranscriptionSummary,
 )
-from automation_pipeline.transcription.models import TranscriptionSummary as TranscriptionStanding
 from automation_pipeline.transcription.runs import (
     begin_transcriptions,
     transcribe_fiches,
@@ -52,11 +52,11 @@ ROOT = "dagster-1"
 
 
 class Outcome(NamedTuple):
-    """A row of the ledger in brief; `words` are its error or why it was ignored."""
+    """A summary of a ledger row; `detail` is its error or the reason why it was ignored."""
 
     status: str
     reason: str | None = None
-    words: str | None = None
+    detail: str | None = None
 
 
 @dataclass
@@ -72,8 +72,8 @@ class Bench(AuditBench):
     def judge(self) -> Judge:
         return replace(super().judge, limiter=self.limiter)
 
-    def offer(self, *fiche_ids: str, calls: int = 1, **information: object) -> None:
-        """The CRM has these fiches, each with so many calls; the mirror does not have them."""
+    def add_to_crm(self, *fiche_ids: str, calls: int = 1, **information: object) -> None:
+        """Add fiches with the given number of calls to the CRM, but not to the mirror."""
         for fiche_id in fiche_ids:
             self.crm.add(fiche(fiche_id, *self.calls(fiche_id, calls), **information))
 
@@ -90,79 +90,84 @@ class Bench(AuditBench):
         return self.configure(steps, name, runAutomatically=True)
 
     def run(self, *fiche_ids: str, **fields: object) -> Run:
-        """A run of a new schedule, from its opening to its verdict."""
-        return self.carry_out(self.schedule(*fiche_ids, **fields).id)
+        """Create a schedule and run it to its final status."""
+        return self.run_schedule(self.schedule(*fiche_ids, **fields).id)
 
-    def carry_out(self, schedule_id: int, launch: str = ROOT) -> Run:
-        return self.go_through(self.open(schedule_id, launch))
+    def run_schedule(self, schedule_id: int, launch: str = ROOT) -> Run:
+        return self.run_stages(self.open(schedule_id, launch))
 
     def open(self, schedule_id: int, launch: str = ROOT, **fields: object) -> RunAttempt:
         return open_run(
             an_opening(schedule_id, launch, **fields), database=self.database, clock=self.clock
         )
 
-    def take_over(self, ticket: RunAttempt, launch: str = "dagster-2") -> RunAttempt:
-        """What the launch does that the watchdog requests in place of a lost one."""
-        schedule_id = self.read(ticket).schedule_id
-        return self.open(schedule_id, launch, run_id=ticket.run_id, is_next=True)
+    def take_over(self, run_attempt: RunAttempt, launch: str = "dagster-2") -> RunAttempt:
+        """Open the next attempt, as the launch that the watchdog requests for a lost run."""
+        schedule_id = self.read(run_attempt).schedule_id
+        return self.open(schedule_id, launch, run_id=run_attempt.run_id, is_next=True)
 
-    def go_through(self, ticket: RunAttempt) -> Run:
+    def run_stages(self, run_attempt: RunAttempt) -> Run:
         for stage in self.stages:
-            stage(ticket)
-        return self.finalise(ticket)
+            stage(run_attempt)
+        return self.finalise(run_attempt)
 
     @property
     def stages(self) -> Sequence[Callable[[RunAttempt], object]]:
-        return self.select, self.fetch, self.settle, self.carry_out_work
+        return self.select, self.fetch, self.settle, self.run_work
 
-    def until_work(self, *fiche_ids: str, **fields: object) -> RunAttempt:
-        """A run whose fiches have their details and wait to be transcribed and audited."""
-        ticket = self.open(self.schedule(*fiche_ids, **fields).id)
+    def prepare_work(self, *fiche_ids: str, **fields: object) -> RunAttempt:
+        """Open a run and execute all stages before transcription."""
+        run_attempt = self.open(self.schedule(*fiche_ids, **fields).id)
         for stage in self.stages[:3]:
-            stage(ticket)
-        return ticket
+            stage(run_attempt)
+        return run_attempt
 
-    def select(self, ticket: RunAttempt) -> Sequence[int]:
-        return selected(ticket, self.database, self.clock, self.crm)
+    def select(self, run_attempt: RunAttempt) -> Sequence[int]:
+        return selected(run_attempt, self.database, self.clock, self.crm)
 
-    def fetch(self, ticket: RunAttempt) -> Counter[str]:
-        ground = {
+    def fetch(self, run_attempt: RunAttempt) -> Counter[str]:
+        services = {
             "database": self.database,
             "source": self.crm,
             "clock": self.clock,
             "options": self.fetching,
         }
-        fetched = [run(fetch_batch(ticket, batch, **ground)) for batch in self.batches(ticket)]  # type: ignore[arg-type]
+        fetched = [
+            run(fetch_batch(run_attempt, batch, **services)) for batch in self.batches(run_attempt)
+        ]  # type: ignore[arg-type]
         return sum(fetched, Counter())
 
-    def settle(self, ticket: RunAttempt) -> list[int]:
-        return settle_fetch(ticket, database=self.database, clock=self.clock)
+    def settle(self, run_attempt: RunAttempt) -> list[int]:
+        return settle_fetch(run_attempt, database=self.database, clock=self.clock)
 
-    def carry_out_work(self, ticket: RunAttempt) -> Counter[str]:
-        worked = [self.work_batch(ticket, batch) for batch in self.settle(ticket)]
+    def run_work(self, run_attempt: RunAttempt) -> Counter[str]:
+        worked = [self.work_batch(run_attempt, batch) for batch in self.settle(run_attempt)]
         return sum(worked, Counter())
 
     def work_batch(
         self,
-        ticket: RunAttempt,
+        run_attempt: RunAttempt,
         batch: int = 0,
         *,
         threads: int | None = None,
         **overrides: object,
     ) -> Counter[str]:
-        """The two steps of a batch; `overrides` replaces fields of the context."""
+        """Transcribe and audit a batch; `overrides` replaces fields of the context."""
         context = replace(self.context, **overrides)
-        transcribed = run(transcribe_batch(ticket, batch, context=context), threads=threads)
-        return transcribed + run(audit_batch(ticket, batch, context=context), threads=threads)
+        transcribed = run(transcribe_batch(run_attempt, batch, context=context), threads=threads)
+        return transcribed + run(audit_batch(run_attempt, batch, context=context), threads=threads)
 
-    def finalise(self, ticket: RunAttempt) -> Run:
+    def finalise(self, run_attempt: RunAttempt) -> Run:
         return finalise_run(
-            ticket.run_id, database=self.database, clock=self.clock, attempt=ticket.attempt
+            run_attempt.run_id,
+            database=self.database,
+            clock=self.clock,
+            attempt=run_attempt.attempt,
         )
 
-    def batches(self, ticket: RunAttempt) -> list[int]:
+    def batches(self, run_attempt: RunAttempt) -> list[int]:
         with self.database.reading() as session:
-            return pending_batches(session, ticket.run_id)
+            return pending_batches(session, run_attempt.run_id)
 
     @property
     def context(self) -> BatchContext:
@@ -175,9 +180,9 @@ class Bench(AuditBench):
             self._audit,
         )
 
-    def plan(self, ticket: RunAttempt) -> RunPlan:
+    def plan(self, run_attempt: RunAttempt) -> RunPlan:
         with self.database.reading() as session:
-            return run_plan(session, ticket.run_id)
+            return run_plan(session, run_attempt.run_id)
 
     @property
     def provider(self) -> SpeechProvider:
@@ -185,7 +190,7 @@ class Bench(AuditBench):
 
     async def begin_transcriptions(
         self, requests: Sequence[TranscriptionRunRequest]
-    ) -> Sequence[TranscriptionStanding | AutomationError]:
+    ) -> Sequence[TranscriptionSummary | AutomationError]:
         return await begin_transcriptions(
             requests, database=self.database, source=lambda: self.crm, clock=self.clock
         )
@@ -206,15 +211,15 @@ class Bench(AuditBench):
         )
 
     async def _audit(self, request: FicheAuditRequest) -> AuditSummary:
-        ground = {"database": self.database, "source": self.crm, "clock": self.clock}
+        services = {"database": self.database, "source": self.crm, "clock": self.clock}
         return await audit_fiche(
-            request, **ground, ensure_transcribed=self._listen, judge=self.judge
+            request, **services, ensure_transcribed=self._transcribe_missing, judge=self.judge
         )  # type: ignore[arg-type]
 
-    async def _listen(self, fiche_id: str) -> object:
+    async def _transcribe_missing(self, fiche_id: str) -> object:
         self.transcribed.append(fiche_id)
         return await self._transcribe(
-            [TranscriptionRunRequest(f"listen-{fiche_id}", fiche_id, TranscriptionPriority.HIGH)]
+            [TranscriptionRunRequest(f"missing-{fiche_id}", fiche_id, TranscriptionPriority.HIGH)]
         )
 
     def read(self, run: Run | RunAttempt) -> Run:
@@ -222,7 +227,7 @@ class Bench(AuditBench):
             return get_run(session, run.id if isinstance(run, Run) else run.run_id)
 
     def outcomes(self, run: Run | RunAttempt) -> dict[str, Outcome]:
-        """By fiche, in the order of selection."""
+        """Return the outcomes by fiche ID, in selection order."""
         return {
             row.fiche_id: Outcome(row.status, row.reason, row.error or row.ignore_reason)
             for row in self.rows(run)
@@ -251,7 +256,7 @@ class Bench(AuditBench):
             ]
 
     def notes(self, run: Run | RunAttempt) -> list[str]:
-        """The workflow log of the run, without the selection."""
+        """Return the messages of the workflow log of the run."""
         run_id = run.id if isinstance(run, Run) else run.run_id
         with self.database.reading() as session:
             of_run = (

@@ -1,5 +1,4 @@
-"""Due detection in tests: its rules, schedules that are due, and looks at what was written.
-Importable by processes."""
+"""Helpers for tests of due detection. Test processes can import them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +19,7 @@ from automation_pipeline_tests.factories import a_schedule
 RULES = DuePolicy(timedelta(minutes=20), timedelta(minutes=70), lost_after_seconds=25)
 
 
-def look(database: Database, clock: Clock) -> DueReport:
+def check_due(database: Database, clock: Clock) -> DueReport:
     return start_due_runs(RULES, database=database, clock=clock)
 
 
@@ -47,17 +46,17 @@ def occurrences(database: Database) -> list[tuple[str, int | None, str | None]]:
         return [(f"{row.due_at:%d %H:%M}", row.run_id, row.not_run_because) for row in rows]
 
 
-def look_many(url: str, now: str, times: int) -> int:
-    """How many runs this process has started."""
+def check_due_repeatedly(url: str, now: str, times: int) -> int:
+    """Return the number of runs that this process starts."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
-        return sum(len(look(database, clock).triggered) for _ in range(times))
+        return sum(len(check_due(database, clock).triggered) for _ in range(times))
     finally:
         database.dispose()
 
 
 def run_now(url: str, now: str, schedule_id: int) -> bool:
-    """Whether this process got its run."""
+    """Return whether this process created its run."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         request_run(schedule_id, database=database, clock=clock)

@@ -1,5 +1,4 @@
-"""Messages about runs on their way: a run that has ended, the post office of a test, and what is on
-record."""
+"""Helpers for tests of notifications: ended runs, delivery services, and stored records."""
 
 import asyncio
 from collections.abc import Iterable
@@ -36,24 +35,24 @@ def an_ended_run(
     breakdown: str | None = None,
     **fields: Any,
 ) -> list[Notification]:
-    """The notifications of a new run that has ended, with its own schedule and Dagster run."""
+    """Create and end a run of a new schedule; return its notifications."""
     url = fields.pop("webhookUrl", HOOK)
     schedule = a_schedule(database, clock, ["1"], **fields)
-    ticket = open_run(
+    run_attempt = open_run(
         an_opening(schedule.id, f"dagster-{schedule.id}"), database=database, clock=clock
     )
     failures = list(failures)
     with database.transaction() as session:
-        open_ledger(session, ticket.run_id, failures, 100, clock.now())
+        open_ledger(session, run_attempt.run_id, failures, 100, clock.now())
         moves = [
             failed_move(fiche, Reason.AUDIT_INCOMPLETE, f"Audit of {fiche} incomplete")
             for fiche in failures
         ]
-        record_moves(session, ticket.run_id, moves, clock.now())
+        record_moves(session, run_attempt.run_id, moves, clock.now())
         session.get_one(
             ScheduleRow, schedule.id
-        ).webhook_url = url  # past the guard: some receivers are on loopback
-        row = session.get_one(RunRow, ticket.run_id)
+        ).webhook_url = url  # bypasses the URL check: some receivers are on loopback
+        row = session.get_one(RunRow, run_attempt.run_id)
         row.status = "failed" if failures or breakdown else "completed"
         row.failed_fiches, row.completed_at, row.duration_ms = len(failures), clock.now(), 61_000
         session.flush()
@@ -61,7 +60,7 @@ def an_ended_run(
         return notify_run(session, ended, run, now=clock.now(), breakdown=breakdown)
 
 
-def a_post_office(
+def delivery_services(
     webhooks: WebhookSender,
     mail: MailSender | None = None,
     publisher: EventPublisher | None = None,
@@ -70,26 +69,26 @@ def a_post_office(
     backoff: Backoff = AT_ONCE,
     attempt_seconds: float = 5.0,
 ) -> DeliveryServices:
-    patience = DeliveryPolicy(attempts, backoff, attempt_seconds)
+    policy = DeliveryPolicy(attempts, backoff, attempt_seconds)
     services = SimpleNamespace(
         webhooks=webhooks,
         mail=mail,
         publisher=publisher,
         webhook_secret="s3cret",
-        delivery_policy=patience,
+        delivery_policy=policy,
     )
     return cast("DeliveryServices", services)
 
 
 def relay(
-    post: DeliveryServices,
+    services: DeliveryServices,
     database: Database,
     hold_seconds: float = 60.0,
     budget_seconds: float = 20.0,
 ) -> RelayCounts:
     return asyncio.run(
         relay_events(
-            post, database=database, hold_seconds=hold_seconds, budget_seconds=budget_seconds
+            services, database=database, hold_seconds=hold_seconds, budget_seconds=budget_seconds
         )
     )
 
@@ -100,7 +99,7 @@ def records(database: Database) -> list[NotificationRow]:
 
 
 def outbox(database: Database, name: str = NOTIFICATION_EVENT) -> list[OutboxRow]:
-    """The events of that name; starting a run leaves others behind."""
+    """Return the outbox events with the given name."""
     with database.reading() as session:
         return list(
             session.scalars(

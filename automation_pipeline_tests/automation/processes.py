@@ -1,5 +1,4 @@
-"""What the processes of the relay's tests do, each with its own connection to the database and to
-the receiver."""
+"""Functions that relay tests run in separate processes, each with its own connections."""
 
 import asyncio
 import os
@@ -9,7 +8,7 @@ from datetime import UTC, datetime
 
 from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.webhooks import WebhookAnswer
-from automation_pipeline_tests.automation.post import a_post_office, relay
+from automation_pipeline_tests.automation.post import delivery_services, relay
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.storage.processes import opened
 
@@ -21,7 +20,7 @@ def client(origin: str) -> WebhookClient:
 
 
 class DiesAfterwards:
-    """Sends, and is killed before anybody can write it down."""
+    """Kills its process after sending and before the delivery is recorded."""
 
     def __init__(self, inner: WebhookClient) -> None:
         self._inner = inner
@@ -34,9 +33,9 @@ class DiesAfterwards:
 
 def relay_all(database_url: str, origin: str) -> int:
     with opened(database_url) as database:
-        return relay(a_post_office(client(origin)), database).messages
+        return relay(delivery_services(client(origin)), database).messages
 
 
 def relay_and_die(database_url: str, origin: str, hold_seconds: float) -> None:
     with opened(database_url) as database:
-        relay(a_post_office(DiesAfterwards(client(origin))), database, hold_seconds)  # type: ignore[arg-type]
+        relay(delivery_services(DiesAfterwards(client(origin))), database, hold_seconds)  # type: ignore[arg-type]

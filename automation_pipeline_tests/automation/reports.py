@@ -1,4 +1,4 @@
-"""A run over a day's fiches with every kind of outcome and audit, for whatever reports on it."""
+"""A run with every kind of outcome and audit, for tests of reports."""
 
 from sqlalchemy import select
 
@@ -13,8 +13,7 @@ EVIL = '<script>alert("x")</script> & <img src=x onerror=alert(1)> | $x^{$'
 
 
 def a_reported_run(bench: Bench) -> int:
-    """Of the fiches 1 to 4: audited well, audited badly, failed with words that would act as
-    markup, not found."""
+    """Fiches 1 to 4: good audit, bad audit, failure with markup in the error, not found."""
     config_id = bench.configure(2, name=f"Sales {EVIL}")
     record_sales(bench, "1", "2", "3")
     bench.transcribe("2", WEAK)
@@ -46,7 +45,7 @@ def a_reported_run(bench: Bench) -> int:
 
 
 def open_a_run(bench: Bench, fiche_ids: tuple[str, ...]) -> int:
-    """With its fiches selected; rows alone, so that nothing here depends on how a run gets on."""
+    """Insert the rows of an open run with selected fiches, without running any stage."""
     schedule_id, now = a_schedule(bench.database, bench.clock, fiche_ids).id, bench.clock.now()
     with bench.database.transaction() as session:
         run = RunRow(

@@ -1,4 +1,4 @@
-"""Auditing a fiche, and the two steps that transcribe and audit a batch."""
+"""Tests of auditing a fiche, and of the steps that transcribe and audit a batch."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ End = AuditStatus | str | AutomationError
 
 
 class Judges:
-    """Ends each audit as the script of its configuration says; a text is the error of a failed
-    one."""
+    """Ends each audit according to the script of its configuration; a string is the error of a
+    failed audit."""
 
     def __init__(self, **scripts: Sequence[End]) -> None:
         self.requests: list[FicheAuditRequest] = []
@@ -65,11 +65,11 @@ class Judges:
 
 
 def audited(bench: Bench, judges: Judges, *config_ids: int, **fields: object) -> LedgerMove:
-    bench.offer("7")
-    ticket = bench.until_work("7", **fields)
+    bench.add_to_crm("7")
+    run_attempt = bench.prepare_work("7", **fields)
     context = replace(bench.context, audit=judges)
     return asyncio.run(
-        audit_target(ticket, "7", config_ids, plan=bench.plan(ticket), context=context)
+        audit_target(run_attempt, "7", config_ids, plan=bench.plan(run_attempt), context=context)
     )
 
 
@@ -78,7 +78,7 @@ MISSING = "Audit incomplete: 17 of 18 steps judged: The model is away."
 
 
 @pytest.mark.parametrize(
-    ("retries", "script", "keys", "status", "words"),
+    ("retries", "script", "keys", "status", "message"),
     [
         (0, [DONE], ["4"], "successful", None),
         (2, [DONE], ["4"], "successful", None),
@@ -98,11 +98,11 @@ MISSING = "Audit incomplete: 17 of 18 steps judged: The model is away."
     ],
 )
 def test_failed_audits_follow_the_retry_setting_and_missing_audits_get_one_retry(
-    retries: int, script: list[End], keys: list[str], status: str, words: str | None, bench: Bench
+    retries: int, script: list[End], keys: list[str], status: str, message: str | None, bench: Bench
 ) -> None:
     judges = Judges(config_4=script)
     move = audited(bench, judges, 4, retryFailed=retries > 0, maxRetries=retries)
-    assert (judges.keys, move.status, move.error) == (keys, status, words)
+    assert (judges.keys, move.status, move.error) == (keys, status, message)
 
 
 def test_max_retries_is_ignored_when_retry_failed_is_off(bench: Bench) -> None:
@@ -174,9 +174,9 @@ UNAUDITED = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/sta
 
 def test_concurrent_audits_stay_within_the_limit(bench: Bench) -> None:
     fiches, at_once, most = [str(number) for number in range(6)], 0, 0
-    bench.offer(*fiches)
+    bench.add_to_crm(*fiches)
     bench.automatic()
-    ticket = bench.until_work(*fiches, runTranscription=False)
+    run_attempt = bench.prepare_work(*fiches, runTranscription=False)
     audit = bench.context.audit
 
     async def counted(requested: FicheAuditRequest) -> AuditSummary:
@@ -189,7 +189,7 @@ def test_concurrent_audits_stay_within_the_limit(bench: Bench) -> None:
             at_once -= 1
 
     bench.work = replace(bench.work, audits_at_once=2)
-    ended = bench.work_batch(ticket, audit=counted)
+    ended = bench.work_batch(run_attempt, audit=counted)
     assert (ended, most) == ({"successful": 6}, 2)
 
 
@@ -206,10 +206,12 @@ def test_only_the_stages_of_the_schedule_run(
 ) -> None:
     bench.sell("1")
     bench.automatic()
-    ticket = bench.until_work("1", **fields)
-    assert bench.carry_out_work(ticket) == {"successful": 1}
-    assert bench.read(ticket).phase == phase
-    assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(transcribed, audits)]
+    run_attempt = bench.prepare_work("1", **fields)
+    assert bench.run_work(run_attempt) == {"successful": 1}
+    assert bench.read(run_attempt).phase == phase
+    assert [(row.transcribed, row.audits) for row in bench.rows(run_attempt)] == [
+        (transcribed, audits)
+    ]
 
 
 def test_specific_configurations_precede_automatic_ones_without_duplicates(
@@ -222,41 +224,41 @@ def test_specific_configurations_precede_automatic_ones_without_duplicates(
         bench.configure(1, "Named"),
     )
     asked: list[int] = []
-    ticket = bench.until_work("1", specificAuditConfigs=[named, both])
+    run_attempt = bench.prepare_work("1", specificAuditConfigs=[named, both])
     audit = bench.context.audit
 
-    async def noted(requested: FicheAuditRequest) -> AuditSummary:
+    async def record_request(requested: FicheAuditRequest) -> AuditSummary:
         asked.append(requested.audit_config_id)
         return await audit(requested)
 
-    bench.work_batch(ticket, audit=noted)
+    bench.work_batch(run_attempt, audit=record_request)
     assert asked == [named, both, automatic]
-    assert "Running 3 configs × 1 fiches = 3 total audits" in bench.logs(ticket)
+    assert "Running 3 configs × 1 fiches = 3 total audits" in bench.logs(run_attempt)
 
 
 @pytest.mark.parametrize("automatic", [True, False])
 def test_every_fiche_gets_the_error_about_missing_configurations(
     automatic: bool, bench: Bench
 ) -> None:
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     if not automatic:
         bench.automatic()
-    ticket = bench.until_work("1", "2", useAutomaticAudits=automatic)
-    bench.carry_out_work(ticket)
-    assert set(bench.outcomes(ticket).values()) == {
+    run_attempt = bench.prepare_work("1", "2", useAutomaticAudits=automatic)
+    bench.run_work(run_attempt)
+    assert set(bench.outcomes(run_attempt).values()) == {
         Outcome("failed", "no_audit_config", "No audit configs resolved")
     }
 
 
 def test_fiches_with_failed_transcriptions_are_skipped_and_others_are_audited(bench: Bench) -> None:
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     bench.automatic()
     bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
-    ticket = bench.until_work("1", "2")
-    bench.carry_out_work(ticket)
-    words = "Transcription incomplete: No speech in this audio"
-    assert bench.outcomes(ticket) == {
-        "1": Outcome("failed", "transcription_incomplete", words),
+    run_attempt = bench.prepare_work("1", "2")
+    bench.run_work(run_attempt)
+    message = "Transcription incomplete: No speech in this audio"
+    assert bench.outcomes(run_attempt) == {
+        "1": Outcome("failed", "transcription_incomplete", message),
         "2": Outcome("successful"),
     }
     assert bench.audits() == 1
@@ -269,10 +271,10 @@ def test_fiches_over_the_transcription_budget_fail_with_a_stable_message(
         leap(bench.work.transcription_seconds)
         return await asyncio.Event().wait()
 
-    bench.offer("1", "2")
-    ticket = bench.until_work("1", "2")
-    bench.work_batch(ticket, transcribe=never)
-    assert bench.outcomes(ticket) == {"1": SILENT, "2": SILENT}
+    bench.add_to_crm("1", "2")
+    run_attempt = bench.prepare_work("1", "2")
+    bench.work_batch(run_attempt, transcribe=never)
+    assert bench.outcomes(run_attempt) == {"1": SILENT, "2": SILENT}
 
 
 def test_fiches_over_the_audit_budget_fail_and_earlier_results_stay(
@@ -281,22 +283,22 @@ def test_fiches_over_the_audit_budget_fail_and_earlier_results_stay(
     bench.sell("1")
     bench.sell("2")
     bench.automatic()
-    ticket = bench.until_work("1", "2")
+    run_attempt = bench.prepare_work("1", "2")
     audit = bench.context.audit
 
     async def second_never_ends(requested: FicheAuditRequest) -> AuditSummary:
         if requested.fiche_id == "1":
             return await audit(requested)
-        await come_true(lambda: bench.statuses(ticket)[0] == "successful")
+        await come_true(lambda: bench.statuses(run_attempt)[0] == "successful")
         leap(bench.work.audit_seconds)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    bench.work_batch(ticket, audit=second_never_ends)
-    assert bench.outcomes(ticket) == {"1": Outcome("successful"), "2": UNAUDITED}
+    bench.work_batch(run_attempt, audit=second_never_ends)
+    assert bench.outcomes(run_attempt) == {"1": Outcome("successful"), "2": UNAUDITED}
 
 
-def _cancel(bench: Bench, ticket: RunAttempt) -> None:
-    cancel_run(ticket.run_id, database=bench.database, clock=bench.clock)
+def _cancel(bench: Bench, run_attempt: RunAttempt) -> None:
+    cancel_run(run_attempt.run_id, database=bench.database, clock=bench.clock)
 
 
 @pytest.mark.parametrize(("stop", "status"), [(Bench.take_over, "pending"), (_cancel, "ignored")])
@@ -306,35 +308,35 @@ def test_a_newer_attempt_or_a_cancellation_stops_work_in_progress(
     monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
     stopped: list[str] = []
 
-    async def endless(requested: FicheAuditRequest) -> AuditSummary:
+    async def audit_endlessly(requested: FicheAuditRequest) -> AuditSummary:
         try:
-            await asyncio.to_thread(stop, bench, ticket)
+            await asyncio.to_thread(stop, bench, run_attempt)
             return await asyncio.Event().wait()  # type: ignore[return-value]
         finally:
             stopped.append(requested.fiche_id)
 
     bench.sell("1")
     bench.automatic()
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
     with pytest.raises(StaleAttemptError):
-        bench.work_batch(ticket, audit=endless)
-    assert (stopped, bench.statuses(ticket)) == (["1"], [status])
+        bench.work_batch(run_attempt, audit=audit_endlessly)
+    assert (stopped, bench.statuses(run_attempt)) == (["1"], [status])
 
 
 def test_a_fenced_off_attempt_writes_no_result(bench: Bench) -> None:
     bench.sell("1")
     bench.automatic()
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
     audit = bench.context.audit
 
-    async def overtaken(requested: FicheAuditRequest) -> AuditSummary:
+    async def fenced_off_audit(requested: FicheAuditRequest) -> AuditSummary:
         status = await audit(requested)
-        await asyncio.to_thread(bench.take_over, ticket)
+        await asyncio.to_thread(bench.take_over, run_attempt)
         return status
 
     with pytest.raises(StaleAttemptError):
-        bench.work_batch(ticket, audit=overtaken)
-    assert bench.statuses(ticket) == ["pending"]
+        bench.work_batch(run_attempt, audit=fenced_off_audit)
+    assert bench.statuses(run_attempt) == ["pending"]
 
 
 def test_a_bug_is_raised_and_not_recorded_as_an_outcome(bench: Bench) -> None:
@@ -343,18 +345,18 @@ def test_a_bug_is_raised_and_not_recorded_as_an_outcome(bench: Bench) -> None:
 
     bench.sell("1")
     bench.automatic()
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
     with pytest.raises(ZeroDivisionError):
-        bench.work_batch(ticket, audit=broken)
-    assert bench.statuses(ticket) == ["pending"]
+        bench.work_batch(run_attempt, audit=broken)
+    assert bench.statuses(run_attempt) == ["pending"]
 
 
 def test_progress_is_recorded_with_the_outcomes(bench: Bench) -> None:
     bench.sell("1")
-    bench.offer("2")
+    bench.add_to_crm("2")
     bench.automatic()
     bench.speech.fail_always(bench.url("2"), PermanentError("No speech in this audio"))
-    bench.carry_out_work(bench.until_work("1", "2"))
+    bench.run_work(bench.prepare_work("1", "2"))
     last = bench.events("automation.run.progress")[-1]
     assert (last["successful"], last["failed"], last["audits"]) == (1, 1, 1)
     assert (last["current_phase"], last["progress_percentage"]) == ("auditing", 100)
@@ -363,13 +365,13 @@ def test_progress_is_recorded_with_the_outcomes(bench: Bench) -> None:
 def test_existing_transcripts_and_audits_count_after_the_audit_budget(
     bench: Bench,
 ) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     bench.automatic()
     bench.automatic(name="Other")
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
     asked = 0
 
-    async def second_never_ends(_question: Question) -> None:
+    async def second_never_ends(_prompt: Question) -> None:
         nonlocal asked
         asked += 1
         if asked > 1:
@@ -378,29 +380,29 @@ def test_existing_transcripts_and_audits_count_after_the_audit_budget(
 
     bench.model = FakeLanguageModel(during_call=second_never_ends)
     bench.work = replace(bench.work, audit_seconds=25)
-    bench.carry_out_work(ticket)
-    assert bench.outcomes(ticket) == {"1": UNAUDITED}
-    assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(True, 1)]
-    ended = bench.finalise(ticket)
+    bench.run_work(run_attempt)
+    assert bench.outcomes(run_attempt) == {"1": UNAUDITED}
+    assert [(row.transcribed, row.audits) for row in bench.rows(run_attempt)] == [(True, 1)]
+    ended = bench.finalise(run_attempt)
     assert (ended.transcriptions_run, ended.audits_run) == (1, 1)
 
 
 def test_progress_counts_expected_audits_and_waits_are_logged(
     bench: Bench,
 ) -> None:
-    """Finding 2.4: the denominator was the number of started audits, and lines that operators search for
-    did not exist."""
+    """Finding 2.4: progress was relative to the started audits, and log lines that operators
+    search for were missing."""
     bench.sell("1")
     bench.sell("2")
-    bench.offer("3")
-    bench.offer("4", calls=0)
+    bench.add_to_crm("3")
+    bench.add_to_crm("4", calls=0)
     bench.speech.fail_always(bench.url("3"), PermanentError("No speech in this audio"))
     done, stalls = bench.automatic(), bench.automatic(name="Stalls")
-    ticket = bench.until_work("1", "2", "3", "4")
+    run_attempt = bench.prepare_work("1", "2", "3", "4")
     bench.work = replace(bench.work, audit_seconds=200, audit_poll_seconds=20)
     audit = bench.context.audit
 
-    async def one_hangs(requested: FicheAuditRequest) -> AuditSummary:
+    async def hang_on_one_audit(requested: FicheAuditRequest) -> AuditSummary:
         if (requested.fiche_id, requested.audit_config_id) != ("2", stalls):
             return await audit(requested)
         await come_true(lambda: bench.audits() == 3)
@@ -411,9 +413,9 @@ def test_progress_counts_expected_audits_and_waits_are_logged(
             await asyncio.sleep(0.05)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    bench.work_batch(ticket, audit=one_hangs, threads=1)
+    bench.work_batch(run_attempt, audit=hang_on_one_audit, threads=1)
     assert done
-    logs = bench.logs(ticket)
+    logs = bench.logs(run_attempt)
     assert "Audit progress: 3/4 (completed=3, failed=0)" in logs
     polls, stalls = (
         sum(line.startswith(text) for line in logs) for text in ("Audit progress", "Audits stalled")
@@ -421,8 +423,8 @@ def test_progress_counts_expected_audits_and_waits_are_logged(
     assert 1 <= stalls <= polls / 3, "one warning per three polls without progress"
     assert "Audits stalled; extending wait" in logs
     assert "Audit timeout/stall - finished 3/4 (completed=3, failed=0)" in logs
-    assert bench.outcomes(ticket)["2"] == UNAUDITED
-    assert [note for note in bench.notes(ticket) if note.startswith(("WAITING", "DONE"))] == [
+    assert bench.outcomes(run_attempt)["2"] == UNAUDITED
+    assert [note for note in bench.notes(run_attempt) if note.startswith(("WAITING", "DONE"))] == [
         "WAITING: fiche-details gate (polling DB for full details)",
         "DONE: fiche-details-gate",
         "WAITING: transcription gate (polling DB for has_transcription)",
@@ -437,68 +439,68 @@ def test_a_missing_audit_is_requested_again_without_delaying_others(
 ) -> None:
     bench.sell("1")
     first, second = bench.automatic(), bench.automatic(name="Second")
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
     bench.work = replace(bench.work, audit_poll_seconds=5)
     audit, asked = bench.context.audit, list[int]()
 
-    async def lost_once(requested: FicheAuditRequest) -> AuditSummary:
+    async def hang_on_first_audit(requested: FicheAuditRequest) -> AuditSummary:
         asked.append(requested.audit_config_id)
         if asked.count(first) == 1 and requested.audit_config_id == first:
             leap(16)
             return await asyncio.Event().wait()  # type: ignore[return-value]
         return await audit(requested)
 
-    bench.work_batch(ticket, audit=lost_once)
-    assert (sorted(asked), bench.statuses(ticket)) == ([first, first, second], ["successful"])
+    bench.work_batch(run_attempt, audit=hang_on_first_audit)
+    assert (sorted(asked), bench.statuses(run_attempt)) == ([first, first, second], ["successful"])
 
 
 def test_automatic_configurations_are_those_of_the_selection(bench: Bench) -> None:
-    """Finding 2.8: each batch resolved them again."""
+    """Finding 2.8: each batch resolved the configurations again."""
     bench.sell("1")
     bench.automatic()
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
     bench.automatic(name="Later")
-    bench.carry_out_work(ticket)
+    bench.run_work(run_attempt)
     assert bench.audits() == 1
 
 
 def test_the_work_budget_counts_from_the_start_of_the_run(bench: Bench) -> None:
-    """Finding 2.8: each batch and attempt had all of it again."""
+    """Finding 2.8: each batch and attempt got the full budget again."""
     bench.sell("1")
     bench.automatic()
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
     with bench.database.transaction() as session:
         spent = timedelta(seconds=bench.work.audit_seconds)
         session.execute(
             insert(RunPhaseRow).values(
-                run_id=ticket.run_id,
+                run_id=run_attempt.run_id,
                 attempt=0,
                 phase="selection",
                 entered_at=database_time(session) - spent,
             )
         )
-    bench.carry_out_work(ticket)
-    assert bench.outcomes(ticket) == {"1": UNAUDITED}
+    bench.run_work(run_attempt)
+    assert bench.outcomes(run_attempt) == {"1": UNAUDITED}
 
 
 def test_an_audit_gets_the_remaining_time_of_the_run(bench: Bench) -> None:
     bench.sell("1")
     bench.automatic()
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
     bench.work = replace(bench.work, transcription_seconds=0.0)
-    bench.carry_out_work(ticket)
-    assert bench.outcomes(ticket) == {"1": Outcome("successful")}
+    bench.run_work(run_attempt)
+    assert bench.outcomes(run_attempt) == {"1": Outcome("successful")}
 
 
 def test_fiches_without_recordings_are_neither_transcribed_nor_audited(bench: Bench) -> None:
-    """Finding 2.8: progress counted them as both."""
+    """Finding 2.8: progress counted these fiches as transcribed and audited."""
     bench.sell("1")
-    bench.offer("2", calls=0)
+    bench.add_to_crm("2", calls=0)
     bench.automatic()
-    ticket = bench.until_work("1", "2")
-    bench.carry_out_work(ticket)
+    run_attempt = bench.prepare_work("1", "2")
+    bench.run_work(run_attempt)
     with bench.database.reading() as session:
-        done = progress_of(session, ticket.run_id)
+        done = progress_of(session, run_attempt.run_id)
     assert (done.fetched, done.to_work, done.transcribed, done.audited, done.ended) == (
         2,
         1,

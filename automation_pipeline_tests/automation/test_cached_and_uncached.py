@@ -1,5 +1,4 @@
-"""The seed's scenarios of cached and uncached fiches: what is asked of whom, and what becomes of
-each fiche."""
+"""Tests of provider calls and outcomes for cached and uncached fiches."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -28,8 +27,8 @@ def manual(*fiche_ids: str, **filters: object) -> dict[str, Any]:
     return {"mode": "manual", "ficheIds": list(fiche_ids), **filters}
 
 
-def in_short(bench: Bench, *fiche_ids: str) -> None:
-    """The mirror knows them from a sales list only."""
+def mirror_without_details(bench: Bench, *fiche_ids: str) -> None:
+    """Add fiches that the mirror knows only from a sales list."""
     bench.crm.sell(TODAY, *(summary(fiche_id) for fiche_id in fiche_ids))
     bench.select(bench.open(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-sales"))
     bench.crm.asked.clear()
@@ -37,8 +36,8 @@ def in_short(bench: Bench, *fiche_ids: str) -> None:
 
 def test_1_details_are_fetched_for_fiches_with_and_without_a_sales_list_entry(bench: Bench) -> None:
     bench.sell("cached")
-    bench.offer("short", "absent")
-    in_short(bench, "short")
+    bench.add_to_crm("short", "absent")
+    mirror_without_details(bench, "short")
     bench.clock.pass_time(timedelta(hours=2))
     run = bench.run("cached", "short", "absent")
     assert (run.status, run.successful_fiches) == ("completed", 3)
@@ -46,23 +45,23 @@ def test_1_details_are_fetched_for_fiches_with_and_without_a_sales_list_entry(be
 
 
 def test_1b_details_fetched_during_the_run_are_not_requested_again(bench: Bench) -> None:
-    ticket = bench.open(bench.schedule("7").id)
+    run_attempt = bench.open(bench.schedule("7").id)
     bench.sell("7")
-    run = bench.go_through(ticket)
+    run = bench.run_stages(run_attempt)
     assert (run.status, bench.crm.asked) == ("completed", ["7"])
 
 
 def test_2_days_are_revalidated_before_selection_and_failed_days_use_the_mirror(
     bench: Bench,
 ) -> None:
-    bench.offer("old", "new")
-    in_short(bench, "old")
+    bench.add_to_crm("old", "new")
+    mirror_without_details(bench, "old")
     bench.clock.pass_time(timedelta(minutes=30))
     bench.crm.sell(TODAY, summary("old"), summary("new"))
     bench.crm.fail_once(TODAY.isoformat(), TransientError("The CRM answered 500."))
-    stale = bench.carry_out(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-2")
+    stale = bench.run_schedule(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-2")
     bench.clock.pass_time(timedelta(minutes=30))
-    fresh = bench.carry_out(stale.schedule_id, "dagster-3")
+    fresh = bench.run_schedule(stale.schedule_id, "dagster-3")
     assert [list(bench.outcomes(run)) for run in (stale, fresh)] == [["old"], ["new", "old"]]
     assert [run.status for run in (stale, fresh)] == ["completed", "completed"]
 
@@ -70,8 +69,8 @@ def test_2_days_are_revalidated_before_selection_and_failed_days_use_the_mirror(
 def test_3_a_fiche_without_a_groupe_in_the_sales_list_is_filtered_by_its_details(
     bench: Bench,
 ) -> None:
-    bench.offer("north", groupe="NORD")
-    bench.offer("south", groupe="SUD")
+    bench.add_to_crm("north", groupe="NORD")
+    bench.add_to_crm("south", groupe="SUD")
     bench.crm.sell(TODAY, summary("north"), summary("south"))
     run = bench.run(ficheSelection={**LAST_DAY, "groupes": ["NORD"]})
     assert (run.selected_fiches, run.total_fiches) == (2, 1)
@@ -82,8 +81,8 @@ def test_3_a_fiche_without_a_groupe_in_the_sales_list_is_filtered_by_its_details
 
 
 def test_4_fiches_without_recordings_are_ignored_not_failed(bench: Bench) -> None:
-    bench.offer("called")
-    bench.offer("silent", calls=0)
+    bench.add_to_crm("called")
+    bench.add_to_crm("silent", calls=0)
     bench.crm.sell(TODAY, summary("called"), summary("silent"))
     run = bench.run(ficheSelection={**LAST_DAY, "onlyWithRecordings": True})
     assert (run.status, run.selected_fiches, run.total_fiches, run.ignored_fiches) == (
@@ -97,7 +96,7 @@ def test_4_fiches_without_recordings_are_ignored_not_failed(bench: Bench) -> Non
 
 def test_5_existing_transcripts_count_without_a_provider_call(bench: Bench) -> None:
     bench.sell("done")
-    bench.offer("waiting")
+    bench.add_to_crm("waiting")
     run = bench.run("done", "waiting", skipIfTranscribed=True)
     assert bench.speech.called == [bench.url("waiting")]
     assert (run.transcriptions_run, run.successful_fiches) == (2, 2)
@@ -108,8 +107,8 @@ def test_5_existing_transcripts_count_without_a_provider_call(bench: Bench) -> N
 def test_6_the_schedules_recording_limit_overrides_the_setting(
     own: int | None, ceiling: int, most: int, bench: Bench
 ) -> None:
-    bench.offer("few", calls=2)
-    bench.offer("many", calls=3)
+    bench.add_to_crm("few", calls=2)
+    bench.add_to_crm("many", calls=3)
     bench.fetching = FetchOptions(30, ceiling)
     run = bench.run(ficheSelection=manual("few", "many", maxRecordingsPerFiche=own))
     assert bench.outcomes(run) == {
@@ -123,7 +122,7 @@ def test_7_without_the_transcription_stage_audits_transcribe_missing_recordings(
     bench: Bench,
 ) -> None:
     bench.sell("done")
-    bench.offer("waiting")
+    bench.add_to_crm("waiting")
     run = bench.run("done", "waiting", runTranscription=False)
     assert (run.status, run.audits_run, run.transcriptions_run) == ("completed", 2, 0)
     assert bench.transcribed == ["waiting"]

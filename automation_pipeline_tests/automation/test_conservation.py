@@ -1,5 +1,4 @@
-"""Whatever happens to fiches, each ends as one row, the counts add up, and the verdict follows from
-them."""
+"""Property tests of run outcomes: one outcome per fiche, and counts and status that follow."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -24,69 +23,69 @@ NUMBERS = count()
 
 
 @dataclass(frozen=True)
-class Fate:
-    """What the outside makes of a fiche."""
+class Scenario:
+    """How the CRM and the providers respond for a fiche."""
 
     crm: str
     groupe: str = HOME
     calls: int = 1
-    is_heard: bool = True
-    is_judged: bool = True
+    is_transcribed: bool = True
+    is_audited: bool = True
 
     @property
-    def is_worked_on(self) -> bool:
+    def is_processed(self) -> bool:
         return self.crm == "answers" and self.groupe == HOME and 0 < self.calls <= MOST
 
     def end(self, *, stopped: bool) -> str:
         if self.crm == "is busy":
             return "failed"
-        if not self.is_worked_on:
+        if not self.is_processed:
             return "ignored"
-        return "successful" if stopped or (self.is_heard and self.is_judged) else "failed"
+        return "successful" if stopped or (self.is_transcribed and self.is_audited) else "failed"
 
 
-FATES = st.builds(
-    Fate,
+SCENARIOS = st.builds(
+    Scenario,
     crm=st.sampled_from(["answers", "answers", "answers", "has lost it", "is busy"]),
     groupe=st.sampled_from([HOME, HOME, HOME, "SUD", " "]),
     calls=st.integers(0, MOST + 1),
-    is_heard=st.sampled_from([True, True, False]),
-    is_judged=st.sampled_from([True, True, False]),
+    is_transcribed=st.sampled_from([True, True, False]),
+    is_audited=st.sampled_from([True, True, False]),
 )
 
 
-class Visited(Bench):
-    """Fiches have their fates here."""
+class ScenarioBench(Bench):
+    """Fiches have their scenarios here."""
 
     def __init__(self, database: Database, clock: StandingClock) -> None:
         super().__init__(database, clock)
-        self.config_id, self.unjudged = self.configure(1), set[str]()
+        self.config_id, self.unaudited = self.configure(1), set[str]()
 
     @property
     def context(self) -> BatchContext:
         context = super().context
 
         async def audit(request: FicheAuditRequest) -> AuditSummary:
-            if request.fiche_id in self.unjudged:
+            if request.fiche_id in self.unaudited:
                 raise REFUSED
             return await context.audit(request)
 
         return replace(context, audit=audit)
 
-    def strike(self, fate: Fate) -> str:
-        """The id of a new fiche with this fate."""
+    def add_fiche(self, scenario: Scenario) -> str:
+        """Return the ID of a new fiche with this scenario."""
         fiche_id = f"fiche-{next(NUMBERS)}-"
-        if fate.crm == "is busy":
+        if scenario.crm == "is busy":
             self.crm.fail_always(fiche_id, BUSY)
-        if fate.crm == "answers":
-            self.offer(fiche_id, calls=fate.calls, groupe=fate.groupe)
-        if not fate.is_heard:
+        if scenario.crm == "answers":
+            self.add_to_crm(fiche_id, calls=scenario.calls, groupe=scenario.groupe)
+        if not scenario.is_transcribed:
             self.speech.fail_always(self.url(fiche_id), REFUSED)
-        if not fate.is_judged:
-            self.unjudged.add(fiche_id)
+        if not scenario.is_audited:
+            self.unaudited.add(fiche_id)
         return fiche_id
 
-    def visit(self, fiche_ids: list[str], *, go_on: bool) -> Run:
+    def run_fiches(self, fiche_ids: list[str], *, continue_on_error: bool) -> Run:
         selection = {
             "mode": "manual", "ficheIds": fiche_ids, "groupes": [HOME],
             "onlyWithRecordings": True, "maxRecordingsPerFiche": MOST,
@@ -95,14 +94,14 @@ class Visited(Bench):
             ficheSelection=selection,
             specificAuditConfigs=[self.config_id],
             useAutomaticAudits=False,
-            continueOnError=go_on,
+            continueOnError=continue_on_error,
         )
-        return self.carry_out(schedule.id, f"dagster-{schedule.id}")
+        return self.run_schedule(schedule.id, f"dagster-{schedule.id}")
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Visited:
-    return Visited(database, clock)
+def bench(database: Database, clock: StandingClock) -> ScenarioBench:
+    return ScenarioBench(database, clock)
 
 
 def verdict(ends: Counter[str]) -> str:
@@ -115,43 +114,45 @@ def verdict(ends: Counter[str]) -> str:
     max_examples=12,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(fates=st.lists(FATES, min_size=1, max_size=8), go_on=st.booleans())
+@given(scenarios=st.lists(SCENARIOS, min_size=1, max_size=8), continue_on_error=st.booleans())
 def test_outcome_counts_add_up_to_the_selected_fiches(
-    bench: Visited, fates: list[Fate], go_on: bool
+    bench: ScenarioBench, scenarios: list[Scenario], continue_on_error: bool
 ) -> None:
-    stopped = not go_on and any(fate.crm == "is busy" for fate in fates)
-    named = {bench.strike(fate): fate for fate in fates}
-    run = bench.visit(list(named), go_on=go_on)
+    stopped = not continue_on_error and any(scenario.crm == "is busy" for scenario in scenarios)
+    named = {bench.add_fiche(scenario): scenario for scenario in scenarios}
+    run = bench.run_fiches(list(named), continue_on_error=continue_on_error)
 
-    expected = [fate.end(stopped=stopped) for fate in fates]
+    expected = [scenario.end(stopped=stopped) for scenario in scenarios]
     assert bench.statuses(run) == expected
     ends = Counter(expected)
-    assert (run.selected_fiches, run.status) == (len(fates), verdict(ends))
+    assert (run.selected_fiches, run.status) == (len(scenarios), verdict(ends))
     assert (run.successful_fiches, run.failed_fiches) == (ends["successful"], ends["failed"])
     assert (run.ignored_fiches, run.total_fiches) == (
         ends["ignored"],
         ends["successful"] + ends["failed"],
     )
     for outcome in bench.outcomes(run).values():
-        assert bool(outcome.reason) == bool(outcome.words) == (outcome.status != "successful")
+        assert bool(outcome.reason) == bool(outcome.detail) == (outcome.status != "successful")
 
 
 @pytest.mark.parametrize(
-    ("fates", "status"),
+    ("scenarios", "status"),
     [
-        ([Fate("answers"), Fate("answers")], "completed"),
-        ([Fate("answers"), Fate("has lost it")], "completed"),
-        ([Fate("has lost it"), Fate("answers", groupe="SUD")], "completed"),
-        ([Fate("answers"), Fate("answers", is_judged=False)], "partial"),
-        ([Fate("answers"), Fate("is busy"), Fate("answers", calls=0)], "partial"),
-        ([Fate("answers", is_heard=False), Fate("answers", calls=9)], "failed"),
-        ([Fate("is busy")], "failed"),
+        ([Scenario("answers"), Scenario("answers")], "completed"),
+        ([Scenario("answers"), Scenario("has lost it")], "completed"),
+        ([Scenario("has lost it"), Scenario("answers", groupe="SUD")], "completed"),
+        ([Scenario("answers"), Scenario("answers", is_audited=False)], "partial"),
+        ([Scenario("answers"), Scenario("is busy"), Scenario("answers", calls=0)], "partial"),
+        ([Scenario("answers", is_transcribed=False), Scenario("answers", calls=9)], "failed"),
+        ([Scenario("is busy")], "failed"),
     ],
 )
 def test_the_run_status_follows_from_the_fiche_outcomes(
-    fates: list[Fate], status: str, bench: Visited
+    scenarios: list[Scenario], status: str, bench: ScenarioBench
 ) -> None:
-    run = bench.visit([bench.strike(fate) for fate in fates], go_on=True)
+    run = bench.run_fiches(
+        [bench.add_fiche(scenario) for scenario in scenarios], continue_on_error=True
+    )
     schedule_says = {"completed": "success"}.get(status, status)
     with bench.database.reading() as session:
         assert (run.status, get_schedule(session, run.schedule_id).last_run_status) == (

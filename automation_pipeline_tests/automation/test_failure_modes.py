@@ -1,4 +1,4 @@
-"""Whole runs: failures of the environment, and symptoms that operators report."""
+"""Tests of whole runs: failures of the environment and symptoms that operators report."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.automation.bench import Bench, Outcome
-from automation_pipeline_tests.automation.due import RULES, a_daily, change, look, occurrences
-from automation_pipeline_tests.automation.post import a_post_office, records, relay
+from automation_pipeline_tests.automation.due import RULES, a_daily, change, check_due, occurrences
+from automation_pipeline_tests.automation.post import delivery_services, records, relay
 from automation_pipeline_tests.factories import an_opening
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, summary
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -48,8 +48,8 @@ THROTTLED = TransientError("The CRM answered 500.")
 STALL_SECONDS = 25.0
 
 
-async def never(_asked: object) -> Any:
-    """Silent until the time that a stage has is over."""
+async def wait_until_budget_ends(_asked: object) -> Any:
+    """Do not respond until the time budget of a stage is used up."""
     leap(STALL_SECONDS)
     await asyncio.Event().wait()
 
@@ -70,14 +70,14 @@ def test_1_schedule_missing_or_inactive_leaves_no_run(bench: Bench) -> None:
 
 
 def test_2_failed_sales_lists_are_logged_and_the_mirror_is_used(bench: Bench) -> None:
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     bench.automatic()
     bench.crm.sell(YESTERDAY, summary("1"))
     bench.crm.sell(SOLD_ON, summary("2"))
     first = bench.run(ficheSelection=LAST_DAY)
     bench.clock.pass_time(timedelta(minutes=30))
     bench.crm.fail_always(SOLD_ON.isoformat(), THROTTLED)
-    run = bench.carry_out(first.schedule_id, "dagster-9")
+    run = bench.run_schedule(first.schedule_id, "dagster-9")
     assert (run.status, run.selected_fiches) == ("completed", 2)
     assert run.error_details == {
         "revalidation_failures": [{"date": "2026-05-04", "error": str(THROTTLED)}]
@@ -86,48 +86,48 @@ def test_2_failed_sales_lists_are_logged_and_the_mirror_is_used(bench: Bench) ->
 
 
 def test_2_1_a_rejected_api_key_is_logged_and_fails_the_fiches(bench: Bench) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     bench.automatic()
     bench.crm.sell(SOLD_ON, summary("1"))
     first = bench.run(ficheSelection=LAST_DAY)
     bench.clock.pass_time(timedelta(minutes=30))
     bench.crm.refuse_everything(DENIED)
-    run = bench.carry_out(first.schedule_id, "dagster-9")
+    run = bench.run_schedule(first.schedule_id, "dagster-9")
     assert (run.status, run.selected_fiches, run.failed_fiches) == ("failed", 1, 1)
     assert f"Failed to revalidate 04/05/2026: {DENIED}" in bench.logs(run)
     [outcome] = bench.outcomes(run).values()
     assert outcome.reason == "fetch_failed"
-    assert str(outcome.words).endswith(str(DENIED))
+    assert str(outcome.detail).endswith(str(DENIED))
 
 
-@pytest.mark.parametrize(("go_on", "transcribed"), [(True, 1), (False, 0)])
+@pytest.mark.parametrize(("continue_on_error", "transcribed"), [(True, 1), (False, 0)])
 def test_3_fiche_details_that_never_arrive_fail_and_can_stop_later_stages(
-    go_on: bool, transcribed: int, bench: Bench
+    continue_on_error: bool, transcribed: int, bench: Bench
 ) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     bench.automatic()
     bench.crm.sell(SOLD_ON, summary("2"))
     bench.crm.fail_always("2", THROTTLED)
     bench.crm.fail_always("3", THROTTLED)
     bench.select(
         bench.open(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-sales")
-    )  # mirrors 2 in short
-    run = bench.run("1", "2", "3", continueOnError=go_on)
+    )  # adds fiche 2 to the mirror without details
+    run = bench.run("1", "2", "3", continueOnError=continue_on_error)
     assert (run.status, run.transcriptions_run, run.audits_run) == (
         "partial",
         transcribed,
         transcribed,
     )
-    in_short = "Fiche details not fetched (still sales-list-only cache)"
+    message = "Fiche details not fetched (still sales-list-only cache)"
     assert bench.outcomes(run) == {
         "1": Outcome("successful"),
-        "2": Outcome("failed", "fetch_failed", f"{in_short}: {THROTTLED}"),
+        "2": Outcome("failed", "fetch_failed", f"{message}: {THROTTLED}"),
         "3": Outcome("failed", "fetch_failed", f"Fiche not found in cache: {THROTTLED}"),
     }
 
 
 def test_4_a_deleted_fiche_is_ignored_and_excluded_from_totals(bench: Bench) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     bench.automatic()
     run = bench.run("1", "gone", continueOnError=False)
     assert (run.status, run.selected_fiches, run.total_fiches, run.ignored_fiches) == (
@@ -141,23 +141,23 @@ def test_4_a_deleted_fiche_is_ignored_and_excluded_from_totals(bench: Bench) -> 
 
 def test_5_stalled_transcriptions_fail_only_their_fiches(bench: Bench) -> None:
     bench.sell("done")
-    bench.offer("stuck")
+    bench.add_to_crm("stuck")
     bench.automatic()
     bench.work = replace(bench.work, transcription_seconds=STALL_SECONDS)
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=never)
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=wait_until_budget_ends)
     run = bench.run("done", "stuck")
     assert (run.status, run.transcriptions_run) == ("partial", 1)
-    words = "Transcription incomplete (timeout/stall)"
+    message = "Transcription incomplete (timeout/stall)"
     assert bench.outcomes(run) == {
         "done": Outcome("successful"),
-        "stuck": Outcome("failed", "transcription_incomplete", words),
+        "stuck": Outcome("failed", "transcription_incomplete", message),
     }
     assert "Transcription timeout/stall - completed 1/2" in bench.logs(run)
 
 
-@pytest.mark.parametrize(("stuck", "status"), [({"1"}, "partial"), ({"1", "2"}, "failed")])
+@pytest.mark.parametrize(("stalled", "status"), [({"1"}, "partial"), ({"1", "2"}, "failed")])
 def test_6_stalled_audits_are_recorded_per_fiche(
-    stuck: set[str], status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    stalled: set[str], status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.sell("1")
     bench.sell("2")
@@ -166,31 +166,32 @@ def test_6_stalled_audits_are_recorded_per_fiche(
     audit = bench.context.audit
 
     async def stalls(requested: FicheAuditRequest) -> AuditSummary:
-        if requested.fiche_id not in stuck:
+        if requested.fiche_id not in stalled:
             return await audit(requested)
         await come_true(
             lambda: (
-                counted(bench, FicheResultRow, FicheResultRow.status != "pending") == 2 - len(stuck)
+                counted(bench, FicheResultRow, FicheResultRow.status != "pending")
+                == 2 - len(stalled)
             )
         )
-        return await never(requested)
+        return await wait_until_budget_ends(requested)
 
     monkeypatch.setattr(Bench, "context", replace(bench.context, audit=stalls))
     run = bench.run("1", "2")
-    assert (run.status, run.failed_fiches) == (status, len(stuck))
+    assert (run.status, run.failed_fiches) == (status, len(stalled))
     late = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/stall)")
     assert bench.outcomes(run) == {
-        one: late if one in stuck else Outcome("successful") for one in ("1", "2")
+        one: late if one in stalled else Outcome("successful") for one in ("1", "2")
     }
 
 
 def test_7_a_run_without_workers_is_taken_over_or_ended_as_stale(
     bench: Bench,
 ) -> None:
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     bench.automatic()
-    ticket = bench.until_work("1", "2")
-    assert bench.go_through(bench.take_over(ticket)).status == "completed"
+    run_attempt = bench.prepare_work("1", "2")
+    assert bench.run_stages(bench.take_over(run_attempt)).status == "completed"
 
     lost = bench.open(bench.schedule("1").id, "dagster-lost")
     bench.select(lost)
@@ -204,10 +205,10 @@ def test_7_a_run_without_workers_is_taken_over_or_ended_as_stale(
     assert "Automation run marked stale by scheduler" in bench.logs(run)
     with bench.database.reading() as session:
         assert get_schedule(session, schedule_id).last_run_status == "failed"
-    assert bench.carry_out(schedule_id, "dagster-again").status == "completed"
+    assert bench.run_schedule(schedule_id, "dagster-again").status == "completed"
 
 
-class Down:
+class UnavailableLimiter:
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
@@ -216,8 +217,8 @@ class Down:
 
 def test_7_1_a_redis_outage_does_not_end_runs(bench: Bench) -> None:
     second = NoLimit()
-    bench.limiter = FailoverRateLimiter(Down(), second)
-    bench.offer("1", "2")
+    bench.limiter = FailoverRateLimiter(UnavailableLimiter(), second)
+    bench.add_to_crm("1", "2")
     bench.automatic()
     assert bench.run("1", "2").status == "completed"
     assert second.reserved >= 4
@@ -226,19 +227,19 @@ def test_7_1_a_redis_outage_does_not_end_runs(bench: Bench) -> None:
 def test_8_failed_pusher_webhook_and_email_deliveries_are_recorded_without_changing_the_run(
     bench: Bench,
 ) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     bench.automatic()
     schedule = bench.schedule("1", notifyEmails=["ops@example.test"], notifyOnComplete=True)
     change(bench.database, schedule.id, webhook_url="https://hooks.example.test/run")
-    run = bench.carry_out(schedule.id)
+    run = bench.run_schedule(schedule.id)
     refusals: Sequence[Exception] = [PermanentError("The mail server refused the address.")]
-    post = a_post_office(
+    services = delivery_services(
         FakeWebhookSender([TransientError("The receiver did not answer.")]),
         FakeMailSender(list(refusals)),
         FakePublisher(away=True),
         attempts=2,
     )
-    relay(post, bench.database)
+    relay(services, bench.database)
     message = {
         row.channel: (row.status, row.attempts, row.last_error) for row in records(bench.database)
     }
@@ -254,8 +255,8 @@ def test_8_failed_pusher_webhook_and_email_deliveries_are_recorded_without_chang
 UNAVAILABLE = TransientError("The CRM answered 503.")
 
 
-class Look:
-    """What an operator sees of run 1 while it works."""
+class ProgressProbe:
+    """Records the progress of run 1 that an operator sees."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -278,7 +279,10 @@ class TestTheSchedulerNeverTriggersASchedule:
         schedule = a_daily(bench.database, bench.clock)
         change(bench.database, schedule.id, **change_it)
         bench.clock.pass_time(timedelta(days=1))
-        assert (look(bench.database, bench.clock).checked, occurrences(bench.database)) == (0, [])
+        assert (check_due(bench.database, bench.clock).checked, occurrences(bench.database)) == (
+            0,
+            [],
+        )
 
     def test_fields_that_the_type_requires_are_validated_on_creation(self, bench: Bench) -> None:
         with pytest.raises(InvalidInputError) as refused:
@@ -296,34 +300,34 @@ class TestTheSchedulerNeverTriggersASchedule:
         self, marked: bool, hours: int, because: str, bench: Bench
     ) -> None:
         schedule = a_daily(bench.database, bench.clock)
-        [started] = look(bench.database, bench.clock).triggered
+        [started] = check_due(bench.database, bench.clock).triggered
         finalise_run(started.run_id, database=bench.database, clock=bench.clock, breakdown="over")
         bench.clock.pass_time(timedelta(days=1, hours=hours))
         if marked:
             open_run(an_opening(schedule.id), database=bench.database, clock=bench.clock)
-        look(bench.database, bench.clock)
+        check_due(bench.database, bench.clock)
         [*_, (_, run_id, result)] = occurrences(bench.database)
         assert (run_id, result) == (None, because)
 
 
-class Watched(FakeFicheSource):
-    """Lets an operator look before each answer about a fiche."""
+class ProbedCrm(FakeFicheSource):
+    """Calls the probe before it returns the details of a fiche."""
 
-    look: Look
+    probe: ProgressProbe
 
     async def details(self, fiche_id: str) -> CrmFiche:
-        await self.look(fiche_id)
+        await self.probe(fiche_id)
         return await super().details(fiche_id)
 
 
 class TestARunIsStuckInFicheDetails:
     def test_rows_show_the_fetch_progress(self, bench: Bench) -> None:
-        crm = bench.crm = Watched()
-        crm.at_once, crm.look = 1, Look(bench)
-        bench.offer("1", "2")
+        crm = bench.crm = ProbedCrm()
+        crm.at_once, crm.probe = 1, ProgressProbe(bench)
+        bench.add_to_crm("1", "2")
         bench.fetch(selected(bench, "1", "2"))
-        assert crm.look.phases == ["fetching", "fetching"]
-        assert [(seen.fetched, seen.selected) for seen in crm.look.progress] == [(0, 2), (0, 2)]
+        assert crm.probe.phases == ["fetching", "fetching"]
+        assert [(seen.fetched, seen.selected) for seen in crm.probe.progress] == [(0, 2), (0, 2)]
 
     def test_the_log_and_the_mirror_show_the_failed_fiches_and_the_cause(
         self, bench: Bench
@@ -350,18 +354,18 @@ class TestARunIsStuckInFicheDetails:
 class TestARunIsStuckInTranscription:
     def test_rows_and_counts_show_the_transcription_progress(self, bench: Bench) -> None:
         bench.sell("1")
-        bench.offer("2", calls=2)
+        bench.add_to_crm("2", calls=2)
         counts: list[dict[str, int]] = []
-        watch = Look(bench)
+        probe = ProgressProbe(bench)
 
         async def during_call(url: str) -> None:
-            await watch(url)
+            await probe(url)
             with bench.database.reading() as session:
                 counts.append(dict(untranscribed(session, ["1", "2"])))
 
         bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, during_call=during_call)
         run = bench.run("1", "2", runAudits=False)
-        assert watch.phases == ["transcribing", "transcribing"]
+        assert probe.phases == ["transcribing", "transcribing"]
         assert counts == [{"1": 0, "2": 2}, {"1": 0, "2": 1}]
         lines = [line for line in bench.logs(run) if line.startswith("Transcription progress")]
         assert lines[-1] == "Transcription progress: 2/2"
@@ -369,17 +373,17 @@ class TestARunIsStuckInTranscription:
 
     def test_rows_contain_the_common_causes_of_failure(self, bench: Bench) -> None:
         bench.crm.add(fiche("blank", call("1", url="")))
-        bench.offer("slow", "keyless")
+        bench.add_to_crm("slow", "keyless")
         bench.speech.fail_always(bench.url("slow"), TransientError("status=429 slow down"))
         bench.speech.fail_always(
             bench.url("keyless"), PermanentError("The key is refused (status 401).")
         )
         run = bench.run("blank", "slow", "keyless", runAudits=False)
-        words = "Transcription incomplete: "
-        assert [str(outcome.words) for outcome in bench.outcomes(run).values()] == [
-            f"{words}No recording URL available",
-            f"{words}status=429 slow down",
-            f"{words}The key is refused (status 401).",
+        message = "Transcription incomplete: "
+        assert [str(outcome.detail) for outcome in bench.outcomes(run).values()] == [
+            f"{message}No recording URL available",
+            f"{message}status=429 slow down",
+            f"{message}The key is refused (status 401).",
         ]
 
 
@@ -397,10 +401,10 @@ class TestARunIsStuckInAudits:
         bench.sell("2")
         bench.automatic()
         bench.automatic(name="Second")
-        watch = Look(bench)
-        bench.model = FakeLanguageModel(during_call=watch)
+        probe = ProgressProbe(bench)
+        bench.model = FakeLanguageModel(during_call=probe)
         run = bench.run("1", "2")
-        assert set(watch.phases) == {"auditing"}
+        assert set(probe.phases) == {"auditing"}
         with bench.database.reading() as session:
             linked = (AuditRow.automation_run_id == run.id, AuditRow.is_latest)
             assert (
@@ -414,10 +418,10 @@ class TestARunEndedPartialButCompletedWasExpected:
     def test_each_failure_reason_identifies_its_stage(self, bench: Bench) -> None:
         bench.automatic()
         bench.sell("good")
-        bench.offer("lost", "mute", "far", "many", "silent")
-        bench.offer("far", groupe="SUD")
-        bench.offer("many", calls=9)
-        bench.offer("silent", calls=0)
+        bench.add_to_crm("lost", "mute", "far", "many", "silent")
+        bench.add_to_crm("far", groupe="SUD")
+        bench.add_to_crm("many", calls=9)
+        bench.add_to_crm("silent", calls=0)
         bench.crm.fail_always("lost", UNAVAILABLE)
         bench.speech.fail_always(bench.url("mute"), PermanentError("No speech in this audio"))
         names = ["good", "lost", "mute", "far", "many", "silent", "gone"]
@@ -443,6 +447,6 @@ class TestARunEndedPartialButCompletedWasExpected:
 
 
 def selected(bench: Bench, *fiche_ids: str) -> RunAttempt:
-    ticket = bench.open(bench.schedule(*fiche_ids).id)
-    bench.select(ticket)
-    return ticket
+    run_attempt = bench.open(bench.schedule(*fiche_ids).id)
+    bench.select(run_attempt)
+    return run_attempt

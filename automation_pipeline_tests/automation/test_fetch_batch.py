@@ -1,5 +1,4 @@
-"""Fetching a batch: every fiche goes on or ends as a row; what has ended is not asked for again;
-old attempts write nothing."""
+"""Tests of fetching a batch: outcomes, retries, time budgets, and fenced-off attempts."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -25,9 +24,9 @@ BUSY = TransientError("The CRM answered 503.")
 
 
 def opened(bench: Bench, *fiche_ids: str, **fields: Any) -> RunAttempt:
-    ticket = bench.open(bench.schedule(*fiche_ids, **fields).id)
-    bench.select(ticket)
-    return ticket
+    run_attempt = bench.open(bench.schedule(*fiche_ids, **fields).id)
+    bench.select(run_attempt)
+    return run_attempt
 
 
 def manual(*fiche_ids: str, **filters: object) -> Mapping[str, object]:
@@ -35,12 +34,12 @@ def manual(*fiche_ids: str, **filters: object) -> Mapping[str, object]:
 
 
 def test_every_fetch_outcome_is_recorded_as_a_row(bench: Bench) -> None:
-    bench.offer("1", calls=2)
+    bench.add_to_crm("1", calls=2)
     bench.crm.fail_always("3", BUSY)
     bench.crm.fail_always("4", PermanentError("The CRM refused our token (status 403)."))
-    ticket = opened(bench, "1", "2", "3", "4")
-    assert bench.fetch(ticket) == {"fetched": 1, "ignored": 1, "failed": 2}
-    assert bench.outcomes(ticket) == {
+    run_attempt = opened(bench, "1", "2", "3", "4")
+    assert bench.fetch(run_attempt) == {"fetched": 1, "ignored": 1, "failed": 2}
+    assert bench.outcomes(run_attempt) == {
         "1": Outcome("pending"),
         "2": Outcome("ignored", "not_found", "Fiche not found (404)"),
         "3": Outcome("failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."),
@@ -50,13 +49,13 @@ def test_every_fetch_outcome_is_recorded_as_a_row(bench: Bench) -> None:
             "Fiche not found in cache: The CRM refused our token (status 403).",
         ),
     }
-    first = bench.rows(ticket)[0]
+    first = bench.rows(run_attempt)[0]
     assert (first.stage, first.recordings_count) == ("fetched", 2)
-    assert bench.read(ticket).phase == "fetching"
+    assert bench.read(run_attempt).phase == "fetching"
 
 
 @pytest.mark.parametrize(
-    ("filters", "ceiling", "reason", "words"),
+    ("filters", "ceiling", "reason", "message"),
     [
         ({"groupes": ["NORD"]}, 0, "groupe_not_selected", "Groupe not selected (SUD)"),
         ({"groupes": ["SUD"]}, 0, None, None),
@@ -73,41 +72,45 @@ def test_filters_use_details_fetched_at_any_time_in_the_run(
     filters: dict[str, Any],
     ceiling: int,
     reason: str | None,
-    words: str | None,
+    message: str | None,
     bench: Bench,
 ) -> None:
-    bench.offer("7", calls=2, groupe="SUD")
+    bench.add_to_crm("7", calls=2, groupe="SUD")
     bench.fetching = FetchOptions(30, ceiling)
-    ticket = opened(bench, ficheSelection=manual("7", **filters))
+    run_attempt = opened(bench, ficheSelection=manual("7", **filters))
     if known:
         bench.sell("7", *bench.calls("7", 2), said=None)
-        bench.offer("7", calls=2, groupe="SUD")
+        bench.add_to_crm("7", calls=2, groupe="SUD")
         with bench.database.transaction() as session:
             session.scalars(select(FicheCacheRow)).one().groupe = "SUD"
-    bench.fetch(ticket)
-    assert bench.outcomes(ticket) == {
-        "7": Outcome("ignored" if reason else "pending", reason, words)
+    bench.fetch(run_attempt)
+    assert bench.outcomes(run_attempt) == {
+        "7": Outcome("ignored" if reason else "pending", reason, message)
     }
-    assert bench.rows(ticket)[0].recordings_count == 2
+    assert bench.rows(run_attempt)[0].recordings_count == 2
     assert bench.crm.asked == ["7"]
 
 
 def test_a_fiche_without_a_groupe_in_the_crm_is_not_selected(
     bench: Bench,
 ) -> None:
-    bench.offer("7", groupe=" ")
-    ticket = opened(bench, ficheSelection=manual("7", groupes=["NORD"]))
-    bench.fetch(ticket)
-    assert bench.outcomes(ticket) == {"7": Outcome("ignored", "missing_groupe", "Missing groupe")}
+    bench.add_to_crm("7", groupe=" ")
+    run_attempt = opened(bench, ficheSelection=manual("7", groupes=["NORD"]))
+    bench.fetch(run_attempt)
+    assert bench.outcomes(run_attempt) == {
+        "7": Outcome("ignored", "missing_groupe", "Missing groupe")
+    }
 
 
 def test_a_fiche_without_recordings_is_ignored_if_recordings_are_required(
     bench: Bench,
 ) -> None:
-    bench.offer("7", calls=0)
-    ticket = opened(bench, ficheSelection=manual("7", onlyWithRecordings=True))
-    bench.fetch(ticket)
-    assert bench.outcomes(ticket) == {"7": Outcome("ignored", "no_recordings", "No recordings")}
+    bench.add_to_crm("7", calls=0)
+    run_attempt = opened(bench, ficheSelection=manual("7", onlyWithRecordings=True))
+    bench.fetch(run_attempt)
+    assert bench.outcomes(run_attempt) == {
+        "7": Outcome("ignored", "no_recordings", "No recordings")
+    }
 
 
 @pytest.mark.parametrize(
@@ -122,13 +125,13 @@ def test_a_fiche_without_recordings_is_ignored_if_recordings_are_required(
 def test_failed_fetches_are_retried_up_to_the_schedules_limit(
     retry_failed: bool, max_retries: int, asked: int, status: str, bench: Bench
 ) -> None:
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     bench.crm.fail_once("2", BUSY, BUSY)
-    ticket = opened(bench, "1", "2", retryFailed=retry_failed, maxRetries=max_retries)
-    bench.fetch(ticket)
-    assert bench.statuses(ticket) == ["pending", status]
+    run_attempt = opened(bench, "1", "2", retryFailed=retry_failed, maxRetries=max_retries)
+    bench.fetch(run_attempt)
+    assert bench.statuses(run_attempt) == ["pending", status]
     assert (bench.crm.asked.count("1"), bench.crm.asked.count("2")) == (1, asked)
-    assert ("Fiche details stalled; retrying incomplete fetches" in bench.logs(ticket)) == (
+    assert ("Fiche details stalled; retrying incomplete fetches" in bench.logs(run_attempt)) == (
         asked > 1
     )
 
@@ -136,17 +139,16 @@ def test_failed_fetches_are_retried_up_to_the_schedules_limit(
 def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     bench: Bench,
 ) -> None:
-    """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one
-    fiche hung."""
+    """Finding 2.3: one hanging fiche blocked the retries and results of all others."""
     bench.crm = SilentFor(
-        lambda: [row.stage for row in bench.rows(ticket)] == ["selected", "fetched", "fetched"]
+        lambda: [row.stage for row in bench.rows(run_attempt)] == ["selected", "fetched", "fetched"]
     )
-    bench.offer("silent", "recovers")
+    bench.add_to_crm("silent", "recovers")
     bench.crm.fail_once("recovers", BUSY)
     bench.crm.fail_always("fails", BUSY)
-    ticket = opened(bench, "silent", "recovers", "fails", retryFailed=True, maxRetries=1)
-    assert bench.fetch(ticket) == {"fetched": 1, "failed": 2}
-    assert bench.outcomes(ticket) == {
+    run_attempt = opened(bench, "silent", "recovers", "fails", retryFailed=True, maxRetries=1)
+    assert bench.fetch(run_attempt) == {"fetched": 1, "failed": 2}
+    assert bench.outcomes(run_attempt) == {
         "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
         "recovers": Outcome("pending"),
         "fails": Outcome(
@@ -157,55 +159,55 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
 
 
 class SilentFor(FakeFicheSource):
-    """Never answers for one fiche: the time is over when the others are home."""
+    """Never answers for one fiche; the time budget ends when the others are done."""
 
-    def __init__(self, others_are_home: Callable[[], bool]) -> None:
+    def __init__(self, others_are_done: Callable[[], bool]) -> None:
         super().__init__()
-        self.others_are_home = others_are_home
+        self.others_are_done = others_are_done
 
     async def details(self, fiche_id: str) -> CrmFiche:
         if fiche_id == "silent":
-            await come_true(self.others_are_home)
+            await come_true(self.others_are_done)
             leap(FETCHING.budget_seconds)
             await asyncio.Event().wait()
         return await super().details(fiche_id)
 
 
 def test_fetches_that_exceed_the_time_budget_fail(bench: Bench) -> None:
-    bench.crm = SilentFor(lambda: bench.rows(ticket)[0].stage == "fetched")
-    bench.offer("1", "silent")
-    ticket = opened(bench, "1", "silent")
-    assert bench.fetch(ticket) == {"fetched": 1, "failed": 1}
-    assert bench.outcomes(ticket) == {
+    bench.crm = SilentFor(lambda: bench.rows(run_attempt)[0].stage == "fetched")
+    bench.add_to_crm("1", "silent")
+    run_attempt = opened(bench, "1", "silent")
+    assert bench.fetch(run_attempt) == {"fetched": 1, "failed": 1}
+    assert bench.outcomes(run_attempt) == {
         "1": Outcome("pending"),
         "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
     }
 
 
 def test_the_fetch_budget_counts_from_the_start_of_the_run(bench: Bench) -> None:
-    bench.offer("1")
-    ticket = opened(bench, "1")
+    bench.add_to_crm("1")
+    run_attempt = opened(bench, "1")
     with bench.database.transaction() as session:
         at = database_time(session) - timedelta(seconds=FETCHING.budget_seconds)
         session.execute(update(RunPhaseRow).values(entered_at=at))
-    assert bench.fetch(ticket) == {"failed": 1}
-    assert bench.outcomes(ticket)["1"].reason == "fetch_incomplete"
+    assert bench.fetch(run_attempt) == {"failed": 1}
+    assert bench.outcomes(run_attempt)["1"].reason == "fetch_incomplete"
 
 
 def test_repeating_a_batch_does_not_fetch_completed_fiches_again(bench: Bench) -> None:
-    bench.offer("1", "2")
-    ticket = opened(bench, "1", "2", "3")
+    bench.add_to_crm("1", "2")
+    run_attempt = opened(bench, "1", "2", "3")
     bench.crm.fail_once("3", ZeroDivisionError())  # type: ignore[arg-type]  a bug, on purpose
     with pytest.raises(ZeroDivisionError):
-        bench.fetch(ticket)
-    bench.fetch(ticket)
+        bench.fetch(run_attempt)
+    bench.fetch(run_attempt)
     assert sorted(bench.crm.asked) == ["1", "2", "3", "3"]
-    assert bench.statuses(ticket) == ["pending", "pending", "ignored"]
-    assert bench.fetch(ticket) == {}
+    assert bench.statuses(run_attempt) == ["pending", "pending", "ignored"]
+    assert bench.fetch(run_attempt) == {}
 
 
 def test_a_fenced_off_attempt_writes_nothing(bench: Bench) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     old = opened(bench, "1", "2", "3")
     bench.take_over(old)
     with pytest.raises(StaleAttemptError):

@@ -1,4 +1,4 @@
-"""A run repeated from any point: what is finished is asked of no provider again, and the end is the
+"""Tests of repeating a run from any point: no provider call is repeated, and the result is the
 same."""
 
 from collections import Counter
@@ -27,13 +27,13 @@ STEPS = 2
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
     made = Bench(database, clock)
-    made.offer("1", "2", calls=2)
+    made.add_to_crm("1", "2", calls=2)
     made.automatic(STEPS)
     return made
 
 
 def check(bench: Bench, run: Run) -> None:
-    """One question for each thing that there was to know, and a run that ended well."""
+    """Check that each provider call happened once and that the run completed."""
     assert Counter(bench.crm.asked) == dict.fromkeys(FICHES, 1)
     assert Counter(bench.speech.called) == {
         bench.url(fiche, n): 1 for fiche in ("1", "2") for n in (1, 2)
@@ -45,21 +45,21 @@ def check(bench: Bench, run: Run) -> None:
 
 @pytest.mark.parametrize("done", range(5))
 def test_a_new_attempt_after_any_stage_repeats_no_completed_calls(done: int, bench: Bench) -> None:
-    ticket = bench.open(bench.schedule(*FICHES).id)
+    run_attempt = bench.open(bench.schedule(*FICHES).id)
     for stage in bench.stages[:done]:
-        stage(ticket)
-    check(bench, bench.go_through(bench.take_over(ticket)))
+        stage(run_attempt)
+    check(bench, bench.run_stages(bench.take_over(run_attempt)))
 
 
 def test_stages_repeated_by_another_attempt_have_no_further_effect(bench: Bench) -> None:
-    ticket = bench.open(bench.schedule(*FICHES).id)
+    run_attempt = bench.open(bench.schedule(*FICHES).id)
     for number, stage in enumerate(bench.stages, start=2):
-        stage(ticket)
-        ticket = bench.take_over(ticket, f"dagster-{number}")
-        stage(ticket)
-    run = bench.finalise(ticket)
+        stage(run_attempt)
+        run_attempt = bench.take_over(run_attempt, f"dagster-{number}")
+        stage(run_attempt)
+    run = bench.finalise(run_attempt)
     check(bench, run)
-    assert bench.finalise(ticket) == run
+    assert bench.finalise(run_attempt) == run
     for result in ("automation.run.selection", "automation.run.completed", "automation/completed"):
         assert len(bench.events(result)) == 1
 
@@ -73,7 +73,7 @@ def test_repeating_a_finished_run_does_nothing(bench: Bench) -> None:
     check(bench, run)
 
 
-def let_claims_run_out(bench: Bench) -> None:
+def expire_claims(bench: Bench) -> None:
     with bench.database.transaction() as session:
         session.execute(update(TranscriptionTaskRow).values(leased_until=database_now(-1)))
 
@@ -82,46 +82,48 @@ def let_claims_run_out(bench: Bench) -> None:
 def test_a_crash_during_transcription_keeps_existing_transcripts(nth: int, bench: Bench) -> None:
     calls = 0
 
-    async def dies_at_the_nth(_url: str) -> None:
+    async def crash_at_nth_call(_url: str) -> None:
         nonlocal calls
         calls += 1
         if calls == nth:
             raise ZeroDivisionError
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1, during_call=dies_at_the_nth)
-    ticket = bench.until_work(*FICHES)
+    bench.speech = FakeSpeechToText(
+        otherwise=transcript_of, at_once=1, during_call=crash_at_nth_call
+    )
+    run_attempt = bench.prepare_work(*FICHES)
     with pytest.raises(ZeroDivisionError):
-        bench.carry_out_work(ticket)
-    let_claims_run_out(bench)
+        bench.run_work(run_attempt)
+    expire_claims(bench)
     before = len(bench.speech.called)
-    run = bench.go_through(bench.take_over(ticket))
+    run = bench.run_stages(bench.take_over(run_attempt))
     assert run.status == "completed"
     assert len(bench.speech.called) - before <= 4 - (nth - 1)
     assert max(Counter(bench.speech.called).values()) <= 2
     assert Counter(bench.crm.asked) == dict.fromkeys(FICHES, 1)
 
 
-def all_is_transcribed(bench: Bench) -> bool:
+def is_everything_transcribed(bench: Bench) -> bool:
     with bench.database.reading() as session:
         return not any(untranscribed(session, ["1", "2"]).values())
 
 
 @pytest.mark.parametrize("nth", range(1, 2 * STEPS + 1))
 def test_a_crash_during_auditing_keeps_finished_audits(nth: int, bench: Bench) -> None:
-    async def dies_at_the_nth(_question: Question) -> None:
+    async def crash_at_nth_call(_prompt: Question) -> None:
         is_the_nth = bench.model.calls == nth
         await come_true(
-            lambda: all_is_transcribed(bench)
-        )  # or the crash would cut off the other fiche's call too
+            lambda: is_everything_transcribed(bench)
+        )  # otherwise the crash would also interrupt the call for the other fiche
         if is_the_nth:
             raise ZeroDivisionError
 
-    bench.model = FakeLanguageModel(during_call=dies_at_the_nth)
+    bench.model = FakeLanguageModel(during_call=crash_at_nth_call)
     bench.set_options(steps_at_once=1)
-    ticket = bench.until_work(*FICHES)
+    run_attempt = bench.prepare_work(*FICHES)
     with pytest.raises(ZeroDivisionError):
-        bench.carry_out_work(ticket)
-    run = bench.go_through(bench.take_over(ticket))
+        bench.run_work(run_attempt)
+    run = bench.run_stages(bench.take_over(run_attempt))
     assert (run.status, bench.audits()) == ("completed", 2)
     assert set(Counter(bench.speech.called).values()) == {1}
     interrupted = bench.work.audits_at_once
@@ -129,15 +131,15 @@ def test_a_crash_during_auditing_keeps_finished_audits(nth: int, bench: Bench) -
 
 
 def test_editing_a_schedule_does_not_affect_runs_after_selection(bench: Bench) -> None:
-    bench.offer("1")
-    ticket = bench.until_work("1")
-    schedule_id = bench.read(ticket).schedule_id
+    bench.add_to_crm("1")
+    run_attempt = bench.prepare_work("1")
+    schedule_id = bench.read(run_attempt).schedule_id
     patch = {
         "runAudits": False,
         "ficheSelection": {"mode": "manual", "ficheIds": ["2"], "useRlm": True},
     }
     update_schedule(schedule_id, patch, database=bench.database, clock=bench.clock)
-    assert bench.plan(ticket).schedule.run_audits
-    assert not bench.plan(ticket).selection.use_rlm
-    bench.carry_out_work(ticket)
-    assert bench.finalise(ticket).audits_run == 1
+    assert bench.plan(run_attempt).schedule.run_audits
+    assert not bench.plan(run_attempt).selection.use_rlm
+    bench.run_work(run_attempt)
+    assert bench.finalise(run_attempt).audits_run == 1

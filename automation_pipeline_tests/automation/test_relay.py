@@ -27,8 +27,8 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, claim_in_order, enqueue
 from automation_pipeline_tests.automation.post import (
     HOOK,
-    a_post_office,
     an_ended_run,
+    delivery_services,
     outbox,
     records,
     relay,
@@ -47,11 +47,11 @@ from automation_pipeline_tests.waiting import wait_until
 
 KEYS = [f"event {number}" for number in range(7)]
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-AWAY = TransientError("Pusher does not answer")
+OUTAGE = TransientError("Pusher does not answer")
 
 
 class BreaksOn(FakePublisher):
-    """A call with one of these events in it is answered as if the publisher were away."""
+    """Reports an outage if a batch contains one of these events."""
 
     def __init__(self, *keys: str) -> None:
         super().__init__()
@@ -59,12 +59,12 @@ class BreaksOn(FakePublisher):
 
     async def publish(self, events: Sequence[Event]) -> PublishResult:
         if self.keys & {event.key for event in events}:
-            return PublishResult(0, AWAY)
+            return PublishResult(0, OUTAGE)
         return await super().publish(events)
 
 
-class InternalGoes(FakePublisher):
-    """Internal events are not sent to the publisher: they count as published during an outage too."""
+class SkipsInternal(FakePublisher):
+    """Counts internal events as published without sending them, even during an outage."""
 
     async def publish(self, events: Sequence[Event]) -> PublishResult:
         if is_internal(events[0].name):
@@ -80,11 +80,11 @@ def fill(database: Database, events: Sequence[Event]) -> None:
 
 
 def publish(database: Database, publisher: EventPublisher | None) -> int:
-    return relay(a_post_office(FakeWebhookSender(), None, publisher), database).events
+    return relay(delivery_services(FakeWebhookSender(), None, publisher), database).events
 
 
 def make_due(database: Database) -> None:
-    """As if the pauses of events, and of the publisher, were over; what is parked stays."""
+    """End the pauses of events and of the publisher; keep parked events."""
     with database.transaction() as session:
         session.execute(update(OutboxRow).where(OutboxRow.available_at < datetime(8000, 1, 1, tzinfo=UTC)).values(
             available_at=LONG_AGO))  # fmt: skip
@@ -120,7 +120,7 @@ def test_during_a_publisher_outage_events_wait_in_order_without_further_calls(
     database: Database,
 ) -> None:
     fill(database, [event(key) for key in KEYS])
-    publisher = FakePublisher(outage=AWAY)
+    publisher = FakePublisher(outage=OUTAGE)
     lengths = []
     for _ in range(8):
         assert publish(database, publisher) == publish(database, publisher) == 0
@@ -128,7 +128,7 @@ def test_during_a_publisher_outage_events_wait_in_order_without_further_calls(
         make_due(database)
     assert (publisher.asked, lengths) == (8, [2, 4, 8, 16, 32, 60, 60, 60])
     assert {(row.attempts, row.last_error, row.claimed_by) for row in waiting(database)} == {
-        (0, str(AWAY), None)
+        (0, str(OUTAGE), None)
     }
     publisher.outage = None
     assert publish(database, publisher) == 7
@@ -143,7 +143,7 @@ def test_a_retry_after_of_the_publisher_extends_the_pause(database: Database) ->
 
 def test_an_outage_during_a_batch_preserves_the_event_order(database: Database) -> None:
     fill(database, [event(f"event {number}") for number in range(50)])
-    publisher = FakePublisher(poison={"event 33": AWAY})
+    publisher = FakePublisher(poison={"event 33": OUTAGE})
     assert publish(database, publisher) == 33
     publisher.poison = {}
     make_due(database)
@@ -229,7 +229,7 @@ def test_an_event_that_breaks_the_publisher_is_parked(
     assert publisher.published == [
         "a1",
         "d1",
-    ]  # nothing else waits that could show that it is no outage
+    ]  # no other event can show that the publisher works
     for number in range(20):
         fill(database, [event(f"later {number}", f"later {number}")])
         publish(database, publisher)
@@ -246,11 +246,11 @@ def test_an_event_that_breaks_the_publisher_is_parked(
     }
 
 
-@pytest.mark.parametrize("outage", [AWAY, TransientError("429", retry_after_seconds=1)])
+@pytest.mark.parametrize("outage", [OUTAGE, TransientError("429", retry_after_seconds=1)])
 def test_an_outage_does_not_count_as_an_attempt(database: Database, outage: TransientError) -> None:
     internal = replace(event("internal", "z"), name="automation/completed")
     fill(database, [*(event(key, key) for key in KEYS), internal])
-    publisher = InternalGoes(outage=outage)
+    publisher = SkipsInternal(outage=outage)
     for _ in range(30):
         publish(database, publisher)
         make_due(database)
@@ -297,7 +297,7 @@ def test_a_webhook_is_signed_and_sent_once(database: Database, clock: Clock) -> 
     [run] = an_ended_run(database, clock, ["5"])
     webhooks = FakeWebhookSender()
     for _ in range(2):
-        relay(a_post_office(webhooks), database)
+        relay(delivery_services(webhooks), database)
     [posted] = webhooks.posted
     assert posted.url == HOOK
     assert json.loads(posted.body) == run.payload
@@ -322,7 +322,7 @@ def test_a_webhook_is_signed_and_sent_once(database: Database, clock: Clock) -> 
 def test_each_receiver_gets_one_email(database: Database, clock: Clock) -> None:
     run = an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS)
     mail = FakeMailSender()
-    relay(a_post_office(FakeWebhookSender(), mail), database)
+    relay(delivery_services(FakeWebhookSender(), mail), database)
     assert sorted(mail.sent) == [
         (each.target, each.payload["subject"], each.payload["text"], each.key) for each in run
     ]
@@ -334,7 +334,7 @@ def test_transient_delivery_errors_are_retried_and_the_result_is_stored(
 ) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy"), TransientError("silent"), TAKEN])
-    relay(a_post_office(webhooks), database)
+    relay(delivery_services(webhooks), database)
     assert len(webhooks.posted) == 3
     assert len({posted.headers["X-Automation-Delivery"] for posted in webhooks.posted}) == 1
     assert len({posted.body for posted in webhooks.posted}) == 1
@@ -347,7 +347,7 @@ def test_a_delivery_fails_permanently_after_the_last_attempt(
 ) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
-    relay(a_post_office(webhooks, attempts=3), database)
+    relay(delivery_services(webhooks, attempts=3), database)
     assert len(webhooks.posted) == 3
     [row] = records(database)
     assert (row.status, row.attempts, row.status_code, row.response_body) == (
@@ -357,7 +357,7 @@ def test_a_delivery_fails_permanently_after_the_last_attempt(
         "busy",
     )
     assert (row.last_error, row.sent_at) == ("The receiver answered 503", None)
-    assert relay(a_post_office(webhooks), database).messages == 0
+    assert relay(delivery_services(webhooks), database).messages == 0
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_permanent_delivery_errors_are_not_retried(
 ) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([refusal])
-    relay(a_post_office(webhooks), database)
+    relay(delivery_services(webhooks), database)
     [row] = records(database)
     assert (row.status, row.attempts, len(webhooks.posted)) == ("failed", 1, 1)
 
@@ -376,7 +376,7 @@ def test_permanent_delivery_errors_are_not_retried(
 def test_a_failed_delivery_waits_before_the_next_attempt(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
-    post = a_post_office(webhooks, backoff=Backoff(base_seconds=10, cap_seconds=3600))
+    post = delivery_services(webhooks, backoff=Backoff(base_seconds=10, cap_seconds=3600))
     for _ in range(2):
         relay(post, database)
     assert len(webhooks.posted) == 1
@@ -393,7 +393,7 @@ def test_an_email_without_a_mail_server_fails_with_the_reason(
     database: Database, clock: Clock
 ) -> None:
     an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS[:1])
-    relay(a_post_office(FakeWebhookSender(), None), database)
+    relay(delivery_services(FakeWebhookSender(), None), database)
     [row] = records(database)
     assert (row.status, row.attempts) == ("failed", 1)
     assert row.last_error == "E-mail is not configured (set SMTP_HOST, and SMTP_FROM or SMTP_USER)"
@@ -406,7 +406,7 @@ def test_a_bug_in_one_delivery_does_not_stop_others_and_ends_after_its_attempts(
     for url in (HOOK, bad, HOOK):
         an_ended_run(database, clock, webhookUrl=url)
     webhooks = FakeWebhookSender(by_url={bad: ZeroDivisionError("s3cret of the body")})
-    relay(a_post_office(webhooks), database)
+    relay(delivery_services(webhooks), database)
     first, broken, last = records(database)
     assert (first.status, last.status) == ("sent", "sent")
     assert (broken.status, broken.attempts, broken.last_error) == (
@@ -429,7 +429,7 @@ def test_a_receiver_that_never_answers_does_not_delay_others(
                 await asyncio.Event().wait()
             return await super().send(url, body, headers)
 
-    relay(a_post_office(Slow(), attempts=1, attempt_seconds=0.05), database)
+    relay(delivery_services(Slow(), attempts=1, attempt_seconds=0.05), database)
     waited, sent = records(database)
     assert (waited.status, waited.last_error) == (
         "failed",
@@ -443,7 +443,7 @@ def test_an_event_without_its_message_counts_as_published(database: Database, cl
     with database.transaction() as session:
         session.delete(session.merge(records(database)[0]))
     webhooks = FakeWebhookSender()
-    relay(a_post_office(webhooks), database)
+    relay(delivery_services(webhooks), database)
     assert webhooks.posted == []
     assert outbox(database)[0].published_at is not None
 
@@ -472,7 +472,7 @@ def test_one_relay_sends_both_messages_and_events(
     with database.transaction() as session:
         enqueue(session, [event("a"), event("b")])
     publisher = FakePublisher()
-    relayed = relay(a_post_office(client(hook.url), None, publisher), database)
+    relayed = relay(delivery_services(client(hook.url), None, publisher), database)
     assert (relayed.events, relayed.messages) == (len(publisher.published), 1)
     assert publisher.published[-2:] == ["a", "b"]
     assert [call.path for call in hook.calls] == ["/a"]
@@ -483,7 +483,7 @@ def test_a_receiver_that_recovers_gets_its_message(
 ) -> None:
     an_ended_run(database, clock, webhookUrl=hook.url)
     hook.answer(says(503, "busy"), says(429), says(202, "late but here"))
-    relay(a_post_office(client(hook.url)), database)
+    relay(delivery_services(client(hook.url)), database)
     [row] = records(database)
     assert (row.status, row.attempts, row.status_code, row.response_body) == (
         "sent",
@@ -512,7 +512,7 @@ def test_a_crash_between_sending_and_recording_resends_with_the_same_key(
     killed = subprocess.run([sys.executable, "-c", DIE, database_url, hook.url], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert (deliveries(hook), records(database)[0].status) == ({run.key: 1}, "pending")
-    post = a_post_office(client(hook.url))
+    post = delivery_services(client(hook.url))
     wait_until(lambda: relay(post, database).messages == 1)
     assert deliveries(hook) == {run.key: 2}
     assert len({call.body for call in hook.calls}) == 1
@@ -526,7 +526,7 @@ def test_a_message_that_always_crashes_the_relay_is_abandoned(
     with database.transaction() as session:
         session.merge(outbox(database)[0]).attempts = 6
     webhooks = FakeWebhookSender()
-    relay(a_post_office(webhooks, attempts=3), database)
+    relay(delivery_services(webhooks, attempts=3), database)
     [row] = records(database)
     assert (row.status, row.last_error, webhooks.posted) == (
         "failed",
@@ -538,7 +538,7 @@ def test_a_message_that_always_crashes_the_relay_is_abandoned(
 def test_no_delivery_starts_after_the_budget_is_used_up(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender()
-    assert relay(a_post_office(webhooks), database, budget_seconds=0).messages == 0
+    assert relay(delivery_services(webhooks), database, budget_seconds=0).messages == 0
     assert webhooks.posted == []
     assert outbox(database)[0].attempts == 0
 
@@ -555,7 +555,7 @@ def test_a_slow_publisher_stays_within_the_budget_and_does_not_delay_messages(
     with database.transaction() as session:
         enqueue(session, [event(str(number)) for number in range(500)])
     publisher, webhooks, beats = Slow(), FakeWebhookSender(), list[None]()
-    post = a_post_office(webhooks, None, publisher)
+    post = delivery_services(webhooks, None, publisher)
     relayed = asyncio.run(
         relay_events(
             post,
@@ -570,7 +570,7 @@ def test_a_slow_publisher_stays_within_the_budget_and_does_not_delay_messages(
 
 
 class Hanging(FakeWebhookSender):
-    """A receiver that accepts the call and does not answer."""
+    """A receiver that accepts the call and never answers."""
 
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         await super().send(url, body, headers)
@@ -589,14 +589,14 @@ def test_a_hanging_receiver_delays_no_events_and_is_retried_immediately(
     async def relay_for_a_moment() -> None:
         async with asyncio.timeout(3):
             await relay_events(
-                a_post_office(hanging, None, publisher, attempt_seconds=60), database=database
+                delivery_services(hanging, None, publisher, attempt_seconds=60), database=database
             )
 
     with pytest.raises(TimeoutError):
         asyncio.run(relay_for_a_moment())
     assert len(hanging.posted) == 1
     assert len(publisher.published) >= 500
-    assert relay(a_post_office(recovered, None, publisher), database).messages == 1
+    assert relay(delivery_services(recovered, None, publisher), database).messages == 1
     assert [posted.body for posted in recovered.posted] == [
         posted.body for posted in hanging.posted
     ]

@@ -65,16 +65,16 @@ from automation_pipeline_tests.processes import CREW, at_once
 
 def test_a_launch_without_a_run_creates_one(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock)
-    ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
+    run_attempt = open_run(an_opening(schedule.id), database=database, clock=clock)
     with database.reading() as session:
-        run, marked = get_run(session, ticket.run_id), get_schedule(session, schedule.id)
-        heartbeat = session.get(HeartbeatRow, ticket.run_id)
+        run, marked = get_run(session, run_attempt.run_id), get_schedule(session, schedule.id)
+        heartbeat = session.get(HeartbeatRow, run_attempt.run_id)
         moves = (
             session.execute(sqlalchemy_select(TransitionRow.from_state, TransitionRow.to_state))
             .tuples()
             .all()
         )
-    assert ticket.attempt == 1
+    assert run_attempt.attempt == 1
     assert (run.status, run.phase, run.trigger) == ("running", "selection", "launchpad")
     assert (marked.last_run_at, marked.last_run_status) == (clock.now(), "running")
     assert heartbeat
@@ -96,10 +96,12 @@ def test_opening_a_requested_run_claims_its_request(
 ) -> None:
     schedule = a_schedule(database, clock)
     requested = request_run(schedule.id, database=database, clock=clock)
-    ticket = open_run(an_opening(schedule.id, run_id=requested.id), database=database, clock=clock)
+    run_attempt = open_run(
+        an_opening(schedule.id, run_id=requested.id), database=database, clock=clock
+    )
     with database.reading() as session:
         request = session.scalars(sqlalchemy_select(RunRequestRow)).one()
-    assert ticket == RunAttempt(requested.id, 1)
+    assert run_attempt == RunAttempt(requested.id, 1)
     assert (request.state, request.dagster_run_id) == ("taken", "dagster-1")
 
 
@@ -145,8 +147,8 @@ def test_a_started_run_can_be_taken_over_during_a_pause(
 
 
 def test_a_finished_run_cannot_be_opened_again(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock, [])
-    run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+    run_attempt = an_open_run(database, clock, [])
+    run = finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
     again = an_opening(run.schedule_id, "dagster-2", run_id=run.id)
     with pytest.raises(ConflictError, match=f"Run {run.id} has already ended"):
         open_run(again, database=database, clock=clock)
@@ -155,8 +157,8 @@ def test_a_finished_run_cannot_be_opened_again(database: Database, clock: Standi
 def test_re_executing_a_finished_run_in_dagster_creates_a_new_run(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock, [])
-    run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+    run_attempt = an_open_run(database, clock, [])
+    run = finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
     again = an_opening(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1")
     assert open_run(again, database=database, clock=clock).run_id != run.id
 
@@ -164,14 +166,14 @@ def test_re_executing_a_finished_run_in_dagster_creates_a_new_run(
 def test_the_next_attempt_at_a_finished_run_has_nothing_to_do(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock, ["1"])
+    run_attempt = an_open_run(database, clock, ["1"])
     move = LedgerMove("1", OutcomeStatus.SUCCESSFUL)
     with database.transaction() as session:
-        record_moves(session, ticket.run_id, [move], clock.now())
-    run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+        record_moves(session, run_attempt.run_id, [move], clock.now())
+    run = finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
     retry = an_opening(run.schedule_id, "dagster-2", run_id=run.id, is_next=True)
     again = open_run(retry, database=database, clock=clock)
-    assert again == ticket
+    assert again == run_attempt
     assert selected(again, database, clock) == ()
     assert finalise_run(again.run_id, database=database, clock=clock, attempt=again.attempt) == run
 
@@ -228,9 +230,9 @@ def test_queue_time_does_not_count_as_run_duration(
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
     clock.pass_time(timedelta(minutes=2))
     opened = an_opening(run.schedule_id, run_id=run.id)
-    ticket = open_run(opened, database=database, clock=clock)
+    run_attempt = open_run(opened, database=database, clock=clock)
     clock.pass_time(timedelta(seconds=7))
-    selected(ticket, database, clock)
+    selected(run_attempt, database, clock)
     ended = finalise_run(run.id, database=database, clock=clock, breakdown="over")
     assert (ended.queued_at, ended.began_at) == (queued_at, queued_at + timedelta(minutes=2))
     assert ended.duration_ms == 7000
@@ -298,8 +300,8 @@ def test_a_selection_override_replaces_the_stored_selection(
 def test_no_run_is_requested_while_another_is_unfinished(database: Database, clock: Clock) -> None:
     schedule, other = a_schedule(database, clock), a_schedule(database, clock)
     first = request_run(schedule.id, database=database, clock=clock)
-    words = f"Run {first.id} of schedule {schedule.id} is still at work: `automation runs watch {first.id}` follows it"
-    with pytest.raises(ConflictError, match=re.escape(words)):
+    text = f"Run {first.id} of schedule {schedule.id} is still at work: `automation runs watch {first.id}` follows it"
+    with pytest.raises(ConflictError, match=re.escape(text)):
         request_run(schedule.id, database=database, clock=clock)
     assert request_run(other.id, database=database, clock=clock).id != first.id
     finalise_run(first.id, database=database, clock=clock, breakdown="over")
@@ -329,7 +331,7 @@ def test_a_paused_or_unknown_schedule_stores_nothing(
         assert session.scalar(sqlalchemy_select(func.count()).select_from(RunRequestRow)) == 0
 
 
-WISHES: dict[str, object] = {
+SELECTION_FIELDS: dict[str, object] = {
     "mode": "manual",
     "ficheIds": ["1", "2", "3", "4"],
     "groupes": ["Nord"],
@@ -342,17 +344,17 @@ WISHES: dict[str, object] = {
 PARTIAL = ("failed", "successful", "ignored", "failed")
 
 
-def at_work(database: Database, clock: StandingClock, statuses: tuple[str, ...]) -> RunAttempt:
-    schedule = a_schedule(database, clock, ficheSelection=WISHES)
-    ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
-    select(ticket.run_id, ["1", "2", "3", "4"], database, clock)
+def active_run(database: Database, clock: StandingClock, statuses: tuple[str, ...]) -> RunAttempt:
+    schedule = a_schedule(database, clock, ficheSelection=SELECTION_FIELDS)
+    run_attempt = open_run(an_opening(schedule.id), database=database, clock=clock)
+    select(run_attempt.run_id, ["1", "2", "3", "4"], database, clock)
     moves = [
         LedgerMove(str(number), OutcomeStatus(status))
         for number, status in enumerate(statuses, start=1)
     ]
     with database.transaction() as session:
-        record_moves(session, ticket.run_id, moves, clock.now())
-    return ticket
+        record_moves(session, run_attempt.run_id, moves, clock.now())
+    return run_attempt
 
 
 def select(run_id: int, fiche_ids: list[str], database: Database, clock: StandingClock) -> None:
@@ -363,8 +365,10 @@ def select(run_id: int, fiche_ids: list[str], database: Database, clock: Standin
 
 
 def ended(database: Database, clock: StandingClock, statuses: tuple[str, ...] = PARTIAL) -> Run:
-    ticket = at_work(database, clock, statuses)
-    return finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
+    run_attempt = active_run(database, clock, statuses)
+    return finalise_run(
+        run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt
+    )
 
 
 def test_a_retry_selects_only_failed_fiches_and_keeps_the_other_filters(
@@ -450,9 +454,9 @@ def test_retrying_a_run_that_failed_before_selection_repeats_the_whole_run(
 
 
 def test_an_active_run_cannot_be_retried(database: Database, clock: StandingClock) -> None:
-    ticket = at_work(database, clock, ("failed",))
+    run_attempt = active_run(database, clock, ("failed",))
     with pytest.raises(ConflictError, match="Run 1 is still running"):
-        retry_run(ticket.run_id, database=database, clock=clock)
+        retry_run(run_attempt.run_id, database=database, clock=clock)
     assert _runs(database) == 1
 
 
@@ -480,17 +484,19 @@ def _runs(database: Database) -> int:
 CANCELLED = "Cancelled by an operator"
 
 
-def move(database: Database, clock: StandingClock, ticket: RunAttempt, **statuses: str) -> None:
+def move(
+    database: Database, clock: StandingClock, run_attempt: RunAttempt, **statuses: str
+) -> None:
     moves = [
         LedgerMove(fiche.removeprefix("f"), OutcomeStatus(status))
         for fiche, status in statuses.items()
     ]
     with database.transaction() as session:
-        record_moves(session, ticket.run_id, moves, clock.now())
+        record_moves(session, run_attempt.run_id, moves, clock.now())
 
 
 @pytest.mark.parametrize(
-    ("reason", "words"),
+    ("reason", "message"),
     [
         (None, CANCELLED),
         ("  ", CANCELLED),
@@ -499,24 +505,24 @@ def move(database: Database, clock: StandingClock, ticket: RunAttempt, **statuse
     ],
 )
 def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
-    reason: str | None, words: str, database: Database, clock: StandingClock
+    reason: str | None, message: str, database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
-    move(database, clock, ticket, f1="successful", f2="ignored")
-    run = cancel_run(ticket.run_id, reason=reason, database=database, clock=clock)
-    assert (run.status, run.error_message) == ("cancelled", words)
+    run_attempt = an_open_run(database, clock)
+    move(database, clock, run_attempt, f1="successful", f2="ignored")
+    run = cancel_run(run_attempt.run_id, reason=reason, database=database, clock=clock)
+    assert (run.status, run.error_message) == ("cancelled", message)
     assert (run.successful_fiches, run.failed_fiches, run.ignored_fiches) == (1, 0, 2)
     with database.reading() as session:
-        last = outcomes(session, ticket.run_id)[-1]
+        last = outcomes(session, run_attempt.run_id)[-1]
         assert (last.status, last.error, last.ignore_reason, last.reason) == (
             "ignored",
             None,
             CANCELLED,
             "cancelled",
         )
-        assert reasons_of(session, ticket.run_id)["ignored"]["cancelled"] == 1
-        assert fiches_to_retry(session, ticket.run_id) == ["3"]
-        assert get_run(session, ticket.run_id).error_message == words
+        assert reasons_of(session, run_attempt.run_id)["ignored"]["cancelled"] == 1
+        assert fiches_to_retry(session, run_attempt.run_id) == ["3"]
+        assert get_run(session, run_attempt.run_id).error_message == message
         schedule = get_schedule(session, run.schedule_id)
         assert (schedule.total_runs, schedule.failed_runs, schedule.last_run_status) == (
             1,
@@ -532,15 +538,15 @@ def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
 
 
 def test_earlier_failures_keep_their_errors(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock, ["1", "2"])
+    run_attempt = an_open_run(database, clock, ["1", "2"])
     with database.transaction() as session:
         broken = LedgerMove("1", OutcomeStatus.FAILED, error="The CRM is down")
-        record_moves(session, ticket.run_id, [broken], clock.now())
-    cancel_run(ticket.run_id, database=database, clock=clock)
+        record_moves(session, run_attempt.run_id, [broken], clock.now())
+    cancel_run(run_attempt.run_id, database=database, clock=clock)
     with database.reading() as session:
         message = [
             (fiche.status, fiche.error or fiche.ignore_reason)
-            for fiche in outcomes(session, ticket.run_id)
+            for fiche in outcomes(session, run_attempt.run_id)
         ]
     assert message == [("failed", "The CRM is down"), ("ignored", CANCELLED)]
 
@@ -548,11 +554,11 @@ def test_earlier_failures_keep_their_errors(database: Database, clock: StandingC
 def test_a_cancelled_run_does_not_count_as_a_consecutive_failure(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
+    run_attempt = an_open_run(database, clock)
     with database.transaction() as session:
         schedule = session.get_one(ScheduleRow, 1)
         schedule.failures_in_a_row, schedule.pause_after_failures = 1, 2
-    cancel_run(ticket.run_id, database=database, clock=clock)
+    cancel_run(run_attempt.run_id, database=database, clock=clock)
     with database.reading() as session:
         row = session.get_one(ScheduleRow, 1)
     assert (row.failures_in_a_row, row.is_active) == (1, True)
@@ -573,37 +579,37 @@ def test_cancelling_a_run_that_was_never_opened_ends_its_request(
 
 
 def test_cancelling_fences_off_the_active_attempt(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock)
-    cancel_run(ticket.run_id, database=database, clock=clock)
+    run_attempt = an_open_run(database, clock)
+    cancel_run(run_attempt.run_id, database=database, clock=clock)
     with pytest.raises(StaleAttemptError), database.transaction() as session:
-        fence_attempt(session, ticket)
+        fence_attempt(session, run_attempt)
 
 
 def test_a_finished_run_cannot_be_cancelled(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock, [])
-    finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
+    run_attempt = an_open_run(database, clock, [])
+    finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt)
     with pytest.raises(ConflictError, match=r"^Run 1 has already ended \(completed\)$"):
-        cancel_run(ticket.run_id, database=database, clock=clock)
+        cancel_run(run_attempt.run_id, database=database, clock=clock)
 
 
 def test_a_second_cancellation_is_rejected_even_with_the_same_reason(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
-    cancel_run(ticket.run_id, database=database, clock=clock)
+    run_attempt = an_open_run(database, clock)
+    cancel_run(run_attempt.run_id, database=database, clock=clock)
     with pytest.raises(ConflictError, match=r"^Run 1 has already ended \(cancelled\)$"):
-        cancel_run(ticket.run_id, database=database, clock=clock)
+        cancel_run(run_attempt.run_id, database=database, clock=clock)
 
 
 @pytest.mark.parametrize("reason", ["x" * 501, "a\0b"])
 def test_an_invalid_cancellation_reason_leaves_the_run_active(
     reason: str, database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
+    run_attempt = an_open_run(database, clock)
     with pytest.raises(InvalidInputError):
-        cancel_run(ticket.run_id, reason=reason, database=database, clock=clock)
+        cancel_run(run_attempt.run_id, reason=reason, database=database, clock=clock)
     with database.reading() as session:
-        assert get_run(session, ticket.run_id).status == "running"
+        assert get_run(session, run_attempt.run_id).status == "running"
 
 
 def test_an_unknown_run_cannot_be_cancelled(database: Database, clock: StandingClock) -> None:
@@ -615,30 +621,30 @@ def test_an_unknown_run_cannot_be_cancelled(database: Database, clock: StandingC
 def test_concurrent_cancel_and_finalise_yield_one_final_status(
     round_: int, database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock, ["1", "2"])
-    move(database, clock, ticket, f1="successful", f2="successful")
+    run_attempt = an_open_run(database, clock, ["1", "2"])
+    move(database, clock, run_attempt, f1="successful", f2="successful")
     start = Barrier(2)
 
-    def try_to(act: Callable[[], object]) -> object:
+    def run_concurrently(operation: Callable[[], object]) -> object:
         start.wait(timeout=60)
         try:
-            return act()
+            return operation()
         except AutomationError as error:
             return error
 
     with ThreadPoolExecutor(2) as pool:
         cancelling = pool.submit(
-            try_to, lambda: cancel_run(ticket.run_id, database=database, clock=clock)
+            run_concurrently, lambda: cancel_run(run_attempt.run_id, database=database, clock=clock)
         )
         pool.submit(
-            try_to,
+            run_concurrently,
             lambda: finalise_run(
-                ticket.run_id, database=database, clock=clock, attempt=ticket.attempt
+                run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt
             ),
         ).result(timeout=60)
         answer = cancelling.result(timeout=60)
     with database.reading() as session:
-        run = get_run(session, ticket.run_id)
+        run = get_run(session, run_attempt.run_id)
         assert get_schedule(session, run.schedule_id).total_runs == 1
         moves = session.scalars(
             sqlalchemy_select(TransitionRow.to_state).order_by(TransitionRow.id)
@@ -649,14 +655,14 @@ def test_concurrent_cancel_and_finalise_yield_one_final_status(
 
 
 def record_move(
-    database: Database, clock: StandingClock, ticket: RunAttempt, statuses: Sequence[str]
+    database: Database, clock: StandingClock, run_attempt: RunAttempt, statuses: Sequence[str]
 ) -> None:
     moves = [
         LedgerMove(str(number), OutcomeStatus(status))
         for number, status in enumerate(statuses, start=1)
     ]
     with database.transaction() as session:
-        record_moves(session, ticket.run_id, moves, clock.now())
+        record_moves(session, run_attempt.run_id, moves, clock.now())
 
 
 @pytest.mark.parametrize(
@@ -672,10 +678,12 @@ def test_the_final_status_follows_from_the_rows(
     statuses: Sequence[str], status: str, schedule_status: str, counters: tuple[int, ...],
     database: Database, clock: StandingClock,
 ) -> None:  # fmt: skip
-    ticket = an_open_run(database, clock)
-    record_move(database, clock, ticket, statuses)
+    run_attempt = an_open_run(database, clock)
+    record_move(database, clock, run_attempt, statuses)
     clock.pass_time(timedelta(seconds=90))
-    run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
+    run = finalise_run(
+        run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt
+    )
 
     assert (run.status, run.phase, run.duration_ms) == (status, "finalizing", 90_000)
     assert run.successful_fiches == statuses.count("successful")
@@ -690,10 +698,10 @@ def test_the_final_status_follows_from_the_rows(
 
 
 def test_finalising_twice_has_no_further_effect(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock, [])
-    first = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+    run_attempt = an_open_run(database, clock, [])
+    first = finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
     clock.pass_time(timedelta(hours=1))
-    again = finalise_run(ticket.run_id, database=database, clock=clock, breakdown="too late")
+    again = finalise_run(run_attempt.run_id, database=database, clock=clock, breakdown="too late")
     assert again == first
     with database.reading() as session:
         assert get_schedule(session, first.schedule_id).total_runs == 1
@@ -703,16 +711,16 @@ def test_finalising_twice_has_no_further_effect(database: Database, clock: Stand
 def test_finalising_a_run_with_pending_rows_raises_a_ledger_error(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
+    run_attempt = an_open_run(database, clock)
     with pytest.raises(LedgerError, match="pending=3"):
-        finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+        finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
 
 
 def test_finalising_a_run_with_a_missing_row_raises_a_ledger_error(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
-    record_move(database, clock, ticket, ["successful", "successful", "successful"])
+    run_attempt = an_open_run(database, clock)
+    record_move(database, clock, run_attempt, ["successful", "successful", "successful"])
     with database.transaction() as session:
         session.execute(
             update(FicheResultRow)
@@ -720,17 +728,19 @@ def test_finalising_a_run_with_a_missing_row_raises_a_ledger_error(
             .values(run_id=_another(database))
         )
     with pytest.raises(LedgerError, match="selected=3"):
-        finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+        finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
 
 
 def test_a_breakdown_fails_pending_fiches_and_keeps_outcomes(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
-    record_move(database, clock, ticket, ["successful", "ignored"])
-    run = finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker died")
+    run_attempt = an_open_run(database, clock)
+    record_move(database, clock, run_attempt, ["successful", "ignored"])
+    run = finalise_run(
+        run_attempt.run_id, database=database, clock=clock, breakdown="The worker died"
+    )
     with database.reading() as session:
-        rows = outcomes(session, ticket.run_id)
+        rows = outcomes(session, run_attempt.run_id)
     assert (run.status, run.error_message) == ("failed", "The worker died")
     assert (run.successful_fiches, run.failed_fiches, run.ignored_fiches) == (1, 1, 1)
     assert [(row.status, row.error) for row in rows] == [
@@ -743,14 +753,16 @@ def test_a_breakdown_fails_pending_fiches_and_keeps_outcomes(
 def test_a_fenced_off_attempt_cannot_finalise_the_run(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
+    run_attempt = an_open_run(database, clock)
     open_run(
         an_opening(1, "dagster-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
     )
     with pytest.raises(StaleAttemptError):
-        finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
+        finalise_run(
+            run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt
+        )
     with database.reading() as session:
-        assert get_run(session, ticket.run_id).status == "running"
+        assert get_run(session, run_attempt.run_id).status == "running"
 
 
 def test_finalising_a_run_that_was_never_opened_ends_its_request(
@@ -771,11 +783,11 @@ def test_finalising_a_run_that_was_never_opened_ends_its_request(
 def test_a_row_with_an_outcome_does_not_change_again(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
-    record_move(database, clock, ticket, ["successful"])
-    record_move(database, clock, ticket, ["failed"])
+    run_attempt = an_open_run(database, clock)
+    record_move(database, clock, run_attempt, ["successful"])
+    record_move(database, clock, run_attempt, ["failed"])
     with database.reading() as session:
-        assert outcomes(session, ticket.run_id)[0].status == "successful"
+        assert outcomes(session, run_attempt.run_id)[0].status == "successful"
 
 
 def _another(database: Database) -> int:

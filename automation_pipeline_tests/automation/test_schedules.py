@@ -50,7 +50,7 @@ from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.waiting import run
 
 
-def test_a_new_schedule_has_no_occurrences(database: Database, clock: StandingClock) -> None:
+def test_a_new_schedule_has_an_empty_run_history(database: Database, clock: StandingClock) -> None:
     created = a_schedule(
         database,
         clock,
@@ -270,7 +270,9 @@ def test_repeated_skips_skip_successive_occurrences(
     assert next_due(stored, clock.now()) == datetime(2026, 5, 7, 9, tzinfo=UTC)
 
 
-def test_a_skip_in_the_past_has_no_effect(database: Database, clock: StandingClock) -> None:
+def test_a_skip_in_the_past_does_not_affect_the_next_skip(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock, **DAILY)
     skip_next(schedule.id, database=database, clock=clock)
     clock.pass_time(timedelta(days=7))
@@ -301,8 +303,8 @@ def test_an_unknown_schedule_to_skip_is_not_found(database: Database, clock: Sta
 
 def test_deleting_a_schedule_keeps_its_runs(database: Database, clock: StandingClock) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)
-    ticket = open_run(an_opening(mine.id), database=database, clock=clock)
-    finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker is gone")
+    run_attempt = open_run(an_opening(mine.id), database=database, clock=clock)
+    finalise_run(run_attempt.run_id, database=database, clock=clock, breakdown="The worker is gone")
     delete_schedule(mine.id, database=database)
     for use in (
         lambda: open_run(an_opening(mine.id, "dagster-2"), database=database, clock=clock),
@@ -315,9 +317,9 @@ def test_deleting_a_schedule_keeps_its_runs(database: Database, clock: StandingC
             use()
     with database.reading() as session:
         assert [one.id for one in list_schedules(session, include_inactive=True)] == [other.id]
-        assert get_run(session, ticket.run_id).status == "failed"
+        assert get_run(session, run_attempt.run_id).status == "failed"
         assert runs_within(session, EVERYTHING, RunFilter(), limit=9, offset=0) == [
-            get_run(session, ticket.run_id)
+            get_run(session, run_attempt.run_id)
         ]
 
 
@@ -404,10 +406,10 @@ def test_a_backfill_range_is_limited(database: Database, clock: StandingClock) -
         (by_ids.id, FIRST, LAST, ConflictError, "it has no days to backfill"),
         (paused.id, FIRST, LAST, ConflictError, "is not active"),
     ]
-    for schedule_id, first, last, error, words in cases:
+    for schedule_id, first, last, error, message in cases:
         with pytest.raises(error) as refused:
             backfill_schedule(schedule_id, first, last, database=database, clock=clock)
-        assert words in f"{refused.value} {getattr(refused.value, 'fields', '')}"
+        assert message in f"{refused.value} {getattr(refused.value, 'fields', '')}"
     with database.reading() as session:
         assert session.scalar(select(func.count()).select_from(RunRow)) == 0
 

@@ -1,5 +1,4 @@
-"""Selecting the fiches of a run: the lists of its days, the filtered candidates, one pending row per
-fiche; made once, logged, and published."""
+"""Tests of selecting the fiches of a run: sales lists, filters, pending rows, and logs."""
 
 import asyncio
 from collections.abc import Callable
@@ -51,52 +50,56 @@ def crm() -> FakeFicheSource:
 def opened(
     database: Database, clock: StandingClock, zone: str = "Europe/Paris", **selection: object
 ) -> RunAttempt:
-    wanted = {"mode": "date_range", "dateRange": "last_24h", **selection}
-    schedule = a_schedule(database, clock, ficheSelection=wanted, timezone=zone)
+    selection_fields = {"mode": "date_range", "dateRange": "last_24h", **selection}
+    schedule = a_schedule(database, clock, ficheSelection=selection_fields, timezone=zone)
     return open_run(
         an_opening(schedule.id, f"launch-{schedule.id}"), database=database, clock=clock
     )
 
 
-def the_run(database: Database, ticket: RunAttempt) -> tuple[Run, list[str], list[tuple[str, str]]]:
-    """The run, the ids of its ledger, and its log since it began."""
+def read_run(
+    database: Database, run_attempt: RunAttempt
+) -> tuple[Run, list[str], list[tuple[str, str]]]:
+    """Return the run, the fiche IDs of its ledger, and its log."""
     with database.reading() as session:
-        ids = [row.fiche_id for row in outcomes(session, ticket.run_id)]
-        lines = [(row.level, row.message) for row in logs_after(session, ticket.run_id, 0, "debug")]
-        return get_run(session, ticket.run_id), ids, lines[1:]
+        ids = [row.fiche_id for row in outcomes(session, run_attempt.run_id)]
+        lines = [
+            (row.level, row.message) for row in logs_after(session, run_attempt.run_id, 0, "debug")
+        ]
+        return get_run(session, run_attempt.run_id), ids, lines[1:]
 
 
-def summary_of(database: Database, ticket: RunAttempt) -> dict[str, Any]:
+def summary_of(database: Database, run_attempt: RunAttempt) -> dict[str, Any]:
     with database.reading() as session:
-        return dict(session.get_one(RunRow, ticket.run_id).selection_summary or {})
+        return dict(session.get_one(RunRow, run_attempt.run_id).selection_summary or {})
 
 
 def test_every_id_becomes_one_pending_row_in_the_order_given(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock, ["7, 8\n9", "8", " 10 "])
+    run_attempt = an_open_run(database, clock, ["7, 8\n9", "8", " 10 "])
     with database.reading() as session:
-        rows, run = outcomes(session, ticket.run_id), get_run(session, ticket.run_id)
+        rows, run = outcomes(session, run_attempt.run_id), get_run(session, run_attempt.run_id)
     assert [(row.fiche_id, row.status) for row in rows] == [
         (i, "pending") for i in ("7", "8", "9", "10")
     ]
     assert (run.selected_fiches, run.total_fiches) == (4, 4)
-    result = summary_of(database, ticket)
+    result = summary_of(database, run_attempt)
     assert (result["candidates"], result["dropped"]["duplicates"]) == (5, 1)
 
 
 def test_fiches_are_split_into_batches(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, [str(number) for number in range(120)])
-    ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
-    assert selected(ticket, database, clock, processes=2) == [0, 1, 2]
+    run_attempt = open_run(an_opening(schedule.id), database=database, clock=clock)
+    assert selected(run_attempt, database, clock, processes=2) == [0, 1, 2]
 
 
 def test_a_selection_by_date_fetches_and_uses_the_lists_of_its_days(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
-    ticket = opened(database, clock)
-    batches = selected(ticket, database, clock, crm)
-    run, ids, log = the_run(database, ticket)
+    run_attempt = opened(database, clock)
+    batches = selected(run_attempt, database, clock, crm)
+    run, ids, log = read_run(database, run_attempt)
     assert sorted(crm.asked) == ["2026-05-03", "2026-05-04"]
     assert (ids, batches) == (["1", "2", "3"], [0])
     assert (run.selected_fiches, run.error_details) == (3, None)
@@ -114,9 +117,9 @@ def test_a_selection_by_date_fetches_and_uses_the_lists_of_its_days(
 def test_selection_counts_have_stable_keys(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
-    ticket = opened(database, clock, mode="filter", groupes=["NORD"], maxFiches=2)
-    selected(ticket, database, clock, crm)
-    assert summary_of(database, ticket) == {
+    run_attempt = opened(database, clock, mode="filter", groupes=["NORD"], maxFiches=2)
+    selected(run_attempt, database, clock, crm)
+    assert summary_of(database, run_attempt) == {
         "mode": "filter",
         "dateRange": "last_24h",
         "dates": ["2026-05-03", "2026-05-04"],
@@ -139,8 +142,8 @@ def test_selection_counts_have_stable_keys(
 def test_the_selection_is_logged_once(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
-    ticket = opened(database, clock)
-    selected(ticket, database, clock, crm)
+    run_attempt = opened(database, clock)
+    selected(run_attempt, database, clock, crm)
     with database.reading() as session:
         [event] = session.scalars(SELECTION_EVENTS).all()
         notes = session.scalars(
@@ -152,7 +155,7 @@ def test_the_selection_is_logged_once(
     )
     assert (event.payload["job_id"], event.payload["total_fiches"]) == ("automation-run-1", 3)
     assert [note.message for note in notes] == [
-        message for _level, message in the_run(database, ticket)[2]
+        message for _level, message in read_run(database, run_attempt)[2]
     ]
     assert {
         (note.workflow, note.entity_type, note.entity_id, note.trace_id, note.dagster_run_id)
@@ -168,13 +171,13 @@ def test_a_failed_day_is_logged_and_the_mirror_is_used(
     crm.fail_always(YESTERDAY.isoformat(), LOST)
     crm.fail_always(TODAY.isoformat(), LOST)
     crm.sell(TODAY, summary("3"), summary("4"))
-    ticket = opened(database, clock)
-    batches = selected(ticket, database, clock, crm)
-    run, ids, log = the_run(database, ticket)
+    run_attempt = opened(database, clock)
+    batches = selected(run_attempt, database, clock, crm)
+    run, ids, log = read_run(database, run_attempt)
     failures = [{"date": TODAY.isoformat(), "error": str(LOST)}]
     assert (ids, batches, run.status) == (["1", "2", "3"], [0], "running")
     assert run.error_details == {"revalidation_failures": failures}
-    assert summary_of(database, ticket)["revalidation_failures"] == failures
+    assert summary_of(database, run_attempt)["revalidation_failures"] == failures
     assert ("error", f"Failed to revalidate 04/05/2026: {LOST}") in log
 
 
@@ -185,10 +188,10 @@ def test_a_fresh_or_final_sales_list_is_not_fetched_again(
     selected(opened(database, clock), database, clock, crm)
     crm.asked.clear()
     clock.pass_time(waited)
-    ticket = opened(database, clock)
-    selected(ticket, database, clock, crm)
+    run_attempt = opened(database, clock)
+    selected(run_attempt, database, clock, crm)
     assert crm.asked == [TODAY.isoformat()][:asked]
-    assert the_run(database, ticket)[1] == ["1", "2", "3"]
+    assert read_run(database, run_attempt)[1] == ["1", "2", "3"]
 
 
 def test_a_later_attempt_makes_no_calls_and_adds_no_rows(
@@ -196,7 +199,7 @@ def test_a_later_attempt_makes_no_calls_and_adds_no_rows(
 ) -> None:
     first = opened(database, clock)
     selected(first, database, clock, crm)
-    before = the_run(database, first)[1:]
+    before = read_run(database, first)[1:]
     crm.asked.clear()
     clock.pass_time(timedelta(days=1))
     second = open_run(
@@ -204,20 +207,20 @@ def test_a_later_attempt_makes_no_calls_and_adds_no_rows(
     )
     batches = selected(second, database, clock, crm)
     assert (batches, crm.asked) == ([0], [])
-    ids, log = the_run(database, first)[1:]
+    ids, log = read_run(database, first)[1:]
     assert (ids, log[:-1]) == before
     with database.reading() as session:
         assert len(session.scalars(SELECTION_EVENTS).all()) == 1
 
 
 def test_a_finished_run_has_no_pending_batches(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock)
-    finalise_run(ticket.run_id, database=database, clock=clock, breakdown="boom")
-    assert selected(ticket, database, clock) == ()
+    run_attempt = an_open_run(database, clock)
+    finalise_run(run_attempt.run_id, database=database, clock=clock, breakdown="boom")
+    assert selected(run_attempt, database, clock) == ()
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reason", "message"),
+    ("selection_fields", "reason", "message"),
     [
         ({"mode": "manual", "ficheIds": []}, "no_fiches_manual", ("warning", "No fiches in manual selection")),
         ({"mode": "manual", "ficheIds": [" , "]}, "no_fiches_manual", ("warning", "No fiches in manual selection")),
@@ -228,17 +231,17 @@ def test_a_finished_run_has_no_pending_batches(database: Database, clock: Standi
     ],
 )  # fmt: skip
 def test_an_empty_selection_has_no_batches_and_a_reason(
-    wanted: dict[str, object],
+    selection_fields: dict[str, object],
     reason: str,
     message: tuple[str, str],
     crm: FakeFicheSource,
     database: Database,
     clock: StandingClock,
 ) -> None:
-    ticket = opened(database, clock, **wanted)
-    assert selected(ticket, database, clock, crm) == []
-    run, ids, log = the_run(database, ticket)
-    assert (run.selected_fiches, ids, summary_of(database, ticket)["empty_reason"]) == (
+    run_attempt = opened(database, clock, **selection_fields)
+    assert selected(run_attempt, database, clock, crm) == []
+    run, ids, log = read_run(database, run_attempt)
+    assert (run.selected_fiches, ids, summary_of(database, run_attempt)["empty_reason"]) == (
         0,
         [],
         reason,
@@ -255,15 +258,17 @@ def test_uncertain_fiches_are_kept_until_their_details_are_fetched(
     bench.audit("3", bench.configure(1))
     bench.crm.sell(YESTERDAY, *(summary(fiche_id) for fiche_id in ("1", "2", "3", "4")))
     bench.crm.add(fiche("4", groupe="OTHER"))
-    for wanted in ({}, {"mode": "manual", "ficheIds": ["1", "2", "3", "4"]}):
-        ticket = opened(database, clock, groupes=["NORD"], onlyUnaudited=True, **wanted)
-        selected(ticket, database, clock, bench.crm)
-        assert the_run(database, ticket)[1] == ["4"]
-        assert summary_of(database, ticket)["dropped"]["groupe_not_selected"] == 3
-        ticket = opened(database, clock, onlyUnaudited=True, **wanted)
-        selected(ticket, database, clock, bench.crm)
-        assert the_run(database, ticket)[1] == ["1", "2", "4"]
-        assert summary_of(database, ticket)["dropped"]["audited"] == 1
+    for selection_fields in ({}, {"mode": "manual", "ficheIds": ["1", "2", "3", "4"]}):
+        run_attempt = opened(
+            database, clock, groupes=["NORD"], onlyUnaudited=True, **selection_fields
+        )
+        selected(run_attempt, database, clock, bench.crm)
+        assert read_run(database, run_attempt)[1] == ["4"]
+        assert summary_of(database, run_attempt)["dropped"]["groupe_not_selected"] == 3
+        run_attempt = opened(database, clock, onlyUnaudited=True, **selection_fields)
+        selected(run_attempt, database, clock, bench.crm)
+        assert read_run(database, run_attempt)[1] == ["1", "2", "4"]
+        assert summary_of(database, run_attempt)["dropped"]["audited"] == 1
 
 
 @pytest.mark.parametrize(
@@ -273,8 +278,8 @@ def test_days_use_the_schedules_time_zone_and_the_due_time(
     zone: str, day: date, database: Database, clock: StandingClock
 ) -> None:
     source = FakeFicheSource()
-    wanted = {"mode": "date_range", "dateRange": "yesterday"}
-    schedule = a_schedule(database, clock, ficheSelection=wanted, timezone=zone)
+    selection_fields = {"mode": "date_range", "dateRange": "yesterday"}
+    schedule = a_schedule(database, clock, ficheSelection=selection_fields, timezone=zone)
     due_at = datetime(2026, 5, 4, 1, 0, tzinfo=UTC)
     clock.pass_time(timedelta(days=2))
     selected(
@@ -287,7 +292,7 @@ def test_days_use_the_schedules_time_zone_and_the_due_time(
 
 
 class Interrupting(FakeFicheSource):
-    """Something happens while the list is asked for."""
+    """Calls a function while the sales list is fetched."""
 
     def __init__(self, happens: Callable[[], object]) -> None:
         super().__init__()
@@ -302,21 +307,21 @@ class Interrupting(FakeFicheSource):
 def test_an_attempt_fenced_off_during_selection_writes_nothing(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = opened(database, clock, dateRange="yesterday")
+    run_attempt = opened(database, clock, dateRange="yesterday")
     retry = an_opening(1, "dagster-2", dagster_root_run_id="launch-1")
     source = Interrupting(lambda: open_run(retry, database=database, clock=clock))
     with pytest.raises(StaleAttemptError):
-        selected(ticket, database, clock, source)
-    assert the_run(database, ticket)[1] == []
+        selected(run_attempt, database, clock, source)
+    assert read_run(database, run_attempt)[1] == []
 
 
 def test_two_workers_of_one_attempt_make_one_selection(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
-    ticket = opened(database, clock, dateRange="yesterday")
-    source = Interrupting(lambda: selected(ticket, database, clock, crm))
-    assert selected(ticket, database, clock, source) == [0]
-    _run, ids, log = the_run(database, ticket)
+    run_attempt = opened(database, clock, dateRange="yesterday")
+    source = Interrupting(lambda: selected(run_attempt, database, clock, crm))
+    assert selected(run_attempt, database, clock, source) == [0]
+    _run, ids, log = read_run(database, run_attempt)
     assert ids == ["1", "2"]
     assert log.count(("info", "Final: 2 fiches to process")) == 1
 
@@ -336,7 +341,7 @@ def test_a_fenced_off_attempt_makes_no_calls(
 def test_a_crash_before_the_selection_is_stored_repeats_it(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
-    ticket = opened(database, clock)
+    run_attempt = opened(database, clock)
 
     class Killed(FakeFicheSource):
         async def sales_list(self, day: date) -> SalesList:
@@ -345,31 +350,31 @@ def test_a_crash_before_the_selection_is_stored_repeats_it(
             return await crm.sales_list(day)
 
     with pytest.raises(KeyboardInterrupt):
-        selected(ticket, database, clock, Killed())
-    assert the_run(database, ticket)[1:] == ([], [])
-    selected(ticket, database, clock, crm)
-    assert the_run(database, ticket)[1] == ["1", "2", "3"]
+        selected(run_attempt, database, clock, Killed())
+    assert read_run(database, run_attempt)[1:] == ([], [])
+    selected(run_attempt, database, clock, crm)
+    assert read_run(database, run_attempt)[1] == ["1", "2", "3"]
 
 
-def test_editing_a_schedule_does_not_change_a_stored_selection(
+def test_a_changed_configuration_does_not_alter_a_stored_selection(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock, ["1"])
+    run_attempt = an_open_run(database, clock, ["1"])
     with database.transaction() as session:
         session.execute(
             update(RunRow).values(
                 config_snapshot={"overrides": {"mode": "manual", "ficheIds": ["2"]}}
             )
         )
-    assert selected(ticket, database, clock) == [0]
-    assert the_run(database, ticket)[1] == ["1"]
+    assert selected(run_attempt, database, clock) == [0]
+    assert read_run(database, run_attempt)[1] == ["1"]
 
 
 def test_unreadable_days_are_reported_and_fail_the_run_if_all_are_unreadable(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
-    """Finding 2.5: an unreachable CRM gave a green `completed` run, and its webhook did not mention
-    the days."""
+    """Finding 2.5: a run with an unreachable CRM ended as `completed`, and its webhook omitted
+    the failed days."""
     cases = {"completed": [YESTERDAY], "failed": [YESTERDAY, TODAY]}
     for expected, unread in cases.items():
         for day in unread:
@@ -385,18 +390,20 @@ def test_unreadable_days_are_reported_and_fail_the_run_if_all_are_unreadable(
             notifyEmails=["anna@example.com"],
             timezone="Europe/Paris",
         )
-        ticket = open_run(
+        run_attempt = open_run(
             an_opening(schedule.id, f"launch-{expected}"), database=database, clock=clock
         )
-        selected(ticket, database, clock, crm)
-        run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
+        selected(run_attempt, database, clock, crm)
+        run = finalise_run(
+            run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt
+        )
         failed_days = [{"date": day.isoformat(), "error": str(LOST)} for day in unread]
         with database.reading() as session:
-            of_run = NotificationRow.run_id == ticket.run_id
+            of_run = NotificationRow.run_id == run_attempt.run_id
             webhook, mail = session.scalars(
                 select(NotificationRow).where(of_run).order_by(NotificationRow.id)
             )
-            detail = run_detail(session, ticket.run_id, first_logs=10)
+            detail = run_detail(session, run_attempt.run_id, first_logs=10)
             assert get_schedule(session, schedule.id).failed_runs == (expected == "failed")
         assert (run.status, webhook.payload["status"]) == (expected, expected)
         assert webhook.payload["failed_days"] == failed_days

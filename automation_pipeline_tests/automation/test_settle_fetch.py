@@ -1,4 +1,4 @@
-"""Settling the fetch: which fiches end there, which continue, and when the run stops."""
+"""Tests of settling the fetch: which fiches end or continue, and when the run stops."""
 
 from typing import Any
 
@@ -18,27 +18,32 @@ STOPPED = "continueOnError=false and details are missing: transcription and audi
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
     made = Bench(database, clock)
-    made.offer("called")
-    made.offer("silent", calls=0)
+    made.add_to_crm("with-calls")
+    made.add_to_crm("without-calls", calls=0)
     made.crm.fail_always("broken", TransientError("The CRM answered 503."))
     return made
 
 
-WHOLE, HURT = ("called", "silent"), ("called", "silent", "broken")
+ALL_FETCHED, ONE_BROKEN = ("with-calls", "without-calls"), ("with-calls", "without-calls", "broken")
 ON = {"runTranscription": True, "runAudits": True}
 
 
 @pytest.mark.parametrize(
     ("fiches", "fields", "statuses", "batches"),
     [
-        (WHOLE, ON, ["pending", "successful"], [0]),
-        (WHOLE, ON | {"runAudits": False}, ["pending", "successful"], [0]),
-        (WHOLE, ON | {"runTranscription": False}, ["pending", "successful"], [0]),
-        (WHOLE, {"runTranscription": False, "runAudits": False}, ["successful", "successful"], []),
-        (HURT, ON | {"continueOnError": True}, ["pending", "successful", "failed"], [0]),
-        (HURT, ON | {"continueOnError": False}, ["successful", "successful", "failed"], []),
-        (WHOLE, ON | {"continueOnError": False}, ["pending", "successful"], [0]),
-        (("called", "unknown"), ON | {"continueOnError": False}, ["pending", "ignored"], [0]),
+        (ALL_FETCHED, ON, ["pending", "successful"], [0]),
+        (ALL_FETCHED, ON | {"runAudits": False}, ["pending", "successful"], [0]),
+        (ALL_FETCHED, ON | {"runTranscription": False}, ["pending", "successful"], [0]),
+        (
+            ALL_FETCHED,
+            {"runTranscription": False, "runAudits": False},
+            ["successful", "successful"],
+            [],
+        ),
+        (ONE_BROKEN, ON | {"continueOnError": True}, ["pending", "successful", "failed"], [0]),
+        (ONE_BROKEN, ON | {"continueOnError": False}, ["successful", "successful", "failed"], []),
+        (ALL_FETCHED, ON | {"continueOnError": False}, ["pending", "successful"], [0]),
+        (("with-calls", "unknown"), ON | {"continueOnError": False}, ["pending", "ignored"], [0]),
         (("broken",), ON, ["failed"], []),
     ],
 )
@@ -49,51 +54,53 @@ def test_settling_decides_which_fiches_continue(
     batches: list[int],
     bench: Bench,
 ) -> None:
-    ticket = bench.until_work(*fiches, **fields)
-    assert bench.statuses(ticket) == statuses
-    assert bench.settle(ticket) == batches
+    run_attempt = bench.prepare_work(*fiches, **fields)
+    assert bench.statuses(run_attempt) == statuses
+    assert bench.settle(run_attempt) == batches
     with bench.database.reading() as session:
-        row = session.get_one(RunRow, ticket.run_id)
+        row = session.get_one(RunRow, run_attempt.run_id)
         stopped = "broken" in fiches and not fields.get("continueOnError", True)
         assert (row.fetched_at, row.stopped_after_fetch) == (bench.clock.now(), stopped)
-    assert bench.logs(ticket).count(FETCHED) == 1
-    assert bench.logs(ticket).count(STOPPED) == stopped
+    assert bench.logs(run_attempt).count(FETCHED) == 1
+    assert bench.logs(run_attempt).count(STOPPED) == stopped
 
 
 def test_a_stopped_run_neither_transcribes_nor_audits(bench: Bench) -> None:
-    run = bench.run(*HURT, continueOnError=False)
+    run = bench.run(*ONE_BROKEN, continueOnError=False)
     assert (run.status, run.transcriptions_run, run.audits_run) == ("partial", 0, 0)
     assert (bench.speech.asked, bench.model.asked) == ([], [])
 
 
-@pytest.mark.parametrize(("go_on", "batches"), [(True, [0]), (False, [])])
+@pytest.mark.parametrize(("continue_on_error", "batches"), [(True, [0]), (False, [])])
 def test_a_later_attempt_settles_like_the_first(
-    go_on: bool, batches: list[int], bench: Bench
+    continue_on_error: bool, batches: list[int], bench: Bench
 ) -> None:
-    ticket = bench.until_work(*HURT, continueOnError=go_on)
-    before = bench.statuses(ticket)
-    later = bench.take_over(ticket)
+    run_attempt = bench.prepare_work(*ONE_BROKEN, continueOnError=continue_on_error)
+    before = bench.statuses(run_attempt)
+    later = bench.take_over(run_attempt)
     assert bench.settle(later) == batches
     assert bench.statuses(later) == before
-    assert bench.logs(ticket).count(FETCHED) == 1
+    assert bench.logs(run_attempt).count(FETCHED) == 1
     with pytest.raises(StaleAttemptError):
-        bench.settle(ticket)
+        bench.settle(run_attempt)
 
 
 def test_a_transcription_failure_does_not_count_as_a_fetch_failure(bench: Bench) -> None:
-    """A run broken off while it worked goes on with the others: its gate was passed before."""
-    bench.offer("deaf")
-    bench.speech.fail_always(bench.url("deaf"), TransientError("status=429"))
-    ticket = bench.until_work("called", "deaf", continueOnError=False, runAudits=False)
-    bench.carry_out_work(ticket)
-    assert bench.statuses(ticket) == ["successful", "failed"]
-    later = bench.take_over(ticket)
+    """A run interrupted during transcription continues: the fetch was already settled."""
+    bench.add_to_crm("untranscribable")
+    bench.speech.fail_always(bench.url("untranscribable"), TransientError("status=429"))
+    run_attempt = bench.prepare_work(
+        "with-calls", "untranscribable", continueOnError=False, runAudits=False
+    )
+    bench.run_work(run_attempt)
+    assert bench.statuses(run_attempt) == ["successful", "failed"]
+    later = bench.take_over(run_attempt)
     assert bench.settle(later) == []
     with bench.database.reading() as session:
-        assert not session.get_one(RunRow, ticket.run_id).stopped_after_fetch
+        assert not session.get_one(RunRow, run_attempt.run_id).stopped_after_fetch
 
 
 def test_settling_a_finished_run_returns_no_batches(bench: Bench) -> None:
-    ticket = bench.until_work("silent")
-    bench.finalise(ticket)
-    assert bench.settle(ticket) == []
+    run_attempt = bench.prepare_work("without-calls")
+    bench.finalise(run_attempt)
+    assert bench.settle(run_attempt) == []

@@ -36,8 +36,8 @@ from automation_pipeline_tests.automation.due import (
     a_daily,
     an_hourly,
     change,
-    look,
-    look_many,
+    check_due,
+    check_due_repeatedly,
     occurrences,
     run_now,
 )
@@ -48,7 +48,7 @@ from automation_pipeline_tests.processes import CREW, at_once
 BUSY, OUTLASTING = OVERLAP_REASONS[ScheduleLoad.BUSY], OVERLAP_REASONS[ScheduleLoad.OUTLASTING]
 
 
-def end_newest(database: Database, clock: StandingClock) -> None:
+def end_newest_run(database: Database, clock: StandingClock) -> None:
     with database.reading() as session:
         run = find_runs(session, RunFilter(), limit=1, offset=0)[0]
     finalise_run(run.id, database=database, clock=clock, breakdown="over")
@@ -59,7 +59,7 @@ def test_a_due_schedule_gets_a_run_and_an_occurrence(
 ) -> None:
     schedule, due_at = a_daily(database, clock), clock.now()
     clock.pass_time(timedelta(minutes=3))
-    report = look(database, clock)
+    report = check_due(database, clock)
     with database.reading() as session:
         [run] = find_runs(session, RunFilter(schedule.id), limit=10, offset=0)
         request = session.scalars(select(RunRequestRow)).one()
@@ -102,30 +102,30 @@ def test_a_requested_run_can_be_opened_as_requested(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_daily(database, clock)
-    [started] = look(database, clock).triggered
-    ticket = open_run(
+    [started] = check_due(database, clock).triggered
+    run_attempt = open_run(
         an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock
     )
-    assert (ticket.run_id, ticket.attempt) == (started.run_id, 1)
+    assert (run_attempt.run_id, run_attempt.attempt) == (started.run_id, 1)
 
 
 def test_each_due_time_is_decided_once(database: Database, clock: StandingClock) -> None:
     a_daily(database, clock)
-    assert len(look(database, clock).triggered) == 1
-    end_newest(database, clock)
+    assert len(check_due(database, clock).triggered) == 1
+    end_newest_run(database, clock)
     for _ in range(3):
         clock.pass_time(timedelta(minutes=5))
-        assert look(database, clock) == DueReport(checked=1)
+        assert check_due(database, clock) == DueReport(checked=1)
 
 
 def test_a_recorded_occurrence_is_not_run_again_even_without_the_schedules_marker(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = a_daily(database, clock)
-    look(database, clock)
-    end_newest(database, clock)
+    check_due(database, clock)
+    end_newest_run(database, clock)
     change(database, schedule.id, last_due_at=None, timezone="Etc/UTC")
-    assert look(database, clock).triggered == ()
+    assert check_due(database, clock).triggered == ()
     with database.reading() as session:
         assert get_schedule(session, schedule.id).last_run_status == "failed"
         assert len(find_runs(session, RunFilter(), limit=10, offset=0)) == 1
@@ -136,10 +136,10 @@ def test_a_manual_run_that_ended_after_the_due_time_does_not_suppress_it(
 ) -> None:
     schedule = a_daily(database, clock)
     request_run(schedule.id, database=database, clock=clock)
-    end_newest(database, clock)
+    end_newest_run(database, clock)
     change(database, schedule.id, last_run_at=clock.now() + timedelta(minutes=1))
     clock.pass_time(timedelta(minutes=2))
-    assert len(look(database, clock).triggered) == 1
+    assert len(check_due(database, clock).triggered) == 1
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -150,16 +150,16 @@ def test_during_a_manual_run_nothing_starts_and_the_reason_is_stored(
     run = request_run(schedule.id, database=database, clock=clock)
     if opened:
         open_run(an_opening(schedule.id, run_id=run.id), database=database, clock=clock)
-    assert look(database, clock).triggered == ()
+    assert check_due(database, clock).triggered == ()
     assert occurrences(database) == [("04 10:00", None, BUSY)]
 
 
 def test_a_run_with_heartbeats_is_never_stale(database: Database, clock: StandingClock) -> None:
     schedule = an_hourly(database, clock)
-    [started] = look(database, clock).triggered
+    [started] = check_due(database, clock).triggered
     open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
     clock.pass_time(timedelta(hours=2))
-    report = look(database, clock)
+    report = check_due(database, clock)
     assert (report.triggered, report.reconciled) == ((), ())
     assert occurrences(database)[1:] == [("04 11:00", None, MISSED), ("04 12:00", None, OUTLASTING)]
 
@@ -168,12 +168,12 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_tick(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = an_hourly(database, clock)
-    [started] = look(database, clock).triggered
+    [started] = check_due(database, clock).triggered
     open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
     with database.transaction() as session:
         session.execute(update(HeartbeatRow).values(beat_at=clock.now() - timedelta(days=365)))
     clock.pass_time(timedelta(hours=2))
-    report = look(database, clock)
+    report = check_due(database, clock)
     assert report.reconciled == (schedule.id,)
     assert [f"{one.due_at:%H:%M}" for one in report.triggered] == ["12:00"]
     with database.reading() as session:
@@ -185,9 +185,9 @@ def test_a_pending_run_keeps_its_occurrence_and_blocks_the_next_run(
     database: Database, clock: StandingClock
 ) -> None:
     an_hourly(database, clock)
-    look(database, clock)
+    check_due(database, clock)
     clock.pass_time(timedelta(hours=2))
-    report = look(database, clock)
+    report = check_due(database, clock)
     assert (report.triggered, report.reconciled) == ((), ())
     assert occurrences(database)[1:] == [("04 11:00", None, MISSED), ("04 12:00", None, BUSY)]
 
@@ -195,7 +195,7 @@ def test_a_pending_run_keeps_its_occurrence_and_blocks_the_next_run(
 def test_a_new_schedule_has_no_missed_due_times(database: Database, clock: StandingClock) -> None:
     clock.pass_time(timedelta(seconds=30))
     a_schedule(database, clock, scheduleType="CRON", cronExpression="*/5 * * * *")
-    assert [f"{one.due_at:%H:%M}" for one in look(database, clock).triggered] == ["10:00"]
+    assert [f"{one.due_at:%H:%M}" for one in check_due(database, clock).triggered] == ["10:00"]
     assert occurrences(database) == [("04 10:00", 1, None)]
 
 
@@ -204,35 +204,35 @@ def test_paused_and_manual_schedules_are_never_due(
     fields: dict[str, object], database: Database, clock: StandingClock
 ) -> None:
     a_schedule(database, clock, **{"scheduleType": "DAILY", "timeOfDay": "10:00", **fields})
-    assert look(database, clock) == DueReport(checked=0)
+    assert check_due(database, clock) == DueReport(checked=0)
 
 
 def test_due_times_during_a_pause_are_not_missed(database: Database, clock: StandingClock) -> None:
     schedule = an_hourly(database, clock, catchUp="all")
-    look(database, clock)
-    end_newest(database, clock)
+    check_due(database, clock)
+    end_newest_run(database, clock)
     change(database, schedule.id, is_active=False)
-    look(database, clock)
+    check_due(database, clock)
     clock.pass_time(timedelta(hours=5, minutes=30))
     change(database, schedule.id, is_active=True, updated_at=clock.now())
-    assert look(database, clock) == DueReport(checked=1)
+    assert check_due(database, clock) == DueReport(checked=1)
 
 
 def test_changed_times_of_a_schedule_are_detected(database: Database, clock: StandingClock) -> None:
     schedule = a_daily(database, clock, "18:00")
-    assert look(database, clock).triggered == ()
+    assert check_due(database, clock).triggered == ()
     change(database, schedule.id, time_of_day="10:00")
-    assert len(look(database, clock).triggered) == 1
+    assert len(check_due(database, clock).triggered) == 1
 
 
 def test_after_an_outage_every_missed_due_time_is_recorded(
     database: Database, clock: StandingClock
 ) -> None:
     an_hourly(database, clock)
-    look(database, clock)
-    end_newest(database, clock)
+    check_due(database, clock)
+    end_newest_run(database, clock)
     clock.pass_time(timedelta(hours=3, minutes=30))
-    assert len(look(database, clock).not_run) == 3
+    assert len(check_due(database, clock).not_run) == 3
     assert occurrences(database)[1:] == [(f"04 {hour}:00", None, MISSED) for hour in (11, 12, 13)]
 
 
@@ -240,14 +240,14 @@ def test_catch_up_all_starts_missed_runs_one_at_a_time(
     database: Database, clock: StandingClock
 ) -> None:
     an_hourly(database, clock, catchUp="all")
-    look(database, clock)
-    end_newest(database, clock)
+    check_due(database, clock)
+    end_newest_run(database, clock)
     clock.pass_time(timedelta(hours=3, minutes=30))
     started = []
     for _ in range(4):
-        started += look(database, clock).triggered
-        assert look(database, clock).triggered == ()
-        end_newest(database, clock)
+        started += check_due(database, clock).triggered
+        assert check_due(database, clock).triggered == ()
+        end_newest_run(database, clock)
         clock.pass_time(timedelta(minutes=1))
     assert [f"{one.due_at:%H:%M}" for one in started] == ["11:00", "12:00", "13:00"]
     assert {because for _, _, because in occurrences(database)} == {None}
@@ -258,9 +258,9 @@ def test_a_skipped_occurrence_is_recorded_and_the_next_one_runs(
 ) -> None:
     an = an_hourly(database, clock, isActive=True)
     change(database, an.id, skip_due_at=clock.now())
-    assert look(database, clock).triggered == ()
+    assert check_due(database, clock).triggered == ()
     clock.pass_time(timedelta(hours=1))
-    assert len(look(database, clock).triggered) == 1
+    assert len(check_due(database, clock).triggered) == 1
     assert [because for _, _, because in occurrences(database)] == [SKIPPED, None]
 
 
@@ -269,14 +269,16 @@ def test_a_buffered_due_time_starts_after_the_active_run_regardless_of_delay(
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ONE")
     request_run(schedule.id, database=database, clock=clock)
-    assert look(database, clock).not_run == ((schedule.id, SkippedOccurrence(clock.now(), WAITS)),)
+    assert check_due(database, clock).not_run == (
+        (schedule.id, SkippedOccurrence(clock.now(), WAITS)),
+    )
     clock.pass_time(timedelta(minutes=50))
-    assert look(database, clock) == DueReport(checked=1), "what waits is reported once"
+    assert check_due(database, clock) == DueReport(checked=1), "what waits is reported once"
     clock.pass_time(timedelta(minutes=10))
     assert occurrences(database) == [("04 10:00", None, WAITS)]
-    look(database, clock)
-    end_newest(database, clock)
-    [started] = look(database, clock).triggered
+    check_due(database, clock)
+    end_newest_run(database, clock)
+    [started] = check_due(database, clock).triggered
     assert occurrences(database) == [
         ("04 10:00", None, SUPERSEDED),
         ("04 11:00", started.run_id, None),
@@ -288,24 +290,24 @@ def test_a_buffered_due_time_of_a_paused_schedule_does_not_run(
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ALL")
     request_run(schedule.id, database=database, clock=clock)
-    look(database, clock)
+    check_due(database, clock)
     pause_schedule(schedule.id, database=database, clock=clock)
-    end_newest(database, clock)
+    end_newest_run(database, clock)
     resume_schedule(schedule.id, database=database, clock=clock)
-    assert look(database, clock).triggered == ()
+    assert check_due(database, clock).triggered == ()
     assert occurrences(database) == [("04 10:00", None, CHANGED)]
 
 
-@pytest.mark.parametrize(("policy", "looks"), [("CANCEL_OTHER", 2), ("TERMINATE_OTHER", 1)])
+@pytest.mark.parametrize(("policy", "checks"), [("CANCEL_OTHER", 2), ("TERMINATE_OTHER", 1)])
 def test_a_newer_run_replaces_the_active_one(
-    policy: str, looks: int, database: Database, clock: StandingClock
+    policy: str, checks: int, database: Database, clock: StandingClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy=policy)
     first = request_run(schedule.id, database=database, clock=clock)
     open_run(an_opening(schedule.id, run_id=first.id), database=database, clock=clock)
-    reports = [look(database, clock) for _ in range(looks)]
-    assert [len(one.triggered) for one in reports] == [0] * (looks - 1) + [1]
-    by_hand = request_run(schedule.id, database=database, clock=clock)
+    reports = [check_due(database, clock) for _ in range(checks)]
+    assert [len(one.triggered) for one in reports] == [0] * (checks - 1) + [1]
+    manual_run = request_run(schedule.id, database=database, clock=clock)
     with database.reading() as session:
         runs = find_runs(session, RunFilter(schedule.id), limit=10, offset=0)
     assert [(one.status, one.error_message) for one in runs] == [
@@ -313,7 +315,7 @@ def test_a_newer_run_replaces_the_active_one(
         ("cancelled", REPLACED_WORDS),
         ("cancelled", REPLACED_WORDS),
     ]
-    assert runs[0].id == by_hand.id
+    assert runs[0].id == manual_run.id
 
 
 def test_runs_of_a_schedule_overlap_if_the_policy_allows_it(
@@ -321,9 +323,9 @@ def test_runs_of_a_schedule_overlap_if_the_policy_allows_it(
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="ALLOW_ALL")
     request_run(schedule.id, database=database, clock=clock)
-    assert len(look(database, clock).triggered) == 1
+    assert len(check_due(database, clock).triggered) == 1
     clock.pass_time(timedelta(hours=1))
-    assert len(look(database, clock).triggered) == 1
+    assert len(check_due(database, clock).triggered) == 1
     request_run(schedule.id, database=database, clock=clock)
     with database.reading() as session:
         runs = find_runs(session, RunFilter(schedule.id), limit=10, offset=0)
@@ -335,10 +337,10 @@ def test_excluded_days_start_no_run_and_record_the_reason(
 ) -> None:
     schedule = a_daily(database, clock, excludedOn=["2026-05-04"], timezone="Europe/Paris")
     change(database, schedule.id, time_of_day="12:00")
-    assert look(database, clock).triggered == ()
+    assert check_due(database, clock).triggered == ()
     assert occurrences(database) == [("04 10:00", None, EXCLUDED)]
     clock.pass_time(timedelta(days=1))
-    assert len(look(database, clock).triggered) == 1
+    assert len(check_due(database, clock).triggered) == 1
 
 
 def test_an_unreadable_schedule_does_not_block_other_schedules(
@@ -347,7 +349,7 @@ def test_an_unreadable_schedule_does_not_block_other_schedules(
     broken, lost, good = (a_daily(database, clock) for _ in range(3))
     change(database, broken.id, time_of_day=None)
     change(database, lost.id, timezone="Europe/Atlantis")
-    report = look(database, clock)
+    report = check_due(database, clock)
     assert [one.schedule_id for one in report.triggered] == [good.id]
     assert dict(report.broken) == {
         broken.id: "DAILY schedule requires timeOfDay",
@@ -358,25 +360,25 @@ def test_an_unreadable_schedule_does_not_block_other_schedules(
 def test_the_due_report_formats_as_a_sentence(database: Database, clock: StandingClock) -> None:
     a_daily(database, clock)
     assert (
-        str(look(database, clock))
+        str(check_due(database, clock))
         == "1 schedules checked; Started schedule 1, due 2026-05-04 10:00 UTC, as run 1."
     )
-    assert str(look(database, clock)) == "1 schedules checked, none is due."
+    assert str(check_due(database, clock)) == "1 schedules checked, none is due."
 
 
-@pytest.mark.parametrize("by_hand", [0, 1])
+@pytest.mark.parametrize("manual_runs", [0, 1])
 def test_concurrent_processes_start_a_due_schedule_once(
-    by_hand: int, database: Database, database_url: str, clock: StandingClock
+    manual_runs: int, database: Database, database_url: str, clock: StandingClock
 ) -> None:
     schedules = [a_daily(database, clock) for _ in range(5)]
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    if by_hand:
+    if manual_runs:
         started = at_once(
-            _either,
+            start_in_process,
             *((database_url, now, schedules[0].id if one == 0 else 0) for one in range(CREW)),
         )
     else:
-        started = at_once(look_many, *[(database_url, now, 3)] * CREW)
+        started = at_once(check_due_repeatedly, *[(database_url, now, 3)] * CREW)
     with database.reading() as session:
         by_schedule = session.execute(
             select(RunRow.schedule_id, func.count())
@@ -387,25 +389,25 @@ def test_concurrent_processes_start_a_due_schedule_once(
         decided = session.scalar(select(func.count()).select_from(OccurrenceRow))
     assert sum(started) == sum(runs.values())
     assert set(runs.values()) == {1}
-    assert len(runs) in ({4, 5} if by_hand else {5})
+    assert len(runs) in ({4, 5} if manual_runs else {5})
     assert decided == 5
 
 
-def _either(url: str, now: str, schedule_id: int) -> int:
-    """How many runs due detection has started here."""
+def start_in_process(url: str, now: str, schedule_id: int) -> int:
+    """Return how many runs due detection started in this process."""
     if schedule_id:
         run_now(url, now, schedule_id)
         return 0
-    return look_many(url, now, 3)
+    return check_due_repeatedly(url, now, 3)
 
 
-def silent(database: Database, clock: StandingClock, minutes: int) -> RunAttempt:
-    """A run that was opened so long ago, and has sent no heartbeat for days."""
-    ticket = an_open_run(database, clock)
+def run_without_heartbeats(database: Database, clock: StandingClock, minutes: int) -> RunAttempt:
+    """Return a run opened the given number of minutes ago, without a heartbeat for days."""
+    run_attempt = an_open_run(database, clock)
     with database.transaction() as session:
         session.execute(update(HeartbeatRow).values(beat_at=clock.now() - timedelta(days=365)))
     clock.pass_time(timedelta(minutes=minutes))
-    return ticket
+    return run_attempt
 
 
 def reconcile(database: Database, clock: StandingClock) -> list[int]:
@@ -413,20 +415,20 @@ def reconcile(database: Database, clock: StandingClock) -> list[int]:
 
 
 def test_a_stale_run_fails_with_the_fixed_message(database: Database, clock: StandingClock) -> None:
-    ticket = silent(database, clock, 75)
+    run_attempt = run_without_heartbeats(database, clock, 75)
     with database.reading() as session:
-        before = get_schedule(session, get_run(session, ticket.run_id).schedule_id)
+        before = get_schedule(session, get_run(session, run_attempt.run_id).schedule_id)
     assert reconcile(database, clock) == [before.id]
     with database.reading() as session:
-        run, after = get_run(session, ticket.run_id), get_schedule(session, before.id)
-        fiches = outcomes(session, ticket.run_id)
-        last_words = logs_after(session, ticket.run_id, 0, "debug")[-1]
+        run, after = get_run(session, run_attempt.run_id), get_schedule(session, before.id)
+        fiches = outcomes(session, run_attempt.run_id)
+        last_entry = logs_after(session, run_attempt.run_id, 0, "debug")[-1]
     assert (run.status, run.completed_at) == ("failed", clock.now())
     assert run.error_message == "Marked stale by scheduler after 75m (threshold 70m)"
     assert run.error_details
     assert set(run.error_details) == {"marked_stale", "reason", "stale_before", "marked_at"}
     assert {fiche.status for fiche in fiches} == {"failed"}
-    assert (last_words.level, last_words.message) == (
+    assert (last_entry.level, last_entry.message) == (
         "error",
         "Automation run marked stale by scheduler",
     )
@@ -441,10 +443,10 @@ def test_a_stale_run_fails_with_the_fixed_message(database: Database, clock: Sta
 def test_a_run_without_heartbeats_is_kept_until_the_threshold(
     minutes: int, database: Database, clock: StandingClock
 ) -> None:
-    ticket = silent(database, clock, minutes)
+    run_attempt = run_without_heartbeats(database, clock, minutes)
     assert reconcile(database, clock) == []
     with database.reading() as session:
-        assert get_run(session, ticket.run_id).status == "running"
+        assert get_run(session, run_attempt.run_id).status == "running"
 
 
 def test_a_run_with_heartbeats_is_not_reconciled(database: Database, clock: StandingClock) -> None:
@@ -496,9 +498,9 @@ def test_a_recent_running_marker_is_kept(database: Database, clock: StandingCloc
 def test_a_second_active_run_keeps_the_schedule_running(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = silent(database, clock, 75)
+    run_attempt = run_without_heartbeats(database, clock, 75)
     with database.reading() as session:
-        schedule = get_schedule(session, get_run(session, ticket.run_id).schedule_id)
+        schedule = get_schedule(session, get_run(session, run_attempt.run_id).schedule_id)
     with database.transaction() as session:
         add_run(session, schedule, Trigger.MANUAL, clock.now())
     assert reconcile(database, clock) == []

@@ -1,5 +1,4 @@
-"""Transcribing a batch: a fiche is ready as soon as it has all its transcripts, and one that fails
-has the cause."""
+"""Tests of transcribing a batch: readiness, retries, time budgets, and errors per fiche."""
 
 import asyncio
 import threading
@@ -33,25 +32,25 @@ from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import transcript_of
 from automation_pipeline_tests.waiting import come_true, leap, run
 
-MUTE = PermanentError("No speech in this audio")
+NO_SPEECH = PermanentError("No speech in this audio")
 INCOMPLETE = "Transcription incomplete"
 TIMED_OUT = f"{INCOMPLETE} (timeout/stall)"
 
 
 def transcribe(
-    bench: Bench, ticket: RunAttempt, context: BatchContext | None = None
+    bench: Bench, run_attempt: RunAttempt, context: BatchContext | None = None
 ) -> tuple[dict[str, str | None], list[str]]:
     """Transcribe the batch; return the failed fiches with their errors, and the transcribed ones."""
-    run(transcribe_batch(ticket, 0, context=context or bench.context))
-    return failed(bench, ticket), transcribed(bench, ticket)
+    run(transcribe_batch(run_attempt, 0, context=context or bench.context))
+    return failed(bench, run_attempt), transcribed(bench, run_attempt)
 
 
-def failed(bench: Bench, ticket: RunAttempt) -> dict[str, str | None]:
-    return {row.fiche_id: row.error for row in bench.rows(ticket) if row.status == "failed"}
+def failed(bench: Bench, run_attempt: RunAttempt) -> dict[str, str | None]:
+    return {row.fiche_id: row.error for row in bench.rows(run_attempt) if row.status == "failed"}
 
 
-def transcribed(bench: Bench, ticket: RunAttempt) -> list[str]:
-    return [row.fiche_id for row in bench.rows(ticket) if row.transcribed]
+def transcribed(bench: Bench, run_attempt: RunAttempt) -> list[str]:
+    return [row.fiche_id for row in bench.rows(run_attempt) if row.transcribed]
 
 
 class Idle:
@@ -74,7 +73,7 @@ class Idle:
     async def transcribe(self, _run_ids: Sequence[str], _own: Sequence[str]) -> object:
         return None
 
-    def instead(self, context: BatchContext) -> BatchContext:
+    def replaced_in(self, context: BatchContext) -> BatchContext:
         return replace(context, begin_transcriptions=self.begin, transcribe=self.transcribe)
 
     @property
@@ -83,22 +82,22 @@ class Idle:
 
 
 def test_a_fiche_is_ready_before_the_others_are_transcribed(bench: Bench) -> None:
-    bench.offer("1", "2")
-    ticket = bench.until_work("1", "2")
+    bench.add_to_crm("1", "2")
+    run_attempt = bench.prepare_work("1", "2")
 
     async def wait_for_the_first(url: str) -> None:
         if url == bench.url("2"):
-            await come_true(lambda: transcribed(bench, ticket) == ["1"])
+            await come_true(lambda: transcribed(bench, run_attempt) == ["1"])
 
     bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=wait_for_the_first)
-    assert transcribe(bench, ticket) == ({}, ["1", "2"])
+    assert transcribe(bench, run_attempt) == ({}, ["1", "2"])
 
 
 def test_transcribed_fiches_are_ready_without_a_request(bench: Bench) -> None:
     bench.sell("1")
-    bench.offer("2")
-    ticket, idle = bench.until_work("1", "2"), Idle()
-    lost, ready = transcribe(bench, ticket, idle.instead(bench.context))
+    bench.add_to_crm("2")
+    run_attempt, idle = bench.prepare_work("1", "2"), Idle()
+    lost, ready = transcribe(bench, run_attempt, idle.replaced_in(bench.context))
     assert (lost, ready) == ({"2": TIMED_OUT}, ["1"])
     assert idle.keys == [["automation-1-transcribe-2"]]
 
@@ -106,13 +105,13 @@ def test_transcribed_fiches_are_ready_without_a_request(bench: Bench) -> None:
 def test_requests_have_the_schedules_priority_and_use_the_runs_details(
     bench: Bench,
 ) -> None:
-    bench.offer("1")
-    ticket, idle = bench.until_work("1", transcriptionPriority="high"), Idle()
-    transcribe(bench, ticket, idle.instead(bench.context))
+    bench.add_to_crm("1")
+    run_attempt, idle = bench.prepare_work("1", transcriptionPriority="high"), Idle()
+    transcribe(bench, run_attempt, idle.replaced_in(bench.context))
     [[request]] = idle.requests
     assert (request.priority, request.fresh_since) == (
         TranscriptionPriority.HIGH,
-        bench.read(ticket).started_at,
+        bench.read(run_attempt).started_at,
     )
 
 
@@ -123,35 +122,35 @@ def test_requests_have_the_schedules_priority_and_use_the_runs_details(
 def test_incomplete_fiches_get_new_requests_only_if_retry_failed_is_on(
     retry_failed: bool, max_retries: int, suffixes: list[str], bench: Bench
 ) -> None:
-    bench.offer("1", "2")
-    ticket, idle = (
-        bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=max_retries),
+    bench.add_to_crm("1", "2")
+    run_attempt, idle = (
+        bench.prepare_work("1", "2", retryFailed=retry_failed, maxRetries=max_retries),
         Idle(),
     )
-    lost, ready = transcribe(bench, ticket, idle.instead(bench.context))
+    lost, ready = transcribe(bench, run_attempt, idle.replaced_in(bench.context))
     assert (lost, ready) == ({"1": TIMED_OUT, "2": TIMED_OUT}, [])
     assert idle.keys == [
         [f"automation-1-transcribe-{one}{suffix}" for one in ("1", "2")] for suffix in suffixes
     ]
-    lines = [line for line in bench.logs(ticket) if line.startswith("Retrying transcriptions")]
+    lines = [line for line in bench.logs(run_attempt) if line.startswith("Retrying transcriptions")]
     assert lines == [
         f"Retrying transcriptions ({n}/{max_retries})" for n in range(1, len(suffixes))
     ]
-    assert not [line for line in bench.logs(ticket) if "timeout/stall" in line], (
+    assert not [line for line in bench.logs(run_attempt) if "timeout/stall" in line], (
         "the time budget is not used up"
     )
 
 
 @pytest.mark.parametrize(
-    ("retry_failed", "lost"), [(False, {"2": f"{INCOMPLETE}: {MUTE}"}), (True, {})]
+    ("retry_failed", "lost"), [(False, {"2": f"{INCOMPLETE}: {NO_SPEECH}"}), (True, {})]
 )
 def test_a_retry_transcribes_only_failed_recordings(
     retry_failed: bool, lost: dict[str, str], bench: Bench
 ) -> None:
-    bench.offer("1", "2")
-    bench.speech.fail_once(bench.url("2"), MUTE)
-    ticket = bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=1)
-    assert transcribe(bench, ticket)[0] == lost
+    bench.add_to_crm("1", "2")
+    bench.speech.fail_once(bench.url("2"), NO_SPEECH)
+    run_attempt = bench.prepare_work("1", "2", retryFailed=retry_failed, maxRetries=1)
+    assert transcribe(bench, run_attempt)[0] == lost
     assert (bench.speech.times(bench.url("1")), bench.speech.times(bench.url("2"))) == (
         1,
         1 + retry_failed,
@@ -159,53 +158,53 @@ def test_a_retry_transcribes_only_failed_recordings(
 
 
 def test_a_database_error_fails_the_step_but_no_fiche(bench: Bench) -> None:
-    bench.offer("1", "2")
-    ticket = bench.until_work("1", "2")
+    bench.add_to_crm("1", "2")
+    run_attempt = bench.prepare_work("1", "2")
 
     async def full(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
         raise DatabaseFullError("It cannot grow.")
 
     with pytest.raises(DatabaseFullError):
-        transcribe(bench, ticket, replace(bench.context, transcribe=full))
-    assert failed(bench, ticket) == {}
-    assert transcribe(bench, ticket) == ({}, ["1", "2"]), (
+        transcribe(bench, run_attempt, replace(bench.context, transcribe=full))
+    assert failed(bench, run_attempt) == {}
+    assert transcribe(bench, run_attempt) == ({}, ["1", "2"]), (
         "the next attempt of the step uses the stored transcripts"
     )
     assert bench.speech.times(bench.url("1")) == 1
 
 
 def test_the_time_budget_ends_the_wait_and_leaves_other_fiches_pending(bench: Bench) -> None:
-    bench.offer("1", "2")
-    ticket = bench.until_work("1", "2", retryFailed=True, maxRetries=5)
+    bench.add_to_crm("1", "2")
+    run_attempt = bench.prepare_work("1", "2", retryFailed=True, maxRetries=5)
 
-    async def hang(url: str) -> None:
+    async def hang_on_one_url(url: str) -> None:
         if url == bench.url("2"):
-            await come_true(lambda: transcribed(bench, ticket) == ["1"])
+            await come_true(lambda: transcribed(bench, run_attempt) == ["1"])
             leap(bench.work.transcription_seconds)
             await asyncio.Event().wait()
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=hang)
-    assert transcribe(bench, ticket) == ({"2": TIMED_OUT}, ["1"])
-    assert bench.logs(ticket)[-1] == "Transcription timeout/stall - completed 1/2"
+    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=hang_on_one_url)
+    assert transcribe(bench, run_attempt) == ({"2": TIMED_OUT}, ["1"])
+    assert bench.logs(run_attempt)[-1] == "Transcription timeout/stall - completed 1/2"
 
 
 def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     bench: Bench,
 ) -> None:
-    """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one
-    fiche hung."""
-    bench.offer("hangs", "recovers", "fails")
-    ticket = bench.until_work("hangs", "recovers", "fails", retryFailed=True, maxRetries=1)
-    bench.speech.fail_once(bench.url("recovers"), MUTE)
-    bench.speech.fail_always(bench.url("fails"), MUTE)
-    muted = {"fails": f"{INCOMPLETE}: {MUTE}"}
+    """Finding 2.3: one hanging fiche blocked the retries and results of all others."""
+    bench.add_to_crm("hangs", "recovers", "fails")
+    run_attempt = bench.prepare_work("hangs", "recovers", "fails", retryFailed=True, maxRetries=1)
+    bench.speech.fail_once(bench.url("recovers"), NO_SPEECH)
+    bench.speech.fail_always(bench.url("fails"), NO_SPEECH)
+    without_speech = {"fails": f"{INCOMPLETE}: {NO_SPEECH}"}
 
     class Hanging(FakeSpeechToText):
         async def transcribe(self, url: str, *, turn: Callable[[], Awaitable[None]]) -> Transcript:
             if url == bench.url("hangs"):
                 await come_true(
                     lambda: (
-                        (transcribed(bench, ticket), failed(bench, ticket)) == (["recovers"], muted)
+                        (transcribed(bench, run_attempt), failed(bench, run_attempt))
+                        == (["recovers"], without_speech)
                     )
                 )
                 leap(bench.work.transcription_seconds)
@@ -213,9 +212,9 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
             return await result.transcribe(url, turn=turn)
 
     result, bench.speech = bench.speech, Hanging()
-    assert transcribe(bench, ticket) == ({**muted, "hangs": TIMED_OUT}, ["recovers"])
+    assert transcribe(bench, run_attempt) == ({**without_speech, "hangs": TIMED_OUT}, ["recovers"])
     assert [result.times(bench.url(each)) for each in ("recovers", "fails")] == [2, 2]
-    assert "Retrying transcriptions (1/1)" in bench.logs(ticket)
+    assert "Retrying transcriptions (1/1)" in bench.logs(run_attempt)
 
 
 class LateDatabase(Database):
@@ -228,7 +227,7 @@ class LateDatabase(Database):
 
     def _end_time(self) -> None:
         leap(self._seconds)
-        # After the callbacks of the deadlines that are due now.
+        # Runs after the callbacks of the deadlines that are due now.
         self._loop.call_later(0, self._is_over.set)
 
     @contextmanager
@@ -244,30 +243,32 @@ def test_a_fiche_transcribed_just_before_the_deadline_is_ready(
     bench: Bench, database_url: str
 ) -> None:
     bench.sell("1")
-    ticket = bench.until_work("1")
+    run_attempt = bench.prepare_work("1")
 
     async def transcribe_late() -> None:
         loop = asyncio.get_running_loop()
         late = LateDatabase(database_url, loop, bench.work.transcription_seconds)
         try:
-            await transcribe_batch(ticket, 0, context=replace(bench.context, database=late))
+            await transcribe_batch(run_attempt, 0, context=replace(bench.context, database=late))
         finally:
             late.dispose()
 
     run(transcribe_late())
-    assert (failed(bench, ticket), transcribed(bench, ticket)) == ({}, ["1"])
+    assert (failed(bench, run_attempt), transcribed(bench, run_attempt)) == ({}, ["1"])
 
 
 def test_active_transcription_runs_of_other_requests_are_joined(bench: Bench) -> None:
-    bench.offer("1", calls=2)
-    ticket = bench.until_work("1")
-    by_hand = TranscriptionRunRequest(
-        "by-hand", "1", TranscriptionPriority.LOW, fresh_since=bench.read(ticket).started_at
+    bench.add_to_crm("1", calls=2)
+    run_attempt = bench.prepare_work("1")
+    manual_request = TranscriptionRunRequest(
+        "by-hand", "1", TranscriptionPriority.LOW, fresh_since=bench.read(run_attempt).started_at
     )
     asyncio.run(
-        begin_transcription(by_hand, database=bench.database, source=bench.crm, clock=bench.clock)
+        begin_transcription(
+            manual_request, database=bench.database, source=bench.crm, clock=bench.clock
+        )
     )
-    assert transcribe(bench, ticket) == ({}, ["1"])
+    assert transcribe(bench, run_attempt) == ({}, ["1"])
     assert sorted(bench.speech.called) == [bench.url("1", 1), bench.url("1", 2)]
     with bench.database.reading() as session:
         [status] = list_summaries(session, ["by-hand"])
@@ -276,11 +277,11 @@ def test_active_transcription_runs_of_other_requests_are_joined(bench: Bench) ->
 
 
 def test_provider_calls_for_other_requests_finish_after_the_batch(bench: Bench) -> None:
-    """They are paid for. The worker processes the most urgent recordings first, of any request."""
-    bench.offer("1", "2")
-    ticket = bench.until_work("1")
+    """The calls are billed. The worker processes recordings by priority, from any request."""
+    bench.add_to_crm("1", "2")
+    run_attempt = bench.prepare_work("1")
     urgent = TranscriptionRunRequest(
-        "by-hand", "2", TranscriptionPriority.HIGH, fresh_since=bench.read(ticket).started_at
+        "by-hand", "2", TranscriptionPriority.HIGH, fresh_since=bench.read(run_attempt).started_at
     )
     asyncio.run(
         begin_transcription(urgent, database=bench.database, source=bench.crm, clock=bench.clock)
@@ -288,30 +289,35 @@ def test_provider_calls_for_other_requests_finish_after_the_batch(bench: Bench) 
 
     async def second_takes_longer(url: str) -> None:
         if url == bench.url("2"):
-            await come_true(lambda: transcribed(bench, ticket) == ["1"])
+            await come_true(lambda: transcribed(bench, run_attempt) == ["1"])
 
     bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=second_takes_longer)
-    transcribe(bench, ticket)
+    transcribe(bench, run_attempt)
     with bench.database.reading() as session:
-        [by_hand] = list_summaries(session, ["by-hand"])
-    assert (by_hand.status, bench.speech.times(bench.url("2"))) == ("completed", 1)
+        [manual_request] = list_summaries(session, ["by-hand"])
+    assert (manual_request.status, bench.speech.times(bench.url("2"))) == ("completed", 1)
 
 
 def test_a_recording_without_a_url_is_reported_as_the_cause(bench: Bench) -> None:
     bench.crm.add(fiche("1", call("101"), call("102", url=" ")))
-    ticket = bench.until_work("1")
-    assert transcribe(bench, ticket) == ({"1": f"{INCOMPLETE}: No recording URL available"}, [])
+    run_attempt = bench.prepare_work("1")
+    assert transcribe(bench, run_attempt) == (
+        {"1": f"{INCOMPLETE}: No recording URL available"},
+        [],
+    )
 
 
 def test_every_fiche_gets_the_error_about_a_missing_provider_key(bench: Bench) -> None:
-    async def keyless(
+    async def without_provider_key(
         _requests: Sequence[TranscriptionRunRequest],
     ) -> Sequence[TranscriptionSummary | AutomationError]:
         raise PermanentError("ELEVENLABS_API_KEY is not set.")
 
-    bench.offer("1", "2")
-    ticket = bench.until_work("1", "2")
-    lost, ready = transcribe(bench, ticket, replace(bench.context, begin_transcriptions=keyless))
+    bench.add_to_crm("1", "2")
+    run_attempt = bench.prepare_work("1", "2")
+    lost, ready = transcribe(
+        bench, run_attempt, replace(bench.context, begin_transcriptions=without_provider_key)
+    )
     assert (lost, ready) == (
         dict.fromkeys(["1", "2"], f"{INCOMPLETE}: ELEVENLABS_API_KEY is not set."),
         [],
@@ -322,14 +328,14 @@ def test_a_bug_fails_the_step(bench: Bench) -> None:
     async def broken(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
         raise ZeroDivisionError
 
-    bench.offer("1")
-    ticket = bench.until_work("1")
+    bench.add_to_crm("1")
+    run_attempt = bench.prepare_work("1")
     with pytest.raises(ZeroDivisionError):
-        transcribe(bench, ticket, replace(bench.context, transcribe=broken))
+        transcribe(bench, run_attempt, replace(bench.context, transcribe=broken))
 
 
 class SlowDatabase(Database):
-    """Waits for the work of others between the query and the answer of its second reading."""
+    """Waits for other work to end between the query and the result of its second read."""
 
     def __init__(self, url: str, work_goes_on: Callable[[], None]) -> None:
         super().__init__(url)
@@ -347,25 +353,25 @@ class SlowDatabase(Database):
 def test_work_that_ends_during_a_query_is_found_by_the_next_query(
     bench: Bench, database_url: str
 ) -> None:
-    bench.offer("1")
-    ticket = bench.until_work("1")
-    go_on, has_ended = threading.Event(), threading.Event()
+    bench.add_to_crm("1")
+    run_attempt = bench.prepare_work("1")
+    query_done, work_ended = threading.Event(), threading.Event()
     work = bench.context.transcribe
 
     async def after_the_query(run_ids: Sequence[str], own: Sequence[str]) -> object:
-        await asyncio.to_thread(go_on.wait, 20)
+        await asyncio.to_thread(query_done.wait, 20)
         await work(run_ids, own)
-        asyncio.get_running_loop().call_soon(has_ended.set)
+        asyncio.get_running_loop().call_soon(work_ended.set)
         return None
 
     def work_goes_on() -> None:
-        go_on.set()
-        has_ended.wait(20)
+        query_done.set()
+        work_ended.wait(20)
 
     slow = SlowDatabase(database_url, work_goes_on)
     try:
         context = replace(bench.context, database=slow, transcribe=after_the_query)
-        assert transcribe(bench, ticket, context) == ({}, ["1"])
+        assert transcribe(bench, run_attempt, context) == ({}, ["1"])
     finally:
         slow.dispose()
 
@@ -380,39 +386,39 @@ def transcribed_at(bench: Bench) -> list[object]:
 
 def test_each_run_retranscribes_once_and_repeated_attempts_do_not(bench: Bench) -> None:
     """Finding 2.2, `skipIfTranscribed: false`."""
-    bench.offer("1", calls=2)
+    bench.add_to_crm("1", calls=2)
     again = bench.schedule("1", runAudits=False, skipIfTranscribed=False)
-    assert bench.carry_out(again.id, "first").status == "completed"
+    assert bench.run_schedule(again.id, "first").status == "completed"
     before = transcribed_at(bench)
     assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [1, 1]
 
-    ticket = bench.open(again.id, "dagster-1")
+    run_attempt = bench.open(again.id, "dagster-1")
     for stage in bench.stages:
-        stage(ticket)
+        stage(run_attempt)
     assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
-    _work_again(bench, bench.take_over(ticket))
+    _work_again(bench, bench.take_over(run_attempt))
     assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
     assert set(transcribed_at(bench)).isdisjoint(before), "a new transcript replaces the old one"
 
     skipping = bench.schedule("1", runAudits=False)
-    bench.carry_out(skipping.id, "third")
+    bench.run_schedule(skipping.id, "third")
     assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
 
 
-def _work_again(bench: Bench, ticket: RunAttempt) -> None:
-    """The step is lost after it transcribed and before it recorded: its fiche is pending again."""
+def _work_again(bench: Bench, run_attempt: RunAttempt) -> None:
+    """Reset the fiche to pending, as if the step died before it recorded the outcome."""
     with bench.database.transaction() as session:
-        for row in bench.rows(ticket):
+        for row in bench.rows(run_attempt):
             stored = session.merge(row)
             stored.status, stored.stage, stored.transcribed = "pending", "fetched", False
-    bench.carry_out_work(ticket)
-    assert bench.statuses(ticket) == ["successful"]
+    bench.run_work(run_attempt)
+    assert bench.statuses(run_attempt) == ["successful"]
 
 
 def test_an_old_transcript_does_not_hide_a_failed_retranscription(bench: Bench) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     again = bench.schedule("1", runAudits=False, skipIfTranscribed=False)
-    bench.carry_out(again.id, "first")
+    bench.run_schedule(again.id, "first")
     bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
-    run = bench.carry_out(again.id, "second")
+    run = bench.run_schedule(again.id, "second")
     assert (run.status, bench.outcomes(run)["1"].reason) == ("failed", "transcription_incomplete")

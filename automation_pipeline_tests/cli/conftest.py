@@ -1,4 +1,4 @@
-"""A terminal of a certain width, for whatever is printed."""
+"""A terminal with a given width."""
 
 from collections.abc import Callable
 

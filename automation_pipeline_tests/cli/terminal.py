@@ -1,5 +1,4 @@
-"""An operator's terminal inside the test's process: words in; exit code, output and complaints
-out."""
+"""Runs commands inside the test process and captures the exit code, output, and errors."""
 
 import io
 import json
@@ -30,14 +29,14 @@ DAILY: dict[str, Any] = {
     "ficheSelection": {"mode": "manual", "ficheIds": ["1900417"]},
 }
 
-# A process builds its commands once; a test process runs a hundred of them.
+# A test process runs many commands: build the command tree only once.
 build_once = cache(typer.main.get_command)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """`err` is the sentence that is complained in, also where it came in a JSON document: that is
-    `error`."""
+    """`err` is the error message, also if it was printed as JSON; `error` is the parsed JSON
+    document."""
 
     code: int
     out: str
@@ -56,15 +55,15 @@ class Terminal:
             self._monkeypatch.setenv(name, value)
         _forget()
 
-    def run(self, *words: str, given: bytes = b"", is_interactive: bool = False) -> Ended:
-        """With `is_interactive`, a user answers what is given."""
+    def run(self, *arguments: str, given: bytes = b"", is_interactive: bool = False) -> Ended:
+        """With `is_interactive`, `given` contains the answers of a user."""
         stdin = io.TextIOWrapper(io.BytesIO(given))
         self._monkeypatch.setattr(stdin, "isatty", lambda: is_interactive)
         self._monkeypatch.setattr(sys, "stdin", stdin)
         self._capsys.readouterr()
-        code = main.run(words)
+        code = main.run(arguments)
         output = self._capsys.readouterr()
-        if "--json" not in words or not output.err.startswith('{"error": '):
+        if "--json" not in arguments or not output.err.startswith('{"error": '):
             return Ended(code, output.out, output.err)
         error = json.loads(output.err)["error"]
         sentence = (
@@ -72,14 +71,14 @@ class Terminal:
         )
         return Ended(code, output.out, f"{sentence}\n", error)
 
-    def json(self, *words: str, given: object = None, code: int = 0) -> Any:
-        """The one document that the command prints; anything else on stdout fails the test."""
-        ended = self.run(*words, "--json", given=json.dumps(given).encode())
+    def json(self, *arguments: str, given: object = None, code: int = 0) -> Any:
+        """Return the JSON document on stdout; any other output fails the test."""
+        ended = self.run(*arguments, "--json", given=json.dumps(given).encode())
         assert (ended.code, ended.err) == (code, ""), ended.err
         return json.loads(ended.out)
 
     def create(self, **fields: object) -> str:
-        """The id of a new schedule."""
+        """Create a schedule and return its ID."""
         return self.json("schedules", "create", "--file", "-", given=DAILY | fields)["id"]
 
     @property
@@ -87,21 +86,21 @@ class Terminal:
         return bootstrap.services().database
 
 
-def during_pauses(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
-    """What happens in the pauses of a command that follows its work; Ctrl-C ends the rest."""
-    left = iter(acts)
+def during_pauses(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> None:
+    """Run one action per pause of a command that follows its work, then send Ctrl-C."""
+    left = iter(actions)
 
     def pause() -> None:
-        act = next(left, None)
-        if act is None:
+        action = next(left, None)
+        if action is None:
             raise KeyboardInterrupt
-        act()
+        action()
 
     monkeypatch.setattr(progress, "pause", pause)
 
 
 def time_passes(monkeypatch: pytest.MonkeyPatch, clock: StandingClock, pauses: int) -> None:
-    """Time passes in so many pauses of a command that follows its work, and then Ctrl-C ends it."""
+    """Advance the clock in each pause of a command that follows its work, then send Ctrl-C."""
     monkeypatch.setattr(bootstrap.services(), "clock", clock)
     second = timedelta(seconds=progress.POLL_SECONDS)
     during_pauses(monkeypatch, *[lambda: clock.pass_time(second)] * pauses)
@@ -109,7 +108,7 @@ def time_passes(monkeypatch: pytest.MonkeyPatch, clock: StandingClock, pauses: i
 
 @contextmanager
 def open_terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
-    """In a folder of its own, on a migrated SQLite database, with nothing else configured."""
+    """Open a terminal in its own folder with a migrated SQLite database and no other settings."""
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
     folder: Path = request.getfixturevalue("tmp_path")
     shutil.copy(request.getfixturevalue("sqlite_template"), folder / "automation.db")
@@ -124,7 +123,7 @@ def open_terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 def _forget() -> None:
-    """The next command reads its environment anew, as in a process of its own."""
+    """Clear caches so that the next command reads its environment like a new process."""
     if bootstrap.services.cache_info().currsize and "database" in vars(bootstrap.services()):
         bootstrap.services().database.dispose()
     bootstrap.services.cache_clear()

@@ -1,4 +1,4 @@
-"""`automation api`: it serves until it is told to stop; what keeps it from that is one sentence."""
+"""Tests of `automation api`: it serves until stopped, or prints a one-sentence error."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("arguments", "code", "sentence"),
     [
         (["--port", "70000"], 2, "Invalid value for '--port': "),
         (["--host", "192.0.2.7", "--port", "0"], 1, "The API cannot listen on 192.0.2.7:0: "),
@@ -32,9 +32,9 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
     ],
 )
 def test_an_unusable_listen_address_is_reported(
-    terminal: Terminal, words: list[str], code: int, sentence: str
+    terminal: Terminal, arguments: list[str], code: int, sentence: str
 ) -> None:
-    ended = terminal.run("api", *words)
+    ended = terminal.run("api", *arguments)
     assert (ended.code, ended.out, len(ended.err.splitlines())) == (code, "", 1)
     assert ended.err.startswith(sentence)
 

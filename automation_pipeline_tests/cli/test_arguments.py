@@ -1,4 +1,4 @@
-"""Ids of fiches on the command line: the same rule for every command that takes one."""
+"""Tests of fiche IDs on the command line: the same validation in every command."""
 
 from collections.abc import Iterator
 
@@ -33,12 +33,13 @@ def test_an_invalid_fiche_id_is_rejected(fiche_id: str) -> None:
 
 @every_case("fiche_id", ["abc", "٧", "07", "1" * 19])
 @every_case(
-    "words", ["audit {} --config 1", "transcribe 7 {}", "fiches show {}", "audits list --fiche {}"]
+    "arguments",
+    ["audit {} --config 1", "transcribe 7 {}", "fiches show {}", "audits list --fiche {}"],
 )
 def test_every_command_rejects_an_invalid_fiche_id_with_the_same_message(
-    terminal: Terminal, words: str, fiche_id: str
+    terminal: Terminal, arguments: str, fiche_id: str
 ) -> None:
-    ended = terminal.run(*words.format(fiche_id).split())
+    ended = terminal.run(*arguments.format(fiche_id).split())
     assert (ended.code, ended.out, ended.err) == (
         2,
         "",

@@ -1,5 +1,4 @@
-"""`automation audit`: asking is quick and answers the ids; what is followed is shown with its
-evidence."""
+"""Tests of `automation audit`: requests return IDs, and followed audits show their evidence."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -101,18 +100,18 @@ NO_KEY = "LLM API key not configured (set LLM_API_KEY)"
 
 
 def refuse_first_then_carry_out(terminal: Terminal, bench: Bench) -> Callable[[], None]:
-    """The first of the requests comes to nothing; the others go on, in the pauses after."""
-    looks = 0
+    """Reject the first request, then carry out one of the others per pause."""
+    pauses = 0
 
     def act() -> None:
-        nonlocal looks
-        looks += 1
+        nonlocal pauses
+        pauses += 1
         first, *others = requests(terminal)
-        if looks == 1:
+        if pauses == 1:
             with terminal.database.transaction() as session:
                 mark_refused(session, first.request_key, NO_KEY)
-        elif len(others) >= looks - 1:
-            other = others[looks - 2]
+        elif len(others) >= pauses - 1:
+            other = others[pauses - 2]
             bench.audit(str(other.config["fiche_id"]), 1, other.request_key)
 
     return act
@@ -164,7 +163,7 @@ def test_a_single_rejected_audit_is_also_printed_as_json(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("arguments", "code", "sentence"),
     [
         ("audit --config 1", 2, "Missing argument 'fiche_ids'"),
         ("audit 7", 2, "Missing option '--config'"),
@@ -174,9 +173,9 @@ def test_a_single_rejected_audit_is_also_printed_as_json(
     ],
 )
 def test_invalid_input_is_reported_in_one_sentence(
-    terminal: Terminal, words: str, code: int, sentence: str
+    terminal: Terminal, arguments: str, code: int, sentence: str
 ) -> None:
-    ended = terminal.run(*words.split())
+    ended = terminal.run(*arguments.split())
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(sentence)
     assert len(ended.err.splitlines()) == 1

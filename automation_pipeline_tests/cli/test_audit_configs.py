@@ -1,5 +1,4 @@
-"""Audit configurations from the command line: imported, shown, exported, put out of use; nonsense
-is refused."""
+"""Tests of `automation audit-configs`: import, show, export, and deactivate; invalid input."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         yield terminal
 
 
-def put(terminal: Terminal, given: object, *flags: str) -> Any:
+def import_config(terminal: Terminal, given: object, *flags: str) -> Any:
     return terminal.json("audit-configs", "import", "-", *flags, given=given)
 
 
@@ -31,8 +30,8 @@ def audit(terminal: Terminal, config_id: str) -> None:
         add_audit(session, int(config_id))
 
 
-def refused(terminal: Terminal, words: str, code: int, given: bytes = b"") -> str:
-    ended = terminal.run("audit-configs", *words.split(), given=given)
+def refused(terminal: Terminal, arguments: str, code: int, given: bytes = b"") -> str:
+    ended = terminal.run("audit-configs", *arguments.split(), given=given)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.endswith(".\n")
     assert ended.err.count("\n") == 1
@@ -40,17 +39,17 @@ def refused(terminal: Terminal, words: str, code: int, given: bytes = b"") -> st
 
 
 def test_a_file_is_created_unchanged_and_updated(terminal: Terminal) -> None:
-    assert put(terminal, FULL) == {
+    assert import_config(terminal, FULL) == {
         "id": "1",
         "name": FULL["name"],
         "outcome": "created",
         "steps": 2,
     }
-    assert put(terminal, FULL)["outcome"] == "unchanged"
+    assert import_config(terminal, FULL)["outcome"] == "unchanged"
     changed = FULL | {"description": "Another"}
     sentence = refused(terminal, "import - --json", 1, json.dumps(changed).encode())
     assert sentence.endswith("and other content (description): add --update to replace it.")
-    assert put(terminal, changed, "--update") == {
+    assert import_config(terminal, changed, "--update") == {
         "id": "1",
         "name": FULL["name"],
         "outcome": "updated",
@@ -62,8 +61,8 @@ def test_a_file_is_created_unchanged_and_updated(terminal: Terminal) -> None:
 
 
 def test_the_list_shows_active_configurations_or_all(terminal: Terminal) -> None:
-    put(terminal, FULL)
-    put(terminal, document(isActive=False))
+    import_config(terminal, FULL)
+    import_config(terminal, document(isActive=False))
     audit(terminal, "1")
     active = {
         "id": "1", "name": FULL["name"], "isActive": True, "runAutomatically": True, "steps": 2, "totalWeight": 12,
@@ -83,7 +82,7 @@ def test_the_list_shows_active_configurations_or_all(terminal: Terminal) -> None
 
 
 def test_show_prints_every_step_with_its_weight(terminal: Terminal) -> None:
-    put(terminal, FULL | {"name": "[bold]loud"})
+    import_config(terminal, FULL | {"name": "[bold]loud"})
     output = terminal.run("audit-configs", "show", "1").out
     for fact in ("1  [bold]loud", "active, runs automatically", "All fields are given", "12"):
         assert fact in output
@@ -96,7 +95,7 @@ def test_show_prints_every_step_with_its_weight(terminal: Terminal) -> None:
 
 
 def test_json_output_adds_ids_and_times_to_the_imported_fields(terminal: Terminal) -> None:
-    put(terminal, FULL)
+    import_config(terminal, FULL)
     shown = terminal.json("audit-configs", "show", "1")
     assert shown["id"] == "1"
     assert shown["createdAt"] == shown["updatedAt"]
@@ -113,12 +112,12 @@ def test_json_output_adds_ids_and_times_to_the_imported_fields(terminal: Termina
 def test_an_export_can_be_imported_into_another_database_and_back(
     terminal: Terminal, given: dict[str, object]
 ) -> None:
-    put(terminal, given)
+    import_config(terminal, given)
     exported = terminal.run("audit-configs", "export", "1")
     assert (exported.code, exported.err) == (0, "")
     assert terminal.json("audit-configs", "export", "1") == json.loads(exported.out)
     assert terminal.run("audit-configs", "export", "1", "--output", "-") == exported
-    assert put(terminal, json.loads(exported.out))["outcome"] == "unchanged"
+    assert import_config(terminal, json.loads(exported.out))["outcome"] == "unchanged"
     written = terminal.run("audit-configs", "export", "1", "--output", "out.json")
     assert written.out == "Audit config 1 is written to out.json.\n"
     assert (terminal.folder / "out.json").read_text(encoding="utf-8") == exported.out
@@ -165,7 +164,7 @@ def test_validation_needs_no_database(terminal: Terminal) -> None:
 
 
 def test_a_deactivated_configuration_can_be_reactivated(terminal: Terminal) -> None:
-    put(terminal, document())
+    import_config(terminal, document())
     values = {"id": "1", "name": "Sales"}
     assert terminal.json("audit-configs", "deactivate", "1") == values | {"isActive": False}
     assert listed(terminal) == []
@@ -182,7 +181,7 @@ def test_a_deactivated_configuration_can_be_reactivated(terminal: Terminal) -> N
 
 def test_only_unused_configurations_can_be_deleted(terminal: Terminal) -> None:
     for name in ("One", "Two", "Used"):
-        put(terminal, document(name))
+        import_config(terminal, document(name))
     audit(terminal, "3")
     assert terminal.json("audit-configs", "delete", "1") == {"id": "1", "deleted": True}
     assert terminal.run("audit-configs", "delete", "2").out == "Audit config 2 is deleted.\n"
@@ -194,7 +193,7 @@ def test_only_unused_configurations_can_be_deleted(terminal: Terminal) -> None:
 
 
 def test_steps_can_be_reordered(terminal: Terminal) -> None:
-    put(terminal, document())
+    import_config(terminal, document())
     result = terminal.json("audit-configs", "reorder", "1", "3", "1", "2")
     assert [(step["id"], step["position"], step["name"]) for step in result["steps"]] == [
         ("3", 1, "Step 3"),
@@ -208,13 +207,13 @@ def test_steps_can_be_reordered(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize(("order", "at_fault"), [("1 2", "3"), ("1 2 3 3", "3"), ("1 2 3 9", "9")])
 def test_an_order_must_name_every_step_once(terminal: Terminal, order: str, at_fault: str) -> None:
-    put(terminal, document())
+    import_config(terminal, document())
     sentence = refused(terminal, f"reorder 1 {order}", 2)
     assert sentence.startswith("The new order must name every step once: stepIds: ")
     assert at_fault in sentence.rpartition("stepIds: ")[2]
 
 
-@every_case("words", ["import", "validate"])
+@every_case("arguments", ["import", "validate"])
 @every_case(
     ("name", "content", "sentence"),
     [
@@ -228,17 +227,17 @@ def test_an_order_must_name_every_step_once(terminal: Terminal, order: str, at_f
     ],
 )
 def test_an_unusable_file_exits_with_2(
-    terminal: Terminal, words: str, name: str, content: bytes | None, sentence: str
+    terminal: Terminal, arguments: str, name: str, content: bytes | None, sentence: str
 ) -> None:
     if content is not None and name != "-":
         (terminal.folder / name).write_bytes(content)
-    assert refused(terminal, f"{words} {name}", 2, content or b"").startswith(sentence)
+    assert refused(terminal, f"{arguments} {name}", 2, content or b"").startswith(sentence)
     assert listed(terminal, "--all") == []
 
 
 @pytest.mark.parametrize("output", [".", "no/such/folder.json"])
 def test_an_export_that_cannot_be_written_exits_with_2(terminal: Terminal, output: str) -> None:
-    put(terminal, document())
+    import_config(terminal, document())
     assert refused(terminal, f"export 1 --output {output}", 2).startswith(
         f"{output} cannot be written: "
     )
@@ -250,19 +249,19 @@ WITH_AN_ID = ["show", "export", "activate", "deactivate", "delete", "reorder"]
 @every_case("verb", WITH_AN_ID)
 @every_case("flag", ["", " --json"])
 def test_an_unknown_id_exits_with_1(terminal: Terminal, verb: str, flag: str) -> None:
-    words = f"{verb} 7{' 1' if verb == 'reorder' else ''}{flag}"
-    assert refused(terminal, words, 1) == "Audit config 7 not found."
+    arguments = f"{verb} 7{' 1' if verb == 'reorder' else ''}{flag}"
+    assert refused(terminal, arguments, 1) == "Audit config 7 not found."
 
 
 @every_case("verb", WITH_AN_ID)
 @every_case("wrong", ["one", "0", "1.5", "99999999999999999999"])
 def test_an_invalid_id_exits_with_2(terminal: Terminal, verb: str, wrong: str) -> None:
-    words = f"{verb} {wrong}{' 1' if verb == 'reorder' else ''}"
-    assert refused(terminal, words, 2).startswith("Invalid value for 'config_id': ")
+    arguments = f"{verb} {wrong}{' 1' if verb == 'reorder' else ''}"
+    assert refused(terminal, arguments, 2).startswith("Invalid value for 'config_id': ")
 
 
 @every_case(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         ("import", "Missing argument 'file'."),
         ("validate", "Missing argument 'file'."),
@@ -273,5 +272,5 @@ def test_an_invalid_id_exits_with_2(terminal: Terminal, verb: str, wrong: str) -
         ("bogus", "No such command 'bogus'."),
     ],
 )
-def test_invalid_usage_exits_with_2(terminal: Terminal, words: str, sentence: str) -> None:
-    assert refused(terminal, words, 2).startswith(sentence)
+def test_invalid_usage_exits_with_2(terminal: Terminal, arguments: str, sentence: str) -> None:
+    assert refused(terminal, arguments, 2).startswith(sentence)

@@ -1,5 +1,4 @@
-"""Audits from the command line: listed, shown down to the quotation, overruled, judged again;
-nonsense is refused."""
+"""Tests of `automation audits`: list, show, override, and rerun audits; reject invalid input."""
 
 import asyncio
 import io
@@ -33,8 +32,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture(autouse=True)
 def bench(terminal: Terminal, clock: StandingClock) -> Bench:
-    """Audit 1: a critical step of which the second point is ABSENT, and one that was not dealt
-    with."""
+    """Audit 1 has a critical step with one ABSENT control point, and a step that was not covered."""
 
     def answer(asked: Question) -> Reply | Exception:
         if StepInPrompt.of(asked).position == 2:
@@ -140,7 +138,7 @@ def test_an_incomplete_audit_lists_what_is_missing(terminal: Terminal, bench: Be
 
 
 def test_a_step_and_a_control_point_can_be_overridden(terminal: Terminal) -> None:
-    words = [
+    arguments = [
         "--step",
         "1",
         "--point",
@@ -152,7 +150,7 @@ def test_a_step_and_a_control_point_can_be_overridden(terminal: Terminal) -> Non
         "--reviewer",
         "qa",
     ]
-    document = terminal.json("audits", "review", "1", *words, "--reason", "At 00:12")
+    document = terminal.json("audits", "review", "1", *arguments, "--reason", "At 00:12")
     assert (document["step"]["conforme"], document["audit"]["scorePercentage"]) == (
         "CONFORME",
         80.0,
@@ -163,8 +161,8 @@ def test_a_step_and_a_control_point_can_be_overridden(terminal: Terminal) -> Non
         "At 00:12",
         "Heard.",
     )
-    words = ["--step", "2", "--conforme", "CONFORME", "--score", "2", "--dealt-with"]
-    ended = terminal.run("audits", "review", "1", *words)
+    arguments = ["--step", "2", "--conforme", "CONFORME", "--score", "2", "--dealt-with"]
+    ended = terminal.run("audits", "review", "1", *arguments)
     assert ended.out == (
         "Step 2  Goodbye: CONFORME, 2/2\nAudit 1: EXCELLENT, 100.00 %, 1/1 critical steps passed\n"
     )
@@ -252,7 +250,7 @@ def test_an_audit_can_be_deleted_and_restored(terminal: Terminal) -> None:
 
 
 @every_case(
-    ("words", "code", "sentence"),
+    ("arguments", "code", "sentence"),
     [
         ("list --status done", 2, "Invalid value for '--status'"),
         ("list --limit 0", 2, "Invalid value for '--limit'"),
@@ -298,20 +296,22 @@ def test_an_audit_can_be_deleted_and_restored(terminal: Terminal) -> None:
     ],
 )
 def test_invalid_input_is_reported_in_one_sentence(
-    terminal: Terminal, words: str, code: int, sentence: str
+    terminal: Terminal, arguments: str, code: int, sentence: str
 ) -> None:
-    ended = terminal.run("audits", *words.split())
+    ended = terminal.run("audits", *arguments.split())
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(sentence)
     assert len(ended.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    "words", ["review 1 --step 1 --conforme PARTIEL", "rerun 1 --step 1 --wait"]
+    "arguments", ["review 1 --step 1 --conforme PARTIEL", "rerun 1 --step 1 --wait"]
 )
-def test_a_running_audit_cannot_be_changed(terminal: Terminal, bench: Bench, words: str) -> None:
+def test_a_running_audit_cannot_be_changed(
+    terminal: Terminal, bench: Bench, arguments: str
+) -> None:
     put(bench.database, 1, "running")
-    ended = terminal.run("audits", *words.split())
+    ended = terminal.run("audits", *arguments.split())
     assert (ended.code, ended.err) == (
         1,
         "Audit 1 is running: only a completed audit can be changed.\n",
@@ -319,7 +319,7 @@ def test_a_running_audit_cannot_be_changed(terminal: Terminal, bench: Bench, wor
 
 
 def test_only_results_are_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers and quoted words in sentences stay plain."""
+    """Numbers and quoted text in sentences have no colour."""
     printed = io.StringIO()
     console = Console(file=printed, force_terminal=True, color_system="standard", soft_wrap=True)
     monkeypatch.setattr(output, "screen", console)

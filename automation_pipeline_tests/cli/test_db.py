@@ -1,4 +1,4 @@
-"""Preparing the database from the command line."""
+"""Tests of `automation db`."""
 
 import json
 from collections.abc import Iterator
@@ -49,18 +49,18 @@ def test_a_second_upgrade_keeps_stored_data(terminal: Terminal) -> None:
 
 
 @pytest.fixture
-def bare(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Without DATABASE_URL and AUTOMATION_HOME, in an empty folder, with a user's data directory in
-    the directory."""
+def unconfigured(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Unset DATABASE_URL and AUTOMATION_HOME in an empty folder that holds the user data
+    directory."""
     monkeypatch.delenv("DATABASE_URL")
     monkeypatch.delenv("AUTOMATION_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(terminal.folder / "data"))
-    go(monkeypatch, terminal.folder / "empty")
+    change_directory(monkeypatch, terminal.folder / "empty")
     terminal.export()
     return terminal
 
 
-def go(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def change_directory(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(folder)
 
@@ -70,12 +70,12 @@ def files_below(folder: Path) -> set[str]:
 
 
 def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing(
-    bare: Terminal, monkeypatch: pytest.MonkeyPatch
+    unconfigured: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finding 9.6: each command left an empty database in the working directory."""
-    missing = bare.folder / "data/automation-pipeline/.automation/automation.db"
+    missing = unconfigured.folder / "data/automation-pipeline/.automation/automation.db"
     sentence = f"There is no database at {missing}: run `automation db upgrade`.\n"
-    before = files_below(bare.folder)
+    before = files_below(unconfigured.folder)
     asked = (
         "schedules list",
         "runs show 1",
@@ -83,53 +83,54 @@ def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing
         "db backup copy.db",
         "tokens list --json",
     )
-    ended = {words: bare.run(*words.split()) for words in asked}
-    found = {words: (one.code, one.out, one.err) for words, one in ended.items()}
+    ended = {arguments: unconfigured.run(*arguments.split()) for arguments in asked}
+    found = {arguments: (one.code, one.out, one.err) for arguments, one in ended.items()}
     assert found == dict.fromkeys(asked, (1, "", sentence))
     assert ended["tokens list --json"].error is not None
-    assert bare.run("db", "current").out == sentence
-    assert bare.json("db", "current") == {"revision": None}
+    assert unconfigured.run("db", "current").out == sentence
+    assert unconfigured.json("db", "current") == {"revision": None}
     checks = {
-        check["name"]: check for check in json.loads(bare.run("doctor", "--json").out)["checks"]
+        check["name"]: check
+        for check in json.loads(unconfigured.run("doctor", "--json").out)["checks"]
     }
     assert (checks["database"]["state"], f"{checks['database']['detail']}\n") == (
         "failed",
         sentence,
     )
-    go(monkeypatch, bare.folder)
-    assert bare.run("db", "restore", "empty").code == 2
-    assert files_below(bare.folder) == before
+    change_directory(monkeypatch, unconfigured.folder)
+    assert unconfigured.run("db", "restore", "empty").code == 2
+    assert files_below(unconfigured.folder) == before
 
 
 def test_the_project_database_is_used_from_any_directory(
-    bare: Terminal, monkeypatch: pytest.MonkeyPatch
+    unconfigured: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project, other = bare.folder / "project", bare.folder / "other"
+    project, other = unconfigured.folder / "project", unconfigured.folder / "other"
     for folder in (project, other):
-        go(monkeypatch, folder)
+        change_directory(monkeypatch, folder)
         (folder / "workspace.yaml").touch()
     made = project / ".automation" / "automation.db"
     for folder in (project / "a", project / "b" / "c", project):
-        go(monkeypatch, folder)
-        bare.export()
-        assert bare.json("db", "current")["revision"] == (NEWEST if made.exists() else None)
-        bare.run("db", "upgrade")
+        change_directory(monkeypatch, folder)
+        unconfigured.export()
+        assert unconfigured.json("db", "current")["revision"] == (NEWEST if made.exists() else None)
+        unconfigured.run("db", "upgrade")
     assert made.stat().st_mode & 0o777 == 0o600
-    for folder in (other, bare.folder / "empty"):
-        go(monkeypatch, folder)
-        bare.export(AUTOMATION_HOME="../project")
-        assert bare.json("db", "current") == {"revision": NEWEST}
-    bare.export(AUTOMATION_HOME="")
-    assert bare.run("db", "upgrade").out == (
-        f"Created {bare.folder}/data/automation-pipeline/.automation/automation.db at {NEWEST}.\n"
+    for folder in (other, unconfigured.folder / "empty"):
+        change_directory(monkeypatch, folder)
+        unconfigured.export(AUTOMATION_HOME="../project")
+        assert unconfigured.json("db", "current") == {"revision": NEWEST}
+    unconfigured.export(AUTOMATION_HOME="")
+    assert unconfigured.run("db", "upgrade").out == (
+        f"Created {unconfigured.folder}/data/automation-pipeline/.automation/automation.db at {NEWEST}.\n"
     )
-    assert not files_below(bare.folder / "empty")
+    assert not files_below(unconfigured.folder / "empty")
     assert not (other / ".automation").exists()
 
 
-def test_a_home_that_is_a_file_is_reported_in_one_sentence(bare: Terminal) -> None:
-    bare.export(AUTOMATION_HOME=str(bare.folder / "automation.db"))
-    ended = bare.run("schedules", "list")
+def test_a_home_that_is_a_file_is_reported_in_one_sentence(unconfigured: Terminal) -> None:
+    unconfigured.export(AUTOMATION_HOME=str(unconfigured.folder / "automation.db"))
+    ended = unconfigured.run("schedules", "list")
     assert (ended.code, ended.err) == (
         2,
         "AUTOMATION_HOME cannot be used: it must be a folder that this user can open.\n",

@@ -1,4 +1,4 @@
-"""The doctor: one line a thing that the system needs, and exit 1 if a required one fails."""
+"""Tests of `automation doctor`: one line per check, and exit code 1 if a required one fails."""
 
 from collections.abc import Iterator
 
@@ -24,17 +24,16 @@ CHECKS = [
     "dagster",
 ]
 CHECKS += ["daemon", "access"]
-# Nothing but the database and the CRM is there yet; that the daemon does not run keeps nothing from
-# being healthy.
+# Only the database and the CRM are configured; a stopped daemon does not fail the checks.
 HEALTHY = ["ok", "not set", "ok", *["not set"] * 8, "ok", "failed", "not set"]
 
 
 @pytest.fixture
 def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    # Loading the definitions takes seconds and a process; one test below does it.
+    # Loading the definitions takes seconds and a process; only one test below does it.
     if "definitions" not in request.node.name:
         monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load; steps run in_process")
-    # The process keeps the last result for a minute, also that of another test's environment.
+    # Results are cached for a minute, also across the environments of different tests.
     monkeypatch.setattr(checks, "_definitions", checks._Definitions())
     with open_terminal(request) as terminal:
         yield terminal

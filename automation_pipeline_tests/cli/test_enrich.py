@@ -1,4 +1,4 @@
-"""`automation enrich`: companies are read, requested, worked on, shown and written to a file."""
+"""Tests of `automation enrich`: read, request, enrich, show, and export companies."""
 
 import csv
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from automation_pipeline.enrichment.queries.jobs import start_job
 from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJobRow
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.monitoring import DAEMON, record_heartbeat
-from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
+from automation_pipeline_tests.cli.registry import DANONE, LVMH, UNKNOWN_COMPANY, fake_registry
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.fakes.registries import FakeRegistry
 
@@ -35,7 +35,7 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
     assert terminal.folder
-    return a_register(monkeypatch)
+    return fake_registry(monkeypatch)
 
 
 def states(terminal: Terminal) -> list[str]:
@@ -44,7 +44,7 @@ def states(terminal: Terminal) -> list[str]:
 
 
 @pytest.mark.usefixtures("search")
-def test_the_local_option_enriches_in_process(terminal: Terminal) -> None:
+def test_the_here_option_enriches_in_process(terminal: Terminal) -> None:
     ended = terminal.run("enrich", "552 032 534", LVMH, "--here")
     assert (ended.code, ended.err) == (0, "")
     assert f"{DANONE} SUCCESS DANONE [SA] PARIS 70.10Z Sièges sociaux" in " ".join(
@@ -129,7 +129,7 @@ def test_fresh_companies_are_refreshed_only_by_force(
 
 @pytest.mark.usefixtures("search")
 def test_a_failed_company_is_reported_and_exits_with_1(terminal: Terminal) -> None:
-    ended = terminal.run("enrich", NOBODY, DANONE, "--here")
+    ended = terminal.run("enrich", UNKNOWN_COMPANY, DANONE, "--here")
     assert ended.code == 1
     assert "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND" in ended.out
     assert "DANONE" in ended.out
@@ -195,7 +195,7 @@ def test_a_dry_run_only_validates_the_numbers(terminal: Terminal, search: FakeRe
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("arguments", "code", "sentence"),
     [
         ("enrich", 2, "Which companies? Give SIRENs or SIRETs"),
         ("enrich 12", 2, "Invalid company identifier: siren: must be nine digits"),
@@ -205,15 +205,15 @@ def test_a_dry_run_only_validates_the_numbers(terminal: Terminal, search: FakeRe
     ],
 )
 def test_invalid_input_is_reported_in_one_sentence(
-    terminal: Terminal, words: str, code: int, sentence: str
+    terminal: Terminal, arguments: str, code: int, sentence: str
 ) -> None:
-    ended = terminal.run(*words.split())
+    ended = terminal.run(*arguments.split())
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(sentence)
     assert len(ended.err.splitlines()) == 1
 
 
-OFFICE = "73282932000074"
+LVMH_SIRET = "73282932000074"
 
 
 def read(path: Path, text: str) -> list[tuple[str | None, str | None]]:
@@ -225,23 +225,23 @@ def read(path: Path, text: str) -> list[tuple[str | None, str | None]]:
 @pytest.mark.parametrize(
     "text",
     [
-        f"{DANONE}\n{OFFICE}\n",
-        f"number,name\n{DANONE},Danone\n{OFFICE},Other\n",
-        f"name;siren;siret\nDanone;{DANONE};\nOther;;{OFFICE}\n",
-        f"SIRET\tSIREN\n\t552 032 534\n{OFFICE}\t732829320\n",
+        f"{DANONE}\n{LVMH_SIRET}\n",
+        f"number,name\n{DANONE},Danone\n{LVMH_SIRET},Other\n",
+        f"name;siren;siret\nDanone;{DANONE};\nOther;;{LVMH_SIRET}\n",
+        f"SIRET\tSIREN\n\t552 032 534\n{LVMH_SIRET}\t732829320\n",
     ],
 )
 def test_common_csv_formats_are_accepted(tmp_path: Path, text: str) -> None:
-    assert read(tmp_path, text) == [(DANONE, None), ("732829320", OFFICE)]
+    assert read(tmp_path, text) == [(DANONE, None), ("732829320", LVMH_SIRET)]
 
 
 def test_duplicate_numbers_are_one_company() -> None:
-    assert len(read_wanted([DANONE, DANONE, OFFICE], None, strict=False)) == 2
+    assert len(read_wanted([DANONE, DANONE, LVMH_SIRET], None, strict=False)) == 2
 
 
 def test_contradictory_numbers_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "companies.csv"
-    file.write_text(f"siren,siret\n{DANONE},{OFFICE}\n", encoding="utf-8")
+    file.write_text(f"siren,siret\n{DANONE},{LVMH_SIRET}\n", encoding="utf-8")
     [wanted] = read_wanted([], file, strict=False)
     assert wanted.fault == "Invalid company identifier: siret: must begin with the SIREN"
 

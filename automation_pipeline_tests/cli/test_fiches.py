@@ -1,4 +1,4 @@
-"""`automation fiches`: days are mirrored with progress, failures are named, a fiche is readable."""
+"""Tests of `automation fiches`: sync days with progress, report failures, and show a fiche."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -101,7 +101,7 @@ def test_the_status_of_a_fiche_is_shown(
 
 
 @every_case(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         ("sync", "Give either --date, or --from and --to."),
         ("sync --to 2026-02-03", "Give either --date, or --from and --to."),
@@ -115,9 +115,9 @@ def test_the_status_of_a_fiche_is_shown(
     ],
 )
 def test_invalid_days_are_rejected_before_any_request(
-    terminal: Terminal, words: str, sentence: str
+    terminal: Terminal, arguments: str, sentence: str
 ) -> None:
-    ended = terminal.run("fiches", *words.split())
+    ended = terminal.run("fiches", *arguments.split())
     assert (ended.code, ended.out, ended.err) == (2, "", f"{sentence}\n")
 
 

@@ -1,4 +1,4 @@
-"""Tables of prices can be read on a plain terminal, and by whoever reads a pipe or a log."""
+"""Tests of how price tables fit terminals, pipes, and logs."""
 
 import pytest
 

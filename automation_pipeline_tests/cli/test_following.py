@@ -1,4 +1,4 @@
-"""Watching runs: Ctrl-C stops the watching and says so; each phase has a bar."""
+"""Tests of following work: Ctrl-C stops only the command, and each phase has a progress bar."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,9 +34,9 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture
 def services(terminal: Terminal, clock: StandingClock) -> Iterator[Services]:
-    our = Services(Settings(database_url=str(terminal.database.engine.url)), clock)
-    yield our
-    our.database.dispose()
+    services = Services(Settings(database_url=str(terminal.database.engine.url)), clock)
+    yield services
+    services.database.dispose()
 
 
 @pytest.fixture
@@ -76,16 +76,16 @@ def test_ctrl_c_while_watching_a_run_prints_that_it_continues(
 def test_a_run_advanced_by_another_thread_is_watched_to_its_end(
     services: Services, run_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, clock = services.database, services.clock
+    database, clock = services.database, services.clock
 
     def work() -> None:
-        open_run(an_opening(1, run_id=run_id), database=ours, clock=clock)
-        with ours.transaction() as session:
+        open_run(an_opening(1, run_id=run_id), database=database, clock=clock)
+        with database.transaction() as session:
             open_ledger(session, run_id, ["1"], 1, clock.now())
             session.get_one(RunRow, run_id).selected_fiches = 1
-        with ours.transaction() as session:
+        with database.transaction() as session:
             record_moves(session, run_id, [LedgerMove("1", OutcomeStatus.SUCCESSFUL)], clock.now())
-        finalise_run(run_id, database=ours, clock=clock)
+        finalise_run(run_id, database=database, clock=clock)
 
     monkeypatch.setattr(progress, "pause", lambda: Event().wait(0.001))
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Housekeeping from the command line: counted, done, and asked of Dagster."""
+"""Tests of `automation housekeeping`: dry run, deletion, and Dagster requests."""
 
 from collections.abc import Iterator
 

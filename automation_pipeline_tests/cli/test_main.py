@@ -1,5 +1,4 @@
-"""Wrong usage and bad luck: an exit code and one sentence, never a traceback; and help for every
-command."""
+"""Tests of the command tree: exit codes and one-sentence errors, and help for every command."""
 
 import json
 import subprocess
@@ -37,35 +36,35 @@ def every_command() -> list[tuple[str, ...]]:
     return list(commands(group))
 
 
-def refused(terminal: Terminal, words: str, code: int, given: bytes = b"") -> str:
-    """The sentence; nothing else was said."""
-    ended = terminal.run(*words.split(), given=given)
+def refused(terminal: Terminal, arguments: str, code: int, given: bytes = b"") -> str:
+    """Return the error message, which must be the only output."""
+    ended = terminal.run(*arguments.split(), given=given)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.endswith((".\n", "?\n"))
     assert ended.err.count("\n") == 1
     return ended.err.strip()
 
 
-@every_case("words", every_command(), ids=" ".join)
-def test_every_command_has_help(terminal: Terminal, words: tuple[str, ...]) -> None:
-    ended = terminal.run(*words, "--help")
+@every_case("arguments", every_command(), ids=" ".join)
+def test_every_command_has_help(terminal: Terminal, arguments: tuple[str, ...]) -> None:
+    ended = terminal.run(*arguments, "--help")
     assert (ended.code, ended.err) == (0, "")
     usage, _, explanation = ended.out.strip().partition("\n\n")
-    assert usage.startswith(" ".join(("Usage: automation", *words)))
+    assert usage.startswith(" ".join(("Usage: automation", *arguments)))
     assert explanation.strip()[0].isupper()
 
 
-@every_case("words", ["", "db", "schedules", "runs"])
+@every_case("arguments", ["", "db", "schedules", "runs"])
 def test_a_group_without_a_command_prints_help_and_exits_with_2(
-    terminal: Terminal, words: str
+    terminal: Terminal, arguments: str
 ) -> None:
-    ended = terminal.run(*words.split())
+    ended = terminal.run(*arguments.split())
     assert ended.code == 2
     assert "Commands:" in ended.out + ended.err
 
 
 @every_case(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         ("--bogus", "No such option: --bogus."),
         ("bogus", "No such command 'bogus'."),
@@ -98,11 +97,11 @@ def test_a_group_without_a_command_prints_help_and_exits_with_2(
         ("simulator --port 70000", "Invalid value for '--port': "),
     ],
 )
-def test_invalid_usage_exits_with_2(terminal: Terminal, words: str, sentence: str) -> None:
-    assert refused(terminal, words, 2).startswith(sentence)
+def test_invalid_usage_exits_with_2(terminal: Terminal, arguments: str, sentence: str) -> None:
+    assert refused(terminal, arguments, 2).startswith(sentence)
 
 
-@every_case("words", ["schedules create --file", "schedules run-now 1 --selection"])
+@every_case("arguments", ["schedules create --file", "schedules run-now 1 --selection"])
 @every_case(
     ("name", "content", "sentence"),
     [
@@ -124,12 +123,12 @@ def test_invalid_usage_exits_with_2(terminal: Terminal, words: str, sentence: st
     ],
 )
 def test_an_unusable_file_exits_with_2(
-    terminal: Terminal, words: str, name: str, content: bytes | None, sentence: str
+    terminal: Terminal, arguments: str, name: str, content: bytes | None, sentence: str
 ) -> None:
     terminal.create()
     if content is not None and name != "-":
         (terminal.folder / name).write_bytes(content)
-    assert refused(terminal, f"{words} {name}", 2, given=content or b"").startswith(sentence)
+    assert refused(terminal, f"{arguments} {name}", 2, given=content or b"").startswith(sentence)
     assert terminal.json("runs", "list") == {"runs": []}
 
 
@@ -175,7 +174,7 @@ def test_every_invalid_field_is_in_the_error(terminal: Terminal) -> None:
 
 
 @every_case(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         ("schedules show 7", "Schedule 7 not found."),
         ("schedules next 7", "Schedule 7 not found."),
@@ -186,9 +185,9 @@ def test_every_invalid_field_is_in_the_error(terminal: Terminal) -> None:
 )
 @every_case("flag", ["", " --json"])
 def test_an_unknown_id_exits_with_1(
-    terminal: Terminal, words: str, flag: str, sentence: str
+    terminal: Terminal, arguments: str, flag: str, sentence: str
 ) -> None:
-    assert refused(terminal, words + flag, 1) == sentence
+    assert refused(terminal, arguments + flag, 1) == sentence
 
 
 USING_THE_DATABASE = [
@@ -201,42 +200,42 @@ USING_THE_DATABASE = [
 
 
 @every_case(
-    "words", [*USING_THE_DATABASE, "runs show 1", "runs logs 1", "db upgrade", "db current"]
+    "arguments", [*USING_THE_DATABASE, "runs show 1", "runs logs 1", "db upgrade", "db current"]
 )
-def test_an_unreachable_database_exits_with_1(terminal: Terminal, words: str) -> None:
+def test_an_unreachable_database_exits_with_1(terminal: Terminal, arguments: str) -> None:
     terminal.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
-    sentence = refused(terminal, words, 1)
+    sentence = refused(terminal, arguments, 1)
     assert sentence.startswith("The database does not answer: ")
     assert "s3cret" not in sentence
 
 
-@every_case("words", USING_THE_DATABASE)
+@every_case("arguments", USING_THE_DATABASE)
 def test_a_database_without_tables_exits_with_1_and_names_the_remedy(
-    terminal: Terminal, words: str
+    terminal: Terminal, arguments: str
 ) -> None:
     (terminal.folder / "empty.db").touch()
     terminal.export(DATABASE_URL="sqlite:///empty.db")
     assert (
-        refused(terminal, words, 1)
+        refused(terminal, arguments, 1)
         == "The database has no tables yet: run `automation db upgrade`."
     )
 
 
-@every_case("words", [*USING_THE_DATABASE, "doctor", "db upgrade"])
+@every_case("arguments", [*USING_THE_DATABASE, "doctor", "db upgrade"])
 def test_an_invalid_environment_variable_is_named_and_exits_with_2(
-    terminal: Terminal, words: str
+    terminal: Terminal, arguments: str
 ) -> None:
     terminal.export(FICHE_FETCH_CONCURRENCY="many")
-    assert refused(terminal, words, 2).startswith(
+    assert refused(terminal, arguments, 2).startswith(
         "FICHE_FETCH_CONCURRENCY cannot be used: it should be a valid"
     )
 
 
-def shell(terminal: Terminal, words: str) -> tuple[int, str]:
-    """The exit code and standard error of the real thing; `automation` is its name in there."""
+def shell(terminal: Terminal, arguments: str) -> tuple[int, str]:
+    """Run a shell command with the real `automation` program; return exit code and stderr."""
     python = f'automation() {{ "{sys.executable}" -c "from automation_pipeline.cli.main import main; main()" "$@"; }}; '
     ended = subprocess.run(
-        ["bash", "-c", python + words],
+        ["bash", "-c", python + arguments],
         cwd=terminal.folder,
         capture_output=True,
         text=True,
@@ -247,7 +246,7 @@ def shell(terminal: Terminal, words: str) -> tuple[int, str]:
 
 
 @every_case(
-    ("words", "output", "sentence"),
+    ("arguments", "output", "sentence"),
     [
         (
             "schedules show 1 --json",
@@ -260,11 +259,11 @@ def shell(terminal: Terminal, words: str) -> tuple[int, str]:
     ],
 )
 def test_an_unwritable_output_is_reported_in_one_sentence(
-    terminal: Terminal, words: str, output: str, sentence: str
+    terminal: Terminal, arguments: str, output: str, sentence: str
 ) -> None:
     terminal.create(description="long " * 5_000)
     gone = "wait $!; " if not sentence else ""
-    assert shell(terminal, f"{{ {gone}automation {words}; }} {output}") == (1, sentence)
+    assert shell(terminal, f"{{ {gone}automation {arguments}; }} {output}") == (1, sentence)
 
 
 def test_the_command_table_uses_the_help_of_each_command() -> None:
@@ -285,10 +284,10 @@ print(*(name for name in packages if name in sys.modules), file=sys.stderr)
 """
 
 
-@every_case("words", ["--help", "--version", "bogus"])
-def test_help_imports_no_command_module(words: str) -> None:
+@every_case("arguments", ["--help", "--version", "bogus"])
+def test_help_imports_no_command_module(arguments: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", LOADED, words], capture_output=True, text=True, check=True
+        [sys.executable, "-c", LOADED, arguments], capture_output=True, text=True, check=True
     )
     assert ended.stderr.splitlines()[-1] == ""
     assert "..." not in ended.stdout.replace("[ARGS]...", "")

@@ -1,5 +1,4 @@
-"""One run on the screen and as a document: the same facts, every fiche with its reason, and watched
-to its end."""
+"""Tests of one run as text and as JSON: outcomes with reasons, and watching to the end."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,10 +38,10 @@ SUMMARY = {
     "mode": "date_range",
     "dates": [f"2026-05-0{day}" for day in range(1, 8)],
     "dropped": {"audited": 2, "duplicates": 0},
-    "revalidation_failures": [{"date": "2026-05-02", "error": "told below"}],
+    "revalidation_failures": [{"date": "2026-05-02", "error": "listed below"}],
     "empty_reason": None,
 }
-TROUBLE = {
+ERROR_DETAILS = {
     "revalidation_failures": [{"date": "2026-05-02", "error": "503 [/x]"}],
     "stack": "Traceback",
 }
@@ -66,7 +65,7 @@ def pending_id(terminal: Terminal) -> str:
 
 @pytest.fixture
 def run_id(terminal: Terminal, pending_id: str) -> str:
-    """A run that ended, with one fiche of every kind."""
+    """Create an ended run with every kind of fiche outcome."""
     with terminal.database.transaction() as session:
         row = session.get_one(RunRow, int(pending_id))
         row.status, row.started_at, row.completed_at = (
@@ -76,7 +75,7 @@ def run_id(terminal: Terminal, pending_id: str) -> str:
         )
         row.duration_ms, row.selected_fiches, row.total_fiches = 9_040, 3, 2
         row.successful_fiches, row.failed_fiches, row.ignored_fiches = 1, 1, 1
-        row.selection_summary, row.error_details = SUMMARY, TROUBLE
+        row.selection_summary, row.error_details = SUMMARY, ERROR_DETAILS
         open_ledger(session, row.id, FICHES, len(FICHES), STARTED)
         record_moves(session, row.id, MOVES, STARTED)
         transcribed(session, row.id, "1")
@@ -164,7 +163,7 @@ def test_text_output_shows_the_same_outcomes(terminal: Terminal, run_id: str) ->
         "3 ignored not_found Fiche not found (404)",
     ):
         assert fact in output
-    for left_out in ("Traceback", "told below", "empty reason", "duplicates"):
+    for left_out in ("Traceback", "listed below", "empty reason", "duplicates"):
         assert left_out not in output
 
 
@@ -182,7 +181,7 @@ def test_a_run_with_an_unbalanced_ledger_prints_a_warning(terminal: Terminal, ru
 
 
 class Advancing:
-    """A run that moves on a step whenever somebody waits for it."""
+    """Advances a run by one step in each pause."""
 
     def __init__(self, terminal: Terminal, run_id: str, verdict: OutcomeStatus) -> None:
         self._database, self._clock, self._id = terminal.database, SystemClock(), int(run_id)

@@ -1,4 +1,4 @@
-"""The report of a run: one page that escapes every stored text."""
+"""Tests of the HTML report of a run."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
-BEGUN = datetime(2026, 2, 4, 3, 0, tzinfo=UTC)
+STARTED_AT = datetime(2026, 2, 4, 3, 0, tzinfo=UTC)
 SUMMARY = {
     "days": ["2026-02-03"],
     "failed_days": [{"day": "2026-02-02", "error": f"The CRM said {EVIL}"}],
@@ -37,7 +37,7 @@ VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
-    """Fails on a tag that is not closed in its turn."""
+    """Parses a page; fails on a tag that is not closed in order."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -74,12 +74,12 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture
 def bench(terminal: Terminal) -> Bench:
-    return Bench(terminal.database, StandingClock(BEGUN), FakeLanguageModel(answer_by_transcript))
+    return Bench(terminal.database, StandingClock(STARTED_AT), FakeLanguageModel(answer_by_transcript))
 
 
 @pytest.fixture
 def run_id(bench: Bench) -> int:
-    """Ended after nine seconds, one of them to select and two to fetch."""
+    """Create a run that ended after 9 s, with 1 s for selection and 2 s for fetching."""
     run_id = a_reported_run(bench)
     with bench.database.transaction() as session:
         change_run(
@@ -87,9 +87,9 @@ def run_id(bench: Bench) -> int:
             run_id,
             status="partial",
             duration_ms=9_040,
-            selected_at=BEGUN + timedelta(seconds=1),
-            fetched_at=BEGUN + timedelta(seconds=3),
-            completed_at=BEGUN + timedelta(seconds=9),
+            selected_at=STARTED_AT + timedelta(seconds=1),
+            fetched_at=STARTED_AT + timedelta(seconds=3),
+            completed_at=STARTED_AT + timedelta(seconds=9),
             selection_summary=SUMMARY,
             error_details={"failed_days": ["2026-02-02"], "stack": "secret frames"},
         )
@@ -122,9 +122,9 @@ def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
 
 def test_fiches_link_to_their_audits_and_quotations(bench: Bench, run_id: int) -> None:
     page = page_of(bench, run_id)
-    links, places = page.values("href"), page.values("id")
-    assert {link.removeprefix("#") for link in links} == set(places)
-    assert len(places) == 2
+    links, anchors = page.values("href"), page.values("id")
+    assert {link.removeprefix("#") for link in links} == set(anchors)
+    assert len(anchors) == 2
     assert "« Bonjour, je vous appelle" in page.printed
     result = " ".join(page.printed.split())
     assert "4 ignored not_found: Fiche not found (404)" in result
@@ -155,25 +155,27 @@ def test_a_large_run_is_summarised(bench: Bench, run_id: int) -> None:
     result = page_of(bench, run_id, most_fiches=3, most_in_full=0).printed
     assert "And 1 more fiches, which this page leaves out." in result
     assert "And 1 more audits, which this page leaves out." in result
-    one_in_full = page_of(bench, run_id, most_in_full=1)
-    assert "The steps of the 1 with the lowest scores are shown below" in one_in_full.printed
-    assert len(one_in_full.values("id")) == 1
+    page_with_one_audit = page_of(bench, run_id, most_in_full=1)
+    assert (
+        "The steps of the 1 with the lowest scores are shown below" in page_with_one_audit.printed
+    )
+    assert len(page_with_one_audit.values("id")) == 1
 
 
 @pytest.mark.parametrize(
-    ("ended", "law"),
+    ("ended", "message"),
     [
         (0, "2 of 2 fiches have not ended."),
         (1, "1 of 2 fiches have not ended."),
         (2, "2 selected = 2 successful + 0 "),
     ],
 )
-def test_an_active_run_shows_its_progress(bench: Bench, ended: int, law: str) -> None:
+def test_an_active_run_shows_its_progress(bench: Bench, ended: int, message: str) -> None:
     run_id = open_a_run(bench, ("1", "2"))
     with bench.database.transaction() as session:
         for fiche_id in ("1", "2")[:ended]:
             end(session, run_id, fiche_id, "successful")
-    assert law in page_of(bench, run_id).printed
+    assert message in page_of(bench, run_id).printed
 
 
 def test_rows_that_do_not_add_up_are_reported(bench: Bench, run_id: int) -> None:
@@ -197,7 +199,7 @@ def test_the_command_writes_the_page_to_the_given_path(terminal: Terminal, run_i
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "complaint"),
+    ("arguments", "code", "message"),
     [
         (("999",), 1, "Run 999 not found.\n"),
         (
@@ -208,10 +210,10 @@ def test_the_command_writes_the_page_to_the_given_path(terminal: Terminal, run_i
     ],
 )
 def test_an_unknown_run_or_unusable_file_is_reported_in_one_sentence(
-    terminal: Terminal, run_id: int, words: tuple[str, ...], code: int, complaint: str
+    terminal: Terminal, run_id: int, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
-    ended = terminal.run("runs", "report", *words)
-    assert (ended.code, ended.out, ended.err) == (code, "", complaint)
+    ended = terminal.run("runs", "report", *arguments)
+    assert (ended.code, ended.out, ended.err) == (code, "", message)
 
 
 class Reader(HTMLParser):

@@ -1,5 +1,4 @@
-"""Runs from the command line: listed, what they wrote down, cancelled, and run again; see
-test_run_outcomes too."""
+"""Tests of `automation runs`: list, logs, cancel, and retry; see also test_run_outcomes."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture
 def run_id(terminal: Terminal) -> str:
-    """A run that ended, with one fiche of every kind."""
+    """Create an ended run with every kind of fiche outcome."""
     run_id = terminal.json("schedules", "run-now", terminal.create())["run_id"]
     with terminal.database.transaction() as session:
         row = session.get_one(RunRow, int(run_id))
@@ -201,7 +200,7 @@ def test_failed_fiches_are_retried_in_a_new_run(terminal: Terminal, run_id: str)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "complaint"),
+    ("arguments", "code", "message"),
     [
         (
             ["list", "--status", "ended"],
@@ -230,12 +229,12 @@ def test_failed_fiches_are_retried_in_a_new_run(terminal: Terminal, run_id: str)
 )
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_impossible_operations_are_rejected_in_one_sentence(
-    terminal: Terminal, run_id: str, words: list[str], code: int, complaint: str, flags: list[str]
+    terminal: Terminal, run_id: str, arguments: list[str], code: int, message: str, flags: list[str]
 ) -> None:
     for number, schedule_id in (("2", "1"), ("3", terminal.create())):
         assert terminal.json("schedules", "run-now", schedule_id)["run_id"] == number
     terminal.json("runs", "cancel", "3", "--yes")
-    ended = terminal.run("runs", *words, *flags)
+    ended = terminal.run("runs", *arguments, *flags)
     assert (ended.code, ended.out) == (code, "")
-    assert ended.err.startswith(complaint)
+    assert ended.err.startswith(message)
     assert ended.err.count("\n") == 1

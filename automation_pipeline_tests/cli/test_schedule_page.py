@@ -1,5 +1,4 @@
-"""Schedules changed, paused, skipped and deleted from the command line, and how they look on the
-screen."""
+"""Tests of updating, pausing, skipping, deleting, and showing schedules."""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +44,7 @@ def test_a_patch_changes_only_named_fields_and_null_clears(terminal: Terminal) -
 
 
 @pytest.mark.parametrize(
-    ("words", "given", "code", "sentence"),
+    ("arguments", "given", "code", "sentence"),
     [
         (["create", "-f", "-"], {}, 2, "Invalid automation schedule data: name: is required; scheduleType"),
         (["update", "1", "-f", "-"], {"timeOfDay": None}, 2,
@@ -68,10 +67,10 @@ def test_a_patch_changes_only_named_fields_and_null_clears(terminal: Terminal) -
     ],
 )  # fmt: skip
 def test_an_error_is_reported_in_one_sentence(
-    terminal: Terminal, words: list[str], given: object, code: int, sentence: str
+    terminal: Terminal, arguments: list[str], given: object, code: int, sentence: str
 ) -> None:
     terminal.create()
-    ended = terminal.run("schedules", *words, "--json", given=json.dumps(given).encode())
+    ended = terminal.run("schedules", *arguments, "--json", given=json.dumps(given).encode())
     assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
     assert ended.err.startswith(sentence)
 
@@ -96,8 +95,8 @@ def test_a_paused_schedule_shows_the_reason_and_no_next_occurrence(terminal: Ter
 def test_commands_confirm_what_they_did(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     output = [
-        terminal.run("schedules", *words).out
-        for words in (["pause", "1"], ["resume", "1"], ["delete", "1", "-y"])
+        terminal.run("schedules", *arguments).out
+        for arguments in (["pause", "1"], ["resume", "1"], ["delete", "1", "-y"])
     ]
     assert schedule_id == "1"
     assert output == [
@@ -121,7 +120,7 @@ def test_deleting_a_schedule_asks_for_confirmation(
     assert len(terminal.json("schedules", "list")["schedules"]) == left
 
 
-def test_a_deleted_schedule_is_not_found(terminal: Terminal) -> None:
+def test_a_deleted_schedule_is_not_listed(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     assert terminal.json("schedules", "delete", schedule_id, "--yes") == {
         "id": schedule_id,
@@ -151,8 +150,8 @@ def test_skipped_occurrences_are_marked(terminal: Terminal) -> None:
     assert terminal.json("schedules", "show", schedule_id)["nextDueAt"] == third.replace(
         "Z", ".000Z"
     )
-    for words in (["show", schedule_id], ["next", schedule_id, "--count", "3"]):
-        assert terminal.run("schedules", *words).out.count("skipped") == 2
+    for arguments in (["show", schedule_id], ["next", schedule_id, "--count", "3"]):
+        assert terminal.run("schedules", *arguments).out.count("skipped") == 2
     manual = terminal.create(scheduleType="MANUAL")
     ended = terminal.run("schedules", "skip-next", manual)
     assert (ended.code, ended.err) == (
@@ -259,5 +258,7 @@ def test_an_invalid_stored_schedule_can_be_shown_and_corrected(
         == "'Mars/Olympus' is not a known time zone.\n"
     )
     assert terminal.run("schedules", "occurrences", schedule_id).code == 0
-    mended = terminal.json("schedules", "update", schedule_id, "-f", "-", given={"timezone": "UTC"})
-    assert mended["nextDueAt"] is not None
+    corrected = terminal.json(
+        "schedules", "update", schedule_id, "-f", "-", given={"timezone": "UTC"}
+    )
+    assert corrected["nextDueAt"] is not None

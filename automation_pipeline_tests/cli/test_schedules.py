@@ -1,5 +1,4 @@
-"""Schedules from the command line: created, shown, their coming occurrences, and a run asked
-for."""
+"""Tests of `automation schedules`: create, show, occurrences, and run-now."""
 
 import json
 import threading
@@ -88,8 +87,8 @@ def test_a_created_schedule_is_confirmed_in_text_output(terminal: Terminal) -> N
 @pytest.mark.parametrize("name", ["[/x] [bold]loud", "a\nb", "é 漢字", "\x1b"])
 def test_special_characters_in_a_name_are_shown(terminal: Terminal, name: str) -> None:
     schedule_id = terminal.create(name=name)
-    for words in (["list"], ["show", schedule_id]):
-        ended = terminal.run("schedules", *words)
+    for arguments in (["list"], ["show", schedule_id]):
+        ended = terminal.run("schedules", *arguments)
         assert (ended.code, ended.err) == (0, "")
         assert name.splitlines()[0].replace("\x1b", "") in ended.out
     assert terminal.json("schedules", "show", schedule_id)["name"] == name
@@ -102,12 +101,12 @@ def test_an_external_api_key_is_stored_and_never_printed(terminal: Terminal) -> 
         for flag in ([], ["--json"])
     ]
     output += [
-        terminal.run("schedules", *words)
-        for words in (["show", "1"], ["show", "1", "--json"], ["list"])
+        terminal.run("schedules", *arguments)
+        for arguments in (["show", "1"], ["show", "1", "--json"], ["list"])
     ]
     output += [
-        terminal.run("schedules", *words)
-        for words in (["list", "--json"], ["run-now", "1", "--json"])
+        terminal.run("schedules", *arguments)
+        for arguments in (["list", "--json"], ["run-now", "1", "--json"])
     ]
     assert [ended.code for ended in output] == [0] * 7
     assert not any("s3cret" in ended.out + ended.err for ended in output)
@@ -289,12 +288,12 @@ def test_waiting_for_a_run_exits_with_its_result(
 ) -> None:
     schedule_id, database = terminal.create(), terminal.database
 
-    def end_it() -> None:
+    def end_run() -> None:
         wait_until(lambda: bool(requests(terminal)))
         with database.transaction() as session:
             session.execute(update(RunRow).values(status=status, completed_at=datetime.now(UTC)))
 
-    dagster = threading.Thread(target=end_it)
+    dagster = threading.Thread(target=end_run)
     dagster.start()
     ended = terminal.run("schedules", "run-now", schedule_id, "--wait", *flags)
     dagster.join()

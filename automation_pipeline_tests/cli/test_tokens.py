@@ -1,5 +1,4 @@
-"""Tokens from the command line: shown once, listed by how they begin, revoked at once; nonsense is
-refused."""
+"""Tests of `automation tokens`: create, list, and revoke tokens; reject invalid input."""
 
 import re
 from collections.abc import Iterator
@@ -33,16 +32,16 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         yield terminal
 
 
-def made(terminal: Terminal, *words: str) -> Any:
-    return terminal.json("tokens", "create", *words)
+def made(terminal: Terminal, *arguments: str) -> Any:
+    return terminal.json("tokens", "create", *arguments)
 
 
 def caller_of(terminal: Terminal, token: str) -> Caller | None:
     return authenticate_token(token, database=terminal.database, now=SystemClock().now())
 
 
-def refused(terminal: Terminal, code: int, *words: str) -> str:
-    ended = terminal.run("tokens", *words)
+def refused(terminal: Terminal, code: int, *arguments: str) -> str:
+    ended = terminal.run("tokens", *arguments)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.endswith(".\n")
     assert ended.err.count("\n") == 1
@@ -90,20 +89,20 @@ def test_the_token_is_on_its_own_line_and_printed_only_on_creation(terminal: Ter
     assert caller_of(terminal, output[0]) is not None
     assert output[-1] == "Keep the token: it is not shown again."
     assert [line.split()[0] for line in output[1:-1]] == ["id", "name", "may", "reaches", "expires"]
-    for words in (
+    for arguments in (
         ["list"],
         ["list", "--json"],
         ["list", "--all"],
         ["revoke", "1"],
         ["revoke", "1", "--json"],
     ):
-        ended = terminal.run("tokens", *words)
+        ended = terminal.run("tokens", *arguments)
         assert ended.code == 0
         assert output[0] not in ended.out + ended.err
 
 
 @pytest.mark.parametrize(
-    ("words", "permissions", "scope", "about"),
+    ("arguments", "permissions", "scope", "about"),
     [
         ("-p fiches,audits.run -s all", ["fiches.read", "audits.write"], "ALL", {}),
         ("-p * --scope ALL", ["*"], "ALL", {}),
@@ -119,9 +118,9 @@ def test_the_token_is_on_its_own_line_and_printed_only_on_creation(terminal: Ter
     ],
 )
 def test_options_set_the_permissions_and_the_scope(
-    terminal: Terminal, words: str, permissions: list[str], scope: str, about: dict[str, object]
+    terminal: Terminal, arguments: str, permissions: list[str], scope: str, about: dict[str, object]
 ) -> None:
-    result = made(terminal, *words.split())
+    result = made(terminal, *arguments.split())
     assert (result["permissions"], result["scope"]) == (permissions, scope)
     assert result | {"name": "unnamed", **about} == result
     caller = caller_of(terminal, result["token"])
@@ -148,7 +147,7 @@ def test_a_revoked_token_is_rejected_and_no_longer_listed(terminal: Terminal) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         ("-p nope -s ALL", "Invalid token: permissions.0: is not a permission: say fiches, "),
         ("-p fiches, -s ALL", "Invalid token: permissions.1: must not be empty."),
@@ -162,8 +161,10 @@ def test_a_revoked_token_is_rejected_and_no_longer_listed(terminal: Terminal) ->
         ("-p fiches -s ALL --expires-in-days soon", "Invalid value for '--expires-in-days': "),
     ],
 )
-def test_invalid_token_options_exit_with_2(terminal: Terminal, words: str, sentence: str) -> None:
-    assert refused(terminal, 2, "create", *words.split()).startswith(sentence)
+def test_invalid_token_options_exit_with_2(
+    terminal: Terminal, arguments: str, sentence: str
+) -> None:
+    assert refused(terminal, 2, "create", *arguments.split()).startswith(sentence)
     assert terminal.json("tokens", "list", "--all") == {"tokens": []}
 
 
@@ -179,14 +180,14 @@ def test_an_invalid_id_exits_with_2(terminal: Terminal, wrong: str) -> None:
 
 def test_the_help_explains_how_to_use_a_token(terminal: Terminal) -> None:
     output = " ".join(terminal.run("tokens", "create", "--help").out.split())
-    for words in (
+    for arguments in (
         "Authorization: Bearer TOKEN",
         "X-API-Key: TOKEN",
         "automation.write",
         "GROUP",
         "only its hash",
     ):
-        assert words in output
+        assert arguments in output
 
 
 def test_a_token_belongs_to_the_named_organisation(terminal: Terminal) -> None:

@@ -1,4 +1,4 @@
-"""`automation transcribe`: asking is quick and answers the runs; nonsense is refused."""
+"""Tests of `automation transcribe`: requests return run IDs; invalid input is rejected."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def test_each_fiche_is_requested_once_and_its_run_is_printed(terminal: Terminal)
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         ("transcribe", "Missing argument 'fiche_ids'"),
         ("transcribe abc", "A fiche id is a number, unlike abc."),
@@ -35,9 +35,9 @@ def test_each_fiche_is_requested_once_and_its_run_is_printed(terminal: Terminal)
     ],
 )
 def test_invalid_input_is_reported_in_one_sentence(
-    terminal: Terminal, words: str, sentence: str
+    terminal: Terminal, arguments: str, sentence: str
 ) -> None:
-    ended = terminal.run(*words.split())
+    ended = terminal.run(*arguments.split())
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(sentence)
     assert len(ended.err.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""--wait, --timeout and --here: one mechanism for every command that asks for work."""
+"""Tests of --wait, --timeout, and --here in every command that requests work."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ CONFIGURATION = Path(__file__).parents[1] / "e2e" / "five_steps.json"
 
 
 class Probed:
-    """A look at Dagster that found nothing, at once."""
+    """A Dagster probe that immediately finds no daemon."""
 
     def begin(self) -> None: ...
 
@@ -28,7 +28,7 @@ class Probed:
 
 @pytest.fixture
 def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    """One that loses its patience at once."""
+    """Return a terminal with immediate start timeouts."""
     monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(Services, "dagster_probe", lambda _services: Probed())
     with open_terminal(request) as terminal:
@@ -52,10 +52,10 @@ def test_without_a_daemon_every_command_fails_with_a_message(
     terminal: Terminal, commands: dict[str, tuple[str, ...]]
 ) -> None:
     wrong = []
-    for name, words in commands.items():
-        plain = terminal.run(*words, "--wait")
+    for name, arguments in commands.items():
+        plain = terminal.run(*arguments, "--wait")
         terminal.run("runs", "cancel", "1", "--yes")
-        as_json = terminal.run(*words, "--wait", "--json")
+        as_json = terminal.run(*arguments, "--wait", "--json")
         message = as_json.error or {}
         sentence = (
             "Dagster's daemon has no heartbeat" in plain.err and len(plain.err.splitlines()) == 1
@@ -119,16 +119,16 @@ def test_the_here_option_is_rejected_with_a_remote_api(terminal: Terminal) -> No
 
 def test_errors_are_one_json_document_with_the_json_option(terminal: Terminal) -> None:
     wrong = []
-    for words, code, exit_code in (
+    for arguments, code, exit_code in (
         ("runs show 77 --json", "NOT_FOUND", 1),
         ("transcribe abc --json", "VALIDATION_ERROR", 2),
         ("transcribe --json", "USAGE_ERROR", 2),
         ("schedules run-now 77 --json", "NOT_FOUND", 1),
     ):
-        ended = terminal.run(*words.split())
+        ended = terminal.run(*arguments.split())
         message = ended.error or {}
         if (ended.code, ended.out, message.get("code")) != (exit_code, "", code) or not message.get(
             "message"
         ):
-            wrong.append((words, ended))
+            wrong.append((arguments, ended))
     assert wrong == []

@@ -1,5 +1,4 @@
-"""`automation worker`: Celery's worker with our settings; what keeps it from that is one
-sentence."""
+"""Tests of `automation worker`: it executes the Celery worker or prints a one-sentence error."""
 
 import os
 from collections.abc import Iterator
@@ -17,9 +16,9 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The program that this one would have become."""
+    """Record the program that the command executes instead of executing it."""
     programs: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda _path, words: programs.append(words))
+    monkeypatch.setattr(os, "execv", lambda _path, arguments: programs.append(arguments))
     return programs
 
 
@@ -41,14 +40,14 @@ def test_a_missing_setting_is_reported_in_one_sentence(
     assert (ended.code, ended.out, ended.err.strip(), started) == (1, "", sentence, [])
 
 
-@pytest.mark.parametrize(("words", "width"), [([], "5"), (["--concurrency", "3"], "3")])
+@pytest.mark.parametrize(("arguments", "width"), [([], "5"), (["--concurrency", "3"], "3")])
 def test_the_command_executes_the_celery_worker(
-    terminal: Terminal, started: list[list[str]], words: list[str], width: str
+    terminal: Terminal, started: list[list[str]], arguments: list[str], width: str
 ) -> None:
     terminal.export(
         AUTOMATION_EXECUTOR="celery", REDIS_URL="redis://r/1", AUTOMATION_CELERY_CONCURRENCY="5"
     )
-    assert terminal.run("worker", "--name", "one@%h", *words).code == 0
+    assert terminal.run("worker", "--name", "one@%h", *arguments).code == 0
     (program,) = started
     assert program[1:6] == [
         "-m",

@@ -1,5 +1,4 @@
-"""What is known of fiches before their details: groupe, and whether some audit of theirs is the
-latest."""
+"""Tests of candidate fiches before their details: groupe, and existing latest audits."""
 
 from datetime import date
 

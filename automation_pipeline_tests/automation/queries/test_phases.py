@@ -1,5 +1,4 @@
-"""What is kept of the phases of a run, of its last attempt alone, and measured once when it
-ends."""
+"""Tests of stored run phases: entries per attempt, and metrics recorded once at the end."""
 
 from datetime import timedelta
 
@@ -21,10 +20,10 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run, an_opening
 
 
-def enter(database: Database, ticket: RunAttempt, *phases: Phase) -> None:
+def enter(database: Database, run_attempt: RunAttempt, *phases: Phase) -> None:
     for phase in phases:
         with database.transaction() as session:
-            enter_phase(session, ticket, phase)
+            enter_phase(session, run_attempt, phase)
 
 
 def entered(database: Database) -> list[tuple[int, str]]:
@@ -42,10 +41,10 @@ def push_back(database: Database, phase: Phase, seconds: float) -> None:
 
 
 def test_the_first_entry_into_a_phase_is_kept(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock)
-    enter(database, ticket, Phase.FETCHING, Phase.TRANSCRIBING)
+    run_attempt = an_open_run(database, clock)
+    enter(database, run_attempt, Phase.FETCHING, Phase.TRANSCRIBING)
     push_back(database, Phase.TRANSCRIBING, 60)
-    enter(database, ticket, Phase.AUDITING, Phase.TRANSCRIBING, Phase.TRANSCRIBING)
+    enter(database, run_attempt, Phase.AUDITING, Phase.TRANSCRIBING, Phase.TRANSCRIBING)
     assert sorted(phase for _, phase in entered(database)) == [
         "auditing",
         "fetching",
@@ -53,11 +52,11 @@ def test_the_first_entry_into_a_phase_is_kept(database: Database, clock: Standin
         "transcribing",
     ]
     with database.reading() as session:
-        lengths = {each.phase: each.seconds for each in time_by_phase(session, ticket.run_id)}
+        lengths = {each.phase: each.seconds for each in time_by_phase(session, run_attempt.run_id)}
     assert 55 < lengths[Phase.TRANSCRIBING] < 65
 
 
-def test_a_new_attempt_records_the_phase_in_which_the_last_attempt_died(
+def test_each_attempt_records_its_own_phase_entries(
     database: Database, clock: StandingClock
 ) -> None:
     first = an_open_run(database, clock)
@@ -84,16 +83,16 @@ def test_a_new_attempt_records_the_phase_in_which_the_last_attempt_died(
 def test_finishing_a_run_twice_records_its_metrics_once(
     database: Database, clock: StandingClock
 ) -> None:
-    ticket = an_open_run(database, clock)
-    enter(database, ticket, Phase.FETCHING)
+    run_attempt = an_open_run(database, clock)
+    enter(database, run_attempt, Phase.FETCHING)
     push_back(database, Phase.SELECTION, 90)
     push_back(database, Phase.FETCHING, 30)
-    clock.pass_time(timedelta(days=1))  # not the clock that measures phases
+    clock.pass_time(timedelta(days=1))  # phases are measured with the database clock
     for _ in range(2):
-        finalise_run(ticket.run_id, database=database, clock=clock, breakdown="It broke")
+        finalise_run(run_attempt.run_id, database=database, clock=clock, breakdown="It broke")
     with database.reading() as session:
         measures = {(each.name, each.labels): each.value for each in all_metrics(session)}
-        lengths = {each.phase: each.seconds for each in time_by_phase(session, ticket.run_id)}
+        lengths = {each.phase: each.seconds for each in time_by_phase(session, run_attempt.run_id)}
     for phase, seconds in {"selection": 60, "fetching": 30, "finalizing": 0}.items():
         assert measures["phases_total", f'phase="{phase}"'] == 1
         assert seconds <= measures["phase_seconds_total", f'phase="{phase}"'] + 0.01 < seconds + 20

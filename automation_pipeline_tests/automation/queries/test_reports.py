@@ -1,4 +1,4 @@
-"""The report of a run, and the quality of a day."""
+"""Tests of run reports and of daily quality."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta

@@ -1,4 +1,4 @@
-"""Views of runs: details, progress, lists within reach."""
+"""Tests of run queries: details, progress, and bounded lists."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -32,8 +32,8 @@ from automation_pipeline_tests.factories import a_schedule, an_open_run
 def mirrored(
     database: Database, clock: StandingClock, *, fiches: int, calls: int, lacking: int
 ) -> None:
-    """Fiches by their numbers, each with so many calls. Of every tenth, so many lack a transcript,
-    and one more that has vanished lacks its own."""
+    """Add fiches with the given number of calls. Every tenth lacks some transcripts, including
+    one of a recording that no longer exists."""
     now = clock.now()
     numbers = range(1, fiches + 1)
     lists = {"raw_data": {}, "fetched_at": now, "expires_at": now + timedelta(days=30)}
@@ -61,8 +61,8 @@ def mirrored(
         session.execute(insert(CallRecordingRow), received)
 
 
-def planned(session: Session, fiche_ids: Sequence[str]) -> str:
-    """How the database goes about it."""
+def query_plan(session: Session, fiche_ids: Sequence[str]) -> str:
+    """Return the query plan of the database."""
     connection = session.connection()
     asked: list[tuple[str, Any]] = []
 
@@ -94,7 +94,7 @@ def test_the_query_skips_recordings_that_have_a_transcript(
     with database.transaction() as session:
         session.execute(text("ANALYZE"))
     with database.reading() as session:
-        plan = planned(session, fiche_ids)
+        plan = query_plan(session, fiche_ids)
     assert "ix_recordings_untranscribed" in plan
     assert "uq_recordings" not in plan
 
@@ -117,7 +117,7 @@ def a_run(database: Database, clock: StandingClock, **fields: object) -> int:
         return row.id
 
 
-def put(database: Database, run_id: int, rows: Sequence[dict[str, object]]) -> None:
+def insert_rows(database: Database, run_id: int, rows: Sequence[dict[str, object]]) -> None:
     with database.transaction() as session:
         session.add_all(
             FicheResultRow(
@@ -156,7 +156,7 @@ def put(database: Database, run_id: int, rows: Sequence[dict[str, object]]) -> N
 def test_progress_counts_a_fiche_in_every_phase_it_has_completed(
     row: dict[str, object], progress: RunProgress, database: Database, run_id: int
 ) -> None:
-    put(database, run_id, [row])
+    insert_rows(database, run_id, [row])
     with database.reading() as session:
         assert progress_of(session, run_id) == progress
         assert progress_of(session, run_id + 1) == RunProgress(0, 0, 0, 0, 0, 0, 0)
@@ -173,7 +173,7 @@ def test_reasons_are_counted_per_outcome_and_sorted_by_frequency(
         {"status": "failed"},
         {"status": "ignored", "reason": "not_found"},
     ]
-    put(database, run_id, [*failed, *others, {"status": "successful"}, {}])
+    insert_rows(database, run_id, [*failed, *others, {"status": "successful"}, {}])
     with database.reading() as session:
         reasons = reasons_of(session, run_id)
     assert reasons == {

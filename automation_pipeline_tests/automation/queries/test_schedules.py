@@ -13,14 +13,13 @@ from automation_pipeline.automation.rules.schedules import DueReport
 from automation_pipeline.automation.runs import request_run
 from automation_pipeline.automation.tables import OccurrenceRow, ScheduleRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.automation.due import a_daily, change, look
+from automation_pipeline_tests.automation.due import a_daily, change, check_due
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
 
-def many(database: Database, clock: StandingClock, schedules: int, due: int) -> None:
-    """So many, of which so many are due at ten and the others later, at a thousand different
-    times."""
+def add_schedules(database: Database, clock: StandingClock, schedules: int, due: int) -> None:
+    """Add schedules, of which some are due at 10:00 and the others later at different times."""
     a_daily(database, clock)
     with database.transaction() as session:
         [first] = session.execute(select(*ScheduleRow.__table__.columns)).mappings()
@@ -42,7 +41,7 @@ def counted(database: Database, clock: StandingClock) -> tuple[DueReport, int]:
         statements.append(str(given[2]))
 
     event.listen(database.engine, "before_cursor_execute", count)
-    report = look(database, clock)
+    report = check_due(database, clock)
     event.remove(database.engine, "before_cursor_execute", count)
     return report, len(statements)
 
@@ -52,23 +51,23 @@ def test_the_statement_count_does_not_depend_on_the_number_of_schedules(
     database: Database, clock: StandingClock
 ) -> None:
     a_daily(database, clock)
-    _, for_one = counted(database, clock)
+    _, statements_for_one = counted(database, clock)
     with database.transaction() as session:
         session.delete(session.get_one(ScheduleRow, 1))
-    many(database, clock, 10_000, 50)
-    report, for_many = counted(database, clock)
+    add_schedules(database, clock, 10_000, 50)
+    report, statements_for_many = counted(database, clock)
     assert (report.checked, len(report.triggered)) == (10_000, 50)
-    assert for_many == for_one
+    assert statements_for_many == statements_for_one
     clock.pass_time(timedelta(seconds=15))
     report, idle = counted(database, clock)
     assert report == DueReport(checked=10_000)
-    assert idle < for_one
+    assert idle < statements_for_one
 
 
 def test_a_hundred_schedules_due_at_the_same_time_all_start(
     database: Database, clock: StandingClock
 ) -> None:
-    many(database, clock, 300, 100)
+    add_schedules(database, clock, 300, 100)
     report, statements = counted(database, clock)
     assert len(report.triggered) == 100
     assert statements < 20

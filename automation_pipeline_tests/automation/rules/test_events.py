@@ -1,4 +1,4 @@
-"""Messages of a run: events and notifications; the addresses of webhooks."""
+"""Tests of run events, notifications, and webhook URLs."""
 
 import hashlib
 import hmac
@@ -23,8 +23,8 @@ from automation_pipeline.core.webhooks import body_of, signature
 from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
-ABOUT = {"schedule_id": "3", "run_id": "12"}
-CHANNEL = {"job_id": "automation-run-12", **ABOUT}
+RUN_IDS = {"schedule_id": "3", "run_id": "12"}
+CHANNEL = {"job_id": "automation-run-12", **RUN_IDS}
 TOTALS = {"status": "partial", "total_fiches": 5, "successful_fiches": 4, "failed_fiches": 1}
 
 
@@ -95,7 +95,7 @@ def test_the_end_of_a_run_emits_a_realtime_and_a_domain_event() -> None:
     assert (shown.key, shown.name) == ("automation-run-12-completed", "automation.run.completed")
     assert shown.payload == {**CHANNEL, **TOTALS, **more}
     assert (inside.key, inside.name) == ("automation-completed-12", "automation/completed")
-    assert inside.payload == {**ABOUT, **TOTALS, "duration_ms": 1500}
+    assert inside.payload == {**RUN_IDS, **TOTALS, "duration_ms": 1500}
 
 
 @every_case(
@@ -117,7 +117,7 @@ def test_a_failure_event_has_the_error() -> None:
     assert (shown.key, shown.name) == ("automation-run-12-failed", "automation.run.failed")
     assert shown.payload == {**CHANNEL, "status": "failed", "error": "boom", "duration_ms": 1500}
     assert (inside.key, inside.name) == ("automation-failed-12", "automation/failed")
-    assert inside.payload == {**ABOUT, "error": "boom"}
+    assert inside.payload == {**RUN_IDS, "error": "boom"}
 
 
 FAILURES = [

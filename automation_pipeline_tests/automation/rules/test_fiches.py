@@ -57,7 +57,7 @@ def selection(
 
 
 def days(preset: DatePreset | None, wall: str, zone: ZoneInfo, fold: int = 0) -> list[str]:
-    """First and last day and how many, when the wall clock of the zone says so."""
+    """Return the first day, the last day, and the day count at a local time of the zone."""
     now = datetime.fromisoformat(wall).replace(tzinfo=zone, fold=fold).astimezone(UTC)
     found = days_of(selection(preset), now, zone)
     assert list(found) == [found[0] + timedelta(days=number) for number in range(len(found))]
@@ -67,8 +67,8 @@ def days(preset: DatePreset | None, wall: str, zone: ZoneInfo, fold: int = 0) ->
 @every_case(
     ("wall", "zone"),
     [
-        # Europe: 29 March has 23 hours, 25 October has 25. A day of 24 hours would count one day
-        # too many or too few.
+        # Europe: 29 March has 23 hours and 25 October has 25. Arithmetic with days of 24 hours
+        # would be off by one day.
         ("2026-03-29 00:30", PARIS),
         ("2026-03-29 03:00", PARIS),
         ("2026-03-29 23:59", PARIS),
@@ -304,12 +304,12 @@ def test_filtering_candidates_is_ordered_bounded_and_idempotent(
 @given(st.lists(st.text("12 ,\n\t\u00a0;")), st.none() | st.integers(1, 4))
 def test_manual_ids_become_the_selected_ids(entries: list[str], most: int | None) -> None:
     wanted = selection_with(mode=SelectionMode.MANUAL, fiche_ids=tuple(entries), max_fiches=most)
-    firsts = tuple(dict.fromkeys(split_ids(wanted.fiche_ids)))[: wanted.max_fiches]
+    first_ids = tuple(dict.fromkeys(split_ids(wanted.fiche_ids)))[: wanted.max_fiches]
     assert (
         filter_candidates(
             [FicheCandidate(fiche_id) for fiche_id in split_ids(wanted.fiche_ids)], wanted
         ).kept
-        == firsts
+        == first_ids
     )
 
 
@@ -340,8 +340,7 @@ def too_many(values: int, most: int) -> tuple[Reason, str]:
         ("NORD", 2, {}, 2, None),
         ("NORD", 0, {"only_with_recordings": True}, 0, NONE_AT_ALL),
         ("NORD", 1, {"only_with_recordings": True}, 0, None),
-        # The groupe is looked at first, then how many recordings there are, then that there are
-        # any.
+        # Filters apply in this order: groupe, number of recordings, presence of recordings.
         ("SUD", 9, {"groupes": ("NORD",)}, 2, OTHER),
         (None, 0, {"groupes": ("NORD",), "only_with_recordings": True}, 2, MISSING),
         ("NORD", 0, {"groupes": ("NORD",), "only_with_recordings": True}, 2, NONE_AT_ALL),
@@ -677,7 +676,7 @@ def test_an_ignored_fiche_has_its_reason_in_ignore_reason() -> None:
 
 
 DONE, SILENT = ConfigAuditResult(1, completed=True), ConfigAuditResult(4, None)
-BROKEN, MUTE = (
+BROKEN, NO_SPEECH = (
     ConfigAuditResult(2, completed=False, error="The model refused"),
     ConfigAuditResult(3, completed=False),
 )
@@ -693,9 +692,9 @@ LATE = ConfigAuditResult(6, completed=False, error="No transcript")
         ([DONE, BROKEN], "failed", "audit_failed", "The model refused", 2),
         ([BROKEN, LATE], "failed", "audit_failed", "The model refused", 2),
         ([LATE, BROKEN], "failed", "audit_failed", "No transcript", 2),
-        ([MUTE, BROKEN], "failed", "audit_failed", "The model refused", 2),
-        ([MUTE], "failed", "audit_failed", "Audit failed (1/1 config(s))", 1),
-        ([DONE, MUTE, MUTE], "failed", "audit_failed", "Audit failed (2/3 config(s))", 3),
+        ([NO_SPEECH, BROKEN], "failed", "audit_failed", "The model refused", 2),
+        ([NO_SPEECH], "failed", "audit_failed", "Audit failed (1/1 config(s))", 1),
+        ([DONE, NO_SPEECH, NO_SPEECH], "failed", "audit_failed", "Audit failed (2/3 config(s))", 3),
         ([LOST, BROKEN], "failed", "audit_failed", "The model refused", 1),
         (
             [replace(LOST, timed_out=True)],

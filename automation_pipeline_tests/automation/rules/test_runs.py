@@ -1,4 +1,4 @@
-"""Runs and reports: status, phases, reported phases, the check of the day's report."""
+"""Tests of run rules: status, phases, and the completeness of daily reports."""
 
 import itertools
 from datetime import UTC, datetime, timedelta

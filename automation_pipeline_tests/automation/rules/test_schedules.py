@@ -423,9 +423,9 @@ def test_a_schedule_survives_a_json_round_trip(document: dict[str, Any]) -> None
 @given(TIMED)
 def test_no_two_crons_of_a_schedule_fire_together(document: dict[str, Any]) -> None:
     schedule = parse_schedule(document)
-    start, place = datetime(2027, 12, 1, tzinfo=UTC), zone("UTC")
+    start, time_zone = datetime(2027, 12, 1, tzinfo=UTC), zone("UTC")
     fired = [
-        at for cron in crons_of(schedule) for at in islice(occurrences(cron, place, start), 15)
+        at for cron in crons_of(schedule) for at in islice(occurrences(cron, time_zone, start), 15)
     ]
     assert len(fired) == len(set(fired))
 
@@ -482,7 +482,7 @@ def test_an_invalid_selection_is_reported_with_its_path_in_the_schedule() -> Non
 
 
 def test_cross_field_errors_name_one_field_and_a_blank_name_is_rejected() -> None:
-    """Finding 2.6: the field was empty."""
+    """Finding 2.6: the error named no field."""
     cases: list[tuple[dict[str, object], str, str]] = [
         ({"scheduleType": "DAILY"}, "timeOfDay", "DAILY schedule requires timeOfDay"),
         (
@@ -499,7 +499,7 @@ def test_cross_field_errors_name_one_field_and_a_blank_name_is_rejected() -> Non
         ({"scheduleType": "MANUAL", "name": "   "}, "name", "must not be blank"),
     ]
     messages: list[tuple[tuple[str, str], ...]] = []
-    for fields, _field, _words in cases:
+    for fields, _field, _message in cases:
         with pytest.raises(InvalidInputError) as refused:
             parse_schedule(
                 {
@@ -509,11 +509,11 @@ def test_cross_field_errors_name_one_field_and_a_blank_name_is_rejected() -> Non
                 }
             )
         messages.append(refused.value.fields)
-    assert messages == [((field, words),) for _fields, field, words in cases]
+    assert messages == [((field, message),) for _fields, field, message in cases]
 
 
 def test_a_cron_expression_is_derived_from_daily_weekly_and_monthly_times() -> None:
-    """Finding 2.6: it was null."""
+    """Finding 2.6: the cron expression was null."""
     cases: list[tuple[dict[str, object], str | None]] = [
         ({"scheduleType": "DAILY", "timeOfDay": "02:05"}, "5 2 * * *"),
         ({"scheduleType": "WEEKLY", "timeOfDay": "23:00", "dayOfWeek": 0}, "0 23 * * 0"),
@@ -807,7 +807,7 @@ def test_the_next_occurrence_is_the_first_that_is_neither_decided_nor_skipped(
 
 
 @every_case(
-    ("place", "changes_on", "local"),
+    ("time_zone", "changes_on", "local"),
     [
         ("Europe/Paris", (2026, 3, 29), "03:00 +02:00, 02:30 +02:00"),
         ("Europe/Paris", (2026, 10, 25), "02:30 +01:00, 02:30 +01:00"),
@@ -816,12 +816,14 @@ def test_the_next_occurrence_is_the_first_that_is_neither_decided_nor_skipped(
     ],
 )
 def test_a_daylight_saving_change_yields_one_occurrence(
-    place: str, changes_on: tuple[int, int, int], local: str
+    time_zone: str, changes_on: tuple[int, int, int], local: str
 ) -> None:
-    schedule = parse_schedule({**MANUAL, **DAILY, "timezone": place, "timeOfDay": local[-12:-7]})
+    schedule = parse_schedule(
+        {**MANUAL, **DAILY, "timezone": time_zone, "timeOfDay": local[-12:-7]}
+    )
     day_before = datetime(*changes_on, 12, tzinfo=UTC) - timedelta(days=1)
     coming = [
-        at.astimezone(zone(place)) for at in islice(occurrences_after(schedule, day_before), 2)
+        at.astimezone(zone(time_zone)) for at in islice(occurrences_after(schedule, day_before), 2)
     ]
     assert ", ".join(f"{at:%H:%M} {at.isoformat()[-6:]}" for at in coming) == local
     assert coming[0].date() == datetime(*changes_on, tzinfo=UTC).date()
@@ -930,17 +932,17 @@ def test_the_execution_window_includes_both_boundary_minutes(now: str, due: bool
 @every_case(
     ("zone_name", "cron", "since", "now", "expected"),
     [
-        # Spring: 02:30 does not exist; it is due when the clock has jumped.
+        # Spring: 02:30 does not exist; the schedule is due right after the clock change.
         ("Europe/Paris", "30 2 * * *", "2026-03-28T12:00", "2026-03-29T00:59", []),
         ("Europe/Paris", "30 2 * * *", "2026-03-28T12:00", "2026-03-29T01:05", ["29 01:00"]),
         ("America/New_York", "30 2 * * *", "2026-03-07T12:00", "2026-03-08T07:05", ["08 07:00"]),
-        # Autumn: 02:30 comes twice and is due once.
+        # Autumn: 02:30 occurs twice and is due once.
         ("Europe/Paris", "30 2 * * *", "2026-10-24T12:00", "2026-10-25T00:35", []),
         ("Europe/Paris", "30 2 * * *", "2026-10-24T12:00", "2026-10-25T01:35", ["25 01:30"]),
         ("Europe/Paris", "30 2 * * *", "2026-10-25T01:30", "2026-10-25T01:35", []),
         ("America/New_York", "30 1 * * *", "2026-10-31T12:00", "2026-11-01T05:35", []),
         ("America/New_York", "30 1 * * *", "2026-10-31T12:00", "2026-11-01T06:35", ["01 06:30"]),
-        # The same time of day is another instant on either side.
+        # The same local time is a different UTC instant before and after the clock change.
         ("Europe/Paris", "0 9 * * *", "2026-03-28T12:00", "2026-03-29T07:00", ["29 07:00"]),
         ("Europe/Paris", "0 9 * * *", "2026-03-27T12:00", "2026-03-28T08:00", ["28 08:00"]),
         # Ends of months.
@@ -948,7 +950,7 @@ def test_the_execution_window_includes_both_boundary_minutes(now: str, due: bool
         ("UTC", "0 9 31 * *", "2026-04-01T00:00", "2026-04-30T09:01", []),
         ("UTC", "0 9 29 2 *", "2027-03-01T00:00", "2028-02-29T09:01", ["29 09:00"]),
         ("UTC", "0 9 29 2 *", "2028-02-29T09:00", "2029-03-01T09:01", []),
-        # A window that reaches into the day before.
+        # A window that extends into the previous day.
         ("Europe/Paris", "55 23 * * *", "2026-05-03T12:00", "2026-05-03T22:10", ["03 21:55"]),
     ],
 )
@@ -981,7 +983,7 @@ def test_a_monthly_schedule_with_several_crons_is_due_on_the_last_day(
     assert decide_due(monthly, at(month_end), RULES).to_run == (at(month_end),)
 
 
-HOURLY, OFTEN = "0 * * * *", "*/5 * * * *"
+HOURLY, EVERY_FIVE_MINUTES = "0 * * * *", "*/5 * * * *"
 
 
 @every_case(
@@ -996,7 +998,14 @@ HOURLY, OFTEN = "0 * * * *", "*/5 * * * *"
             [("04 07:00", MISSED), ("04 08:00", MISSED)],
         ),
         ("skip", HOURLY, "04 06:00", "04 08:30", [], [("04 07:00", MISSED), ("04 08:00", MISSED)]),
-        ("skip", OFTEN, "04 08:50", "04 09:01", ["04 09:00"], [("04 08:55", SUPERSEDED)]),
+        (
+            "skip",
+            EVERY_FIVE_MINUTES,
+            "04 08:50",
+            "04 09:01",
+            ["04 09:00"],
+            [("04 08:55", SUPERSEDED)],
+        ),
         ("latest", HOURLY, "04 06:00", "04 08:30", ["04 08:00"], [("04 07:00", SUPERSEDED)]),
         ("latest", "0 9 3 * *", "01 00:00", "10 08:59", ["03 09:00"], []),
         ("latest", "0 9 3 * *", "01 00:00", "28 09:01", ["03 09:00"], []),
@@ -1141,13 +1150,13 @@ def test_an_occurrence_skipped_by_an_operator_does_not_run_and_the_next_does() -
 
 def test_jitter_delays_the_start_by_a_stable_amount() -> None:
     due = at("2026-05-04T09:00")
-    shy = a_schedule(HOURLY, "2026-05-04T08:00", jitter_seconds=3600)
-    [planned] = islice(planned_after(shy.timing, at("2026-05-04T08:59")), 1)
+    jittered = a_schedule(HOURLY, "2026-05-04T08:00", jitter_seconds=3600)
+    [planned] = islice(planned_after(jittered.timing, at("2026-05-04T08:59")), 1)
     starts_at = planned.effective_for
     assert timedelta(0) < starts_at - due <= timedelta(hours=1)
-    assert decide_due(shy, starts_at - timedelta(seconds=1), RULES) == DueDecision()
-    assert decide_due(shy, starts_at, RULES).to_run == (due,)
-    assert decide_due(shy, starts_at + timedelta(minutes=20), RULES).to_run[:1] == (due,), (
+    assert decide_due(jittered, starts_at - timedelta(seconds=1), RULES) == DueDecision()
+    assert decide_due(jittered, starts_at, RULES).to_run == (due,)
+    assert decide_due(jittered, starts_at + timedelta(minutes=20), RULES).to_run[:1] == (due,), (
         "late by its jitter is not missed"
     )
 
@@ -1191,7 +1200,7 @@ def test_the_overlap_policy_decides_what_starts_during_a_run(
 ) -> None:
     now = "2026-05-04T09:10"
     schedule = a_schedule(
-        OFTEN,
+        EVERY_FIVE_MINUTES,
         "2026-05-04T08:55",
         overlap_policy=OverlapPolicy(policy),
         catch_up=CatchUp(catch_up),

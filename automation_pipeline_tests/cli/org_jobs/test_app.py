@@ -1,5 +1,4 @@
-"""Every command: help that teaches with an example, JSON on demand, one plain sentence when it
-cannot be."""
+"""Tests of every org-jobs command: help with an example, JSON output, one-sentence errors."""
 
 from collections.abc import Iterator
 
@@ -7,16 +6,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from automation_pipeline.cli import main
-from automation_pipeline_tests.cli.org_jobs.counter import NOWHERE, Counter
+from automation_pipeline_tests.cli.org_jobs.commands import UNKNOWN_ID, OrgJobsCommands
 from automation_pipeline_tests.tables import every_case
 
 
-def every_command(of: TyperCommand | TyperGroup, *words: str) -> Iterator[tuple[str, ...]]:
+def every_command(of: TyperCommand | TyperGroup, *arguments: str) -> Iterator[tuple[str, ...]]:
     if not isinstance(of, TyperGroup):
-        yield words
+        yield arguments
         return
     for name, command in of.commands.items():
-        yield from every_command(command, *words, name)
+        yield from every_command(command, *arguments, name)
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -24,18 +23,18 @@ def commands() -> list[tuple[str, ...]]:
     return list(every_command(whole.commands["org-jobs"]))
 
 
-@every_case("words", commands(), ids=" ".join)
+@every_case("arguments", commands(), ids=" ".join)
 def test_every_command_has_an_example_and_json_output(
-    bare: Counter, words: tuple[str, ...]
+    without_org: OrgJobsCommands, arguments: tuple[str, ...]
 ) -> None:
-    result = bare.printed(*words, "--help")
+    result = without_org.printed(*arguments, "--help")
     assert "For example" in result.replace("for example", "For example")
-    assert f"automation org-jobs {' '.join(words)}" in result
+    assert f"automation org-jobs {' '.join(arguments)}" in result
     assert "--json" in result
 
 
 def test_the_public_command_names_exist() -> None:
-    values = {" ".join(words) for words in commands()}
+    values = {" ".join(arguments) for arguments in commands()}
     schedules = "create list show update delete pause resume run-now skip-next keep-next "
     schedules += "backfill next fires log preview"
     nouns = {
@@ -46,54 +45,54 @@ def test_the_public_command_names_exist() -> None:
         "servers": "list create update delete",
         "types": "list create update delete",
     }
-    wanted = {f"{noun} {deed}" for noun, deeds in nouns.items() for deed in deeds.split()}
+    wanted = {f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs.split()}
     assert (
         wanted | {"list", "show", "cancel", "retry", "create", "queues", "alerts", "audit-log"}
         <= values
     )
 
 
-NOT_THERE = f"""
-schedules show {NOWHERE}
-schedules update {NOWHERE} --name x
-schedules delete {NOWHERE} --yes
-schedules pause {NOWHERE}
-schedules resume {NOWHERE}
-schedules run-now {NOWHERE}
-schedules run-now {NOWHERE} --wait
-schedules skip-next {NOWHERE}
-schedules keep-next {NOWHERE}
-schedules backfill {NOWHERE} --from 2026-05-01T00:00:00Z --until 2026-05-02T00:00:00Z
-schedules next {NOWHERE}
-schedules fires {NOWHERE}
-schedules log {NOWHERE}
-schedules list --org nobody
-schedules create --org nobody --name x
+COMMANDS_WITH_UNKNOWN_IDS = f"""
+schedules show {UNKNOWN_ID}
+schedules update {UNKNOWN_ID} --name x
+schedules delete {UNKNOWN_ID} --yes
+schedules pause {UNKNOWN_ID}
+schedules resume {UNKNOWN_ID}
+schedules run-now {UNKNOWN_ID}
+schedules run-now {UNKNOWN_ID} --wait
+schedules skip-next {UNKNOWN_ID}
+schedules keep-next {UNKNOWN_ID}
+schedules backfill {UNKNOWN_ID} --from 2026-05-01T00:00:00Z --until 2026-05-02T00:00:00Z
+schedules next {UNKNOWN_ID}
+schedules fires {UNKNOWN_ID}
+schedules log {UNKNOWN_ID}
+schedules list --org unknown
+schedules create --org unknown --name x
 show 99
 cancel 99
 retry 99
 watch 99
 log 99
-list --org nobody
-create --type HTTPS_CALL --org nobody
-queues --org nobody
-alerts --org nobody
-audit-log --org nobody
-backfills list --org nobody
+list --org unknown
+create --type HTTPS_CALL --org unknown
+queues --org unknown
+alerts --org unknown
+audit-log --org unknown
+backfills list --org unknown
 backfills show 99
 backfills cancel 99
-orgs show nobody
+orgs show unknown
 orgs show NoName
-orgs update nobody --name x
-orgs suspend nobody
-orgs resume nobody
-hosts list --org nobody
-hosts create --org nobody --name x
+orgs update unknown --name x
+orgs suspend unknown
+orgs resume unknown
+hosts list --org unknown
+hosts create --org unknown --name x
 hosts show 99
 hosts update 99 --name x
 hosts delete 99 --yes
-servers list --org nobody
-servers create --org nobody --name x
+servers list --org unknown
+servers create --org unknown --name x
 servers show 99
 servers update 99 --name x
 servers delete 99 --yes
@@ -101,9 +100,11 @@ servers delete 99 --yes
 
 
 @every_case("flag", [[], ["--json"]])
-@every_case("command", NOT_THERE.strip().splitlines())
-def test_an_unknown_id_prints_one_sentence(counter: Counter, command: str, flag: list[str]) -> None:
-    message = counter.refused(*command.split(), *flag)
+@every_case("command", COMMANDS_WITH_UNKNOWN_IDS.strip().splitlines())
+def test_an_unknown_id_prints_one_sentence(
+    org_jobs: OrgJobsCommands, command: str, flag: list[str]
+) -> None:
+    message = org_jobs.refused(*command.split(), *flag)
     assert message.endswith(" not found.")
 
 
@@ -150,22 +151,25 @@ audit-log --id 1
 
 
 @every_case("command", WRONG.strip().splitlines())
-def test_invalid_input_prints_one_sentence_and_exits_with_2(counter: Counter, command: str) -> None:
-    assert counter.refused(*command.split(), code=2).endswith((".", "?"))
+def test_invalid_input_prints_one_sentence_and_exits_with_2(
+    org_jobs: OrgJobsCommands, command: str
+) -> None:
+    assert org_jobs.refused(*command.split(), code=2).endswith((".", "?"))
 
 
-def test_creating_entities_requires_an_organisation(bare: Counter) -> None:
-    message = bare.refused("hosts", "create", "--name", "paris-1", code=2)
+def test_creating_entities_requires_an_organisation(without_org: OrgJobsCommands) -> None:
+    message = without_org.refused("hosts", "create", "--name", "paris-1", code=2)
     assert message == "There is no organisation: `automation org-jobs orgs create` adds one."
 
 
 def test_a_single_organisation_is_the_default_and_several_require_an_option(
-    counter: Counter,
+    org_jobs: OrgJobsCommands,
 ) -> None:
-    assert counter.json("hosts", "create", "--name", "paris-1")["orgId"] == "acme"
-    counter.org("globex")
-    message = counter.refused("schedules", "create", "--name", "x", code=2)
+    assert org_jobs.json("hosts", "create", "--name", "paris-1")["orgId"] == "acme"
+    org_jobs.org("globex")
+    message = org_jobs.refused("schedules", "create", "--name", "x", code=2)
     assert message == "There are several organisations: name one with --org."
     assert (
-        counter.json("hosts", "create", "--name", "paris-1", "--org", "globex")["orgId"] == "globex"
+        org_jobs.json("hosts", "create", "--name", "paris-1", "--org", "globex")["orgId"]
+        == "globex"
     )

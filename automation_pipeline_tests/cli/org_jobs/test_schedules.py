@@ -1,4 +1,4 @@
-"""Schedules of organisations from the command line."""
+"""Tests of `automation org-jobs schedules`."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
-from automation_pipeline_tests.cli.org_jobs.counter import CALL, Counter
+from automation_pipeline_tests.cli.org_jobs.commands import CALL, OrgJobsCommands
 from automation_pipeline_tests.cli.terminal import during_pauses
 from automation_pipeline_tests.tables import every_case
 
@@ -20,9 +20,9 @@ BY_FLAGS = (
 )  # fmt: skip
 
 
-def test_a_schedule_can_be_created_with_flags(counter: Counter) -> None:
-    server = counter.server()
-    made = counter.json("schedules", "create", *BY_FLAGS, "--server", server)
+def test_a_schedule_can_be_created_with_flags(org_jobs: OrgJobsCommands) -> None:
+    server = org_jobs.server()
+    made = org_jobs.json("schedules", "create", *BY_FLAGS, "--server", server)
     wanted = {
         "name": "Nightly", "cronExpression": "30 4 * * *", "timezone": "Europe/Paris", "jobType": "SERVER_RESTART",
         "serverInstanceId": server, "executionWindowStart": "02:00", "executionWindowEnd": "06:00",
@@ -34,17 +34,17 @@ def test_a_schedule_can_be_created_with_flags(counter: Counter) -> None:
         "orgId": "acme", "state": "ACTIVE", "createdBy": "cli:ada",
     }  # fmt: skip
     assert {name: made[name] for name in wanted} == wanted
-    assert counter.json("schedules", "show", made["id"]) == made
+    assert org_jobs.json("schedules", "show", made["id"]) == made
 
 
-def test_flags_override_the_file_when_creating_a_schedule(counter: Counter) -> None:
-    made = counter.json(
+def test_flags_override_the_file_when_creating_a_schedule(org_jobs: OrgJobsCommands) -> None:
+    made = org_jobs.json(
         "schedules", "create", "--file", "-", "--name", "Other", "--disabled", given=CALL
     )
     assert (made["name"], made["jobType"], made["state"]) == ("Other", "HTTPS_CALL", "PAUSED")
-    path = counter.terminal.folder / "call.json"
+    path = org_jobs.terminal.folder / "call.json"
     path.write_text(json.dumps(CALL))
-    assert counter.json("schedules", "create", "-f", str(path))["name"] == CALL["name"]
+    assert org_jobs.json("schedules", "create", "-f", str(path))["name"] == CALL["name"]
 
 
 @every_case(
@@ -61,43 +61,45 @@ def test_flags_override_the_file_when_creating_a_schedule(counter: Counter) -> N
         (["--server", "99"], "serverInstanceId: "),
     ],
 )
-def test_every_error_names_its_field(counter: Counter, flags: list[str], fault: str) -> None:
+def test_every_error_names_its_field(
+    org_jobs: OrgJobsCommands, flags: list[str], fault: str
+) -> None:
     given = json.dumps(CALL).encode()
-    assert fault in counter.refused(
+    assert fault in org_jobs.refused(
         "schedules", "create", "--file", "-", *flags, code=2, given=given
     )
-    assert counter.json("schedules", "list")["schedules"] == []
+    assert org_jobs.json("schedules", "list")["schedules"] == []
 
 
-def test_a_forbidden_call_url_is_rejected_before_saving(counter: Counter) -> None:
-    stored = counter.schedule()
+def test_a_forbidden_call_url_is_rejected_before_saving(org_jobs: OrgJobsCommands) -> None:
+    stored = org_jobs.schedule()
     inside, listed = '{"url": "http://10.0.0.5:3000/"}', '{"url": "http://localhost:3000/"}'
-    counter.terminal.export(ORG_JOBS_HTTPS_ALLOWED_ORIGINS="http://localhost:3000")
-    for words in (
+    org_jobs.terminal.export(ORG_JOBS_HTTPS_ALLOWED_ORIGINS="http://localhost:3000")
+    for arguments in (
         ("schedules", "create", "--name", "Other", "--cron", "0 2 * * *", "--type", "HTTPS_CALL"),
         ("schedules", "update", stored),
         ("schedules", "run-now", stored),
         ("create", "--type", "HTTPS_CALL"),
     ):
-        message = counter.refused(*words, "--payload", inside, code=2)
+        message = org_jobs.refused(*arguments, "--payload", inside, code=2)
         assert (
             "payload.url: url must begin with https:// unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists"
             in message
-        ), words
-        assert counter.json(*words, "--payload", listed), words
+        ), arguments
+        assert org_jobs.json(*arguments, "--payload", listed), arguments
 
 
-def test_schedules_can_be_listed_and_filtered(counter: Counter) -> None:
-    counter.org("globex")
-    server = counter.server()
-    restart = counter.schedule(
+def test_schedules_can_be_listed_and_filtered(org_jobs: OrgJobsCommands) -> None:
+    org_jobs.org("globex")
+    server = org_jobs.server()
+    restart = org_jobs.schedule(
         "--org", "acme", "--server", server, jobType="SERVER_RESTART", payload={}, name="Été"
     )
-    paused = counter.schedule("--org", "acme", "--disabled")
-    other = counter.schedule("--org", "globex")
+    paused = org_jobs.schedule("--org", "acme", "--disabled")
+    other = org_jobs.schedule("--org", "globex")
 
     def listed(*options: str) -> set[str]:
-        return {one["id"] for one in counter.json("schedules", "list", *options)["schedules"]}
+        return {one["id"] for one in org_jobs.json("schedules", "list", *options)["schedules"]}
 
     assert listed() == {restart, paused, other}
     assert listed("--org", "acme") == {restart, paused}
@@ -108,14 +110,14 @@ def test_schedules_can_be_listed_and_filtered(counter: Counter) -> None:
         == listed("--query", "ét")
         == {restart}
     )
-    assert counter.json("schedules", "list", "--limit", "2")["more"] is True
-    result = counter.printed("schedules", "list", "--limit", "2")
+    assert org_jobs.json("schedules", "list", "--limit", "2")["more"] is True
+    result = org_jobs.printed("schedules", "list", "--limit", "2")
     assert result.endswith("There are more rows: --offset 2 shows the next page.")
     assert "Warm [cache]" in result
 
 
-def test_a_schedule_shows_its_main_fields(counter: Counter) -> None:
-    schedule_id = counter.schedule(
+def test_a_schedule_shows_its_main_fields(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule(
         "--window",
         "22:00-06:00",
         "--retries",
@@ -124,16 +126,16 @@ def test_a_schedule_shows_its_main_fields(counter: Counter) -> None:
         "exponential",
         description="Keeps [it] warm",
     )
-    shown = counter.printed("schedules", "show", schedule_id)
-    for words in (
+    shown = org_jobs.printed("schedules", "show", schedule_id)
+    for arguments in (
         f"schedule {schedule_id} Warm [cache]", "Keeps [it] warm", "organisation acme", "state ACTIVE",
         "due 0 2 * * *, Europe/Paris", "22:00 to 06:00; jobs due outside wait for it", "02:00 CE",
         'HTTPS_CALL {"url": "https://example.com/warm"', "3 times, after 2 s, then double",
         "a due time is skipped while the previous job runs", "paused after 10 failures in a row", "0 jobs, 0 failed",
         "by cli:ada",
     ):  # fmt: skip
-        assert words in shown
-    counter.json(
+        assert arguments in shown
+    org_jobs.json(
         "schedules",
         "pause",
         schedule_id,
@@ -142,93 +144,95 @@ def test_a_schedule_shows_its_main_fields(counter: Counter) -> None:
         "--until",
         "2127-01-01T00:00:00Z",
     )
-    shown = counter.printed("schedules", "show", schedule_id)
+    shown = org_jobs.printed("schedules", "show", schedule_id)
     assert "state PAUSED" in shown
     assert "paused because Disk [full]; it is resumed 2127-01-01 00:00 UTC" in shown
     assert "next never" in shown
     assert shown.endswith(f"Resume it: `automation org-jobs schedules resume {schedule_id}`.")
 
 
-def test_a_schedule_shows_its_last_five_fires_with_outcome_and_reason(counter: Counter) -> None:
-    schedule_id, bench = counter.schedule(), counter.bench
+def test_a_schedule_shows_its_last_five_fires_with_outcome_and_reason(
+    org_jobs: OrgJobsCommands,
+) -> None:
+    schedule_id, bench = org_jobs.schedule(), org_jobs.bench
     start = bench.now.replace(year=2026, month=5, day=1, hour=0, minute=0, second=0, microsecond=0)
     for day in range(1, 7):
         skipped = {"outcome": "SKIPPED", "skip_reason": "overlap", "note": "One is [still] at work"}
         bench.fire(schedule_id, start.replace(day=day), **(skipped if day == 6 else {}))
-    shown = counter.printed("schedules", "show", schedule_id)
+    shown = org_jobs.printed("schedules", "show", schedule_id)
     assert shown.count(" DISPATCHED") == 4
     assert "SKIPPED overlap: One is [still] at work" in shown
     assert "01 May" not in shown
-    fires = counter.json("schedules", "fires", schedule_id, "--limit", "4")
+    fires = org_jobs.json("schedules", "fires", schedule_id, "--limit", "4")
     assert ([one["outcome"] for one in fires["fires"]][:2], fires["more"]) == (
         ["SKIPPED", "DISPATCHED"],
         True,
     )
-    result = counter.printed("schedules", "fires", schedule_id, "--limit", "4")
+    result = org_jobs.printed("schedules", "fires", schedule_id, "--limit", "4")
     assert result.endswith(
         f"There are more rows: --after {fires['fires'][-1]['id']} shows the next page."
     )
-    rest = counter.json("schedules", "fires", schedule_id, "--after", fires["fires"][-1]["id"])[
+    rest = org_jobs.json("schedules", "fires", schedule_id, "--after", fires["fires"][-1]["id"])[
         "fires"
     ]
     assert [one["scheduledFor"] for one in rest] == [iso(start.replace(day=2)), iso(start)]
 
 
-def test_a_fire_shows_the_outcome_of_its_job(counter: Counter) -> None:
-    schedule_id = counter.schedule()
-    counter.do(
-        counter.json("schedules", "run-now", schedule_id)["job_id"],
+def test_a_fire_shows_the_outcome_of_its_job(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule()
+    org_jobs.do(
+        org_jobs.json("schedules", "run-now", schedule_id)["job_id"],
         attempt_failed("Gone", "NOT_FOUND"),
     )
-    assert "MANUAL DISPATCHED 1 failed" in counter.printed("schedules", "fires", schedule_id)
-    shown = counter.printed("schedules", "show", schedule_id)
+    assert "MANUAL DISPATCHED 1 failed" in org_jobs.printed("schedules", "fires", schedule_id)
+    shown = org_jobs.printed("schedules", "show", schedule_id)
     assert "1 job, 1 failed, 1 in a row" in shown
     assert shown.endswith("See what failed: `automation org-jobs show 1`.")
 
 
-def test_a_schedule_can_be_updated_with_flags_or_a_file(counter: Counter) -> None:
-    schedule_id = counter.schedule("--retries", "3", "--backoff-ms", "1000", description="Old")
-    changed = counter.json(
+def test_a_schedule_can_be_updated_with_flags_or_a_file(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule("--retries", "3", "--backoff-ms", "1000", description="Old")
+    changed = org_jobs.json(
         "schedules", "update", schedule_id, "--cron", "30 3 * * *", "--retries", "4"
     )
     assert (changed["cronExpression"], changed["version"]) == ("30 3 * * *", 2)
     assert changed["retryPolicy"] | {"maxRetries": 4, "backoffMs": 1000} == changed["retryPolicy"]
-    cleared = counter.json(
+    cleared = org_jobs.json(
         "schedules", "update", schedule_id, "--file", "-", given={"description": None}
     )
     assert cleared["description"] is None
-    assert counter.json("schedules", "show", schedule_id)["name"] == CALL["name"]
+    assert org_jobs.json("schedules", "show", schedule_id)["name"] == CALL["name"]
 
 
-def test_a_schedule_is_deleted_after_a_confirmation(counter: Counter) -> None:
-    schedule_id = counter.schedule()
-    message = counter.refused("schedules", "delete", schedule_id, code=2)
+def test_a_schedule_is_deleted_after_a_confirmation(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule()
+    message = org_jobs.refused("schedules", "delete", schedule_id, code=2)
     assert message == f"Standard input is no terminal: add --yes to delete schedule {schedule_id}."
-    refused = counter.run("schedules", "delete", schedule_id, given=b"n\n", is_interactive=True)
+    refused = org_jobs.run("schedules", "delete", schedule_id, given=b"n\n", is_interactive=True)
     assert refused.code == 130
     assert f"Delete schedule {schedule_id}, Warm [cache]?" in refused.err
-    assert counter.json("schedules", "delete", schedule_id, "--yes") == {
+    assert org_jobs.json("schedules", "delete", schedule_id, "--yes") == {
         "id": schedule_id,
         "deleted": True,
     }
-    assert counter.json("schedules", "list")["schedules"] == []
+    assert org_jobs.json("schedules", "list")["schedules"] == []
 
 
-def test_the_log_shows_who_changed_a_schedule(counter: Counter) -> None:
-    schedule_id = counter.schedule()
-    counter.json("schedules", "update", schedule_id, "--name", "New [name]")
-    counter.json("schedules", "pause", schedule_id, "--reason", "Holidays")
-    log = counter.json("schedules", "log", schedule_id)["log"]
+def test_the_log_shows_who_changed_a_schedule(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule()
+    org_jobs.json("schedules", "update", schedule_id, "--name", "New [name]")
+    org_jobs.json("schedules", "pause", schedule_id, "--reason", "Holidays")
+    log = org_jobs.json("schedules", "log", schedule_id)["log"]
     assert (log[0]["actor"], log[0]["action"], log[0]["reason"]) == ("cli:ada", "pause", "Holidays")
-    result = counter.printed("schedules", "log", schedule_id)
+    result = org_jobs.printed("schedules", "log", schedule_id)
     assert 'name: "Warm [cache]" -> "New [name]"' in result
-    assert counter.json("audit-log", "--entity", "schedule", "--id", schedule_id)["log"] == log
-    assert "Holidays" in counter.printed("audit-log", "--org", "acme", "--limit", "1")
+    assert org_jobs.json("audit-log", "--entity", "schedule", "--id", schedule_id)["log"] == log
+    assert "Holidays" in org_jobs.printed("audit-log", "--org", "acme", "--limit", "1")
 
 
-def test_a_schedule_can_be_paused_and_resumed(counter: Counter) -> None:
-    schedule_id = counter.schedule()
-    paused = counter.json(
+def test_a_schedule_can_be_paused_and_resumed(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule()
+    paused = org_jobs.json(
         "schedules",
         "pause",
         schedule_id,
@@ -239,89 +243,95 @@ def test_a_schedule_can_be_paused_and_resumed(counter: Counter) -> None:
     )
     assert (paused["state"], paused["pauseReason"]) == ("PAUSED", "Disk full")
     assert (paused["pausedUntil"], paused["nextRunAt"]) == ("2127-01-01T00:00:00.000Z", None)
-    result = counter.printed("schedules", "resume", schedule_id)
+    result = org_jobs.printed("schedules", "resume", schedule_id)
     assert result.startswith(f"Schedule {schedule_id}, Warm [cache], is ACTIVE, due ")
-    result = counter.printed("schedules", "pause", schedule_id, "--until", "2127-01-01T00:00:00Z")
+    result = org_jobs.printed("schedules", "pause", schedule_id, "--until", "2127-01-01T00:00:00Z")
     assert result == f"Schedule {schedule_id}, Warm [cache], is paused until 2127-01-01 00:00 UTC."
-    assert counter.json("schedules", "resume", schedule_id)["pausedUntil"] is None
+    assert org_jobs.json("schedules", "resume", schedule_id)["pausedUntil"] is None
 
 
-BEFORE_ALL, AFTER_ALL = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"
+CALENDAR_START, CALENDAR_END = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"
 
 
 @pytest.mark.parametrize(
-    ("deed", "option", "fault"),
+    ("arguments", "option", "fault"),
     [
-        (("pause", "--until", AFTER_ALL), "--until", AFTER_ALL),
-        (("next", "--after", BEFORE_ALL), "--after", BEFORE_ALL),
-        (("next", "--after", AFTER_ALL), "--after", AFTER_ALL),
+        (("pause", "--until", CALENDAR_END), "--until", CALENDAR_END),
+        (("next", "--after", CALENDAR_START), "--after", CALENDAR_START),
+        (("next", "--after", CALENDAR_END), "--after", CALENDAR_END),
         (
-            ("backfill", "--from", BEFORE_ALL, "--until", "2026-05-03T00:00:00Z"),
+            ("backfill", "--from", CALENDAR_START, "--until", "2026-05-03T00:00:00Z"),
             "--from",
-            BEFORE_ALL,
+            CALENDAR_START,
         ),
         (
-            ("backfill", "--from", "2026-05-03T00:00:00Z", "--until", AFTER_ALL),
+            ("backfill", "--from", "2026-05-03T00:00:00Z", "--until", CALENDAR_END),
             "--until",
-            AFTER_ALL,
+            CALENDAR_END,
         ),
     ],
 )
 def test_an_instant_outside_the_calendar_is_rejected(
-    counter: Counter, deed: tuple[str, ...], option: str, fault: str
+    org_jobs: OrgJobsCommands, arguments: tuple[str, ...], option: str, fault: str
 ) -> None:
-    message = counter.refused("schedules", deed[0], counter.schedule(), *deed[1:], code=2)
+    message = org_jobs.refused(
+        "schedules", arguments[0], org_jobs.schedule(), *arguments[1:], code=2
+    )
     assert message == f"{option} lies outside the calendar: {fault}."
 
 
 @pytest.mark.parametrize("instant", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_instants_at_the_calendar_limits_cause_no_traceback(counter: Counter, instant: str) -> None:
-    schedule_id = counter.schedule(timezone="Pacific/Kiritimati")
-    for deed in (
+def test_instants_at_the_calendar_limits_cause_no_traceback(
+    org_jobs: OrgJobsCommands, instant: str
+) -> None:
+    schedule_id = org_jobs.schedule(timezone="Pacific/Kiritimati")
+    for arguments in (
         ("next", schedule_id, "--after", instant),
         ("pause", schedule_id, "--until", instant),
         ("next", schedule_id),
         ("show", schedule_id),
         ("backfill", schedule_id, "--from", instant, "--until", instant, "--dry-run"),
     ):
-        ended = counter.run("schedules", *deed)
+        ended = org_jobs.run("schedules", *arguments)
         assert ended.code in {0, 1, 2}
         assert "Traceback" not in ended.err
 
 
-def test_the_next_due_time_can_be_skipped_and_restored(counter: Counter) -> None:
-    schedule_id = counter.schedule()
-    skipping = counter.json("schedules", "skip-next", schedule_id, "--reason", "Tournament")
+def test_the_next_due_time_can_be_skipped_and_restored(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule()
+    skipping = org_jobs.json("schedules", "skip-next", schedule_id, "--reason", "Tournament")
     assert (skipping["skipNextRun"], skipping["skipNextRunReason"]) == (True, "Tournament")
-    shown = counter.printed("schedules", "show", schedule_id)
+    shown = org_jobs.printed("schedules", "show", schedule_id)
     assert "skipped the next due time: Tournament" in shown
     assert f"keep-next {schedule_id}" in shown
-    assert "It is left out" in counter.printed("schedules", "next", schedule_id)
-    assert ", is due " in counter.printed("schedules", "keep-next", schedule_id)
-    assert counter.json("schedules", "keep-next", schedule_id)["skipNextRun"] is False
-    assert ", leaves out " in counter.printed("schedules", "skip-next", schedule_id)
+    assert "It is left out" in org_jobs.printed("schedules", "next", schedule_id)
+    assert ", is due " in org_jobs.printed("schedules", "keep-next", schedule_id)
+    assert org_jobs.json("schedules", "keep-next", schedule_id)["skipNextRun"] is False
+    assert ", leaves out " in org_jobs.printed("schedules", "skip-next", schedule_id)
 
 
-def test_a_manual_run_returns_immediately(counter: Counter) -> None:
-    schedule_id = counter.schedule("--disabled")
-    document = counter.json(
+def test_a_manual_run_returns_immediately(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule("--disabled")
+    document = org_jobs.json(
         "schedules", "run-now", schedule_id, "--payload", '{"url": "https://example.com/other"}'
     )
     assert (document["schedule_id"], document["status"]) == (schedule_id, "pending")
-    job = counter.json("show", document["job_id"])
+    job = org_jobs.json("show", document["job_id"])
     assert (job["scheduleId"], job["payload"]["url"]) == (schedule_id, "https://example.com/other")
-    counter.do(document["job_id"], attempt_succeeded())
-    result = counter.printed("schedules", "run-now", schedule_id)
+    org_jobs.do(document["job_id"], attempt_succeeded())
+    result = org_jobs.printed("schedules", "run-now", schedule_id)
     assert result == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
 
 
-def test_a_manual_run_outside_the_execution_window_requires_force(counter: Counter) -> None:
-    now = counter.bench.now
+def test_a_manual_run_outside_the_execution_window_requires_force(
+    org_jobs: OrgJobsCommands,
+) -> None:
+    now = org_jobs.bench.now
     window = f"{(now.hour + 3) % 24:02}:00-{(now.hour + 4) % 24:02}:00"
-    schedule_id = counter.schedule("--window", window, timezone="UTC")
-    assert counter.refused("schedules", "run-now", schedule_id)
+    schedule_id = org_jobs.schedule("--window", window, timezone="UTC")
+    assert org_jobs.refused("schedules", "run-now", schedule_id)
     assert (
-        counter.json("schedules", "run-now", schedule_id, "--ignore-window")["status"] == "pending"
+        org_jobs.json("schedules", "run-now", schedule_id, "--ignore-window")["status"] == "pending"
     )
 
 
@@ -333,49 +343,49 @@ def test_a_manual_run_outside_the_execution_window_requires_force(counter: Count
     ],
 )
 def test_waiting_for_a_manual_run_prints_its_outcome(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch, end: object, code: int, status: str
+    org_jobs: OrgJobsCommands, monkeypatch: pytest.MonkeyPatch, end: object, code: int, status: str
 ) -> None:
-    schedule_id = counter.schedule()
-    during_pauses(monkeypatch, lambda: counter.do("1", end))
-    document = counter.json("schedules", "run-now", schedule_id, "--wait", code=code)
+    schedule_id = org_jobs.schedule()
+    during_pauses(monkeypatch, lambda: org_jobs.do("1", end))
+    document = org_jobs.json("schedules", "run-now", schedule_id, "--wait", code=code)
     assert (document["job_id"], document["status"], document["job"]["id"]) == ("1", status, "1")
-    during_pauses(monkeypatch, lambda: counter.do("2", end))
-    result = counter.printed("schedules", "run-now", schedule_id, "--wait", code=code)
+    during_pauses(monkeypatch, lambda: org_jobs.do("2", end))
+    result = org_jobs.printed("schedules", "run-now", schedule_id, "--wait", code=code)
     assert f"Job 2, HTTPS_CALL: {status}" in result
     assert ("NOT_FOUND: No [host]" in result) is (code == 1)
 
 
-def test_a_past_period_can_be_backfilled(counter: Counter) -> None:
-    schedule_id = counter.schedule()
+def test_a_past_period_can_be_backfilled(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = org_jobs.schedule()
     period = ("--from", "2026-05-01T00:00:00Z", "--until", "2026-05-03T23:59:00Z")
-    planned = counter.json("schedules", "backfill", schedule_id, *period, "--dry-run")
+    planned = org_jobs.json("schedules", "backfill", schedule_id, *period, "--dry-run")
     assert (planned["id"], planned["total"], len(planned["times"])) == (None, 3, 3)
-    assert "3 jobs would be created. This is a dry run" in counter.printed(
+    assert "3 jobs would be created. This is a dry run" in org_jobs.printed(
         "schedules", "backfill", schedule_id, *period, "--dry-run"
     )
-    assert counter.json("list")["jobs"] == []
-    made = counter.json("schedules", "backfill", schedule_id, *period)
+    assert org_jobs.json("list")["jobs"] == []
+    made = org_jobs.json("schedules", "backfill", schedule_id, *period)
     assert (made["status"], made["total"], made["pending"]) == ("running", 3, 3)
-    again = counter.printed(
+    again = org_jobs.printed(
         "schedules", "backfill", schedule_id, *period, "--behaviour", "failed", "--dry-run"
     )
     assert "skipped: its job has not ended" in again
-    fault = counter.refused(
+    fault = org_jobs.refused(
         "schedules", "backfill", schedule_id, *period[:2], "--until", "2026-04-01T00:00:00Z", code=2
     )
     assert fault == "Invalid backfill: until: must not be earlier than from."
-    assert [one["id"] for one in counter.json("backfills", "list")["backfills"]] == [made["id"]]
-    assert len(counter.json("list", "--backfill", made["id"])["jobs"]) == 3
-    assert f"automation org-jobs backfills cancel {made['id']}" in counter.printed(
+    assert [one["id"] for one in org_jobs.json("backfills", "list")["backfills"]] == [made["id"]]
+    assert len(org_jobs.json("list", "--backfill", made["id"])["jobs"]) == 3
+    assert f"automation org-jobs backfills cancel {made['id']}" in org_jobs.printed(
         "backfills", "show", made["id"]
     )
-    assert "3 = 3 pending" in counter.printed("backfills", "list", "--org", "acme")
-    cancelled = counter.json("backfills", "cancel", made["id"])
+    assert "3 = 3 pending" in org_jobs.printed("backfills", "list", "--org", "acme")
+    cancelled = org_jobs.json("backfills", "cancel", made["id"])
     assert (cancelled["status"], cancelled["cancelled"]) == ("cancelled", 3)
 
 
-def nightly(counter: Counter, *options: str) -> str:
-    return counter.schedule("--cron", "30 2 * * *", *options)
+def nightly(org_jobs: OrgJobsCommands, *options: str) -> str:
+    return org_jobs.schedule("--cron", "30 2 * * *", *options)
 
 
 @pytest.mark.parametrize(
@@ -394,26 +404,26 @@ def nightly(counter: Counter, *options: str) -> str:
     ],
 )
 def test_upcoming_times_mark_daylight_saving_changes(
-    counter: Counter, after: str, occurrences: list[str], note: str
+    org_jobs: OrgJobsCommands, after: str, occurrences: list[str], note: str
 ) -> None:
-    schedule_id = nightly(counter)
-    document = counter.json("schedules", "next", schedule_id, "--after", after, "--count", "2")
+    schedule_id = nightly(org_jobs)
+    document = org_jobs.json("schedules", "next", schedule_id, "--after", after, "--count", "2")
     assert document["occurrences"] == occurrences
     assert document["runs"][0]["note"].startswith(note)
     assert document["timezone"] == "Europe/Paris"
-    result = counter.printed("schedules", "next", schedule_id, "--after", after, "--count", "2")
+    result = org_jobs.printed("schedules", "next", schedule_id, "--after", after, "--count", "2")
     assert note in result
     assert "(Europe/Paris)." in result
 
 
-def test_a_paused_schedule_has_no_upcoming_times_and_prints_why(counter: Counter) -> None:
-    schedule_id = nightly(counter, "--disabled")
-    document = counter.json("schedules", "next", schedule_id)
+def test_a_paused_schedule_has_no_upcoming_times_and_prints_why(org_jobs: OrgJobsCommands) -> None:
+    schedule_id = nightly(org_jobs, "--disabled")
+    document = org_jobs.json("schedules", "next", schedule_id)
     assert document["occurrences"] == []
-    assert document["note"] in counter.printed("schedules", "next", schedule_id)
+    assert document["note"] in org_jobs.printed("schedules", "next", schedule_id)
 
 
-def test_an_unsaved_schedule_can_be_previewed(counter: Counter) -> None:
+def test_an_unsaved_schedule_can_be_previewed(org_jobs: OrgJobsCommands) -> None:
     options = (
         "--cron",
         "0 12 * * *",
@@ -424,7 +434,7 @@ def test_an_unsaved_schedule_can_be_previewed(counter: Counter) -> None:
         "--count",
         "1",
     )
-    document = counter.json("schedules", "preview", "--file", "-", *options, given=CALL)
+    document = org_jobs.json("schedules", "preview", "--file", "-", *options, given=CALL)
     assert document["occurrences"] == ["2026-05-04T20:00:00Z"]
     assert "it waits until 22:00" in document["runs"][0]["note"]
-    assert counter.json("schedules", "list")["schedules"] == []
+    assert org_jobs.json("schedules", "list")["schedules"] == []

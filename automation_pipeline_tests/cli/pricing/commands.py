@@ -1,4 +1,4 @@
-"""The pricing commands on a terminal, with a worker that the test calls."""
+"""Helpers for tests of `automation pricing`, with a worker that the test calls."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ TENTH_OFF: dict[str, object] = {
 
 
 def a_shop() -> FakeShop:
-    """One product of three variants, another of one, and one that is not on sale."""
+    """Create a shop with a product of three variants, one of one variant, and an inactive one."""
     return FakeShop(
         variant("11", "1", 1999, sku="MUG-S", title="Mug [small]", compare_at=2499),
         variant("12", "1", 2999, sku="MUG-L", title="Mug [large]"),
@@ -30,34 +30,34 @@ class PricingCommands:
     terminal: Terminal
     bench: Bench
 
-    def run(self, *words: str, **given: object) -> Ended:
-        return self.terminal.run("pricing", *words, **given)  # type: ignore[arg-type]
+    def run(self, *arguments: str, **given: object) -> Ended:
+        return self.terminal.run("pricing", *arguments, **given)  # type: ignore[arg-type]
 
-    def json(self, *words: str, given: object = None, code: int = 0):  # noqa: ANN201  JSON
-        return self.terminal.json("pricing", *words, given=given, code=code)
+    def json(self, *arguments: str, given: object = None, code: int = 0):  # noqa: ANN201  JSON
+        return self.terminal.json("pricing", *arguments, given=given, code=code)
 
-    def text(self, *words: str, code: int = 0, **given: object) -> str:
-        """The text on the screen, with single spaces."""
-        ended = self.run(*words, **given)
+    def text(self, *arguments: str, code: int = 0, **given: object) -> str:
+        """Return the output with single spaces."""
+        ended = self.run(*arguments, **given)
         assert (ended.code, ended.err) == (code, "")
         return " ".join(ended.out.split())
 
-    def refused(self, *words: str, code: int = 1, **given: object) -> str:
-        ended = self.run(*words, **given)
+    def refused(self, *arguments: str, code: int = 1, **given: object) -> str:
+        ended = self.run(*arguments, **given)
         assert (ended.code, ended.out) == (code, "")
         assert ended.err.count("\n") == 1
         return ended.err.strip()
 
     def rule(self, *options: str, **fields: object) -> str:
-        """The id of a new rule: a tenth off everything, unless the fields say otherwise."""
+        """Create a rule, by default 10 % off all products, and return its ID."""
         return self.json("rules", "create", "--file", "-", *options, given=TENTH_OFF | fields)["id"]
 
     def previewed(self, **fields: object) -> str:
-        """The id of a run that waits to be applied."""
+        """Return the ID of a previewed run."""
         return self.json("preview", self.rule(**fields))["run_id"]
 
     def applied(self, **fields: object) -> str:
-        """The id of a run that a worker has applied."""
+        """Return the ID of an applied run."""
         run_id = self.previewed(**fields)
         self.json("runs", "apply", run_id)
         self.work(run_id)

@@ -1,4 +1,4 @@
-"""A terminal, a fake shop, and a worker that the test calls."""
+"""Fixtures: a terminal, a fake shop, and the pricing commands."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from automation_pipeline_tests.pricing.bench import Bench
 
 @pytest.fixture
 def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    monkeypatch.setattr(screen, "_width", 250)  # pytest-xdist sets COLUMNS before it is there
+    monkeypatch.setattr(screen, "_width", 250)  # pytest-xdist sets COLUMNS before this fixture runs
     with open_terminal(request) as terminal:
         terminal.export(LOGNAME="ada")
         yield terminal

@@ -1,5 +1,4 @@
-"""Every pricing command: help that teaches with an example, JSON on demand, one plain sentence when
-it cannot be."""
+"""Tests of every pricing command: help with an example, JSON output, one-sentence errors."""
 
 from collections.abc import Iterator
 
@@ -15,12 +14,12 @@ from automation_pipeline_tests.fakes.shop import FakeShop, variant
 from automation_pipeline_tests.tables import every_case
 
 
-def every_command(of: TyperCommand | TyperGroup, *words: str) -> Iterator[tuple[str, ...]]:
+def every_command(of: TyperCommand | TyperGroup, *arguments: str) -> Iterator[tuple[str, ...]]:
     if not isinstance(of, TyperGroup):
-        yield words
+        yield arguments
         return
     for name, command in of.commands.items():
-        yield from every_command(command, *words, name)
+        yield from every_command(command, *arguments, name)
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -28,11 +27,11 @@ def commands() -> list[tuple[str, ...]]:
     return list(every_command(whole.commands["pricing"], "pricing"))
 
 
-@every_case("words", commands(), ids=" ".join)
+@every_case("arguments", commands(), ids=" ".join)
 def test_every_command_has_an_example_and_json_output(
-    terminal: Terminal, words: tuple[str, ...]
+    terminal: Terminal, arguments: tuple[str, ...]
 ) -> None:
-    ended = terminal.run(*words, "--help")
+    ended = terminal.run(*arguments, "--help")
     output = " ".join(ended.out.split())
     assert (ended.code, ended.err) == (0, "")
     assert "For example" in output
@@ -40,7 +39,7 @@ def test_every_command_has_an_example_and_json_output(
 
 
 def test_the_public_command_names_exist() -> None:
-    values = {" ".join(words[1:]) for words in commands()}
+    values = {" ".join(arguments[1:]) for arguments in commands()}
     runs = {
         f"runs {what}"
         for what in ("list", "show", "apply", "retry", "rollback", "reconcile", "cancel")
@@ -55,7 +54,7 @@ PRICES = ("1995.00 EUR", "1795.50 EUR", "-10.0 %  -199.50 EUR")
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize(
-    ("words", "whole"),
+    ("arguments", "whole"),
     [
         (
             ("preview", "1"),
@@ -70,7 +69,7 @@ def test_no_command_wraps_a_price_or_a_status_at_80_columns(
     commands: PricingCommands,
     shop: FakeShop,
     on_terminal: Sized,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     whole: tuple[str, ...],
     is_terminal: bool,
 ) -> None:
@@ -89,7 +88,7 @@ def test_no_command_wraps_a_price_or_a_status_at_80_columns(
         transform={"op": "percent", "value": -10, "compareAt": "before"},
     )
     on_terminal(80, is_terminal=is_terminal)
-    output = commands.run(*words).out
+    output = commands.run(*arguments).out
     assert [one for one in whole if one not in output] == []
 
 
@@ -99,11 +98,11 @@ OF_A_PROJECT = [
 ]  # fmt: skip
 
 
-@every_case("words", OF_A_PROJECT)
+@every_case("arguments", OF_A_PROJECT)
 @every_case("name", ["a b", "", "a/b"])
 def test_an_invalid_project_name_is_rejected(
-    terminal: Terminal, words: tuple[str, ...], name: str
+    terminal: Terminal, arguments: tuple[str, ...], name: str
 ) -> None:
-    ended = terminal.run("pricing", *words, "--project", name)
+    ended = terminal.run("pricing", *arguments, "--project", name)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("Invalid request: project: must be 1 to 100 of the letters")

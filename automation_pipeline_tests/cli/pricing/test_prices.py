@@ -1,4 +1,4 @@
-"""Prices in words: money of every currency, shares that never read as nothing."""
+"""Tests of formatted prices and percentages."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ AMOUNTS = st.integers(min_value=0, max_value=10**12)
 
 
 @every_case(
-    ("before", "after", "currency", "words", "colour"),
+    ("before", "after", "currency", "text", "colour"),
     [
         (1999, 1799, "EUR", "-10.0 %  -2.00 EUR", "red"),
         (1999, 2199, "EUR", "+10.0 %  +2.00 EUR", "green"),
@@ -28,10 +28,10 @@ AMOUNTS = st.integers(min_value=0, max_value=10**12)
     ],
 )
 def test_a_change_is_shown_as_percentage_and_amount(
-    before: int, after: int, currency: str, words: str, colour: str
+    before: int, after: int, currency: str, text: str, colour: str
 ) -> None:
     result = change(before, after, currency)
-    assert (result.plain, result.style) == (words, colour)
+    assert (result.plain, result.style) == (text, colour)
 
 
 @given(before=AMOUNTS, after=AMOUNTS)
@@ -45,7 +45,7 @@ def test_the_percentage_has_the_sign_of_the_change(before: int, after: int) -> N
 
 
 @every_case(
-    ("was", "becomes", "is_written", "words"),
+    ("was", "becomes", "is_written", "text"),
     [
         (None, 1999, True, "- -> 19.99 EUR"),
         (2499, None, True, "24.99 EUR -> -"),
@@ -54,11 +54,11 @@ def test_the_percentage_has_the_sign_of_the_change(before: int, after: int) -> N
     ],
 )
 def test_the_compare_at_price_is_shown_if_the_rule_writes_it(
-    was: int | None, becomes: int | None, is_written: bool, words: str
+    was: int | None, becomes: int | None, is_written: bool, text: str
 ) -> None:
     before = PriceDocument(unit_amount=1999, currency="EUR", compare_at=was)
     after = PriceDocument(unit_amount=1799, currency="EUR", compare_at=becomes)
-    assert compare_at_change(before, after, is_written=is_written) == words
+    assert compare_at_change(before, after, is_written=is_written) == text
 
 
 def test_a_missing_amount_is_shown_as_a_dash() -> None:

@@ -1,4 +1,4 @@
-"""Rules, previews and guardrails from the command line."""
+"""Tests of the commands for rules, previews, and guardrails."""
 
 import json
 
@@ -54,7 +54,7 @@ def test_rules_are_listed_newest_first_and_can_be_filtered(commands: PricingComm
 
 
 @pytest.mark.parametrize(
-    ("transform", "words"),
+    ("transform", "text"),
     [
         ({"op": "percent", "value": -12.5}, "percent -12.5 %"),
         ({"op": "absolute", "value": -200}, "absolute -2.00 EUR"),
@@ -65,11 +65,11 @@ def test_rules_are_listed_newest_first_and_can_be_filtered(commands: PricingComm
     ],
 )
 def test_the_list_shows_the_operation_of_each_rule(
-    commands: PricingCommands, transform: dict[str, object], words: str
+    commands: PricingCommands, transform: dict[str, object], text: str
 ) -> None:
     commands.rule(transform=transform)
-    assert f" {words}" in commands.text("rules", "list")
-    assert words in commands.text("rules", "versions", "1")
+    assert f" {text}" in commands.text("rules", "list")
+    assert text in commands.text("rules", "versions", "1")
 
 
 def test_unused_fields_are_hidden_but_a_floor_of_zero_and_a_cleared_compare_at_are_shown(
@@ -188,7 +188,7 @@ def test_every_policy_error_names_its_field(commands: PricingCommands) -> None:
 
 
 @every_case(
-    ("check", "words"),
+    ("check", "text"),
     [
         ({"name": "maxPctDelta", "deltaPct": 0.1, "limit": 0.08}, "changes by 10 %, more than 8 %"),
         (
@@ -212,17 +212,17 @@ def test_every_policy_error_names_its_field(commands: PricingCommands) -> None:
         ({"name": "phaseOfTheMoon", "phase": "full"}, "phaseOfTheMoon"),
     ],
 )
-def test_a_guardrail_check_is_described_in_words(check: dict[str, object], words: str) -> None:
-    assert check_words({"ok": False, **check}, "EUR") == words
+def test_a_guardrail_check_is_described_in_words(check: dict[str, object], text: str) -> None:
+    assert check_words({"ok": False, **check}, "EUR") == text
 
 
 def rows(text: str) -> list[list[str]]:
-    """The table of prices, cell by cell."""
+    """Return the cells of the price table."""
     cells = [[cell for cell in line.split("  ") if cell.strip()] for line in text.splitlines()]
     return [[cell.strip() for cell in row] for row in cells if row and row[0].strip().isdigit()]
 
 
-def test_a_preview_shows_every_price_and_the_approval_command(commands: PricingCommands) -> None:
+def test_a_preview_shows_every_price_and_can_be_approved(commands: PricingCommands) -> None:
     commands.rule(transform={"op": "percent", "value": -10, "floor": 950, "compareAt": "before"})
     ended = commands.run("preview", "1")
     assert (ended.code, ended.err) == (0, "")

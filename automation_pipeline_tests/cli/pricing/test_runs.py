@@ -1,4 +1,4 @@
-"""Runs of rules from the command line: shown, applied, retried, rolled back, compared, followed."""
+"""Tests of `automation pricing runs`: show, apply, retry, roll back, reconcile, and follow."""
 
 import json
 from datetime import timedelta
@@ -209,8 +209,8 @@ def test_retry_retries_failed_targets(
     run_id = commands.applied()
     assert "No failed target of the run is retryable" in commands.refused("runs", "retry", run_id)
     first = commands.target(run_id, "11")
-    hopeless = commands.refused("runs", "retry", run_id, "--target", first, code=2)
-    assert hopeless.endswith(f"targetIds: {first} would fail again: fix its cause, then use force.")
+    message = commands.refused("runs", "retry", run_id, "--target", first, code=2)
+    assert message.endswith(f"targetIds: {first} would fail again: fix its cause, then use force.")
     shop.accept("11")
     shop.accept("12")
     during_pauses(monkeypatch, lambda: commands.work(run_id))
@@ -347,7 +347,7 @@ def a_run(clock: StandingClock, **fields: object) -> RuleRun:
 def why(
     monkeypatch: pytest.MonkeyPatch, clock: StandingClock, run: RuleRun, *, paused: bool = False
 ) -> str | None:
-    """The code by which the command stops to follow the run within a minute; None if it goes on."""
+    """Return the exit code with which the command stops following the run, or None."""
     shop = ShopShown(shop="shop.test", paused_at=clock.now() if paused else None)
     no_daemon = NotStartedError("NO_DAEMON", "")
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The shop, alerts, written prices and dead letters from the command line."""
+"""Tests of the commands for the shop, alerts, written prices, and dead letters."""
 
 from datetime import timedelta
 
@@ -39,7 +39,7 @@ def test_a_shop_can_be_paused_with_a_reason_and_resumed(commands: PricingCommand
 
 
 @pytest.mark.parametrize(
-    ("circuit", "words"),
+    ("circuit", "text"),
     [
         ({"circuit": "open"}, "are not made until "),
         ({"circuit": "half_open"}, "one probe is made to see whether the shop has recovered"),
@@ -51,12 +51,12 @@ def test_a_shop_can_be_paused_with_a_reason_and_resumed(commands: PricingCommand
     ],
 )
 def test_the_circuit_breaker_state_is_described_in_words(
-    commands: PricingCommands, circuit: dict[str, object], words: str
+    commands: PricingCommands, circuit: dict[str, object], text: str
 ) -> None:
     until = SystemClock().now() + timedelta(hours=1)
     with commands.terminal.database.transaction() as session:
         session.execute(update(ShopRow).values(until=until, **circuit))
-    assert words in commands.text("shop", "show")
+    assert text in commands.text("shop", "show")
 
 
 def test_a_missing_shop_setting_is_named(terminal: Terminal) -> None:
@@ -112,7 +112,7 @@ def test_alerts_are_listed_newest_first(commands: PricingCommands) -> None:
 
 @pytest.fixture
 def failed(commands: PricingCommands, shop: FakeShop) -> str:
-    """A run of which one price was refused by the shop, and one was changed by hand."""
+    """Create a run with one price rejected by the shop and one edited manually."""
     shop.refuse("11")
     run_id = commands.previewed()
     shop.edit("12", amount=1234)

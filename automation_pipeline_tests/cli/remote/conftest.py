@@ -1,4 +1,4 @@
-"""A terminal, the same machine's API on a socket, and stored things of every kind."""
+"""Fixtures: a terminal, an API on a socket, and stored entities of every kind."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import answer_by_transcript
 from automation_pipeline_tests.automation.reports import a_reported_run
-from automation_pipeline_tests.cli.remote.served import MACHINE, Far, served_over
+from automation_pipeline_tests.cli.remote.served import MACHINE, RemoteTerminal, served_over
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -18,7 +18,7 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 @pytest.fixture
 def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    # To load the definitions takes seconds and a process.
+    # Loading the definitions takes seconds and a process.
     monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load; steps run in_process")
     with open_terminal(request) as terminal:
         terminal.export(API_AUTH_TOKENS=MACHINE, COLUMNS="200")
@@ -26,9 +26,9 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def far(terminal: Terminal) -> Iterator[Far]:
+def remote(terminal: Terminal) -> Iterator[RemoteTerminal]:
     with served_over(terminal.folder / "automation.db") as url:
-        yield Far(terminal, url)
+        yield RemoteTerminal(terminal, url)
 
 
 @pytest.fixture
@@ -38,8 +38,7 @@ def bench(terminal: Terminal, clock: StandingClock) -> Bench:
 
 @pytest.fixture
 def stored(bench: Bench) -> Bench:
-    """Run 1 of schedule 1, ended and told; two audits by configuration 1, one of them deleted; a
-    token."""
+    """Store an ended run with notifications, two audits of which one is deleted, and a token."""
     run_id = a_reported_run(bench)
     now = bench.clock.now()
     with bench.database.transaction() as session:

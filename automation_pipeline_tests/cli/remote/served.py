@@ -1,4 +1,4 @@
-"""The API of another machine, on a socket, over the database that a test's terminal works on."""
+"""Serves the API of a remote machine over the database of the test terminal."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -16,33 +16,33 @@ MACHINE = "a-machine-token-for-tests"
 
 @contextmanager
 def served_over(database: Path) -> Iterator[str]:
-    """Its address, for as long as the test needs it."""
+    """Serve the API on the database and yield its URL."""
     services = Services(Settings(DATABASE_URL=f"sqlite:///{database}", API_AUTH_TOKENS=MACHINE))
     with served(create_app(services)) as url:
         yield url
     services.database.dispose()
 
 
-class Far:
-    """The terminal of an operator who works with another machine's API."""
+class RemoteTerminal:
+    """A terminal that runs commands through the API of a remote machine."""
 
     def __init__(self, terminal: Terminal, url: str, token: str = MACHINE) -> None:
-        self.here, self.url = terminal, url
+        self.local, self.url = terminal, url
         self._options = ("--api", url, "--token", token)
 
-    def run(self, *words: str, **given: object) -> Ended:
-        return self.here.run(*self._options, *words, **given)  # type: ignore[arg-type]
+    def run(self, *arguments: str, **given: object) -> Ended:
+        return self.local.run(*self._options, *arguments, **given)  # type: ignore[arg-type]
 
-    def json(self, *words: str, given: object = None, code: int = 0):  # noqa: ANN201  JSON
-        return self.here.json(*self._options, *words, given=given, code=code)
+    def json(self, *arguments: str, given: object = None, code: int = 0):  # noqa: ANN201  JSON
+        return self.local.json(*self._options, *arguments, given=given, code=code)
 
     def differences(self, commands: Iterable[str], given: object = None) -> list[str]:
-        """The commands whose output, error or exit code is not the same here and by the API."""
+        """Return the commands whose output, error, or exit code differs from a local run."""
         sent = json.dumps(given).encode()
         found: list[str] = []
         for command in commands:
-            words = command.split()
-            here, there = self.here.run(*words, given=sent), self.run(*words, given=sent)
+            arguments = command.split()
+            here, there = self.local.run(*arguments, given=sent), self.run(*arguments, given=sent)
             if here != there:
-                found.append(f"{command}: {here} here, {there} by the API")
+                found.append(f"{command}: {here} locally, {there} through the API")
         return found

@@ -1,5 +1,4 @@
-"""Work that is asked for through another machine's API: done once, stored there, followed to its
-end."""
+"""Tests of automation commands through the API of a remote machine."""
 
 import json
 
@@ -12,118 +11,127 @@ from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
-from automation_pipeline_tests.cli.remote.served import Far
+from automation_pipeline_tests.cli.remote.served import RemoteTerminal
 from automation_pipeline_tests.cli.terminal import DAILY, during_pauses
 
 
-def requests(far: Far) -> list[RunRequestRow]:
-    with far.here.database.reading() as session:
+def requests(remote: RemoteTerminal) -> list[RunRequestRow]:
+    with remote.local.database.reading() as session:
         return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
 
 
-def test_the_list_of_schedules_spans_all_pages(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_schedules_spans_all_pages(
+    remote: RemoteTerminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(operations, "PAGE", 2)
-    ids = [far.here.create() for _ in range(5)]
-    for listed in (far.json("schedules", "list"), far.here.json("schedules", "list")):
+    ids = [remote.local.create() for _ in range(5)]
+    for listed in (remote.json("schedules", "list"), remote.local.json("schedules", "list")):
         assert [one["id"] for one in listed["schedules"]] == ids[::-1]
 
 
-def test_a_schedule_can_be_managed_through_the_api(far: Far) -> None:
-    made = far.json("schedules", "create", "--file", "-", given=DAILY)
-    assert made == far.here.json("schedules", "show", made["id"])
-    changed = far.json(
+def test_a_schedule_can_be_managed_through_the_api(remote: RemoteTerminal) -> None:
+    made = remote.json("schedules", "create", "--file", "-", given=DAILY)
+    assert made == remote.local.json("schedules", "show", made["id"])
+    changed = remote.json(
         "schedules", "update", made["id"], "--file", "-", given={"timeOfDay": "04:15"}
     )
     assert changed["timeOfDay"] == "04:15"
     assert (
-        far.json("schedules", "pause", made["id"], "--reason", "closed")["pausedReason"] == "closed"
+        remote.json("schedules", "pause", made["id"], "--reason", "closed")["pausedReason"]
+        == "closed"
     )
-    assert far.json("schedules", "resume", made["id"])["isActive"] is True
-    coming = far.json("schedules", "next", made["id"], "--count", "1")["occurrences"]
-    assert far.json("schedules", "skip-next", made["id"]) == {
+    assert remote.json("schedules", "resume", made["id"])["isActive"] is True
+    coming = remote.json("schedules", "next", made["id"], "--count", "1")["occurrences"]
+    assert remote.json("schedules", "skip-next", made["id"]) == {
         "id": made["id"],
         "skipped": coming[0],
     }
-    run = far.json("schedules", "run-now", made["id"])
-    assert [request.config["run_id"] for request in requests(far)] == [int(run["run_id"])]
-    ended = far.json("runs", "cancel", run["run_id"], "--yes", "--reason", "wrong day")
+    run = remote.json("schedules", "run-now", made["id"])
+    assert [request.config["run_id"] for request in requests(remote)] == [int(run["run_id"])]
+    ended = remote.json("runs", "cancel", run["run_id"], "--yes", "--reason", "wrong day")
     assert ended == {
         "run_id": run["run_id"],
         "status": "cancelled",
         "error": "Cancelled by an operator: wrong day",
     }
-    assert far.run("schedules", "delete", made["id"], given=b"y\n", is_interactive=True).code == 0
-    assert far.here.json("schedules", "list")["schedules"] == []
+    assert (
+        remote.run("schedules", "delete", made["id"], given=b"y\n", is_interactive=True).code == 0
+    )
+    assert remote.local.json("schedules", "list")["schedules"] == []
 
 
 def test_a_run_with_its_own_selection_is_followed_to_its_end(
-    far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule_id = far.here.create()
+    schedule_id = remote.local.create()
     during_pauses(
         monkeypatch,
         lambda: finalise_run(1, database=bench.database, clock=bench.clock, breakdown="It broke"),
     )
-    chosen = far.here.folder / "chosen.json"
+    chosen = remote.local.folder / "chosen.json"
     chosen.write_text(json.dumps({"mode": "manual", "ficheIds": ["7"]}))
-    ended = far.run(
+    ended = remote.run(
         "schedules", "run-now", schedule_id, "--selection", str(chosen), "--wait", "--json"
     )
     assert (ended.code, json.loads(ended.out)["status"]) == (1, "failed")
 
 
-def test_failed_fiches_can_be_retried(far: Far, stored: Bench) -> None:
-    again = far.json("runs", "retry", "1")
+def test_failed_fiches_can_be_retried(remote: RemoteTerminal, stored: Bench) -> None:
+    again = remote.json("runs", "retry", "1")
     assert (again["run_id"], again["retry_of_run_id"], again["status"]) == ("2", "1", "pending")
-    assert far.here.json("runs", "show", "2")["retryOfRunId"] == "1"
+    assert remote.local.json("runs", "show", "2")["retryOfRunId"] == "1"
 
 
-def test_a_configuration_can_be_imported_exported_and_updated(far: Far) -> None:
-    result = far.json("audit-configs", "import", "-", given=document("Sales", 3))
+def test_a_configuration_can_be_imported_exported_and_updated(remote: RemoteTerminal) -> None:
+    result = remote.json("audit-configs", "import", "-", given=document("Sales", 3))
     assert result == {"id": "1", "name": "Sales", "outcome": "created", "steps": 3}
-    exported = far.json("audit-configs", "export", "1")
-    assert far.here.json("audit-configs", "import", "-", given=exported)["outcome"] == "unchanged"
+    exported = remote.json("audit-configs", "export", "1")
+    assert (
+        remote.local.json("audit-configs", "import", "-", given=exported)["outcome"] == "unchanged"
+    )
     other = document("Sales", 2)
-    refused = far.run("audit-configs", "import", "-", given=json.dumps(other).encode())
+    refused = remote.run("audit-configs", "import", "-", given=json.dumps(other).encode())
     assert (refused.code, refused.err) == (
         1,
-        far.here.run("audit-configs", "import", "-", given=json.dumps(other).encode()).err,
+        remote.local.run("audit-configs", "import", "-", given=json.dumps(other).encode()).err,
     )
-    assert far.json("audit-configs", "import", "-", "--update", given=other)["outcome"] == "updated"
-    assert far.json("audit-configs", "deactivate", "1") == {
+    assert (
+        remote.json("audit-configs", "import", "-", "--update", given=other)["outcome"] == "updated"
+    )
+    assert remote.json("audit-configs", "deactivate", "1") == {
         "id": "1",
         "name": "Sales",
         "isActive": False,
     }
-    assert far.json("audit-configs", "activate", "1")["isActive"] is True
-    shown = far.json("audit-configs", "show", "1")
-    turned = [step["id"] for step in reversed(shown["steps"])]
+    assert remote.json("audit-configs", "activate", "1")["isActive"] is True
+    shown = remote.json("audit-configs", "show", "1")
+    reordered = [step["id"] for step in reversed(shown["steps"])]
     assert [
-        step["id"] for step in far.json("audit-configs", "reorder", "1", *turned)["steps"]
-    ] == turned
-    assert far.json("audit-configs", "delete", "1") == {"id": "1", "deleted": True}
+        step["id"] for step in remote.json("audit-configs", "reorder", "1", *reordered)["steps"]
+    ] == reordered
+    assert remote.json("audit-configs", "delete", "1") == {"id": "1", "deleted": True}
 
 
-def test_a_token_is_shown_once_and_revoked(far: Far) -> None:
-    made = far.json("tokens", "create", "--name", "robot", "-p", "automation", "-s", "ALL")
-    robot = Far(far.here, far.url, made["token"])
-    assert robot.json("schedules", "list") == {"schedules": []}
+def test_a_token_is_shown_once_and_revoked(remote: RemoteTerminal) -> None:
+    made = remote.json("tokens", "create", "--name", "client", "-p", "automation", "-s", "ALL")
+    client = RemoteTerminal(remote.local, remote.url, made["token"])
+    assert client.json("schedules", "list") == {"schedules": []}
     assert (
-        robot.run("schedules", "delete", "1", "--yes").err
-        == f"The API at {far.url} refuses our token: Missing permission.\n"
+        client.run("schedules", "delete", "1", "--yes").err
+        == f"The API at {remote.url} refuses our token: Missing permission.\n"
     )
-    assert made["token"] not in far.run("tokens", "list", "--all").out
-    assert far.json("tokens", "revoke", made["id"])["state"] == "revoked"
-    ended = robot.run("schedules", "list")
+    assert made["token"] not in remote.run("tokens", "list", "--all").out
+    assert remote.json("tokens", "revoke", made["id"])["state"] == "revoked"
+    ended = client.run("schedules", "list")
     assert (ended.code, ended.err) == (
         1,
-        f"The API at {far.url} refuses our token: Missing or invalid credentials.\n",
+        f"The API at {remote.url} refuses our token: Missing or invalid credentials.\n",
     )
     assert made["token"] not in ended.err
 
 
-def test_an_audit_can_be_overridden_and_deleted(far: Far, stored: Bench) -> None:
-    result = far.json(
+def test_an_audit_can_be_overridden_and_deleted(remote: RemoteTerminal, stored: Bench) -> None:
+    result = remote.json(
         "audits",
         "review",
         "1",
@@ -140,7 +148,7 @@ def test_an_audit_can_be_overridden_and_deleted(far: Far, stored: Bench) -> None
         "PARTIEL",
         "anna",
     )
-    result = far.json(
+    result = remote.json(
         "audits",
         "review",
         "1",
@@ -155,21 +163,21 @@ def test_an_audit_can_be_overridden_and_deleted(far: Far, stored: Bench) -> None
     )
     assert result["step"]["points_controle"][0]["statut"] == "ABSENT"
     assert "stepResults" not in result["audit"]
-    assert far.json("audits", "delete", "1") == {"id": "1", "deleted": True}
-    assert far.json("audits", "restore", "1") == {"id": "1", "deleted": False}
+    assert remote.json("audits", "delete", "1") == {"id": "1", "deleted": True}
+    assert remote.json("audits", "restore", "1") == {"id": "1", "deleted": False}
 
 
 def test_audits_are_followed_and_rejected_requests_are_reported(
-    far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, stored: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work() -> None:
-        first, second = (request.request_key for request in requests(far))
+        first, second = (request.request_key for request in requests(remote))
         stored.audit("1", 1, first)
         with stored.database.transaction() as session:
             mark_refused(session, second, "There is no such fiche.")
 
     during_pauses(monkeypatch, work)
-    result = far.json("audit", "1", "2", "--config", "1", "--wait", code=1)
+    result = remote.json("audit", "1", "2", "--config", "1", "--wait", code=1)
     assert [(one["fiche_id"], one["status"], one["error"]) for one in result["audits"]] == [
         ("1", "completed", None),
         ("2", "failed", "There is no such fiche."),
@@ -178,43 +186,43 @@ def test_audits_are_followed_and_rejected_requests_are_reported(
 
 
 def test_an_audit_is_shown_with_its_steps(
-    far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, stored: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     during_pauses(
         monkeypatch,
-        lambda: stored.audit("1", 1, requests(far)[0].request_key) and None,
+        lambda: stored.audit("1", 1, requests(remote)[0].request_key) and None,
     )
-    ended = far.run("audit", "1", "--config", "1", "--tools", "--wait")
+    ended = remote.run("audit", "1", "--config", "1", "--tools", "--wait")
     assert (ended.code, ended.err) == (0, "")
-    assert requests(far)[0].config["trigger_source"] == "cli"
+    assert requests(remote)[0].config["trigger_source"] == "cli"
     assert "critical steps passed" in ended.out
 
 
 def test_a_rejected_rerun_is_reported(
-    far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, stored: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
         with stored.database.transaction() as session:
-            mark_refused(session, requests(far)[0].request_key, "The model is away.")
+            mark_refused(session, requests(remote)[0].request_key, "The model is away.")
 
     during_pauses(monkeypatch, refuse)
-    result = far.json(
+    result = remote.json(
         "audits", "rerun", "1", "--step", "1", "--instructions", "Look again", "--wait", code=1
     )
-    assert (result["error"], requests(far)[0].config["custom_prompt"]) == (
+    assert (result["error"], requests(remote)[0].config["custom_prompt"]) == (
         "The model is away.",
         "Look again",
     )
 
 
 def test_transcriptions_are_followed_until_they_end(
-    far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first is refused, the second comes to its end: both are told, here as from afar."""
 
     def work() -> None:
         with bench.database.transaction() as session:
-            mark_refused(session, requests(far)[0].request_key, "The CRM knows no fiche 7.")
+            mark_refused(session, requests(remote)[0].request_key, "The CRM knows no fiche 7.")
             ended = {
                 "status": "completed",
                 "total_recordings": 3,
@@ -222,13 +230,13 @@ def test_transcriptions_are_followed_until_they_end(
                 "target_total": 2,
             }
             times = dict.fromkeys(("started_at", "touched_at", "finished_at"), bench.clock.now())
-            run = {"id": requests(far)[1].config["run_id"], "fiche_id": "8", "priority": "high"}
+            run = {"id": requests(remote)[1].config["run_id"], "fiche_id": "8", "priority": "high"}
             session.add(
                 TranscriptionRunRow(**run, **ended, **times, processed=2, cached=0, failed=0)
             )
 
     during_pauses(monkeypatch, work)
-    result = far.json("transcribe", "7", "8", "--priority", "high", "--wait", code=1)[
+    result = remote.json("transcribe", "7", "8", "--priority", "high", "--wait", code=1)[
         "transcriptions"
     ]
     assert [{**one, "run_id": None} for one in result] == [
@@ -238,7 +246,7 @@ def test_transcriptions_are_followed_until_they_end(
          "error": None},
     ]  # fmt: skip
     assert [one["run_id"] for one in result] == [
-        request.config["run_id"] for request in requests(far)
+        request.config["run_id"] for request in requests(remote)
     ]
 
 
@@ -253,8 +261,8 @@ def test_transcriptions_are_followed_until_they_end(
     ],
 )
 def test_local_only_options_are_rejected_with_a_remote_api(
-    far: Far, command: str, options: str
+    remote: RemoteTerminal, command: str, options: str
 ) -> None:
-    ended = far.run(*command.split(), *options.split())
+    ended = remote.run(*command.split(), *options.split())
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"`automation {command}` works only on the local machine")

@@ -1,5 +1,4 @@
-"""Every command that takes an id says `<Thing> <id> not found` when there is none, here and by the
-API."""
+"""Tests that every command prints `<Entity> <id> not found` for an unknown ID."""
 
 import json
 import re
@@ -9,12 +8,12 @@ from typing import Any
 import typer
 
 from automation_pipeline.cli.main import app
-from automation_pipeline_tests.cli.remote.served import Far, served_over
+from automation_pipeline_tests.cli.remote.served import RemoteTerminal, served_over
 from automation_pipeline_tests.cli.terminal import Ended, Terminal
 
 NOT_FOUND = re.compile(r"[A-Z][a-z]+( [a-z]+)* [\w:-]+ not found(: .+)?\.\n")
 IDS = {"int": "987654", "UUID": "00000000-0000-4000-8000-000000000000", "str": "987654"}
-# What a command needs besides its id.
+# The arguments that a command requires in addition to its ID.
 MORE = {
     "schedules update": "--file -",
     "schedules backfill": "--from 2026-05-01 --to 2026-05-02",
@@ -38,10 +37,10 @@ def commands_with_an_id(group: Any, *above: str) -> Iterator[str]:
             continue
         first = next((one for one in command.params if one.param_type_name == "argument"), None)
         if first is not None and first.name.endswith("_id") and name != "create":
-            words = " ".join((*above, name))
+            arguments = " ".join((*above, name))
             confirmed = ("--yes" for one in command.params if "--yes" in one.opts)
             kind = first.type_descriptor.annotation.__name__
-            yield " ".join([words, IDS[kind], *MORE.get(words, "").split(), *confirmed])
+            yield " ".join([arguments, IDS[kind], *MORE.get(arguments, "").split(), *confirmed])
 
 
 def given_to(command: str) -> bytes:
@@ -58,16 +57,16 @@ def fault(ended: Ended) -> bool:
 def test_every_unknown_id_has_the_same_not_found_message(terminal: Terminal) -> None:
     terminal.export(SHOP_API_BASE_URL="https://shop.example.test", SHOP_API_TOKEN="t")
     with served_over(terminal.folder / "automation.db") as url:
-        faults = faults_of(Far(terminal, url))
+        faults = faults_of(RemoteTerminal(terminal, url))
     assert not faults, "\n".join(faults)
 
 
-def faults_of(far: Far) -> list[str]:
+def faults_of(remote: RemoteTerminal) -> list[str]:
     commands = list(commands_with_an_id(typer.main.get_command(app)))
     assert len(commands) > 60
     return [
         f"{command}, {place}: {ended}"
         for command in commands
-        for place, run in (("here", far.here.run), ("by the API", far.run))
+        for place, run in (("here", remote.local.run), ("by the API", remote.run))
         if fault(ended := run(*command.split(), given=given_to(command)))
     ]

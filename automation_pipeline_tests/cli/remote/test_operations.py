@@ -1,4 +1,4 @@
-"""Operations: the request that stands for a call, how its answer is read, and which API is used."""
+"""Tests of remote operations: requests, responses, and the choice of the API."""
 
 import getpass
 import os
@@ -15,7 +15,7 @@ from automation_pipeline.cli.operations import Document, RemoteApi, actor, every
 from automation_pipeline.cli.progress import remote_obstacle
 from automation_pipeline.core.errors import UpstreamError
 from automation_pipeline.core.json_model import Id, JsonModel
-from automation_pipeline_tests.cli.remote.served import MACHINE, Far
+from automation_pipeline_tests.cli.remote.served import MACHINE, RemoteTerminal
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.tables import every_case
 
@@ -32,7 +32,7 @@ class Stamp:
 
 
 class Sent:
-    """An API that answers the same to every request, and keeps the requests."""
+    """A fake API that records requests and returns a fixed response."""
 
     def __init__(self, answer: Document) -> None:
         self.answer, self.requests = answer, list[tuple[object, ...]]()
@@ -132,42 +132,42 @@ def test_a_list_is_fetched_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None
     assert list(every(from_offset, by="offset")) == things
 
 
-def test_the_api_and_the_token_come_from_the_environment(far: Far) -> None:
-    far.here.create()
-    far.here.export(
-        AUTOMATION_API_URL=far.url,
+def test_the_api_and_the_token_come_from_the_environment(remote: RemoteTerminal) -> None:
+    remote.local.create()
+    remote.local.export(
+        AUTOMATION_API_URL=remote.url,
         AUTOMATION_API_TOKEN=MACHINE,
         DATABASE_URL="sqlite:///elsewhere.db",
     )
-    assert [one["id"] for one in far.here.json("schedules", "list")["schedules"]] == ["1"]
+    assert [one["id"] for one in remote.local.json("schedules", "list")["schedules"]] == ["1"]
 
 
-def test_options_override_the_environment(far: Far) -> None:
-    far.here.export(
+def test_options_override_the_environment(remote: RemoteTerminal) -> None:
+    remote.local.export(
         AUTOMATION_API_URL="http://127.0.0.1:9", AUTOMATION_API_TOKEN="another-token-altogether"
     )
-    assert far.json("schedules", "list") == {"schedules": []}
+    assert remote.json("schedules", "list") == {"schedules": []}
 
 
 def test_without_an_api_commands_run_locally(terminal: Terminal) -> None:
     assert terminal.json("schedules", "list") == {"schedules": []}
 
 
-NOWHERE = "http://127.0.0.1:9"
+DEAD_URL = "http://127.0.0.1:9"
 
 
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
         (["--token", MACHINE], 2, "--token needs --api, which names the other machine's API."),
-        (["--api", NOWHERE], 2, "The API needs a token: set AUTOMATION_API_TOKEN, or pass one with --token."),
+        (["--api", DEAD_URL], 2, "The API needs a token: set AUTOMATION_API_TOKEN, or pass one with --token."),
         (["--api", "ftp://x"], 2, "--api cannot be used: it must be an http:// or https:// address."),
-        (["--api", NOWHERE, "--token", "naïve"], 2, "The API token contains characters that cannot be sent."),
-        (["--api", NOWHERE, "--token", "two\nlines"], 2, "The API token contains characters that cannot be sent."),
-        (["--api", f"{NOWHERE}/?x=s3cret"], 2,
+        (["--api", DEAD_URL, "--token", "naïve"], 2, "The API token contains characters that cannot be sent."),
+        (["--api", DEAD_URL, "--token", "two\nlines"], 2, "The API token contains characters that cannot be sent."),
+        (["--api", f"{DEAD_URL}/?x=s3cret"], 2,
          "--api cannot be used: it must be an address without user, query and fragment."),
-        (["--api", f"{NOWHERE}/deep", "--token", MACHINE], 1,
-         f"The API at {NOWHERE} could not be reached (ConnectError)."),
+        (["--api", f"{DEAD_URL}/deep", "--token", MACHINE], 1,
+         f"The API at {DEAD_URL} could not be reached (ConnectError)."),
     ],
 )  # fmt: skip
 def test_an_invalid_api_setting_is_one_sentence(

@@ -1,14 +1,13 @@
-"""Organisations' jobs by another machine's API: the same output, complaint and exit code as
-here."""
+"""Tests of `automation org-jobs` through the API of a remote machine."""
 
 import pytest
 
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
-from automation_pipeline_tests.cli.org_jobs.counter import CALL, NOWHERE, Counter
-from automation_pipeline_tests.cli.remote.served import Far
+from automation_pipeline_tests.cli.org_jobs.commands import CALL, UNKNOWN_ID, OrgJobsCommands
+from automation_pipeline_tests.cli.remote.served import RemoteTerminal
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses
 
-LOOKING = """
+READ_COMMANDS = """
 schedules list
 schedules list --org acme --state active --type HTTPS_CALL --query warm --limit 1 --json
 schedules list --server 1 --json
@@ -48,37 +47,37 @@ servers show 1
 """
 
 REFUSED = f"""
-schedules show {NOWHERE}
-schedules next {NOWHERE}
-schedules fires {NOWHERE}
-schedules log {NOWHERE}
-schedules delete {NOWHERE} --yes
-schedules pause {NOWHERE}
-schedules resume {NOWHERE}
-schedules run-now {NOWHERE}
-schedules skip-next {NOWHERE}
-schedules keep-next {NOWHERE}
-schedules update {NOWHERE} --name x
-schedules list --org nobody
+schedules show {UNKNOWN_ID}
+schedules next {UNKNOWN_ID}
+schedules fires {UNKNOWN_ID}
+schedules log {UNKNOWN_ID}
+schedules delete {UNKNOWN_ID} --yes
+schedules pause {UNKNOWN_ID}
+schedules resume {UNKNOWN_ID}
+schedules run-now {UNKNOWN_ID}
+schedules skip-next {UNKNOWN_ID}
+schedules keep-next {UNKNOWN_ID}
+schedules update {UNKNOWN_ID} --name x
+schedules list --org unknown
 show 99
 log 99
 cancel 99
 retry 99
 cancel 1
-list --org nobody
+list --org unknown
 list --org No/body
-queues --org nobody
-alerts --org nobody
-audit-log --org nobody
+queues --org unknown
+alerts --org unknown
+audit-log --org unknown
 backfills show 99
 backfills cancel 99
-backfills list --org nobody
-orgs show nobody
+backfills list --org unknown
+orgs show unknown
 orgs show ../acme
-orgs update nobody --name x
-orgs suspend nobody
-orgs resume nobody
-hosts create --org nobody --name x
+orgs update unknown --name x
+orgs suspend unknown
+orgs resume unknown
+hosts create --org unknown --name x
 hosts show 99
 hosts update 99 --name x
 hosts delete 99 --yes
@@ -102,20 +101,20 @@ FAULTY: list[tuple[str, object]] = [
 
 
 @pytest.fixture
-def counter(terminal: Terminal) -> Counter:
-    """Of two organisations one has a schedule with a failed job, a backfill, a host and a
+def org_jobs(terminal: Terminal) -> OrgJobsCommands:
+    """Create two organisations; one has a schedule with a failed job, a backfill, a host, and a
     server."""
     terminal.export(LOGNAME="ada")
-    counter = Counter(terminal)
-    counter.org("globex")
-    counter.org()
-    counter.server()
-    schedule_id = counter.schedule("--org", "acme")
-    counter.do(
-        counter.json("schedules", "run-now", schedule_id)["job_id"],
+    org_jobs = OrgJobsCommands(terminal)
+    org_jobs.org("globex")
+    org_jobs.org()
+    org_jobs.server()
+    schedule_id = org_jobs.schedule("--org", "acme")
+    org_jobs.do(
+        org_jobs.json("schedules", "run-now", schedule_id)["job_id"],
         attempt_failed("Gone [away]", "NOT_FOUND"),
     )
-    counter.json(
+    org_jobs.json(
         "schedules",
         "backfill",
         schedule_id,
@@ -124,56 +123,64 @@ def counter(terminal: Terminal) -> Counter:
         "--until",
         "2026-05-02T00:00:00Z",
     )
-    return counter
+    return org_jobs
 
 
 @pytest.fixture
-def schedule_id(counter: Counter) -> str:
-    return counter.json("schedules", "list")["schedules"][0]["id"]
+def schedule_id(org_jobs: OrgJobsCommands) -> str:
+    return org_jobs.json("schedules", "list")["schedules"][0]["id"]
 
 
 def lines(text: str) -> list[str]:
     return [f"org-jobs {command}" for command in text.strip().splitlines()]
 
 
-def test_output_is_the_same_through_the_api(schedule_id: str, far: Far) -> None:
-    assert far.differences(lines(LOOKING.format(id=schedule_id))) == []
+def test_output_is_the_same_through_the_api(schedule_id: str, remote: RemoteTerminal) -> None:
+    assert remote.differences(lines(READ_COMMANDS.format(id=schedule_id))) == []
 
 
-def test_rejections_are_the_same_through_the_api(counter: Counter, far: Far) -> None:
+def test_rejections_are_the_same_through_the_api(
+    org_jobs: OrgJobsCommands, remote: RemoteTerminal
+) -> None:
     commands = lines(REFUSED)
-    assert far.differences(f"{command} --json" for command in commands[1::2]) == []
-    assert far.differences(commands[::2]) == []
-    ended = [far.run(*command.split()) for command in commands]
+    assert remote.differences(f"{command} --json" for command in commands[1::2]) == []
+    assert remote.differences(commands[::2]) == []
+    ended = [remote.run(*command.split()) for command in commands]
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_input_errors_are_the_same_through_the_api(schedule_id: str, far: Far) -> None:
+def test_input_errors_are_the_same_through_the_api(
+    schedule_id: str, remote: RemoteTerminal
+) -> None:
     for command, given in FAULTY:
-        assert far.differences(lines(command.format(id=schedule_id)), given) == []
+        assert remote.differences(lines(command.format(id=schedule_id)), given) == []
 
 
-def test_an_org_schedule_can_be_managed_through_the_api(counter: Counter, far: Far) -> None:
-    made = far.json("org-jobs", "schedules", "create", "--org", "globex", "--file", "-", given=CALL)
-    words = ("org-jobs", "schedules")
-    assert made == counter.json("schedules", "show", made["id"])
+def test_an_org_schedule_can_be_managed_through_the_api(
+    org_jobs: OrgJobsCommands, remote: RemoteTerminal
+) -> None:
+    made = remote.json(
+        "org-jobs", "schedules", "create", "--org", "globex", "--file", "-", given=CALL
+    )
+    arguments = ("org-jobs", "schedules")
+    assert made == org_jobs.json("schedules", "show", made["id"])
     assert (made["orgId"], made["createdBy"]) == ("globex", "machine:environment")
     assert (
-        far.json(*words, "update", made["id"], "--name", "Other", "--retries", "1")["name"]
+        remote.json(*arguments, "update", made["id"], "--name", "Other", "--retries", "1")["name"]
         == "Other"
     )
-    paused = far.json(
-        *words, "pause", made["id"], "--reason", "Rest", "--until", "2127-01-01T00:00:00Z"
+    paused = remote.json(
+        *arguments, "pause", made["id"], "--reason", "Rest", "--until", "2127-01-01T00:00:00Z"
     )
     assert (paused["pauseReason"], paused["pausedUntil"]) == ("Rest", "2127-01-01T00:00:00.000Z")
-    assert far.json(*words, "resume", made["id"])["state"] == "ACTIVE"
+    assert remote.json(*arguments, "resume", made["id"])["state"] == "ACTIVE"
     assert (
-        far.json(*words, "skip-next", made["id"], "--reason", "Party")["skipNextRunReason"]
+        remote.json(*arguments, "skip-next", made["id"], "--reason", "Party")["skipNextRunReason"]
         == "Party"
     )
-    assert far.json(*words, "keep-next", made["id"])["skipNextRun"] is False
-    previewed = far.json(
-        *words,
+    assert remote.json(*arguments, "keep-next", made["id"])["skipNextRun"] is False
+    previewed = remote.json(
+        *arguments,
         "preview",
         "--file",
         "-",
@@ -185,50 +192,64 @@ def test_an_org_schedule_can_be_managed_through_the_api(counter: Counter, far: F
     )
     assert previewed["occurrences"] == ["2026-05-05T00:00:00Z"]
     period = ("--from", "2026-05-01T00:00:00Z", "--until", "2026-05-01T12:00:00Z")
-    assert far.json(*words, "backfill", made["id"], *period, "--dry-run")["total"] == 1
-    backfill = far.json(*words, "backfill", made["id"], *period)
-    assert far.json("org-jobs", "backfills", "cancel", backfill["id"])["status"] == "cancelled"
-    assert far.json(*words, "delete", made["id"], "--yes") == {"id": made["id"], "deleted": True}
+    assert remote.json(*arguments, "backfill", made["id"], *period, "--dry-run")["total"] == 1
+    backfill = remote.json(*arguments, "backfill", made["id"], *period)
+    assert remote.json("org-jobs", "backfills", "cancel", backfill["id"])["status"] == "cancelled"
+    assert remote.json(*arguments, "delete", made["id"], "--yes") == {
+        "id": made["id"],
+        "deleted": True,
+    }
 
 
 def test_a_job_can_be_followed_through_the_api(
-    counter: Counter, schedule_id: str, far: Far, monkeypatch: pytest.MonkeyPatch
+    org_jobs: OrgJobsCommands,
+    schedule_id: str,
+    remote: RemoteTerminal,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: list[str] = []
 
     def work() -> None:
-        newest = counter.json("list", "--limit", "1")["jobs"][0]["id"]
-        counter.do(newest, attempt_succeeded())
+        newest = org_jobs.json("list", "--limit", "1")["jobs"][0]["id"]
+        org_jobs.do(newest, attempt_succeeded())
         done.append(newest)
 
     payload = ("--payload", '{"url": "https://example.com/other"}')
     during_pauses(monkeypatch, work)
-    document = far.json(
+    document = remote.json(
         "org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload, "--wait"
     )
     assert (document["status"], [document["job_id"]]) == ("success", done)
-    asked = far.json("org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload)
+    asked = remote.json("org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload)
     assert (
-        far.json("org-jobs", "cancel", asked["job_id"], "--reason", "No")["status"] == "cancelled"
+        remote.json("org-jobs", "cancel", asked["job_id"], "--reason", "No")["status"]
+        == "cancelled"
     )
-    assert far.json("org-jobs", "retry", asked["job_id"])["status"] == "pending"
+    assert remote.json("org-jobs", "retry", asked["job_id"])["status"] == "pending"
 
 
 def test_organisations_hosts_and_servers_can_be_managed_through_the_api(
-    counter: Counter, far: Far
+    org_jobs: OrgJobsCommands, remote: RemoteTerminal
 ) -> None:
-    far.json("org-jobs", "orgs", "create", "third", "--name", "Third")
-    assert far.json("org-jobs", "orgs", "update", "third", "--max-running", "2")["maxRunning"] == 2
-    assert far.json("org-jobs", "orgs", "suspend", "third", "--reason", "x")["suspendReason"] == "x"
-    assert far.json("org-jobs", "orgs", "resume", "third")["suspendedAt"] is None
-    host = far.json("org-jobs", "hosts", "create", "--org", "third", "--name", "h")["id"]
-    assert far.json("org-jobs", "hosts", "update", host, "--name", "g")["name"] == "g"
-    server = far.json(
+    remote.json("org-jobs", "orgs", "create", "third", "--name", "Third")
+    assert (
+        remote.json("org-jobs", "orgs", "update", "third", "--max-running", "2")["maxRunning"] == 2
+    )
+    assert (
+        remote.json("org-jobs", "orgs", "suspend", "third", "--reason", "x")["suspendReason"] == "x"
+    )
+    assert remote.json("org-jobs", "orgs", "resume", "third")["suspendedAt"] is None
+    host = remote.json("org-jobs", "hosts", "create", "--org", "third", "--name", "h")["id"]
+    assert remote.json("org-jobs", "hosts", "update", host, "--name", "g")["name"] == "g"
+    server = remote.json(
         "org-jobs", "servers", "create", "--org", "third", "--name", "s", "--host", host
     )["id"]
-    assert far.json("org-jobs", "servers", "update", server, "--no-host")["hostId"] is None
-    assert far.json("org-jobs", "servers", "delete", server, "--yes") == {
+    assert remote.json("org-jobs", "servers", "update", server, "--no-host")["hostId"] is None
+    assert remote.json("org-jobs", "servers", "delete", server, "--yes") == {
         "id": server,
         "deleted": True,
     }
-    assert far.json("org-jobs", "hosts", "delete", host, "--yes") == {"id": host, "deleted": True}
+    assert remote.json("org-jobs", "hosts", "delete", host, "--yes") == {
+        "id": host,
+        "deleted": True,
+    }

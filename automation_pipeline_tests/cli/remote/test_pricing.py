@@ -1,5 +1,4 @@
-"""Pricing by another machine's API: the same output, complaint and exit code as here, and the work
-is done there."""
+"""Tests of `automation pricing` through the API of a remote machine."""
 
 import pytest
 
@@ -10,13 +9,13 @@ from automation_pipeline.pricing.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCommands, a_shop
-from automation_pipeline_tests.cli.remote.served import Far
+from automation_pipeline_tests.cli.remote.served import RemoteTerminal
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.pricing.rows import EVERY_ALERT
 
-LOOKING = """
+READ_COMMANDS = """
 rules list
 rules list --json
 rules list --project other --json
@@ -37,7 +36,7 @@ runs log 1 --json
 runs watch 1
 dlq
 dlq --json
-dlq --project nobody
+dlq --project unknown
 policy show
 policy show --json
 policy show --project summer
@@ -73,7 +72,7 @@ runs cancel 1
 runs reconcile 99
 runs watch 99
 dlq --acknowledge --target 77
-policy remove --project nobody
+policy remove --project unknown
 """
 
 FAULTY: list[tuple[str, object]] = [
@@ -91,15 +90,15 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
 
 
 @pytest.fixture
-def workshop(terminal: Terminal, shop: FakeShop) -> PricingCommands:
-    """Run 1 of rule 1 was applied but for one target; project summer has guardrails, an alert and a
-    rule."""
+def pricing(terminal: Terminal, shop: FakeShop) -> PricingCommands:
+    """Run 1 of rule 1 is applied except for one target; project `summer` has guardrails, an alert,
+    and a rule."""
     terminal.export(LOGNAME="ada")
     shop.refuse("11")
-    workshop = PricingCommands(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time passes
-    workshop.applied()
-    workshop.rule("--project", "summer", name="Été", enabled=False)
-    workshop.json(
+    pricing = PricingCommands(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time passes
+    pricing.applied()
+    pricing.rule("--project", "summer", name="Été", enabled=False)
+    pricing.json(
         "policy",
         "set",
         "--file",
@@ -116,34 +115,43 @@ def workshop(terminal: Terminal, shop: FakeShop) -> PricingCommands:
     )
     with terminal.database.transaction() as session:
         add_alerts(session, PRICING_ALERTS, [alert], SystemClock().now(), EVERY_ALERT)
-    return workshop
+    return pricing
 
 
 def lines(text: str) -> list[str]:
     return [f"pricing {command}" for command in text.strip().splitlines()]
 
 
-def test_output_is_the_same_through_the_api(workshop: PricingCommands, far: Far) -> None:
-    assert far.differences(lines(LOOKING)) == []
+def test_output_is_the_same_through_the_api(
+    pricing: PricingCommands, remote: RemoteTerminal
+) -> None:
+    assert remote.differences(lines(READ_COMMANDS)) == []
 
 
-def test_rejections_are_the_same_through_the_api(workshop: PricingCommands, far: Far) -> None:
+def test_rejections_are_the_same_through_the_api(
+    pricing: PricingCommands, remote: RemoteTerminal
+) -> None:
     commands = lines(REFUSED)
-    assert far.differences(f"{command} --json" for command in commands[1::2]) == []
-    assert far.differences(commands[::2]) == []
-    ended = [far.run(*command.split()) for command in commands]
+    assert remote.differences(f"{command} --json" for command in commands[1::2]) == []
+    assert remote.differences(commands[::2]) == []
+    ended = [remote.run(*command.split()) for command in commands]
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_input_errors_are_the_same_through_the_api(workshop: PricingCommands, far: Far) -> None:
+def test_input_errors_are_the_same_through_the_api(
+    pricing: PricingCommands, remote: RemoteTerminal
+) -> None:
     for command, given in FAULTY:
-        assert far.differences(lines(command), given) == []
+        assert remote.differences(lines(command), given) == []
 
 
 def test_a_price_can_be_changed_and_rolled_back_through_the_api(
-    workshop: PricingCommands, far: Far, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+    pricing: PricingCommands,
+    remote: RemoteTerminal,
+    shop: FakeShop,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = far.json(
+    made = remote.json(
         "pricing",
         "rules",
         "create",
@@ -151,70 +159,70 @@ def test_a_price_can_be_changed_and_rolled_back_through_the_api(
         "-",
         given={**TENTH_OFF, "selector": {"sku": "MUG-0"}},
     )
-    assert made == workshop.json("rules", "show", made["id"])
-    changed = far.json(
+    assert made == pricing.json("rules", "show", made["id"])
+    changed = remote.json(
         "pricing", "rules", "update", made["id"], "--file", "-", given={"name": "Other"}
     )
     assert (changed["name"], changed["version"]) == ("Other", 1)
     shop.edit("13", amount=2000)
-    planned = far.json("pricing", "preview", made["id"])
+    planned = remote.json("pricing", "preview", made["id"])
     assert [target["after"]["unitAmount"] for target in planned["targets"]] == [1800]
     assert (planned["run"]["trigger"], planned["truncated"]) == ("api", False)
     run_id = planned["run_id"]
-    during_pauses(monkeypatch, lambda: workshop.work(run_id))
-    assert far.json("pricing", "runs", "apply", run_id, "--wait")["status"] == "APPLIED"
+    during_pauses(monkeypatch, lambda: pricing.work(run_id))
+    assert remote.json("pricing", "runs", "apply", run_id, "--wait")["status"] == "APPLIED"
     assert shop.amounts()["13"] == 1800
-    assert far.json("pricing", "runs", "reconcile", run_id)["mismatches"] == 0
-    during_pauses(monkeypatch, lambda: workshop.work(run_id))
-    assert far.json("pricing", "runs", "rollback", run_id, "--wait")["status"] == "ROLLED_BACK"
+    assert remote.json("pricing", "runs", "reconcile", run_id)["mismatches"] == 0
+    during_pauses(monkeypatch, lambda: pricing.work(run_id))
+    assert remote.json("pricing", "runs", "rollback", run_id, "--wait")["status"] == "ROLLED_BACK"
     assert shop.amounts()["13"] == 2000
-    assert far.json("pricing", "rules", "delete", made["id"], "--yes") == {
+    assert remote.json("pricing", "rules", "delete", made["id"], "--yes") == {
         "id": made["id"],
         "deleted": True,
     }
 
 
 def test_dead_letters_can_be_handled_through_the_api(
-    workshop: PricingCommands, far: Far, shop: FakeShop
+    pricing: PricingCommands, remote: RemoteTerminal, shop: FakeShop
 ) -> None:
     shop.accept("11")
-    assert far.json("pricing", "dlq", "--retry", "--force") == {
+    assert remote.json("pricing", "dlq", "--retry", "--force") == {
         "project": "default",
         "run_ids": ["1"],
     }
-    workshop.work("1")
-    assert workshop.json("runs", "show", "1")["status"] == "APPLIED"
+    pricing.work("1")
+    assert pricing.json("runs", "show", "1")["status"] == "APPLIED"
     shop.refuse("21")
-    failed = workshop.applied()
-    target = workshop.target(failed, "21")
-    assert far.json("pricing", "dlq", "--acknowledge", "--target", target)["acknowledged"] == 1
-    assert far.json("pricing", "dlq")["totalFailed"] == 0
+    failed = pricing.applied()
+    target = pricing.target(failed, "21")
+    assert remote.json("pricing", "dlq", "--acknowledge", "--target", target)["acknowledged"] == 1
+    assert remote.json("pricing", "dlq")["totalFailed"] == 0
 
 
 def test_the_shop_and_its_guardrails_can_be_managed_through_the_api(
-    workshop: PricingCommands, far: Far
+    pricing: PricingCommands, remote: RemoteTerminal
 ) -> None:
-    assert far.json("pricing", "shop", "pause", "--reason", "count")["pauseReason"] == "count"
-    assert workshop.json("shop", "show")["pausedAt"] is not None
-    assert far.json("pricing", "shop", "resume")["pausedAt"] is None
-    guardrails = far.json("pricing", "policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
-    assert guardrails == workshop.json("policy", "show")
-    run_id = far.json("pricing", "preview", "1")["run_id"]
-    assert far.run("pricing", "runs", "apply", run_id).err == "The run must be approved first.\n"
-    refused = workshop.refused("runs", "approve", run_id)
+    assert remote.json("pricing", "shop", "pause", "--reason", "count")["pauseReason"] == "count"
+    assert pricing.json("shop", "show")["pausedAt"] is not None
+    assert remote.json("pricing", "shop", "resume")["pausedAt"] is None
+    guardrails = remote.json("pricing", "policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
+    assert guardrails == pricing.json("policy", "show")
+    run_id = remote.json("pricing", "preview", "1")["run_id"]
+    assert remote.run("pricing", "runs", "apply", run_id).err == "The run must be approved first.\n"
+    refused = pricing.refused("runs", "approve", run_id)
     assert refused == "The run must be approved by a person other than the author of its rule."
-    workshop.terminal.export(LOGNAME="bob")
-    assert workshop.json("runs", "approve", run_id)["approvedBy"] == "cli:bob"
-    assert far.json("pricing", "runs", "apply", run_id)["status"] == "QUEUED"
-    assert far.json("pricing", "runs", "cancel", run_id)["status"] == "FAILED"
-    assert far.json("pricing", "policy", "remove") == {"project": "default", "removed": True}
-    assert far.json("pricing", "runs", "start", "1")["run"]["wish"] == "apply"
+    pricing.terminal.export(LOGNAME="bob")
+    assert pricing.json("runs", "approve", run_id)["approvedBy"] == "cli:bob"
+    assert remote.json("pricing", "runs", "apply", run_id)["status"] == "QUEUED"
+    assert remote.json("pricing", "runs", "cancel", run_id)["status"] == "FAILED"
+    assert remote.json("pricing", "policy", "remove") == {"project": "default", "removed": True}
+    assert remote.json("pricing", "runs", "start", "1")["run"]["wish"] == "apply"
 
 
 def test_a_run_can_be_repaired_through_the_api(
-    workshop: PricingCommands, far: Far, shop: FakeShop
+    pricing: PricingCommands, remote: RemoteTerminal, shop: FakeShop
 ) -> None:
     shop.edit("21", amount=77_700)
-    document = far.json("pricing", "runs", "reconcile", "1", "--repair", code=1)
+    document = remote.json("pricing", "runs", "reconcile", "1", "--repair", code=1)
     assert (document["mismatches"], document["repairRunId"]) == (1, "2")
-    assert far.json("pricing", "runs", "show", "2")["parentRunId"] == "1"
+    assert remote.json("pricing", "runs", "show", "2")["parentRunId"] == "1"

@@ -1,12 +1,11 @@
-"""The same command here and by the API of another machine: the same output, complaint and exit
-code."""
+"""Tests that commands print the same locally and through the API of a remote machine."""
 
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
-from automation_pipeline_tests.cli.remote.served import Far
+from automation_pipeline_tests.cli.remote.served import RemoteTerminal
 from automation_pipeline_tests.cli.terminal import DAILY
 
-LOOKING = """
+READ_COMMANDS = """
 schedules list
 schedules list --include-inactive --json
 schedules show 1
@@ -93,22 +92,22 @@ FAULTY: list[tuple[str, object]] = [
 ]
 
 
-def test_output_is_the_same_through_the_api(far: Far, stored: Bench) -> None:
-    far.here.create()
-    far.here.json("audits", "delete", "2")
+def test_output_is_the_same_through_the_api(remote: RemoteTerminal, stored: Bench) -> None:
+    remote.local.create()
+    remote.local.json("audits", "delete", "2")
     options = "--name [nightly] --permission automation.write --scope ALL"
-    far.here.json("tokens", "create", *options.split())
-    assert far.differences(LOOKING.strip().splitlines()) == []
+    remote.local.json("tokens", "create", *options.split())
+    assert remote.differences(READ_COMMANDS.strip().splitlines()) == []
 
 
-def test_rejections_are_the_same_through_the_api(far: Far, stored: Bench) -> None:
+def test_rejections_are_the_same_through_the_api(remote: RemoteTerminal, stored: Bench) -> None:
     commands = REFUSED.strip().splitlines()
-    assert far.differences(f"{command} --json" for command in commands[1::2]) == []
-    assert far.differences(commands[::2]) == []
-    ended = [far.run(*command.split()) for command in commands]
+    assert remote.differences(f"{command} --json" for command in commands[1::2]) == []
+    assert remote.differences(commands[::2]) == []
+    ended = [remote.run(*command.split()) for command in commands]
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_input_errors_are_the_same_through_the_api(far: Far, stored: Bench) -> None:
+def test_input_errors_are_the_same_through_the_api(remote: RemoteTerminal, stored: Bench) -> None:
     for command, given in FAULTY:
-        assert far.differences([command], given) == []
+        assert remote.differences([command], given) == []

@@ -13,7 +13,7 @@ from automation_pipeline.automation.relay import relay_events
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
-from automation_pipeline_tests.automation.post import a_post_office
+from automation_pipeline_tests.automation.post import delivery_services
 from automation_pipeline_tests.clients.pusher.processes import LONG_AGO, relay_until_all_published
 from automation_pipeline_tests.clients.pusher.pusher_client import channels
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
@@ -32,7 +32,7 @@ def fill(database: Database, events: int, aggregates: int) -> None:
 
 
 def relay(database: Database, publisher: EventPublisher) -> int:
-    post = a_post_office(FakeWebhookSender(), None, publisher)
+    post = delivery_services(FakeWebhookSender(), None, publisher)
     return asyncio.run(
         relay_events(post, database=database, budget_seconds=120, hold_seconds=120)
     ).events

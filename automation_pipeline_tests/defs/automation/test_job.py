@@ -128,7 +128,7 @@ def between_steps(
 def test_a_run_cancelled_during_a_step_succeeds_with_status_cancelled(
     moment: Callable[..., None], bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     bench.automatic()
     moment(bench, cancel, monkeypatch)
     result, tags = execute(bench, "1", "2")
@@ -153,7 +153,7 @@ def test_a_batch_is_audited_before_the_next_one_is_transcribed(
         phases.append((await asyncio.to_thread(read, bench)).phase)
 
     bench.model = FakeLanguageModel(during_call=during_call)
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     bench.automatic()
     result, tags = execute(bench, "1", "2")
     assert [e.step_key for e in result.all_events if e.is_step_start][-5:] == [
@@ -178,7 +178,7 @@ def test_the_next_batch_is_transcribed_while_a_batch_is_audited(
             await come_true(lambda: bench.url("2") in bench.speech.called)
 
     bench.model = FakeLanguageModel(during_call=during_call)
-    bench.offer("1", "2", "3")
+    bench.add_to_crm("1", "2", "3")
     bench.automatic()
     result, tags = execute(bench, "1", "2", "3")
     assert (result.success, tags[STATUS_TAG]) == (True, "completed")
@@ -190,12 +190,12 @@ def test_a_transcription_error_of_the_next_batch_fails_no_audit(
 ) -> None:
     monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
     bench.speech.fail_always(bench.url("2"), PermanentError("No speech in this audio"))
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     bench.automatic()
     result, tags = execute(bench, "1", "2")
     assert (result.success, tags[STATUS_TAG]) == (True, "partial")
     assert {
-        each: outcome.words for each, outcome in bench.outcomes(RunAttempt(RUN_ID, 1)).items()
+        each: outcome.detail for each, outcome in bench.outcomes(RunAttempt(RUN_ID, 1)).items()
     } == {
         "1": None,
         "2": "Transcription incomplete: No speech in this audio",
@@ -203,7 +203,7 @@ def test_a_transcription_error_of_the_next_batch_fails_no_audit(
 
 
 def test_a_fiche_that_cannot_be_transcribed_does_not_fail_the_step(bench: Bench) -> None:
-    bench.offer("1", "2")
+    bench.add_to_crm("1", "2")
     bench.automatic()
     bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
     result, tags = execute(bench, "1", "2")
@@ -213,7 +213,7 @@ def test_a_fiche_that_cannot_be_transcribed_does_not_fail_the_step(bench: Bench)
 
 @pytest.mark.parametrize("missing", ["runTranscription", "runAudits"])
 def test_a_step_disabled_by_the_schedule_does_nothing(missing: str, bench: Bench) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     bench.automatic()
     result, tags = execute(bench, "1", **{missing: False})
     assert (result.success, tags[STATUS_TAG]) == (True, "completed")
@@ -226,7 +226,7 @@ def test_a_step_disabled_by_the_schedule_does_nothing(missing: str, bench: Bench
 
 
 def test_a_superseded_attempt_fails(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.offer("1")
+    bench.add_to_crm("1")
     bench.automatic()
     while_auditing(bench, take_over, monkeypatch)
     result, tags = execute(bench, "1")

@@ -43,7 +43,7 @@ def test_the_number_of_statements_per_fiche_is_bounded(
 
 def statements_of_run(bench: Bench, fiches: int, first_id: int) -> int:
     fiche_ids = [str(first_id + number) for number in range(fiches)]
-    bench.offer(*fiche_ids, calls=2)
+    bench.add_to_crm(*fiche_ids, calls=2)
     with counted(bench.database) as statements:
         result, _ = execute(bench, *fiche_ids)
     assert result.success

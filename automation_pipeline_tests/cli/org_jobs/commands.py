@@ -1,4 +1,4 @@
-"""What tests of the commands about organisations' jobs do again and again."""
+"""Helpers for tests of `automation org-jobs`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,27 +18,27 @@ CALL: dict[str, object] = {
     "jobType": "HTTPS_CALL",
     "payload": {"url": "https://example.com/warm"},
 }
-NOWHERE = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 @dataclass(frozen=True)
-class Counter:
+class OrgJobsCommands:
     terminal: Terminal
 
-    def run(self, *words: str, **given: Any) -> Ended:
-        return self.terminal.run("org-jobs", *words, **given)
+    def run(self, *arguments: str, **given: Any) -> Ended:
+        return self.terminal.run("org-jobs", *arguments, **given)
 
-    def json(self, *words: str, given: object = None, code: int = 0) -> Any:
-        return self.terminal.json("org-jobs", *words, given=given, code=code)
+    def json(self, *arguments: str, given: object = None, code: int = 0) -> Any:
+        return self.terminal.json("org-jobs", *arguments, given=given, code=code)
 
-    def printed(self, *words: str, code: int = 0, **given: Any) -> str:
-        """What stands on the screen, a blank between any two words."""
-        ended = self.run(*words, **given)
+    def printed(self, *arguments: str, code: int = 0, **given: Any) -> str:
+        """Return the output with single spaces."""
+        ended = self.run(*arguments, **given)
         assert (ended.code, ended.err) == (code, "")
         return " ".join(ended.out.split())
 
-    def refused(self, *words: str, code: int = 1, **given: Any) -> str:
-        ended = self.run(*words, **given)
+    def refused(self, *arguments: str, code: int = 1, **given: Any) -> str:
+        ended = self.run(*arguments, **given)
         assert (ended.code, ended.out) == (code, "")
         assert ended.err.count("\n") == 1
         return ended.err.strip()
@@ -51,16 +51,16 @@ class Counter:
         return self.json("servers", "create", "--name", name, "--host", host, "--org", org_id)["id"]
 
     def schedule(self, *options: str, **fields: object) -> str:
-        """The id of a new one that calls an address, unless the fields say otherwise."""
+        """Create a schedule, by default an HTTPS call, and return its ID."""
         return self.json("schedules", "create", "--file", "-", *options, given=CALL | fields)["id"]
 
     def job(self, *options: str) -> str:
-        """The id of a job that nobody has begun."""
+        """Create a job and return its ID."""
         payload = '{"url": "https://example.com/warm"}'
         return self.json("create", "--type", "HTTPS_CALL", "--payload", payload, *options)["job_id"]
 
     def begin(self, job_id: str, **columns: Any) -> None:
-        """As whoever does it would, who is heard of for the next minute."""
+        """Start the job as an agent with a lease of one minute."""
         now = SystemClock().now()
         held = {"lease_owner": "agent:h", "lease_token": 1, "lease_until": database_now(60.0)}
         self.bench.set_run(
