@@ -33,7 +33,7 @@ LOST = TransientError("The model did not answer.")
 End = AuditStatus | str | AutomationError
 
 
-class Judges:
+class ScriptedAudits:
     """Ends each audit according to the script of its configuration; a string is the error of a
     failed audit."""
 
@@ -64,10 +64,10 @@ class Judges:
         )  # fmt: skip
 
 
-def audited(bench: Bench, judges: Judges, *config_ids: int, **fields: object) -> LedgerMove:
+def audited(bench: Bench, audits: ScriptedAudits, *config_ids: int, **fields: object) -> LedgerMove:
     bench.add_to_crm("7")
     run_attempt = bench.prepare_work("7", **fields)
-    context = replace(bench.context, audit=judges)
+    context = replace(bench.context, audit=audits)
     return asyncio.run(
         audit_target(run_attempt, "7", config_ids, plan=bench.plan(run_attempt), context=context)
     )
@@ -100,22 +100,22 @@ MISSING = "Audit incomplete: 17 of 18 steps judged: The model is away."
 def test_failed_audits_follow_the_retry_setting_and_missing_audits_get_one_retry(
     retries: int, script: list[End], keys: list[str], status: str, message: str | None, bench: Bench
 ) -> None:
-    judges = Judges(config_4=script)
-    move = audited(bench, judges, 4, retryFailed=retries > 0, maxRetries=retries)
-    assert (judges.keys, move.status, move.error) == (keys, status, message)
+    audits = ScriptedAudits(config_4=script)
+    move = audited(bench, audits, 4, retryFailed=retries > 0, maxRetries=retries)
+    assert (audits.keys, move.status, move.error) == (keys, status, message)
 
 
 def test_max_retries_is_ignored_when_retry_failed_is_off(bench: Bench) -> None:
-    judges = Judges(config_4=["Refused"])
-    assert audited(bench, judges, 4, retryFailed=False, maxRetries=3).error == "Refused"
+    audits = ScriptedAudits(config_4=["Refused"])
+    assert audited(bench, audits, 4, retryFailed=False, maxRetries=3).error == "Refused"
 
 
 def test_a_failed_configuration_does_not_affect_the_others(
     bench: Bench,
 ) -> None:
-    judges = Judges(config_9=["Nine refused"], config_4=[DONE], config_6=["Six refused"])
-    move = audited(bench, judges, 9, 4, 6)
-    assert judges.keys == ["9", "4", "6"]
+    audits = ScriptedAudits(config_9=["Nine refused"], config_4=[DONE], config_6=["Six refused"])
+    move = audited(bench, audits, 9, 4, 6)
+    assert audits.keys == ["9", "4", "6"]
     assert (move.status, move.reason, move.error, move.audits) == (
         "failed",
         "audit_failed",
@@ -130,17 +130,17 @@ def test_a_database_error_does_not_fail_the_audit(retries: int, bench: Bench) ->
         {"retryFailed": retries > 0, "maxRetries": retries},
         DatabaseFullError("It cannot grow."),
     )
-    assert audited(bench, Judges(config_4=[full, DONE]), 4, **fields).status == "successful"
-    judges = Judges(config_4=[full] * (1 + max(1, retries)))
+    assert audited(bench, ScriptedAudits(config_4=[full, DONE]), 4, **fields).status == "successful"
+    audits = ScriptedAudits(config_4=[full] * (1 + max(1, retries)))
     with pytest.raises(DatabaseFullError):
-        audited(bench, judges, 4, **fields)
-    assert set(judges.keys) == {"4"}, "the next attempt of the step takes it up"
+        audited(bench, audits, 4, **fields)
+    assert set(audits.keys) == {"4"}, "the next attempt of the step takes it up"
 
 
 def test_an_incomplete_audit_fails_its_fiche_and_is_not_counted(
     bench: Bench,
 ) -> None:
-    move = audited(bench, Judges(config_4=[MISSING, MISSING], config_5=[DONE]), 4, 5)
+    move = audited(bench, ScriptedAudits(config_4=[MISSING, MISSING], config_5=[DONE]), 4, 5)
     assert (move.status, move.reason, move.error, move.audits) == (
         "failed",
         "audit_incomplete",
@@ -150,9 +150,9 @@ def test_an_incomplete_audit_fails_its_fiche_and_is_not_counted(
 
 
 def test_an_audit_stores_its_run_and_the_selections_reading_mode(bench: Bench) -> None:
-    judges = Judges(config_4=[DONE])
-    audited(bench, judges, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
-    [request] = judges.requests
+    audits = ScriptedAudits(config_4=[DONE])
+    audited(bench, audits, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
+    [request] = audits.requests
     assert (request.run_id, request.schedule_id, request.trigger_source, request.use_rlm) == (
         1,
         1,
@@ -163,7 +163,7 @@ def test_an_audit_stores_its_run_and_the_selections_reading_mode(bench: Bench) -
 
 def test_an_audit_of_a_deleted_configuration_is_incomplete(bench: Bench) -> None:
     gone = NotFoundError("Audit configuration 4 not found")
-    move = audited(bench, Judges(config_4=[gone, gone]), 4)
+    move = audited(bench, ScriptedAudits(config_4=[gone, gone]), 4)
     assert (move.reason, move.audits) == ("audit_incomplete", 0)
     assert move.error == f"Audit incomplete: {gone}"
 

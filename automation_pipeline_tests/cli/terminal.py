@@ -34,7 +34,7 @@ build_once = cache(typer.main.get_command)
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """`err` is the error message, also if it was printed as JSON; `error` is the parsed JSON
     document."""
 
@@ -55,7 +55,9 @@ class Terminal:
             self._monkeypatch.setenv(name, value)
         _forget()
 
-    def run(self, *arguments: str, given: bytes = b"", is_interactive: bool = False) -> Ended:
+    def run(
+        self, *arguments: str, given: bytes = b"", is_interactive: bool = False
+    ) -> CommandResult:
         """With `is_interactive`, `given` contains the answers of a user."""
         stdin = io.TextIOWrapper(io.BytesIO(given))
         self._monkeypatch.setattr(stdin, "isatty", lambda: is_interactive)
@@ -64,12 +66,12 @@ class Terminal:
         code = main.run(arguments)
         output = self._capsys.readouterr()
         if "--json" not in arguments or not output.err.startswith('{"error": '):
-            return Ended(code, output.out, output.err)
+            return CommandResult(code, output.out, output.err)
         error = json.loads(output.err)["error"]
         sentence = (
             error["message"] if error["message"].endswith((".", "?")) else f"{error['message']}."
         )
-        return Ended(code, output.out, f"{sentence}\n", error)
+        return CommandResult(code, output.out, f"{sentence}\n", error)
 
     def json(self, *arguments: str, given: object = None, code: int = 0) -> Any:
         """Return the JSON document on stdout; any other output fails the test."""

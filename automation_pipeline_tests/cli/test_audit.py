@@ -103,7 +103,7 @@ def refuse_first_then_carry_out(terminal: Terminal, bench: Bench) -> Callable[[]
     """Reject the first request, then carry out one of the others per pause."""
     pauses = 0
 
-    def act() -> None:
+    def pause() -> None:
         nonlocal pauses
         pauses += 1
         first, *others = requests(terminal)
@@ -114,7 +114,7 @@ def refuse_first_then_carry_out(terminal: Terminal, bench: Bench) -> Callable[[]
             other = others[pauses - 2]
             bench.audit(str(other.config["fiche_id"]), 1, other.request_key)
 
-    return act
+    return pause
 
 
 def test_a_rejected_audit_does_not_stop_following_the_others(

@@ -205,12 +205,16 @@ def test_steps_can_be_reordered(terminal: Terminal) -> None:
     assert [line.split()[-1] for line in table[-3:]] == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize(("order", "at_fault"), [("1 2", "3"), ("1 2 3 3", "3"), ("1 2 3 9", "9")])
-def test_an_order_must_name_every_step_once(terminal: Terminal, order: str, at_fault: str) -> None:
+@pytest.mark.parametrize(
+    ("order", "invalid_id"), [("1 2", "3"), ("1 2 3 3", "3"), ("1 2 3 9", "9")]
+)
+def test_an_order_must_name_every_step_once(
+    terminal: Terminal, order: str, invalid_id: str
+) -> None:
     import_config(terminal, document())
     sentence = refused(terminal, f"reorder 1 {order}", 2)
     assert sentence.startswith("The new order must name every step once: stepIds: ")
-    assert at_fault in sentence.rpartition("stepIds: ")[2]
+    assert invalid_id in sentence.rpartition("stepIds: ")[2]
 
 
 @every_case("arguments", ["import", "validate"])

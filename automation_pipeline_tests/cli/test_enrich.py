@@ -82,11 +82,11 @@ def test_a_job_of_a_killed_worker_is_taken_over_after_its_lease_expires(
         start_job(session, 1, lease, 3, datetime.now(UTC))
     calls_before = []
 
-    def the_lease_ends() -> None:
+    def expire_lease() -> None:
         calls_before.extend(search.calls)
         expire(terminal)
 
-    during_pauses(monkeypatch, the_lease_ends)
+    during_pauses(monkeypatch, expire_lease)
     [document] = terminal.json("enrich", DANONE, "--here")["companies"]
     assert (document["outcome"], document["status"], states(terminal)) == (
         "ATTACHED",
@@ -242,8 +242,8 @@ def test_duplicate_numbers_are_one_company() -> None:
 def test_contradictory_numbers_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "companies.csv"
     file.write_text(f"siren,siret\n{DANONE},{LVMH_SIRET}\n", encoding="utf-8")
-    [wanted] = read_wanted([], file, strict=False)
-    assert wanted.fault == "Invalid company identifier: siret: must begin with the SIREN"
+    [request] = read_wanted([], file, strict=False)
+    assert request.fault == "Invalid company identifier: siret: must begin with the SIREN"
 
 
 def test_an_invalid_csv_file_is_rejected_with_the_line_number(tmp_path: Path) -> None:
@@ -258,5 +258,5 @@ def test_an_invalid_csv_file_is_rejected_with_the_line_number(tmp_path: Path) ->
 
 @given(st.text(max_size=20))
 def test_any_text_yields_either_a_company_or_an_error(text: str) -> None:
-    [wanted] = read_wanted([text], None, strict=False)
-    assert (wanted.siren is None) is (wanted.fault is not None)
+    [request] = read_wanted([text], None, strict=False)
+    assert (request.siren is None) is (request.fault is not None)

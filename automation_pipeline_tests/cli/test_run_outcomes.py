@@ -180,7 +180,7 @@ def test_a_run_with_an_unbalanced_ledger_prints_a_warning(terminal: Terminal, ru
     assert "4 selected, and not 3 = 1 successful" in terminal.run("runs", "show", run_id).out
 
 
-class Advancing:
+class AdvancingRun:
     """Advances a run by one step in each pause."""
 
     def __init__(self, terminal: Terminal, run_id: str, verdict: OutcomeStatus) -> None:
@@ -234,7 +234,7 @@ def test_watching_a_run_exits_with_its_result(
     terminal: Terminal, pending_id: str, monkeypatch: pytest.MonkeyPatch,
     verdict: str, status: str, code: int, as_json: bool,
 ) -> None:  # fmt: skip
-    advancing = Advancing(terminal, pending_id, OutcomeStatus(verdict))
+    advancing = AdvancingRun(terminal, pending_id, OutcomeStatus(verdict))
     during_pauses(monkeypatch, *advancing.steps)
     if as_json:
         shown = terminal.json("runs", "watch", pending_id, code=code)
@@ -250,6 +250,6 @@ def test_watching_a_run_exits_with_its_result(
 def test_a_retry_can_be_awaited(
     terminal: Terminal, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    during_pauses(monkeypatch, *Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL).steps)
+    during_pauses(monkeypatch, *AdvancingRun(terminal, "2", OutcomeStatus.SUCCESSFUL).steps)
     shown = terminal.json("runs", "retry", run_id, "--wait")
     assert (shown["run_id"], shown["retryOfRunId"], shown["status"]) == ("2", run_id, "partial")

@@ -33,7 +33,7 @@ SUMMARY = {
     "only_unaudited": False,
     "ids": [str(number) for number in range(250)],
 }
-VOID = {"meta", "br"}
+VOID_TAGS = {"meta", "br"}
 
 
 class Page(HTMLParser):
@@ -52,7 +52,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in VOID:
+        if tag not in VOID_TAGS:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -17,7 +17,7 @@ from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 CONFIGURATION = Path(__file__).parents[1] / "e2e" / "five_steps.json"
 
 
-class Probed:
+class IdleProbe:
     """A Dagster probe that immediately finds no daemon."""
 
     def begin(self) -> None: ...
@@ -30,7 +30,7 @@ class Probed:
 def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     """Return a terminal with immediate start timeouts."""
     monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 0.0)
-    monkeypatch.setattr(Services, "dagster_probe", lambda _services: Probed())
+    monkeypatch.setattr(Services, "dagster_probe", lambda _services: IdleProbe())
     with open_terminal(request) as terminal:
         yield terminal
 
@@ -88,14 +88,14 @@ def test_command_startup_time_counts_towards_the_start_timeout(
 def test_a_rejected_request_is_reported_with_the_reason(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(probe: Probed) -> None:
+    def refuse(probe: IdleProbe) -> None:
         with terminal.database.transaction() as session:
             record_heartbeat(session, DAEMON)
             [request] = offer_waiting(session, limit=9)
             mark_refused(session, request.key, "The run queue is closed.")
 
     monkeypatch.setattr(waiting, "PROBE_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(Probed, "begin", refuse)
+    monkeypatch.setattr(IdleProbe, "begin", refuse)
     ended = terminal.run("transcribe", "7", "--wait", "--json")
     assert ended.code == 1
     assert ended.error

@@ -7,7 +7,7 @@ from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.cli.terminal import Ended, Terminal
+from automation_pipeline_tests.cli.terminal import CommandResult, Terminal
 from automation_pipeline_tests.org_jobs.bench import Bench
 
 ACME = "acme"
@@ -25,7 +25,7 @@ UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 class OrgJobsCommands:
     terminal: Terminal
 
-    def run(self, *arguments: str, **given: Any) -> Ended:
+    def run(self, *arguments: str, **given: Any) -> CommandResult:
         return self.terminal.run("org-jobs", *arguments, **given)
 
     def json(self, *arguments: str, given: object = None, code: int = 0) -> Any:

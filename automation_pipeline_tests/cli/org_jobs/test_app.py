@@ -19,8 +19,8 @@ def every_command(of: TyperCommand | TyperGroup, *arguments: str) -> Iterator[tu
 
 
 def commands() -> list[tuple[str, ...]]:
-    whole = typer.main.get_command(main.app)
-    return list(every_command(whole.commands["org-jobs"]))
+    app = typer.main.get_command(main.app)
+    return list(every_command(app.commands["org-jobs"]))
 
 
 @every_case("arguments", commands(), ids=" ".join)
@@ -45,9 +45,9 @@ def test_the_public_command_names_exist() -> None:
         "servers": "list create update delete",
         "types": "list create update delete",
     }
-    wanted = {f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs.split()}
+    expected = {f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs.split()}
     assert (
-        wanted | {"list", "show", "cancel", "retry", "create", "queues", "alerts", "audit-log"}
+        expected | {"list", "show", "cancel", "retry", "create", "queues", "alerts", "audit-log"}
         <= values
     )
 

@@ -128,7 +128,7 @@ def test_job_types_show_their_performer_and_payload_schema(without_org: OrgJobsC
 GOES_ON = "Job 1 continues. `automation org-jobs show 1` shows its status.\n"
 
 
-def why(monkeypatch: pytest.MonkeyPatch, clock: StandingClock) -> str | None:
+def stop_code(monkeypatch: pytest.MonkeyPatch, clock: StandingClock) -> str | None:
     """Return the exit code with which the command stops following job 1, or None."""
     no_daemon = NotStartedError("NO_DAEMON", "")
     with monkeypatch.context() as patch:
@@ -157,19 +157,19 @@ def test_the_command_prints_why_a_job_does_not_start(
     org_jobs: OrgJobsCommands, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     org_jobs.json("create", "--type", "SERVER_RESTART", "--server", org_jobs.server())
-    assert why(monkeypatch, clock) == "NO_AGENT"
+    assert stop_code(monkeypatch, clock) == "NO_AGENT"
     org_jobs.json("orgs", "update", "acme", "--max-running", "1")
     org_jobs.begin(org_jobs.job())
-    assert why(monkeypatch, clock) is None, "it waits in its queue"
+    assert stop_code(monkeypatch, clock) is None, "it waits in its queue"
     org_jobs.json("orgs", "update", "acme", "--max-running", "9")
     org_jobs.json("orgs", "suspend", "acme")
-    assert why(monkeypatch, clock) == "SUSPENDED"
+    assert stop_code(monkeypatch, clock) == "SUSPENDED"
 
 
 def test_a_service_job_does_not_start_without_a_daemon(
     org_jobs: OrgJobsCommands, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     org_jobs.job()
-    assert why(monkeypatch, clock) == "NO_DAEMON"
+    assert stop_code(monkeypatch, clock) == "NO_DAEMON"
     org_jobs.begin("1")
-    assert why(monkeypatch, clock) is None
+    assert stop_code(monkeypatch, clock) is None

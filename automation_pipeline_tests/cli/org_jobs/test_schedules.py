@@ -23,7 +23,7 @@ BY_FLAGS = (
 def test_a_schedule_can_be_created_with_flags(org_jobs: OrgJobsCommands) -> None:
     server = org_jobs.server()
     made = org_jobs.json("schedules", "create", *BY_FLAGS, "--server", server)
-    wanted = {
+    fields = {
         "name": "Nightly", "cronExpression": "30 4 * * *", "timezone": "Europe/Paris", "jobType": "SERVER_RESTART",
         "serverInstanceId": server, "executionWindowStart": "02:00", "executionWindowEnd": "06:00",
         "windowPolicy": "FILTER", "latestStartCutoffMin": 15, "overlapPolicy": "BUFFER_ONE", "misfirePolicy": "SKIP",
@@ -33,7 +33,7 @@ def test_a_schedule_can_be_created_with_flags(org_jobs: OrgJobsCommands) -> None
         "retryPolicy": {"maxRetries": 3, "backoffMs": 1000, "backoffType": "exponential", "jitter": False},
         "orgId": "acme", "state": "ACTIVE", "createdBy": "cli:ada",
     }  # fmt: skip
-    assert {name: made[name] for name in wanted} == wanted
+    assert {name: made[name] for name in fields} == fields
     assert org_jobs.json("schedules", "show", made["id"]) == made
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from automation_pipeline_tests.cli.terminal import Ended, Terminal
+from automation_pipeline_tests.cli.terminal import CommandResult, Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, variant
 from automation_pipeline_tests.pricing.bench import Bench
 
@@ -30,7 +30,7 @@ class PricingCommands:
     terminal: Terminal
     bench: Bench
 
-    def run(self, *arguments: str, **given: object) -> Ended:
+    def run(self, *arguments: str, **given: object) -> CommandResult:
         return self.terminal.run("pricing", *arguments, **given)  # type: ignore[arg-type]
 
     def json(self, *arguments: str, given: object = None, code: int = 0):  # noqa: ANN201  JSON

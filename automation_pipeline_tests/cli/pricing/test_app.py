@@ -23,8 +23,8 @@ def every_command(of: TyperCommand | TyperGroup, *arguments: str) -> Iterator[tu
 
 
 def commands() -> list[tuple[str, ...]]:
-    whole = typer.main.get_command(main.app)
-    return list(every_command(whole.commands["pricing"], "pricing"))
+    app = typer.main.get_command(main.app)
+    return list(every_command(app.commands["pricing"], "pricing"))
 
 
 @every_case("arguments", commands(), ids=" ".join)
@@ -54,7 +54,7 @@ PRICES = ("1995.00 EUR", "1795.50 EUR", "-10.0 %  -199.50 EUR")
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize(
-    ("arguments", "whole"),
+    ("arguments", "unbroken"),
     [
         (
             ("preview", "1"),
@@ -70,7 +70,7 @@ def test_no_command_wraps_a_price_or_a_status_at_80_columns(
     shop: FakeShop,
     on_terminal: Sized,
     arguments: tuple[str, ...],
-    whole: tuple[str, ...],
+    unbroken: tuple[str, ...],
     is_terminal: bool,
 ) -> None:
     shop.put(
@@ -89,7 +89,7 @@ def test_no_command_wraps_a_price_or_a_status_at_80_columns(
     )
     on_terminal(80, is_terminal=is_terminal)
     output = commands.run(*arguments).out
-    assert [one for one in whole if one not in output] == []
+    assert [one for one in unbroken if one not in output] == []
 
 
 OF_A_PROJECT = [

@@ -344,7 +344,7 @@ def a_run(clock: StandingClock, **fields: object) -> RuleRun:
     return RuleRun.model_validate(nothing | known | fields)
 
 
-def why(
+def stop_code(
     monkeypatch: pytest.MonkeyPatch, clock: StandingClock, run: RuleRun, *, paused: bool = False
 ) -> str | None:
     """Return the exit code with which the command stops following the run, or None."""
@@ -379,11 +379,13 @@ def test_ctrl_c_prints_that_the_run_continues(
 def test_the_command_prints_why_a_run_does_not_start(
     clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert why(monkeypatch, clock, a_run(clock)) == "NO_DAEMON"
-    assert why(monkeypatch, clock, a_run(clock), paused=True) == "SHOP_PAUSED"
-    assert why(monkeypatch, clock, a_run(clock, status=PricingRunState.APPLYING)) is None
+    assert stop_code(monkeypatch, clock, a_run(clock)) == "NO_DAEMON"
+    assert stop_code(monkeypatch, clock, a_run(clock), paused=True) == "SHOP_PAUSED"
+    assert stop_code(monkeypatch, clock, a_run(clock, status=PricingRunState.APPLYING)) is None
     later = clock.now() + timedelta(hours=1)
-    assert why(monkeypatch, clock, a_run(clock, resume_at=iso(later))) is None, "it has a time"
+    assert stop_code(monkeypatch, clock, a_run(clock, resume_at=iso(later))) is None, (
+        "it has a time"
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import answer_by_transcript
 from automation_pipeline_tests.automation.reports import a_reported_run
-from automation_pipeline_tests.cli.remote.served import MACHINE, RemoteTerminal, served_over
+from automation_pipeline_tests.cli.remote.served import TOKEN, RemoteTerminal, served_over
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -21,7 +21,7 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     # Loading the definitions takes seconds and a process.
     monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load; steps run in_process")
     with open_terminal(request) as terminal:
-        terminal.export(API_AUTH_TOKENS=MACHINE, COLUMNS="200")
+        terminal.export(API_AUTH_TOKENS=TOKEN, COLUMNS="200")
         yield terminal
 
 

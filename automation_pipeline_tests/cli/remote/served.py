@@ -9,15 +9,15 @@ from automation_pipeline.api.app import create_app
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline_tests.api.served import served
-from automation_pipeline_tests.cli.terminal import Ended, Terminal
+from automation_pipeline_tests.cli.terminal import CommandResult, Terminal
 
-MACHINE = "a-machine-token-for-tests"
+TOKEN = "a-machine-token-for-tests"
 
 
 @contextmanager
 def served_over(database: Path) -> Iterator[str]:
     """Serve the API on the database and yield its URL."""
-    services = Services(Settings(DATABASE_URL=f"sqlite:///{database}", API_AUTH_TOKENS=MACHINE))
+    services = Services(Settings(DATABASE_URL=f"sqlite:///{database}", API_AUTH_TOKENS=TOKEN))
     with served(create_app(services)) as url:
         yield url
     services.database.dispose()
@@ -26,11 +26,11 @@ def served_over(database: Path) -> Iterator[str]:
 class RemoteTerminal:
     """A terminal that runs commands through the API of a remote machine."""
 
-    def __init__(self, terminal: Terminal, url: str, token: str = MACHINE) -> None:
+    def __init__(self, terminal: Terminal, url: str, token: str = TOKEN) -> None:
         self.local, self.url = terminal, url
         self._options = ("--api", url, "--token", token)
 
-    def run(self, *arguments: str, **given: object) -> Ended:
+    def run(self, *arguments: str, **given: object) -> CommandResult:
         return self.local.run(*self._options, *arguments, **given)  # type: ignore[arg-type]
 
     def json(self, *arguments: str, given: object = None, code: int = 0):  # noqa: ANN201  JSON

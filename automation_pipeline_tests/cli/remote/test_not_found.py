@@ -9,12 +9,12 @@ import typer
 
 from automation_pipeline.cli.main import app
 from automation_pipeline_tests.cli.remote.served import RemoteTerminal, served_over
-from automation_pipeline_tests.cli.terminal import Ended, Terminal
+from automation_pipeline_tests.cli.terminal import CommandResult, Terminal
 
 NOT_FOUND = re.compile(r"[A-Z][a-z]+( [a-z]+)* [\w:-]+ not found(: .+)?\.\n")
 IDS = {"int": "987654", "UUID": "00000000-0000-4000-8000-000000000000", "str": "987654"}
 # The arguments that a command requires in addition to its ID.
-MORE = {
+REQUIRED_ARGUMENTS = {
     "schedules update": "--file -",
     "schedules backfill": "--from 2026-05-01 --to 2026-05-02",
     "audit-configs reorder": "1",
@@ -27,7 +27,7 @@ MORE = {
     "org-jobs hosts update": "--name x",
     "org-jobs servers update": "--name x",
 }
-GIVEN = {"pricing rules update": {"name": "x"}, "schedules update": {"name": "x"}}
+INPUT_DOCUMENTS = {"pricing rules update": {"name": "x"}, "schedules update": {"name": "x"}}
 
 
 def commands_with_an_id(group: Any, *above: str) -> Iterator[str]:
@@ -40,33 +40,39 @@ def commands_with_an_id(group: Any, *above: str) -> Iterator[str]:
             arguments = " ".join((*above, name))
             confirmed = ("--yes" for one in command.params if "--yes" in one.opts)
             kind = first.type_descriptor.annotation.__name__
-            yield " ".join([arguments, IDS[kind], *MORE.get(arguments, "").split(), *confirmed])
+            yield " ".join(
+                [arguments, IDS[kind], *REQUIRED_ARGUMENTS.get(arguments, "").split(), *confirmed]
+            )
 
 
-def given_to(command: str) -> bytes:
+def input_of(command: str) -> bytes:
     return next(
-        (json.dumps(given).encode() for name, given in GIVEN.items() if command.startswith(name)),
+        (
+            json.dumps(given).encode()
+            for name, given in INPUT_DOCUMENTS.items()
+            if command.startswith(name)
+        ),
         b"",
     )
 
 
-def fault(ended: Ended) -> bool:
+def violates_format(ended: CommandResult) -> bool:
     return (ended.code, ended.out) != (1, "") or not NOT_FOUND.fullmatch(ended.err)
 
 
 def test_every_unknown_id_has_the_same_not_found_message(terminal: Terminal) -> None:
     terminal.export(SHOP_API_BASE_URL="https://shop.example.test", SHOP_API_TOKEN="t")
     with served_over(terminal.folder / "automation.db") as url:
-        faults = faults_of(RemoteTerminal(terminal, url))
+        faults = errors_of(RemoteTerminal(terminal, url))
     assert not faults, "\n".join(faults)
 
 
-def faults_of(remote: RemoteTerminal) -> list[str]:
+def errors_of(remote: RemoteTerminal) -> list[str]:
     commands = list(commands_with_an_id(typer.main.get_command(app)))
     assert len(commands) > 60
     return [
-        f"{command}, {place}: {ended}"
+        f"{command}, {location}: {ended}"
         for command in commands
-        for place, run in (("here", remote.local.run), ("by the API", remote.run))
-        if fault(ended := run(*command.split(), given=given_to(command)))
+        for location, run in (("local", remote.local.run), ("remote", remote.run))
+        if violates_format(ended := run(*command.split(), given=input_of(command)))
     ]

@@ -15,7 +15,7 @@ from automation_pipeline.cli.operations import Document, RemoteApi, actor, every
 from automation_pipeline.cli.progress import remote_obstacle
 from automation_pipeline.core.errors import UpstreamError
 from automation_pipeline.core.json_model import Id, JsonModel
-from automation_pipeline_tests.cli.remote.served import MACHINE, RemoteTerminal
+from automation_pipeline_tests.cli.remote.served import TOKEN, RemoteTerminal
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.tables import every_case
 
@@ -31,7 +31,7 @@ class Stamp:
     of_thing: Thing | None = None
 
 
-class Sent:
+class RecordingApi:
     """A fake API that records requests and returns a fixed response."""
 
     def __init__(self, answer: Document) -> None:
@@ -43,8 +43,8 @@ class Sent:
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    sent = Sent({"success": True, "data": {"id": "7", "longName": "x", "unknown": 1}})
+def sent(monkeypatch: pytest.MonkeyPatch) -> RecordingApi:
+    sent = RecordingApi({"success": True, "data": {"id": "7", "longName": "x", "unknown": 1}})
     monkeypatch.setattr(operations, "remote_api", lambda: sent)
     return sent
 
@@ -76,7 +76,7 @@ def answer_about_things(services: Services) -> Document:
     raise AssertionError(services)
 
 
-def test_arguments_are_sent_in_the_path_the_query_or_the_body(sent: Sent) -> None:
+def test_arguments_are_sent_in_the_path_the_query_or_the_body(sent: RecordingApi) -> None:
     thing("a/b c")
     thing("1", q="x", all_=False)
     drop_thing("1", why=None)
@@ -97,7 +97,7 @@ def test_arguments_are_sent_in_the_path_the_query_or_the_body(sent: Sent) -> Non
     ]
 
 
-def test_a_given_body_is_sent_unchanged(sent: Sent) -> None:
+def test_a_given_body_is_sent_unchanged(sent: RecordingApi) -> None:
     sent.answer = {"madeAt": "2026-05-01T00:00:00Z"}
     put_thing({"snake_case": {}, "none": None})
     put_thing({})
@@ -105,7 +105,7 @@ def test_a_given_body_is_sent_unchanged(sent: Sent) -> None:
     assert bodies == [{"snake_case": {}, "none": None}, {}]
 
 
-def test_a_response_is_parsed_as_the_result_type(sent: Sent) -> None:
+def test_a_response_is_parsed_as_the_result_type(sent: RecordingApi) -> None:
     assert thing("7") == Thing(id=7, long_name="x")
     assert drop_thing("7", why="x") is None
     assert answer_about_things() == sent.answer
@@ -136,7 +136,7 @@ def test_the_api_and_the_token_come_from_the_environment(remote: RemoteTerminal)
     remote.local.create()
     remote.local.export(
         AUTOMATION_API_URL=remote.url,
-        AUTOMATION_API_TOKEN=MACHINE,
+        AUTOMATION_API_TOKEN=TOKEN,
         DATABASE_URL="sqlite:///elsewhere.db",
     )
     assert [one["id"] for one in remote.local.json("schedules", "list")["schedules"]] == ["1"]
@@ -159,14 +159,14 @@ DEAD_URL = "http://127.0.0.1:9"
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--token", MACHINE], 2, "--token needs --api, which names the other machine's API."),
+        (["--token", TOKEN], 2, "--token needs --api, which names the other machine's API."),
         (["--api", DEAD_URL], 2, "The API needs a token: set AUTOMATION_API_TOKEN, or pass one with --token."),
         (["--api", "ftp://x"], 2, "--api cannot be used: it must be an http:// or https:// address."),
         (["--api", DEAD_URL, "--token", "naïve"], 2, "The API token contains characters that cannot be sent."),
         (["--api", DEAD_URL, "--token", "two\nlines"], 2, "The API token contains characters that cannot be sent."),
         (["--api", f"{DEAD_URL}/?x=s3cret"], 2,
          "--api cannot be used: it must be an address without user, query and fragment."),
-        (["--api", f"{DEAD_URL}/deep", "--token", MACHINE], 1,
+        (["--api", f"{DEAD_URL}/deep", "--token", TOKEN], 1,
          f"The API at {DEAD_URL} could not be reached (ConnectError)."),
     ],
 )  # fmt: skip
