@@ -74,7 +74,9 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture
 def bench(terminal: Terminal) -> Bench:
-    return Bench(terminal.database, StandingClock(STARTED_AT), FakeLanguageModel(answer_by_transcript))
+    return Bench(
+        terminal.database, StandingClock(STARTED_AT), FakeLanguageModel(answer_by_transcript)
+    )
 
 
 @pytest.fixture
