@@ -79,7 +79,7 @@ def test_filters_use_details_fetched_at_any_time_in_the_run(
     bench.fetching = FetchOptions(30, ceiling)
     run_attempt = opened(bench, ficheSelection=manual("7", **filters))
     if known:
-        bench.sell("7", *bench.calls("7", 2), said=None)
+        bench.sell("7", *bench.calls("7", 2), text=None)
         bench.add_to_crm("7", calls=2, groupe="SUD")
         with bench.database.transaction() as session:
             session.scalars(select(FicheCacheRow)).one().groupe = "SUD"

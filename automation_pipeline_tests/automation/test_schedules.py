@@ -418,7 +418,7 @@ def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
     database: Database, clock: StandingClock
 ) -> None:
     bench = Bench(database, clock)
-    bench.sell("known", *bench.calls("known", 3), said=None)
+    bench.sell("known", *bench.calls("known", 3), text=None)
     yesterday, before = TODAY - timedelta(days=1), TODAY - timedelta(days=2)
     bench.crm.sell(yesterday, summary("known"), summary("new"), summary("over"))
     bench.crm.fail_always(before.isoformat(), TransientError("The CRM did not answer in time."))

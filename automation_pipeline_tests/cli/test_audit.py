@@ -72,7 +72,7 @@ def test_several_followed_audits_are_shown_as_a_table(
 ) -> None:
     bench.configure(steps=1)
     bench.sell("1900417")
-    bench.sell("1900418", said="")
+    bench.sell("1900418", text="")
     during_pauses(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
     document = terminal.json("audit", "1900417", "1900418", "--config", "1", "--wait", code=1)
     assert [audit["status"] for audit in document["audits"]] == ["completed", "failed"]

@@ -172,7 +172,7 @@ def test_only_the_latest_audit_that_was_not_deleted_counts(bench: Bench) -> None
 
 def test_an_audit_without_a_verdict_has_no_score(bench: Bench) -> None:
     config_id = bench.configure()
-    record_sales(bench, "1", said=None)
+    record_sales(bench, "1", text=None)
     bench.audit("1", config_id)
     [audit] = quality(bench).audits
     assert (audit.status, audit.score, audit.is_compliant) == ("incomplete", None, None)

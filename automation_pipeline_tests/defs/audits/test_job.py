@@ -99,7 +99,7 @@ def test_audits_and_their_sweep_work_without_redis(
 
 def test_an_audit_without_all_transcripts_fails_with_the_reason(bench: Bench) -> None:
     bench.clock.pass_time_a_second()
-    bench.sell("1900417", call("190041701"), call("190041702"), said=None)
+    bench.sell("1900417", call("190041701"), call("190041702"), text=None)
     result = execute(bench.configure(steps=1))
     assert not result.success
     [failure] = result.get_step_failure_events()
