@@ -402,15 +402,22 @@ def test_progress_counts_expected_audits_and_waits_are_logged(
     bench.work = replace(bench.work, audit_seconds=200, audit_poll_seconds=20)
     audit = bench.context.audit
 
+    def count_polls() -> int:
+        return sum(line.startswith("Audit progress") for line in bench.logs(run_attempt))
+
     async def hang_on_one_audit(requested: FicheAuditRequest) -> AuditSummary:
         if (requested.fiche_id, requested.audit_config_id) != ("2", stalls):
             return await audit(requested)
         await come_true(lambda: bench.audits() == 3)
-        for _ in range(11):
-            await asyncio.to_thread(lambda: None)
+        for _ in range(10):
+            polls = count_polls()
+            await asyncio.to_thread(lambda: None)  # the poll has its answer
+            await asyncio.sleep(0.01)  # and sleeps
             leap(20)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0.05)
+            await come_true(lambda polls=polls: count_polls() > polls)
+        await asyncio.to_thread(lambda: None)
+        await asyncio.sleep(0.01)
+        leap(20)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
     bench.work_batch(run_attempt, audit=hang_on_one_audit, threads=1)

@@ -13,7 +13,7 @@ from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.api.conftest import Login
-from automation_pipeline_tests.pricing.bench import PLENTY, Bench
+from automation_pipeline_tests.pricing.bench import UNLIMITED, Bench
 from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/shop"
@@ -33,7 +33,7 @@ def test_a_shop_without_calls_has_no_bucket(pricing: TestClient, bench: Bench) -
 def test_the_shop_can_be_paused_and_resumed(
     pricing: TestClient, login: Login, bench: Bench
 ) -> None:
-    assert pricing.get(PATH).json()["data"]["bucket"]["maximum"] == PLENTY
+    assert pricing.get(PATH).json()["data"]["bucket"]["maximum"] == UNLIMITED
     user = login({"pricing.runs.write": "ALL"})
     paused = user.post(f"{PATH}/pause", json={"reason": "Stocktaking"}).json()["data"]
     assert (paused["pausedBy"], paused["pauseReason"]) == ("user:12", "Stocktaking")

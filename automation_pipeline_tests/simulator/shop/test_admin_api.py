@@ -151,7 +151,7 @@ def test_a_dropped_call_may_change_prices_or_not(shop: Asking) -> None:
     )
     for place in (1, 2):
         with pytest.raises(httpx.RemoteProtocolError):
-            shop.write({"id": variant(place), "price": "5.00"}, location=place)
+            shop.write({"id": variant(place), "price": "5.00"}, place=place)
     assert shop.totals()["writes"] == {number(2): 1}
     assert shop.prices(variant(2)) == ["5.00"]
 
