@@ -177,9 +177,11 @@ class Semaphore:
         try:
             await queue.gate.acquire()
         except asyncio.CancelledError:
-            if queue.waiting == 1:  # no task is left to take the permits that were handed over
-                for held in [queue.handed_over.pop() for _ in list(queue.handed_over)]:
-                    await self._release(held)
+            # The tasks that still wait may be fewer than the permits that were handed over.
+            extra = queue.handed_over[queue.waiting - 1 :]
+            del queue.handed_over[queue.waiting - 1 :]
+            for held in extra:
+                await self._release(held)
             raise
         finally:
             queue.waiting -= 1
@@ -188,7 +190,8 @@ class Semaphore:
         """Hand the permit to the next task of this process, unless other processes have waited long
         enough."""
         until = held.acquired_at + min(HAND_OVER_SECONDS, self.ttl_seconds / 8)
-        if queue.waiting and asyncio.get_running_loop().time() < until:
+        is_wanted = queue.waiting > len(queue.handed_over)
+        if is_wanted and asyncio.get_running_loop().time() < until:
             queue.handed_over.append(held)
         else:
             await self._release(held)

@@ -98,6 +98,27 @@ def test_all_tasks_run_and_never_exceed_the_semaphore_limit(permits: Permits) ->
     assert permits.asked["acquire"] == 6, "tasks of one process hand permits over"
 
 
+def test_tasks_that_end_together_hand_one_permit_to_one_waiting_task(permits: Permits) -> None:
+    semaphore = Semaphore(permits, "crm", 2, "me")
+
+    async def end_together() -> None:
+        end = asyncio.Event()
+
+        async def hold() -> None:
+            async with semaphore.acquire():
+                await end.wait()
+
+        tasks = [asyncio.create_task(hold()) for _ in range(2)]
+        await come_true(lambda: len(permits.held) == 2)
+        tasks.append(asyncio.create_task(work(semaphore, 0)))
+        await asyncio.sleep(0)
+        end.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(end_together())
+    assert permits.held == set()
+
+
 def test_a_busy_process_yields_permits_to_another_process(
     permits: Permits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
