@@ -209,6 +209,18 @@ def test_a_fiche_that_cannot_be_transcribed_does_not_fail_the_step(bench: Bench)
     result, tags = execute(bench, "1", "2")
     assert result.success
     assert (tags[STATUS_TAG], read(bench).failed_fiches) == ("partial", 1)
+    counts = {
+        event.node_name: {
+            name: value.value for name, value in event.step_output_data.metadata.items()
+        }
+        for event in result.all_events
+        if event.is_successful_output and event.node_name.endswith("_batch")
+    }
+    assert counts == {
+        "fetch_batch": {"fetched": 2},
+        "transcribe_batch": {"failed": 1},
+        "audit_batch": {"successful": 1},
+    }
 
 
 @pytest.mark.parametrize("missing", ["runTranscription", "runAudits"])
