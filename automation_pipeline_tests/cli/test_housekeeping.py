@@ -52,3 +52,9 @@ def test_each_command_files_its_own_dagster_request(terminal: Terminal) -> None:
     assert (request.key, request.job) == (key, "housekeeping")
     assert terminal.json("housekeeping", "--in-dagster")["request_key"] != key
     assert terminal.run("housekeeping", "--in-dagster", "--dry-run").code == 2
+
+
+def test_one_relay_prints_what_it_delivered(terminal: Terminal) -> None:
+    text = terminal.run("outbox", "relay", "--once").out
+    assert text == "Relayed 0 events, tried 0 messages.\n"
+    assert terminal.json("outbox", "relay", "--once") == {"events": 0, "messages": 0}
