@@ -261,7 +261,8 @@ def test_a_cancelled_pending_run_ends_its_dagster_run(
     dagster_run(instance, "d-1", status, run_id=str(run.id))
     for _ in range(6):
         clock.pass_time_a_second()
-    check_all_runs(instance, services)
+    actions = check_all_runs(instance, services)
+    assert "Terminated d-1" in str(actions)
     ended = instance.get_run_by_id("d-1")
     assert ended
     assert ended.status is S.CANCELED
