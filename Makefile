@@ -32,9 +32,10 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index -e . 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
 	@touch $@
 
-$(DAGSTER_HOME)/dagster.yaml: dagster.yaml
+$(DAGSTER_HOME)/dagster.yaml: dagster.yaml | $(READY)
 	@mkdir -p $(@D)
 	@ln -sf ../../dagster.yaml $@
+	@$(BIN)/python -W ignore -m dagster instance migrate > $(@D)/migrate.log 2>&1 || { cat $(@D)/migrate.log >&2; rm -f $@; exit 1; }
 
 demo: setup
 	@python demo/run.py

@@ -463,7 +463,7 @@ def ready(services: TheServices) -> Response:
     response_class=Response,
 )
 def metrics(services: TheServices) -> Response:
-    """Numbers for Prometheus; no name of anybody among them."""
+    """Metrics for Prometheus, without personal data."""
     return Response(exposition(services), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -221,7 +221,7 @@ class PricingRuleJob(FollowedWork["RuleRun"]):
             return None
         if self._clock.now() - run.previewed_at <= PREVIEW_LIFETIME:
             return None
-        error = f"Rule run {run.id} stayed a preview: {run.error_message or 'nobody queued it.'}"
+        error = f"Rule run {run.id} stayed a preview: {run.error_message or 'it was not queued.'}"
         return attempt_failed(error, CONFLICT, self._result(run))
 
     def _result(self, run: "RuleRun") -> dict[str, object]:
@@ -298,7 +298,7 @@ class CompanyEnrichmentJob(FollowedWork["RequestShown"]):
         result = {self.key: str(id_), "siren": siren, "status": status}
         if status in {EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL}:
             return attempt_succeeded(result)
-        error = f"Company {siren} is {status}: {request.enrichment_error or 'nobody was asked'}"
+        error = f"Company {siren} is {status}: {request.enrichment_error or 'no source was called'}"
         return attempt_failed(error, FAILED, result)
 
 

@@ -92,7 +92,7 @@ class _Worker:
                 await self._finish(job, {})
                 return
             fields = log_fields(events.STARTED, job.facts)
-            _log.info("Enrichment has begun", attempt=job.facts.attempt, **fields)
+            _log.info("Enrichment started", attempt=job.facts.attempt, **fields)
             await self._call_with_heartbeats(job, claim)
 
     async def _call_with_heartbeats(self, job: StartedJob, claim: Claim) -> None:

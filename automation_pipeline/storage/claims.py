@@ -353,8 +353,7 @@ class DatabaseClaims:
 
 
 class DatabasePermits:
-    """Permits of semaphores: a semaphore of this limit is so many keys, of which anybody may claim
-    any."""
+    """Permits of semaphores. A semaphore has one key per permit, and any free key can be claimed."""
 
     def __init__(self, database: Database) -> None:
         self._claims = DatabaseClaims(database)

@@ -176,7 +176,7 @@ class Word(Struct, frozen=True, gc=False, rename={"kind": "type", "speaker": "sp
 
 @dataclass(frozen=True)
 class Transcript:
-    """The text of one recording. It is empty if nobody speaks."""
+    """The text of one recording. It is empty if the recording has no speech."""
 
     transcription_id: str
     text: str

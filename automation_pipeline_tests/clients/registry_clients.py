@@ -1,18 +1,14 @@
 """Company registry clients on a mock transport, and builders of their documents."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
 from automation_pipeline.clients.inpi import Account, InpiRegister
 from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose
+from automation_pipeline_tests.clients.mock_answers import Answer, using
 from automation_pipeline_tests.fakes.registries import AtOnce
-
-Result = TypeVar("Result")
-Answer = Callable[[httpx.Request], httpx.Response]
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 ROOT = "https://registry.test/hidden"
@@ -45,30 +41,8 @@ def entreprise(answer: Any, **more: Any) -> CommerceRegister:
     return CommerceRegister(ROOT, TOKEN, PURPOSE, **options(answer, **more))
 
 
-def using(registry: Any, act: Callable[[Any], Awaitable[Result]]) -> Result:
-    async def acted() -> Result:
-        try:
-            return await act(registry)
-        finally:
-            await registry.aclose()
-
-    return asyncio.run(acted())
-
-
 def fetch(registry: Any, siren: str = SIREN, siret: str | None = None) -> Any:
     return using(registry, lambda one: one.fetch(siren, siret))
-
-
-def saying(document: object, status: int = 200, **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda _: httpx.Response(status, json=document, headers=named)
-
-
-def raising(error: Exception) -> Answer:
-    def answer(_: httpx.Request) -> httpx.Response:
-        raise error
-
-    return answer
 
 
 def logged_in(answer: Answer) -> Answer:

@@ -1,17 +1,13 @@
 """A Shopify client on a mock transport, and builders of GraphQL documents."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
 from automation_pipeline.clients.shop import ShopifyShop
 from automation_pipeline.pricing.models.shop import Price, PriceWrite
-
-Result = TypeVar("Result")
-Answer = Callable[[httpx.Request], httpx.Response]
+from automation_pipeline_tests.clients.mock_answers import using
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 TOKEN = "shpat_s3cret0123"
@@ -34,16 +30,6 @@ def client(
     return ShopifyShop(base_url, token, **options)
 
 
-def using(shop: ShopifyShop, act: Callable[[ShopifyShop], Awaitable[Result]]) -> Result:
-    async def acted() -> Result:
-        try:
-            return await act(shop)
-        finally:
-            await shop.aclose()
-
-    return asyncio.run(acted())
-
-
 def page(answer: Any, after: str | None = None, **options: Any) -> Any:
     return using(client(answer, **options), lambda shop: shop.page(after))
 
@@ -54,18 +40,6 @@ def prices(answer: Any, *ids: str, **options: Any) -> Any:
 
 def write(answer: Any, *writes: PriceWrite, **options: Any) -> Any:
     return using(client(answer, **options), lambda shop: shop.write("7", writes or WRITES))
-
-
-def saying(document: object, status: int = 200, **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda _: httpx.Response(status, json=document, headers=named)
-
-
-def raising(error: Exception) -> Answer:
-    def answer(_: httpx.Request) -> httpx.Response:
-        raise error
-
-    return answer
 
 
 def node(number: int = 1, **changed: object) -> dict[str, Any]:

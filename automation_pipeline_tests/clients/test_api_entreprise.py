@@ -15,6 +15,7 @@ from automation_pipeline.clients.registries import (
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
+from automation_pipeline_tests.clients.mock_answers import raising, saying, using
 from automation_pipeline_tests.clients.registry_clients import (
     OTHER,
     SIREN,
@@ -23,9 +24,6 @@ from automation_pipeline_tests.clients.registry_clients import (
     entreprise,
     extract,
     fetch,
-    raising,
-    saying,
-    using,
 )
 from automation_pipeline_tests.tables import every_case
 

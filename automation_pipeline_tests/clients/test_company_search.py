@@ -10,18 +10,16 @@ import pytest
 from automation_pipeline.clients.registries import SEARCH_PROBE_SIREN, search_record
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
+from automation_pipeline_tests.clients.mock_answers import raising, saying, using
 from automation_pipeline_tests.clients.registry_clients import (
     OTHER,
     SIREN,
     SIRET,
     fetch,
     found,
-    raising,
-    saying,
     search,
     seat,
     unit,
-    using,
 )
 from automation_pipeline_tests.tables import every_case
 

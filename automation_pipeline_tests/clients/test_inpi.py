@@ -22,6 +22,7 @@ from automation_pipeline.clients.registries import RegistryFormatError
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
+from automation_pipeline_tests.clients.mock_answers import raising, saying, using
 from automation_pipeline_tests.clients.registry_clients import (
     NOW,
     OTHER,
@@ -32,9 +33,6 @@ from automation_pipeline_tests.clients.registry_clients import (
     formality,
     inpi,
     logged_in,
-    raising,
-    saying,
-    using,
 )
 from automation_pipeline_tests.fakes.registries import AtOnce
 from automation_pipeline_tests.tables import every_case

@@ -20,7 +20,8 @@ from automation_pipeline.enrichment.sources import DatabaseLoginTokens
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests import outside
-from automation_pipeline_tests.clients.registry_clients import SIREN, fetch, formality, inpi, using
+from automation_pipeline_tests.clients.mock_answers import using
+from automation_pipeline_tests.clients.registry_clients import SIREN, fetch, formality, inpi
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.registries import AtOnce
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import pytest
@@ -21,9 +21,7 @@ from automation_pipeline.clients.llm import (
     question_json,
 )
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-
-Result = TypeVar("Result")
-Answer = Callable[[httpx.Request], httpx.Response]
+from automation_pipeline_tests.clients.mock_answers import saying, using
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 KEY = "sk-s3cret0123"
@@ -47,16 +45,6 @@ def client(
     return ChatCompletions(key, base_url, **options)
 
 
-def using(model: ChatCompletions, act: Callable[[ChatCompletions], Awaitable[Result]]) -> Result:
-    async def acted() -> Result:
-        try:
-            return await act(model)
-        finally:
-            await model.aclose()
-
-    return asyncio.run(acted())
-
-
 def ask(answer: Any, question: Question = QUESTION, **options: Any) -> Reply:
     return using(client(answer, **options), lambda model: model.ask(question))
 
@@ -65,12 +53,6 @@ def error(answer: Any, **options: Any) -> AutomationError:
     with pytest.raises(AutomationError) as caught:
         ask(answer, **options)
     return caught.value
-
-
-def saying(document: object, status: int = 200, **headers: str) -> Answer:
-    return lambda _: httpx.Response(
-        status, json=document, headers={k.replace("_", "-"): v for k, v in headers.items()}
-    )
 
 
 def completion(

@@ -23,6 +23,7 @@ from automation_pipeline.clients.registries import (
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
+from automation_pipeline_tests.clients.mock_answers import raising, saying
 from automation_pipeline_tests.clients.registry_clients import (
     PASSWORD,
     ROOT,
@@ -34,8 +35,6 @@ from automation_pipeline_tests.clients.registry_clients import (
     found,
     inpi,
     logged_in,
-    raising,
-    saying,
     search,
     unit,
 )

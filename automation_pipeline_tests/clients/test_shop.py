@@ -13,6 +13,7 @@ from automation_pipeline.clients.shop import CATALOGUE, PRICES, WHO, WRITE
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.shop import CallFailure
+from automation_pipeline_tests.clients.mock_answers import raising, saying, using
 from automation_pipeline_tests.clients.shopify_client import (
     PATH,
     TOKEN,
@@ -24,10 +25,7 @@ from automation_pipeline_tests.clients.shopify_client import (
     price_document,
     priced,
     prices,
-    raising,
-    saying,
     updated,
-    using,
     write,
 )
 from automation_pipeline_tests.tables import every_case

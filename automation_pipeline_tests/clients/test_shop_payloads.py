@@ -12,6 +12,7 @@ from automation_pipeline.pricing.models.shop import (
     Variant,
     format_amount,
 )
+from automation_pipeline_tests.clients.mock_answers import saying
 from automation_pipeline_tests.clients.shopify_client import (
     catalogue,
     node,
@@ -19,7 +20,6 @@ from automation_pipeline_tests.clients.shopify_client import (
     price_document,
     priced,
     prices,
-    saying,
 )
 from automation_pipeline_tests.tables import every_case
 

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import BucketStatus, CallFailure
+from automation_pipeline_tests.clients.mock_answers import saying
 from automation_pipeline_tests.clients.shopify_client import (
     NOW,
     PATH,
@@ -20,7 +21,6 @@ from automation_pipeline_tests.clients.shopify_client import (
     page,
     price_document,
     prices,
-    saying,
     updated,
     write,
 )

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, Price, PriceWrite
+from automation_pipeline_tests.clients.mock_answers import saying
 from automation_pipeline_tests.clients.shopify_client import (
     TOKEN,
     WRITES,
     complaint,
     priced,
-    saying,
     updated,
     write,
 )

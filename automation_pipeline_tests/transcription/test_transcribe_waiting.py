@@ -87,6 +87,18 @@ def test_each_event_is_published_once_without_recording_urls(bench: Bench) -> No
     assert "records.example.test" not in str(bench.events())
 
 
+def test_the_events_of_a_run_have_its_duration_from_start_to_end(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    with bench.database.transaction() as session:
+        session.execute(update(TranscriptionRunRow).values(started_at=database_now(-3600)))
+    bench.work("r1")
+    [completed] = bench.events("transcription.completed")
+    [transcribed] = bench.events("fiche/transcribed")
+    assert 3600 <= completed["duration_seconds"] < 3700  # type: ignore[operator]
+    assert transcribed["duration_ms"] == round(completed["duration_seconds"] * 1000)  # type: ignore[operator]
+
+
 def test_log_rows_carry_the_run_and_the_fiche(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.work(bench.begin("7", "r1").run_id)

@@ -42,7 +42,7 @@ from automation_pipeline.core.scheduling.timing import (
 )
 from automation_pipeline.core.scheduling.zones import zone
 
-STALE_REASON = "The schedule was still marked as running after the stale threshold, and nobody worked on the run"
+STALE_REASON = "The schedule was still marked as running after the stale threshold, and no process worked on the run"
 
 
 @dataclass(frozen=True)

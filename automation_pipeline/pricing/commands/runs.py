@@ -459,12 +459,12 @@ def follow_run(run_id: int, *, quiet: bool) -> Followed:
             progress.update(bar, description=label, completed=done, total=total)
             if is_over(run):
                 return Followed(run, rolled_back)
-            has_begun = (
+            has_started = (
                 run.status is PricingRunState.APPLYING
                 or run.updated_at > first.updated_at
                 or run.targets != first.targets
             )
-            waits.pause(has_started=has_begun or run.resume_at is not None)
+            waits.pause(has_started=has_started or run.resume_at is not None)
             run = rule_run(run_id)
             rolled_back = rolled_back or run.wish is RunAction.ROLLBACK
 
