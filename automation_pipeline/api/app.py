@@ -24,7 +24,7 @@ from automation_pipeline.access import routes as tokens
 from automation_pipeline.api import health, realtime
 from automation_pipeline.api.bodies import MEGABYTE
 from automation_pipeline.api.errors import on_http_error, on_invalid_request, on_known_error
-from automation_pipeline.api.middleware import REQUEST_ID, Surroundings
+from automation_pipeline.api.middleware import REQUEST_ID, RequestMiddleware
 from automation_pipeline.api.openapi import document
 from automation_pipeline.api.responses import COMMON
 from automation_pipeline.audits.routes import audits
@@ -109,7 +109,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_middleware(
-        Surroundings,
+        RequestMiddleware,
         most_bytes=settings.api_max_body_megabytes * MEGABYTE,
         seconds=settings.api_timeout_seconds,
     )

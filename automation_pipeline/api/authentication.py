@@ -26,7 +26,7 @@ from automation_pipeline.core.json_model import JsonModel
 
 
 @dataclass(frozen=True)
-class Issuing:
+class JwtSettings:
     """What a valid token must contain."""
 
     secret: str
@@ -62,7 +62,7 @@ class UserClaims(_Claims):
     permission_grants: tuple[GrantClaim, ...] | None = None
 
 
-def caller_of(token: str, issuing: Issuing) -> Caller | None:
+def caller_of(token: str, issuing: JwtSettings) -> Caller | None:
     """None for an invalid token. The caller does not learn why."""
     try:
         decoded = jwt.decode(
@@ -115,14 +115,14 @@ LONGEST = 8192
 
 def authenticate(headers: Headers, services: Services) -> Caller:
     """AuthenticationError, the same one for every reason."""
-    token = presented(headers)
+    token = token_in(headers)
     caller = None if token is None or len(token) > LONGEST else _recognise(token, services)
     if caller is None:
         raise AuthenticationError(INVALID_CREDENTIALS)
     return caller
 
 
-def presented(headers: Headers) -> str | None:
+def token_in(headers: Headers) -> str | None:
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and token.strip():
         return token.strip()
@@ -142,6 +142,7 @@ def _recognise(token: str, services: Services) -> Caller | None:
         if secret is None:
             return None
         return caller_of(
-            token, Issuing(secret.get_secret_value(), settings.jwt_issuer, settings.jwt_audience)
+            token,
+            JwtSettings(secret.get_secret_value(), settings.jwt_issuer, settings.jwt_audience),
         )
     return authenticate_token(token, database=services.database, now=services.clock.now())

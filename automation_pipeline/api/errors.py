@@ -40,7 +40,7 @@ _request_id: ContextVar[str | None] = ContextVar("request_by_contract", default=
 
 
 @contextmanager
-def answering_by_contract(path: str, request_id: str) -> Generator[None]:
+def v1_error_format(path: str, request_id: str) -> Generator[None]:
     """Within it, refusals follow the contract of `/v1` if the path is one of the contract's."""
     token = _request_id.set(request_id if path.startswith(PREFIX) else None)
     try:
@@ -49,7 +49,7 @@ def answering_by_contract(path: str, request_id: str) -> Generator[None]:
         _request_id.reset(token)
 
 
-def request_by_contract() -> str | None:
+def v1_request_id() -> str | None:
     """The id of the HTTP request if its path is one of the contract's."""
     return _request_id.get()
 
@@ -115,14 +115,14 @@ def refusal(
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     sentence = answerable(sentence)
     plain = [(answerable(field), answerable(message)) for field, message in fields]
-    if request_by_contract() is not None:
+    if v1_request_id() is not None:
         by_contract = {
             "error": HTTPStatus(status).phrase,
             "code": code,
             "message": sentence,
             "details": [{"field": field, "reason": reason} for field, reason in plain],
             "correlation_id": correlation_id(),
-            "request_id": request_by_contract(),
+            "request_id": v1_request_id(),
             "timestamp": iso(SystemClock().now()),
         }
         return JSONResponse(by_contract, status, headers=headers)
@@ -181,7 +181,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 Result = TypeVar("Result")
 
 
-def done_in_time(work: Coroutine[object, object, Result], services: Services) -> Result:
+def run_with_timeout(work: Coroutine[object, object, Result], services: Services) -> Result:
     """TimeoutError, which becomes a 504, after the time limit of a request; the work is cancelled."""
 
     async def in_time() -> Result:
@@ -201,7 +201,7 @@ _OWN_ERRORS = (
 
 
 @contextmanager
-def asking_outside() -> Generator[None]:
+def upstream_errors() -> Generator[None]:
     """UpstreamError for failures of other systems; all other errors stay as they are."""
     try:
         yield

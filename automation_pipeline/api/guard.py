@@ -15,7 +15,7 @@ from starlette.responses import Response
 from automation_pipeline.api.authentication import authenticate
 from automation_pipeline.api.bodies import JsonBody
 from automation_pipeline.api.errors import AuthorizationError
-from automation_pipeline.api.permissions import Rule, Scoped, is_shadowed, rule_of
+from automation_pipeline.api.permissions import Rule, ScopeCheck, is_shadowed, rule_of
 from automation_pipeline.api.scopes import check_in_reach, in_reach, within_of
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Action, Caller, Permission
@@ -65,7 +65,7 @@ def _admit(request: Request, rule: Rule) -> None:
     if reach is None:
         raise AuthorizationError("Missing permission")
     request.state.reach = reach
-    if rule.scoped is Scoped.BY_ORGANISATION:
+    if rule.scoped is ScopeCheck.BY_ORGANISATION:
         request.state.within = within_of(caller, reach)
     if rule.entity is not None and not reach.is_whole:
         check_in_reach(rule.entity, request.path_params[rule.entity], reach, services.database)

@@ -27,7 +27,7 @@ IdempotencyKey = Annotated[
 
 
 @dataclass(frozen=True)
-class Once:
+class Idempotent:
     """`once(work)` returns the response of `work`. The work and its response are stored in one
     transaction. Without a key the work is simply done."""
 
@@ -59,7 +59,7 @@ class Once:
         )
 
 
-async def get_once(request: Request, idempotency_key: IdempotencyKey = None) -> Once:
+async def get_idempotent(request: Request, idempotency_key: IdempotencyKey = None) -> Idempotent:
     services, caller = (
         cast("Services", request.app.state.services),
         cast("Caller", request.state.caller),
@@ -70,7 +70,7 @@ async def get_once(request: Request, idempotency_key: IdempotencyKey = None) -> 
         request.url.query.encode(),
         await request.body(),
     ]
-    return Once(caller.id, idempotency_key, b"\0".join(result), services)
+    return Idempotent(caller.id, idempotency_key, b"\0".join(result), services)
 
 
-DoneOnce = Annotated[Once, Depends(get_once)]
+OncePerKey = Annotated[Idempotent, Depends(get_idempotent)]

@@ -15,10 +15,10 @@ from automation_pipeline.api.errors import (
     AmbiguousLengthError,
     TooBigError,
     answer_for,
-    answering_by_contract,
     correlation_of,
     refusal,
-    request_by_contract,
+    v1_error_format,
+    v1_request_id,
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.logs import correlated, correlation_id, log, usable_id
@@ -28,7 +28,7 @@ REQUEST_ID = "X-Request-Id"
 LONGEST_PATH = 300
 
 
-class Surroundings:
+class RequestMiddleware:
     def __init__(self, app: ASGIApp, *, most_bytes: int, seconds: float) -> None:
         self._app = app
         self._most_bytes = most_bytes
@@ -43,7 +43,7 @@ class Surroundings:
         path = scope["path"]
         with (
             correlated(correlation_of(path, headers, request_id)),
-            answering_by_contract(path, request_id),
+            v1_error_format(path, request_id),
         ):
             await _Exchange(scope, receive, send, request_id).run(
                 self._app, headers, self._most_bytes, self._seconds
@@ -95,7 +95,7 @@ class _Exchange:
             self._status = message["status"]
             headers = MutableHeaders(scope=message)
             headers[REQUEST_ID] = self._request_id
-            if request_by_contract() is not None:
+            if v1_request_id() is not None:
                 headers[CORRELATION_ID] = str(correlation_id())
             headers["X-Content-Type-Options"] = "nosniff"
             if (

@@ -108,7 +108,7 @@ def pagination(total: int, limit: int, offset: int) -> dict[str, int | bool]:
     }
 
 
-def asked_with(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece of the document
+def query_parameters(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece of the document
     """For `openapi_extra`: the fields of the model are query parameters. An empty one counts as
     missing."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -178,7 +178,7 @@ _Uuid = Annotated[
 
 OrgInPath = Annotated[_OrgName, Path(examples=["acme"])]
 ScheduleInPath = Annotated[_Uuid, Path(examples=["6f1c2f7e-4a38-4c0b-9d53-0a4f6d3f8b21"])]
-MadeForOrg = Annotated[
+TargetOrg = Annotated[
     _OrgName | None,
     Query(
         alias="org",
@@ -186,22 +186,24 @@ MadeForOrg = Annotated[
         examples=["acme"],
     ),
 ]
-OneOrg = Annotated[_OrgName | None, Query(alias="org", description="Only of this organisation.")]
-OneSchedule = Annotated[_Uuid | None, Query(alias="schedule", description="Only of this schedule.")]
-OneServer = Annotated[
+OrgFilter = Annotated[_OrgName | None, Query(alias="org", description="Only of this organisation.")]
+OrgScheduleFilter = Annotated[
+    _Uuid | None, Query(alias="schedule", description="Only of this schedule.")
+]
+ServerFilter = Annotated[
     int | None, Query(alias="server", ge=1, le=LARGEST_ID, description="Only about this server.")
 ]
-OneBatch = Annotated[
+BackfillFilter = Annotated[
     int | None, Query(alias="batch", ge=1, le=LARGEST_ID, description="Only of this backfill.")
 ]
-OneHost = Annotated[
+HostFilter = Annotated[
     int | None, Query(alias="host", ge=1, le=LARGEST_ID, description="Only on this host.")
 ]
-PartOfName = Annotated[str | None, Query(max_length=200, description="Part of the name.")]
+NameFilter = Annotated[str | None, Query(max_length=200, description="Part of the name.")]
 AfterId = Annotated[
     int, Query(ge=0, le=LARGEST_ID, description="Only what follows the entry of this id.")
 ]
-Coming = Annotated[
+OccurrenceCount = Annotated[
     int, Query(alias="count", ge=1, le=MOST_RUNS, description="So many coming times.")
 ]
 After = Annotated[
@@ -210,6 +212,6 @@ After = Annotated[
         description=f"Start from this instant instead of now, in the years {_FIRST_YEAR} to {_LAST_YEAR}."
     ),
 ]
-Newest = Annotated[
+NewestFirst = Annotated[
     bool, Query(description="Newest first; `after` is then what comes before, in time.")
 ]

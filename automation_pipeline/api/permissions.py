@@ -21,7 +21,7 @@ class Entity(StrEnum):
     JOB = "job_id"
 
 
-class Scoped(StrEnum):
+class ScopeCheck(StrEnum):
     """How the scope is kept. BY_PATH: the entity in the path is checked. BY_QUERY: only what is in
     reach is listed. BY_BODY: what the body or the query names must be in reach. BY_ORGANISATION:
     callers of an organisation see only that one, all others need the scope ALL. NOTHING: the data
@@ -41,7 +41,7 @@ class Rule:
 
     permission: Permission | None
     action: Action = Action.READ
-    scoped: Scoped = Scoped.NOTHING
+    scoped: ScopeCheck = ScopeCheck.NOTHING
     entity: Entity | None = None
     public: bool = False
     own: Permission | None = None
@@ -52,7 +52,7 @@ P = Permission
 
 
 def _org(permission: Permission, action: Action, *, own: Permission | None = None) -> Rule:
-    return Rule(permission, action, Scoped.BY_ORGANISATION, own=own)
+    return Rule(permission, action, ScopeCheck.BY_ORGANISATION, own=own)
 
 
 ORG_RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
@@ -116,19 +116,19 @@ ORG_RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
 
 
 PUBLIC = Rule(None, public=True)
-ANYBODY = Rule(None)
+AUTHENTICATED = Rule(None)
 
 
 def _path(permission: Permission, action: Action, entity: Entity) -> Rule:
-    return Rule(permission, action, Scoped.BY_PATH, entity)
+    return Rule(permission, action, ScopeCheck.BY_PATH, entity)
 
 
 def _query(permission: Permission) -> Rule:
-    return Rule(permission, READ, Scoped.BY_QUERY)
+    return Rule(permission, READ, ScopeCheck.BY_QUERY)
 
 
 def _body(permission: Permission, action: Action = WRITE) -> Rule:
-    return Rule(permission, action, Scoped.BY_BODY)
+    return Rule(permission, action, ScopeCheck.BY_BODY)
 
 
 RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
@@ -136,7 +136,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("GET", "/health"): PUBLIC,
         ("GET", "/health/ready"): PUBLIC,
         ("GET", "/metrics"): PUBLIC,
-        ("GET", "/api/auth/me"): ANYBODY,
+        ("GET", "/api/auth/me"): AUTHENTICATED,
         # Automation
         ("POST", "/api/automation/schedules"): _body(P.AUTOMATION),
         ("GET", "/api/automation/schedules"): _query(P.AUTOMATION),
@@ -215,7 +215,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("POST", "/api/audits/batch"): _body(P.AUDITS),
         ("GET", "/api/audits/grouped"): _query(P.AUDITS),
         ("GET", "/api/audits/grouped-by-fiches"): _query(P.AUDITS),
-        ("GET", "/api/audits/control-points/statuses"): ANYBODY,
+        ("GET", "/api/audits/control-points/statuses"): AUTHENTICATED,
         ("GET", "/api/audits/by-fiche/{fiche_id}"): _path(P.AUDITS, READ, Entity.FICHE),
         ("GET", "/api/audits/{audit_id}"): _path(P.AUDITS, READ, Entity.AUDIT),
         ("PATCH", "/api/audits/{audit_id}"): _path(P.AUDITS, WRITE, Entity.AUDIT),

@@ -12,9 +12,9 @@ from automation_pipeline.api.parameters import (
     ID,
     NO_ID,
     Context,
-    MadeForOrg,
-    OneOrg,
+    OrgFilter,
     ScheduleInPath,
+    TargetOrg,
     TheCaller,
     TheContext,
     TheServices,
@@ -69,7 +69,9 @@ _IN_REACH: Mapping[Entity, Callable[[Session, Reach, str], bool]] = {
 _NUMBERED = {Entity.AUDIT, Entity.SCHEDULE, Entity.RUN}
 
 
-def audible(session: Session, caller: Caller, fiche_ids: Iterable[str]) -> set[str]:
+def fiches_with_visible_recordings(
+    session: Session, caller: Caller, fiche_ids: Iterable[str]
+) -> set[str]:
     """The fiches whose recordings the caller may read."""
     reach = caller.reach(Permission.RECORDINGS, Action.READ)
     return set() if reach is None else visible_fiches(session, reach, fiche_ids)
@@ -98,7 +100,7 @@ def check_links(
         raise InvalidInputError(complaint, tuple(faults))
 
 
-def signed(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
+def with_creator(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
     """A new schedule is its caller's. A machine token may name another owner."""
     return {
         **body,
@@ -106,7 +108,7 @@ def signed(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
     }
 
 
-def without_signature(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
+def without_creator(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
     """Only a machine token may change the owner of what exists."""
     return {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"}
 
@@ -197,7 +199,7 @@ def within_of(caller: Caller, reach: Reach) -> OrgScope:
     return ALL_ORGANISATIONS
 
 
-def check_may_have_done(caller: Caller, type_: object) -> None:
+def check_job_type_permission(caller: Caller, type_: object) -> None:
     """AuthorizationError unless the caller may do by hand what such a job does. Agents' jobs need no
     further permission."""
     known = SERVICE_TYPES.get(type_) if isinstance(type_, str) else None
@@ -252,7 +254,7 @@ def get_startable(
     """NotFoundError for a missing schedule, AuthorizationError for a type of job that the caller may
     not start."""
     schedule = services.database.read(get_schedule, org_schedule_id, within)
-    check_may_have_done(caller, schedule.job_type)
+    check_job_type_permission(caller, schedule.job_type)
     return org_schedule_id
 
 
@@ -260,8 +262,8 @@ def get_startable(
 StartableSchedule = Annotated[str, Depends(get_startable)]
 
 
-def get_org(
-    caller: TheCaller, within: TheWithin, services: TheServices, org: MadeForOrg = None
+def get_required_org(
+    caller: TheCaller, within: TheWithin, services: TheServices, org: TargetOrg = None
 ) -> str:
     """The same NotFoundError for another organisation as for a missing one."""
     if org is None and caller.org_id is not None:
@@ -271,16 +273,16 @@ def get_org(
     return services.database.read(get_organisation, org, within).id
 
 
-AnOrg = Annotated[str, Depends(get_org)]
+RequiredOrg = Annotated[str, Depends(get_required_org)]
 
 
-def get_org_if_any(
-    caller: TheCaller, within: TheWithin, services: TheServices, org: OneOrg = None
+def get_optional_org(
+    caller: TheCaller, within: TheWithin, services: TheServices, org: OrgFilter = None
 ) -> str | None:
     """None where neither the token nor the query names one."""
     if org is None and caller.org_id is None:
         return None
-    return get_org(caller, within, services, org)
+    return get_required_org(caller, within, services, org)
 
 
-PerhapsAnOrg = Annotated[str | None, Depends(get_org_if_any)]
+OptionalOrg = Annotated[str | None, Depends(get_optional_org)]

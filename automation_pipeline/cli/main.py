@@ -189,10 +189,10 @@ def _everywhere(
     Commands print tables for people, or with --json one document for programs. Exit 0: done; 1:
     failed; 2: wrong usage. `automation COMMAND --help` explains a command.
     """
-    from automation_pipeline.cli.operations import choose  # noqa: PLC0415  help needs no database
+    from automation_pipeline.cli.operations import use_api  # noqa: PLC0415  help needs no database
 
     del show_version  # the callback has already handled it
-    choose(api_url, token)
+    use_api(api_url, token)
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ class _Options:
 _options = _Options()
 
 
-def choose(url: str | None, token: str | None) -> None:
+def use_api(url: str | None, token: str | None) -> None:
     """Set --api and --token for the rest of this process."""
     if url is not None:
         try:
@@ -74,13 +74,13 @@ def actor() -> str:
         return f"cli:uid-{os.getuid()}"
 
 
-class Acting(TypedDict):
+class WriteContext(TypedDict):
     database: Database
     clock: Clock
     actor: str
 
 
-def acting(services: Services) -> Acting:
+def write_context(services: Services) -> WriteContext:
     """The arguments of use cases that record the operator."""
     return {"database": services.database, "clock": services.clock, "actor": actor()}
 

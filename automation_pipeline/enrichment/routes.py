@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import CORRELATION_ID
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     IdInPath,
     Limit,
@@ -181,7 +181,7 @@ async def create(
     body: Annotated[JsonObject, json_body(RequestInput, danone=DANONE, head_office=HEAD_OFFICE)],
     caller: TheCaller,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request a company by its SIREN or SIRET. Data younger than 30 days is returned at once.
     Otherwise the request starts an enrichment and waits one second for it: the status is 201 if it
@@ -271,7 +271,7 @@ def jobs(
     openapi_extra=WITH_CORRELATION,
 )
 def refresh(
-    request_id: IdInPath, caller: TheCaller, services: TheServices, once: DoneOnce
+    request_id: IdInPath, caller: TheCaller, services: TheServices, once: OncePerKey
 ) -> Response:
     """Refresh the company even if its data is fresh. Allowed once per 15 minutes and company; a
     failed company can be refreshed at any time."""

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
-from automation_pipeline.api.errors import AuthorizationError, asking_outside
+from automation_pipeline.api.errors import AuthorizationError, upstream_errors
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.parameters import (
     FicheInPath,
@@ -32,7 +32,7 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.api.scopes import audible, check_in_reach
+from automation_pipeline.api.scopes import check_in_reach, fiches_with_visible_recordings
 from automation_pipeline.audits.queries.documents import (
     fiche_status,
     fiche_statuses,
@@ -471,7 +471,7 @@ async def search(
     """Fetch the sales of a day from the CRM."""
     day = parse_day(request.query_params.get("date"), MISSING_DATE)
     source, database = services.crm, services.database
-    with asking_outside():
+    with upstream_errors():
         sold = await search_day(
             day,
             reach,
@@ -480,7 +480,9 @@ async def search(
             semaphore=services.sales_list_semaphore,
         )
     fiche_ids = [fiche.fiche_id for fiche in sold]
-    with_audio = await run_in_threadpool(database.read, audible, caller, fiche_ids)
+    with_audio = await run_in_threadpool(
+        database.read, fiches_with_visible_recordings, caller, fiche_ids
+    )
     fiches = [sales_document(fiche, with_audio=fiche.fiche_id in with_audio) for fiche in sold]
     if include_status:
         statuses = await run_in_threadpool(database.read, fiche_statuses, fiche_ids, reach)
@@ -535,7 +537,7 @@ async def show(
     if refresh:
         await run_in_threadpool(_check_may_refresh, fiche_id, caller, services)
     source = services.crm
-    with asking_outside():
+    with upstream_errors():
         document = await read_fiche(
             fiche_id,
             reach,
@@ -546,7 +548,9 @@ async def show(
         )
     if not include_mail_devis:
         document = without_raw_field(document, "mail_devis")
-    if not await run_in_threadpool(services.database.read, audible, caller, [fiche_id]):
+    if not await run_in_threadpool(
+        services.database.read, fiches_with_visible_recordings, caller, [fiche_id]
+    ):
         document = without_recordings_audio(document)
     return JSONResponse(document)
 
@@ -594,7 +598,7 @@ def mirror(fiche_id: FicheInPath, caller: TheCaller, database: TheDatabase) -> R
     with database.reading() as session:
         document = fiche_document(session, fiche_id)
         transcription = transcription_status(session, fiche_id)
-        if not audible(session, caller, [fiche_id]):
+        if not fiches_with_visible_recordings(session, caller, [fiche_id]):
             document = without_recordings_audio(document)
     return answer({**document, "transcription": transcription})
 

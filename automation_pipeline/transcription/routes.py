@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     FicheInPath,
     TheDatabase,
     TheReach,
     TheServices,
-    asked_with,
+    query_parameters,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -149,7 +149,7 @@ def batch(
     body: Annotated[JsonObject, json_body(TranscriptionBatchInput, two=BATCH_EXAMPLE)],
     reach: TheReach,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request transcripts of many fiches. A fiche is requested once per day, unless its last
     request ended without all transcripts."""
@@ -183,7 +183,7 @@ def batch(
 def ask(
     fiche_id: FicheInPath,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
     priority: Annotated[
         str, Query(description="high, normal or low; anything else is normal.")
     ] = "normal",
@@ -225,7 +225,7 @@ def status(fiche_id: FicheInPath, database: TheDatabase) -> Response:
     f"{OF_FICHE}/logs",
     response_model=TranscriptionLines,
     responses=refusals(404),
-    openapi_extra=asked_with(LogQuery),
+    openapi_extra=query_parameters(LogQuery),
 )
 def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Response:
     """List the log entries of the fiche's transcription, oldest first."""

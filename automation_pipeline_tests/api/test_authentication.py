@@ -5,12 +5,12 @@ from typing import Any
 
 import jwt
 
-from automation_pipeline.api.authentication import Issuing, caller_of
+from automation_pipeline.api.authentication import JwtSettings, caller_of
 from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope
 from automation_pipeline_tests.tables import every_case
 
 SECRET = "a-secret-that-is-long-enough-for-hs256"
-ISSUING = Issuing(SECRET, issuer="ai-audit", audience="ai-audit")
+ISSUING = JwtSettings(SECRET, issuer="ai-audit", audience="ai-audit")
 GOOD: dict[str, Any] = {
     "sub": "12",
     "email": "anna@example.test",

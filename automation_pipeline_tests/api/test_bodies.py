@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from automation_pipeline.api import bodies
 from automation_pipeline.api.app import MOST_HEAD_BYTES
-from automation_pipeline.api.errors import answering_by_contract, refusal
+from automation_pipeline.api.errors import refusal, v1_error_format
 from automation_pipeline_tests.api.conftest import MACHINE
 from automation_pipeline_tests.api.served import served
 
@@ -177,7 +177,7 @@ def test_at_most_fifty_validation_errors_are_listed(remote: httpx.Client) -> Non
     assert (answered.status_code, len(document["details"])) == (400, 50)
     assert "and 4950 more" in document["error"]
     assert len(answered.content) < ANSWER_BYTES
-    with answering_by_contract("/v1/requests", "r-1"):
+    with v1_error_format("/v1/requests", "r-1"):
         at_v1 = json.loads(
             bytes(refusal(400, "VALIDATION_ERROR", "Invalid request.", [("a", "b")] * 51).body)
         )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.api.errors import done_in_time, refusal
+from automation_pipeline.api.errors import refusal, run_with_timeout
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller
 from automation_pipeline.core.errors import TransientError
@@ -54,7 +54,7 @@ def services(seconds: float) -> Services:
 
 
 def test_done_in_time_returns_the_result() -> None:
-    assert done_in_time(asyncio.sleep(0, "done"), services(600)) == "done"
+    assert run_with_timeout(asyncio.sleep(0, "done"), services(600)) == "done"
 
 
 def test_done_in_time_propagates_exceptions() -> None:
@@ -62,7 +62,7 @@ def test_done_in_time_propagates_exceptions() -> None:
         raise TransientError("The shop is away.")
 
     with pytest.raises(TransientError, match="The shop is away"):
-        done_in_time(fail(), services(600))
+        run_with_timeout(fail(), services(600))
 
 
 def test_done_in_time_cancels_work_over_the_limit() -> None:
@@ -75,5 +75,5 @@ def test_done_in_time_cancels_work_over_the_limit() -> None:
             ends.append("broken off")
 
     with pytest.raises(TimeoutError):
-        done_in_time(hang(), services(0.01))
+        run_with_timeout(hang(), services(0.01))
     assert ends == ["broken off"]

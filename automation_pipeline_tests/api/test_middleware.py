@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Message
 
-from automation_pipeline.api.middleware import LONGEST_PATH, Surroundings
+from automation_pipeline.api.middleware import LONGEST_PATH, RequestMiddleware
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,9 @@ def test_long_paths_are_truncated_in_the_log(
 
     scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
     caplog.set_level(logging.INFO, "automation_pipeline")
-    asyncio.run(Surroundings(Response("done"), most_bytes=1000, seconds=60)(scope, receive, send))
+    asyncio.run(
+        RequestMiddleware(Response("done"), most_bytes=1000, seconds=60)(scope, receive, send)
+    )
     lines = [
         vars(record)["fields"]
         for record in caplog.records

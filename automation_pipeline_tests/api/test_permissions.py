@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from automation_pipeline import migrations
 from automation_pipeline.api.app import create_app
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.permissions import RULES, Action, Rule, Scoped, UnruledRouteError
+from automation_pipeline.api.permissions import RULES, Action, Rule, ScopeCheck, UnruledRouteError
 from automation_pipeline.core.access import Permission
 from automation_pipeline_tests.api.conftest import (
     MACHINE,
@@ -38,7 +38,7 @@ ALL_CASES = [
 ]
 CASES_WITH_PERMISSION = [case for case in ALL_CASES if case.values[2].permission is not None]
 CASES_WITH_CREDENTIALS = [case for case in ALL_CASES if not case.values[2].public]
-CASES_SCOPED_BY_PATH = [case for case in ALL_CASES if case.values[2].scoped is Scoped.BY_PATH]
+CASES_SCOPED_BY_PATH = [case for case in ALL_CASES if case.values[2].scoped is ScopeCheck.BY_PATH]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_routes_about_fiches_are_scoped() -> None:
     unscoped = {
         route
         for route, rule in RULES.items()
-        if rule.permission in FICHE_PERMISSIONS and rule.scoped is Scoped.NOTHING
+        if rule.permission in FICHE_PERMISSIONS and rule.scoped is ScopeCheck.NOTHING
     }
     assert unscoped == UNSCOPED_ROUTES
 

@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline import migrations
 from automation_pipeline.api.app import create_app
-from automation_pipeline.api.permissions import ORG_RULES, RULES, Entity, Rule, Scoped
-from automation_pipeline.api.scopes import check_may_have_done, narrowed
+from automation_pipeline.api.permissions import ORG_RULES, RULES, Entity, Rule, ScopeCheck
+from automation_pipeline.api.scopes import check_job_type_permission, narrowed
 from automation_pipeline.core.access import Caller, Grant, Permission, Scope, whole_grants
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
@@ -339,7 +339,7 @@ def request(client: TestClient, method: str, path: str, entities: EntityIds, **p
 
 
 def test_every_organisation_route_is_scoped_and_tested() -> None:
-    assert {rule.scoped for rule in ORG_RULES.values()} == {Scoped.BY_ORGANISATION}
+    assert {rule.scoped for rule in ORG_RULES.values()} == {ScopeCheck.BY_ORGANISATION}
     tested = {
         (case.values[0], case.values[1])
         for case in (*ENTITY_CASES, *LIST_CASES, *CREATE_CASES, *MANAGEMENT_CASES)
@@ -467,15 +467,15 @@ PERMITTED_TYPES = {
 def test_a_restricted_type_needs_its_permission_with_the_scope_all(
     name: str, permission: Permission
 ) -> None:
-    check_may_have_done(caller(permission=permission), name)
-    check_may_have_done(Caller("machine:1", whole_grants()), name)
+    check_job_type_permission(caller(permission=permission), name)
+    check_job_type_permission(Caller("machine:1", whole_grants()), name)
     for poor in (
         caller(),
         caller(permission=permission, scope=Scope.GROUP),
         caller(permission=Permission.ORG_JOBS),
     ):
         with pytest.raises(Exception, match=rf"{permission}\.write"):
-            check_may_have_done(poor, name)
+            check_job_type_permission(poor, name)
 
 
 @every_case(
@@ -483,7 +483,7 @@ def test_a_restricted_type_needs_its_permission_with_the_scope_all(
     ["HTTPS_CALL", "SERVER_RESTART", "restart", "NO_SUCH_TYPE", None, 5, ["AUTOMATION_RUN"]],
 )
 def test_unrestricted_types_need_no_further_permission(named: object) -> None:
-    check_may_have_done(caller(), named)
+    check_job_type_permission(caller(), named)
 
 
 @every_case(

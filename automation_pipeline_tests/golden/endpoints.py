@@ -9,8 +9,8 @@ from typing import get_type_hints
 from fastapi.routing import APIRoute
 
 from automation_pipeline.api.app import ROUTERS
-from automation_pipeline.api.idempotency import DoneOnce
-from automation_pipeline.api.permissions import RULES, Rule, Scoped
+from automation_pipeline.api.idempotency import OncePerKey
+from automation_pipeline.api.permissions import RULES, Rule, ScopeCheck
 
 HEAD = """# Endpoints
 
@@ -23,12 +23,12 @@ than `ALL` is kept ([security.md](security.md)): what the *path* names must be i
 only, and all others need `ALL`. *Key*: takes an `Idempotency-Key`.
 """
 TABLE = "\n## {subject}\n| Method | Path | Permission | Scope | Key | What it does |\n|---|---|---|---|---|---|\n"
-SCOPES: Mapping[Scoped, str] = {
-    Scoped.BY_PATH: "path",
-    Scoped.BY_QUERY: "list",
-    Scoped.BY_BODY: "body",
-    Scoped.BY_ORGANISATION: "organisation",
-    Scoped.NOTHING: "",
+SCOPES: Mapping[ScopeCheck, str] = {
+    ScopeCheck.BY_PATH: "path",
+    ScopeCheck.BY_QUERY: "list",
+    ScopeCheck.BY_BODY: "body",
+    ScopeCheck.BY_ORGANISATION: "organisation",
+    ScopeCheck.NOTHING: "",
 }
 
 
@@ -70,7 +70,9 @@ def _permission(rule: Rule) -> str:
 
 
 def _key(route: APIRoute) -> str:
-    return "yes" if DoneOnce in get_type_hints(route.endpoint, include_extras=True).values() else ""
+    return (
+        "yes" if OncePerKey in get_type_hints(route.endpoint, include_extras=True).values() else ""
+    )
 
 
 if __name__ == "__main__":

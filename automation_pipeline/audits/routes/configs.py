@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     IdInPath,
     Limit,
@@ -27,7 +27,7 @@ from automation_pipeline.api.responses import (
     answer_with,
     refusals,
 )
-from automation_pipeline.api.scopes import signed, without_signature
+from automation_pipeline.api.scopes import with_creator, without_creator
 from automation_pipeline.audits.configs import (
     Outcome,
     add_step,
@@ -145,13 +145,13 @@ def create(
     body: Annotated[JsonObject, json_body(ConfigDocument, sales=CONFIG_EXAMPLE)],
     caller: TheCaller,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Store a new configuration. The positions of its steps are 1 to n."""
 
     def work() -> Response:
         stored = create_config(
-            signed(body, caller), database=services.database, clock=services.clock
+            with_creator(body, caller), database=services.database, clock=services.clock
         )
         return answer({"id": str(stored.id), "name": stored.config.name}, status=201)
 
@@ -199,7 +199,7 @@ def update(
     Running audits keep the version that they started with."""
     stored = update_config(
         config_id,
-        without_signature(body, caller),
+        without_creator(body, caller),
         database=services.database,
         clock=services.clock,
     )
@@ -225,7 +225,7 @@ def append_step(
     config_id: IdInPath,
     body: Annotated[JsonObject, json_body(NewStepDocument, notice=STEP_EXAMPLE)],
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Add a step at the end or, with a position, at a free position."""
     return once(
@@ -280,7 +280,7 @@ def import_(
     body: Annotated[JsonObject, json_body(ConfigDocument, sales=CONFIG_EXAMPLE)],
     caller: TheCaller,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
     *,
     update: Annotated[
         bool,
@@ -289,7 +289,7 @@ def import_(
 ) -> Response:
     """Store a configuration under its name. The same content again changes nothing; other content
     is a conflict unless `update` replaces it."""
-    given = without_signature(body, caller)
+    given = without_creator(body, caller)
 
     def work() -> Response:
         imported = import_config(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonBody, JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     IdInPath,
     TheCaller,
@@ -251,7 +251,7 @@ def ask(
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request an audit, which may belong to an automation."""
     check_links(given.model_dump(), caller, services.database, INVALID_REQUEST)
@@ -276,7 +276,7 @@ def run(
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request an audit of one fiche by one configuration."""
     options = AuditRequestOptions(
@@ -297,7 +297,7 @@ def run_latest(
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request an audit by the newest active configuration."""
     services.database.read(check_visible, reach, [given.fiche_id])
@@ -326,7 +326,7 @@ def batch(
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request audits of many fiches as one batch. Without a configuration, the newest active one applies."""
     services.database.read(check_visible, reach, given.fiche_ids)
@@ -361,7 +361,7 @@ def rerun_step(
         json_body(RerunInput, INVALID_REQUEST, required=False, instructions=RERUN_EXAMPLE),
     ],
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Judge a step again. Its audit must be completed."""
     return once(lambda: _rerun(StepLocation(audit_id, position), given, services))
@@ -377,7 +377,7 @@ def rerun_point(
         json_body(RerunInput, INVALID_REQUEST, required=False, instructions=RERUN_EXAMPLE),
     ],
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Judge one control point again. Its audit must be completed."""
     return once(lambda: _rerun(StepLocation(audit_id, position, point), given, services))

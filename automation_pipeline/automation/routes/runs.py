@@ -10,7 +10,7 @@ from starlette.responses import Response
 from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     IdInPath,
     Limit,
@@ -152,7 +152,7 @@ def trigger(
     ],
     reach: TheReach,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request a run. Dagster's daemon starts it within seconds; the answer contains its id."""
     check_in_reach(Entity.SCHEDULE, str(wanted.schedule_id), reach, services.database)
@@ -279,7 +279,7 @@ def cancel(
         ),
     ],
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Cancel a waiting or active run; its unfinished fiches are ignored. Dagster stops within
     seconds."""
@@ -293,7 +293,7 @@ def cancel(
 
 
 @router.post(f"{PATH}/{{run_id}}/retry", response_model=Retried, responses=refusals(404, 409))
-def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
+def retry(run_id: IdInPath, services: TheServices, once: OncePerKey) -> Response:
     """Request a new run over the fiches that failed in this run or, if it was cancelled, did not
     finish."""
 

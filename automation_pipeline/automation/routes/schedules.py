@@ -11,9 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
-from automation_pipeline.api.errors import asking_outside
+from automation_pipeline.api.errors import upstream_errors
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     IdInPath,
     Limit,
@@ -24,7 +24,7 @@ from automation_pipeline.api.parameters import (
     TheServices,
 )
 from automation_pipeline.api.responses import Answer, Done, answer, answer_with, refusals
-from automation_pipeline.api.scopes import check_selection, signed, without_signature
+from automation_pipeline.api.scopes import check_selection, with_creator, without_creator
 from automation_pipeline.automation.models.runs import Run, RunFilter
 from automation_pipeline.automation.models.schedules import OccurrenceShown, Schedule, ScheduleInput
 from automation_pipeline.automation.queries.due import decided_occurrences
@@ -110,10 +110,10 @@ def create(
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Store a new schedule."""
-    given = signed(body, caller)
+    given = with_creator(body, caller)
 
     def work() -> Response:
         check_selection(given.get("ficheSelection"), reach, services.database)
@@ -181,7 +181,7 @@ def update(
     return _schedule_answer(
         update_schedule(
             schedule_id,
-            without_signature(body, caller),
+            without_creator(body, caller),
             database=services.database,
             clock=services.clock,
             webhook_origins=services.settings.webhook_allowed_origins,
@@ -241,7 +241,7 @@ def resume(schedule_id: IdInPath, services: TheServices) -> Response:
     response_model=Answer[Skipped],
     responses=refusals(404, 409),
 )
-def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
+def skip(schedule_id: IdInPath, services: TheServices, once: OncePerKey) -> Response:
     """Skip the next occurrence; a second call also skips the one after it."""
 
     def work() -> Response:
@@ -267,7 +267,7 @@ def backfill(
         ),
     ],
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """File one run per day of a range, each day once. A repeated call files what is missing."""
     return once(
@@ -293,7 +293,7 @@ async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices)
     """Show what a run would select and drop now, and why. The preview writes nothing; it requests
     the sales lists from the CRM."""
     schedule = await run_in_threadpool(services.database.read, get_schedule, schedule_id)
-    with asking_outside():
+    with upstream_errors():
         shown = await preview_schedule(
             schedule_id,
             database=services.database,

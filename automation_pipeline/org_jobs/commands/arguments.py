@@ -13,7 +13,7 @@ from uuid import UUID
 import typer
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.operations import Acting, acting
+from automation_pipeline.cli.operations import WriteContext, write_context
 from automation_pipeline.cli.output import minute, read_json_object
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
@@ -31,13 +31,13 @@ from automation_pipeline.org_jobs.models.organisations import (
 from automation_pipeline.org_jobs.queries.organisations import get_organisation, list_organisations
 
 
-class Operating(Acting):
+class Operating(WriteContext):
     within: OrgScope
 
 
 def operating(services: Services) -> Operating:
     """The arguments of use cases that record their actor. An operator reaches all organisations."""
-    return {**acting(services), "within": ALL_ORGANISATIONS}
+    return {**write_context(services), "within": ALL_ORGANISATIONS}
 
 
 def chosen_org(services: Services, org_id: str | None) -> str:

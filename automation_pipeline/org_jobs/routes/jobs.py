@@ -9,16 +9,16 @@ from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     AfterId,
+    BackfillFilter,
     IdInPath,
     Limit,
     Offset,
-    OneBatch,
-    OneOrg,
-    OneSchedule,
-    OneServer,
+    OrgFilter,
+    OrgScheduleFilter,
+    ServerFilter,
     TheCaller,
     TheDatabase,
     TheServices,
@@ -33,12 +33,12 @@ from automation_pipeline.api.responses import (
     refusals,
 )
 from automation_pipeline.api.scopes import (
-    AnOrg,
     CallOrigins,
-    PerhapsAnOrg,
+    OptionalOrg,
+    RequiredOrg,
     TheOrgContext,
     TheWithin,
-    check_may_have_done,
+    check_job_type_permission,
     narrowed,
 )
 from automation_pipeline.core.json_model import JsonModel
@@ -116,7 +116,7 @@ TypeName = Annotated[
 
 
 @router.get(TYPES, response_model=Answer[list[JobTypeCard]], responses=refusals(404))
-def types(org_id: PerhapsAnOrg, database: TheDatabase) -> Response:
+def types(org_id: OptionalOrg, database: TheDatabase) -> Response:
     """List the job types with their performer, time limit, payload schema and required permission.
     With an organisation, the list includes the types that it defines."""
     return answer(database.read(list_job_types, org_id))
@@ -127,9 +127,9 @@ def types(org_id: PerhapsAnOrg, database: TheDatabase) -> Response:
 )
 def create_type(
     body: Annotated[JsonObject, json_body(OwnTypeInput, export=EXPORT)],
-    org_id: AnOrg,
+    org_id: RequiredOrg,
     context: TheOrgContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Define a job type for the organisation's agents, or replace a built-in type."""
     return once(lambda: answer(create_job_type(body, org_id=org_id, **context), status=201))
@@ -139,7 +139,7 @@ def create_type(
 def update_type(
     type_name: TypeName,
     body: Annotated[JsonObject, json_body(OwnTypeFields, partial=True, export=FIELDS)],
-    org_id: AnOrg,
+    org_id: RequiredOrg,
     context: TheOrgContext,
 ) -> Response:
     """Change a type that the organisation defines. Omitted fields stay."""
@@ -147,23 +147,23 @@ def update_type(
 
 
 @router.delete(ONE_TYPE, status_code=204, responses=refusals(404, 409))
-def delete_type(type_name: TypeName, org_id: AnOrg, context: TheOrgContext) -> Response:
+def delete_type(type_name: TypeName, org_id: RequiredOrg, context: TheOrgContext) -> Response:
     """Delete a type that the organisation defines, unless schedules or open jobs use it."""
     delete_job_type(type_name, org_id=org_id, **context)
     return Response(status_code=204)
 
 
 def _chosen(
-    org: OneOrg = None,
+    org: OrgFilter = None,
     status: Annotated[
         OrgJobsRunState | None, Query(description="Only jobs with this status.")
     ] = None,
     type: Annotated[  # noqa: A002  its name in the query
         str | None, Query(max_length=100, description="Only jobs of this type.")
     ] = None,
-    schedule: OneSchedule = None,
-    server: OneServer = None,
-    batch: OneBatch = None,
+    schedule: OrgScheduleFilter = None,
+    server: ServerFilter = None,
+    batch: BackfillFilter = None,
 ) -> JobFilter:
     return JobFilter(
         org_id=org,
@@ -194,15 +194,15 @@ def list_(
 @router.post(PATH, status_code=201, response_model=Answer[OrgJob], responses=refusals(404, 409))
 def create(
     body: Annotated[JsonObject, json_body(JobInput, backup=BACKUP, warm=WARM)],
-    org_id: AnOrg,
+    org_id: RequiredOrg,
     caller: TheCaller,
     origins: CallOrigins,
     context: TheOrgContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request a job without a schedule. Some types require an additional permission: see
     `/api/org-jobs/types`."""
-    check_may_have_done(caller, body.get("type"))
+    check_job_type_permission(caller, body.get("type"))
     return once(
         lambda: answer(
             request_job(body, org_id=org_id, call_origins=origins, **context), status=201
@@ -211,7 +211,7 @@ def create(
 
 
 @router.get(f"{PATH}/queues", response_model=Answer[list[QueueCounts]])
-def standings(within: TheWithin, services: TheServices, org: OneOrg = None) -> Response:
+def standings(within: TheWithin, services: TheServices, org: OrgFilter = None) -> Response:
     """Show the queue of each organisation: the number of its waiting and running jobs."""
     reached = narrowed(within, org)
     if reached is None:
@@ -258,10 +258,10 @@ def retry(
     org_job_id: IdInPath,
     caller: TheCaller,
     context: TheOrgContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Retry a job that failed or was cancelled: a new run with all its attempts."""
-    check_may_have_done(
+    check_job_type_permission(
         caller, context["database"].read(get_job, org_job_id, context["within"]).type
     )
     return once(lambda: answer(retry_job(org_job_id, **context), status=202))

@@ -9,17 +9,17 @@ from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     AfterId,
+    HostFilter,
     IdInPath,
     Limit,
-    Newest,
+    NameFilter,
+    NewestFirst,
     Offset,
-    OneHost,
-    OneOrg,
+    OrgFilter,
     OrgInPath,
-    PartOfName,
     TheDatabase,
 )
 from automation_pipeline.api.responses import (
@@ -31,7 +31,7 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.api.scopes import AnOrg, TheOrgContext, TheWithin, narrowed
+from automation_pipeline.api.scopes import RequiredOrg, TheOrgContext, TheWithin, narrowed
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.models.organisations import (
     AuditEntry,
@@ -110,7 +110,7 @@ def list_(
 def create(
     body: Annotated[JsonObject, json_body(OrganisationInput, acme=ACME)],
     context: TheOrgContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Create an organisation. Its id cannot be changed."""
     return once(lambda: answer(create_organisation(body, **context), status=201))
@@ -160,8 +160,8 @@ def show_hosts(
     within: TheWithin,
     database: TheDatabase,
     *,
-    org: OneOrg = None,
-    q: PartOfName = None,
+    org: OrgFilter = None,
+    q: NameFilter = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
@@ -178,9 +178,9 @@ def show_hosts(
 )
 def add_host(
     body: Annotated[JsonObject, json_body(HostInput, host=HOST)],
-    org_id: AnOrg,
+    org_id: RequiredOrg,
     context: TheOrgContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Create a host for an agent."""
     return once(lambda: answer(create_host(body, org_id=org_id, **context), status=201))
@@ -221,9 +221,9 @@ def show_servers(  # noqa: PLR0913  the filters of the list, by name
     *,
     limit: Limit = 50,
     offset: Offset = 0,
-    org: OneOrg = None,
-    host: OneHost = None,
-    q: PartOfName = None,
+    org: OrgFilter = None,
+    host: HostFilter = None,
+    q: NameFilter = None,
 ) -> Response:
     """List the servers by organisation and name."""
     return listed(
@@ -244,9 +244,9 @@ def show_servers(  # noqa: PLR0913  the filters of the list, by name
 )
 def add_server(
     body: Annotated[JsonObject, json_body(ServerInput, server=SERVER)],
-    org_id: AnOrg,
+    org_id: RequiredOrg,
     context: TheOrgContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Create a server, on a host of its organisation or without a host."""
     return once(lambda: answer(create_server(body, org_id=org_id, **context), status=201))
@@ -285,7 +285,7 @@ def alerts(
     within: TheWithin,
     database: TheDatabase,
     *,
-    org: OneOrg = None,
+    org: OrgFilter = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
@@ -305,8 +305,8 @@ def log(  # noqa: PLR0913  the filters of the list, by name
     *,
     after: AfterId = 0,
     limit: Limit = 100,
-    newest: Newest = False,
-    org: OneOrg = None,
+    newest: NewestFirst = False,
+    org: OrgFilter = None,
     entity: Annotated[
         str | None,
         Query(

@@ -9,20 +9,20 @@ from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce, Once
+from automation_pipeline.api.idempotency import Idempotent, OncePerKey
 from automation_pipeline.api.parameters import (
     After,
     AfterId,
-    Coming,
     IdInPath,
     Limit,
-    Newest,
+    NameFilter,
+    NewestFirst,
+    OccurrenceCount,
     Offset,
-    OneOrg,
-    OneSchedule,
-    OneServer,
-    PartOfName,
+    OrgFilter,
+    OrgScheduleFilter,
     ScheduleInPath,
+    ServerFilter,
     TheCaller,
     TheDatabase,
     TheServices,
@@ -37,13 +37,13 @@ from automation_pipeline.api.responses import (
     refusals,
 )
 from automation_pipeline.api.scopes import (
-    AnOrg,
     CallOrigins,
-    PerhapsAnOrg,
+    OptionalOrg,
+    RequiredOrg,
     StartableSchedule,
     TheOrgContext,
     TheWithin,
-    check_may_have_done,
+    check_job_type_permission,
     get_startable,
 )
 from automation_pipeline.core.json_model import JsonModel
@@ -132,15 +132,15 @@ ONE = f"{PATH}/{{org_schedule_id}}"
 
 
 def _chosen(
-    org: OneOrg = None,
+    org: OrgFilter = None,
     state: Annotated[
         ScheduleState | None, Query(description="Only schedules in this state.")
     ] = None,
     job_type: Annotated[
         str | None, Query(max_length=100, description="Only schedules with jobs of this type.")
     ] = None,
-    server: OneServer = None,
-    q: PartOfName = None,
+    server: ServerFilter = None,
+    q: NameFilter = None,
 ) -> ScheduleFilter:
     return ScheduleFilter(
         org_id=org, state=state, job_type=job_type, server_instance_id=server, q=q
@@ -168,14 +168,14 @@ def list_(
 )
 def create(
     body: Annotated[JsonObject, json_body(OrgScheduleInput, restart=RESTART, call=CALL)],
-    org_id: AnOrg,
+    org_id: RequiredOrg,
     context: TheOrgContext,
     caller: TheCaller,
     origins: CallOrigins,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Store a new schedule. Some job types require an additional permission: see `/api/org-jobs/types`."""
-    check_may_have_done(caller, body.get("jobType"))
+    check_job_type_permission(caller, body.get("jobType"))
     return once(
         lambda: answer(
             create_schedule(
@@ -192,10 +192,10 @@ def create(
 @router.post(f"{PATH}/preview", response_model=Answer[SchedulePreview], responses=refusals(404))
 def preview(
     body: Annotated[JsonObject, json_body(OrgScheduleInput, restart=RESTART, call=CALL)],
-    org_id: PerhapsAnOrg,
+    org_id: OptionalOrg,
     services: TheServices,
     after: After = None,
-    count: Coming = 10,
+    count: OccurrenceCount = 10,
 ) -> Response:
     """Check a schedule and return its errors or its due times. Nothing is stored."""
     return answer(
@@ -228,7 +228,7 @@ def update(
     whole. A change of the due times counts from now."""
     stored = context["database"].read(get_schedule, org_schedule_id, context["within"])
     for type_ in (stored.job_type, body.get("jobType")):
-        check_may_have_done(caller, type_)
+        check_job_type_permission(caller, type_)
     return answer(update_schedule(org_schedule_id, body, call_origins=origins, **context))
 
 
@@ -297,7 +297,7 @@ def run_now(
     ],
     context: TheOrgContext,
     origins: CallOrigins,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request a job now, also for a paused schedule; its next due time does not change. A caller
     gets one job per `Idempotency-Key`, without a time limit."""
@@ -330,7 +330,7 @@ def backfill(
     body: Annotated[JsonObject, json_body(BackfillInput, nights=NIGHTS)],
     context: TheOrgContext,
     origins: CallOrigins,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request the jobs of a past period. With `dryRun`, only list them."""
 
@@ -346,7 +346,7 @@ def backfill(
     return once(work)
 
 
-def _stored_key(once: Once) -> str | None:
+def _stored_key(once: Idempotent) -> str | None:
     """The key of a caller as the schedule stores it: unique over all callers, and of limited length."""
     return (
         None
@@ -361,7 +361,7 @@ def coming(
     within: TheWithin,
     services: TheServices,
     after: After = None,
-    count: Coming = 10,
+    count: OccurrenceCount = 10,
 ) -> Response:
     """List the coming due times, with the effects of clock changes."""
     return answer(
@@ -383,7 +383,7 @@ def fires(
     database: TheDatabase,
     after: AfterId = 0,
     limit: Limit = 50,
-    newest: Newest = False,
+    newest: NewestFirst = False,
 ) -> Response:
     """List the past due times, oldest first, each with its job or the reason why there is none."""
     return following(
@@ -399,7 +399,7 @@ def log(
     database: TheDatabase,
     after: AfterId = 0,
     limit: Limit = 100,
-    newest: Newest = False,
+    newest: NewestFirst = False,
 ) -> Response:
     """List the changes of the schedule with actor, time and reason, oldest first."""
     with database.reading() as session:
@@ -428,8 +428,8 @@ def show_backfills(  # noqa: PLR0913  the filters of the list, by name
     *,
     limit: Limit = 50,
     offset: Offset = 0,
-    org: OneOrg = None,
-    schedule: OneSchedule = None,
+    org: OrgFilter = None,
+    schedule: OrgScheduleFilter = None,
     status: Annotated[
         BatchState | None, Query(description="Only backfills with this status.")
     ] = None,

@@ -8,7 +8,7 @@ import typer
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.operations import Document, acting, actor, every, operation
+from automation_pipeline.cli.operations import Document, actor, every, operation, write_context
 from automation_pipeline.cli.output import (
     AsJson,
     Columns,
@@ -95,7 +95,7 @@ PolicyFile = Annotated[
 
 @operation(f"POST {RULES}", query=["project"])
 def new_rule(services: Services, given: Document, *, project: str) -> PricingRule:
-    return create_rule(given, project_id=project, **acting(services))
+    return create_rule(given, project_id=project, **write_context(services))
 
 
 @operation(f"GET {RULES}")
@@ -121,12 +121,12 @@ versions_of_rule = operation(f"GET {RULES}/{{rule_id}}/versions")(versions_of)
 
 @operation(f"PATCH {RULES}/{{rule_id}}")
 def change_rule(services: Services, rule_id: int, given: Document) -> PricingRule:
-    return update_rule(rule_id, given, **acting(services))
+    return update_rule(rule_id, given, **write_context(services))
 
 
 @operation(f"DELETE {RULES}/{{rule_id}}")
 def remove_rule(services: Services, rule_id: int) -> None:
-    delete_rule(rule_id, **acting(services))
+    delete_rule(rule_id, **write_context(services))
 
 
 @operation(f"POST {RULES}/{{rule_id}}/preview")
@@ -155,12 +155,12 @@ def get_policy(session: Session, project: str) -> Policy:
 
 @operation(f"PUT {POLICY}")
 def save_policy(services: Services, project: str, given: Document) -> Policy:
-    return put_policy(project, given, **acting(services))
+    return put_policy(project, given, **write_context(services))
 
 
 @operation(f"DELETE {POLICY}")
 def drop_policy(services: Services, project: str) -> None:
-    remove_policy(project, **acting(services))
+    remove_policy(project, **write_context(services))
 
 
 def guardrails(project: str) -> Policy | None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.operations import acting, every, operation
+from automation_pipeline.cli.operations import every, operation, write_context
 from automation_pipeline.cli.output import (
     AsJson,
     Columns,
@@ -129,7 +129,7 @@ def start_rule(services: Services, rule_id: int, *, force: bool) -> RuleRun:
         shop=services.storefront.name,
         trigger=RuleTrigger.CLI,
         force=force,
-        **acting(services),
+        **write_context(services),
     )
     with services.database.reading() as session:
         return get_run(session, run_id)
@@ -137,31 +137,31 @@ def start_rule(services: Services, rule_id: int, *, force: bool) -> RuleRun:
 
 @operation(f"POST {ONE}/apply")
 def apply_run(services: Services, run_id: int, *, force: bool) -> RuleRun:
-    return queue_run(run_id, force=force, **acting(services))
+    return queue_run(run_id, force=force, **write_context(services))
 
 
 @operation(f"POST {ONE}/approve")
 def approve_stored_run(services: Services, run_id: int) -> RuleRun:
-    return approve_run(run_id, **acting(services))
+    return approve_run(run_id, **write_context(services))
 
 
 @operation(f"POST {ONE}/retry")
 def retry_targets(
     services: Services, run_id: int, *, target_ids: Sequence[int] | None, force: bool
 ) -> RuleRun:
-    return retry_run(run_id, target_ids=target_ids, force=force, **acting(services))
+    return retry_run(run_id, target_ids=target_ids, force=force, **write_context(services))
 
 
 @operation(f"POST {ONE}/rollback")
 def roll_back_stored_run(
     services: Services, run_id: int, *, target_ids: Sequence[int] | None, force: bool
 ) -> RuleRun:
-    return roll_back_run(run_id, target_ids=target_ids, force=force, **acting(services))
+    return roll_back_run(run_id, target_ids=target_ids, force=force, **write_context(services))
 
 
 @operation(f"POST {ONE}/cancel")
 def cancel_stored_run(services: Services, run_id: int) -> RuleRun:
-    return cancel_run(run_id, **acting(services))
+    return cancel_run(run_id, **write_context(services))
 
 
 @operation(f"POST {ONE}/reconcile")
@@ -173,7 +173,7 @@ def reconcile_stored_run(services: Services, run_id: int) -> ReconciliationRepor
 
 @operation(f"POST {ONE}/repair")
 def plan_repair_run(services: Services, run_id: int) -> RuleRun:
-    return repair_run(run_id, **acting(services))
+    return repair_run(run_id, **write_context(services))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import typer
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.operations import acting, every, operation
+from automation_pipeline.cli.operations import every, operation, write_context
 from automation_pipeline.cli.output import (
     AsJson,
     Columns,
@@ -69,7 +69,7 @@ def get_shop(services: Services) -> ShopShown:
 
 @operation(f"POST {SHOP}/pause")
 def pause_writes(services: Services, reason: str | None) -> ShopShown:
-    name, acts = services.storefront.name, acting(services)
+    name, acts = services.storefront.name, write_context(services)
     return pause_shop(name, database=acts["database"], actor=acts["actor"], reason=reason)
 
 
@@ -111,7 +111,7 @@ class RetriedLetters:
 
 @operation(f"POST {LETTERS}/retry", query=["project"])
 def retry_letters(services: Services, project: str, *, force: bool) -> RetriedLetters:
-    return RetriedLetters(retry_dead_letters(project, force=force, **acting(services)).runs)
+    return RetriedLetters(retry_dead_letters(project, force=force, **write_context(services)).runs)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,9 @@ class AcknowledgedLetters:
 def acknowledge_letters(
     services: Services, project: str, target_ids: Sequence[int] | None
 ) -> AcknowledgedLetters:
-    return AcknowledgedLetters(acknowledge_dead_letters(project, target_ids, **acting(services)))
+    return AcknowledgedLetters(
+        acknowledge_dead_letters(project, target_ids, **write_context(services))
+    )
 
 
 @app.command()

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import JsonObject, json_body
-from automation_pipeline.api.errors import AuthorizationError, asking_outside, done_in_time
+from automation_pipeline.api.errors import AuthorizationError, run_with_timeout, upstream_errors
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     IdInPath,
     Limit,
@@ -139,7 +139,7 @@ def create(
     body: Annotated[JsonObject, json_body(RuleInput, spring_sale=SALE)],
     context: TheContext,
     caller: TheCaller,
-    once: DoneOnce,
+    once: OncePerKey,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
     """Store a new rule. It runs at `scheduleAt`, and its applied prices are rolled back at
@@ -195,8 +195,8 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
     A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: use the command line, which
     has no such limit, or request a run with `apply`, which a worker plans."""
     work = preview_rule(rule_id, services.pricing_context, actor=caller.id, trigger=RuleTrigger.API)
-    with asking_outside():
-        run = done_in_time(work, services)
+    with upstream_errors():
+        run = run_with_timeout(work, services)
     return shown_run(run, services.database, status=201)
 
 
@@ -208,7 +208,7 @@ def apply(
     given: Annotated[Force, json_body(Force, "Invalid apply data", required=False, at_once=FORCED)],
     context: TheContext,
     services: TheServices,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Request a run: a worker plans and applies it. A run that needs an approval stays a preview.
 

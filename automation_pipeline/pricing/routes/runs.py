@@ -8,9 +8,9 @@ from pydantic import Field
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import json_body
-from automation_pipeline.api.errors import asking_outside, done_in_time
+from automation_pipeline.api.errors import run_with_timeout, upstream_errors
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     IdInPath,
     Limit,
@@ -222,7 +222,7 @@ def apply(
     rule_run_id: IdInPath,
     given: Annotated[Force, json_body(Force, "Invalid apply data", required=False, at_once=FORCED)],
     context: TheContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Apply the previewed prices. A preview that is stale, or lacks a required approval, is a 409."""
     return once(
@@ -242,7 +242,7 @@ def retry(
         json_body(TargetInput, "Invalid retry data", required=False, some=SOME, forced=FORCED),
     ],
     context: TheContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Retry failed targets: the given ones, or all retryable ones. `force` includes targets whose
     cause was removed."""
@@ -265,7 +265,7 @@ def roll_back(
         json_body(TargetInput, "Invalid rollback data", required=False, some=SOME, forced=FORCED),
     ],
     context: TheContext,
-    once: DoneOnce,
+    once: OncePerKey,
 ) -> Response:
     """Roll back applied prices of the given targets, or of all. `force` overwrites prices that were
     changed since then."""
@@ -307,16 +307,16 @@ def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
     with services.database.reading() as session:
         get_run(session, rule_run_id)
         name = next_manual_name(session, rule_run_id)
-    with asking_outside():
+    with upstream_errors():
         work = reconcile_run(rule_run_id, context, name=name)
-        report = done_in_time(work, services)
+        report = run_with_timeout(work, services)
     return answer(report)
 
 
 @router.post(
     f"{ONE}/repair", status_code=201, response_model=RunAnswer, responses=refusals(404, 409)
 )
-def repair(rule_run_id: IdInPath, context: TheContext, once: DoneOnce) -> Response:
+def repair(rule_run_id: IdInPath, context: TheContext, once: OncePerKey) -> Response:
     """Plan a new run that restores the prices that the last check found changed. Apply it as any
     other run."""
     return once(

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     Limit,
     Offset,
@@ -152,7 +152,7 @@ def retry(
         json_body(LettersRetryInput, "Invalid retry data", required=False, forced=FORCED),
     ],
     context: TheContext,
-    once: DoneOnce,
+    once: OncePerKey,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
     """Request a retry of all retryable failed targets of a project, run by run."""
