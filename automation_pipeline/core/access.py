@@ -1,4 +1,4 @@
-"""Permissions, scopes and callers. Other modules make and check tokens."""
+"""Permissions, scopes and callers. The package `access` issues and checks tokens."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Scope(IntEnum):
 
 @dataclass(frozen=True)
 class Grant:
-    """The scope of a permission for reading and for writing; None grants nothing."""
+    """The scopes of a permission for reading and for writing. None grants nothing."""
 
     read: Scope | None = None
     write: Scope | None = None
@@ -54,7 +54,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Reach:
-    """Which fiches a caller may see or act on. GROUP: those of `groupes`. SELF: those that the CRM
+    """The fiches that a caller may see or act on. GROUP: those of `groupes`. SELF: those that the CRM
     attributes to `crm_user_id`. `caller` is the id of the caller."""
 
     scope: Scope
@@ -98,7 +98,7 @@ def whole_grants() -> Mapping[Permission, Grant]:
 
 
 def united(grants: Iterable[tuple[Permission, Grant]]) -> Mapping[Permission, Grant]:
-    """Of several grants of one permission the widest counts, for reading and writing separately."""
+    """The widest of several grants of a permission counts, separately for reading and writing."""
     together: dict[Permission, Grant] = {}
     for permission, grant in grants:
         known = together.get(permission, Grant())

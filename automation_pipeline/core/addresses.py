@@ -1,6 +1,6 @@
-"""Which web addresses that users enter may be called: public ones, or those that an operator lists.
-A name is judged by its form only; `clients.http` checks the addresses that it resolves to at each
-call."""
+"""Checks of the web addresses that users enter: allowed are public ones, or those that an operator
+lists. A host name is checked without resolving it; `clients.http` checks the resolved addresses at
+each call."""
 
 import re
 import unicodedata
@@ -15,9 +15,8 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-# Top labels that are only ever names inside a network: reserved for it, or used so by routers and
-# clouds.
-_INNER = frozenset(
+# Top-level labels that are reserved for private networks, or that routers and clouds use for them.
+_PRIVATE_DOMAINS = frozenset(
     {
         "localhost",
         "local",
@@ -37,7 +36,7 @@ _NOT_PUBLIC_4 = [
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
         "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-        "168.63.129.16/32",  # looks public, and is the metadata service of Azure
+        "168.63.129.16/32",  # the metadata service of Azure
     )
 ]  # fmt: skip
 _PUBLIC_6 = ip_network("2000::/3")
@@ -46,7 +45,7 @@ _NOT_PUBLIC_6 = [
 ]
 _NAT64 = ip_network("64:ff9b::/96")
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f\\]")
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+_IPV4_PART = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 
 
 def check_url(
@@ -56,40 +55,40 @@ def check_url(
     name: str = "webhookUrl",
     setting: str = "WEBHOOK_ALLOWED_ORIGINS",
 ) -> None:
-    """InvalidInputError unless the address may be called. The sentence contains its `name` and the
-    `setting` with the allowed origins.
+    """Raise InvalidInputError unless the address may be called. The message names the field (`name`)
+    and the `setting` with the allowed origins.
 
-    With a list of origins only those are allowed, private ones included.
+    If there are allowed origins, only those may be called, including private ones.
     """
-    complaint = f"Invalid {name} format"
-    parts = _split(url, complaint)
+    message = f"Invalid {name} format"
+    parts = _split(url, message)
     if parts.scheme not in DEFAULT_PORTS:
         raise InvalidInputError(f"{name} must use http or https protocol")
     if "@" in parts.netloc:
         raise InvalidInputError(f"{name} must not include credentials")
-    origin = _origin(parts, complaint)
+    origin = _origin(parts, message)
     if allowed_origins:
         if not is_listed(url, allowed_origins):
             raise InvalidInputError(f"{name} origin not allowed (set {setting}). Got {origin}")
         return
-    fault = _inner_fault(_host(parts, complaint), complaint)
+    fault = _private_fault(_host(parts, message), message)
     if fault is not None:
         raise InvalidInputError(f"{name} {fault}")
 
 
 def check_https_url(url: str, exceptions: Collection[str], *, name: str, setting: str) -> None:
-    """Like `check_url`, but the listed origins are exceptions: every other address must be public
-    and use https."""
+    """Raise InvalidInputError unless the address is public and uses https, or its origin is one of
+    the exceptions."""
     if is_listed(url, exceptions):
         return
-    complaint = f"Invalid {name} format"
-    parts = _split(url, complaint)
+    message = f"Invalid {name} format"
+    parts = _split(url, message)
     if parts.scheme != "https":
         fault = "must begin with https://"
     elif "@" in parts.netloc:
         raise InvalidInputError(f"{name} must not include credentials")
     else:
-        fault = _inner_fault(_host(parts, complaint), complaint)
+        fault = _private_fault(_host(parts, message), message)
     if fault is not None:
         raise InvalidInputError(
             f"{name} {fault} unless {setting} lists its origin. Got {origin_of(url)}"
@@ -101,23 +100,23 @@ def is_listed(url: str, origins: Collection[str]) -> bool:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port in one form, without the default port."""
-    complaint = "The address has no origin"
-    return _origin(_split(url, complaint), complaint)
+    """The normalised scheme, host and port, without the default port."""
+    message = "The address has no origin"
+    return _origin(_split(url, message), message)
 
 
 def is_public(address: Address) -> bool:
-    """Reachable from the internet. An IPv6 address that stands for an IPv4 one is judged by that."""
+    """Whether the address is reachable from the internet. IPv4 addresses in an IPv6 one decide for it."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_4)
-    inner = _inner_addresses(address)
-    if inner:
-        return all(is_public(each) for each in inner)
+    embedded = _embedded_addresses(address)
+    if embedded:
+        return all(is_public(each) for each in embedded)
     return address in _PUBLIC_6 and not any(address in network for network in _NOT_PUBLIC_6)
 
 
-def _inner_addresses(address: IPv6Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses that packets to it are forwarded to."""
+def _embedded_addresses(address: IPv6Address) -> tuple[IPv4Address, ...]:
+    """The IPv4 addresses to which packets for this address are forwarded."""
     if address.ipv4_mapped:
         return (address.ipv4_mapped,)
     if address.sixtofour:
@@ -127,33 +126,33 @@ def _inner_addresses(address: IPv6Address) -> tuple[IPv4Address, ...]:
     return (IPv4Address(int(address) & 0xFFFFFFFF),) if address in _NAT64 else ()
 
 
-def _split(url: str, complaint: str) -> SplitResult:
-    if _BLANK_OR_CONTROL.search(url):  # parsers disagree on what these do to a host
-        raise InvalidInputError(complaint)
+def _split(url: str, message: str) -> SplitResult:
+    if _BLANK_OR_CONTROL.search(url):  # parsers treat these characters differently
+        raise InvalidInputError(message)
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise InvalidInputError(complaint) from None
+        raise InvalidInputError(message) from None
     if not parts.scheme:
-        raise InvalidInputError(complaint)
+        raise InvalidInputError(message)
     return parts
 
 
-def _origin(parts: SplitResult, complaint: str) -> str:
-    host = _host(parts, complaint)
+def _origin(parts: SplitResult, message: str) -> str:
+    host = _host(parts, message)
     try:
         port = parts.port
     except ValueError:
-        raise InvalidInputError(complaint) from None
+        raise InvalidInputError(message) from None
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}" + (
         f":{port}" if port not in {None, DEFAULT_PORTS.get(parts.scheme)} else ""
     )
 
 
-def _host(parts: SplitResult, complaint: str) -> str:
-    """As a resolver reads it: full-width letters and dots count as plain ones, and a final dot is
-    dropped."""
+def _host(parts: SplitResult, message: str) -> str:
+    """The host as a resolver reads it: with plain instead of full-width letters and dots, and without
+    a final dot."""
     host = (
         unicodedata.normalize("NFKC", parts.hostname or "")
         .lower()
@@ -162,45 +161,45 @@ def _host(parts: SplitResult, complaint: str) -> str:
     )
     labels = host.split(".")
     if not all(labels) or re.search(r"[%/?#@<>\"'|^`{}\s]", host):
-        raise InvalidInputError(complaint)
+        raise InvalidInputError(message)
     return host
 
 
-def _inner_fault(host: str, complaint: str) -> str | None:
-    address = _literal(host, complaint)
+def _private_fault(host: str, message: str) -> str | None:
+    address = _parsed_address(host, message)
     if address is None:
-        is_inner = "." not in host or host.rpartition(".")[2] in _INNER
-        return "hostname not allowed" if is_inner else None
+        is_private = "." not in host or host.rpartition(".")[2] in _PRIVATE_DOMAINS
+        return "hostname not allowed" if is_private else None
     return None if is_public(address) else "IP not allowed"
 
 
-def _literal(host: str, complaint: str) -> Address | None:
-    """The address in any notation that a resolver accepts; None for a name."""
+def _parsed_address(host: str, message: str) -> Address | None:
+    """Parses every notation of an address that resolvers accept. None for a name."""
     if ":" in host:
         try:
             return ip_address(host)
         except ValueError:
-            raise InvalidInputError(complaint) from None
+            raise InvalidInputError(message) from None
     parts = host.split(".")
-    if not _NUMBER.fullmatch(parts[-1]):
+    if not _IPV4_PART.fullmatch(parts[-1]):
         return None
     try:
-        return IPv4Address(_number(parts))
+        return IPv4Address(_ipv4_number(parts))
     except ValueError:
-        raise InvalidInputError(complaint) from None
+        raise InvalidInputError(message) from None
 
 
-def _number(parts: list[str]) -> int:
+def _ipv4_number(parts: list[str]) -> int:
     """`127.1` and `0x7f.0.0.1` are 127.0.0.1: the last part fills the remaining bytes."""
-    *leading, last = (_value(part) for part in parts)
+    *leading, last = (_part_value(part) for part in parts)
     limit = 256 ** (4 - len(leading))
     if len(parts) > 4 or any(value > 255 for value in leading) or last >= limit:
         raise ValueError(parts)
-    return sum(value << (24 - 8 * place) for place, value in enumerate(leading)) + last
+    return sum(value << (24 - 8 * index) for index, value in enumerate(leading)) + last
 
 
-def _value(part: str) -> int:
-    if not _NUMBER.fullmatch(part) or len(part) > 40:
+def _part_value(part: str) -> int:
+    if not _IPV4_PART.fullmatch(part) or len(part) > 40:
         raise ValueError(part)
     if part[:2] in {"0x", "0X"}:
         return int(part[2:] or "0", 16)

@@ -1,4 +1,4 @@
-"""Alerts: when one is raised, and the message that its receiver gets."""
+"""Alerts: when to raise one, and the message for its receiver."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,8 +30,8 @@ class AlertStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AlertCondition:
-    """What is wrong now. `name` and `subject` identify the alert. An event has `happened_at` and is
-    raised once; without it the condition lasts, and is raised again after each cooldown. Alerts of
+    """A reason for an alert, which `name` and `subject` identify. An event has `happened_at` and is
+    raised once. A condition without it persists and is raised again after each cooldown. Alerts of
     organisations have `org_id`."""
 
     name: str
@@ -51,7 +51,7 @@ class LastRaised:
 def should_raise(
     condition: AlertCondition, previous: LastRaised | None, now: datetime, cooldown: timedelta
 ) -> bool:
-    """An alert that became critical does not wait for the end of its cooldown."""
+    """An alert that becomes critical is raised despite its cooldown."""
     if previous is None:
         return True
     if condition.happened_at is not None and condition.happened_at <= previous.at:
@@ -64,8 +64,8 @@ def should_raise(
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """An alert that is being delivered. `about` says what it concerns, by the names that the
-    generic message uses."""
+    """An alert to deliver. `about` has the fields of its subject, with the names of the generic
+    message."""
 
     id: int
     attempt: int
@@ -81,7 +81,7 @@ class Alert:
 class AlertReceiver:
     url: str
     shape: AlertShape = "generic"
-    # Of PagerDuty's integration; no other shape sends it.
+    # The integration key of PagerDuty. Other shapes do not use it.
     routing_key: str | None = field(default=None, repr=False)
 
     def message_of(self, alert: Alert) -> Mapping[str, object]:
@@ -104,8 +104,8 @@ def _generic(alert: Alert, _receiver: AlertReceiver) -> Mapping[str, object]:
 
 
 def _slack(alert: Alert, _receiver: AlertReceiver) -> Mapping[str, object]:
-    """A message for an incoming webhook. Names and errors can contain addresses and `<!channel>`:
-    they are escaped, and no preview is loaded."""
+    """A message for an incoming webhook of Slack. Names and errors can contain addresses and
+    `<!channel>`, so the text is escaped and previews are off."""
     lines = (
         f"{alert.severity.upper()}: {alert.name} ({alert.event})",
         alert.message,
@@ -117,9 +117,8 @@ def _slack(alert: Alert, _receiver: AlertReceiver) -> Mapping[str, object]:
 
 
 def _pagerduty(alert: Alert, receiver: AlertReceiver) -> Mapping[str, object]:
-    """An event for the Events API v2. Alerts with the same name about the same subject have the same
-    key, so that a repetition joins the open incident. An alert records no end, so that nothing
-    resolves the incident."""
+    """An event for the Events API v2. Alerts with the same name and subject have the same key, so a
+    repetition joins the open incident. Alerts have no end, so nothing resolves the incident."""
     subject = [value for value in alert.about.values() if value is not None]
     return {
         "routing_key": receiver.routing_key,
@@ -128,7 +127,7 @@ def _pagerduty(alert: Alert, receiver: AlertReceiver) -> Mapping[str, object]:
         "payload": {
             "summary": alert.message[:PAGERDUTY_SUMMARY_LENGTH],
             "source": "automation-pipeline",
-            "severity": alert.severity,  # PagerDuty has the same names, and `error` and `info`
+            "severity": alert.severity,  # PagerDuty also has `error` and `info`
             "timestamp": iso(alert.raised_at),
             "group": alert.event,
             "class": alert.name,

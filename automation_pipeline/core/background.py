@@ -33,11 +33,11 @@ async def together() -> AsyncGenerator[asyncio.TaskGroup]:
         raise error from None
 
 
-def end_tasks(loop: asyncio.AbstractEventLoop, whole: Coroutine[object, object, object]) -> None:
-    """Cancel the tasks of a loop that does not run, and wait for them. The task of `whole` comes
-    first and cancels those that it started: a task that is cancelled twice stops its clean-up, and
-    httpx's connection would stay taken."""
-    _end([task for task in asyncio.all_tasks(loop) if task.get_coro() is whole], loop)
+def end_tasks(loop: asyncio.AbstractEventLoop, main: Coroutine[object, object, object]) -> None:
+    """Cancel the tasks of a loop that does not run, and wait for them. The task of `main` comes first
+    and cancels those that it started. A task that is cancelled twice would abort its clean-up, and
+    a connection of httpx would stay in use."""
+    _end([task for task in asyncio.all_tasks(loop) if task.get_coro() is main], loop)
     _end(asyncio.all_tasks(loop), loop)
 
 
@@ -62,10 +62,10 @@ async def process_concurrently(
     width: int,
     flush_every_seconds: float = FLUSH_EVERY_SECONDS,
 ) -> None:
-    """Do `work` on every item, `width` at a time. `write` runs in a thread at short intervals with
-    the results so far.
+    """Do `work` on every item, `width` at a time. At short intervals, `write` gets the new results
+    in a thread.
 
-    The first error of either ends everything; results from before an error of `work` are still
+    The first error of either ends the work. After an error of `work`, finished results are still
     written.
     """
     queue = iter(items)
@@ -97,17 +97,17 @@ async def process_concurrently(
 
 
 class BackgroundWork:
-    """Work that outlives the request that started it, at most `most` at the same time.
-    A failure is logged with the complaint."""
+    """Work that outlives the request that started it, at most `limit` tasks at the same time. A
+    failure is logged with the message."""
 
-    def __init__(self, most: int, complaint: str) -> None:
-        self._most, self._complaint = most, complaint
+    def __init__(self, limit: int, failure_message: str) -> None:
+        self._limit, self._failure_message = limit, failure_message
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def wait_for(self, work: Coroutine[object, object, object], seconds: float) -> None:
         """Start the work and wait up to `seconds` for it. It continues afterwards, and its errors
-        do not reach the caller. Nothing starts beyond the limit."""
-        if len(self._tasks) >= self._most:
+        do not reach the caller. At the limit, the work is not started."""
+        if len(self._tasks) >= self._limit:
             work.close()
             return
         task = asyncio.create_task(work)
@@ -116,8 +116,8 @@ class BackgroundWork:
         await asyncio.wait({task}, timeout=seconds)
 
     async def end(self, seconds: float) -> None:
-        """Cancel work that takes longer than `seconds` at shutdown. Another worker takes it over
-        when its lease ends."""
+        """Wait up to `seconds` for the work, then cancel it. Another worker takes it over when its
+        lease ends."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         left = tuple(self._tasks)
@@ -129,15 +129,12 @@ class BackgroundWork:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log(__name__).error(
-                self._complaint,
-                exc_info=error,
-            )
+            log(__name__).error(self._failure_message, exc_info=error)
 
 
 async def in_thread(call: Callable[[], Result], seconds: float) -> Result:
-    """Run a call that cannot be cancelled in a thread of its own. After a TimeoutError it may still
-    take effect."""
+    """Run a call that cannot be cancelled in a new thread. After a TimeoutError the call continues
+    and may still take effect."""
     ended: Future[Result] = Future()
 
     def run() -> None:
@@ -153,14 +150,14 @@ async def in_thread(call: Callable[[], Result], seconds: float) -> Result:
         return await asyncio.wrap_future(ended)
 
 
-# A transcript is thousands of objects: Python's default would examine them several times.
+# A transcript has thousands of objects. Python's default would examine them several times.
 OBJECTS_PER_COLLECTION = 20_000
 
 
 @contextmanager
 def gc_paused() -> Generator[None]:
-    """Pauses garbage collection while modules load, which creates many objects that stay. What
-    exists at the end is never examined again. Does nothing where collection is off."""
+    """Pauses garbage collection while modules load, because most of their objects stay. Exempts all
+    objects that exist at the end. Does nothing if collection is off."""
     if not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""The present, the format of instants, and days."""
+"""The clock, the text format of instants, and days of the calendar."""
 
 import re
 from datetime import UTC, date, datetime, timedelta

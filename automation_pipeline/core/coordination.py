@@ -1,4 +1,4 @@
-"""Claims, semaphores and rate limits across processes, with failover from Redis to the database."""
+"""Claims, semaphores and rate limits for all processes, with failover from Redis to the database."""
 
 import asyncio
 import time
@@ -15,8 +15,8 @@ from automation_pipeline.core.metrics import Meter
 
 @dataclass(frozen=True)
 class Claim:
-    """The right of `owner` to work on `key`. A later holder has a higher token, so that a stale
-    writer is recognised."""
+    """The right of `owner` to work on `key`. Each later holder has a higher token, which reveals
+    stale writers."""
 
     key: str
     owner: str
@@ -32,14 +32,15 @@ class ClaimHolder:
 
 class Claims(Protocol):
     def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
-        """None while the key is held, also by this owner. The claim expires after the TTL."""
+        """None while the key is held, even by this owner. The claim expires after the TTL."""
 
     def extend(self, claim: Claim, ttl_seconds: float) -> bool:
-        """For another TTL from now. False when the claim has expired or passed on: stop working."""
+        """Extend the claim for another TTL from now. False if it has expired or has another holder: the
+        caller must stop."""
         ...
 
     def release(self, claim: Claim) -> bool:
-        """False when the claim had expired or passed on."""
+        """False if the claim has expired or has another holder."""
         ...
 
     def holder(self, key: str) -> ClaimHolder | None: ...
@@ -53,14 +54,13 @@ class Permit(Protocol):
 
 class Permits(Protocol):
     async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> Permit | None:
-        """None while `limit` permits of this name are held. Costs one statement, however high the
-        limit is."""
+        """None while `limit` permits of this name are held. Costs one statement for any limit."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """At most `limit` starts in any `period_seconds`, evenly spaced; `burst` of them may go at once
-    after a pause."""
+    """At most `limit` evenly spaced starts in any `period_seconds`. After a pause, `burst` of them
+    may be immediate."""
 
     limit: int
     period_seconds: float
@@ -72,8 +72,7 @@ class Rate:
 
     @property
     def interval_seconds(self) -> float:
-        # A burst is paid for by wider spacing: burst + (period / interval) starts still fit the
-        # limit.
+        # The spacing is wider, so that a burst and the starts of one period stay within the limit.
         return self.period_seconds / (self.limit - self.burst + 1)
 
 
@@ -81,8 +80,8 @@ class RateLimiter(Protocol):
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
-        """Seconds to wait before one start, now reserved. None, and nothing reserved, if that is
-        too long."""
+        """Reserve one start and return the seconds hand_over_until then. None, without a reservation, if they
+        exceed the maximum."""
 
 
 @runtime_checkable
@@ -101,13 +100,13 @@ async def wait_for_rate(limiter: RateLimiter, key: str, rate: Rate) -> None:
 
 
 def rate_per_minute(limit: int) -> Rate:
-    """A call may reach the provider shortly after its start: a margin of one per cent keeps every
+    """A call reaches the provider a little after its start. A margin of one per cent keeps every
     minute within the limit."""
     return Rate(limit, 60.6)
 
 
 LONGEST_PAUSE_SECONDS = 1.0
-# How long a permit stays within one process before other processes can have it.
+# How long the tasks of one process hand a permit over before other processes can get it.
 HAND_OVER_SECONDS = 1.0
 
 _log = log(__name__)
@@ -121,8 +120,8 @@ class _HeldPermit:
 
 @dataclass
 class _Queue:
-    """The tasks of one event loop. Only as many of them as there are permits ask for one, and they
-    hand permits over."""
+    """The tasks of one event loop. At most `limit` of them request or hold a permit, and they hand
+    permits over to waiting tasks."""
 
     gate: asyncio.Semaphore
     waiting: int = 0
@@ -146,20 +145,20 @@ class Semaphore:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncGenerator[None]:
-        """Waits for a permit and keeps it while the body runs. A round of waiting costs one
+        """Waits for a permit and holds it while the body runs. Each round of waiting costs one
         statement."""
         queue = self._queue()
         await self._enter(queue)
         try:
             held = queue.handed_over.pop() if queue.handed_over else await self._wait()
-            beating = asyncio.create_task(self._keep(held))
+            extending = asyncio.create_task(self._extend_regularly(held))
             try:
                 yield
-            except BaseException:  # a cancellation, too, gives the permit back
-                beating.cancel()
+            except BaseException:  # a cancellation must release the permit too
+                extending.cancel()
                 await self._release(held)
                 raise
-            beating.cancel()
+            extending.cancel()
             await self._leave(held, queue)
         finally:
             queue.gate.release()
@@ -177,7 +176,7 @@ class Semaphore:
         try:
             await queue.gate.acquire()
         except asyncio.CancelledError:
-            # The tasks that still wait may be fewer than the permits that were handed over.
+            # More permits may be handed over than tasks still wait.
             extra = queue.handed_over[queue.waiting - 1 :]
             del queue.handed_over[queue.waiting - 1 :]
             for held in extra:
@@ -187,11 +186,10 @@ class Semaphore:
             queue.waiting -= 1
 
     async def _leave(self, held: _HeldPermit, queue: _Queue) -> None:
-        """Hand the permit to the next task of this process, unless other processes have waited long
-        enough."""
-        until = held.acquired_at + min(HAND_OVER_SECONDS, self.ttl_seconds / 8)
-        is_wanted = queue.waiting > len(queue.handed_over)
-        if is_wanted and asyncio.get_running_loop().time() < until:
+        """Hand the permit over to a waiting task, unless this process has kept it for long enough."""
+        hand_over_until = held.acquired_at + min(HAND_OVER_SECONDS, self.ttl_seconds / 8)
+        is_awaited = queue.waiting > len(queue.handed_over)
+        if is_awaited and asyncio.get_running_loop().time() < hand_over_until:
             queue.handed_over.append(held)
         else:
             await self._release(held)
@@ -206,11 +204,11 @@ class Semaphore:
             await asyncio.sleep(uniform(0.5, 1.5) * pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    async def _keep(self, held: _HeldPermit) -> None:
-        next_beat, now = held.acquired_at, asyncio.get_running_loop().time
+    async def _extend_regularly(self, held: _HeldPermit) -> None:
+        next_extension, now = held.acquired_at, asyncio.get_running_loop().time
         while True:
-            next_beat += self.ttl_seconds / 4
-            await asyncio.sleep(next_beat - now())
+            next_extension += self.ttl_seconds / 4
+            await asyncio.sleep(next_extension - now())
             try:
                 await held.permit.extend(self.ttl_seconds)
             except AutomationError as error:
@@ -225,7 +223,7 @@ class Semaphore:
 
 @dataclass(frozen=True)
 class CountedRateLimiter:
-    """A key is the name of the provider, under which its calls are counted."""
+    """Counts waits. Keys are names of providers."""
 
     limiter: RateLimiter
     meter: Meter
@@ -249,25 +247,25 @@ class CountedRateLimiter:
 
 @dataclass
 class Outage:
-    """Whether the first adapter is skipped for a while because it did not answer."""
+    """An outage of the first adapter, which is skipped hand_over_until it ends."""
 
-    look_again_seconds: float = 15.0
+    retry_after_seconds: float = 15.0
     monotonic: Callable[[], float] = time.monotonic
-    _until: float = 0.0
+    _ends_at: float = 0.0
 
     @property
-    def lasts(self) -> bool:
-        return self.monotonic() < self._until
+    def is_active(self) -> bool:
+        return self.monotonic() < self._ends_at
 
     def begin(self, error: AutomationError) -> None:
         _log.warning("Rate limits and permits are kept in the database for now: %s", error)
-        self._until = self.monotonic() + self.look_again_seconds
+        self._ends_at = self.monotonic() + self.retry_after_seconds
 
 
 @dataclass(frozen=True)
 class FailoverRateLimiter:
-    """Processes notice an outage one by one, so the cap may be reached twice for a moment; the
-    provider's own refusal is the safety net."""
+    """Processes notice an outage one by one, so calls may reach twice the limit for a moment. The
+    provider then refuses some of them."""
 
     first: RateLimiter
     second: RateLimiter
@@ -276,7 +274,7 @@ class FailoverRateLimiter:
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
-        if not self.outage.lasts:
+        if not self.outage.is_active:
             try:
                 return self.first.reserve(key, rate, max_wait_seconds=max_wait_seconds)
             except AutomationError as error:
@@ -284,7 +282,7 @@ class FailoverRateLimiter:
         return self.second.reserve(key, rate, max_wait_seconds=max_wait_seconds)
 
     async def reserve_soon(self, key: str, rate: Rate) -> float | None:
-        if not self.outage.lasts:
+        if not self.outage.is_active:
             try:
                 return await reserve(self.first, key, rate)
             except AutomationError as error:
@@ -294,15 +292,15 @@ class FailoverRateLimiter:
 
 @dataclass(frozen=True)
 class FailoverPermits:
-    """A permit belongs to the adapter that issued it. While both have issued some, up to twice the
-    limit may be held."""
+    """A permit belongs to the adapter that issued it. While both adapters have permits in use, up to
+    twice the limit may be held."""
 
     first: Permits
     second: Permits
     outage: Outage = field(default_factory=Outage)
 
     async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> Permit | None:
-        if not self.outage.lasts:
+        if not self.outage.is_active:
             try:
                 permit = await self.first.acquire(name, limit, owner, ttl_seconds)
             except AutomationError as error:
@@ -314,21 +312,20 @@ class FailoverPermits:
 
 @dataclass(frozen=True)
 class _FirstPermit:
-    """Its holder does not wait for the first adapter during an outage: the permit expires by
-    itself."""
+    """Skips calls of the first adapter during an outage. The permit then expires."""
 
     permit: Permit
     outage: Outage
 
     async def extend(self, ttl_seconds: float) -> None:
-        if not self.outage.lasts:
-            await self._noted(self.permit.extend(ttl_seconds))
+        if not self.outage.is_active:
+            await self._or_start_outage(self.permit.extend(ttl_seconds))
 
     async def release(self) -> None:
-        if not self.outage.lasts:
-            await self._noted(self.permit.release())
+        if not self.outage.is_active:
+            await self._or_start_outage(self.permit.release())
 
-    async def _noted(self, call: Awaitable[None]) -> None:
+    async def _or_start_outage(self, call: Awaitable[None]) -> None:
         try:
             await call
         except AutomationError as error:

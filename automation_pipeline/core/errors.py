@@ -1,10 +1,10 @@
-"""Errors carry their verdict, whether another attempt can help. It is decided where the failure is
-understood."""
+"""Errors. The type says whether another attempt can help; the code that understands the failure
+chooses it."""
 
 
 class AutomationError(Exception):
-    """An expected failure. Its text is one sentence that an operator can act on; `outside`, if set,
-    is what strangers see instead."""
+    """An expected failure. Its text is one sentence that an operator can act on; callers of the API
+    see `outside` instead if it is set."""
 
     outside: str | None = None
 
@@ -18,8 +18,7 @@ class TransientError(AutomationError):
 
 
 class InfrastructureError(TransientError):
-    """The database or Redis cannot do it now. That says nothing about the work: it gets no outcome
-    and is repeated later."""
+    """The database or Redis is unavailable. The work gets no outcome and is repeated later."""
 
 
 class PermanentError(AutomationError):
@@ -43,14 +42,14 @@ class UpstreamError(PermanentError):
 
 
 class InvalidInputError(PermanentError):
-    """The input cannot be accepted; `fields` says where and why."""
+    """The input cannot be accepted. `fields` has pairs of a field and its fault."""
 
     def __init__(self, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(message)
         self.fields = fields
 
 
-# A caller can send any number of faults: this many are named, the others are counted.
+# A request can contain any number of faults. This many are named; the others are counted.
 MOST_FAULTS = 50
 
 

@@ -1,4 +1,4 @@
-"""What workflows emit: domain events, log entries, and the realtime channels of an event."""
+"""Domain events, log entries of workflows, and the realtime channels of an event."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True)
 class Event:
-    """`key` makes the event unique for its tenant: a repeated write has no effect."""
+    """`key` is unique per tenant: writing an event again has no effect."""
 
     tenant_id: str
     key: str
@@ -29,7 +29,7 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True)
 class WorkflowLogEntry:
-    """One line of a workflow's log. `trace_id` is the run's."""
+    """One line of a workflow's log. `trace_id` is that of the run."""
 
     workflow: str
     entity_type: str
@@ -46,8 +46,8 @@ MOST_CHANNELS = 10
 LONGEST_ID = 180
 LONGEST_NAME = 200
 PRIVATE = "private-"
-_UNUSABLE = re.compile(r"[^A-Za-z0-9_\-=@,.;]")
-_USABLE_NAME = re.compile(r"[A-Za-z0-9_\-=@,.;]+")
+_INVALID_CHARACTER = re.compile(r"[^A-Za-z0-9_\-=@,.;]")
+_VALID_NAME = re.compile(r"[A-Za-z0-9_\-=@,.;]+")
 _FICHE_ID = re.compile(r"[0-9]+")
 
 
@@ -66,8 +66,8 @@ class ChannelKind(StrEnum):
 
 @dataclass(frozen=True)
 class RealtimeChannel:
-    """`id` is shortened, with `_` for characters that a name cannot contain. GLOBAL kinds have
-    none."""
+    """`id` is truncated and has `_` for characters that a name cannot contain. It is empty for
+    channels of everyone."""
 
     kind: ChannelKind
     id: str = ""
@@ -82,8 +82,8 @@ class ChannelRefusal(StrEnum):
     NOT_ALLOWED = "not allowed"
 
 
-# Events of prices and of organisations' schedules and jobs need a permission: no channel shows them.
-_FOR_SOME = (
+# Events of pricing and of organisations need a permission, so no channel shows them.
+_RESTRICTED = (
     "automation.circuit.",
     "automation.dlq.",
     "automation.reconciliation.",
@@ -96,14 +96,14 @@ _FOR_SOME = (
 
 
 def is_internal(event_name: str) -> bool:
-    """Not for browsers: events of internal processes such as `automation/completed`, and events
-    that need a permission."""
-    return "/" in event_name or event_name.startswith(_FOR_SOME)
+    """Whether browsers must not get the event: internal ones such as `automation/completed`, and
+    those that need a permission."""
+    return "/" in event_name or event_name.startswith(_RESTRICTED)
 
 
 def channels_of(event_name: str, payload: Mapping[str, object]) -> tuple[RealtimeChannel, ...]:
-    """The channels that show an event: at most ten, and none for an internal event. Ids must be
-    texts."""
+    """The channels that show an event: at most ten, none for an internal event. Ids that are not
+    texts are ignored."""
     if is_internal(event_name):
         return ()
     ids = {name: payload.get(name) for name in ("jobId", *(field for _, field in _ID_FIELDS))}
@@ -126,13 +126,13 @@ _ID_FIELDS = (
 
 
 def channel_id(text: str) -> str:
-    return _UNUSABLE.sub("_", text)[:LONGEST_ID]
+    return _INVALID_CHARACTER.sub("_", text)[:LONGEST_ID]
 
 
 def parse_channel(name: str) -> RealtimeChannel | ChannelRefusal:
-    """The channel that a browser wants to join. Public channels need no authentication and are
-    refused."""
-    if len(name) > LONGEST_NAME or not _USABLE_NAME.fullmatch(name) or name.startswith("pusher-"):
+    """The channel that a browser asks to join. Public channels are refused: they need no
+    authentication."""
+    if len(name) > LONGEST_NAME or not _VALID_NAME.fullmatch(name) or name.startswith("pusher-"):
         return ChannelRefusal.MALFORMED
     if name == ChannelKind.PRESENCE_GLOBAL:
         return RealtimeChannel(ChannelKind.PRESENCE_GLOBAL)

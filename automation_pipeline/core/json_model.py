@@ -1,4 +1,4 @@
-"""Values that people write and read as JSON and in query strings: the base model, ids, lists, days and instants."""
+"""Types for JSON documents and query strings: the base model, ids, lists, days and instants."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of
 
-_HALF = re.compile("[\ud800-\udfff]")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class JsonModel(BaseModel):
@@ -49,22 +49,23 @@ def as_document(model: JsonModel) -> dict[str, object]:
 
 
 def text_fault(text: str) -> str | None:
-    """Why no database can store the text. Half of a surrogate pair comes from a JSON escape or from
-    a terminal."""
+    """Why a database cannot store the text; None if it can. JSON escapes and terminals can produce
+    half of a surrogate pair."""
     if "\0" in text:
         return "must not hold the character NUL"
-    return "must not hold half a character" if _HALF.search(text) else None
+    return "must not hold half a character" if _HALF_PAIR.search(text) else None
 
 
 def is_deeper(document: object, most: int) -> bool:
+    """Whether lists and objects are nested more than `most` levels deep."""
     level = [document]
     for _ in range(most + 1):
         deeper: list[object] = []
-        for one in level:
-            if isinstance(one, Mapping):
-                deeper += cast("Mapping[str, object]", one).values()
-            elif isinstance(one, list | tuple):
-                deeper += cast("Sequence[object]", one)
+        for value in level:
+            if isinstance(value, Mapping):
+                deeper += cast("Mapping[str, object]", value).values()
+            elif isinstance(value, list | tuple):
+                deeper += cast("Sequence[object]", value)
         if not deeper:
             return False
         level = deeper
@@ -72,20 +73,20 @@ def is_deeper(document: object, most: int) -> bool:
 
 
 def _texts(given: object) -> Iterator[str]:
-    """Also of nested lists; an object's texts are checked by its own model."""
+    """The texts of a value and of nested lists. Nested models check their own texts."""
     left = [given]
     while left:
-        one = left.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, list | tuple):
-            left.extend(cast("Sequence[object]", one))
+        value = left.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | tuple):
+            left.extend(cast("Sequence[object]", value))
 
 
 LARGEST_ID = 2**63 - 1
 
 Id = Annotated[int, Field(le=LARGEST_ID), PlainSerializer(str, return_type=str, when_used="json")]
-# Ids are texts in answers, and may be numbers in requests.
+# Ids are texts in responses, and texts or numbers in requests.
 ID_DIGITS = "[1-9][0-9]{0,18}"
 ID_SCHEMA = {
     "anyOf": [
@@ -99,30 +100,30 @@ Instant = Annotated[datetime, PlainSerializer(iso, return_type=str, when_used="j
 Model = TypeVar("Model", bound=JsonModel)
 
 
-def parse(model: type[Model], given: Mapping[str, object], complaint: str) -> Model:
-    """The value, or InvalidInputError that names every wrong field. A field is named by its alias
-    only."""
-    unnameable = {name: fault for name in given if (fault := text_fault(name))}
-    faults = tuple((answerable(name), fault) for name, fault in unnameable.items())
+def parse(model: type[Model], given: Mapping[str, object], message: str) -> Model:
+    """Raises InvalidInputError with all invalid fields. Only aliases are accepted as names of
+    fields."""
+    bad_names = {name: fault for name in given if (fault := text_fault(name))}
+    faults = tuple((answerable(name), fault) for name, fault in bad_names.items())
     try:
         value = model.model_validate(
-            {name: given[name] for name in given if name not in unnameable},
+            {name: given[name] for name in given if name not in bad_names},
             by_alias=True,
             by_name=False,
         )
     except ValidationError as error:
-        raise InvalidInputError(complaint, faults + field_errors(error)) from None
+        raise InvalidInputError(message, faults + field_errors(error)) from None
     if faults:
-        raise InvalidInputError(complaint, faults)
+        raise InvalidInputError(message, faults)
     return value
 
 
 def answerable(text: str) -> str:
-    """As it can be sent and printed: halves of surrogate pairs become escapes."""
+    """The text in a form that can be sent and printed: halves of surrogate pairs become escapes."""
     return text.encode(errors="backslashreplace").decode()
 
 
-_PLAINLY = {
+_MESSAGES = {
     "extra_forbidden": "is not a known field",
     "missing": "is required",
     "string_type": "must be a text",
@@ -159,31 +160,30 @@ _LENGTHS = ("min_length", "max_length")
 
 
 def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
-    """Fields and faults. A fault of a whole model has no field unless its validator raises a
-    `field_fault`."""
+    """Pairs of a field and its fault. A fault of a whole model has no field unless its validator
+    raises a `field_fault`."""
     return plain_faults(error.errors(include_url=False, include_input=False))
 
 
 def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...]:
-    """A list with wrong entries is not also reported as too short: pydantic counts only the right
-    ones."""
+    """A list with invalid entries is not reported as too short: pydantic counts only valid ones."""
     result = tuple(problems)
     parents = {problem["loc"][:depth] for problem in result for depth in range(len(problem["loc"]))}
     faults: list[tuple[str, str]] = []
     for problem in result:
         if problem["type"] != "too_short" or problem["loc"] not in parents:
             named = [problem.get("ctx", {})["field"]] if problem["type"] == "field_fault" else []
-            faults.append((".".join(map(str, (*problem["loc"], *named))), _plainly(problem)))
+            faults.append((".".join(map(str, (*problem["loc"], *named))), _message_of(problem)))
     return tuple(faults)
 
 
 def field_fault(field: str, fault: str) -> PydanticCustomError:
-    """For a validator of a whole model: names the wrong field."""
+    """An error that a validator of a whole model raises to name the invalid field."""
     return PydanticCustomError("field_fault", "{fault}", {"field": field, "fault": fault})
 
 
-def _plainly(problem: ErrorDetails) -> str:
-    known = _PLAINLY.get(problem["type"])
+def _message_of(problem: ErrorDetails) -> str:
+    known = _MESSAGES.get(problem["type"])
     if known is None:
         return problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     facts = problem.get("ctx", {})
@@ -199,13 +199,13 @@ LARGEST_COUNT = 2**31 - 1
 
 _DIGITS = re.compile(r"[0-9]{1,32}")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-# Instants are shown to the millisecond, so a given one covers all of its microseconds.
+# Responses show instants to the millisecond, so a given instant stands for the whole millisecond.
 _SHOWN = timedelta(milliseconds=1)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def split(given: object) -> object:
-    """`a,b` and a repeated parameter are the same list."""
+    """`a,b` and a repeated parameter give the same list."""
     if isinstance(given, str):
         return [entry.strip() for entry in given.split(",") if entry.strip()]
     if isinstance(given, list | tuple):
@@ -219,20 +219,20 @@ def split(given: object) -> object:
 
 
 def read_day(given: object) -> date:
-    complaint = "must be a day (YYYY-MM-DD)"
-    moment = _read(given, complaint)
+    message = "must be a day (YYYY-MM-DD)"
+    moment = _read(given, message)
     if type(moment) is not date:
-        raise ValueError(complaint)
+        raise ValueError(message)
     return moment
 
 
 def read_moment(given: object) -> datetime | date:
-    """A calendar day as a `date`, anything longer as a `datetime`, which may lack its zone."""
+    """A `date` for a calendar day, otherwise a `datetime`, which may have no zone."""
     return _read(given, "must be a day (YYYY-MM-DD) or an ISO 8601 date-time")
 
 
 def begin_of(moment: datetime | date, zone: ZoneInfo) -> datetime:
-    """The first instant that it covers. Instants beyond the calendar become its first or last day."""
+    """The first instant of the moment. Instants beyond the calendar become its first or last one."""
     wall = moment if isinstance(moment, datetime) else datetime.combine(moment, time.min)
     try:
         return (wall if wall.tzinfo else instant_of(wall, zone, FIRST_PASS)).astimezone(UTC)
@@ -249,7 +249,7 @@ def end_of(moment: datetime | date, zone: ZoneInfo) -> datetime:
         return _LAST
 
 
-def _read(given: object, complaint: str) -> datetime | date:
+def _read(given: object, message: str) -> datetime | date:
     if isinstance(given, date):
         return given
     text = str(given).strip().upper()
@@ -261,7 +261,7 @@ def _read(given: object, complaint: str) -> datetime | date:
             else datetime.fromisoformat(re.sub(r" (\d{2}:?\d{2})$", r"+\1", text))
         )
     except ValueError:
-        raise ValueError(complaint) from None
+        raise ValueError(message) from None
 
 
 _MOMENT_SCHEMA = {

@@ -1,4 +1,4 @@
-"""Why requested work does not start: a decision from what is known of Dagster and of the requests."""
+"""Decides why requested work does not start, from facts about Dagster and the requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ LOCATION = "automation_pipeline.definitions"
 LAUNCHING_SENSOR = "launch_requests"
 # Sensors of this system tick every five seconds.
 TICK_SILENCE_SECONDS = 15.0
-# A daemon that has taken the request and is busy launching it may be silent for longer.
+# A daemon that is launching the run may tick less often.
 BUSY_SECONDS = 60.0
 # Dagster's daemon writes its own heartbeat every 30 seconds.
 HEARTBEAT_SILENCE_SECONDS = 45.0
 # A daemon that has just started loads the code location first.
 STARTING_SECONDS = 30.0
-START_IT = "`dagster dev` or `dagster-daemon run` starts it"
+_START_HINT = "`dagster dev` or `dagster-daemon run` starts it"
 
 
 class LaunchState(StrEnum):
@@ -29,8 +29,8 @@ class LaunchState(StrEnum):
 
 @dataclass(frozen=True)
 class DagsterFacts:
-    """From Dagster's own storage. Without DAGSTER_HOME `has_instance` is false, and only
-    `location_error` is known: why the definitions do not load in this environment."""
+    """Facts from Dagster's own storage. Without DAGSTER_HOME, `has_instance` is false and only
+    `location_error` is known: the reason why the definitions do not load in this environment."""
 
     has_instance: bool = False
     heartbeat_seconds: float | None = None
@@ -40,8 +40,8 @@ class DagsterFacts:
 
 @dataclass(frozen=True)
 class LaunchFacts:
-    """`tick_seconds`: since a sensor of this system ticked; None if none ever did. `dagster`: None
-    until the probe has answered. `waited_seconds`: since the work was requested."""
+    """`tick_seconds`: seconds since a sensor of this system ticked; None if none ever did.
+    `dagster`: None until the probe has answered. `waited_seconds`: seconds since the request."""
 
     requests: Mapping[str, tuple[LaunchState, str | None]]
     tick_seconds: float | None
@@ -62,34 +62,34 @@ class DagsterProbe(Protocol):
     def begin(self) -> None: ...
 
     def facts(self) -> DagsterFacts | None:
-        """None until something is known."""
+        """None until the probe has answered."""
 
 
 def launch_obstacle(facts: LaunchFacts) -> NotStartedError | None:
-    """None while nothing is known to be missing, so that waiting goes on."""
+    """The reason to stop waiting; None if the work may still start."""
     for state, reason in facts.requests.values():
         if state is LaunchState.REFUSED:
             return NotStartedError("REQUEST_REFUSED", f"The request was refused: {reason}")
     dagster, tick = facts.dagster or DagsterFacts(), facts.tick_seconds
-    # Also if the command does not know its requests.
+    # True also if the requests are not known.
     is_offered = all(state is not LaunchState.WAITING for state, _ in facts.requests.values())
     if tick is not None and (tick <= TICK_SILENCE_SECONDS or (is_offered and tick <= BUSY_SECONDS)):
-        return None if is_offered else _of_a_daemon_that_ticks(dagster, facts.waited_seconds)
+        return None if is_offered else _obstacle_while_ticking(dagster, facts.waited_seconds)
     heartbeat = dagster.heartbeat_seconds
     is_alive = heartbeat is not None and heartbeat <= HEARTBEAT_SILENCE_SECONDS
     if heartbeat is not None and is_alive and (tick is None or tick > heartbeat + 60):
-        return _of_a_daemon_without_ticks(dagster, facts.waited_seconds)
+        return _obstacle_without_ticks(dagster, facts.waited_seconds)
     broken = f"; its code location {LOCATION} does not load either: {dagster.location_error}"
     return NotStartedError(
         "NO_DAEMON",
-        f"Dagster's daemon has no heartbeat ({_last(tick, heartbeat)}): {START_IT}"
+        f"Dagster's daemon has no heartbeat ({_time_since_last(tick, heartbeat)}): {_START_HINT}"
         + (broken if dagster.location_error else ""),
     )
 
 
-def _of_a_daemon_that_ticks(dagster: DagsterFacts, waited_seconds: float) -> NotStartedError | None:
+def _obstacle_while_ticking(dagster: DagsterFacts, waited_seconds: float) -> NotStartedError | None:
     if LAUNCHING_SENSOR in dagster.stopped_sensors:
-        return _stopped(LAUNCHING_SENSOR)
+        return _sensors_stopped(LAUNCHING_SENSOR)
     if dagster.has_instance or waited_seconds < STARTING_SECONDS:
         return None
     return NotStartedError(
@@ -98,16 +98,14 @@ def _of_a_daemon_that_ticks(dagster: DagsterFacts, waited_seconds: float) -> Not
     )
 
 
-def _of_a_daemon_without_ticks(
-    dagster: DagsterFacts, waited_seconds: float
-) -> NotStartedError | None:
+def _obstacle_without_ticks(dagster: DagsterFacts, waited_seconds: float) -> NotStartedError | None:
     if dagster.location_error is not None:
         return NotStartedError(
             "CODE_LOCATION",
             f"Dagster's daemon runs, but the code location {LOCATION} does not load: {dagster.location_error}",
         )
     if dagster.stopped_sensors:
-        return _stopped(*dagster.stopped_sensors)
+        return _sensors_stopped(*dagster.stopped_sensors)
     if waited_seconds < STARTING_SECONDS:
         return None
     return NotStartedError(
@@ -117,7 +115,7 @@ def _of_a_daemon_without_ticks(
     )
 
 
-def _stopped(*sensors: str) -> NotStartedError:
+def _sensors_stopped(*sensors: str) -> NotStartedError:
     names = ", ".join(sorted(sensors))
     return NotStartedError(
         "SENSOR_STOPPED",
@@ -125,7 +123,7 @@ def _stopped(*sensors: str) -> NotStartedError:
     )
 
 
-def _last(*silences: float | None) -> str:
+def _time_since_last(*silences: float | None) -> str:
     known = [silence for silence in silences if silence is not None]
     if not known:
         return "there was none yet"

@@ -1,4 +1,4 @@
-"""Log lines on standard error: as text or JSON, in UTC, with a correlation id, masked."""
+"""Masked log lines on standard error, as text or JSON, in UTC, with a correlation id."""
 
 import json
 import logging
@@ -15,10 +15,10 @@ from structlog.stdlib import BoundLogger, ProcessorFormatter
 
 from automation_pipeline.core.masking import masked_document, masked_text, visible
 
-# On a Dagster run.
+# The tag of a Dagster run.
 CORRELATION_TAG = "automation/correlation_id"
 
-_USABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_VALID_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _current: ContextVar[str | None] = ContextVar("correlation_id", default=None)
 
 
@@ -27,8 +27,8 @@ def correlation_id() -> str | None:
 
 
 def usable_id(given: str | None) -> str:
-    """The given id if it can be part of headers, tags and logs; otherwise a new one."""
-    return given if given and _USABLE.fullmatch(given) else uuid4().hex
+    """The given id if it is valid in headers, tags and logs; otherwise a new one."""
+    return given if given and _VALID_ID.fullmatch(given) else uuid4().hex
 
 
 @contextmanager
@@ -46,7 +46,7 @@ Format = Literal["text", "json"]
 Event = MutableMapping[str, object]
 
 PACKAGE = "automation_pipeline"
-# They log every call or statement, with addresses and their queries.
+# They log every call or statement, with URLs and their queries.
 NOISY = (
     "alembic",
     "asyncio",
@@ -58,14 +58,14 @@ NOISY = (
     "urllib3",
     "uvicorn.access",
 )
-MOST_OF_A_TRACE = 20_000
-_FIRST = ("timestamp", "level", "logger", "event")
+MAX_TRACE_LENGTH = 20_000
+_FIRST_FIELDS = ("timestamp", "level", "logger", "event")
 _TRACES = ("stack", "exception")
-_WORD = re.compile(r"[^\s\"=]+")
+_PLAIN_WORD = re.compile(r"[^\s\"=]+")
 
 
 def log(name: str) -> BoundLogger:
-    """For a module of this package. Keyword arguments become fields of the line."""
+    """The logger of a module. Keyword arguments of its methods become fields of the line."""
     return cast(
         "BoundLogger",
         structlog.wrap_logger(
@@ -84,8 +84,8 @@ def log(name: str) -> BoundLogger:
 def configure_logs(
     level: Level, form: Format, *, of: Literal["process", "package"] = "process"
 ) -> None:
-    """A repeated call replaces the earlier configuration. With `of="package"` the lines of the host
-    process stay as they are."""
+    """A repeated call replaces the earlier configuration. With `of="package"`, only the lines of this
+    package are formatted, and those of the host process are unchanged."""
     package, root = logging.getLogger(PACKAGE), logging.getLogger()
     for logger in (package, root):
         for handler in [each for each in logger.handlers if isinstance(each, _StandardError)]:
@@ -101,14 +101,14 @@ def configure_logs(
 
 
 class _StandardError(logging.Handler):
-    """Writes to the current standard error, which processes and tests replace."""
+    """Writes to `sys.stderr` of the moment, because tests replace it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self.format(record)
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
-        except Exception:  # noqa: BLE001  a line that cannot be written must not end what it is about
+        except Exception:  # noqa: BLE001  a failure to log must not end the work
             self.handleError(record)
 
 
@@ -135,54 +135,53 @@ def _formatter(form: Format) -> ProcessorFormatter:
 def _as_record(
     _logger: object, _method: str, event: Event
 ) -> tuple[tuple[object], dict[str, object]]:
-    """The fields travel in one attribute: single attributes could clash with those of the record."""
-    words = event.pop("event", "")
+    """The fields are one attribute of the record, so that their names cannot clash with its own."""
+    message = event.pop("event", "")
     known = {
         name: event.pop(name) for name in ("exc_info", "stack_info", "stacklevel") if name in event
     }
-    return (words,), {**known, "extra": {"fields": dict(event)}}
+    return (message,), {**known, "extra": {"fields": dict(event)}}
 
 
 def _with_fields(_logger: object, _method: str, event: Event) -> Event:
     fields = cast("Mapping[str, object]", getattr(event["_record"], "fields", {}))
-    correlated = (
-        None if "correlation_id" in fields else correlation_id()
-    )  # a line may be about another request
-    return {**fields, **({"correlation_id": correlated} if correlated else {}), **event}
+    # A line about another request has the id of that request among its fields.
+    current = None if "correlation_id" in fields else correlation_id()
+    return {**fields, **({"correlation_id": current} if current else {}), **event}
 
 
 def _masked(_logger: object, _method: str, event: Event) -> Event:
     traces = {
-        # The end of a long traceback is kept.
-        name: masked_text(str(event.pop(name))[-MOST_OF_A_TRACE:], MOST_OF_A_TRACE)
+        # The end of a traceback names the error.
+        name: masked_text(str(event.pop(name))[-MAX_TRACE_LENGTH:], MAX_TRACE_LENGTH)
         for name in _TRACES
         if name in event
     }
     found = masked_document(event)
-    first = {name: found.pop(name) for name in _FIRST if name in found}
+    first = {name: found.pop(name) for name in _FIRST_FIELDS if name in found}
     return {**first, **found, **traces}
 
 
 def _text_line(_logger: object, _method: str, event: Event) -> str:
-    """Foreign text can neither begin a line that looks like another one, nor contain the terminal's
-    control sequences."""
+    """Escapes line breaks and control characters, so that logged text can neither fake a log line
+    nor control the terminal."""
     fields = [
         f"{name}={_shown(value)}"
         for name, value in event.items()
-        if name not in (*_FIRST, *_TRACES)
+        if name not in (*_FIRST_FIELDS, *_TRACES)
     ]
-    words = [
+    parts = [
         str(event["timestamp"]),
         f"{event['level']:<7}",
         f"{event['logger']}:",
         str(event["event"]),
     ]
     traces = [line for name in _TRACES if name in event for line in str(event[name]).split("\n")]
-    return "\n".join(map(visible, [" ".join([*words, *fields]), *traces]))
+    return "\n".join(map(visible, [" ".join([*parts, *fields]), *traces]))
 
 
 def _shown(value: object) -> str:
-    """A word stays as it is; everything else is JSON."""
-    if isinstance(value, str) and _WORD.fullmatch(value):
+    """A single word as it is; every other value as JSON."""
+    if isinstance(value, str) and _PLAIN_WORD.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Text that is safe to write down: secrets and personal data masked, markup and control characters escaped."""
+"""Makes text safe to store: masks secrets and personal data, escapes markup and control characters."""
 
 import re
 from collections.abc import Iterable, Mapping, Set
@@ -27,7 +27,7 @@ _PERSONAL = frozenset(
         "prénoms", "rib", "secu", "surname", "tel", "telephone", "telephones", "téléphone", "téléphones", "username",
     }
 )  # fmt: skip
-# Personal on their own, but not with another word, as in the name of an agency.
+# Personal alone, but not as part of a longer name: `agence_nom` is the name of an agency.
 _PERSONAL_ALONE = frozenset({"mail", "mails", "mobile", "nom", "portable", "auth"})
 _NAME = frozenset({"nom", "noms", "name", "names"})
 _PERSONS = frozenset(
@@ -49,7 +49,8 @@ _ABOUT_A_TOKEN = frozenset({"expires", "ttl", "type"})
 
 
 def is_sensitive(key: str) -> bool:
-    """Its value is a secret or personal, unless it is a number under a counter's name."""
+    """Whether the value under this key is secret or personal. Numbers under the name of a counter are
+    neither (`is_counter`)."""
     named = set(words_of(key))
     if named & _SECRET:
         return is_secret(key)
@@ -62,7 +63,7 @@ def is_sensitive(key: str) -> bool:
 
 
 def is_secret(key: str) -> bool:
-    """Like `is_sensitive`, without personal data: its value gives access to something."""
+    """Whether the value under this key gives access to something."""
     words = words_of(key)
     if not _SECRET.isdisjoint(words):
         return _ABOUT_A_TOKEN.isdisjoint(words)
@@ -87,21 +88,21 @@ _HEADER = re.compile(
     r"(?:[^\r\n\"'\\]|\\[^\r\n])+"
 )
 _BEARER = re.compile(r"(?i)((?:\bbearer\s+)+)[^\s\"',;\[\]]+")
-# By their shape: tokens of this system, JWTs, keys of providers. A token's prefix, which lists show,
-# is no secret.
+# Tokens of this system, JWTs and keys of providers, by their shape. The prefix of a token, which
+# lists of tokens show, is not secret.
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:apt_[\w-]{12,}|eyJ[\w-]{8,}(?:\.[\w-]+){0,4}|sk[-_][\w-]{12,}|whsec_[\w+/-]{8,}={0,2})"
 )
 _USER = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,30}://)(?!\[masked\]@)[^\s/?#\"'<>]*@")
-# Takes an address without a query as well, or one of many addresses in a row would be looked
-# through from each.
+# Also matches URLs without a query. Otherwise the search would start again inside of each of many
+# adjacent URLs, in quadratic time.
 _QUERY = re.compile(
     r"(?i)\b((?:https?|wss?)://[^\s?#\"'<>]*+)(?P<query>\?(?!\[masked\])[^\s#\"'<>]+)?",
 )
 _LABEL = re.compile(
     r"(?<![\w-])((?i:mot de passe|api key(?: provided)?)|[A-Za-z][\w-]{0,100}+)\\?[\"']?\s{0,3}[:=]\s{0,3}\\?"
 )
-# A quote that is escaped is part of the value; in JSON inside of JSON the value's own quotes are
+# An escaped quote is part of the value. In JSON inside of JSON, the quotes around the value are
 # escaped once.
 _LABELLED = re.compile(
     r"(?<!\\)\"(?:[^\"\\\r\n]|\\[^\r\n])+\"?|(?<!\\)'(?:[^'\\\r\n]|\\[^\r\n])+'?"
@@ -117,22 +118,22 @@ _IBAN = re.compile(
     r"(?<![A-Za-z0-9])(?:(?i:fr)\d{2}(?:[ -]?[A-Z0-9]{4}){5}[ -]?[A-Z0-9]{3}"
     r"|[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?)(?![A-Za-z0-9])"
 )
-# The number of the social security: sex, year, month, department, commune, order, check.
+# French social security numbers: sex, year, month, department, commune, order, check.
 _NIR = re.compile(
     r"(?<![\w+.-])[1-478] ?\d{2} ?(?:0[1-9]|1[0-2]|[2-9]\d) ?(?:\d{2}|2[AB]) ?\d{3} ?\d{3} ?\d{2}(?![\w-]|\.\d)"
 )
-# No card begins as a time in milliseconds does (1) or as a day (20); of 14 digits, others are
-# numbers of companies.
+# Times in milliseconds start with 1 and days with 20, but no card number does. Most numbers of 14
+# digits are SIRETs, so only those of cards that start with 3 match.
 _CARD = re.compile(
     r"(?<![\w+.-])(?=2[2-7]|[3-6])(?:\d{13}|3\d{13}|\d{15,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}"
     r"|3\d{3}([ -])\d{6}\2\d{4,5})(?![\w-]|\.\d)"
 )
-_NAMES_OF_QUERIES = frozenset({"key", "sig"})
-_BEGINNINGS = ("apt_", "eyJ", "sk-", "sk_", "whsec_")
+_QUERY_SECRETS = frozenset({"key", "sig"})
+_TOKEN_PREFIXES = ("apt_", "eyJ", "sk-", "sk_", "whsec_")
 
 
 def hide(text: str) -> str:
-    """Most texts contain nothing that a secret could begin with, which is cheap to check first."""
+    """Mask secrets and personal data. Cheap checks skip the expressions for most texts."""
     lowered = text.lower()
     if "bearer" in lowered:
         text = _BEARER.sub(rf"\1{MASK}", text)
@@ -147,7 +148,7 @@ def hide(text: str) -> str:
 
 
 def holds_token(text: str) -> bool:
-    return any(beginning in text for beginning in _BEGINNINGS) and _TOKEN.search(text) is not None
+    return any(prefix in text for prefix in _TOKEN_PREFIXES) and _TOKEN.search(text) is not None
 
 
 def _hide_shapes(text: str) -> str:
@@ -157,8 +158,8 @@ def _hide_shapes(text: str) -> str:
         text = _EMAIL.sub(MASK, text)
     if not _MANY_DIGITS.search(text) and "FR" not in text:
         return text
-    text = _IBAN.sub(lambda found: MASK if _is_iban(found[0]) else found[0], text)
-    text = _CARD.sub(lambda found: MASK if _is_card(found[0]) else found[0], text)
+    text = _IBAN.sub(lambda match: MASK if _is_iban(match[0]) else match[0], text)
+    text = _CARD.sub(lambda match: MASK if _is_card(match[0]) else match[0], text)
     return _PHONE.sub(MASK, _NIR.sub(MASK, text))
 
 
@@ -168,7 +169,7 @@ def _hide_labelled(text: str) -> str:
     done = 0
     for label in _LABEL.finditer(text):
         names_a_secret = is_sensitive(label[1])
-        if label[1].lower() in _NAMES_OF_QUERIES:
+        if label[1].lower() in _QUERY_SECRETS:
             names_a_secret = text[max(label.start() - 1, 0)] in "?&"
         if label.start() < done or not names_a_secret:
             continue
@@ -181,8 +182,8 @@ def _hide_labelled(text: str) -> str:
 
 
 def _is_iban(text: str) -> bool:
-    """A French one by its shape; others only with a valid checksum, because other words look like
-    them."""
+    """A French IBAN is recognised by its shape. Others need a valid checksum, because ordinary codes
+    look like them."""
     plain = text.replace(" ", "").replace("-", "").upper()
     number = "".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])
     return plain.startswith("FR") or int(number) % 97 == 1
@@ -201,35 +202,34 @@ LONGEST_KEY = 200
 MOST_ITEMS = 50
 MOST_KEYS = 200
 CUT_KEYS = "_cut_keys"
-# Of all values of one document together.
+# For all values of one document together.
 MOST_VALUES = 2000
 MOST_TEXT = 64_000
-# More text than is kept is examined, so that a secret at the cut is recognised; the very end of it may
-# be half of one.
-_BEYOND = 500
-_HALF = 64
+# This much text after the cut is examined too, so that a secret at the cut is recognised. The last
+# characters of that may be half a secret.
+_LOOKAHEAD = 500
+_UNSAFE_END = 64
 _MOST_BITS = 256
 _MOST_COUNTS = 20
 
 
 def masked(value: object) -> object:
-    """As JSON. Masking it again changes nothing, and no value makes it fail."""
+    """The masked value as JSON. Masking is idempotent and never fails."""
     return _Walk().value(value, 0)
 
 
 def masked_document(document: Mapping[str, object]) -> dict[str, object]:
-    found = masked(document)
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    result = masked(document)
+    return cast("dict[str, object]", result) if isinstance(result, dict) else {}
 
 
 def masked_text(text: str, longest: int = LONGEST) -> str:
-    for _ in range(
-        8
-    ):  # cutting may uncover something, as a number that is no longer part of a word
+    # A cut can create something to mask, such as a number that was part of a word before.
+    for _ in range(8):
         seen = text
-        text = hide(seen[: longest + _BEYOND])
-        if len(seen) > longest + _BEYOND and not text.rstrip("\"'").endswith(MASK):
-            text = _cut(text, max(len(text) - _HALF, 1))
+        text = hide(seen[: longest + _LOOKAHEAD])
+        if len(seen) > longest + _LOOKAHEAD and not text.rstrip("\"'").endswith(MASK):
+            text = _cut(text, max(len(text) - _UNSAFE_END, 1))
         text = _cut(text, longest)
         if text == seen:
             break
@@ -237,12 +237,12 @@ def masked_text(text: str, longest: int = LONGEST) -> str:
 
 
 class _Walk:
-    """Walks through a value and everything in it, up to a number of values and an amount of text."""
+    """Masks a value recursively, up to a number of values and an amount of text."""
 
     def __init__(self) -> None:
         self._values = MOST_VALUES
         self._text = MOST_TEXT
-        self._above: set[int] = set()
+        self._ancestors: set[int] = set()
 
     def value(self, value: object, depth: int) -> object:
         if self._values <= 0 or self._text <= 0:
@@ -250,7 +250,7 @@ class _Walk:
         self._values -= 1
         try:
             return self._known(value, depth)
-        except Exception:  # noqa: BLE001  whatever a stranger's object does when it is looked at, the line is written
+        except Exception:  # noqa: BLE001  an unknown object may raise anything when it is inspected
             return f"[{type(value).__name__}]"
 
     def _known(self, value: object, depth: int) -> object:
@@ -267,15 +267,15 @@ class _Walk:
         return self._masked(_text(value))
 
     def _masked(self, text: str, longest: int = LONGEST) -> str:
-        found = masked_text(text, longest)
-        self._text -= max(min(len(text), longest + _BEYOND), len(found))
-        return found
+        result = masked_text(text, longest)
+        self._text -= max(min(len(text), longest + _LOOKAHEAD), len(result))
+        return result
 
     def _container(self, value: Mapping[object, object] | Iterable[object], depth: int) -> object:
-        here = id(value)
-        if depth >= DEEPEST or here in self._above:
+        identity = id(value)
+        if depth >= DEEPEST or identity in self._ancestors:
             return CUT
-        self._above.add(here)
+        self._ancestors.add(identity)
         try:
             if isinstance(value, Mapping):
                 return self._document(cast("Mapping[object, object]", value), depth)
@@ -283,23 +283,25 @@ class _Walk:
             kept = items if len(items) <= MOST_ITEMS else [*items[: MOST_ITEMS - 1], CUT]
             return [self.value(item, depth + 1) for item in kept]
         finally:
-            self._above.discard(here)
+            self._ancestors.discard(identity)
 
     def _document(self, document: Mapping[object, object], depth: int) -> dict[str, object]:
         entries = list(islice(document.items(), MOST_KEYS + 1))
         if len(entries) > MOST_KEYS:
             entries = [*entries[: MOST_KEYS - 1], (CUT_KEYS, len(document) - MOST_KEYS + 1)]
-        found: dict[str, object] = {}
+        result: dict[str, object] = {}
         for key, value in entries:
             name = self._name(key, depth)
-            # Empty, cut and boolean values are no secrets; a number under a counter's name is a count.
-            is_open = value is None or isinstance(value, bool) or value in ("", CUT)
-            hidden = (
-                not is_open and is_sensitive(name) and not (is_counter(name) and _counts(value))
+            # Empty, cut and boolean values are not secret, nor are numbers under the name of a counter.
+            is_harmless = value is None or isinstance(value, bool) or value in ("", CUT)
+            is_masked = (
+                not is_harmless
+                and is_sensitive(name)
+                and not (is_counter(name) and _is_count(value))
             )
-            self._values -= hidden
-            found[name] = MASK if hidden else self.value(value, depth + 1)
-        return found
+            self._values -= is_masked
+            result[name] = MASK if is_masked else self.value(value, depth + 1)
+        return result
 
     def _name(self, key: object, depth: int) -> str:
         if type(key) is str and len(key) <= LONGEST_KEY:
@@ -332,14 +334,14 @@ def _text(value: object) -> str:
     )
 
 
-def _counts(value: object, depth: int = 0) -> bool:
+def _is_count(value: object, depth: int = 0) -> bool:
     if isinstance(value, Mapping):
         entries = cast("Mapping[object, object]", value)
         return (
             depth < 2
             and len(entries) <= _MOST_COUNTS
             and all(
-                _counts(each, depth + 1) and (is_counter(str(key)) or not is_sensitive(str(key)))
+                _is_count(each, depth + 1) and (is_counter(str(key)) or not is_sensitive(str(key)))
                 for key, each in entries.items()
             )
         )
@@ -349,39 +351,39 @@ def _counts(value: object, depth: int = 0) -> bool:
 
 
 def _cut(text: str, longest: int) -> str:
-    """A text that would end within a mask ends before it."""
+    """Truncates the text. It never ends inside of a mask."""
     if len(text) <= longest:
         return text
     kept = text[: longest - 1]
-    opened = kept.rfind("[")
-    if opened >= 0 and MASK.startswith(kept[opened:]) and kept[opened:] != MASK:
-        kept = kept[:opened]
+    mask_start = kept.rfind("[")
+    if mask_start >= 0 and MASK.startswith(kept[mask_start:]) and kept[mask_start:] != MASK:
+        kept = kept[:mask_start]
     return kept + "…"
 
 
-# A cell that begins so is a formula, in some spreadsheet or other; the last four are the full-width
-# forms.
+# Spreadsheets treat a cell that starts with one of these as a formula. The last four are full-width
+# characters.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _MARKUP = re.compile(r"[\\`*\[\]<>#!|~&]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=\bwww)\.|@(?=\w)")
-# Control characters (C0 without the tab, DEL, C1), line separators, and those that turn the
+# Control characters (C0 without the tab, DEL, C1), line separators, and characters that change the
 # direction of text.
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def csv_cell(value: object) -> object:
-    """A text that would be a formula gets an apostrophe in front; numbers stay numbers."""
+    """Puts an apostrophe before a text that would be a formula. Numbers stay numbers."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def markdown_cell(value: object) -> str:
-    """On one line, without markup, links or HTML of its own. `<` and `&` are escaped by a backslash
+    """The text on one line. Markup, links and HTML in it are escaped, `<` and `&` with a backslash
     too."""
     return _MARKUP.sub(r"\\\g<0>", visible(" ".join(str(value).split())))
 
 
 def visible(text: str) -> str:
-    """Control characters as escapes, which are JSON's as well."""
-    return _CONTROL.sub(lambda found: _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
+    """Replaces control characters by escapes, which are also valid in JSON."""
+    return _CONTROL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", text)
 
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r"}

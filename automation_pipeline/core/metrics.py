@@ -14,16 +14,16 @@ class Meter:
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         with self._lock:
-            self._add((name, _written(tuple(labels.items()))), amount)
+            self._add((name, _label_text(tuple(labels.items()))), amount)
 
     def drain(self) -> dict[tuple[str, str], float]:
-        """Amounts by name and labels, which are reset to zero."""
+        """Return the amounts by name and labels, and reset them to zero."""
         with self._lock:
             drained, self._counts = self._counts, {}
         return drained
 
     def put_back(self, drained: Mapping[tuple[str, str], float]) -> None:
-        """Add amounts that could not be written."""
+        """Add drained amounts that could not be written."""
         with self._lock:
             for key, amount in drained.items():
                 self._add(key, amount)
@@ -33,31 +33,31 @@ class Meter:
 
 
 @lru_cache(maxsize=1024)
-def _written(labels: tuple[tuple[str, str], ...]) -> str:
-    """In Prometheus' format, ordered by name."""
+def _label_text(labels: tuple[tuple[str, str], ...]) -> str:
+    """The labels in the format of Prometheus, ordered by name."""
     escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
     return ",".join(f'{name}="{value.translate(escapes)}"' for name, value in sorted(labels))
 
 
-# From what a tick takes to the longest work that is planned for.
+# From the duration of a tick to that of the longest work.
 BOUNDS_MS = (1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000)
-_BEYOND = "+Inf"
-BUCKETS = (*(str(float(bound)) for bound in BOUNDS_MS), _BEYOND)
+_INFINITY = "+Inf"
+BUCKETS = (*(str(float(bound)) for bound in BOUNDS_MS), _INFINITY)
 
 
 def bucket_of(milliseconds: float) -> str:
-    return next((str(float(bound)) for bound in BOUNDS_MS if milliseconds <= bound), _BEYOND)
+    return next((str(float(bound)) for bound in BOUNDS_MS if milliseconds <= bound), _INFINITY)
 
 
-def bucket_metric(spread: str) -> str:
+def bucket_metric(histogram: str) -> str:
     """Each duration is counted in one bucket only."""
-    return f"{spread}_bucket"
+    return f"{histogram}_bucket"
 
 
-def sum_metric(spread: str) -> str:
-    return f"{spread}_sum"
+def sum_metric(histogram: str) -> str:
+    return f"{histogram}_sum"
 
 
-def observe(meter: Meter, spread: str, milliseconds: float) -> None:
-    meter.count(bucket_metric(spread), le=bucket_of(milliseconds))
-    meter.count(sum_metric(spread), milliseconds)
+def observe(meter: Meter, histogram: str, milliseconds: float) -> None:
+    meter.count(bucket_metric(histogram), le=bucket_of(milliseconds))
+    meter.count(sum_metric(histogram), milliseconds)

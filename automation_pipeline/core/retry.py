@@ -1,5 +1,4 @@
-"""Retries: the back-off before the n-th attempt, Retry-After headers, transient statuses, and the
-loop that waits."""
+"""Retries: back-off, Retry-After headers, transient statuses, and the retry loop."""
 
 import asyncio
 import math
@@ -14,7 +13,7 @@ from typing import TypeVar
 from automation_pipeline.core.errors import TransientError
 
 MINIMUM_WAIT_SECONDS = 1.0
-# Client errors that another attempt may not meet.
+# Client errors that another attempt may avoid.
 TRANSIENT_STATUSES = frozenset({408, 425, 429})
 
 
@@ -22,14 +21,14 @@ def is_transient_status(status: int) -> bool:
     return status in TRANSIENT_STATUSES or status >= 500
 
 
-# Ten digits would be centuries: not an answer to wait for, and soon more than a datetime can hold.
+# Nine digits are 31 years. Larger numbers would overflow a datetime.
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Exponential waits; a multiplier of 1 makes them constant. `jitter` is a share of the wait,
-    added or subtracted."""
+    """Exponential waits. With a multiplier of 1 they are constant. `jitter` is the largest share of
+    the wait that is added or subtracted."""
 
     base_seconds: float
     cap_seconds: float
@@ -45,22 +44,20 @@ class Backoff:
             )
 
     def delay(self, n: int, random: Random) -> float:
-        """Seconds to wait before the n-th retry, n counted from 1: never negative, never above the
-        cap."""
+        """Seconds before the n-th retry, counted from 1. They are between zero and the cap."""
         if n < 1:
             raise ValueError("Retries are counted from 1.")
         nominal = self._nominal(n)
         spread = self.jitter * nominal
         return min(max(nominal + random.uniform(-spread, spread), 0.0), self.cap_seconds)
 
-    def wait(self, n: int, asked_seconds: float | None, random: Random) -> float:
-        """Seconds before the n-th retry of a call whose answer asked for a wait: at least that
-        wait, and at least the back-off. Jitter keeps callers that were asked for the same wait
-        apart."""
+    def wait(self, n: int, retry_after: float | None, random: Random) -> float:
+        """Seconds before the n-th retry of a call whose response had a Retry-After: the larger of
+        both waits. Jitter spreads callers that got the same Retry-After."""
         own = self.delay(n, random)
-        if asked_seconds is None or asked_seconds <= 0:
+        if retry_after is None or retry_after <= 0:
             return own
-        return max(asked_seconds + random.uniform(0, self.jitter * self._nominal(n)), own)
+        return max(retry_after + random.uniform(0, self.jitter * self._nominal(n)), own)
 
     def _nominal(self, n: int) -> float:
         if self.base_seconds == 0:
@@ -90,9 +87,8 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Retrying:
-    """At most `attempts` calls. Waits for the larger of the provider's Retry-After and the back-
-    off. An error with a Retry-After above `longest_wait_seconds` is raised at once and carries it.
-    """
+    """Makes at most `attempts` calls. Between them it waits for the larger of the Retry-After and
+    the back-off. It raises an error with a Retry-After above `longest_wait_seconds` at once."""
 
     attempts: int
     backoff: Backoff
@@ -105,11 +101,9 @@ class Retrying:
             try:
                 return await attempt()
             except TransientError as error:
-                asked = error.retry_after_seconds
-                if asked is not None and asked > self.longest_wait_seconds:
+                retry_after = error.retry_after_seconds
+                if retry_after is not None and retry_after > self.longest_wait_seconds:
                     raise
-                wait = min(
-                    self.backoff.wait(failures, asked, self.random), self.longest_wait_seconds
-                )
-                await self.sleep(wait)
+                wait = self.backoff.wait(failures, retry_after, self.random)
+                await self.sleep(min(wait, self.longest_wait_seconds))
         return await attempt()

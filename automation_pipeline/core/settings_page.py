@@ -1,5 +1,5 @@
-"""Writes docs/configuration.md from the settings (`make docs`), and names settings without a
-meaning here."""
+"""Writes docs/configuration.md from the settings (`make docs`), and lists the settings of the
+original system that are not used."""
 
 import sys
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _ONE_QUEUE = "all recordings wait in one queue, bounded by the TRANSCRIPTION_ELE
 _CLAIMS = "claims are rows with short leases that their holder extends"
 
 UNUSED: Mapping[str, str] = {
-    "AUTOMATION_SCHEDULER_CRON": "the sensor `due_schedules` looks every 15 seconds",
+    "AUTOMATION_SCHEDULER_CRON": "the sensor `due_schedules` runs every 15 seconds",
     "AUTOMATION_STALE_THRESHOLD_MS": "the threshold is the sum of the three waits and the grace",
     "AUTOMATION_SEND_EVENT_CHUNK_SIZE": "work is handed on in batches of rows, not in events",
     "AUTOMATION_DAY_BATCH_SIZE": _DAYS,
@@ -99,12 +99,12 @@ def _values(field: FieldInfo) -> str:
         return "number from 0 to 2, or `none`"
     if field.annotation == get_args(Origins)[0]:
         return "origins, separated by commas"
-    given = get_args(field.annotation) or (field.annotation,)
-    # An optional checked text comes as Annotated[str, ...] | None.
+    types = get_args(field.annotation) or (field.annotation,)
+    # An optional validated text is Annotated[str, ...] | None.
     kinds: list[object] = [
-        getattr(kind, "__origin__", kind) for kind in given if kind is not NoneType
+        getattr(kind, "__origin__", kind) for kind in types if kind is not NoneType
     ]
-    words: dict[object, str] = {
+    names: dict[object, str] = {
         str: "text",
         date: "day",
         bool: "`1` or `0`",
@@ -117,7 +117,7 @@ def _values(field: FieldInfo) -> str:
         for attribute, word in (("gt", "above"), ("ge", "from"), ("le", "to"))
         if (value := getattr(limit, attribute, None)) is not None
     ]
-    return " ".join([words.get(kinds[0], "secret"), *bounds])
+    return " ".join([names.get(kinds[0], "secret"), *bounds])
 
 
 if __name__ == "__main__":

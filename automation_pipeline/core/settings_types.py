@@ -1,4 +1,4 @@
-"""Types of settings' values, each with a sentence for a wrong value. No sentence shows the value."""
+"""Types for the values of settings. Error messages say what is wrong without showing the value."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from automation_pipeline.core.scheduling.zones import zone
 
 
 def http_address(value: str) -> str:
-    """Stripped. ValueError says what it must be."""
+    """The address without surrounding blanks. Raises ValueError if it is not valid."""
     address = value.strip()
     try:
         parts = TypeAdapter(HttpUrl).validate_python(address)
@@ -37,8 +37,8 @@ def http_address(value: str) -> str:
 
 
 def _home(value: str) -> str:
-    """An absolute path. By default the nearest folder with a workspace.yaml, otherwise one in the
-    user's data directory."""
+    """The absolute path of the home folder. The default is the nearest folder with a workspace.yaml,
+    or else a folder in the user's data directory."""
     if not value:
         return str(_project() or _user_data() / "automation-pipeline")
     try:
@@ -51,11 +51,11 @@ def _home(value: str) -> str:
 
 
 def _project() -> Path | None:
-    """None outside of every project, and in a folder that cannot be read or is gone."""
+    """None outside of every project, and if the working directory is unreadable or deleted."""
     with suppress(OSError):
         here = Path.cwd()
         folders = (here, *here.parents)
-        return next((one for one in folders if (one / "workspace.yaml").is_file()), None)
+        return next((folder for folder in folders if (folder / "workspace.yaml").is_file()), None)
     return None
 
 
@@ -69,10 +69,10 @@ def _user_data() -> Path:
         return Path("/.local/share")
 
 
-def _checked(is_right: Callable[[Any], bool], complaint: str) -> Callable[[Any], Any]:
+def _checked(is_valid: Callable[[Any], bool], message: str) -> Callable[[Any], Any]:
     def check(value: object) -> object:
-        if not is_right(value):
-            raise ValueError(complaint)
+        if not is_valid(value):
+            raise ValueError(message)
         return value
 
     return check
@@ -83,7 +83,7 @@ def _names_a_file(value: str) -> bool:
     return bool(path.strip()) and ":memory:" not in path and "mode=memory" not in value
 
 
-def _has_readable_port(value: str) -> bool:
+def _has_valid_port(value: str) -> bool:
     try:
         _ = urlsplit(value).port
     except ValueError:
@@ -104,7 +104,7 @@ def _stripped(value: SecretStr) -> SecretStr:
 
 
 def _listed(value: object) -> object:
-    """From a text with commas, or from a list."""
+    """Splits a text at its commas."""
     if isinstance(value, str):
         return tuple(entry.strip() for entry in value.split(",") if entry.strip())
     return value
@@ -120,10 +120,10 @@ def _origin(value: str) -> str:
 SHORTEST_DAYS = 7
 SHORTEST_TOKEN = 16
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# The error of the parser would show a piece of the password.
-_READABLE_PORT = AfterValidator(
+# The parser's own error message would show part of the password.
+_VALID_PORT = AfterValidator(
     _checked(
-        _has_readable_port,
+        _has_valid_port,
         "its host or port cannot be read; characters such as / in a password must be percent-encoded",
     )
 )
@@ -131,7 +131,7 @@ _READABLE_PORT = AfterValidator(
 HttpAddress = Annotated[str, AfterValidator(http_address)]
 AlertShape = Literal["generic", "slack", "pagerduty"]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
-# Fields of these kinds need validate_default=True, and InHome a field automation_home before it.
+# Fields of these types need validate_default=True. InHome needs a field automation_home before it.
 Home = Annotated[str, AfterValidator(_home)]
 InHome = AfterValidator(
     lambda value, info: value.replace("$AUTOMATION_HOME", info.data.get("automation_home", ""))
@@ -155,7 +155,7 @@ DatabaseUrl = Annotated[
             lambda url: not url.startswith("sqlite:///file:"), "it must name a file by its path"
         )
     ),
-    _READABLE_PORT,
+    _VALID_PORT,
     InHome,
 ]
 RedisUrl = Annotated[
@@ -166,7 +166,7 @@ RedisUrl = Annotated[
             "it must start with redis://, rediss:// or unix://",
         )
     ),
-    _READABLE_PORT,
+    _VALID_PORT,
 ]
 Token = Annotated[
     SecretStr,
@@ -180,7 +180,7 @@ Token = Annotated[
         )
     ),
 ]
-# pydantic takes numbers for days too, as seconds since 1970.
+# pydantic would also accept numbers, as seconds since 1970.
 Day = Annotated[
     date,
     BeforeValidator(

@@ -1,4 +1,4 @@
-"""Legal moves between states, as data. `storage.transitions` logs the moves."""
+"""State machines as tables of legal moves. `storage.transitions` logs the moves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ State = TypeVar("State", bound=StrEnum)
 class IllegalMoveError(ConflictError):
     """The state does not permit this move."""
 
-    def __init__(self, machine: str, frm: str, to: str, words: str | None = None) -> None:
-        super().__init__(words or f"A {machine} cannot move from {frm} to {to}.")
+    def __init__(self, machine: str, frm: str, to: str, message: str | None = None) -> None:
+        super().__init__(message or f"A {machine} cannot move from {frm} to {to}.")
         self.machine = machine
         self.frm = frm
         self.to = to

@@ -1,4 +1,4 @@
-"""Webhooks: body, signature, and the state of a delivery after an attempt."""
+"""Webhooks: the body, the signature, and the state of a delivery after each attempt."""
 
 import asyncio
 import hashlib
@@ -13,7 +13,7 @@ from typing import Protocol
 from automation_pipeline.core.errors import AutomationError, TransientError, sentence_of
 from automation_pipeline.core.retry import Backoff, is_transient_status
 
-# The longest pause that a receiver may ask for.
+# The longest pause that a receiver can request.
 LONGEST_PAUSE_SECONDS = 3600.0
 # The delivering process ended before the receiver answered.
 INTERRUPTED = "The delivery was interrupted"
@@ -37,8 +37,8 @@ class WebhookAnswer:
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """How often a message is tried, and the waits between attempts. One attempt ends after
-    `attempt_seconds`. A policy that `insists` also repeats what a receiver refused."""
+    """The number of attempts and the waits between them. An attempt ends after `attempt_seconds`. A
+    policy that `insists` also retries messages that the receiver refused."""
 
     attempts: int
     backoff: Backoff = _BACKOFF
@@ -48,8 +48,7 @@ class DeliveryPolicy:
 
 @dataclass(frozen=True)
 class Delivery:
-    """The state of a message after `attempts` attempts; a pending one is tried again after its
-    pause."""
+    """The state of a message after `attempts` attempts. A pending one is retried after its pause."""
 
     status: DeliveryStatus
     attempts: int
@@ -60,68 +59,64 @@ class Delivery:
 
 
 async def attempt(
-    sending: Awaitable[WebhookAnswer | None], attempts: int, patience: DeliveryPolicy
+    sending: Awaitable[WebhookAnswer | None], attempts: int, policy: DeliveryPolicy
 ) -> Delivery:
-    """The state of a message after this attempt, its `attempts`-th. Failures are values; an answer
-    of None is an accepted e-mail."""
+    """Await `sending`, the attempt with the number `attempts`, and return the state of the message.
+    Failures are values. An answer of None means that a mail server accepted the message."""
     try:
-        async with asyncio.timeout(patience.attempt_seconds):
+        async with asyncio.timeout(policy.attempt_seconds):
             answer = await sending
         if answer is None:
             return Delivery(DeliveryStatus.SENT, attempts)
-        return after_answer(answer, attempts, patience)
+        return after_answer(answer, attempts, policy)
     except TimeoutError:
-        error = TransientError(f"The receiver did not answer within {patience.attempt_seconds:g} s")
+        error = TransientError(f"The receiver did not answer within {policy.attempt_seconds:g} s")
     except AutomationError as refusal:
         error = refusal
     except Exception as bug:  # noqa: BLE001  a bug in one delivery does not stop the others
         error = TransientError(f"A bug: {type(bug).__name__}")
-    return after_error(error, attempts, patience)
+    return after_error(error, attempts, policy)
 
 
-def after_answer(answer: WebhookAnswer, attempts: int, patience: DeliveryPolicy) -> Delivery:
+def after_answer(answer: WebhookAnswer, attempts: int, policy: DeliveryPolicy) -> Delivery:
     if 200 <= answer.status < 300:
         return Delivery(DeliveryStatus.SENT, attempts, answer.status, answer.text)
     error = f"The receiver answered {answer.status}"
-    if not (patience.insists or is_transient_status(answer.status)):
+    if not (policy.insists or is_transient_status(answer.status)):
         return Delivery(DeliveryStatus.FAILED, attempts, answer.status, answer.text, error)
-    asked = answer.retry_after_seconds
-    return _pending(
-        Delivery(DeliveryStatus.PENDING, attempts, answer.status, answer.text, error),
-        patience,
-        asked,
-    )
+    pending = Delivery(DeliveryStatus.PENDING, attempts, answer.status, answer.text, error)
+    return _pending(pending, policy, answer.retry_after_seconds)
 
 
-def after_error(error: AutomationError, attempts: int, patience: DeliveryPolicy) -> Delivery:
+def after_error(error: AutomationError, attempts: int, policy: DeliveryPolicy) -> Delivery:
     if not isinstance(error, TransientError):
         return Delivery(DeliveryStatus.FAILED, attempts, error=sentence_of(error))
     pending = Delivery(DeliveryStatus.PENDING, attempts, error=sentence_of(error))
-    return _pending(pending, patience, error.retry_after_seconds)
+    return _pending(pending, policy, error.retry_after_seconds)
 
 
-def _pending(delivery: Delivery, patience: DeliveryPolicy, asked_seconds: float | None) -> Delivery:
-    """With its pause; failed after the last attempt."""
-    if delivery.attempts >= patience.attempts:
+def _pending(delivery: Delivery, policy: DeliveryPolicy, retry_after: float | None) -> Delivery:
+    """The delivery with its pause, or failed after the last attempt."""
+    if delivery.attempts >= policy.attempts:
         return replace(delivery, status=DeliveryStatus.FAILED)
-    own = patience.backoff.delay(delivery.attempts, Random())
-    pause = min(max(own, asked_seconds or 0.0), LONGEST_PAUSE_SECONDS)
+    own = policy.backoff.delay(delivery.attempts, Random())
+    pause = min(max(own, retry_after or 0.0), LONGEST_PAUSE_SECONDS)
     return replace(delivery, pause_seconds=pause)
 
 
 class WebhookSender(Protocol):
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
-        """The receiver's answer to this POST, whatever its status: one attempt, which follows 307
-        and 308.
+        """POST once, following redirects with 307 and 308, and return the answer, whatever its
+        status.
 
-        TransientError: no answer this time. PermanentError: the address, or a redirect of it, must
-        not be called. No text contains more of the address than its origin.
+        Raises TransientError without an answer, and PermanentError if the address or a redirect
+        must not be called. Messages contain only the origin of the address.
         """
         ...
 
 
 def body_of(payload: Mapping[str, object]) -> bytes:
-    """The same bytes at every attempt, whatever order the database gives the keys."""
+    """The same bytes for every attempt: the order of keys in the database does not matter."""
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -129,19 +124,19 @@ def mac_of(secret: str, signed: bytes) -> str:
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
-def mac_of_moment(secret: str, body: bytes, moment: str) -> str:
-    """The time is signed too, so that a receiver can reject an old message."""
-    return mac_of(secret, f"{moment}.".encode() + body)
+def mac_with_time(secret: str, body: bytes, time: str) -> str:
+    """Signs the time too, so that a receiver can reject an old message."""
+    return mac_of(secret, f"{time}.".encode() + body)
 
 
 def signature(secret: str, body: bytes, unix_seconds: int) -> str:
-    return f"t={unix_seconds},v1={mac_of_moment(secret, body, str(unix_seconds))}"
+    return f"t={unix_seconds},v1={mac_with_time(secret, body, str(unix_seconds))}"
 
 
 def signed_headers(
     event: str, delivery: str, body: bytes, secret: str | None, unix_seconds: int
 ) -> dict[str, str]:
-    """`delivery` identifies the message at every attempt."""
+    """`delivery` identifies the message in all attempts."""
     headers = {
         "Content-Type": "application/json",
         "X-Automation-Event": event,

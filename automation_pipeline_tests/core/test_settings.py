@@ -367,7 +367,7 @@ def test_every_setting_of_the_original_is_used_or_documented_as_unused() -> None
         {"AUTOMATION_SCHEDULER_CRON": "* * * * *", "WORKFLOW_LOG_DB_ENABLED": "", "PATH": "x"}
     )
     assert named == {
-        "AUTOMATION_SCHEDULER_CRON": "the sensor `due_schedules` looks every 15 seconds"
+        "AUTOMATION_SCHEDULER_CRON": "the sensor `due_schedules` runs every 15 seconds"
     }
     assert all(
         f"| `{name}` | {reason} |" in configuration_page() for name, reason in UNUSED.items()

@@ -15,7 +15,7 @@ from automation_pipeline.core.webhooks import (
     attempt,
     body_of,
     mac_of,
-    mac_of_moment,
+    mac_with_time,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -32,10 +32,10 @@ def test_a_receiver_can_verify_the_signature() -> None:
     body = b'{"a":1}'
     assert mac_of("s3cret", body) == hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()
     assert (
-        mac_of_moment("s3cret", body, "17")
+        mac_with_time("s3cret", body, "17")
         == hmac.new(b"s3cret", b"17." + body, hashlib.sha256).hexdigest()
     )
-    assert mac_of_moment("s3cret", body, "17") != mac_of_moment("s3cret", body, "18")
+    assert mac_with_time("s3cret", body, "17") != mac_with_time("s3cret", body, "18")
 
 
 FIVE_ATTEMPTS = DeliveryPolicy(attempts=5)

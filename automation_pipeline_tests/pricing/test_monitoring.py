@@ -25,7 +25,7 @@ from automation_pipeline.core.webhooks import (
     DeliveryPolicy,
     WebhookAnswer,
     WebhookSender,
-    mac_of_moment,
+    mac_with_time,
 )
 from automation_pipeline.pricing import monitoring as module
 from automation_pipeline.pricing.models.shop import FailureKind
@@ -305,7 +305,7 @@ def test_an_alert_is_delivered_once_and_signed(database: Database, clock: Standi
         f"pricing-alert-{row.id}",
     )
     moment, _, mac = headers["x-automation-signature"].removeprefix("t=").partition(",v1=")
-    assert mac == mac_of_moment(SECRET, call.body, moment)
+    assert mac == mac_with_time(SECRET, call.body, moment)
     assert (row.status, row.attempts, row.status_code, row.last_error) == ("sent", 1, 200, None)
     assert row.sent_at is not None
 

@@ -1,4 +1,4 @@
-"""Five-field cron expressions, read strictly, the instants at which they fire in a zone, and the
+"""Strict parsing of five-field cron expressions, the instants at which they fire in a zone, and
 policies for overlapping work."""
 
 import re
@@ -107,7 +107,8 @@ _WEEKDAY = _Field("day of week", 0, 7, ("SUN", "MON", "TUE", "WED", "THU", "FRI"
 
 @dataclass(frozen=True)
 class Cron:
-    """Use `parse`. When day of month and day of week are both restricted, either suffices.
+    """Create it with `parse`. If day of month and day of week are both restricted, a day matches
+    either of them.
 
     `wildcard_hour`: the hour field starts with `*`. Such a cron follows elapsed time over clock
     changes.
@@ -137,7 +138,7 @@ class Cron:
         return cls(text, minutes, hours, hour.startswith("*"), plain)
 
     def times(self) -> Iterator[time]:
-        """The times of day at which the cron fires, on the days on which it fires."""
+        """The times of day at which the cron fires on a matching day."""
         return (
             time(hour, minute) for hour, minute in product(sorted(self.hours), sorted(self.minutes))
         )
@@ -156,8 +157,8 @@ def _days(text: str) -> str:
 
 
 def _listed(values: frozenset[int], size: int) -> str:
-    """CronSim treats every field that starts with a star as unrestricted, so only a complete field
-    gets a star."""
+    """The values as a list for CronSim, which treats every field that starts with a star as
+    unrestricted: only a complete field becomes a star."""
     return "*" if len(values) == size else ",".join(map(str, sorted(values)))
 
 
@@ -171,14 +172,14 @@ def _refuse_if_it_never_fires(plain: str, text: str) -> None:
 
 
 def occurrences(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    """The instants (UTC) strictly after `after`, strictly increasing, until the calendar ends."""
+    """The instants (UTC) strictly after `after`, in order, until the calendar ends."""
     with suppress(OverflowError):
         yield from _after(cron, zone, after)
 
 
 def _after(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     wall = wall_time(after, zone)
-    # In the first pass of an overlap, the second pass has wall times that already lie behind.
+    # In the first pass of an overlap, the second pass still has earlier wall times.
     start = wall - max(overlap(wall, zone), timedelta(0))
     previous = after
     for instant in _instants(cron, zone, start):
@@ -188,7 +189,7 @@ def _after(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
 
 
 def occurrences_of(crons: Iterable[Cron], zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    """The instants at which any of the crons fires, each once. None without a cron."""
+    """The instants at which any of the crons fires, without duplicates."""
     previous = after
     for instant in merge(*(occurrences(cron, zone, after) for cron in crons)):
         if instant > previous:
@@ -198,7 +199,7 @@ def occurrences_of(crons: Iterable[Cron], zone: ZoneInfo, after: datetime) -> It
 
 def latest_occurrence(cron: Cron, zone: ZoneInfo, until: datetime) -> datetime:
     wall = wall_time(until.replace(second=0, microsecond=0), zone)
-    # In the second pass of an overlap, the first pass has wall times that still lie ahead.
+    # In the second pass of an overlap, the first pass also had later wall times.
     start = wall + max(overlap(wall, zone), timedelta(0)) + timedelta(minutes=1)
     return next(
         instant for instant in _instants(cron, zone, start, backwards=True) if instant <= until
@@ -208,8 +209,8 @@ def latest_occurrence(cron: Cron, zone: ZoneInfo, until: datetime) -> datetime:
 def _instants(
     cron: Cron, zone: ZoneInfo, start: datetime, *, backwards: bool = False
 ) -> Iterator[datetime]:
-    """The instants in order, possibly repeated: in an overlap a fixed time fires in the second pass,
-    a wildcard hour in both."""
+    """The instants in order, possibly with duplicates. In an overlap a fixed time fires in the second
+    pass, and a wildcard hour in both."""
     passes = (FIRST_PASS, SECOND_PASS) if cron.wildcard_hour else (SECOND_PASS,)
     return merge(
         *(_one_pass(cron, zone, start, fold, backwards) for fold in passes), reverse=backwards

@@ -1,4 +1,4 @@
-"""What happens to due times: which one runs, how it starts, and why the others do not run."""
+"""Decides due times: which one runs, how it starts, and why the others do not run."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +17,13 @@ from automation_pipeline.core.scheduling.timing import (
     planned_from,
 )
 
-# A due time that starts within this was not missed.
+# A due time that starts within this time is not late.
 IN_TIME = timedelta(minutes=1)
 _SPANS = tuple(timedelta(hours=hours) for hours in (3, 30, 24 * 15, 24 * 370))
 
 
 class NotRun(Enum):
-    """Why a due time does not run. Where several reasons hold, the first of this list counts."""
+    """Why a due time does not run. If several reasons apply, the first of this list is given."""
 
     EXCLUDED = auto()
     OPERATOR = auto()
@@ -38,8 +38,8 @@ class NotRun(Enum):
 
 
 class Start(Enum):
-    """How the due time starts that runs: at once, behind the work in front of it, or in its
-    place."""
+    """How a due time starts: NOW; IN_LINE, after the unfinished work; or IN_PLACE of the unfinished
+    work, which is ended."""
 
     NOW = auto()
     IN_LINE = auto()
@@ -48,8 +48,8 @@ class Start(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """A misfire policy is two answers: whether due times that are late are dropped, and how many of
-    the others run, the newest ones, oldest first."""
+    """The misfire policy says whether late due times are dropped, and how many of the others run:
+    the newest ones, oldest first."""
 
     drops_late: bool = False
     keeps: int = 1
@@ -58,11 +58,11 @@ class Policies:
 
 @dataclass(frozen=True, kw_only=True)
 class DueFacts:
-    """What else decides. Due times that start before `late_before` are late, except those in
-    `waited`, which waited for earlier work. `all_late`: the others are late too. `at_work` and
-    `waiting` count the unfinished work of the schedule, started and not started. An operator skips
-    the due times up to `skip_until`, or the next one that would run. `obstacles` keep any due time
-    from running."""
+    """Due times that start before `late_before` are late, except those in `waited`, which waited for
+    earlier work. `all_late`: the others are late too. `at_work` and `waiting` count the unfinished
+    work of the schedule: started, and not started. `skip_until` and `skips_next`: an operator skips
+    the due times up to that instant, or the next one that would run. `obstacles` prevent every due
+    time from running."""
 
     now: datetime
     late_before: datetime
@@ -83,8 +83,8 @@ class DueSkip:
 
 @dataclass(frozen=True)
 class Plan:
-    """`line` runs one at a time: the first now, as `start` says, the others are decided later.
-    `postponed`: a due time waits for the next start of its window."""
+    """The due times in `line` run one at a time: the first now, as `start` says. The others are
+    decided later. `postponed` is a due time that waits for the next start of its window."""
 
     skips: tuple[DueSkip, ...] = ()
     line: tuple[Planned, ...] = ()
@@ -94,7 +94,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Backlog:
-    """The due times that are to be decided, oldest first. `is_cut`: there are earlier ones."""
+    """The due times to decide, oldest first. `is_cut`: earlier ones are left out."""
 
     times: Sequence[Planned]
     is_cut: bool = False
@@ -109,11 +109,11 @@ def backlog(
     first: Planned | None = None,
     with_excluded: bool = False,
 ) -> Backlog:
-    """What is due after `since`, or with `first` from that one on, until now. After a long outage
-    only the recent past is computed, as soon as it has enough due times."""
+    """The due times after `since` until now, or from `first` on. After a long outage only as much of
+    the recent past is computed as has `enough` due times."""
 
     def due_by_now(times: Iterable[Planned]) -> list[Planned]:
-        return list(takewhile(lambda one: one.effective_for <= now, times))
+        return list(takewhile(lambda time: time.effective_for <= now, times))
 
     for span in _SPANS:
         if since >= now - span:
@@ -127,38 +127,38 @@ def backlog(
 
 
 def plan(timing: Timing, due: Sequence[Planned], policies: Policies, facts: DueFacts) -> Plan:
-    """Decide the due times, oldest first. At most one of them starts."""
+    """Decide the due times, which come oldest first. At most one of them starts."""
     skips, candidates = _choose(timing, due, policies, facts)
     left_out = len(candidates) - policies.keeps
     if left_out > 0:
         reason = NotRun.SUPERSEDED if policies.keeps == 1 else NotRun.OVER_LIMIT
-        skips += [DueSkip(one, reason) for one in candidates[:left_out]]
+        skips += [DueSkip(candidate, reason) for candidate in candidates[:left_out]]
         candidates = candidates[left_out:]
-    made = Plan(tuple(skips))
+    result = Plan(tuple(skips))
     if not candidates:
-        return made
+        return result
     chosen = candidates[0]
-    may_begin = _may_begin(timing, chosen, facts.now)
-    if not may_begin and timing.window_policy is WindowPolicy.CLAMP:
-        return _postpone(timing, chosen, facts.now, made)
+    may_start = _may_start(timing, chosen, facts.now)
+    if not may_start and timing.window_policy is WindowPolicy.CLAMP:
+        return _postpone(timing, chosen, facts.now, result)
     start = overlap_start(policies.overlap, facts.at_work, facts.waiting)
     if policies.keeps > 1 and facts.now - chosen.effective_for > IN_TIME and start is not Start.NOW:
-        # What was missed waits in line: it does not compete with the work that it follows.
+        # A missed due time queues behind the unfinished work whatever the overlap policy.
         start = Start.IN_LINE
     conditions = (
         (facts.skips_next, NotRun.OPERATOR),
-        (not may_begin, NotRun.OUTSIDE_WINDOW),
+        (not may_start, NotRun.OUTSIDE_WINDOW),
         (start is None, NotRun.OVERLAP),
     )
     reasons = [*facts.obstacles, *(reason for holds, reason in conditions if holds)]
     if reasons:
-        reason = min(reasons, key=lambda one: one.value)
-        return replace(made, skips=(*made.skips, DueSkip(chosen, reason)))
-    return replace(made, line=tuple(candidates), start=start)
+        first = min(reasons, key=lambda reason: reason.value)
+        return replace(result, skips=(*result.skips, DueSkip(chosen, first)))
+    return replace(result, line=tuple(candidates), start=start)
 
 
 def overlap_start(policy: OverlapPolicy, at_work: int, waiting: int) -> Start | None:
-    """How new work of the schedule starts next to its unfinished work. None: it does not start."""
+    """How new work of a schedule starts while other work is unfinished. None: it does not start."""
     if not at_work + waiting:
         return Start.NOW
     match policy:
@@ -177,35 +177,35 @@ def overlap_start(policy: OverlapPolicy, at_work: int, waiting: int) -> Start | 
 def _choose(
     timing: Timing, due: Sequence[Planned], policies: Policies, facts: DueFacts
 ) -> tuple[list[DueSkip], list[Planned]]:
-    """The due times that cannot run whatever else is the case, and the others."""
+    """Separate the due times that cannot run in any case from the candidates."""
     skips: list[DueSkip] = []
-    others: list[Planned] = []
-    for one in due:
-        is_late = one.effective_for < facts.late_before and one.scheduled_for not in facts.waited
-        if timing.is_excluded(timing.opens_at(one.scheduled_for)):
-            skips.append(DueSkip(one, NotRun.EXCLUDED))
-        elif facts.skip_until is not None and one.scheduled_for <= facts.skip_until:
-            skips.append(DueSkip(one, NotRun.OPERATOR))
+    candidates: list[Planned] = []
+    for time in due:
+        is_late = time.effective_for < facts.late_before and time.scheduled_for not in facts.waited
+        if timing.is_excluded(timing.opens_at(time.scheduled_for)):
+            skips.append(DueSkip(time, NotRun.EXCLUDED))
+        elif facts.skip_until is not None and time.scheduled_for <= facts.skip_until:
+            skips.append(DueSkip(time, NotRun.OPERATOR))
         elif policies.drops_late and (is_late or facts.all_late):
-            skips.append(DueSkip(one, NotRun.MISSED))
+            skips.append(DueSkip(time, NotRun.MISSED))
         else:
-            others.append(one)
-    return skips, others
+            candidates.append(time)
+    return skips, candidates
 
 
-def _may_begin(timing: Timing, chosen: Planned, now: datetime) -> bool:
-    """A window that the clock skips starts after the gap and keeps its length."""
+def _may_start(timing: Timing, chosen: Planned, now: datetime) -> bool:
+    """Whether the window is open. If the clock skips its start, it opens after the gap, for its length."""
     if timing.window is None or timing.is_open(now):
         return True
     has_moved = not timing.is_open(chosen.effective_for)
     return has_moved and now - chosen.effective_for < timing.window.length
 
 
-def _postpone(timing: Timing, chosen: Planned, now: datetime, made: Plan) -> Plan:
-    """Move the due time to the next start of the window, unless another one starts there anyway."""
+def _postpone(timing: Timing, chosen: Planned, now: datetime, result: Plan) -> Plan:
+    """Move the due time to the next start of the window unless a later due time starts there."""
     opens_at = next_opening(timing, now)
     following = next_planned(timing, timing.opens_at(chosen.scheduled_for))
     if opens_at is None or (following is not None and following.scheduled_for <= opens_at):
-        return replace(made, skips=(*made.skips, DueSkip(chosen, NotRun.OUTSIDE_WINDOW)))
+        return replace(result, skips=(*result.skips, DueSkip(chosen, NotRun.OUTSIDE_WINDOW)))
     later = timing.delayed(chosen.scheduled_for, opens_at)
-    return replace(made, postponed=Planned(chosen.scheduled_for, later))
+    return replace(result, postponed=Planned(chosen.scheduled_for, later))

@@ -1,5 +1,4 @@
-"""When a schedule is due: its crons in a time zone, its execution window, its dates and its
-jitter."""
+"""The due times of a schedule: its crons in a time zone, its execution window, dates and jitter."""
 
 import re
 from collections.abc import Iterator
@@ -16,10 +15,9 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.cron import Cron, latest_occurrence, occurrences_of
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, wall_time, zone
 
-# After so many excluded due times in a row a schedule counts as never due again.
+# After this many excluded due times in a row, a schedule counts as never due again.
 _MOST_EXCLUDED = 2000
-# The calendar ends at the year 9999. Before this instant every cron, zone and window can be
-# computed.
+# The calendar ends with the year 9999. Computations do not overflow before this instant.
 _END = datetime(9990, 1, 1, tzinfo=UTC)
 _DAY_MINUTES = 24 * 60
 _INSTANT = timedelta(microseconds=1)
@@ -36,8 +34,8 @@ class WindowPolicy(StrEnum):
 
 @dataclass(frozen=True)
 class ExecutionWindow:
-    """The times of day at which a job may start. Both bounds are inside, to the whole minute. A
-    window whose start is later than its end spans midnight."""
+    """The times of day at which a job may start. Both minutes are included. A window whose start is
+    later than its end spans midnight."""
 
     start: time
     end: time
@@ -56,7 +54,7 @@ class ExecutionWindow:
 
     @property
     def length(self) -> timedelta:
-        return timedelta(minutes=self._minutes + 1)  # the last minute is inside
+        return timedelta(minutes=self._minutes + 1)  # the last minute is included
 
     @property
     def _minutes(self) -> int:
@@ -70,18 +68,17 @@ class ExecutionWindow:
         return minute >= self.start or minute <= self.end
 
     def is_open(self, instant: datetime, zone: ZoneInfo) -> bool:
-        """The wall clock decides: an hour that the clock repeats is inside both times."""
+        """The wall clock decides, in both passes of an hour that it repeats."""
         return self.contains(wall_time(instant, zone).time())
 
     def clamp(self, instant: datetime, zone: ZoneInfo) -> datetime:
-        """The instant itself if the window is open, else the next start of the window."""
+        """The instant itself if the window is open, otherwise the next start of the window."""
         if self.is_open(instant, zone):
             return instant
         minute = instant.replace(second=0, microsecond=0)
-        # A start that the clock skips moves to the end of the gap, even out of a window that lies
-        # in the gap.
+        # A start that the clock skips moves to the end of the gap, even if that is after the window.
         today = datetime.combine(wall_time(instant, zone).date(), self.start)
-        # From the day before: a gap that ends at midnight moves a start to the next date.
+        # Starts the day before, because a gap that ends at midnight moves a start to the next date.
         starts = (instant_of(today + timedelta(days=day), zone, FIRST_PASS) for day in count(-1))
         return max(instant, next(start for start in starts if start >= minute))
 
@@ -89,7 +86,7 @@ class ExecutionWindow:
         return minutes < self._minutes
 
     def shortened(self, cutoff_minutes: int) -> "ExecutionWindow":
-        """The window without its last minutes. InvalidInputError when nothing is left."""
+        """The window without its last minutes. Raises InvalidInputError if nothing is left."""
         if not self.allows_cutoff(cutoff_minutes):
             raise InvalidInputError("The cutoff must be shorter than the execution window.")
         end = (self.end.hour * 60 + self.end.minute - cutoff_minutes) % _DAY_MINUTES
@@ -104,9 +101,9 @@ def _time_of_day(text: str) -> time:
 
 @dataclass(frozen=True)
 class Planned:
-    """A due time: `scheduled_for` is what the cron says, `effective_for` is when the window and the
-    jitter let it start. Occurrences that wait for the same start of the window are one due time,
-    scheduled for the latest of them."""
+    """A due time. `scheduled_for` is an instant of the cron; `effective_for` is when the window and
+    the jitter let it start. Occurrences that wait for the same start of the window are one due
+    time, scheduled for the latest of them."""
 
     scheduled_for: datetime
     effective_for: datetime
@@ -141,8 +138,8 @@ class Timing:
     def delayed(
         self, scheduled_for: datetime, effective_for: datetime, before: datetime | None = None
     ) -> datetime:
-        """`effective_for` plus its share of the jitter: before the next due time, and inside the
-        window and the days of the schedule."""
+        """`effective_for` plus the jitter, which keeps it before the next due time (`before`), inside
+        the window, and outside of excluded days."""
         seconds = self.jitter_seconds + 1
         if before is not None:
             seconds = max(min(seconds, int((before - effective_for).total_seconds())), 1)
@@ -167,7 +164,7 @@ class TimingFields:
 
 
 def read_timing(fields: TimingFields) -> Timing:
-    """InvalidInputError when the cron, the window or the time zone is not valid, or no longer
+    """Raises InvalidInputError if the cron, the window or the time zone is not valid, or no longer
     valid."""
     window = ExecutionWindow.parse(fields.window_start, fields.window_end)
     return Timing(
@@ -196,14 +193,14 @@ def is_never_due(timing: Timing) -> bool:
 
 
 def next_planned(timing: Timing, after: datetime) -> Planned | None:
-    """The first due time strictly after `after`. None: the schedule is never due again."""
+    """The first due time strictly after `after`; None if the schedule is never due again."""
     return next(planned_after(timing, after), None)
 
 
 def planned_after(
     timing: Timing, after: datetime, *, with_excluded: bool = False
 ) -> Iterator[Planned]:
-    """The due times strictly after `after`, in order. `start_at` and `end_at` are inside."""
+    """The due times strictly after `after`, in order. `start_at` and `end_at` are included."""
     if timing.start_at is not None and timing.start_at > after:
         after = timing.start_at - _INSTANT
     excluded = 0
@@ -228,14 +225,14 @@ def planned_after(
 def planned_from(
     timing: Timing, first: Planned, *, with_excluded: bool = False
 ) -> Iterator[Planned]:
-    """`first`, which was planned earlier, and the due times after it."""
+    """`first`, which was planned before, and the due times after it."""
     after = timing.opens_at(first.scheduled_for)
     return chain([first], planned_after(timing, after, with_excluded=with_excluded))
 
 
 def undelayed_after(timing: Timing, after: datetime) -> Planned | None:
-    """The first due time strictly after `after`, whatever the dates and the jitter of the schedule.
-    None: it is never due. Go on from either instant of the due time."""
+    """The first due time strictly after `after`, without the dates and the jitter of the schedule;
+    None if it is never due. Continue from either of its instants to get the next one."""
     if not timing.crons or is_never_due(timing):
         return None
     nominal = _first_after(timing.crons, timing.zone, after)
@@ -256,8 +253,8 @@ def _first_after(crons: tuple[Cron, ...], zone: ZoneInfo, after: datetime) -> da
 
 
 def next_opening(timing: Timing, instant: datetime) -> datetime | None:
-    """The instant itself if the window is open and the day is not excluded, else the next start of
-    the window. None when the schedule ends before that."""
+    """The instant itself if the window is open and the day is not excluded, otherwise the next start
+    of the window. None if the schedule ends before that."""
     window = timing.window
     opens_at = instant if window is None else window.clamp(instant, timing.zone)
     for _ in range(_MOST_EXCLUDED):

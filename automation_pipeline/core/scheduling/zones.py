@@ -1,4 +1,4 @@
-"""Time zones: wall-clock times and instants, and what clock changes do to them."""
+"""Time zones: conversion between wall-clock times and instants, also around clock changes."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ FIRST_PASS, SECOND_PASS = 0, 1
 _NOT_ZONES = frozenset({"Factory", "localtime", "posixrules"})
 
 
-# The walk through the zone database is slow.
+# Listing the zone database is slow.
 _known_names = cache(lambda: available_timezones() - _NOT_ZONES)
 
 

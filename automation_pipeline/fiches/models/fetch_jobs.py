@@ -9,7 +9,7 @@ from enum import StrEnum
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.state_machine import StateMachine
-from automation_pipeline.core.webhooks import mac_of, mac_of_moment
+from automation_pipeline.core.webhooks import mac_of, mac_with_time
 from automation_pipeline.fiches.models.days import DayFailed, Days, SalesDay
 
 
@@ -204,6 +204,6 @@ def webhook_headers(delivery: DueWebhook, body: bytes, at: datetime) -> Mapping[
     if delivery.secret:
         headers["X-Webhook-Signature"] = f"sha256={mac_of(delivery.secret, body)}"
         headers["X-Webhook-Signature-V2"] = (
-            f"sha256={mac_of_moment(delivery.secret, body, timestamp)}"
+            f"sha256={mac_with_time(delivery.secret, body, timestamp)}"
         )
     return headers
