@@ -13,7 +13,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Permission
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline_tests.api.conftest import Login
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 
@@ -29,7 +29,7 @@ ALL_BUT_RECORDINGS = {
 @pytest.fixture
 def audited(services: Services, clock: StandingClock) -> dict[str, str]:
     """An audited fiche of the groupe TEAM R1 with a cited call. Returns the values of path parameters."""
-    bench = Bench(services.database, clock, model=FakeLanguageModel(step_answer))
+    bench = AuditHarness(services.database, clock, model=FakeLanguageModel(step_answer))
     bench.sell("7")
     status = bench.audit("7", bench.configure(steps=1))
     with services.database.transaction() as session:

@@ -11,7 +11,7 @@ from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow
 from automation_pipeline.fiches.queries.mirror import save_recordings
 from automation_pipeline.fiches.tables import INFORMATION, FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline_tests.audits.configurations import add, document, graded
+from automation_pipeline_tests.audits.configurations import add, document, with_grade
 from automation_pipeline_tests.fakes.crm import recording
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -66,7 +66,7 @@ class Archive:
                 "transcript_mode": "prompt", "fence": 1, "touched_at": NOW,
                 "created_at": NOW + timedelta(hours=self._count), **fields,
             }  # fmt: skip
-            audit = AuditRow(**graded(row))
+            audit = AuditRow(**with_grade(row))
             session.add(audit)
             session.flush()
             return audit.id

@@ -81,11 +81,11 @@ def add_audit(session: Session, config_id: int, tracking_id: str = "a", **fields
         "version": 1, "is_latest": True, "use_rlm": False, "transcript_mode": "prompt", "fence": 1,
         "touched_at": NOW, "created_at": NOW, **fields,
     }  # fmt: skip
-    session.add(AuditRow(**graded(row)))
+    session.add(AuditRow(**with_grade(row)))
     session.flush()
 
 
-def graded(row: dict[str, Any]) -> dict[str, Any]:
+def with_grade(row: dict[str, Any]) -> dict[str, Any]:
     """Only a completed audit has a score."""
     nothing = {"overall_score": Decimal(0), "score_percentage": Decimal(0), "is_compliant": False}
     return {**nothing, **row} if row["status"] == "completed" else row
@@ -101,7 +101,9 @@ def add_batch(session: Session, config_id: int) -> None:
 
 def import_many(url: str, given: dict[str, Any], update: bool, times: int) -> list[tuple[int, str]]:
     """The id and outcome of each import, or 0 and the error message."""
-    return on(url, lambda database: [_import(database, given, update) for _ in range(times)])
+    return with_database(
+        url, lambda database: [_import(database, given, update) for _ in range(times)]
+    )
 
 
 def _import(database: Database, given: dict[str, Any], update: bool) -> tuple[int, str]:
@@ -112,7 +114,7 @@ def _import(database: Database, given: dict[str, Any], update: bool) -> tuple[in
     return imported.id, imported.outcome
 
 
-def on(url: str, act: Callable[[Database], Any]) -> Any:
+def with_database(url: str, act: Callable[[Database], Any]) -> Any:
     database = Database(url)
     try:
         return act(database)

@@ -8,7 +8,7 @@ from automation_pipeline.audits.days import DayAudits, audits_of_day
 from automation_pipeline.audits.models.chat import Question, Reply
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.queries.mirror import save_sales_list
-from automation_pipeline_tests.audits.bench import CALL_TEXT, Bench
+from automation_pipeline_tests.audits.harness import CALL_TEXT, AuditHarness
 from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fakes.llm import honest, step_answer
 
@@ -17,14 +17,14 @@ WEAK = "speaker_0: Bonjour, je vous appelle sans rien annoncer."
 
 
 def record_sales(
-    bench: Bench, *fiche_ids: str, day: date = DAY, text: str | None = CALL_TEXT
+    harness: AuditHarness, *fiche_ids: str, day: date = DAY, text: str | None = CALL_TEXT
 ) -> None:
     """Store fiches sold on the day, each with one call of this text."""
     for fiche_id in fiche_ids:
-        bench.sell(fiche_id, text=text)
+        harness.sell(fiche_id, text=text)
     listed = SalesList(day, len(fiche_ids), tuple(summary(fiche_id) for fiche_id in fiche_ids))
-    with bench.database.transaction() as session:
-        save_sales_list(session, listed, bench.clock.now())
+    with harness.database.transaction() as session:
+        save_sales_list(session, listed, harness.clock.now())
 
 
 def answer_by_transcript(question: Question) -> Reply:
@@ -33,23 +33,23 @@ def answer_by_transcript(question: Question) -> Reply:
     return step_answer(question, statuts=["PRESENT", "ABSENT"]) if is_weak else honest(question)
 
 
-def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAudits:
+def audit_day_of_sales(harness: AuditHarness, attempt: str = "run-1", width: int = 2) -> DayAudits:
     async def record_fiche(fiche_id: str) -> None:
-        bench.transcribed.append(fiche_id)
+        harness.transcribed.append(fiche_id)
 
     work = DayAuditRequest(day=DAY, attempt=attempt, width=width)
     return asyncio.run(
         audit_day(
             work,
-            database=bench.database,
-            source=bench.crm,
-            ensure_transcribed=bench.ensure_transcribed or record_fiche,
-            judge=bench.judge,
-            clock=bench.clock,
+            database=harness.database,
+            source=harness.crm,
+            ensure_transcribed=harness.ensure_transcribed or record_fiche,
+            judge=harness.judge,
+            clock=harness.clock,
         )
     )
 
 
-def the_day(bench: Bench) -> DayAudits:
-    with bench.database.reading() as session:
+def read_day(harness: AuditHarness) -> DayAudits:
+    with harness.database.reading() as session:
         return audits_of_day(session, DAY)

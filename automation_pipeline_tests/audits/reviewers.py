@@ -16,7 +16,7 @@ def record_reviews(database_url: str, audit_id: int, position: int, index: int, 
     database.dispose()
 
 
-def put(database: Database, audit_id: int, state: str) -> None:
+def set_state(database: Database, audit_id: int, state: str) -> None:
     """Set a state that refuses changes: running, failed or deleted."""
     if state == "deleted":
         set_audit_deleted(audit_id, deleted=True, database=database)

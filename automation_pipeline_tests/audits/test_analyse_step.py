@@ -6,7 +6,7 @@ from automation_pipeline.audits.models.audits import GatingOptions
 from automation_pipeline.audits.models.chat import Question, Reply, Role, ToolChoice
 from automation_pipeline.core.errors import InfrastructureError, PermanentError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, step_answer, wish
 
@@ -18,8 +18,8 @@ READ = {
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(database, clock)
 
 
 @pytest.fixture
@@ -35,49 +35,55 @@ def reads_then_answers(question: Question) -> Reply:
     return step_answer(question)
 
 
-def test_with_tools_the_transcript_is_not_in_the_prompt_and_still_quoted(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(reads_then_answers)
-    bench.sell("1900417")
-    status = bench.audit("1900417", bench.configure(steps=1), use_rlm=True)
+def test_with_tools_the_transcript_is_not_in_the_prompt_and_still_quoted(
+    harness: AuditHarness,
+) -> None:
+    harness.model = FakeLanguageModel(reads_then_answers)
+    harness.sell("1900417")
+    status = harness.audit("1900417", harness.configure(steps=1), use_rlm=True)
     assert status.score_percentage == 100.0
-    assert "TRANSCRIPTION" not in bench.model.asked[0].messages[1].content
-    assert bench.row().transcript_mode == "tools"
-    assert bench.row().total_tokens == 3 * USAGE.total_tokens
-    [step] = bench.steps()
+    assert "TRANSCRIPTION" not in harness.model.asked[0].messages[1].content
+    assert harness.row().transcript_mode == "tools"
+    assert harness.row().total_tokens == 3 * USAGE.total_tokens
+    [step] = harness.steps()
     assert {cited.call_id for point in step.finding.points for cited in point.citations} == {
         "190041701"
     }
 
 
-def test_invented_quotations_are_gated_with_tools_too(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(
+def test_invented_quotations_are_gated_with_tools_too(harness: AuditHarness) -> None:
+    harness.model = FakeLanguageModel(
         lambda question: (
             reads_then_answers(question)
             if question.tool_choice is ToolChoice.REQUIRED
             else step_answer(question, quotation="cela n'a jamais été dit")
         )
     )
-    bench.sell("1900417")
-    assert bench.audit("1900417", bench.configure(steps=1), use_rlm=True).score_percentage == 0.0
+    harness.sell("1900417")
+    assert (
+        harness.audit("1900417", harness.configure(steps=1), use_rlm=True).score_percentage == 0.0
+    )
 
 
-def test_the_rounds_are_bounded_and_the_last_one_has_no_tools(bench: Bench) -> None:
+def test_the_rounds_are_bounded_and_the_last_one_has_no_tools(harness: AuditHarness) -> None:
     search = {"query": "bonjour", "maxResults": None, "minTermLength": None}
-    bench.model = FakeLanguageModel(
+    harness.model = FakeLanguageModel(
         lambda question: (
             step_answer(question)
             if question.tool_choice is ToolChoice.NONE
             else wish("searchTranscript", f"call_{len(question.messages)}", **search)
         )
     )
-    bench.set_options(rounds=4)
-    bench.sell("1900417")
-    bench.audit("1900417", bench.configure(steps=1), use_rlm=True)
-    choices = [question.tool_choice for question in bench.model.asked]
+    harness.set_options(rounds=4)
+    harness.sell("1900417")
+    harness.audit("1900417", harness.configure(steps=1), use_rlm=True)
+    choices = [question.tool_choice for question in harness.model.asked]
     assert choices == [ToolChoice.REQUIRED, ToolChoice.AUTO, ToolChoice.AUTO, ToolChoice.NONE]
 
 
-def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(bench: Bench) -> None:
+def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(
+    harness: AuditHarness,
+) -> None:
     """Even without a request for tools, and with a model that reads every chunk."""
     everything = {
         "chunks": [{"recording_index": 0, "chunk_index": index} for index in range(20)],
@@ -90,67 +96,69 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(be
             return step_answer(question)
         return wish("getTranscriptChunks", f"call_{len(question.messages)}", **everything)
 
-    bench.model = FakeLanguageModel(greedy)
-    bench.set_options(max_prompt_characters=60_000)
-    bench.sell(
+    harness.model = FakeLanguageModel(greedy)
+    harness.set_options(max_prompt_characters=60_000)
+    harness.sell(
         "1900417", text="speaker_0: " + "Bonjour, cet appel est enregistré. " * 20, times=1080
     )
-    status = bench.audit("1900417", bench.configure(steps=2))
+    status = harness.audit("1900417", harness.configure(steps=2))
     assert (status.status, status.failed) == ("completed", 0)
-    assert bench.row().transcript_mode == "tools"
-    assert bench.row().use_rlm is False
-    assert max(question.characters for question in bench.model.asked) <= 60_000
-    assert bench.model.calls > 4
+    assert harness.row().transcript_mode == "tools"
+    assert harness.row().use_rlm is False
+    assert max(question.characters for question in harness.model.asked) <= 60_000
+    assert harness.model.calls > 4
 
 
-def test_a_prompt_that_is_too_long_by_itself_is_not_sent(bench: Bench) -> None:
-    bench.set_options(max_prompt_characters=1_000)
-    bench.sell("1900417")
-    status = bench.audit("1900417", bench.configure(steps=1))
+def test_a_prompt_that_is_too_long_by_itself_is_not_sent(harness: AuditHarness) -> None:
+    harness.set_options(max_prompt_characters=1_000)
+    harness.sell("1900417")
+    status = harness.audit("1900417", harness.configure(steps=1))
     assert status.error is not None
     assert "more than the 1000 allowed" in status.error
-    assert bench.model.calls == 0
+    assert harness.model.calls == 0
 
 
-def test_a_refusal_ends_the_step_and_its_tokens_count(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(lambda _: Reply("", USAGE, refusal="I cannot judge people."))
-    bench.sell("1900417")
-    status = bench.audit("1900417", bench.configure(steps=1))
+def test_a_refusal_ends_the_step_and_its_tokens_count(harness: AuditHarness) -> None:
+    harness.model = FakeLanguageModel(lambda _: Reply("", USAGE, refusal="I cannot judge people."))
+    harness.sell("1900417")
+    status = harness.audit("1900417", harness.configure(steps=1))
     refusal = "The model refuses to answer: I cannot judge people."
     assert status.error == f"Audit incomplete: 0 of 1 steps judged: {refusal}"
-    assert bench.row().total_tokens == USAGE.total_tokens
+    assert harness.row().total_tokens == USAGE.total_tokens
 
 
-def test_a_truncated_answer_is_requested_again(bench: Bench) -> None:
+def test_a_truncated_answer_is_requested_again(harness: AuditHarness) -> None:
     cut = [Reply('{"traite": tr', USAGE, is_cut=True)]
-    bench.model = FakeLanguageModel(lambda question: cut.pop() if cut else step_answer(question))
-    bench.sell("1900417")
-    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
-    assert "coupée" in bench.model.asked[-1].messages[-1].content
+    harness.model = FakeLanguageModel(lambda question: cut.pop() if cut else step_answer(question))
+    harness.sell("1900417")
+    assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0
+    assert "coupée" in harness.model.asked[-1].messages[-1].content
 
 
-def test_without_gating_an_invented_quotation_stands(bench: Bench) -> None:
-    bench.set_options(gating=GatingOptions(enabled=False))
-    bench.model = FakeLanguageModel(
+def test_without_gating_an_invented_quotation_stands(harness: AuditHarness) -> None:
+    harness.set_options(gating=GatingOptions(enabled=False))
+    harness.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
     )
-    bench.sell("1900417")
-    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
+    harness.sell("1900417")
+    assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0
 
 
-def test_a_permanent_error_is_not_retried(bench: Bench) -> None:
-    bench.model.fail_once(PermanentError("The model is unknown (check LLM_MODEL)."))
-    bench.sell("1900417")
-    assert bench.audit("1900417", bench.configure(steps=1)).status == "incomplete"
-    assert bench.model.calls == 1
+def test_a_permanent_error_is_not_retried(harness: AuditHarness) -> None:
+    harness.model.fail_once(PermanentError("The model is unknown (check LLM_MODEL)."))
+    harness.sell("1900417")
+    assert harness.audit("1900417", harness.configure(steps=1)).status == "incomplete"
+    assert harness.model.calls == 1
 
 
-def test_an_infrastructure_error_leaves_the_step_for_the_next_attempt(bench: Bench) -> None:
-    bench.set_options(attempts=1)
-    bench.model.fail_once(InfrastructureError("Redis does not answer: it is away."))
-    bench.sell("1900417")
-    config = bench.configure(steps=1)
+def test_an_infrastructure_error_leaves_the_step_for_the_next_attempt(
+    harness: AuditHarness,
+) -> None:
+    harness.set_options(attempts=1)
+    harness.model.fail_once(InfrastructureError("Redis does not answer: it is away."))
+    harness.sell("1900417")
+    config = harness.configure(steps=1)
     with pytest.raises(InfrastructureError):
-        bench.audit("1900417", config)
-    assert bench.steps() == []
-    assert bench.audit("1900417", config).status == "completed"
+        harness.audit("1900417", config)
+    assert harness.steps() == []
+    assert harness.audit("1900417", config).status == "completed"

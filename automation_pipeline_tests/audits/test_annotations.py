@@ -14,34 +14,36 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run
 
 
-def change(bench: Bench, audit_id: int, given: Mapping[str, object]) -> dict[str, object]:
+def change(harness: AuditHarness, audit_id: int, given: Mapping[str, object]) -> dict[str, object]:
     changed = parse(AuditChange, given, INVALID_CHANGE)
-    return update_audit(audit_id, changed, database=bench.database)
+    return update_audit(audit_id, changed, database=harness.database)
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(database, clock)
 
 
 @pytest.fixture
-def audit_id(bench: Bench) -> int:
-    bench.sell("1900417")
-    return bench.audit("1900417", bench.configure(steps=1), trigger_source="api").audit_id
+def audit_id(harness: AuditHarness) -> int:
+    harness.sell("1900417")
+    return harness.audit("1900417", harness.configure(steps=1), trigger_source="api").audit_id
 
 
-def listed(bench: Bench) -> list[str]:
-    with bench.database.reading() as session:
+def listed(harness: AuditHarness) -> list[str]:
+    with harness.database.reading() as session:
         return [str(row["id"]) for row in list_audits(session, AuditFilter())[0]]
 
 
-def test_only_given_fields_change(bench: Bench, audit_id: int, clock: StandingClock) -> None:
-    run_id = an_open_run(bench.database, clock).run_id
+def test_only_given_fields_change(
+    harness: AuditHarness, audit_id: int, clock: StandingClock
+) -> None:
+    run_id = an_open_run(harness.database, clock).run_id
     given = {
         "notes": "Called back",
         "automation_schedule_id": "1",
@@ -49,7 +51,7 @@ def test_only_given_fields_change(bench: Bench, audit_id: int, clock: StandingCl
         "trigger_user_id": "anna",
     }
     document = update_audit(
-        audit_id, parse(AuditChange, given, INVALID_CHANGE), database=bench.database
+        audit_id, parse(AuditChange, given, INVALID_CHANGE), database=harness.database
     )
     message = {
         "notes": "Called back", "automationScheduleId": "1", "automationRunId": str(run_id),
@@ -57,10 +59,10 @@ def test_only_given_fields_change(bench: Bench, audit_id: int, clock: StandingCl
     }  # fmt: skip
     assert message.items() <= document.items()
     assert (
-        bench.notes()[-1]
+        harness.notes()[-1]
         == "UPDATE: automation_run_id, automation_schedule_id, notes, trigger_user_id"
     )
-    assert change(bench, audit_id, {}) == document
+    assert change(harness, audit_id, {}) == document
 
 
 @pytest.mark.parametrize(
@@ -72,34 +74,37 @@ def test_only_given_fields_change(bench: Bench, audit_id: int, clock: StandingCl
     ],
 )
 def test_a_run_of_another_schedule_is_refused(
-    bench: Bench,
+    harness: AuditHarness,
     audit_id: int,
     clock: StandingClock,
     before: dict[str, object],
     given: dict[str, object],
 ) -> None:
-    assert (an_open_run(bench.database, clock).run_id, a_schedule(bench.database, clock).id) == (
+    assert (
+        an_open_run(harness.database, clock).run_id,
+        a_schedule(harness.database, clock).id,
+    ) == (
         1,
         2,
     )
-    change(bench, audit_id, before)
+    change(harness, audit_id, before)
     with pytest.raises(InvalidInputError) as refused:
-        change(bench, audit_id, given)
+        change(harness, audit_id, given)
     assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
-    result = change(bench, audit_id, {"automation_schedule_id": 1, "automation_run_id": 1})
+    result = change(harness, audit_id, {"automation_schedule_id": 1, "automation_run_id": 1})
     assert (result["automationScheduleId"], result["automationRunId"]) == ("1", "1")
 
 
-def test_null_clears_a_field(bench: Bench, audit_id: int, clock: StandingClock) -> None:
-    run_id = an_open_run(bench.database, clock).run_id
+def test_null_clears_a_field(harness: AuditHarness, audit_id: int, clock: StandingClock) -> None:
+    run_id = an_open_run(harness.database, clock).run_id
     update_audit(
         audit_id,
         parse(AuditChange, {"notes": "x", "automation_run_id": run_id}, INVALID_CHANGE),
-        database=bench.database,
+        database=harness.database,
     )
     given = dict.fromkeys(("notes", "automation_run_id", "trigger_source"))
     document = update_audit(
-        audit_id, parse(AuditChange, given, INVALID_CHANGE), database=bench.database
+        audit_id, parse(AuditChange, given, INVALID_CHANGE), database=harness.database
     )
     assert (document["notes"], document["automationRunId"], document["triggerSource"]) == (
         None,
@@ -108,26 +113,26 @@ def test_null_clears_a_field(bench: Bench, audit_id: int, clock: StandingClock) 
     )
 
 
-def test_an_audit_is_deleted_and_restored(bench: Bench, audit_id: int) -> None:
-    later = bench.audit("1900417", 1, "audit-2").audit_id
+def test_an_audit_is_deleted_and_restored(harness: AuditHarness, audit_id: int) -> None:
+    later = harness.audit("1900417", 1, "audit-2").audit_id
     deleted = update_audit(
-        later, parse(AuditChange, {"deleted": True}, INVALID_CHANGE), database=bench.database
+        later, parse(AuditChange, {"deleted": True}, INVALID_CHANGE), database=harness.database
     )
     assert deleted["deletedAt"] is not None
-    assert listed(bench) == [str(audit_id)]
+    assert listed(harness) == [str(audit_id)]
     assert (
         update_audit(
-            later, parse(AuditChange, {"deleted": True}, INVALID_CHANGE), database=bench.database
+            later, parse(AuditChange, {"deleted": True}, INVALID_CHANGE), database=harness.database
         )["deletedAt"]
         == deleted["deletedAt"]
     )
     restored = update_audit(
         later,
         parse(AuditChange, {"deleted": False, "notes": "back"}, INVALID_CHANGE),
-        database=bench.database,
+        database=harness.database,
     )
     assert (restored["deletedAt"], restored["isLatest"], restored["notes"]) == (None, True, "back")
-    assert listed(bench) == [str(later)]
+    assert listed(harness) == [str(later)]
 
 
 @pytest.mark.parametrize(
@@ -151,29 +156,29 @@ def test_an_audit_is_deleted_and_restored(bench: Bench, audit_id: int) -> None:
     ],
 )
 def test_an_invalid_change_changes_nothing(
-    bench: Bench, audit_id: int, given: dict[str, object], field: str, fault: str
+    harness: AuditHarness, audit_id: int, given: dict[str, object], field: str, fault: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
         update_audit(
             audit_id,
             parse(AuditChange, {"trigger_source": "cli", **given}, INVALID_CHANGE),
-            database=bench.database,
+            database=harness.database,
         )
     assert refused.value.fields == ((field, fault),)
-    assert bench.row().trigger_source == "api"
+    assert harness.row().trigger_source == "api"
 
 
-def test_an_unknown_audit_is_not_found(bench: Bench) -> None:
+def test_an_unknown_audit_is_not_found(harness: AuditHarness) -> None:
     with pytest.raises(NotFoundError, match="Audit not found"):
         update_audit(
-            77, parse(AuditChange, {"notes": "x"}, INVALID_CHANGE), database=bench.database
+            77, parse(AuditChange, {"notes": "x"}, INVALID_CHANGE), database=harness.database
         )
 
 
 @pytest.fixture
-def three_audits(database: Database, clock: StandingClock) -> Bench:
+def three_audits(database: Database, clock: StandingClock) -> AuditHarness:
     """Three audits of one fiche."""
-    three_audits = Bench(database, clock)
+    three_audits = AuditHarness(database, clock)
     three_audits.sell("1900417")
     config_id = three_audits.configure(steps=1)
     for number in (1, 2, 3):
@@ -181,12 +186,14 @@ def three_audits(database: Database, clock: StandingClock) -> Bench:
     return three_audits
 
 
-def latest(three_audits: Bench) -> list[int]:
+def latest(three_audits: AuditHarness) -> list[int]:
     with three_audits.database.reading() as session:
         return list(session.scalars(select(AuditRow.id).where(AuditRow.is_latest)))
 
 
-def test_the_previous_audit_is_the_latest_while_the_newest_is_deleted(three_audits: Bench) -> None:
+def test_the_previous_audit_is_the_latest_while_the_newest_is_deleted(
+    three_audits: AuditHarness,
+) -> None:
     set_audit_deleted(3, deleted=True, database=three_audits.database)
     assert (latest(three_audits), three_audits.row("audit-3").deleted_at is None) == ([2], False)
     set_audit_deleted(3, deleted=False, database=three_audits.database)
@@ -203,7 +210,7 @@ def test_the_previous_audit_is_the_latest_while_the_newest_is_deleted(three_audi
 )
 @given(moves=st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=8))
 def test_the_newest_that_is_not_deleted_is_the_latest(
-    three_audits: Bench, moves: list[tuple[bool, int]]
+    three_audits: AuditHarness, moves: list[tuple[bool, int]]
 ) -> None:
     for audit_id in (1, 2, 3):
         set_audit_deleted(audit_id, deleted=False, database=three_audits.database)
@@ -214,7 +221,7 @@ def test_the_newest_that_is_not_deleted_is_the_latest(
         assert latest(three_audits) == ([max(left)] if left else [])
 
 
-def test_an_unknown_audit_cannot_be_deleted(three_audits: Bench) -> None:
+def test_an_unknown_audit_cannot_be_deleted(three_audits: AuditHarness) -> None:
     for deleted in (True, False):
         with pytest.raises(NotFoundError, match="Audit not found"):
             set_audit_deleted(7, deleted=deleted, database=three_audits.database)

@@ -11,69 +11,69 @@ from automation_pipeline.audits.models.chat import Question
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, call
-from automation_pipeline_tests.audits.days import audit_the_day, record_sales
+from automation_pipeline_tests.audits.days import audit_day_of_sales, record_sales
+from automation_pipeline_tests.audits.harness import AuditHarness, call
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    bench = Bench(database, clock)
-    bench.set_options(steps_at_once=1)
-    return bench
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
+    harness = AuditHarness(database, clock)
+    harness.set_options(steps_at_once=1)
+    return harness
 
 
-def rows(bench: Bench) -> list[AuditRow]:
-    with bench.database.reading() as session:
+def rows(harness: AuditHarness) -> list[AuditRow]:
+    with harness.database.reading() as session:
         return list(session.scalars(select(AuditRow).order_by(AuditRow.id)))
 
 
-def expire_crm_cache(bench: Bench) -> None:
+def expire_cached_details(harness: AuditHarness) -> None:
     """Expire the cached CRM data and clear the log of requests."""
-    bench.clock.pass_time(timedelta(hours=1))
-    bench.crm.asked.clear()
+    harness.clock.pass_time(timedelta(hours=1))
+    harness.crm.asked.clear()
 
 
-def test_every_automatic_configuration_judges_every_fiche_once(bench: Bench) -> None:
-    first = bench.configure(steps=1, name="First", runAutomatically=True)
-    second = bench.configure(steps=2, name="Second", runAutomatically=True)
-    bench.configure(name="By hand")
-    record_sales(bench, "1", "2")
-    day = audit_the_day(bench, attempt="run-1")
+def test_every_automatic_configuration_judges_every_fiche_once(harness: AuditHarness) -> None:
+    first = harness.configure(steps=1, name="First", runAutomatically=True)
+    second = harness.configure(steps=2, name="Second", runAutomatically=True)
+    harness.configure(name="By hand")
+    record_sales(harness, "1", "2")
+    day = audit_day_of_sales(harness, attempt="run-1")
     assert (day.configs, day.fiches, day.audited, dict(day.failures)) == (2, 2, 4, {})
-    assert {row.tracking_id for row in rows(bench)} == {
+    assert {row.tracking_id for row in rows(harness)} == {
         f"day-2026-02-03-audit-{fiche_id}-{config_id}-run-1"
         for fiche_id in "12"
         for config_id in (first, second)
     }
-    assert {row.trigger_source for row in rows(bench)} == {"asset"}
-    assert bench.model.calls == 2 * 1 + 2 * 2
+    assert {row.trigger_source for row in rows(harness)} == {"asset"}
+    assert harness.model.calls == 2 * 1 + 2 * 2
 
 
-def test_a_repeated_day_calls_neither_the_crm_nor_the_model(bench: Bench) -> None:
-    bench.configure(runAutomatically=True)
-    record_sales(bench, "1", "2")
-    first, calls = audit_the_day(bench, attempt="run-1"), bench.model.calls
-    bench.crm.asked.clear()
-    assert audit_the_day(bench, attempt="run-2") == first
-    assert (bench.model.calls, bench.crm.asked, bench.audits()) == (calls, [], 2)
+def test_a_repeated_day_calls_neither_the_crm_nor_the_model(harness: AuditHarness) -> None:
+    harness.configure(runAutomatically=True)
+    record_sales(harness, "1", "2")
+    first, calls = audit_day_of_sales(harness, attempt="run-1"), harness.model.calls
+    harness.crm.asked.clear()
+    assert audit_day_of_sales(harness, attempt="run-2") == first
+    assert (harness.model.calls, harness.crm.asked, harness.audits()) == (calls, [], 2)
 
 
-def test_a_completed_manual_audit_counts_for_the_day(bench: Bench) -> None:
-    config_id = bench.configure(runAutomatically=True)
-    record_sales(bench, "1", "2")
-    bench.audit("1", config_id, "by-hand")
-    assert audit_the_day(bench).audited == 2
-    assert bench.audits() == 2
+def test_a_completed_manual_audit_counts_for_the_day(harness: AuditHarness) -> None:
+    config_id = harness.configure(runAutomatically=True)
+    record_sales(harness, "1", "2")
+    harness.audit("1", config_id, "by-hand")
+    assert audit_day_of_sales(harness).audited == 2
+    assert harness.audits() == 2
 
 
-def test_without_an_automatic_configuration_no_fiche_is_audited(bench: Bench) -> None:
-    bench.configure(name="By hand")
-    record_sales(bench, "1")
-    day = audit_the_day(bench)
-    assert (day.configs, day.fiches, day.wanted, bench.audits(), bench.model.calls) == (
+def test_without_an_automatic_configuration_no_fiche_is_audited(harness: AuditHarness) -> None:
+    harness.configure(name="By hand")
+    record_sales(harness, "1")
+    day = audit_day_of_sales(harness)
+    assert (day.configs, day.fiches, day.wanted, harness.audits(), harness.model.calls) == (
         0,
         1,
         0,
@@ -83,72 +83,72 @@ def test_without_an_automatic_configuration_no_fiche_is_audited(bench: Bench) ->
 
 
 def test_a_crm_error_for_one_fiche_does_not_affect_others(
-    bench: Bench,
+    harness: AuditHarness,
 ) -> None:
-    bench.configure(runAutomatically=True)
-    record_sales(bench, "1", "2", "3")
-    expire_crm_cache(bench)
-    bench.crm.fail_always("2", PermanentError("The CRM refuses fiche 2."))
-    day = audit_the_day(bench)
+    harness.configure(runAutomatically=True)
+    record_sales(harness, "1", "2", "3")
+    expire_cached_details(harness)
+    harness.crm.fail_always("2", PermanentError("The CRM refuses fiche 2."))
+    day = audit_day_of_sales(harness)
     assert (day.audited, day.wanted, dict(day.failures)) == (2, 3, {"The CRM refuses fiche.": 1})
 
 
-def test_if_every_audit_fails_the_first_error_is_raised(bench: Bench) -> None:
-    bench.configure(runAutomatically=True)
-    record_sales(bench, "1", "2")
-    expire_crm_cache(bench)
+def test_if_every_audit_fails_the_first_error_is_raised(harness: AuditHarness) -> None:
+    harness.configure(runAutomatically=True)
+    record_sales(harness, "1", "2")
+    expire_cached_details(harness)
     for fiche_id in ("1", "2"):
-        bench.crm.fail_always(fiche_id, TransientError(f"The CRM is away for {fiche_id}."))
+        harness.crm.fail_always(fiche_id, TransientError(f"The CRM is away for {fiche_id}."))
     with pytest.raises(TransientError, match=r"The CRM is away for 1\."):
-        audit_the_day(bench, width=1)
-    assert bench.audits() == 0
+        audit_day_of_sales(harness, width=1)
+    assert harness.audits() == 0
 
 
-def test_an_incomplete_audit_is_finished_by_the_next_attempt(bench: Bench) -> None:
-    bench.configure(steps=1, runAutomatically=True)
-    record_sales(bench, "1", "2")
-    bench.model.refuse_everything(PermanentError("LLM call failed status=401"))
-    day = audit_the_day(bench, attempt="run-1")
+def test_an_incomplete_audit_is_finished_by_the_next_attempt(harness: AuditHarness) -> None:
+    harness.configure(steps=1, runAutomatically=True)
+    record_sales(harness, "1", "2")
+    harness.model.refuse_everything(PermanentError("LLM call failed status=401"))
+    day = audit_day_of_sales(harness, attempt="run-1")
     assert (day.audited, day.failed) == (0, 2)
-    bench.model.refuse_everything(None)
-    again = audit_the_day(bench, attempt="run-1")
+    harness.model.refuse_everything(None)
+    again = audit_day_of_sales(harness, attempt="run-1")
     assert (again.audited, again.failed) == (2, 0)
-    assert Counter(row.version for row in rows(bench) if row.is_latest) == {1: 2}
+    assert Counter(row.version for row in rows(harness) if row.is_latest) == {1: 2}
 
 
-def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(bench: Bench) -> None:
-    bench.configure(steps=1, runAutomatically=True)
-    record_sales(bench, "1", "2")
-    expire_crm_cache(bench)
-    bench.crm.remove("1")
-    day = audit_the_day(bench)
+def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(harness: AuditHarness) -> None:
+    harness.configure(steps=1, runAutomatically=True)
+    record_sales(harness, "1", "2")
+    expire_cached_details(harness)
+    harness.crm.remove("1")
+    day = audit_day_of_sales(harness)
     assert (day.audited, dict(day.failures)) == (1, {"Fiche not found (404)": 1})
 
 
-def test_a_new_call_is_transcribed_before_the_audit(bench: Bench) -> None:
-    bench.configure(steps=1, runAutomatically=True)
-    record_sales(bench, "1")
-    expire_crm_cache(bench)
-    bench.crm.add(fiche("1", call("101"), call("102")))
+def test_a_new_call_is_transcribed_before_the_audit(harness: AuditHarness) -> None:
+    harness.configure(steps=1, runAutomatically=True)
+    record_sales(harness, "1")
+    expire_cached_details(harness)
+    harness.crm.add(fiche("1", call("101"), call("102")))
 
     async def listen(fiche_id: str) -> None:
-        bench.transcribed.append(fiche_id)
-        bench.transcribe(fiche_id)
+        harness.transcribed.append(fiche_id)
+        harness.transcribe(fiche_id)
 
-    bench.ensure_transcribed = listen
-    assert audit_the_day(bench).audited == 1
-    assert bench.transcribed == ["1"]
+    harness.ensure_transcribed = listen
+    assert audit_day_of_sales(harness).audited == 1
+    assert harness.transcribed == ["1"]
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_audits_run_concurrently_up_to_the_limit(bench: Bench, width: int) -> None:
+def test_audits_run_concurrently_up_to_the_limit(harness: AuditHarness, width: int) -> None:
     together = asyncio.Barrier(width)
 
     async def until_all_are_there(_: Question) -> None:
         await asyncio.wait_for(together.wait(), timeout=60)
 
-    bench.model = FakeLanguageModel(during_call=until_all_are_there)
-    bench.configure(steps=1, runAutomatically=True)
-    record_sales(bench, *map(str, range(1, 2 * width + 1)))
-    assert audit_the_day(bench, width=width).audited == 2 * width
-    assert bench.model.most_at_once == width
+    harness.model = FakeLanguageModel(during_call=until_all_are_there)
+    harness.configure(steps=1, runAutomatically=True)
+    record_sales(harness, *map(str, range(1, 2 * width + 1)))
+    assert audit_day_of_sales(harness, width=width).audited == 2 * width
+    assert harness.model.most_at_once == width

@@ -12,31 +12,31 @@ from automation_pipeline.audits.models.chat import Question, Reply, Role
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, call, count_statements
 from automation_pipeline_tests.audits.configurations import step_document
+from automation_pipeline_tests.audits.harness import AuditHarness, call, count_statements
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(database, clock)
 
 
 def positions(model: FakeLanguageModel) -> Counter[int]:
     return Counter(StepInPrompt.of(question).position for question in model.asked)
 
 
-def test_an_audit_judges_every_step_once_and_is_scored(bench: Bench) -> None:
-    bench.sell("1900417")
-    status = bench.audit("1900417", bench.configure(steps=3))
+def test_an_audit_judges_every_step_once_and_is_scored(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    status = harness.audit("1900417", harness.configure(steps=3))
     assert (status.status, status.niveau, status.score_percentage) == (
         "completed",
         "EXCELLENT",
         100.0,
     )
-    assert positions(bench.model) == {1: 1, 2: 1, 3: 1}
-    row = bench.row()
+    assert positions(harness.model) == {1: 1, 2: 1, 3: 1}
+    row = harness.row()
     assert (row.is_latest, row.version, row.recordings_count, row.timeline_chunks) == (
         True,
         1,
@@ -54,10 +54,10 @@ def test_an_audit_judges_every_step_once_and_is_scored(bench: Bench) -> None:
     }
 
 
-def test_quotations_are_stored_with_their_recording(bench: Bench) -> None:
-    bench.sell("1900417")
-    bench.audit("1900417", bench.configure(steps=1))
-    [step] = bench.steps()
+def test_quotations_are_stored_with_their_recording(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    harness.audit("1900417", harness.configure(steps=1))
+    [step] = harness.steps()
     cited = [citation for point in step.finding.points for citation in point.citations]
     assert {citation.call_id for citation in cited} == {"190041701"}
     assert all(
@@ -65,11 +65,11 @@ def test_quotations_are_stored_with_their_recording(bench: Bench) -> None:
     )
 
 
-def test_events_are_emitted_in_order(bench: Bench) -> None:
-    bench.sell("1900417")
-    bench.set_options(steps_at_once=1)
-    bench.audit("1900417", bench.configure(steps=1))
-    assert [event["name"] for event in bench.events() if event["name"].startswith("audit.")] == [
+def test_events_are_emitted_in_order(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    harness.set_options(steps_at_once=1)
+    harness.audit("1900417", harness.configure(steps=1))
+    assert [event["name"] for event in harness.events() if event["name"].startswith("audit.")] == [
         "audit.started",
         "audit.config_loaded",
         "audit.transcription_check",
@@ -82,7 +82,7 @@ def test_events_are_emitted_in_order(bench: Bench) -> None:
         "audit.compliance_calculated",
         "audit.completed",
     ]
-    [done] = bench.events("audit.completed")
+    [done] = harness.events("audit.completed")
     assert (done["overall_score"], done["score_percentage"], done["critical_issues"]) == (
         "5/5",
         "100.00%",
@@ -90,58 +90,58 @@ def test_events_are_emitted_in_order(bench: Bench) -> None:
     )
 
 
-def test_an_invented_quotation_is_downgraded(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(
+def test_an_invented_quotation_is_downgraded(harness: AuditHarness) -> None:
+    harness.model = FakeLanguageModel(
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
     )
-    bench.sell("1900417")
-    status = bench.audit("1900417", bench.configure(steps=2), trigger_source="automation")
+    harness.sell("1900417")
+    status = harness.audit("1900417", harness.configure(steps=2), trigger_source="automation")
     assert (status.niveau, status.score_percentage) == ("INSUFFISANT", 0.0)
-    assert {point.statut for step in bench.steps() for point in step.finding.points} == {"ABSENT"}
-    assert bench.row().gating == {
+    assert {point.statut for step in harness.steps() for point in step.finding.points} == {"ABSENT"}
+    assert harness.row().gating == {
         "total_citations": 4,
         "removed_citations": 4,
         "downgraded_control_points": 4,
         "steps_score_reduced": 2,
         "steps_conforme_adjusted": 2,
     }
-    assert not bench.row().is_compliant
+    assert not harness.row().is_compliant
 
 
-def test_a_step_returned_without_control_points_scores_nothing(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, points_controle=[]))
-    bench.sell("1900417")
-    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 0.0
-    [step] = bench.steps()
+def test_a_step_returned_without_control_points_scores_nothing(harness: AuditHarness) -> None:
+    harness.model = FakeLanguageModel(lambda asked: step_answer(asked, points_controle=[]))
+    harness.sell("1900417")
+    assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 0.0
+    [step] = harness.steps()
     assert [point.commentaire for point in step.finding.points] == ["Non traité par le modèle."] * 2
 
 
-def test_an_invalid_answer_is_sent_back_with_its_problem(bench: Bench) -> None:
+def test_an_invalid_answer_is_sent_back_with_its_problem(harness: AuditHarness) -> None:
     replies: list[Reply] = [Reply("Voilà !", USAGE), Reply('{"traite": "oui"}', USAGE)]
 
     def answer(question: Question) -> Reply:
         return replies.pop(0) if replies else step_answer(question)
 
-    bench.model = FakeLanguageModel(answer)
-    bench.sell("1900417")
-    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
-    last = bench.model.asked[-1]
+    harness.model = FakeLanguageModel(answer)
+    harness.sell("1900417")
+    assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0
+    last = harness.model.asked[-1]
     assert [message.role for message in last.messages[2:]] == [Role.ASSISTANT, Role.USER] * 2
     assert "traite" in last.messages[-1].content
-    assert bench.row().total_tokens == 3 * USAGE.total_tokens
+    assert harness.row().total_tokens == 3 * USAGE.total_tokens
 
 
-def test_a_transient_error_is_retried(bench: Bench) -> None:
-    bench.model.fail_once(TransientError("503"), TransientError("429", retry_after_seconds=0))
-    bench.sell("1900417")
-    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
-    assert bench.model.calls == 3
+def test_a_transient_error_is_retried(harness: AuditHarness) -> None:
+    harness.model.fail_once(TransientError("503"), TransientError("429", retry_after_seconds=0))
+    harness.sell("1900417")
+    assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0
+    assert harness.model.calls == 3
 
 
-def test_an_interrupted_audit_continues_with_the_missing_steps(bench: Bench) -> None:
-    bench.sell("1900417")
-    config = bench.configure(steps=4)
-    bench.set_options(steps_at_once=1)
+def test_an_interrupted_audit_continues_with_the_missing_steps(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    config = harness.configure(steps=4)
+    harness.set_options(steps_at_once=1)
     asked = 0
 
     async def die(_: Question) -> None:
@@ -150,70 +150,70 @@ def test_an_interrupted_audit_continues_with_the_missing_steps(bench: Bench) -> 
         if asked == 3:
             raise RuntimeError("killed")
 
-    bench.model = FakeLanguageModel(during_call=die)
+    harness.model = FakeLanguageModel(during_call=die)
     with pytest.raises(RuntimeError, match="killed"):
-        bench.audit("1900417", config)
-    assert [step.position for step in bench.steps()] == [1, 2]
-    assert bench.row().status == AuditStatus.RUNNING
-    bench.model = FakeLanguageModel()
-    assert bench.audit("1900417", config).score_percentage == 100.0
-    assert positions(bench.model) == {3: 1, 4: 1}
-    assert bench.audits() == 1
+        harness.audit("1900417", config)
+    assert [step.position for step in harness.steps()] == [1, 2]
+    assert harness.row().status == AuditStatus.RUNNING
+    harness.model = FakeLanguageModel()
+    assert harness.audit("1900417", config).score_percentage == 100.0
+    assert positions(harness.model) == {3: 1, 4: 1}
+    assert harness.audits() == 1
 
 
-def test_a_repeated_request_returns_the_ended_audit(bench: Bench) -> None:
-    bench.sell("1900417")
-    config = bench.configure(steps=2)
-    first = bench.audit("1900417", config)
-    assert bench.audit("1900417", config) == first
-    assert bench.model.calls == 2
+def test_a_repeated_request_returns_the_ended_audit(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    config = harness.configure(steps=2)
+    first = harness.audit("1900417", config)
+    assert harness.audit("1900417", config) == first
+    assert harness.model.calls == 2
 
 
-def test_two_workers_on_one_audit_judge_each_step_once(bench: Bench) -> None:
-    bench.sell("1900417")
-    config = bench.configure(steps=3)
+def test_two_workers_on_one_audit_judge_each_step_once(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    config = harness.configure(steps=3)
 
     async def both() -> None:
-        summaries = await asyncio.gather(*(bench.auditing("1900417", config) for _ in range(2)))
+        summaries = await asyncio.gather(*(harness.auditing("1900417", config) for _ in range(2)))
         assert {status.status for status in summaries} == {"completed"}
 
     asyncio.run(both())
-    assert positions(bench.model) == {1: 1, 2: 1, 3: 1}
+    assert positions(harness.model) == {1: 1, 2: 1, 3: 1}
 
 
-def test_a_fenced_off_worker_writes_nothing(bench: Bench) -> None:
-    bench.sell("1900417")
+def test_a_fenced_off_worker_writes_nothing(harness: AuditHarness) -> None:
+    harness.sell("1900417")
 
     async def overtaken(_: Question) -> None:
-        with bench.database.transaction() as session:
+        with harness.database.transaction() as session:
             session.execute(update(AuditRow).values(fence=2**62))
 
-    bench.model = FakeLanguageModel(during_call=overtaken)
+    harness.model = FakeLanguageModel(during_call=overtaken)
     with pytest.raises(TransientError, match="passed on"):
-        bench.audit("1900417", bench.configure(steps=1))
-    assert bench.steps() == []
+        harness.audit("1900417", harness.configure(steps=1))
+    assert harness.steps() == []
 
 
-def test_an_audit_keeps_the_configuration_of_its_start(bench: Bench) -> None:
-    bench.sell("1900417")
-    config = bench.configure(steps=1)
-    bench.model.fail_once(*(TransientError("away"),) * 3)
-    bench.audit("1900417", config, "first")
+def test_an_audit_keeps_the_configuration_of_its_start(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    config = harness.configure(steps=1)
+    harness.model.fail_once(*(TransientError("away"),) * 3)
+    harness.audit("1900417", config, "first")
     changed = [step_document(1, name="Renamed", weight=9)]
-    bench.replace_config("Sales", changed)
-    bench.audit("1900417", config, "second")
-    assert (bench.steps("second")[0].name, bench.steps("second")[0].weight) == ("Renamed", 9)
-    assert bench.row("first").config_fingerprint != bench.row("second").config_fingerprint
+    harness.replace_config("Sales", changed)
+    harness.audit("1900417", config, "second")
+    assert (harness.steps("second")[0].name, harness.steps("second")[0].weight) == ("Renamed", 9)
+    assert harness.row("first").config_fingerprint != harness.row("second").config_fingerprint
 
 
-def test_missing_transcripts_are_created_first(bench: Bench) -> None:
-    bench.sell("1900417", text=None)
+def test_missing_transcripts_are_created_first(harness: AuditHarness) -> None:
+    harness.sell("1900417", text=None)
 
     async def listen(fiche_id: str) -> None:
-        bench.transcribe(fiche_id)
+        harness.transcribe(fiche_id)
 
-    bench.ensure_transcribed = listen
-    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
+    harness.ensure_transcribed = listen
+    assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0
 
 
 @pytest.mark.parametrize(
@@ -228,39 +228,41 @@ def test_missing_transcripts_are_created_first(bench: Bench) -> None:
     ],
 )
 def test_an_audit_with_nothing_to_judge_fails(
-    bench: Bench, calls: tuple, text: str | None, reason: str
+    harness: AuditHarness, calls: tuple, text: str | None, reason: str
 ) -> None:
-    bench.sell("1900417", *calls, text=text)
-    status = bench.audit("1900417", bench.configure(steps=1))
+    harness.sell("1900417", *calls, text=text)
+    status = harness.audit("1900417", harness.configure(steps=1))
     assert (status.status, status.error) == ("failed", reason)
-    assert bench.model.calls == 0
+    assert harness.model.calls == 0
 
 
-def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(bench: Bench) -> None:
-    bench.sell("1900417")
-    bench.crm.remove("1900417")
-    bench.clock.pass_time(timedelta(days=1))
-    status = bench.audit("1900417", bench.configure(steps=1))
+def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    harness.crm.remove("1900417")
+    harness.clock.pass_time(timedelta(days=1))
+    status = harness.audit("1900417", harness.configure(steps=1))
     assert (status.status, status.error) == ("failed", "Fiche 1900417 not found (404)")
-    assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["fiche_not_found"]
+    assert [event["failed_phase"] for event in harness.events("audit.failed")] == [
+        "fiche_not_found"
+    ]
 
 
-def test_an_unknown_configuration_starts_no_audit(bench: Bench) -> None:
-    bench.sell("1900417")
+def test_an_unknown_configuration_starts_no_audit(harness: AuditHarness) -> None:
+    harness.sell("1900417")
     with pytest.raises(NotFoundError, match="77"):
-        bench.audit("1900417", 77)
+        harness.audit("1900417", 77)
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_results_of_many_steps_are_stored_by_a_constant_number_of_statements(
-    bench: Bench, fails: bool
+    harness: AuditHarness, fails: bool
 ) -> None:
     """The steps end at the same moment, so that one unit of work stores them."""
 
     def statements(steps: int, fiche_id: str) -> list[str]:
-        config_id = bench.configure(steps, f"With {steps} steps")
-        bench.set_options(steps_at_once=steps)
-        bench.sell(fiche_id)
+        config_id = harness.configure(steps, f"With {steps} steps")
+        harness.set_options(steps_at_once=steps)
+        harness.sell(fiche_id)
         asked, all_asked = 0, asyncio.Event()
 
         async def wait_for_all(_: Question) -> None:
@@ -272,9 +274,9 @@ def test_the_results_of_many_steps_are_stored_by_a_constant_number_of_statements
             if fails:
                 raise PermanentError("The key is refused.")
 
-        bench.model = FakeLanguageModel(during_call=wait_for_all)
-        with count_statements(bench.database) as executed:
-            bench.audit(fiche_id, config_id, f"audit-{steps}")
+        harness.model = FakeLanguageModel(during_call=wait_for_all)
+        with count_statements(harness.database) as executed:
+            harness.audit(fiche_id, config_id, f"audit-{steps}")
         writes = [one for one in executed if not one.startswith("SELECT")]
         return [one for one in writes if "audit_step_result" in one]
 

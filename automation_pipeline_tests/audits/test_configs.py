@@ -41,9 +41,9 @@ from automation_pipeline_tests.audits.configurations import (
     add_audit,
     document,
     import_many,
-    on,
     read,
     step_document,
+    with_database,
 )
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.processes import CREW, at_once
@@ -94,7 +94,7 @@ def add_many(url: str, config_id: int, times: int) -> list[int]:
             for _ in range(times)
         ]
 
-    return on(url, act)
+    return with_database(url, act)
 
 
 def test_concurrent_processes_add_steps_without_a_gap(
@@ -203,7 +203,7 @@ def delete_many(url: str, step_ids: list[int]) -> list[str]:
             return type(error).__name__
         return "deleted"
 
-    return on(url, lambda database: [attempt(database, step_id) for step_id in step_ids])
+    return with_database(url, lambda database: [attempt(database, step_id) for step_id in step_ids])
 
 
 def test_concurrent_deletions_leave_one_step_without_a_gap(
@@ -340,7 +340,7 @@ def reorder_many(url: str, config_id: int, order: tuple[int, ...], times: int) -
                 config_id, order[turn:] + order[:turn], database=database, clock=SystemClock()
             )
 
-    on(url, reorder)
+    with_database(url, reorder)
 
 
 @settings(
@@ -471,7 +471,7 @@ def update_many(url: str, config_id: int, changes: list[dict[str, object]]) -> N
         for change in changes:
             update_config(config_id, change, database=database, clock=SystemClock())
 
-    on(url, update)
+    with_database(url, update)
 
 
 def test_concurrent_changes_are_all_kept(database: Database, database_url: str) -> None:

@@ -24,8 +24,8 @@ from automation_pipeline.core.errors import (
     TransientError,
 )
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, call
 from automation_pipeline_tests.audits.configurations import step_document
+from automation_pipeline_tests.audits.harness import AuditHarness, call
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
 
@@ -34,23 +34,23 @@ Answer = Callable[[Question], Reply | Exception]
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(database, clock)
 
 
 def positions(model: FakeLanguageModel) -> Counter[int]:
     return Counter(StepInPrompt.of(question).position for question in model.asked)
 
 
-def at_step(position: int, reply: Reply | Exception) -> Answer:
+def reply_at_step(position: int, reply: Reply | Exception) -> Answer:
     """An honest model that gives this reply about one step."""
     return lambda asked: (
         reply if StepInPrompt.of(asked).position == position else step_answer(asked)
     )
 
 
-def has_no_verdict(bench: Bench, tracking_id: str = "audit-1") -> bool:
-    row = bench.row(tracking_id)
+def has_no_verdict(harness: AuditHarness, tracking_id: str = "audit-1") -> bool:
+    row = harness.row(tracking_id)
     scores = {row.score_percentage, row.overall_score, row.is_compliant}
     return (row.status, row.niveau, scores) == ("incomplete", Niveau.PENDING, {None})
 
@@ -66,11 +66,11 @@ def has_no_verdict(bench: Bench, tracking_id: str = "audit-1") -> bool:
     ids=["refused", "away", "unusable", "unwilling"],
 )
 def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
-    bench: Bench, reply: Reply | Exception, cause: str, tokens: int
+    harness: AuditHarness, reply: Reply | Exception, cause: str, tokens: int
 ) -> None:
-    bench.model = FakeLanguageModel(at_step(2, reply))
-    bench.sell(FICHE)
-    status = bench.audit(FICHE, bench.configure(steps=3))
+    harness.model = FakeLanguageModel(reply_at_step(2, reply))
+    harness.sell(FICHE)
+    status = harness.audit(FICHE, harness.configure(steps=3))
     assert (status.status, status.score_percentage, status.done, status.failed) == (
         "incomplete",
         None,
@@ -78,13 +78,13 @@ def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
         1,
     )
     assert (status.error or "").startswith(f"Audit incomplete: 2 of 3 steps judged: {cause}")
-    assert has_no_verdict(bench)
-    assert bench.row().total_tokens == tokens + 2 * USAGE.total_tokens
-    assert [event["step_position"] for event in bench.events("audit.step_failed")] == [2]
-    [event] = bench.events("audit.incomplete")
+    assert has_no_verdict(harness)
+    assert harness.row().total_tokens == tokens + 2 * USAGE.total_tokens
+    assert [event["step_position"] for event in harness.events("audit.step_failed")] == [2]
+    [event] = harness.events("audit.incomplete")
     assert (event["completed_steps"], event["failed_steps"], event["total_steps"]) == (2, 1, 3)
-    assert bench.events("audit.completed") == bench.events("audit.failed") == []
-    with bench.database.reading() as session:
+    assert harness.events("audit.completed") == harness.events("audit.failed") == []
+    with harness.database.reading() as session:
         document = audit_document(session, status.audit_id)
     steps = {
         step["stepPosition"]: (step["conforme"], step["score"]) for step in document["stepResults"]
@@ -92,76 +92,84 @@ def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
     assert steps == {1: ("CONFORME", 5), 2: (None, None), 3: ("CONFORME", 5)}
 
 
-def test_the_next_attempt_judges_only_what_is_missing(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(at_step(2, Reply("?", USAGE)))
-    bench.sell(FICHE)
-    config = bench.configure(steps=3)
-    bench.audit(FICHE, config)
-    bench.model = FakeLanguageModel()
-    status = bench.audit(FICHE, config)
+def test_the_next_attempt_judges_only_what_is_missing(harness: AuditHarness) -> None:
+    harness.model = FakeLanguageModel(reply_at_step(2, Reply("?", USAGE)))
+    harness.sell(FICHE)
+    config = harness.configure(steps=3)
+    harness.audit(FICHE, config)
+    harness.model = FakeLanguageModel()
+    status = harness.audit(FICHE, config)
     assert (status.status, status.score_percentage, status.error) == (
         "completed",
         100.0,
         None,
     )
-    assert positions(bench.model) == {2: 1}
-    assert (bench.audits(), bench.row().is_latest, bench.row().error_message) == (1, True, None)
-    assert bench.row().total_tokens == (3 + 3) * USAGE.total_tokens
-    assert bench.audit(FICHE, config) == status
-    assert bench.model.calls == 1
+    assert positions(harness.model) == {2: 1}
+    assert (harness.audits(), harness.row().is_latest, harness.row().error_message) == (
+        1,
+        True,
+        None,
+    )
+    assert harness.row().total_tokens == (3 + 3) * USAGE.total_tokens
+    assert harness.audit(FICHE, config) == status
+    assert harness.model.calls == 1
 
 
-def test_two_incomplete_attempts_emit_two_events(bench: Bench) -> None:
-    bench.model.refuse_everything(PermanentError("Away."))
-    bench.sell(FICHE)
-    config = bench.configure(steps=1)
+def test_two_incomplete_attempts_emit_two_events(harness: AuditHarness) -> None:
+    harness.model.refuse_everything(PermanentError("Away."))
+    harness.sell(FICHE)
+    config = harness.configure(steps=1)
     for _ in range(2):
-        assert bench.audit(FICHE, config).error == "Audit incomplete: 0 of 1 steps judged: Away."
-    assert len(bench.events("audit.incomplete")) == len(bench.events("audit.step_failed")) == 2
+        assert harness.audit(FICHE, config).error == "Audit incomplete: 0 of 1 steps judged: Away."
+    assert len(harness.events("audit.incomplete")) == len(harness.events("audit.step_failed")) == 2
 
 
 @pytest.mark.both_databases
-def test_a_new_request_reuses_the_judged_steps_of_an_incomplete_audit(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(at_step(2, PermanentError("Away.")))
-    bench.sell(FICHE)
-    config = bench.configure(steps=3)
-    bench.audit(FICHE, config, "first")
-    bench.model = FakeLanguageModel()
-    assert bench.audit(FICHE, config, "second").score_percentage == 100.0
-    assert positions(bench.model) == {2: 1}
-    assert bench.row("second").total_tokens == USAGE.total_tokens
-    assert bench.steps("second")[0].finding == bench.steps("first")[0].finding
-    with bench.database.reading() as session:
+def test_a_new_request_reuses_the_judged_steps_of_an_incomplete_audit(
+    harness: AuditHarness,
+) -> None:
+    harness.model = FakeLanguageModel(reply_at_step(2, PermanentError("Away.")))
+    harness.sell(FICHE)
+    config = harness.configure(steps=3)
+    harness.audit(FICHE, config, "first")
+    harness.model = FakeLanguageModel()
+    assert harness.audit(FICHE, config, "second").score_percentage == 100.0
+    assert positions(harness.model) == {2: 1}
+    assert harness.row("second").total_tokens == USAGE.total_tokens
+    assert harness.steps("second")[0].finding == harness.steps("first")[0].finding
+    with harness.database.reading() as session:
         cited = Counter(session.scalars(select(CitationRow.audit_id)))
     assert cited[2] == cited[1] + 2
-    assert (bench.row("first").is_latest, bench.row("second").is_latest) == (False, True)
-    assert has_no_verdict(bench, "first")
+    assert (harness.row("first").is_latest, harness.row("second").is_latest) == (False, True)
+    assert has_no_verdict(harness, "first")
 
 
 @pytest.mark.parametrize("what", ["configuration", "calls"])
-def test_steps_judged_on_other_transcripts_are_judged_again(bench: Bench, what: str) -> None:
-    bench.model = FakeLanguageModel(at_step(2, PermanentError("Away.")))
-    bench.sell(FICHE)
-    config = bench.configure(steps=2)
-    bench.audit(FICHE, config, "first")
-    bench.model = FakeLanguageModel()
+def test_steps_judged_on_other_transcripts_are_judged_again(
+    harness: AuditHarness, what: str
+) -> None:
+    harness.model = FakeLanguageModel(reply_at_step(2, PermanentError("Away.")))
+    harness.sell(FICHE)
+    config = harness.configure(steps=2)
+    harness.audit(FICHE, config, "first")
+    harness.model = FakeLanguageModel()
     if what == "configuration":
-        bench.replace_config("Sales", [step_document(1, name="Renamed"), step_document(2)])
+        harness.replace_config("Sales", [step_document(1, name="Renamed"), step_document(2)])
     else:
-        bench.transcribe(FICHE, "speaker_0: Bonjour, cet appel est enregistré pour nos besoins.")
-    assert bench.audit(FICHE, config, "second").score_percentage == 100.0
-    assert positions(bench.model) == {1: 1, 2: 1}
+        harness.transcribe(FICHE, "speaker_0: Bonjour, cet appel est enregistré pour nos besoins.")
+    assert harness.audit(FICHE, config, "second").score_percentage == 100.0
+    assert positions(harness.model) == {1: 1, 2: 1}
     if what == "calls":
-        assert bench.audit(FICHE, config, "first").score_percentage == 100.0
-        assert positions(bench.model) == {1: 2, 2: 2}
+        assert harness.audit(FICHE, config, "first").score_percentage == 100.0
+        assert positions(harness.model) == {1: 2, 2: 2}
 
 
-def sell_partly_transcribed(bench: Bench, *, of: int) -> None:
+def sell_partly_transcribed(harness: AuditHarness, *, of: int) -> None:
     """Store `of` calls of which the first is transcribed."""
     calls = [call(f"{FICHE}{number}") for number in range(of)]
-    bench.sell(FICHE, calls[0])
-    bench.clock.pass_time_a_second()
-    bench.sell(FICHE, *calls, text=None)
+    harness.sell(FICHE, calls[0])
+    harness.clock.pass_time_a_second()
+    harness.sell(FICHE, *calls, text=None)
 
 
 @pytest.mark.parametrize(
@@ -178,49 +186,53 @@ def sell_partly_transcribed(bench: Bench, *, of: int) -> None:
     ids=["none", "refused", "away", "invalid"],
 )
 def test_an_audit_waits_for_the_transcripts_of_all_recordings(
-    bench: Bench, error: AutomationError | None, cause: str
+    harness: AuditHarness, error: AutomationError | None, cause: str
 ) -> None:
-    sell_partly_transcribed(bench, of=4)
+    sell_partly_transcribed(harness, of=4)
 
     async def listen(_: str) -> None:
         if error is not None:
             raise error
 
-    bench.ensure_transcribed = listen
-    config = bench.configure(steps=2)
-    status = bench.audit(FICHE, config)
+    harness.ensure_transcribed = listen
+    config = harness.configure(steps=2)
+    status = harness.audit(FICHE, config)
     assert (status.error or "").startswith(
         f"Audit incomplete: transcripts of 1 of 4 recordings{cause}"
     )
-    assert has_no_verdict(bench)
-    assert bench.row().coverage == {
+    assert has_no_verdict(harness)
+    assert harness.row().coverage == {
         "recordings": 4,
         "required": 4,
         "transcribed": 1,
         "missing": [f"{FICHE}{number}" for number in (1, 2, 3)],
         "without_audio": [],
     }
-    assert bench.model.calls == 0
-    bench.transcribe(FICHE)
-    finished = bench.audit(FICHE, config)
-    assert (finished.status, bench.row().recordings_count, bench.audits()) == ("completed", 4, 1)
-    assert positions(bench.model) == {1: 1, 2: 1}
+    assert harness.model.calls == 0
+    harness.transcribe(FICHE)
+    finished = harness.audit(FICHE, config)
+    assert (finished.status, harness.row().recordings_count, harness.audits()) == (
+        "completed",
+        4,
+        1,
+    )
+    assert positions(harness.model) == {1: 1, 2: 1}
 
 
-def test_without_any_transcript_the_error_names_the_reason(bench: Bench) -> None:
-    bench.sell(FICHE, *(call(f"{FICHE}{number}") for number in range(3)), text=None)
-    status = bench.audit(FICHE, bench.configure(steps=1))
+def test_without_any_transcript_the_error_names_the_reason(harness: AuditHarness) -> None:
+    harness.sell(FICHE, *(call(f"{FICHE}{number}") for number in range(3)), text=None)
+    status = harness.audit(FICHE, harness.configure(steps=1))
     known = f"No transcriptions available for fiche {FICHE} (0/3)"
     assert status.error == f"Audit incomplete: transcripts of 0 of 3 recordings. {known}"
-    assert has_no_verdict(bench)
+    assert has_no_verdict(harness)
 
 
-def test_recordings_without_audio_are_shown_but_not_required(bench: Bench) -> None:
-    bench.sell(FICHE, call(f"{FICHE}1"))
-    bench.clock.pass_time_a_second()
-    bench.sell(FICHE, call(f"{FICHE}1"), call(f"{FICHE}2", url=" "), text=None)
-    assert bench.audit(FICHE, bench.configure(steps=1)).score_percentage == 100.0
-    coverage = bench.row().coverage or {}
+def test_recordings_without_audio_are_shown_but_not_required(harness: AuditHarness) -> None:
+    harness.sell(FICHE, call(f"{FICHE}1"))
+    harness.clock.pass_time_a_second()
+    harness.sell(FICHE, call(f"{FICHE}1"), call(f"{FICHE}2", url=" "), text=None)
+    assert harness.audit(FICHE, harness.configure(steps=1)).score_percentage == 100.0
+    coverage = harness.row().coverage or {}
     assert (coverage["required"], coverage["transcribed"], coverage["without_audio"]) == (
         1,
         1,
@@ -268,18 +280,18 @@ def test_transcript_coverage_per_set_of_recordings() -> None:
 
 
 @pytest.mark.both_databases
-def test_an_incomplete_audit_does_not_hide_a_completed_one(bench: Bench) -> None:
-    bench.sell(FICHE)
-    config = bench.configure(steps=1)
+def test_an_incomplete_audit_does_not_hide_a_completed_one(harness: AuditHarness) -> None:
+    harness.sell(FICHE)
+    config = harness.configure(steps=1)
 
     def latest() -> list[str]:
-        return [name for name in names if bench.row(name).is_latest]
+        return [name for name in names if harness.row(name).is_latest]
 
     names: list[str] = []
 
     def audit(name: str, error: AutomationError | None = None) -> None:
-        bench.model.refuse_everything(error)
-        bench.audit(FICHE, config, name)
+        harness.model.refuse_everything(error)
+        harness.audit(FICHE, config, name)
         names.append(name)
 
     away = PermanentError("Away.")
@@ -295,47 +307,47 @@ def test_an_incomplete_audit_does_not_hide_a_completed_one(bench: Bench) -> None
     assert latest() == ["better"]
     audit("in vain")
     assert latest() == ["better"]
-    with bench.database.transaction() as session:
-        set_deleted(session, 5, bench.clock.now())
+    with harness.database.transaction() as session:
+        set_deleted(session, 5, harness.clock.now())
     assert set(latest()) == {"in vain"}
 
 
 @pytest.mark.both_databases
-def test_the_newest_of_concurrently_ended_audits_is_the_latest(bench: Bench) -> None:
-    bench.sell(FICHE)
-    config, names = bench.configure(steps=1), [f"audit-{number}" for number in range(4)]
-    bench.audit(FICHE, config, "before")
+def test_the_newest_of_concurrently_ended_audits_is_the_latest(harness: AuditHarness) -> None:
+    harness.sell(FICHE)
+    config, names = harness.configure(steps=1), [f"audit-{number}" for number in range(4)]
+    harness.audit(FICHE, config, "before")
 
     async def together() -> None:
-        await asyncio.gather(*(bench.auditing(FICHE, config, name) for name in names))
+        await asyncio.gather(*(harness.auditing(FICHE, config, name) for name in names))
 
     asyncio.run(together())
-    rows = [bench.row(name) for name in names]
+    rows = [harness.row(name) for name in names]
     assert [row.version for row in rows if row.is_latest] == [5]
-    assert not bench.row("before").is_latest
+    assert not harness.row("before").is_latest
 
 
-def test_the_completed_audit_is_the_latest_while_another_runs(bench: Bench) -> None:
-    bench.sell(FICHE)
-    config = bench.configure(steps=1)
-    bench.audit(FICHE, config, "good")
+def test_the_completed_audit_is_the_latest_while_another_runs(harness: AuditHarness) -> None:
+    harness.sell(FICHE)
+    config = harness.configure(steps=1)
+    harness.audit(FICHE, config, "good")
     seen: list[tuple[bool, bool]] = []
 
     async def look(_: Question) -> None:
         await asyncio.sleep(0)
-        seen.append((bench.row("good").is_latest, bench.row("again").is_latest))
+        seen.append((harness.row("good").is_latest, harness.row("again").is_latest))
 
-    bench.model = FakeLanguageModel(during_call=look)
-    bench.audit(FICHE, config, "again")
+    harness.model = FakeLanguageModel(during_call=look)
+    harness.audit(FICHE, config, "again")
     assert seen == [(True, False)]
-    assert (bench.row("good").is_latest, bench.row("again").is_latest) == (False, True)
+    assert (harness.row("good").is_latest, harness.row("again").is_latest) == (False, True)
 
 
-def test_an_unjudged_step_has_no_verdict(bench: Bench) -> None:
-    bench.model.refuse_everything(PermanentError("Away."))
-    bench.sell(FICHE)
-    bench.audit(FICHE, bench.configure(steps=2))
-    with bench.database.reading() as session:
+def test_an_unjudged_step_has_no_verdict(harness: AuditHarness) -> None:
+    harness.model.refuse_everything(PermanentError("Away."))
+    harness.sell(FICHE)
+    harness.audit(FICHE, harness.configure(steps=2))
+    with harness.database.reading() as session:
         rows = session.scalars(select(StepResultRow)).all()
         found = {
             (row.conforme, row.score, row.niveau_conformite, row.traite, row.error) for row in rows

@@ -11,30 +11,30 @@ from automation_pipeline.audits.reviews import record_review
 from automation_pipeline.audits.tables import HumanReviewRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import step_document
-from automation_pipeline_tests.audits.reviewers import put, record_reviews
+from automation_pipeline_tests.audits.harness import AuditHarness
+from automation_pipeline_tests.audits.reviewers import record_reviews, set_state
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 from automation_pipeline_tests.processes import CREW, at_once
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
     """Every step was found half met: 3 of 5 points each, 60 %."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
     )
-    return Bench(database, clock, model=model)
+    return AuditHarness(database, clock, model=model)
 
 
-def audited(bench: Bench, steps: int = 2) -> int:
-    bench.sell("1900417")
-    return bench.audit("1900417", bench.configure(steps=steps)).audit_id
+def audit_half_met_steps(harness: AuditHarness, steps: int = 2) -> int:
+    harness.sell("1900417")
+    return harness.audit("1900417", harness.configure(steps=steps)).audit_id
 
 
-def test_a_review_of_a_step_rescores_the_audit(bench: Bench) -> None:
-    audit_id = audited(bench)
+def test_a_review_of_a_step_rescores_the_audit(harness: AuditHarness) -> None:
+    audit_id = audit_half_met_steps(harness)
     given = {
         "conforme": "CONFORME",
         "score": 5,
@@ -42,7 +42,7 @@ def test_a_review_of_a_step_rescores_the_audit(bench: Bench) -> None:
         "reviewer": "qa",
         "reason": "Heard.",
     }
-    step = record_review(StepLocation(audit_id, 1), given, database=bench.database)
+    step = record_review(StepLocation(audit_id, 1), given, database=harness.database)
     assert (step["conforme"], step["score"], step["niveau_conformite"]) == (
         "CONFORME",
         5,
@@ -68,28 +68,30 @@ def test_a_review_of_a_step_rescores_the_audit(bench: Bench) -> None:
             "niveau_conformite": "EXCELLENT",
         },
     }
-    row = bench.row()
+    row = harness.row()
     assert (float(row.score_percentage), row.niveau) == (80.0, "BON")
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         result = audit_document(session, audit_id)["resultData"]
     assert result["audit"]["compliance"]["score"] == 80.0  # type: ignore[index]  # JSON
     assert result["audit"]["results"]["compliance"]["niveau"] == "BON"  # type: ignore[index]  # JSON
     assert result["audit"]["results"]["steps"][0] == step  # type: ignore[index]  # JSON
     assert (
-        bench.notes()[-1] == "REVIEW: step 1 by qa: CONFORME, 5 points; the audit is BON, 80.00 %"
+        harness.notes()[-1] == "REVIEW: step 1 by qa: CONFORME, 5 points; the audit is BON, 80.00 %"
     )
 
 
-def test_reviews_keep_tokens_and_times_and_add_to_the_history(bench: Bench) -> None:
-    audit_id = audited(bench)
-    before = bench.row()
-    record_review(StepLocation(audit_id, 1), {"conforme": "CONFORME"}, database=bench.database)
-    with bench.database.reading() as session:
+def test_reviews_keep_tokens_and_times_and_add_to_the_history(harness: AuditHarness) -> None:
+    audit_id = audit_half_met_steps(harness)
+    before = harness.row()
+    record_review(StepLocation(audit_id, 1), {"conforme": "CONFORME"}, database=harness.database)
+    with harness.database.reading() as session:
         first = session.get_one(HumanReviewRow, 1)
     step = record_review(
-        StepLocation(audit_id, 1), {"conforme": "NON_CONFORME", "score": 0}, database=bench.database
+        StepLocation(audit_id, 1),
+        {"conforme": "NON_CONFORME", "score": 0},
+        database=harness.database,
     )
-    after = bench.row()
+    after = harness.row()
     assert (after.total_tokens, after.completed_at, after.duration_ms) == (
         before.total_tokens,
         before.completed_at,
@@ -97,7 +99,7 @@ def test_reviews_keep_tokens_and_times_and_add_to_the_history(bench: Bench) -> N
     )
     overrides = [review["override"]["conforme"] for review in step["human_review"]]  # type: ignore[attr-defined]  # JSON
     assert overrides == ["CONFORME", "NON_CONFORME"]
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         again = session.get_one(HumanReviewRow, 1)
     names = [column.key for column in HumanReviewRow.__table__.columns]
     assert [getattr(again, name) for name in names] == [getattr(first, name) for name in names]
@@ -124,60 +126,68 @@ def test_reviews_keep_tokens_and_times_and_add_to_the_history(bench: Bench) -> N
     ],
 )
 def test_an_invalid_change_changes_nothing(
-    bench: Bench, position: int, given: dict[str, object], error: type[Exception], words: str
+    harness: AuditHarness,
+    position: int,
+    given: dict[str, object],
+    error: type[Exception],
+    words: str,
 ) -> None:
-    audit_id = audited(bench)
-    before = bench.steps()
+    audit_id = audit_half_met_steps(harness)
+    before = harness.steps()
     with pytest.raises(error, match=words):
-        record_review(StepLocation(audit_id, position), given, database=bench.database)
-    assert bench.steps() == before
-    with bench.database.reading() as session:
+        record_review(StepLocation(audit_id, position), given, database=harness.database)
+    assert harness.steps() == before
+    with harness.database.reading() as session:
         assert session.get(HumanReviewRow, 1) is None
 
 
-def test_an_unknown_audit_is_not_found(bench: Bench) -> None:
+def test_an_unknown_audit_is_not_found(harness: AuditHarness) -> None:
     with pytest.raises(NotFoundError, match="Audit not found"):
-        record_review(StepLocation(7, 1), {"conforme": "CONFORME"}, database=bench.database)
+        record_review(StepLocation(7, 1), {"conforme": "CONFORME"}, database=harness.database)
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "deleted"])
-def test_only_a_completed_audit_is_reviewed(bench: Bench, state: str) -> None:
-    audit_id = audited(bench)
-    put(bench.database, audit_id, state)
+def test_only_a_completed_audit_is_reviewed(harness: AuditHarness, state: str) -> None:
+    audit_id = audit_half_met_steps(harness)
+    set_state(harness.database, audit_id, state)
     with pytest.raises(ConflictError, match=f"Audit 1 is {state}"):
-        record_review(StepLocation(audit_id, 1), {"conforme": "CONFORME"}, database=bench.database)
+        record_review(
+            StepLocation(audit_id, 1), {"conforme": "CONFORME"}, database=harness.database
+        )
 
 
 POINTS = ["Name", "Company", "Recording", "Right to object"]
 
 
 @pytest.fixture
-def point_bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(
+def point_harness(database: Database, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(
         database, clock, model=FakeLanguageModel(lambda asked: step_answer(asked, statuts="ABSENT"))
     )
 
 
 @pytest.fixture
-def audit_id(point_bench: Bench) -> int:
+def audit_id(point_harness: AuditHarness) -> int:
     """One critical step of four points, all ABSENT."""
-    point_bench.sell("1900417")
-    point_bench.replace_config(
+    point_harness.sell("1900417")
+    point_harness.replace_config(
         "Sales", [step_document(1, controlPoints=POINTS, weight=8, isCritical=True)]
     )
-    return point_bench.audit("1900417", 1).audit_id
+    return point_harness.audit("1900417", 1).audit_id
 
 
-def reviewed(point_bench: Bench, audit_id: int, index: int, **given: object) -> dict[str, Any]:
-    return record_review(StepLocation(audit_id, 1, index), given, database=point_bench.database)
+def reviewed(
+    point_harness: AuditHarness, audit_id: int, index: int, **given: object
+) -> dict[str, Any]:
+    return record_review(StepLocation(audit_id, 1, index), given, database=point_harness.database)
 
 
 def test_a_review_of_a_control_point_rescores_the_step_and_the_audit(
-    point_bench: Bench, audit_id: int
+    point_harness: AuditHarness, audit_id: int
 ) -> None:
-    assert point_bench.row().niveau == "REJET"
+    assert point_harness.row().niveau == "REJET"
     step = reviewed(
-        point_bench,
+        point_harness,
         audit_id,
         1,
         statut="PRESENT",
@@ -198,24 +208,24 @@ def test_a_review_of_a_control_point_rescores_the_step_and_the_audit(
         "override": {"statut": "PRESENT", "commentaire": "Heard."},
     }
     for index in (2, 3, 4):
-        step = reviewed(point_bench, audit_id, index, statut="PRESENT")
-    assert (step["score"], step["conforme"], point_bench.row().niveau) == (
+        step = reviewed(point_harness, audit_id, index, statut="PRESENT")
+    assert (step["score"], step["conforme"], point_harness.row().niveau) == (
         8,
         "CONFORME",
         "EXCELLENT",
     )
-    assert point_bench.row().result_data["audit"]["compliance"]["points_critiques"] == "1/1"  # type: ignore[index]  # JSON
-    assert reviewed(point_bench, audit_id, 4, statut="ABSENT")["score"] == 6
-    assert point_bench.row().niveau == "REJET"
+    assert point_harness.row().result_data["audit"]["compliance"]["points_critiques"] == "1/1"  # type: ignore[index]  # JSON
+    assert reviewed(point_harness, audit_id, 4, statut="ABSENT")["score"] == 6
+    assert point_harness.row().niveau == "REJET"
 
 
-def test_a_comment_alone_keeps_a_reviewed_score(point_bench: Bench, audit_id: int) -> None:
+def test_a_comment_alone_keeps_a_reviewed_score(point_harness: AuditHarness, audit_id: int) -> None:
     record_review(
         StepLocation(audit_id, 1),
         {"conforme": "CONFORME", "score": 7},
-        database=point_bench.database,
+        database=point_harness.database,
     )
-    step = reviewed(point_bench, audit_id, 2, commentaire="")
+    step = reviewed(point_harness, audit_id, 2, commentaire="")
     assert (step["score"], step["conforme"], step["points_controle"][1]["commentaire"]) == (
         7,
         "CONFORME",
@@ -226,30 +236,32 @@ def test_a_comment_alone_keeps_a_reviewed_score(point_bench: Bench, audit_id: in
 
 @pytest.mark.parametrize("index", [0, 5])
 def test_an_unknown_control_point_is_not_found(
-    point_bench: Bench, audit_id: int, index: int
+    point_harness: AuditHarness, audit_id: int, index: int
 ) -> None:
     with pytest.raises(
         NotFoundError, match=f"Audit control point with ID '{audit_id}:1:{index}' not found"
     ):
-        reviewed(point_bench, audit_id, index, statut="PRESENT")
+        reviewed(point_harness, audit_id, index, statut="PRESENT")
 
 
-def test_a_review_that_changes_nothing_is_refused(point_bench: Bench, audit_id: int) -> None:
+def test_a_review_that_changes_nothing_is_refused(
+    point_harness: AuditHarness, audit_id: int
+) -> None:
     with pytest.raises(InvalidInputError):
-        reviewed(point_bench, audit_id, 1, reviewer="qa")
+        reviewed(point_harness, audit_id, 1, reviewer="qa")
 
 
 def test_concurrent_reviews_of_one_step_are_all_kept(
-    point_bench: Bench, audit_id: int, database_url: str
+    point_harness: AuditHarness, audit_id: int, database_url: str
 ) -> None:
     assert len(POINTS) == CREW
     at_once(record_reviews, *((database_url, audit_id, 1, index, 4) for index in range(1, 5)))
-    [step] = point_bench.steps()
+    [step] = point_harness.steps()
     assert [(point.statut, point.commentaire) for point in step.finding.points] == [
         ("PRESENT", "Heard 3.")
     ] * 4
-    assert (step.finding.score, point_bench.row().niveau) == (8, "EXCELLENT")
-    with point_bench.database.reading() as session:
+    assert (step.finding.score, point_harness.row().niveau) == (8, "EXCELLENT")
+    with point_harness.database.reading() as session:
         reviews = step_histories(session, [audit_id])[audit_id, 1]["human_review"]
     assert len(reviews) == 20
     for index in range(1, 5):

@@ -36,12 +36,12 @@ from automation_pipeline.transcription.runs import (
     transcribe_fiches,
     work_on_runs,
 )
-from automation_pipeline_tests.audits.bench import Bench as AuditBench
-from automation_pipeline_tests.audits.bench import call
+from automation_pipeline_tests.audits.harness import AuditHarness as AuditBench
+from automation_pipeline_tests.audits.harness import call
 from automation_pipeline_tests.factories import a_schedule, an_opening, selected
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import SPEECH_OPTIONS, NoLimit, transcript_of
+from automation_pipeline_tests.transcription.harness import SPEECH_OPTIONS, NoLimit, transcript_of
 from automation_pipeline_tests.waiting import run
 
 FETCHING = FetchOptions(budget_seconds=120, most_recordings=0)

@@ -5,14 +5,14 @@ from sqlalchemy import select
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Session
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import WEAK, record_sales
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.factories import a_schedule
 
 EVIL = '<script>alert("x")</script> & <img src=x onerror=alert(1)> | $x^{$'
 
 
-def a_reported_run(bench: Bench) -> int:
+def a_reported_run(bench: AuditHarness) -> int:
     """Fiches 1 to 4: good audit, bad audit, failure with markup in the error, not found."""
     config_id = bench.configure(2, name=f"Sales {EVIL}")
     record_sales(bench, "1", "2", "3")
@@ -44,7 +44,7 @@ def a_reported_run(bench: Bench) -> int:
     return run_id
 
 
-def open_a_run(bench: Bench, fiche_ids: tuple[str, ...]) -> int:
+def open_a_run(bench: AuditHarness, fiche_ids: tuple[str, ...]) -> int:
     """Insert the rows of an open run with selected fiches, without running any stage."""
     schedule_id, now = a_schedule(bench.database, bench.clock, fiche_ids).id, bench.clock.now()
     with bench.database.transaction() as session:

@@ -17,7 +17,7 @@ from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import transcript_of
+from automation_pipeline_tests.transcription.harness import transcript_of
 from automation_pipeline_tests.waiting import come_true
 
 FICHES = ("1", "2", "gone")

@@ -23,7 +23,7 @@ from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.outbox import OutboxRow
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import (
     COOLDOWN,
@@ -252,7 +252,7 @@ def test_an_empty_selection_has_no_batches_and_a_reason(
 def test_uncertain_fiches_are_kept_until_their_details_are_fetched(
     database: Database, clock: StandingClock
 ) -> None:
-    bench = Bench(database, clock)
+    bench = AuditHarness(database, clock)
     for fiche_id in ("1", "2", "3"):
         bench.sell(fiche_id)
     bench.audit("3", bench.configure(1))

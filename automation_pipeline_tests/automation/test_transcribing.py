@@ -25,11 +25,11 @@ from automation_pipeline.transcription.models import (
 )
 from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.runs import begin_transcription
-from automation_pipeline_tests.audits.bench import call
+from automation_pipeline_tests.audits.harness import call
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import transcript_of
+from automation_pipeline_tests.transcription.harness import transcript_of
 from automation_pipeline_tests.waiting import come_true, leap, run
 
 NO_SPEECH = PermanentError("No speech in this audio")

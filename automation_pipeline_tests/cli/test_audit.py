@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 
@@ -19,8 +19,8 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.fixture
-def bench(terminal: Terminal, clock: StandingClock) -> Bench:
-    return Bench(terminal.database, clock)
+def harness(terminal: Terminal, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(terminal.database, clock)
 
 
 def requests(terminal: Terminal) -> list[RunRequestRow]:
@@ -28,8 +28,8 @@ def requests(terminal: Terminal) -> list[RunRequestRow]:
         return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
 
 
-def test_one_fiche_is_one_request(terminal: Terminal, bench: Bench) -> None:
-    config = bench.configure()
+def test_one_fiche_is_one_request(terminal: Terminal, harness: AuditHarness) -> None:
+    config = harness.configure()
     asked = terminal.json("audit", "1900417", "--config", str(config), "--tools")
     [request] = requests(terminal)
     assert asked == {
@@ -43,24 +43,24 @@ def test_one_fiche_is_one_request(terminal: Terminal, bench: Bench) -> None:
     )
 
 
-def test_several_fiches_are_a_batch(terminal: Terminal, bench: Bench) -> None:
-    asked = terminal.json("audit", "7", "8", "7", "--config", str(bench.configure()))
+def test_several_fiches_are_a_batch(terminal: Terminal, harness: AuditHarness) -> None:
+    asked = terminal.json("audit", "7", "8", "7", "--config", str(harness.configure()))
     assert [one["tracking_id"] for one in asked["audits"]] == [
         f"batch-{asked['batch_id']}-audit-{fiche}-1" for fiche in ("7", "8")
     ]
 
 
-def carry_out(bench: Bench, terminal: Terminal) -> None:
+def run_requested_audits(harness: AuditHarness, terminal: Terminal) -> None:
     for request in requests(terminal):
-        bench.audit(str(request.config["fiche_id"]), 1, request.request_key)
+        harness.audit(str(request.config["fiche_id"]), 1, request.request_key)
 
 
 def test_a_followed_audit_shows_its_result_with_quotations(
-    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.configure(steps=2)
-    bench.sell("1900417")
-    during_pauses(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
+    harness.configure(steps=2)
+    harness.sell("1900417")
+    during_pauses(monkeypatch, *[lambda: run_requested_audits(harness, terminal)] * 3)
     ended = terminal.run("audit", "1900417", "--config", "1", "--wait")
     assert (ended.code, ended.err) == (0, "")
     assert "EXCELLENT" in ended.out
@@ -68,20 +68,20 @@ def test_a_followed_audit_shows_its_result_with_quotations(
 
 
 def test_several_followed_audits_are_shown_as_a_table(
-    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.configure(steps=1)
-    bench.sell("1900417")
-    bench.sell("1900418", text="")
-    during_pauses(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
+    harness.configure(steps=1)
+    harness.sell("1900417")
+    harness.sell("1900418", text="")
+    during_pauses(monkeypatch, *[lambda: run_requested_audits(harness, terminal)] * 3)
     document = terminal.json("audit", "1900417", "1900418", "--config", "1", "--wait", code=1)
     assert [audit["status"] for audit in document["audits"]] == ["completed", "failed"]
 
 
 def test_a_rejected_request_is_reported(
-    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.configure(steps=1)
+    harness.configure(steps=1)
 
     def refuse() -> None:
         with terminal.database.transaction() as session:
@@ -99,7 +99,7 @@ def test_a_rejected_request_is_reported(
 NO_KEY = "LLM API key not configured (set LLM_API_KEY)"
 
 
-def refuse_first_then_carry_out(terminal: Terminal, bench: Bench) -> Callable[[], None]:
+def refuse_first_then_run_others(terminal: Terminal, harness: AuditHarness) -> Callable[[], None]:
     """Reject the first request, then carry out one of the others per pause."""
     pauses = 0
 
@@ -112,18 +112,18 @@ def refuse_first_then_carry_out(terminal: Terminal, bench: Bench) -> Callable[[]
                 mark_refused(session, first.request_key, NO_KEY)
         elif len(others) >= pauses - 1:
             other = others[pauses - 2]
-            bench.audit(str(other.config["fiche_id"]), 1, other.request_key)
+            harness.audit(str(other.config["fiche_id"]), 1, other.request_key)
 
     return pause
 
 
 def test_a_rejected_audit_does_not_stop_following_the_others(
-    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.configure(steps=1)
+    harness.configure(steps=1)
     for fiche in ("7", "8", "9"):
-        bench.sell(fiche)
-    during_pauses(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
+        harness.sell(fiche)
+    during_pauses(monkeypatch, *[refuse_first_then_run_others(terminal, harness)] * 3)
     document = terminal.json("audit", "7", "8", "9", "--config", "1", "--wait", code=1)
     first, *others = document["audits"]
     assert first == {
@@ -137,11 +137,11 @@ def test_a_rejected_audit_does_not_stop_following_the_others(
 
 
 def test_a_rejected_audit_is_a_row_in_the_table(
-    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.configure(steps=1)
-    bench.sell("8")
-    during_pauses(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
+    harness.configure(steps=1)
+    harness.sell("8")
+    during_pauses(monkeypatch, *[refuse_first_then_run_others(terminal, harness)] * 3)
     ended = terminal.run("audit", "7", "8", "--config", "1", "--wait")
     assert (ended.code, ended.err) == (1, "")
     rows = [line.split() for line in ended.out.splitlines()]
@@ -150,10 +150,10 @@ def test_a_rejected_audit_is_a_row_in_the_table(
 
 
 def test_a_single_rejected_audit_is_also_printed_as_json(
-    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.configure(steps=1)
-    during_pauses(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
+    harness.configure(steps=1)
+    during_pauses(monkeypatch, *[refuse_first_then_run_others(terminal, harness)] * 3)
     ended = terminal.run("audit", "7", "--config", "1", "--wait", "--json")
     assert (ended.code, ended.error and ended.error["message"]) == (1, NO_KEY)
     document = json.loads(ended.out)

@@ -15,9 +15,9 @@ from automation_pipeline.audits.reviews import run_rerun
 from automation_pipeline.cli import output
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import step_document
-from automation_pipeline_tests.audits.reviewers import put
+from automation_pipeline_tests.audits.harness import AuditHarness
+from automation_pipeline_tests.audits.reviewers import set_state
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, step_answer
@@ -31,7 +31,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.fixture(autouse=True)
-def bench(terminal: Terminal, clock: StandingClock) -> Bench:
+def harness(terminal: Terminal, clock: StandingClock) -> AuditHarness:
     """Audit 1 has a critical step with one ABSENT control point, and a step that was not covered."""
 
     def answer(asked: Question) -> Reply | Exception:
@@ -41,15 +41,15 @@ def bench(terminal: Terminal, clock: StandingClock) -> Bench:
             )
         return step_answer(asked, statuts=["PRESENT", "ABSENT"], score=4)
 
-    bench = Bench(terminal.database, clock, model=FakeLanguageModel(answer))
-    bench.sell("1900417")
+    harness = AuditHarness(terminal.database, clock, model=FakeLanguageModel(answer))
+    harness.sell("1900417")
     steps = [
         step_document(1, name="Greeting [1]", isCritical=True, weight=8),
         step_document(2, name="Goodbye", weight=2),
     ]
-    bench.replace_config("Sales", steps)
-    bench.audit("1900417", 1, trigger_source="api")
-    return bench
+    harness.replace_config("Sales", steps)
+    harness.audit("1900417", 1, trigger_source="api")
+    return harness
 
 
 def request_key(terminal: Terminal) -> str:
@@ -57,8 +57,8 @@ def request_key(terminal: Terminal) -> str:
         return session.scalars(select(RunRequestRow.request_key)).one()
 
 
-def test_the_list_shows_latest_versions_or_all(terminal: Terminal, bench: Bench) -> None:
-    bench.audit("1900417", 1, "audit-2")
+def test_the_list_shows_latest_versions_or_all(terminal: Terminal, harness: AuditHarness) -> None:
+    harness.audit("1900417", 1, "audit-2")
     listed = terminal.json("audits", "list")
     assert ([audit["id"] for audit in listed["audits"]], listed["total"]) == (["2"], 1)
     everything = terminal.json("audits", "list", "--all-versions")
@@ -113,18 +113,20 @@ def test_an_audit_is_printed_as_one_json_document(terminal: Terminal) -> None:
     assert len(shown["resultData"]["audit"]["results"]["steps"]) == 2
 
 
-def test_running_and_failed_audits_can_be_shown(terminal: Terminal, bench: Bench) -> None:
-    put(bench.database, 1, "running")
+def test_running_and_failed_audits_can_be_shown(terminal: Terminal, harness: AuditHarness) -> None:
+    set_state(harness.database, 1, "running")
     result = terminal.run("audits", "show", "1", "--steps")
     assert result.code == 0
     assert "1, running" in result.out
     assert "verdict  " not in result.out.splitlines()[0]
 
 
-def test_an_incomplete_audit_lists_what_is_missing(terminal: Terminal, bench: Bench) -> None:
-    bench.model.fail_once(PermanentError("The model is [away]."))
-    bench.set_options(steps_at_once=1)
-    bench.audit("1900417", 1, "audit-2")
+def test_an_incomplete_audit_lists_what_is_missing(
+    terminal: Terminal, harness: AuditHarness
+) -> None:
+    harness.model.fail_once(PermanentError("The model is [away]."))
+    harness.set_options(steps_at_once=1)
+    harness.audit("1900417", 1, "audit-2")
     result = terminal.run("audits", "show", "2").out
     assert "Audit incomplete: 1 of 2 steps judged: The model is [away]." in result
     assert any("transcripts" in line and "1 of 1" in line for line in result.splitlines())
@@ -183,12 +185,12 @@ def test_a_rerun_can_be_requested(terminal: Terminal) -> None:
 
 
 def test_a_rerun_is_followed_to_its_end(
-    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def carry_out() -> None:
         request = Rerun(rerun_id=request_key(terminal), location=StepLocation(1, 1))
-        bench.model = FakeLanguageModel()
-        asyncio.run(run_rerun(request, database=bench.database, judge=bench.judge))
+        harness.model = FakeLanguageModel()
+        asyncio.run(run_rerun(request, database=harness.database, judge=harness.judge))
 
     during_pauses(monkeypatch, carry_out)
     document = terminal.json("audits", "rerun", "1", "--step", "1", "--wait")
@@ -308,9 +310,9 @@ def test_invalid_input_is_reported_in_one_sentence(
     "arguments", ["review 1 --step 1 --conforme PARTIEL", "rerun 1 --step 1 --wait"]
 )
 def test_a_running_audit_cannot_be_changed(
-    terminal: Terminal, bench: Bench, arguments: str
+    terminal: Terminal, harness: AuditHarness, arguments: str
 ) -> None:
-    put(bench.database, 1, "running")
+    set_state(harness.database, 1, "running")
     ended = terminal.run("audits", *arguments.split())
     assert (ended.code, ended.err) == (
         1,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from automation_pipeline.automation.commands.report import Html, element, joined, run_page, text
 from automation_pipeline.automation.queries.reports import run_report
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import answer_by_transcript
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import (
     EVIL,
     a_reported_run,
@@ -73,14 +73,14 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.fixture
-def bench(terminal: Terminal) -> Bench:
-    return Bench(
+def bench(terminal: Terminal) -> AuditHarness:
+    return AuditHarness(
         terminal.database, StandingClock(STARTED_AT), FakeLanguageModel(answer_by_transcript)
     )
 
 
 @pytest.fixture
-def run_id(bench: Bench) -> int:
+def run_id(bench: AuditHarness) -> int:
     """Create a run that ended after 9 s, with 1 s for selection and 2 s for fetching."""
     run_id = a_reported_run(bench)
     with bench.database.transaction() as session:
@@ -98,13 +98,13 @@ def run_id(bench: Bench) -> int:
     return run_id
 
 
-def page_of(bench: Bench, run_id: int, **most: int) -> Page:
+def page_of(bench: AuditHarness, run_id: int, **most: int) -> Page:
     with bench.database.reading() as session:
         return Page(run_page(run_report(session, run_id, **most)))
 
 
 def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
-    bench: Bench, run_id: int
+    bench: AuditHarness, run_id: int
 ) -> None:
     result = " ".join(page_of(bench, run_id).printed.split())
     assert f"Run {run_id}: partial" in result
@@ -122,7 +122,7 @@ def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
     assert "secret frames" not in result
 
 
-def test_fiches_link_to_their_audits_and_quotations(bench: Bench, run_id: int) -> None:
+def test_fiches_link_to_their_audits_and_quotations(bench: AuditHarness, run_id: int) -> None:
     page = page_of(bench, run_id)
     links, anchors = page.values("href"), page.values("id")
     assert {link.removeprefix("#") for link in links} == set(anchors)
@@ -132,7 +132,7 @@ def test_fiches_link_to_their_audits_and_quotations(bench: Bench, run_id: int) -
     assert "4 ignored not_found: Fiche not found (404)" in result
 
 
-def test_stored_text_is_escaped(bench: Bench, run_id: int) -> None:
+def test_stored_text_is_escaped(bench: AuditHarness, run_id: int) -> None:
     page = page_of(bench, run_id)
     assert not {"script", "img", "iframe", "link", "object"} & set(page.tags)
     assert not [name for name, _value in page.attributes if name.startswith("on")]
@@ -141,7 +141,7 @@ def test_stored_text_is_escaped(bench: Bench, run_id: int) -> None:
     assert f"Sales {EVIL}" in page.printed
 
 
-def test_the_page_has_no_external_resources(bench: Bench, run_id: int) -> None:
+def test_the_page_has_no_external_resources(bench: AuditHarness, run_id: int) -> None:
     page = page_of(bench, run_id)
     assert page.values("src") == []
     assert all(link.startswith("#") for link in page.values("href"))
@@ -153,7 +153,7 @@ def test_the_page_has_no_external_resources(bench: Bench, run_id: int) -> None:
     assert "@import" not in style
 
 
-def test_a_large_run_is_summarised(bench: Bench, run_id: int) -> None:
+def test_a_large_run_is_summarised(bench: AuditHarness, run_id: int) -> None:
     result = page_of(bench, run_id, most_fiches=3, most_in_full=0).printed
     assert "And 1 more fiches, which this page leaves out." in result
     assert "And 1 more audits, which this page leaves out." in result
@@ -172,7 +172,7 @@ def test_a_large_run_is_summarised(bench: Bench, run_id: int) -> None:
         (2, "2 selected = 2 successful + 0 "),
     ],
 )
-def test_an_active_run_shows_its_progress(bench: Bench, ended: int, message: str) -> None:
+def test_an_active_run_shows_its_progress(bench: AuditHarness, ended: int, message: str) -> None:
     run_id = open_a_run(bench, ("1", "2"))
     with bench.database.transaction() as session:
         for fiche_id in ("1", "2")[:ended]:
@@ -180,7 +180,7 @@ def test_an_active_run_shows_its_progress(bench: Bench, ended: int, message: str
     assert message in page_of(bench, run_id).printed
 
 
-def test_rows_that_do_not_add_up_are_reported(bench: Bench, run_id: int) -> None:
+def test_rows_that_do_not_add_up_are_reported(bench: AuditHarness, run_id: int) -> None:
     with bench.database.transaction() as session:
         change_run(session, run_id, selected_fiches=5)
     assert (

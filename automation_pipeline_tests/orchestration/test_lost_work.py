@@ -20,7 +20,7 @@ from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINAT
 from automation_pipeline.orchestration.watchdog import LOST_AUDIT, end_lost_audits
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_taken, refusals
-from automation_pipeline_tests.audits.bench import Bench, stored_batch
+from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
 from automation_pipeline_tests.conftest import StandingClock
 
 S = DagsterRunStatus
@@ -33,19 +33,19 @@ def instance() -> Iterator[DagsterInstance]:
 
 
 @pytest.fixture
-def bench(database: Database) -> Bench:
+def bench(database: Database) -> AuditHarness:
     """The clock starts at the current time, like Dagster's."""
-    return Bench(database, StandingClock(datetime.now(UTC)))
+    return AuditHarness(database, StandingClock(datetime.now(UTC)))
 
 
 @pytest.fixture
-def services(bench: Bench) -> Services:
+def services(bench: AuditHarness) -> Services:
     built = Services(Settings(), bench.clock)
     vars(built)["database"] = bench.database
     return built
 
 
-def requested_batch(bench: Bench, *fiches: str, minutes_ago: float = 31) -> FiledAudits:
+def requested_batch(bench: AuditHarness, *fiches: str, minutes_ago: float = 31) -> FiledAudits:
     """Request a batch of audits, each taken by a run named after its fiche."""
     options = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
     filed = request_audits(fiches, options, database=bench.database, clock=bench.clock)
@@ -75,13 +75,13 @@ def a_run(
     return instance.add_run(run)
 
 
-def request_states(bench: Bench) -> list[str]:
+def request_states(bench: AuditHarness) -> list[str]:
     with bench.database.reading() as session:
         return list(session.scalars(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
 def test_a_terminated_run_leaves_no_batch_waiting(
-    bench: Bench, services: Services, instance: DagsterInstance
+    bench: AuditHarness, services: Services, instance: DagsterInstance
 ) -> None:
     filed = requested_batch(bench, "7")
     [one] = filed.audits
@@ -111,7 +111,7 @@ def test_terminating_a_run_without_a_request_closes_nothing(services: Services) 
     ],
 )
 def test_an_audit_whose_run_has_ended_is_counted_as_failed(
-    bench: Bench, services: Services, instance: DagsterInstance,
+    bench: AuditHarness, services: Services, instance: DagsterInstance,
     status: DagsterRunStatus, is_lost: bool,
 ) -> None:  # fmt: skip
     filed = requested_batch(bench, "7")
@@ -128,7 +128,7 @@ def test_an_audit_whose_run_has_ended_is_counted_as_failed(
 
 
 def test_only_the_newest_run_of_a_request_counts(
-    bench: Bench, services: Services, instance: DagsterInstance
+    bench: AuditHarness, services: Services, instance: DagsterInstance
 ) -> None:
     filed = requested_batch(bench, "7", "8", "9")
     keys = [one.tracking_id for one in filed.audits]
@@ -142,13 +142,13 @@ def test_only_the_newest_run_of_a_request_counts(
     ]  # Dagster has no run of the last one
 
 
-def reset_to_waiting(bench: Bench) -> None:
+def reset_to_waiting(bench: AuditHarness) -> None:
     with bench.database.transaction() as session:
         session.execute(update(RunRequestRow).values(state="waiting"))
 
 
 def test_recent_waiting_or_started_audits_are_not_lost(
-    bench: Bench, services: Services, instance: DagsterInstance
+    bench: AuditHarness, services: Services, instance: DagsterInstance
 ) -> None:
     requested_batch(bench, "7", minutes_ago=29)
     assert end_lost_audits(instance, services) == []

@@ -12,8 +12,8 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.run_summary import ASSETS, asset_events, assets_of_run
-from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.audits.days import DAY, audit_the_day, record_sales
+from automation_pipeline_tests.audits.days import DAY, audit_day_of_sales, record_sales
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import open_a_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
@@ -31,12 +31,12 @@ def services(database_url: str) -> Iterator[Services]:
 
 
 @pytest.fixture
-def bench(services: Services) -> Bench:
+def bench(services: Services) -> AuditHarness:
     assert isinstance(services.clock, StandingClock)
-    return Bench(services.database, services.clock)
+    return AuditHarness(services.database, services.clock)
 
 
-def a_run(bench: Bench, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
+def a_run(bench: AuditHarness, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
     run_id = open_a_run(bench, fiche_ids)
     with bench.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
@@ -62,12 +62,12 @@ def of_all(day: date, assets: tuple[str, ...] = ASSETS) -> set[tuple[str, str | 
 
 
 def test_complete_days_are_materialised_and_partial_days_observed(
-    services: Services, bench: Bench
+    services: Services, bench: AuditHarness
 ) -> None:
     bench.configure(runAutomatically=True)
     record_sales(bench, "1", "2")
     record_sales(bench, "3", day=OTHER)
-    audit_the_day(bench)
+    audit_day_of_sales(bench)
     run = a_run(bench, "1", "3")
     events = metadata_of(services, run)
     assert events["AssetMaterialization"] == of_all(OTHER)
@@ -85,7 +85,7 @@ def test_complete_days_are_materialised_and_partial_days_observed(
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED])
 def test_a_failed_or_cancelled_run_materialises_nothing(
-    services: Services, bench: Bench, status: RunStatus
+    services: Services, bench: AuditHarness, status: RunStatus
 ) -> None:
     record_sales(bench, "1")
     events = metadata_of(services, a_run(bench, "1", status=status))
@@ -93,14 +93,14 @@ def test_a_failed_or_cancelled_run_materialises_nothing(
     assert events["AssetObservation"] == of_all(DAY)
 
 
-def test_only_the_assets_of_the_run_have_events(services: Services, bench: Bench) -> None:
+def test_only_the_assets_of_the_run_have_events(services: Services, bench: AuditHarness) -> None:
     record_sales(bench, "1")
     events = metadata_of(services, a_run(bench, "1"), ("fiche_details",))
     assert {asset for group in events.values() for asset, _ in group} == {"fiche_details"}
 
 
 def test_days_without_a_partition_and_fiches_without_a_day_are_ignored(
-    services: Services, bench: Bench
+    services: Services, bench: AuditHarness
 ) -> None:
     record_sales(bench, "1", day=BEFORE_ALL)
     assert metadata_of(services, a_run(bench, "1", "unknown")) == {}
@@ -124,7 +124,7 @@ def test_the_assets_of_a_run_follow_its_schedule(
 
 
 def test_dagster_stores_every_event_and_the_materialised_days(
-    services: Services, bench: Bench
+    services: Services, bench: AuditHarness
 ) -> None:
     record_sales(bench, "1", "2")
     for fiche_ids, materialised in ((("1",), set()), (("1", "2"), {DAY.isoformat()})):

@@ -10,7 +10,7 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.run_summary import run_summary
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.conftest import StandingClock
 
@@ -26,7 +26,7 @@ def services(database_url: str) -> Iterator[Services]:
 
 def test_the_run_summary_has_counts_reasons_and_failed_fiches(services: Services) -> None:
     assert isinstance(services.clock, StandingClock)
-    run_id = a_reported_run(Bench(services.database, services.clock))
+    run_id = a_reported_run(AuditHarness(services.database, services.clock))
     with services.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
         row.status, row.completed_at = "partial", services.clock.now()
@@ -50,7 +50,7 @@ def test_the_run_summary_shows_how_many_failed_fiches_are_omitted(
     services: Services,
 ) -> None:
     assert isinstance(services.clock, StandingClock)
-    run_id = a_reported_run(Bench(services.database, services.clock))
+    run_id = a_reported_run(AuditHarness(services.database, services.clock))
     with services.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
         row.status, row.completed_at, row.failed_fiches = "failed", services.clock.now(), 7

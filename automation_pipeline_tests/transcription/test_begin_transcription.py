@@ -14,24 +14,26 @@ from automation_pipeline.transcription.models import (
 from automation_pipeline.transcription.runs import open_run, sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.transcription.bench import Bench, call
+from automation_pipeline_tests.transcription.harness import TranscriptionHarness, call
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+    return TranscriptionHarness(database, clock)
 
 
-def test_the_plan_has_every_recording_that_lacks_a_transcript(bench: Bench) -> None:
-    bench.sell("7", call("b"), call("a"))
-    status = bench.begin("7", "r1", TranscriptionPriority.HIGH)
+def test_the_plan_has_every_recording_that_lacks_a_transcript(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("b"), call("a"))
+    status = harness.begin("7", "r1", TranscriptionPriority.HIGH)
     assert (status.status, status.total, status.target_total, status.processed) == (
         "running",
         2,
         2,
         0,
     )
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         tasks = session.scalars(
             select(TranscriptionTaskRow).order_by(TranscriptionTaskRow.recording_index)
         ).all()
@@ -39,7 +41,7 @@ def test_the_plan_has_every_recording_that_lacks_a_transcript(bench: Bench) -> N
         ("a", "waiting", 0),
         ("b", "waiting", 0),
     ]
-    check, started = bench.events()
+    check, started = harness.events()
     assert check == {
         "name": "transcription.status_check", "fiche_id": "7", "total_recordings": 2, "already_transcribed": 0,
         "needs_transcription": 2, "is_complete": False, "status": "checked", "run_id": "r1",
@@ -51,30 +53,30 @@ def test_the_plan_has_every_recording_that_lacks_a_transcript(bench: Bench) -> N
     )
 
 
-def test_a_second_request_joins_the_active_run(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    assert bench.begin("7", "r2").run_id == "r1"
-    assert bench.begin("7", "r1").run_id == "r1"
-    assert bench.crm.asked == ["7"]
-    assert bench.names().count("transcription.started") == 1
+def test_a_second_request_joins_the_active_run(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    assert harness.begin("7", "r2").run_id == "r1"
+    assert harness.begin("7", "r1").run_id == "r1"
+    assert harness.crm.asked == ["7"]
+    assert harness.names().count("transcription.started") == 1
 
 
-def test_details_are_fetched_again_for_each_new_run(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.work(bench.begin("7").run_id)
-    bench.sell("7", call("a"), call("b"))
-    bench.clock.pass_time_a_second()
-    status = bench.begin("7")
+def test_details_are_fetched_again_for_each_new_run(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.work(harness.begin("7").run_id)
+    harness.sell("7", call("a"), call("b"))
+    harness.clock.pass_time_a_second()
+    status = harness.begin("7")
     assert (status.total, status.already_transcribed, status.target_total) == (2, 1, 1)
 
 
-def test_a_fiche_without_work_is_completed_with_an_event(bench: Bench) -> None:
-    bench.sell("7")
-    status = bench.begin("7", "r1")
+def test_a_fiche_without_work_is_completed_with_an_event(harness: TranscriptionHarness) -> None:
+    harness.sell("7")
+    status = harness.begin("7", "r1")
     assert (status.total, status.target_total) == (0, 0)
-    assert bench.summary("r1").status is TranscriptionStatus.COMPLETED
-    assert bench.names() == [
+    assert harness.summary("r1").status is TranscriptionStatus.COMPLETED
+    assert harness.names() == [
         "transcription.status_check",
         "transcription.started",
         "transcription.completed",
@@ -82,30 +84,30 @@ def test_a_fiche_without_work_is_completed_with_an_event(bench: Bench) -> None:
     ]
 
 
-def test_an_already_complete_fiche_has_a_completed_event(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.work(bench.begin("7", "r1").run_id)
-    bench.clock.pass_time_a_second()
-    bench.begin("7", "r2")
-    last = bench.events("transcription.completed")[-1]
+def test_an_already_complete_fiche_has_a_completed_event(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.work(harness.begin("7", "r1").run_id)
+    harness.clock.pass_time_a_second()
+    harness.begin("7", "r2")
+    last = harness.events("transcription.completed")[-1]
     assert (last["run_id"], last["transcribed"], last["failed"]) == ("r2", 1, 0)
 
 
-def test_a_blank_url_fails_only_its_recording(bench: Bench) -> None:
-    bench.sell("7", call("a", url=""), call("b"))
-    status = bench.begin("7", "r1")
+def test_a_blank_url_fails_only_its_recording(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a", url=""), call("b"))
+    status = harness.begin("7", "r1")
     assert (status.processed, status.failed, status.status) == (1, 1, "running")
-    [failed] = bench.events("transcription.recording_failed")
+    [failed] = harness.events("transcription.recording_failed")
     assert (failed["call_id"], failed["error"]) == ("a", "No recording URL available")
-    bench.work("r1")
-    assert bench.summary("r1").status is TranscriptionStatus.COMPLETED
-    assert bench.transcribed() == {"b"}
+    harness.work("r1")
+    assert harness.summary("r1").status is TranscriptionStatus.COMPLETED
+    assert harness.transcribed() == {"b"}
 
 
-def test_a_fiche_with_only_blank_urls_completes_immediately(bench: Bench) -> None:
-    bench.sell("7", call("a", url=" "))
-    bench.begin("7", "r1")
-    status = bench.summary("r1")
+def test_a_fiche_with_only_blank_urls_completes_immediately(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a", url=" "))
+    harness.begin("7", "r1")
+    status = harness.summary("r1")
     assert (status.status, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         1,
@@ -113,46 +115,48 @@ def test_a_fiche_with_only_blank_urls_completes_immediately(bench: Bench) -> Non
     )
 
 
-def test_a_missing_fiche_ends_its_run_and_does_not_block_the_next_one(bench: Bench) -> None:
-    status = bench.begin("404", "r1")
+def test_a_missing_fiche_ends_its_run_and_does_not_block_the_next_one(
+    harness: TranscriptionHarness,
+) -> None:
+    status = harness.begin("404", "r1")
     assert status.status is TranscriptionStatus.FAILED
-    failed, transcribed = bench.events()
+    failed, transcribed = harness.events()
     assert (failed["name"], failed["error"]) == ("transcription.failed", "Fiche not found (404)")
     assert failed["partial_results"] == {"total": 0, "transcribed": 0, "failed": 0}
     assert transcribed["name"] == "fiche/transcribed"
-    bench.sell("404", call("a"))
-    bench.clock.pass_time_a_second()
-    assert bench.begin("404", "r2").status is TranscriptionStatus.RUNNING
+    harness.sell("404", call("a"))
+    harness.clock.pass_time_a_second()
+    assert harness.begin("404", "r2").status is TranscriptionStatus.RUNNING
 
 
 @pytest.mark.parametrize("error", [TransientError("later"), PermanentError("never")])
 def test_a_crm_error_fails_the_run_with_its_message_and_is_raised_again(
-    error: Exception, bench: Bench
+    error: Exception, harness: TranscriptionHarness
 ) -> None:
-    bench.crm.fail_always("7", error)  # type: ignore[arg-type]
+    harness.crm.fail_always("7", error)  # type: ignore[arg-type]
     with pytest.raises(type(error), match=str(error)):
-        bench.begin("7", "r1")
-    assert (bench.summary("r1").status, bench.summary("r1").error) == (
+        harness.begin("7", "r1")
+    assert (harness.summary("r1").status, harness.summary("r1").error) == (
         TranscriptionStatus.FAILED,
         str(error),
     )
-    assert bench.names() == ["transcription.failed", "fiche/transcribed"]
+    assert harness.names() == ["transcription.failed", "fiche/transcribed"]
 
 
 def test_an_unplanned_run_of_a_dead_worker_is_planned_by_the_next_request_or_swept(
-    bench: Bench,
+    harness: TranscriptionHarness,
 ) -> None:
     for run_id, fiche_id in (("r1", "7"), ("r2", "8")):
-        bench.sell(fiche_id, call(f"of-{fiche_id}"))
-        with bench.database.transaction() as session:
+        harness.sell(fiche_id, call(f"of-{fiche_id}"))
+        with harness.database.transaction() as session:
             open_run(
                 TranscriptionRunRequest(run_id, fiche_id, TranscriptionPriority.NORMAL), session
             )
-    assert bench.begin("7", "r3").run_id == "r1"
-    bench.work("r1")
-    assert bench.summary("r1").status is TranscriptionStatus.COMPLETED
-    assert sweep_transcriptions(0, database=bench.database) == ["r2"]
-    assert (bench.summary("r2").status, bench.names()[-2]) == (
+    assert harness.begin("7", "r3").run_id == "r1"
+    harness.work("r1")
+    assert harness.summary("r1").status is TranscriptionStatus.COMPLETED
+    assert sweep_transcriptions(0, database=harness.database) == ["r2"]
+    assert (harness.summary("r2").status, harness.names()[-2]) == (
         TranscriptionStatus.FAILED,
         "transcription.failed",
     )

@@ -31,10 +31,10 @@ from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import (
+from automation_pipeline_tests.transcription.harness import (
     SPEECH_OPTIONS,
-    Bench,
     NoLimit,
+    TranscriptionHarness,
     call,
     transcript_of,
     urls,
@@ -42,12 +42,12 @@ from automation_pipeline_tests.transcription.bench import (
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+    return TranscriptionHarness(database, clock)
 
 
-def claim(bench: Bench, owner: str, lease_seconds: float = 30) -> RecordingClaim:
-    with bench.database.transaction() as session:
+def claim(harness: TranscriptionHarness, owner: str, lease_seconds: float = 30) -> RecordingClaim:
+    with harness.database.transaction() as session:
         claimed = next(
             iter(claim_next(session, owner, 1, lease_seconds=lease_seconds, per_fiche=10)), None
         )
@@ -55,8 +55,8 @@ def claim(bench: Bench, owner: str, lease_seconds: float = 30) -> RecordingClaim
     return claimed
 
 
-def task(bench: Bench) -> TranscriptionTaskRow:
-    with bench.database.reading() as session:
+def task(harness: TranscriptionHarness) -> TranscriptionTaskRow:
+    with harness.database.reading() as session:
         return session.scalars(select(TranscriptionTaskRow)).one()
 
 
@@ -79,35 +79,37 @@ async def no_wait() -> None:
     pass
 
 
-def transcribe(bench: Bench, claimed: RecordingClaim) -> None:
-    provider = SpeechProvider(bench.speech, bench.limiter, bench.options)
-    work = transcribe_recording(claimed, turn=no_wait, database=bench.database, provider=provider)
+def transcribe(harness: TranscriptionHarness, claimed: RecordingClaim) -> None:
+    provider = SpeechProvider(harness.speech, harness.limiter, harness.options)
+    work = transcribe_recording(claimed, turn=no_wait, database=harness.database, provider=provider)
     asyncio.run(work)
 
 
-def test_the_holder_of_a_stale_claim_can_neither_call_nor_write(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    old, new = claim(bench, "old", lease_seconds=0), claim(bench, "new")
+def test_the_holder_of_a_stale_claim_can_neither_call_nor_write(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    old, new = claim(harness, "old", lease_seconds=0), claim(harness, "new")
     assert new.token == old.token + 1
-    transcribe(bench, old)
-    assert bench.speech.called == []
-    with bench.database.transaction() as session:
+    transcribe(harness, old)
+    assert harness.speech.called == []
+    with harness.database.transaction() as session:
         assert finish_tasks(session, [old], TaskState.DONE) == set()
-    assert task(bench).state == TaskState.WORKING
+    assert task(harness).state == TaskState.WORKING
 
 
-def test_an_expired_claim_cannot_be_extended(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    expired = claim(bench, "me", lease_seconds=0)
-    with bench.database.transaction() as session:
+def test_an_expired_claim_cannot_be_extended(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    expired = claim(harness, "me", lease_seconds=0)
+    with harness.database.transaction() as session:
         assert not TASKS.extend(session, [(expired.task_id, expired.token)], 30)
-    assert claim(bench, "other").token == 2
+    assert claim(harness, "other").token == 2
 
 
 def test_all_free_slots_claim_recordings_in_one_statement(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: TranscriptionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -116,64 +118,68 @@ def test_all_free_slots_claim_recordings_in_one_statement(
         return claim_next(session, owner, most, **limits)  # type: ignore[arg-type]
 
     monkeypatch.setattr(recordings, "claim_next", counted)
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=5)
-    bench.sell("1", *(call(f"1{number}") for number in range(5)))
-    bench.begin("1", "r1")
-    bench.work("r1")
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, at_once=5)
+    harness.sell("1", *(call(f"1{number}") for number in range(5)))
+    harness.begin("1", "r1")
+    harness.work("r1")
     assert asked[0] >= 5
 
 
-def test_a_worker_stops_when_its_own_runs_have_ended(bench: Bench) -> None:
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
-    bench.sell("1", call("1a"))
-    bench.sell("2", *(call(f"2{number}") for number in range(30)))
-    bench.begin("1", "r1", TranscriptionPriority.HIGH)
-    bench.begin("2", "r2", TranscriptionPriority.LOW)
-    bench.work("r1")
-    assert len(bench.speech.asked) <= 4
-    assert bench.summary("r2").status is TranscriptionStatus.RUNNING
+def test_a_worker_stops_when_its_own_runs_have_ended(harness: TranscriptionHarness) -> None:
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
+    harness.sell("1", call("1a"))
+    harness.sell("2", *(call(f"2{number}") for number in range(30)))
+    harness.begin("1", "r1", TranscriptionPriority.HIGH)
+    harness.begin("2", "r2", TranscriptionPriority.LOW)
+    harness.work("r1")
+    assert len(harness.speech.asked) <= 4
+    assert harness.summary("r2").status is TranscriptionStatus.RUNNING
 
 
-def test_a_more_urgent_request_raises_the_urgency_of_the_joined_run(bench: Bench) -> None:
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
+def test_a_more_urgent_request_raises_the_urgency_of_the_joined_run(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
     for fiche_id in ("1", "2"):
-        bench.sell(fiche_id, call(f"{fiche_id}a"))
-        bench.begin(fiche_id, f"r{fiche_id}", TranscriptionPriority.LOW)
-    assert bench.begin("2", "later", TranscriptionPriority.HIGH).run_id == "r2"
-    bench.work("r1", "r2")
-    assert bench.speech.asked == urls(["2a", "1a"])
+        harness.sell(fiche_id, call(f"{fiche_id}a"))
+        harness.begin(fiche_id, f"r{fiche_id}", TranscriptionPriority.LOW)
+    assert harness.begin("2", "later", TranscriptionPriority.HIGH).run_id == "r2"
+    harness.work("r1", "r2")
+    assert harness.speech.asked == urls(["2a", "1a"])
 
 
-def test_audio_errors_do_not_count_as_attempts_and_are_limited_too(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.speech.fail_always(call("a").url, TransientError("Audio download failed: status=503"))
-    bench.work(bench.begin("7", "r1").run_id)
-    assert (task(bench).attempts, task(bench).state) == (0, TaskState.FAILED)
-    assert bench.speech.called == []
-    assert len(bench.speech.asked) == SPEECH_OPTIONS.max_attempts
+def test_audio_errors_do_not_count_as_attempts_and_are_limited_too(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.speech.fail_always(call("a").url, TransientError("Audio download failed: status=503"))
+    harness.work(harness.begin("7", "r1").run_id)
+    assert (task(harness).attempts, task(harness).state) == (0, TaskState.FAILED)
+    assert harness.speech.called == []
+    assert len(harness.speech.asked) == SPEECH_OPTIONS.max_attempts
 
 
-def test_infrastructure_errors_do_not_end_recordings(bench: Bench) -> None:
-    bench.sell("7", call("a"))
+def test_infrastructure_errors_do_not_end_recordings(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
     errors = [InfrastructureError("Redis does not answer.")] * (SPEECH_OPTIONS.max_attempts + 2)
-    bench.limiter = FailingLimit(errors)
-    bench.work(bench.begin("7", "r1").run_id)
-    assert (task(bench).attempts, task(bench).audio_failures, task(bench).state) == (
+    harness.limiter = FailingLimit(errors)
+    harness.work(harness.begin("7", "r1").run_id)
+    assert (task(harness).attempts, task(harness).audio_failures, task(harness).state) == (
         1,
         0,
         TaskState.DONE,
     )
-    assert len(bench.speech.called) == 1
+    assert len(harness.speech.called) == 1
 
 
-def test_a_recording_whose_attempts_are_used_up_fails(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    with bench.database.transaction() as session:
+def test_a_recording_whose_attempts_are_used_up_fails(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    with harness.database.transaction() as session:
         session.execute(update(TranscriptionTaskRow).values(attempts=SPEECH_OPTIONS.max_attempts))
-    bench.work("r1")
-    assert bench.speech.asked == []
-    assert str(task(bench).error).startswith("Given up after 3 attempts")
+    harness.work("r1")
+    assert harness.speech.asked == []
+    assert str(task(harness).error).startswith("Given up after 3 attempts")
 
 
 def test_an_excessive_retry_after_fails_the_recording() -> None:
@@ -181,42 +187,44 @@ def test_an_excessive_retry_after_fails_the_recording() -> None:
     assert isinstance(after_error(error, 1, SPEECH_OPTIONS, Random(7)), FailRecording)
 
 
-def test_a_run_with_an_active_worker_is_not_swept(bench: Bench) -> None:
-    bench.sell("7", call("a"), call("b"))
-    bench.begin("7", "r1")
-    with bench.database.transaction() as session:
+def test_a_run_with_an_active_worker_is_not_swept(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"), call("b"))
+    harness.begin("7", "r1")
+    with harness.database.transaction() as session:
         session.execute(update(TranscriptionRunRow).values(touched_at=database_now(-1000)))
-    transcribe(bench, claim(bench, "another worker"))
-    assert sweep_transcriptions(900, database=bench.database) == []
+    transcribe(harness, claim(harness, "another worker"))
+    assert sweep_transcriptions(900, database=harness.database) == []
 
 
-def test_the_sweep_publishes_each_recording_and_ends_inconsistent_runs(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    with bench.database.transaction() as session:
+def test_the_sweep_publishes_each_recording_and_ends_inconsistent_runs(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    with harness.database.transaction() as session:
         session.execute(update(TranscriptionRunRow).values(target_total=5))
-    assert sweep_transcriptions(0, database=bench.database) == ["r1"]
-    assert bench.summary("r1").status is TranscriptionStatus.FAILED
-    assert bench.names().count("transcription.recording_failed") == 1
-    assert bench.names().count("fiche/transcribed") == 1
+    assert sweep_transcriptions(0, database=harness.database) == ["r1"]
+    assert harness.summary("r1").status is TranscriptionStatus.FAILED
+    assert harness.names().count("transcription.recording_failed") == 1
+    assert harness.names().count("fiche/transcribed") == 1
 
 
 def test_a_long_call_for_another_run_keeps_its_claim(
-    bench: Bench,
+    harness: TranscriptionHarness,
 ) -> None:
     stolen: list[object] = []
 
     async def take_long(url: str) -> None:
         if url == call("2a").url:
-            await bench.longer_than_its_lease()
-            with bench.database.transaction() as session:
+            await harness.longer_than_its_lease()
+            with harness.database.transaction() as session:
                 stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=take_long, at_once=2)
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, during_call=take_long, at_once=2)
     for fiche_id in ("2", "1"):
-        bench.sell(fiche_id, call(f"{fiche_id}a"))
-        bench.begin(fiche_id, f"r{fiche_id}")
-    bench.work_for_long("r1")
+        harness.sell(fiche_id, call(f"{fiche_id}a"))
+        harness.begin(fiche_id, f"r{fiche_id}")
+    harness.work_for_long("r1")
     assert stolen == [[]]
 
 

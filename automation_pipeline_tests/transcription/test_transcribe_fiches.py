@@ -16,16 +16,16 @@ from automation_pipeline.transcription.models import (
 )
 from automation_pipeline.transcription.runs import begin_transcription
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.transcription.bench import Bench, call
+from automation_pipeline_tests.transcription.harness import TranscriptionHarness, call
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+    return TranscriptionHarness(database, clock)
 
 
 def transcribed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: AutomationError
+    harness: TranscriptionHarness, monkeypatch: pytest.MonkeyPatch, error: AutomationError
 ) -> Sequence[TranscriptionSummary]:
     """Transcribe two fiches; the start of the second raises the error."""
 
@@ -36,31 +36,33 @@ def transcribed(
 
     monkeypatch.setattr(subject, "begin_transcription", begin)
     for fiche_id in ("1", "2"):
-        bench.sell(fiche_id, call(f"{fiche_id}a"))
+        harness.sell(fiche_id, call(f"{fiche_id}a"))
     requests = [
         TranscriptionRunRequest(f"r{fiche_id}", fiche_id, TranscriptionPriority.NORMAL)
         for fiche_id in ("1", "2")
     ]
-    provider = SpeechProvider(bench.speech, bench.limiter, bench.options)
+    provider = SpeechProvider(harness.speech, harness.limiter, harness.options)
     return asyncio.run(
         subject.transcribe_fiches(
             requests,
-            database=bench.database,
-            source=lambda: bench.crm,
+            database=harness.database,
+            source=lambda: harness.crm,
             provider=lambda: provider,
-            clock=bench.clock,
+            clock=harness.clock,
             owner="me",
         )
     )
 
 
 def test_transcription_of_other_fiches_continues_after_a_crm_error(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: TranscriptionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [status] = transcribed(bench, monkeypatch, TransientError("The CRM does not answer."))
+    [status] = transcribed(harness, monkeypatch, TransientError("The CRM does not answer."))
     assert (status.run_id, status.status) == ("r1", "completed")
 
 
-def test_an_infrastructure_error_is_raised(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_infrastructure_error_is_raised(
+    harness: TranscriptionHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InfrastructureError):
-        transcribed(bench, monkeypatch, InfrastructureError("The database does not answer."))
+        transcribed(harness, monkeypatch, InfrastructureError("The database does not answer."))

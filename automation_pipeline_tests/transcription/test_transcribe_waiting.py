@@ -27,9 +27,9 @@ from automation_pipeline.transcription.tables import (
 )
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
-from automation_pipeline_tests.transcription.bench import (
+from automation_pipeline_tests.transcription.harness import (
     SPEECH_OPTIONS,
-    Bench,
+    TranscriptionHarness,
     call,
     transcript_of,
     urls,
@@ -37,28 +37,30 @@ from automation_pipeline_tests.transcription.bench import (
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+    return TranscriptionHarness(database, clock)
 
 
-def tasks(bench: Bench) -> dict[str, TranscriptionTaskRow]:
-    with bench.database.reading() as session:
+def tasks(harness: TranscriptionHarness) -> dict[str, TranscriptionTaskRow]:
+    with harness.database.reading() as session:
         return {task.call_id: task for task in session.scalars(select(TranscriptionTaskRow))}
 
 
-def test_every_recording_is_sent_once_and_stored_with_its_chunks(bench: Bench) -> None:
-    bench.sell("7", call("a"), call("b"), call("c"))
-    bench.work(bench.begin("7", "r1").run_id)
-    assert sorted(bench.speech.asked) == urls("abc")
-    assert bench.transcribed() == {"a", "b", "c"}
-    status = bench.summary("r1")
+def test_every_recording_is_sent_once_and_stored_with_its_chunks(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"), call("b"), call("c"))
+    harness.work(harness.begin("7", "r1").run_id)
+    assert sorted(harness.speech.asked) == urls("abc")
+    assert harness.transcribed() == {"a", "b", "c"}
+    status = harness.summary("r1")
     assert (status.status, status.new, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         3,
         0,
         3,
     )
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         recording = session.scalars(
             select(CallRecordingRow).where(CallRecordingRow.call_id == "a")
         ).one()
@@ -71,10 +73,10 @@ def test_every_recording_is_sent_once_and_stored_with_its_chunks(bench: Bench) -
     )
 
 
-def test_each_event_is_published_once_without_recording_urls(bench: Bench) -> None:
-    bench.sell("7", call("a"), call("b"))
-    bench.work(bench.begin("7", "r1").run_id)
-    names = bench.names()
+def test_each_event_is_published_once_without_recording_urls(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"), call("b"))
+    harness.work(harness.begin("7", "r1").run_id)
+    names = harness.names()
     assert names[:2] == ["transcription.status_check", "transcription.started"]
     assert (
         names.count("transcription.recording_started")
@@ -82,27 +84,29 @@ def test_each_event_is_published_once_without_recording_urls(bench: Bench) -> No
         == 2
     )
     assert names[-2:] == ["transcription.completed", "fiche/transcribed"]
-    assert bench.events("transcription.progress")[-1]["progress_percentage"] == 100
-    assert all(event["run_id"] == "r1" for event in bench.events())
-    assert "records.example.test" not in str(bench.events())
+    assert harness.events("transcription.progress")[-1]["progress_percentage"] == 100
+    assert all(event["run_id"] == "r1" for event in harness.events())
+    assert "records.example.test" not in str(harness.events())
 
 
-def test_the_events_of_a_run_have_its_duration_from_start_to_end(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    with bench.database.transaction() as session:
+def test_the_events_of_a_run_have_its_duration_from_start_to_end(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    with harness.database.transaction() as session:
         session.execute(update(TranscriptionRunRow).values(started_at=database_now(-3600)))
-    bench.work("r1")
-    [completed] = bench.events("transcription.completed")
-    [transcribed] = bench.events("fiche/transcribed")
+    harness.work("r1")
+    [completed] = harness.events("transcription.completed")
+    [transcribed] = harness.events("fiche/transcribed")
     assert 3600 <= completed["duration_seconds"] < 3700  # type: ignore[operator]
     assert transcribed["duration_ms"] == round(completed["duration_seconds"] * 1000)  # type: ignore[operator]
 
 
-def test_log_rows_carry_the_run_and_the_fiche(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.work(bench.begin("7", "r1").run_id)
-    with bench.database.reading() as session:
+def test_log_rows_carry_the_run_and_the_fiche(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.work(harness.begin("7", "r1").run_id)
+    with harness.database.reading() as session:
         rows = session.scalars(select(WorkflowLogRow).order_by(WorkflowLogRow.id)).all()
     assert {(row.workflow, row.entity_type, row.entity_id, row.trace_id) for row in rows} == {
         ("transcription", "fiche", "7", "r1")
@@ -114,170 +118,174 @@ def test_log_rows_carry_the_run_and_the_fiche(bench: Bench) -> None:
     ]
 
 
-def test_recordings_are_sent_in_order_of_priority(bench: Bench) -> None:
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
+def test_recordings_are_sent_in_order_of_priority(harness: TranscriptionHarness) -> None:
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, at_once=1)
     for fiche_id, priority in (
         ("1", TranscriptionPriority.LOW),
         ("2", TranscriptionPriority.NORMAL),
         ("3", TranscriptionPriority.HIGH),
     ):
-        bench.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
-        bench.begin(fiche_id, f"r{fiche_id}", priority)
-    bench.work("r1")
-    assert bench.speech.asked == urls(["3a", "3b", "2a", "2b", "1a", "1b"])
-    assert {bench.summary(run_id).status for run_id in ("r1", "r2", "r3")} == {
+        harness.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
+        harness.begin(fiche_id, f"r{fiche_id}", priority)
+    harness.work("r1")
+    assert harness.speech.asked == urls(["3a", "3b", "2a", "2b", "1a", "1b"])
+    assert {harness.summary(run_id).status for run_id in ("r1", "r2", "r3")} == {
         TranscriptionStatus.COMPLETED
     }
 
 
-def test_a_fiche_does_not_exceed_its_concurrency_limit(bench: Bench) -> None:
-    bench.options = replace(SPEECH_OPTIONS, per_fiche=2)
-    bench.sell("7", *(call(f"c{number}") for number in range(6)))
-    bench.work(bench.begin("7").run_id)
-    assert bench.speech.most_at_once <= 2
-    assert len(bench.transcribed()) == 6
+def test_a_fiche_does_not_exceed_its_concurrency_limit(harness: TranscriptionHarness) -> None:
+    harness.options = replace(SPEECH_OPTIONS, per_fiche=2)
+    harness.sell("7", *(call(f"c{number}") for number in range(6)))
+    harness.work(harness.begin("7").run_id)
+    assert harness.speech.most_at_once <= 2
+    assert len(harness.transcribed()) == 6
 
 
-def test_a_transient_error_is_retried_and_each_call_counts_as_one_attempt(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.speech.fail_once(call("a").url, TransientError("429"), TransientError("503"))
-    bench.work(bench.begin("7", "r1").run_id)
-    assert bench.speech.times(call("a").url) == 3
-    assert tasks(bench)["a"].attempts == 3
-    assert len(bench.events("transcription.recording_started")) == 3
-    assert bench.summary("r1").failed == 0
+def test_a_transient_error_is_retried_and_each_call_counts_as_one_attempt(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.speech.fail_once(call("a").url, TransientError("429"), TransientError("503"))
+    harness.work(harness.begin("7", "r1").run_id)
+    assert harness.speech.times(call("a").url) == 3
+    assert tasks(harness)["a"].attempts == 3
+    assert len(harness.events("transcription.recording_started")) == 3
+    assert harness.summary("r1").failed == 0
 
 
 @pytest.mark.parametrize(
     ("error", "calls"), [(TransientError("busy"), 3), (PermanentError("refused"), 1)]
 )
 def test_a_run_completes_after_a_recording_has_failed(
-    error: Exception, calls: int, bench: Bench
+    error: Exception, calls: int, harness: TranscriptionHarness
 ) -> None:
-    bench.sell("7", call("a"), call("b"))
-    bench.speech.fail_always(call("a").url, error)  # type: ignore[arg-type]
-    bench.work(bench.begin("7", "r1").run_id)
-    assert bench.speech.times(call("a").url) == calls
-    status = bench.summary("r1")
+    harness.sell("7", call("a"), call("b"))
+    harness.speech.fail_always(call("a").url, error)  # type: ignore[arg-type]
+    harness.work(harness.begin("7", "r1").run_id)
+    assert harness.speech.times(call("a").url) == calls
+    status = harness.summary("r1")
     assert (status.status, status.failed, status.transcribed) == (
         TranscriptionStatus.COMPLETED,
         1,
         1,
     )
-    assert tasks(bench)["a"].error == str(error)
-    assert bench.events("transcription.completed")[0]["failed"] == 1
+    assert tasks(harness)["a"].error == str(error)
+    assert harness.events("transcription.completed")[0]["failed"] == 1
 
 
-def test_a_retry_waits_for_the_retry_after_of_the_provider(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.speech.fail_once(call("a").url, TransientError("429", retry_after_seconds=0.6))
-    bench.begin("7", "r1")
+def test_a_retry_waits_for_the_retry_after_of_the_provider(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.speech.fail_once(call("a").url, TransientError("429", retry_after_seconds=0.6))
+    harness.begin("7", "r1")
     asked: list[float] = []
 
     async def record_time(_url: str) -> None:
-        with bench.database.reading() as session:
-            asked.append(session.connection().exec_driver_sql(_seconds(bench)).scalar_one())
+        with harness.database.reading() as session:
+            asked.append(session.connection().exec_driver_sql(_seconds(harness)).scalar_one())
 
-    bench.speech._during_call = record_time
-    bench.work("r1")
+    harness.speech._during_call = record_time
+    harness.work("r1")
     assert asked[1] - asked[0] >= 0.6
 
 
-def _seconds(bench: Bench) -> str:
-    if bench.database.dialect == "sqlite":
+def _seconds(harness: TranscriptionHarness) -> str:
+    if harness.database.dialect == "sqlite":
         return "SELECT (julianday('now') - 2440587.5) * 86400.0"
     return "SELECT extract(epoch from clock_timestamp())::double precision"
 
 
-def test_a_recording_transcribed_after_planning_is_not_sent(bench: Bench) -> None:
-    bench.sell("7", call("a"), call("b"))
-    bench.begin("7", "r1")
-    with bench.database.transaction() as session:
+def test_a_recording_transcribed_after_planning_is_not_sent(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"), call("b"))
+    harness.begin("7", "r1")
+    with harness.database.transaction() as session:
         session.execute(
             update(CallRecordingRow)
             .where(CallRecordingRow.call_id == "a")
             .values(has_transcription=True)
         )
-    bench.work("r1")
-    assert bench.speech.asked == urls("b")
-    status = bench.summary("r1")
+    harness.work("r1")
+    assert harness.speech.asked == urls("b")
+    status = harness.summary("r1")
     assert (status.cached, status.new) == (1, 1)
 
 
 def test_an_expired_claim_is_taken_over_with_a_higher_token(
-    bench: Bench,
+    harness: TranscriptionHarness,
 ) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    with bench.database.transaction() as session:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    with harness.database.transaction() as session:
         [expired] = claim_next(session, "dead", 1, lease_seconds=0.0, per_fiche=10)
     assert expired
-    bench.work("r1", owner="alive")
-    assert tasks(bench)["a"].token == expired.token + 1
-    with bench.database.transaction() as session:
+    harness.work("r1", owner="alive")
+    assert tasks(harness)["a"].token == expired.token + 1
+    with harness.database.transaction() as session:
         assert finish_tasks(session, [expired], TaskState.DONE) == set()
-    assert bench.summary("r1").processed == 1
+    assert harness.summary("r1").processed == 1
 
 
-def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
+def test_a_long_recording_does_not_lose_its_claim(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
     stolen: list[object] = []
 
     async def take_long(_url: str) -> None:
-        await bench.longer_than_its_lease()
-        with bench.database.transaction() as session:
+        await harness.longer_than_its_lease()
+        with harness.database.transaction() as session:
             stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
             # Simulate an hour without updates before the worker's next heartbeat.
             hour_ago = {"touched_at": database_now(-3600)}
             session.execute(update(TranscriptionRunRow).values(hour_ago))
-        await bench.longer_than_its_lease()
-        swept.extend(sweep_transcriptions(1800, database=bench.database))
+        await harness.longer_than_its_lease()
+        swept.extend(sweep_transcriptions(1800, database=harness.database))
 
     swept: list[str] = []
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=take_long)
-    bench.work_for_long("r1")
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, during_call=take_long)
+    harness.work_for_long("r1")
     assert (stolen, swept) == ([[]], [])
-    assert bench.summary("r1").new == 1
+    assert harness.summary("r1").new == 1
 
 
-def test_a_silent_call_is_transcribed_without_chunks(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.speech.add(call("a").url, transcript("tr_silent", text="", words=()))
-    bench.work(bench.begin("7", "r1").run_id)
-    assert bench.transcribed() == {"a"}
-    with bench.database.reading() as session:
+def test_a_silent_call_is_transcribed_without_chunks(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.speech.add(call("a").url, transcript("tr_silent", text="", words=()))
+    harness.work(harness.begin("7", "r1").run_id)
+    assert harness.transcribed() == {"a"}
+    with harness.database.reading() as session:
         assert session.scalars(select(ChunkRow)).all() == []
 
 
-def test_two_concurrent_workers_send_nothing_twice_and_complete_the_run_once(bench: Bench) -> None:
-    bench.sell("7", *(call(f"c{number}") for number in range(12)))
-    bench.begin("7", "r1")
+def test_two_concurrent_workers_send_nothing_twice_and_complete_the_run_once(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", *(call(f"c{number}") for number in range(12)))
+    harness.begin("7", "r1")
     workers = [
-        threading.Thread(target=bench.work, args=("r1",), kwargs={"owner": name})
+        threading.Thread(target=harness.work, args=("r1",), kwargs={"owner": name})
         for name in ("one", "two")
     ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
-    assert sorted(bench.speech.asked) == sorted(set(bench.speech.asked))
-    assert len(bench.transcribed()) == 12
-    assert bench.names().count("transcription.completed") == 1
-    assert bench.names().count("fiche/transcribed") == 1
+    assert sorted(harness.speech.asked) == sorted(set(harness.speech.asked))
+    assert len(harness.transcribed()) == 12
+    assert harness.names().count("transcription.completed") == 1
+    assert harness.names().count("fiche/transcribed") == 1
 
 
-def test_a_refused_api_key_stops_the_remaining_calls(bench: Bench) -> None:
+def test_a_refused_api_key_stops_the_remaining_calls(harness: TranscriptionHarness) -> None:
     """Calls in progress at the first refusal are finished; all thirty recordings fail with its reason."""
-    bench.sell("7", *(call(f"c{number:02}") for number in range(30)))
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=3)
-    bench.speech.refuse_everything(
+    harness.sell("7", *(call(f"c{number:02}") for number in range(30)))
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, at_once=3)
+    harness.speech.refuse_everything(
         ProviderAccessError("ElevenLabs speech-to-text failed status=401 (check the key)")
     )
-    bench.work(bench.begin("7", "r1").run_id)
-    assert len(bench.speech.called) <= 3
-    assert bench.summary("r1").failed == 30
-    failed = bench.events("transcription.recording_failed")
+    harness.work(harness.begin("7", "r1").run_id)
+    assert len(harness.speech.called) <= 3
+    assert harness.summary("r1").failed == 30
+    failed = harness.events("transcription.recording_failed")
     assert all("status=401 (check the key)" in str(event["error"]) for event in failed)
 
 

@@ -29,42 +29,47 @@ from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import Bench, NoLimit, call, transcript_of
+from automation_pipeline_tests.transcription.harness import (
+    NoLimit,
+    TranscriptionHarness,
+    call,
+    transcript_of,
+)
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+    return TranscriptionHarness(database, clock)
 
 
-def status(bench: Bench, fiche_id: str = "7") -> dict[str, Any]:
-    with bench.database.reading() as session:
+def status(harness: TranscriptionHarness, fiche_id: str = "7") -> dict[str, Any]:
+    with harness.database.reading() as session:
         return dict(transcription_status(session, fiche_id))
 
 
-def request(bench: Bench, *, batch: bool = False) -> RequestedTranscription:
+def request(harness: TranscriptionHarness, *, batch: bool = False) -> RequestedTranscription:
     [requested] = request_transcriptions(
         ["7"],
         priority=TranscriptionPriority.NORMAL,
         batch=batch,
-        database=bench.database,
-        clock=bench.clock,
+        database=harness.database,
+        clock=harness.clock,
     )
     return requested
 
 
-def test_1_a_queued_request_returns_the_run_id_to_follow(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    requested = request(bench)
+def test_1_a_queued_request_returns_the_run_id_to_follow(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    requested = request(harness)
     assert requested.run_id
-    bench.begin("7", requested.run_id)
-    assert status(bench)["run"]["state"] == "processing"
-    assert status(bench)["run"]["id"] == requested.run_id
-    bench.work(requested.run_id)
-    assert status(bench)["run"]["state"] == "finished"
+    harness.begin("7", requested.run_id)
+    assert status(harness)["run"]["state"] == "processing"
+    assert status(harness)["run"]["id"] == requested.run_id
+    harness.work(requested.run_id)
+    assert status(harness)["run"]["state"] == "finished"
 
 
-def test_2_a_redis_outage_does_not_stop_the_run(bench: Bench) -> None:
+def test_2_a_redis_outage_does_not_stop_the_run(harness: TranscriptionHarness) -> None:
     class Down:
         def reserve(
             self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
@@ -72,19 +77,21 @@ def test_2_a_redis_outage_does_not_stop_the_run(bench: Bench) -> None:
             raise TransientError("Redis does not answer: connection refused.")
 
     second = NoLimit()
-    bench.limiter = FailoverRateLimiter(Down(), second)  # type: ignore[assignment]
-    bench.sell("7", call("a"), call("b"))
-    bench.work(bench.begin("7", "r1").run_id)
-    assert bench.summary("r1").status is TranscriptionStatus.COMPLETED
-    assert bench.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
+    harness.limiter = FailoverRateLimiter(Down(), second)  # type: ignore[assignment]
+    harness.sell("7", call("a"), call("b"))
+    harness.work(harness.begin("7", "r1").run_id)
+    assert harness.summary("r1").status is TranscriptionStatus.COMPLETED
+    assert harness.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
     assert second.reserved == 2
 
 
-def test_3_without_realtime_the_status_has_all_data_of_the_events(bench: Bench) -> None:
-    bench.sell("7", call("a"), call("b"))
-    bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
-    bench.work(bench.begin("7", "r1").run_id)
-    events, completed = status(bench), bench.events("transcription.completed")[0]
+def test_3_without_realtime_the_status_has_all_data_of_the_events(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"), call("b"))
+    harness.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
+    harness.work(harness.begin("7", "r1").run_id)
+    events, completed = status(harness), harness.events("transcription.completed")[0]
     assert (events["total"], events["transcribed"]) == (
         completed["total_recordings"],
         completed["transcribed"],
@@ -92,30 +99,32 @@ def test_3_without_realtime_the_status_has_all_data_of_the_events(bench: Bench) 
     assert events["run"]["failed"] == completed["failed"] == 1
 
 
-def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.speech.fail_once(
+def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.speech.fail_once(
         call("a").url, TransientError("status=429 slow down", retry_after_seconds=0.3)
     )
-    bench.begin("7", "r1")
+    harness.begin("7", "r1")
     seen: list[dict[str, Any]] = []
 
     class Watch(NoLimit):
         def reserve(
             self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
         ) -> float | None:
-            seen.append(status(bench)["run"]["tasks"][0])
+            seen.append(status(harness)["run"]["tasks"][0])
             return super().reserve(key, rate)
 
-    bench.limiter = Watch()
-    bench.work("r1")
+    harness.limiter = Watch()
+    harness.work("r1")
     assert (seen[1]["attempts"], seen[1]["error"]) == (1, "status=429 slow down")
 
 
-def test_4b_the_status_of_a_waiting_recording_has_the_wait(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    with bench.database.transaction() as session:
+def test_4b_the_status_of_a_waiting_recording_has_the_wait(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    with harness.database.transaction() as session:
         [claim] = claim_next(session, "me", 1, lease_seconds=30, per_fiche=10)
         assert claim
         assert finish_tasks(
@@ -127,7 +136,7 @@ def test_4b_the_status_of_a_waiting_recording_has_the_wait(bench: Bench) -> None
             owner=None,
         )
         assert session.scalars(select(TranscriptionTaskRow.finished_at)).one() is None
-    task = status(bench)["run"]["tasks"][0]
+    task = status(harness)["run"]["tasks"][0]
     assert (task["state"], task["error"], task["owner"]) == (
         "waiting",
         "status=429 slow down",
@@ -137,81 +146,83 @@ def test_4b_the_status_of_a_waiting_recording_has_the_wait(bench: Bench) -> None
 
 
 def test_5_a_silent_worker_is_replaced_or_its_run_ends_with_the_reason(
-    bench: Bench,
+    harness: TranscriptionHarness,
 ) -> None:
-    bench.sell("7", call("a"))
-    bench.begin("7", "r1")
-    with bench.database.transaction() as session:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    with harness.database.transaction() as session:
         assert claim_next(session, "host:1", 1, lease_seconds=30, per_fiche=10)
-    held = status(bench)["run"]["tasks"][0]
+    held = status(harness)["run"]["tasks"][0]
     assert (held["state"], held["owner"]) == ("working", "host:1")
     assert 5 < held["secondsLeft"] <= 30
 
-    assert sweep_transcriptions(3600, database=bench.database) == []
-    assert sweep_transcriptions(0, database=bench.database) == ["r1"]
-    run = status(bench)["run"]
+    assert sweep_transcriptions(3600, database=harness.database) == []
+    assert sweep_transcriptions(0, database=harness.database) == ["r1"]
+    run = status(harness)["run"]
     assert (run["state"], run["failed"]) == ("finished with failures", 1)
     assert run["tasks"][0]["error"].startswith("No worker has worked on this run")
-    assert bench.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
-    assert bench.begin("7", "r2").run_id == "r2", "the fiche is free again"
+    assert harness.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
+    assert harness.begin("7", "r2").run_id == "r2", "the fiche is free again"
 
 
-def test_6_a_second_request_returns_the_joined_run(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    first = request(bench)
-    bench.begin("7", first.run_id)
-    bench.clock.pass_time(timedelta(seconds=1))
-    assert request(bench).run_id == first.run_id
+def test_6_a_second_request_returns_the_joined_run(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    first = request(harness)
+    harness.begin("7", first.run_id)
+    harness.clock.pass_time(timedelta(seconds=1))
+    assert request(harness).run_id == first.run_id
 
 
-def test_7_an_already_complete_fiche_is_reported_as_completed(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.work(bench.begin("7", "r1").run_id)
-    bench.clock.pass_time(timedelta(seconds=1))
-    bench.begin("7", "r2")
-    assert [event["run_id"] for event in bench.events("transcription.completed")] == ["r1", "r2"]
+def test_7_an_already_complete_fiche_is_reported_as_completed(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.work(harness.begin("7", "r1").run_id)
+    harness.clock.pass_time(timedelta(seconds=1))
+    harness.begin("7", "r2")
+    assert [event["run_id"] for event in harness.events("transcription.completed")] == ["r1", "r2"]
 
 
-def test_8_a_repeated_batch_request_gets_a_retry_key(bench: Bench) -> None:
-    bench.sell("7", call("a"), call("b"))
-    bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
-    first = request(bench, batch=True)
+def test_8_a_repeated_batch_request_gets_a_retry_key(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"), call("b"))
+    harness.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
+    first = request(harness, batch=True)
     assert first.key == "transcribe-7-2026-05-04"
-    assert request(bench, batch=True).key is None, "it is still running"
-    _complete(bench, first)
-    again = request(bench, batch=True)
+    assert request(harness, batch=True).key is None, "it is still running"
+    _complete(harness, first)
+    again = request(harness, batch=True)
     assert again.key == "transcribe-7-2026-05-04-retry-1"
-    bench.speech = FakeSpeechToText(otherwise=transcript_of)
-    _complete(bench, again)
-    assert request(bench, batch=True).key is None, "nothing is missing"
+    harness.speech = FakeSpeechToText(otherwise=transcript_of)
+    _complete(harness, again)
+    assert request(harness, batch=True).key is None, "nothing is missing"
 
 
-def _complete(bench: Bench, requested: RequestedTranscription) -> None:
+def _complete(harness: TranscriptionHarness, requested: RequestedTranscription) -> None:
     assert requested.key
     assert requested.run_id
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         mark_taken(session, requested.key, "dagster-1")
-    bench.clock.pass_time(timedelta(seconds=1))
-    bench.work(bench.begin("7", requested.run_id).run_id)
+    harness.clock.pass_time(timedelta(seconds=1))
+    harness.work(harness.begin("7", requested.run_id).run_id)
 
 
-def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> None:
+def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(harness: TranscriptionHarness) -> None:
     async def slow(_url: str) -> None:
-        await bench.longer_than_its_lease()
+        await harness.longer_than_its_lease()
 
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=slow, at_once=2)
-    bench.sell("7", *(call(f"c{number}") for number in range(4)))
-    bench.work_for_long(bench.begin("7", "r1").run_id)
-    assert {task["token"] for task in status(bench)["run"]["tasks"]} == {1}, (
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, during_call=slow, at_once=2)
+    harness.sell("7", *(call(f"c{number}") for number in range(4)))
+    harness.work_for_long(harness.begin("7", "r1").run_id)
+    assert {task["token"] for task in status(harness)["run"]["tasks"]} == {1}, (
         "no other worker took over a claim"
     )
-    assert len(bench.speech.asked) == 4
+    assert len(harness.speech.asked) == 4
 
 
-def test_10_permanently_pending_recordings_are_distinguished(bench: Bench) -> None:
-    bench.sell("7", call("a"), call("b", url=""))
-    bench.work(bench.begin("7", "r1").run_id)
-    result = status(bench)
+def test_10_permanently_pending_recordings_are_distinguished(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"), call("b", url=""))
+    harness.work(harness.begin("7", "r1").run_id)
+    result = status(harness)
     assert (result["pending"], result["percentage"]) == (1, 50)
     assert result["run"]["state"] == "finished with failures"
     assert {task["callId"]: task["error"] for task in result["run"]["tasks"]}[
@@ -219,16 +230,16 @@ def test_10_permanently_pending_recordings_are_distinguished(bench: Bench) -> No
     ] == "No recording URL available"
 
 
-def test_11_the_status_distinguishes_the_run_and_the_fiche(bench: Bench) -> None:
-    bench.sell("7", call("a"))
-    bench.work(bench.begin("7", "r1").run_id)
-    bench.sell("7", call("a"), call("late"))
-    bench.clock.pass_time(timedelta(seconds=1))
-    with bench.database.transaction() as session:
+def test_11_the_status_distinguishes_the_run_and_the_fiche(harness: TranscriptionHarness) -> None:
+    harness.sell("7", call("a"))
+    harness.work(harness.begin("7", "r1").run_id)
+    harness.sell("7", call("a"), call("late"))
+    harness.clock.pass_time(timedelta(seconds=1))
+    with harness.database.transaction() as session:
         save_outcomes(
-            session, [DetailsFetched("7", fiche("7", call("a"), call("late")))], bench.clock.now()
+            session, [DetailsFetched("7", fiche("7", call("a"), call("late")))], harness.clock.now()
         )
-    result = status(bench)
+    result = status(harness)
     assert (result["total"], result["pending"]) == (2, 1)
     assert (result["run"]["state"], result["run"]["targetTotal"], result["run"]["processed"]) == (
         "finished",

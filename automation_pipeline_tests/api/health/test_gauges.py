@@ -21,7 +21,7 @@ from automation_pipeline.storage.outbox import NEVER, OutboxRow, enqueue
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests, mark_refused
 from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.api.health.conftest import MakeServices
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.post import an_ended_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
@@ -87,7 +87,7 @@ def test_queue_depths_are_reported_per_queue(
             clock.now(),
         )
         mark_refused(session, "request-1", "No")
-    bench = Bench(database, clock)
+    bench = AuditHarness(database, clock)
     bench.sell("1")
     bench.audit("1", bench.configure())
     result = numbers(serving())

@@ -8,14 +8,14 @@ from fastapi.testclient import TestClient
 from automation_pipeline.audits.routes.audits import AuditedStep
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import Login
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
 def audit_id(services: Services, clock: StandingClock) -> int:
-    bench = Bench(services.database, clock)
+    bench = AuditHarness(services.database, clock)
     bench.sell("1900417")
     return bench.audit("1900417", bench.configure(steps=2)).audit_id
 

@@ -18,8 +18,8 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import Archive
-from automation_pipeline_tests.audits.bench import Bench, stored_batch
 from automation_pipeline_tests.audits.configurations import add
+from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run
 from automation_pipeline_tests.tables import every_case
@@ -201,7 +201,7 @@ def test_an_automation_out_of_scope_looks_missing(
 def test_a_step_or_control_point_can_be_rerun(
     client: TestClient, services: Services, clock: StandingClock
 ) -> None:
-    bench = Bench(services.database, clock)
+    bench = AuditHarness(services.database, clock)
     bench.sell("1900417")
     audit_id = bench.audit("1900417", bench.configure(steps=1)).audit_id
     result = post(client, f"/{audit_id}/steps/1/rerun", {"customPrompt": "Listen."})

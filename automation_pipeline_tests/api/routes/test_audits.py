@@ -18,7 +18,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import COMPLETED, Archive
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.tables import every_case
 
@@ -36,14 +36,14 @@ def archive(services: Services) -> Archive:
 
 
 @pytest.fixture
-def bench(services: Services, clock: StandingClock) -> Bench:
-    bench = Bench(services.database, clock)
+def bench(services: Services, clock: StandingClock) -> AuditHarness:
+    bench = AuditHarness(services.database, clock)
     bench.sell("1900417")
     return bench
 
 
 @pytest.fixture
-def audit_id(bench: Bench) -> int:
+def audit_id(bench: AuditHarness) -> int:
     return bench.audit("1900417", bench.configure(steps=2), trigger_source="api").audit_id
 
 
@@ -143,7 +143,7 @@ def test_an_audit_is_shown_with_all_results(client: TestClient, audit_id: int) -
 
 
 def test_audits_of_a_fiche_include_steps_unless_details_are_excluded(
-    client: TestClient, bench: Bench, audit_id: int
+    client: TestClient, bench: AuditHarness, audit_id: int
 ) -> None:
     later = bench.audit("1900417", bench.configure(name="Other", steps=1), "audit-2").audit_id
     result = get(client, "/by-fiche/1900417")
@@ -159,7 +159,7 @@ def test_audits_of_a_fiche_include_steps_unless_details_are_excluded(
 
 
 def test_an_incomplete_audit_has_no_grade_and_can_be_filtered_by_status(
-    client: TestClient, bench: Bench
+    client: TestClient, bench: AuditHarness
 ) -> None:
     bench.model.fail_once(PermanentError("The model is away."))
     bench.set_options(steps_at_once=1)

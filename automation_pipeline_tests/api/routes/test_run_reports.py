@@ -8,8 +8,8 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import UpstreamError
 from automation_pipeline_tests.api.conftest import Login
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import answer_by_transcript
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -19,7 +19,7 @@ from automation_pipeline_tests.tables import every_case
 @pytest.fixture
 def run_id(services: Services, clock: StandingClock) -> int:
     run_id = a_reported_run(
-        Bench(services.database, clock, model=FakeLanguageModel(answer_by_transcript))
+        AuditHarness(services.database, clock, model=FakeLanguageModel(answer_by_transcript))
     )
     with services.database.transaction() as session:
         session.get_one(RunRow, run_id).error_details = {"stack": "secret lines", "failed_days": []}

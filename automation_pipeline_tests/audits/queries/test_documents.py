@@ -23,9 +23,9 @@ from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.queries.fiches import FichePage
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, count_statements
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
-from automation_pipeline_tests.audits.reviewers import put
+from automation_pipeline_tests.audits.harness import AuditHarness, count_statements
+from automation_pipeline_tests.audits.reviewers import set_state
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fiches.queries.mirror import DAY, statements
 
@@ -33,18 +33,18 @@ COUNTED: dict[str, object] = {"total_steps": 3}
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(database, clock)
 
 
 @pytest.fixture
-def audit_id(bench: Bench) -> int:
-    bench.sell("1900417")
-    return bench.audit("1900417", bench.configure(steps=2), trigger_source="api").audit_id
+def audit_id(harness: AuditHarness) -> int:
+    harness.sell("1900417")
+    return harness.audit("1900417", harness.configure(steps=2), trigger_source="api").audit_id
 
 
-def document(bench: Bench, audit_id: int, **how: bool) -> dict[str, Any]:
-    with bench.database.reading() as session:
+def document(harness: AuditHarness, audit_id: int, **how: bool) -> dict[str, Any]:
+    with harness.database.reading() as session:
         return audit_document(session, audit_id, **how)
 
 
@@ -56,8 +56,10 @@ def found(database: Database, **wanted: object) -> list[str]:
     return [str(row["id"]) for row in rows]
 
 
-def test_an_audit_document_includes_the_fiche_and_steps(bench: Bench, audit_id: int) -> None:
-    read = document(bench, audit_id)
+def test_an_audit_document_includes_the_fiche_and_steps(
+    harness: AuditHarness, audit_id: int
+) -> None:
+    read = document(harness, audit_id)
     values = {
         "id": "1", "trackingId": "audit-1", "ficheId": "1900417", "prospectName": "Odile MARTEL", "groupe": "TEAM R1",
         "auditConfigId": "1", "auditConfigName": "Sales", "status": "completed", "niveau": "EXCELLENT",
@@ -70,11 +72,13 @@ def test_an_audit_document_includes_the_fiche_and_steps(bench: Bench, audit_id: 
     results = read["resultData"]["audit"]["results"]
     assert set(results) == {"compliance", "approach", "steps"}
     assert [step["step_metadata"]["position"] for step in results["steps"]] == [1, 2]
-    assert "steps" not in document(bench, audit_id, details=False)["resultData"]["audit"]["results"]
+    assert (
+        "steps" not in document(harness, audit_id, details=False)["resultData"]["audit"]["results"]
+    )
 
 
-def test_a_step_equals_that_of_the_result_document(bench: Bench, audit_id: int) -> None:
-    with bench.database.reading() as session:
+def test_a_step_equals_that_of_the_result_document(harness: AuditHarness, audit_id: int) -> None:
+    with harness.database.reading() as session:
         step = audit_step_document(session, StepLocation(audit_id, 1))
     assert set(step) == {
         "traite", "conforme", "score", "niveau_conformite", "commentaire_global", "minutages", "mots_cles_trouves",
@@ -99,17 +103,17 @@ def test_a_step_equals_that_of_the_result_document(bench: Bench, audit_id: int) 
     assert (step["human_review"], step["rerun_history"]) == ([], [])
 
 
-def test_a_running_audit_has_a_document(bench: Bench) -> None:
-    config_id = add(bench.database)
-    with bench.database.transaction() as session:
+def test_a_running_audit_has_a_document(harness: AuditHarness) -> None:
+    config_id = add(harness.database)
+    with harness.database.transaction() as session:
         add_audit(session, config_id, "a", total_steps=3)
-    assert document(bench, 1)["resultData"] == {"audit": {"results": {"steps": []}}}
-    assert document(bench, 1, details=False)["resultData"] is None
+    assert document(harness, 1)["resultData"] == {"audit": {"results": {"steps": []}}}
+    assert document(harness, 1, details=False)["resultData"] is None
 
 
-def test_an_unknown_audit_is_not_found(bench: Bench, audit_id: int) -> None:
+def test_an_unknown_audit_is_not_found(harness: AuditHarness, audit_id: int) -> None:
     with pytest.raises(NotFoundError, match="Audit not found"):
-        document(bench, 2**63 - 1)
+        document(harness, 2**63 - 1)
 
 
 @pytest.mark.parametrize(
@@ -176,31 +180,33 @@ def test_a_page_has_the_total_and_takes_two_queries(database: Database) -> None:
     assert len([one for one in statements if one.startswith("SELECT")]) == 2
 
 
-def test_a_list_shows_the_stored_result(bench: Bench, audit_id: int) -> None:
-    with bench.database.reading() as session:
+def test_a_list_shows_the_stored_result(harness: AuditHarness, audit_id: int) -> None:
+    with harness.database.reading() as session:
         [row], _ = list_audits(session, AuditFilter())
-    assert row == document(bench, audit_id, details=False)
+    assert row == document(harness, audit_id, details=False)
 
 
-def test_the_previous_audit_is_listed_after_a_deletion(bench: Bench, audit_id: int) -> None:
-    again = bench.audit("1900417", 1, "audit-2").audit_id
-    assert found(bench.database) == [str(again)]
-    put(bench.database, again, "deleted")
-    assert found(bench.database) == [str(audit_id)]
-    with bench.database.transaction() as session:
+def test_the_previous_audit_is_listed_after_a_deletion(
+    harness: AuditHarness, audit_id: int
+) -> None:
+    again = harness.audit("1900417", 1, "audit-2").audit_id
+    assert found(harness.database) == [str(again)]
+    set_state(harness.database, again, "deleted")
+    assert found(harness.database) == [str(audit_id)]
+    with harness.database.transaction() as session:
         set_deleted(session, again, None)
-    assert found(bench.database) == [str(again)]
+    assert found(harness.database) == [str(again)]
 
 
-def test_an_audit_has_only_its_own_log_lines(bench: Bench) -> None:
-    config = bench.configure(steps=1)
+def test_an_audit_has_only_its_own_log_lines(harness: AuditHarness) -> None:
+    config = harness.configure(steps=1)
     ids = []
     for fiche_id in ("1900417", "1900418"):
-        bench.sell(fiche_id)
-        ids.append(bench.audit(fiche_id, config, f"audit-{fiche_id}").audit_id)
-    record_review(StepLocation(ids[0], 1), {"conforme": "PARTIEL"}, database=bench.database)
-    request_rerun(StepLocation(ids[0], 1), database=bench.database, clock=bench.clock)
-    with bench.database.reading() as session:
+        harness.sell(fiche_id)
+        ids.append(harness.audit(fiche_id, config, f"audit-{fiche_id}").audit_id)
+    record_review(StepLocation(ids[0], 1), {"conforme": "PARTIEL"}, database=harness.database)
+    request_rerun(StepLocation(ids[0], 1), database=harness.database, clock=harness.clock)
+    with harness.database.reading() as session:
         lines, total = audit_logs(session, ids[0])
         page, same = audit_logs(session, ids[0], limit=1, offset=1)
         errors, none = audit_logs(session, ids[0], level="error")
@@ -213,8 +219,11 @@ def test_an_audit_has_only_its_own_log_lines(bench: Bench) -> None:
     assert (errors, none) == ([], 0)
 
 
-def test_an_unknown_audit_has_no_logs(bench: Bench) -> None:
-    with bench.database.reading() as session, pytest.raises(NotFoundError, match="Audit not found"):
+def test_an_unknown_audit_has_no_logs(harness: AuditHarness) -> None:
+    with (
+        harness.database.reading() as session,
+        pytest.raises(NotFoundError, match="Audit not found"),
+    ):
         audit_logs(session, 77)
 
 
@@ -225,13 +234,13 @@ EMPTY = {
 }  # fmt: skip
 
 
-def test_the_summary_counts_the_latest_audit_of_each_configuration(bench: Bench) -> None:
-    one, other = bench.configure(steps=1), bench.configure(steps=1, name="Other")
-    bench.sell("7")
+def test_the_summary_counts_the_latest_audit_of_each_configuration(harness: AuditHarness) -> None:
+    one, other = harness.configure(steps=1), harness.configure(steps=1, name="Other")
+    harness.sell("7")
     for config_id, tracking_id in ((one, "a"), (one, "b"), (other, "c")):
-        bench.audit("7", config_id, tracking_id)
-        bench.clock.pass_time_a_second()
-    with bench.database.reading() as session:
+        harness.audit("7", config_id, tracking_id)
+        harness.clock.pass_time_a_second()
+    with harness.database.reading() as session:
         result = fiche_status(session, "7", EVERYTHING)["audit"]
     assert (result["total"], result["completed"], result["compliant"] + result["nonCompliant"]) == (
         2,
@@ -240,23 +249,25 @@ def test_the_summary_counts_the_latest_audit_of_each_configuration(bench: Bench)
     )
     assert [audit["auditConfigName"] for audit in result["audits"]] == ["Other", "Sales"]
     assert result["latestAudit"] == result["audits"][0]
-    scores = [float(bench.row(name).score_percentage) for name in "bc"]
+    scores = [float(harness.row(name).score_percentage) for name in "bc"]
     assert result["averageScore"] == pytest.approx(sum(scores) / 2, abs=0.01)
-    assert [audit["id"] for audit in result["audits"]] == [str(bench.row(name).id) for name in "cb"]
+    assert [audit["id"] for audit in result["audits"]] == [
+        str(harness.row(name).id) for name in "cb"
+    ]
 
 
-def test_deleted_audits_are_not_counted(bench: Bench) -> None:
-    bench.sell("7")
-    bench.audit("7", bench.configure(steps=1))
-    set_audit_deleted(bench.row().id, deleted=True, database=bench.database)
-    with bench.database.reading() as session:
+def test_deleted_audits_are_not_counted(harness: AuditHarness) -> None:
+    harness.sell("7")
+    harness.audit("7", harness.configure(steps=1))
+    set_audit_deleted(harness.row().id, deleted=True, database=harness.database)
+    with harness.database.reading() as session:
         assert fiche_status(session, "7", EVERYTHING)["audit"] == EMPTY
 
 
-def test_hidden_and_unknown_fiches_are_indistinguishable(bench: Bench) -> None:
-    bench.sell("7")
-    bench.audit("7", bench.configure(steps=1))
-    with bench.database.reading() as session:
+def test_hidden_and_unknown_fiches_are_indistinguishable(harness: AuditHarness) -> None:
+    harness.sell("7")
+    harness.audit("7", harness.configure(steps=1))
+    with harness.database.reading() as session:
         result = fiche_statuses(session, ["7", "8"], SUD)
         for fiche_id in ("7", "8"):
             with pytest.raises(NotFoundError, match="Fiche not found in database"):
@@ -266,11 +277,13 @@ def test_hidden_and_unknown_fiches_are_indistinguishable(bench: Bench) -> None:
     assert (result["8"]["audit"], rows, total) == (EMPTY, [], 0)
 
 
-def test_the_number_of_queries_is_independent_of_the_number_of_fiches(bench: Bench) -> None:
-    config_id = bench.configure(steps=1)
+def test_the_number_of_queries_is_independent_of_the_number_of_fiches(
+    harness: AuditHarness,
+) -> None:
+    config_id = harness.configure(steps=1)
 
     def cost() -> int:
-        with bench.database.reading() as session, statements(bench.database) as sent:
+        with harness.database.reading() as session, statements(harness.database) as sent:
             fiche_statuses(session, [str(n) for n in range(1, 9)], EVERYTHING)
             rows, _ = fiches_with_audits(session, [DAY], EVERYTHING, FichePage(100))
             assert all(row["audit"]["total"] == 1 for row in rows)
@@ -279,8 +292,8 @@ def test_the_number_of_queries_is_independent_of_the_number_of_fiches(bench: Ben
 
     costs: list[int] = []
     for n in range(1, 5):
-        bench.sell(str(n))
-        bench.audit(str(n), config_id, f"audit-{n}")
+        harness.sell(str(n))
+        harness.audit(str(n), config_id, f"audit-{n}")
         costs.append(cost())
     assert len(set(costs)) == 1
     assert costs[0] <= 8

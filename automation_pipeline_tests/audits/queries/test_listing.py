@@ -13,7 +13,7 @@ from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import COMPLETED, NOW, Archive
-from automation_pipeline_tests.audits.bench import count_statements
+from automation_pipeline_tests.audits.harness import count_statements
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run
 

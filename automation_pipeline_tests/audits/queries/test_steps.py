@@ -19,8 +19,8 @@ from automation_pipeline.audits.queries.steps import (
 )
 from automation_pipeline.audits.reviews import record_review, run_rerun
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.audits.rules.strategies import finding, point
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
@@ -90,42 +90,42 @@ def test_a_second_rerun_with_the_same_id_is_refused(database: Database, audit_id
         add_rerun(session, rerun, (OLD, NEW), None, 9, NOW)
 
 
-Change: TypeAlias = Callable[[Bench, int], object]
+Change: TypeAlias = Callable[[AuditHarness, int], object]
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
     """Two steps with 3 of 5 points each; the model now answers with full points."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
     )
-    bench = Bench(database, clock, model=model)
-    bench.sell("1900417")
-    bench.audit("1900417", bench.configure(steps=2))
-    bench.model = FakeLanguageModel()
-    return bench
+    harness = AuditHarness(database, clock, model=model)
+    harness.sell("1900417")
+    harness.audit("1900417", harness.configure(steps=2))
+    harness.model = FakeLanguageModel()
+    return harness
 
 
-def review_of_step(bench: Bench, position: int) -> object:
+def review_of_step(harness: AuditHarness, position: int) -> object:
     return record_review(
-        StepLocation(1, position), {"conforme": "CONFORME", "score": 5}, database=bench.database
+        StepLocation(1, position), {"conforme": "CONFORME", "score": 5}, database=harness.database
     )
 
 
-def review_of_point(bench: Bench, position: int) -> object:
+def review_of_point(harness: AuditHarness, position: int) -> object:
     return record_review(
-        StepLocation(1, position, 2), {"statut": "PRESENT"}, database=bench.database
+        StepLocation(1, position, 2), {"statut": "PRESENT"}, database=harness.database
     )
 
 
-def rerun_of_step(bench: Bench, position: int) -> object:
+def rerun_of_step(harness: AuditHarness, position: int) -> object:
     rerun = Rerun(rerun_id="r", location=StepLocation(1, position))
-    return asyncio.run(run_rerun(rerun, database=bench.database, judge=bench.judge))
+    return asyncio.run(run_rerun(rerun, database=harness.database, judge=harness.judge))
 
 
-def rerun_of_point(bench: Bench, position: int) -> object:
+def rerun_of_point(harness: AuditHarness, position: int) -> object:
     rerun = Rerun(rerun_id="r", location=StepLocation(1, position, 2))
-    return asyncio.run(run_rerun(rerun, database=bench.database, judge=bench.judge))
+    return asyncio.run(run_rerun(rerun, database=harness.database, judge=harness.judge))
 
 
 def a_session_waits_for_a_lock(database: Database) -> bool:
@@ -150,7 +150,7 @@ def a_session_waits_for_a_lock(database: Database) -> bool:
     ],
 )
 def test_concurrent_changes_of_one_audit_are_not_lost(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, first: Change, second: Change
+    harness: AuditHarness, monkeypatch: pytest.MonkeyPatch, first: Change, second: Change
 ) -> None:
     started = False
     write = summaries.update_audit_row
@@ -159,14 +159,14 @@ def test_concurrent_changes_of_one_audit_are_not_lost(
         nonlocal started
         if not started:
             started = True
-            other = pool.submit(second, bench, 2)
-            wait_until(lambda: other.done() or a_session_waits_for_a_lock(bench.database))
+            other = pool.submit(second, harness, 2)
+            wait_until(lambda: other.done() or a_session_waits_for_a_lock(harness.database))
         write(session, audit_id, values)
 
     monkeypatch.setattr(summaries, "update_audit_row", write_late)
     with ThreadPoolExecutor(1) as pool:
-        first(bench, 1)
-    assert [step.finding.score for step in bench.steps()] == [5, 5]
-    row = bench.row()
+        first(harness, 1)
+    assert [step.finding.score for step in harness.steps()] == [5, 5]
+    row = harness.row()
     assert (float(row.score_percentage), row.niveau) == (100.0, "EXCELLENT")
     assert row.result_data["audit"]["compliance"]["poids_obtenu"] == 10  # type: ignore[index]  # JSON

@@ -9,21 +9,21 @@ from automation_pipeline.audits.requests import RequestedAudit, add_batch
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, stored_batch
+from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
 from automation_pipeline_tests.audits.processes import end_items, start_audits
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.processes import at_once
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    bench = Bench(database, clock)
-    bench.sell("1900417")
-    return bench
+def harness(database: Database, clock: StandingClock) -> AuditHarness:
+    harness = AuditHarness(database, clock)
+    harness.sell("1900417")
+    return harness
 
 
-def versions(bench: Bench) -> list[tuple[int, bool]]:
-    with bench.database.reading() as session:
+def versions(harness: AuditHarness) -> list[tuple[int, bool]]:
+    with harness.database.reading() as session:
         rows = session.execute(
             select(AuditRow.version, AuditRow.is_latest).order_by(AuditRow.version)
         )
@@ -31,101 +31,103 @@ def versions(bench: Bench) -> list[tuple[int, bool]]:
 
 
 def test_concurrently_started_audits_have_one_latest_and_distinct_versions(
-    bench: Bench, database_url: str
+    harness: AuditHarness, database_url: str
 ) -> None:
-    config = bench.configure(steps=1)
+    config = harness.configure(steps=1)
     mine = [[f"{worker}-{number}" for number in range(5)] for worker in range(4)]
     at_once(start_audits, *((database_url, "1900417", config, names) for names in mine))
-    assert versions(bench) == [(number, number == 20) for number in range(1, 21)]
+    assert versions(harness) == [(number, number == 20) for number in range(1, 21)]
 
 
 def test_concurrent_repetitions_of_a_request_start_one_audit(
-    bench: Bench, database_url: str
+    harness: AuditHarness, database_url: str
 ) -> None:
-    config = bench.configure(steps=1)
+    config = harness.configure(steps=1)
     started = at_once(
         start_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4))
     )
     assert len({audit_id for ids in started for audit_id in ids}) == 1
-    assert versions(bench) == [(1, True)]
+    assert versions(harness) == [(1, True)]
 
 
-def test_audits_of_other_configurations_and_fiches_do_not_count(bench: Bench) -> None:
-    bench.sell("1900418")
-    one, other = bench.configure(steps=1), bench.configure(steps=1, name="Other")
+def test_audits_of_other_configurations_and_fiches_do_not_count(harness: AuditHarness) -> None:
+    harness.sell("1900418")
+    one, other = harness.configure(steps=1), harness.configure(steps=1, name="Other")
     for fiche, config in (("1900417", one), ("1900417", other), ("1900418", one)):
-        bench.audit(fiche, config, f"{fiche}-{config}")
-    assert versions(bench) == [(1, True)] * 3
+        harness.audit(fiche, config, f"{fiche}-{config}")
+    assert versions(harness) == [(1, True)] * 3
 
 
-def delete(bench: Bench, tracking_id: str, *, deleted: bool = True) -> None:
-    with bench.database.transaction() as session:
+def delete(harness: AuditHarness, tracking_id: str, *, deleted: bool = True) -> None:
+    with harness.database.transaction() as session:
         audit_id = session.scalars(
             select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)
         ).one()
-        set_deleted(session, audit_id, bench.clock.now() if deleted else None)
+        set_deleted(session, audit_id, harness.clock.now() if deleted else None)
 
 
-def test_the_previous_audit_is_the_latest_while_a_later_one_is_deleted(bench: Bench) -> None:
-    config = bench.configure(steps=1)
+def test_the_previous_audit_is_the_latest_while_a_later_one_is_deleted(
+    harness: AuditHarness,
+) -> None:
+    config = harness.configure(steps=1)
     for name in ("first", "second", "third"):
-        bench.audit("1900417", config, name)
-    delete(bench, "second")
-    assert versions(bench) == [(1, False), (2, False), (3, True)]
-    delete(bench, "third")
-    assert versions(bench) == [(1, True), (2, False), (3, False)]
-    delete(bench, "second", deleted=False)
-    assert versions(bench) == [(1, False), (2, True), (3, False)]
+        harness.audit("1900417", config, name)
+    delete(harness, "second")
+    assert versions(harness) == [(1, False), (2, False), (3, True)]
+    delete(harness, "third")
+    assert versions(harness) == [(1, True), (2, False), (3, False)]
+    delete(harness, "second", deleted=False)
+    assert versions(harness) == [(1, False), (2, True), (3, False)]
 
 
-def test_a_version_is_not_reused_after_a_deletion(bench: Bench) -> None:
-    config = bench.configure(steps=1)
-    bench.audit("1900417", config, "first")
-    delete(bench, "first")
-    bench.audit("1900417", config, "second")
-    assert versions(bench) == [(1, False), (2, True)]
+def test_a_version_is_not_reused_after_a_deletion(harness: AuditHarness) -> None:
+    config = harness.configure(steps=1)
+    harness.audit("1900417", config, "first")
+    delete(harness, "first")
+    harness.audit("1900417", config, "second")
+    assert versions(harness) == [(1, False), (2, True)]
 
 
-def taken_up(bench: Bench, token: int) -> bool:
-    with bench.database.transaction() as session:
+def is_claimed(harness: AuditHarness, token: int) -> bool:
+    with harness.database.transaction() as session:
         found = claim_audits(session, {1: token})[1]
         return found.fence == token and not found.summary.is_final
 
 
 def test_an_unfinished_audit_is_claimed_only_with_a_higher_token(
-    bench: Bench,
+    harness: AuditHarness,
 ) -> None:
-    bench.audit("1900417", bench.configure(steps=1))
-    assert not taken_up(bench, 2**40)
-    with bench.database.transaction() as session:
+    harness.audit("1900417", harness.configure(steps=1))
+    assert not is_claimed(harness, 2**40)
+    with harness.database.transaction() as session:
         update_audit_row(session, 1, {"status": "running", "fence": 7})
-    assert [taken_up(bench, token) for token in (6, 7, 8, 7)] == [False, True, True, False]
-    assert bench.row().fence == 8
+    assert [is_claimed(harness, token) for token in (6, 7, 8, 7)] == [False, True, True, False]
+    assert harness.row().fence == 8
 
 
-def test_deleting_an_unknown_audit_is_not_found(bench: Bench) -> None:
+def test_deleting_an_unknown_audit_is_not_found(harness: AuditHarness) -> None:
     with (
-        bench.database.transaction() as session,
+        harness.database.transaction() as session,
         pytest.raises(NotFoundError, match="Audit not found"),
     ):
         set_deleted(session, 77, None)
 
 
-def test_a_constraint_refuses_a_second_latest_audit(bench: Bench) -> None:
-    config = bench.configure(steps=1)
-    bench.audit("1900417", config, "first")
-    bench.audit("1900417", config, "second")
-    with bench.database.reading() as session:
+def test_a_constraint_refuses_a_second_latest_audit(harness: AuditHarness) -> None:
+    config = harness.configure(steps=1)
+    harness.audit("1900417", config, "first")
+    harness.audit("1900417", config, "second")
+    with harness.database.reading() as session:
         before = session.scalars(select(AuditRow.id).where(AuditRow.is_latest.is_(False))).one()
-    with pytest.raises(IntegrityError), bench.database.transaction() as session:
+    with pytest.raises(IntegrityError), harness.database.transaction() as session:
         update_audit_row(session, before, {"is_latest": True})
 
 
 def test_batch_items_ended_concurrently_are_counted_once(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
-    bench = Bench(database, clock)
-    config = bench.configure(steps=1)
+    harness = AuditHarness(database, clock)
+    config = harness.configure(steps=1)
     items = [RequestedAudit(f"19004{number:02}", f"item {number}") for number in range(20)]
     with database.transaction() as session:
         add_batch(session, "batch", config, items, clock.now())

@@ -28,7 +28,6 @@ from automation_pipeline.audits.models.configs import (
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline_tests.audits.bench import count_statements
 from automation_pipeline_tests.audits.configurations import (
     FULL,
     NOW,
@@ -38,6 +37,7 @@ from automation_pipeline_tests.audits.configurations import (
     document,
     read,
 )
+from automation_pipeline_tests.audits.harness import count_statements
 from automation_pipeline_tests.conftest import StandingClock
 
 LATER = NOW + timedelta(hours=1)

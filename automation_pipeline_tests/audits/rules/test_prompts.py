@@ -33,7 +33,7 @@ from automation_pipeline.audits.rules.prompts import (
     without_tools,
 )
 from automation_pipeline.audits.rules.tools import TOOLS
-from automation_pipeline_tests.audits.bench import OPTIONS
+from automation_pipeline_tests.audits.harness import OPTIONS
 from automation_pipeline_tests.audits.rules.timelines import config, step, timeline, timelines
 from automation_pipeline_tests.tables import every_case
 

@@ -564,7 +564,7 @@ def test_speaker_labels_are_ignored_in_quotations(quotation: str, holds: bool) -
     assert (gated.finding.points[0].statut is Statut.PRESENT) == holds
 
 
-def called(*speakers: str, text: str) -> Timeline:
+def call_of(*speakers: str, text: str) -> Timeline:
     whole = recording(0, text)
     return Timeline((replace(whole, chunks=(replace(whole.chunks[0], speakers=speakers),)),))
 
@@ -586,7 +586,7 @@ def called(*speakers: str, text: str) -> Timeline:
 def test_speaker_labels_may_have_any_characters(
     speakers: tuple[str, ...], text: str, quotation: str
 ) -> None:
-    assert was_said(quotation, (0, 0), called(*speakers, text=text), 12)
+    assert was_said(quotation, (0, 0), call_of(*speakers, text=text), 12)
 
 
 @every_case("place", [(0, 1), (1, 0), (-1, 0), (0, -1)])

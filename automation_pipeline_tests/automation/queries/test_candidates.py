@@ -11,7 +11,7 @@ from automation_pipeline.automation.queries.ledger import fiches_named, fiches_o
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.queries.mirror import save_sales_list
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fiches.queries.mirror import statements
@@ -40,7 +40,7 @@ def test_fiches_of_several_days_are_read_in_one_query_ordered_by_day(
 def test_fiches_selected_by_id_keep_their_order_even_if_not_mirrored(
     database: Database, clock: StandingClock
 ) -> None:
-    bench = Bench(database, clock)
+    bench = AuditHarness(database, clock)
     bench.sell("2")
     with database.reading() as session:
         found = fiches_named(session, ["9", "2", "9"])
@@ -52,7 +52,7 @@ def test_fiches_selected_by_id_keep_their_order_even_if_not_mirrored(
 def test_a_latest_audit_counts_unless_it_is_incomplete(
     status: AuditStatus, is_latest: bool, database: Database, clock: StandingClock
 ) -> None:
-    bench = Bench(database, clock)
+    bench = AuditHarness(database, clock)
     bench.sell("1")
     bench.sell("2")
     audit_id = bench.audit("1", bench.configure(1)).audit_id

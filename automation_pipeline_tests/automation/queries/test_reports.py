@@ -20,8 +20,8 @@ from automation_pipeline.automation.queries.reports import (
 )
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import DAY, answer_by_transcript, record_sales
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import (
     EVIL,
     a_reported_run,
@@ -35,16 +35,16 @@ from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeLanguageModel(answer_by_transcript))
+def bench(database: Database, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(database, clock, FakeLanguageModel(answer_by_transcript))
 
 
-def report(bench: Bench, run_id: int, **most: int) -> RunReport:
+def report(bench: AuditHarness, run_id: int, **most: int) -> RunReport:
     with bench.database.reading() as session:
         return run_report(session, run_id, **most)
 
 
-def test_failed_fiches_are_listed_first_with_their_errors(bench: Bench) -> None:
+def test_failed_fiches_are_listed_first_with_their_errors(bench: AuditHarness) -> None:
     result = report(bench, a_reported_run(bench))
     assert [(fiche.fiche_id, fiche.status, fiche.reason, fiche.why) for fiche in result.fiches] == [
         ("3", "failed", "transcription_incomplete", f"The call {EVIL}"),
@@ -60,7 +60,7 @@ def test_failed_fiches_are_listed_first_with_their_errors(bench: Bench) -> None:
     ]
 
 
-def test_reported_audits_include_their_quotations(bench: Bench) -> None:
+def test_reported_audits_include_their_quotations(bench: AuditHarness) -> None:
     good, bad = report(bench, a_reported_run(bench)).audits
     assert (good.fiche_id, good.niveau, good.score) == ("1", "EXCELLENT", 100.0)
     assert (bad.fiche_id, [step.position for step in bad.steps]) == ("2", [1, 2])
@@ -69,7 +69,9 @@ def test_reported_audits_include_their_quotations(bench: Bench) -> None:
     assert present.quotations[0].texte in "Bonjour, je vous appelle sans rien annoncer."
 
 
-def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(bench: Bench) -> None:
+def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(
+    bench: AuditHarness,
+) -> None:
     run_id = a_reported_run(bench)
     result = report(bench, run_id, most_in_full=1)
     assert [(audit.fiche_id, bool(audit.steps)) for audit in result.audits] == [
@@ -82,7 +84,7 @@ def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(bench
     assert short.tally.selected == 4
 
 
-def test_started_phases_are_reported_with_their_ends(bench: Bench) -> None:
+def test_started_phases_are_reported_with_their_ends(bench: AuditHarness) -> None:
     run_id = open_a_run(bench, ("1",))
     at = bench.clock.now()
     assert [(span.name, span.ended_at) for span in report(bench, run_id).phases] == [
@@ -94,7 +96,7 @@ def test_started_phases_are_reported_with_their_ends(bench: Bench) -> None:
     assert [span.name for span in report(bench, run_id).phases][2:] == ["transcribing and auditing"]
 
 
-def test_the_query_count_does_not_depend_on_the_size_of_the_run(bench: Bench) -> None:
+def test_the_query_count_does_not_depend_on_the_size_of_the_run(bench: AuditHarness) -> None:
     config_id = bench.configure()
     record_sales(bench, *"123456")
     counts = []
@@ -110,7 +112,7 @@ def test_the_query_count_does_not_depend_on_the_size_of_the_run(bench: Bench) ->
     assert counts[0] == counts[1]
 
 
-def test_the_report_lists_the_sales_days_of_the_fiches(bench: Bench) -> None:
+def test_the_report_lists_the_sales_days_of_the_fiches(bench: AuditHarness) -> None:
     record_sales(bench, "1", "2")
     record_sales(bench, "3", day=date(2026, 2, 1))
     record_sales(bench, "5", day=date(2026, 1, 31))
@@ -119,12 +121,12 @@ def test_the_report_lists_the_sales_days_of_the_fiches(bench: Bench) -> None:
         assert days_covered(session, run_id) == {date(2026, 2, 1): True, DAY: False}
 
 
-def test_an_unknown_run_has_no_report(bench: Bench) -> None:
+def test_an_unknown_run_has_no_report(bench: AuditHarness) -> None:
     with pytest.raises(NotFoundError):
         report(bench, 99)
 
 
-def quality(bench: Bench) -> QualityDay:
+def quality(bench: AuditHarness) -> QualityDay:
     with bench.database.reading() as session:
         found = quality_of(session, DAY)
         assert audits_on(session, DAY) == len(found.audits)
@@ -136,7 +138,7 @@ def found(audits: tuple[DayAudit, ...]) -> list[tuple[str, int, str]]:
 
 
 def test_a_day_has_fiches_audits_failed_points_and_causes(
-    bench: Bench,
+    bench: AuditHarness,
 ) -> None:
     a_reported_run(bench)
     day = quality(bench)
@@ -159,7 +161,7 @@ def test_a_day_has_fiches_audits_failed_points_and_causes(
     assert day.failures == {"transcription_incomplete": 1}
 
 
-def test_only_the_latest_audit_that_was_not_deleted_counts(bench: Bench) -> None:
+def test_only_the_latest_audit_that_was_not_deleted_counts(bench: AuditHarness) -> None:
     config_id = bench.configure()
     record_sales(bench, "1", "2")
     bench.audit("1", config_id, "first")
@@ -170,7 +172,7 @@ def test_only_the_latest_audit_that_was_not_deleted_counts(bench: Bench) -> None
     assert found(quality(bench).audits) == [("1", second.audit_id, "completed")]
 
 
-def test_an_audit_without_a_verdict_has_no_score(bench: Bench) -> None:
+def test_an_audit_without_a_verdict_has_no_score(bench: AuditHarness) -> None:
     config_id = bench.configure()
     record_sales(bench, "1", text=None)
     bench.audit("1", config_id)
@@ -179,7 +181,7 @@ def test_an_audit_without_a_verdict_has_no_score(bench: Bench) -> None:
     assert audit.error
 
 
-def test_only_the_newest_run_of_a_fiche_counts(bench: Bench) -> None:
+def test_only_the_newest_run_of_a_fiche_counts(bench: AuditHarness) -> None:
     record_sales(bench, "1", "2", "3", "4")
     values = {"1": "fetch_failed", "2": "fetch_failed", "3": "fetch_failed", "4": None}
     _a_run_failed(bench, values)
@@ -195,7 +197,7 @@ def test_only_the_newest_run_of_a_fiche_counts(bench: Bench) -> None:
     }
 
 
-def _a_run_failed(bench: Bench, reasons: Mapping[str, str | None]) -> None:
+def _a_run_failed(bench: AuditHarness, reasons: Mapping[str, str | None]) -> None:
     run_id = open_a_run(bench, tuple(reasons))
     with bench.database.transaction() as session:
         for fiche_id, reason in reasons.items():
@@ -203,13 +205,13 @@ def _a_run_failed(bench: Bench, reasons: Mapping[str, str | None]) -> None:
         change_run(session, run_id, status="failed", completed_at=bench.clock.now())
 
 
-def test_an_unknown_day_is_empty(bench: Bench) -> None:
+def test_an_unknown_day_is_empty(bench: AuditHarness) -> None:
     assert quality(bench) == QualityDay(
         day=DAY, fiches=(), audits=(), failing_points=(), failures={}
     )
 
 
-def test_the_query_count_does_not_depend_on_the_size_of_the_day(bench: Bench) -> None:
+def test_the_query_count_does_not_depend_on_the_size_of_the_day(bench: AuditHarness) -> None:
     config_id = bench.configure()
     record_sales(bench, "1")
     bench.audit("1", config_id)

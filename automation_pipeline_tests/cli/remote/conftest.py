@@ -7,8 +7,8 @@ import pytest
 from automation_pipeline.api import health as checks
 from automation_pipeline.automation.queries.runs import write_log
 from automation_pipeline.automation.tables import NotificationRow, RunRow
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import answer_by_transcript
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.cli.remote.served import TOKEN, RemoteTerminal, served_over
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -32,12 +32,12 @@ def remote(terminal: Terminal) -> Iterator[RemoteTerminal]:
 
 
 @pytest.fixture
-def bench(terminal: Terminal, clock: StandingClock) -> Bench:
-    return Bench(terminal.database, clock, model=FakeLanguageModel(answer_by_transcript))
+def bench(terminal: Terminal, clock: StandingClock) -> AuditHarness:
+    return AuditHarness(terminal.database, clock, model=FakeLanguageModel(answer_by_transcript))
 
 
 @pytest.fixture
-def stored(bench: Bench) -> Bench:
+def stored(bench: AuditHarness) -> AuditHarness:
     """Store an ended run with notifications, two audits of which one is deleted, and a token."""
     run_id = a_reported_run(bench)
     now = bench.clock.now()

@@ -9,8 +9,8 @@ from automation_pipeline.automation.runs import finalise_run
 from automation_pipeline.cli import operations
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline.transcription.tables import TranscriptionRunRow
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.cli.remote.served import RemoteTerminal
 from automation_pipeline_tests.cli.terminal import DAILY, during_pauses
 
@@ -61,7 +61,7 @@ def test_a_schedule_can_be_managed_through_the_api(remote: RemoteTerminal) -> No
 
 
 def test_a_run_with_its_own_selection_is_followed_to_its_end(
-    remote: RemoteTerminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, bench: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule_id = remote.local.create()
     during_pauses(
@@ -76,7 +76,7 @@ def test_a_run_with_its_own_selection_is_followed_to_its_end(
     assert (ended.code, json.loads(ended.out)["status"]) == (1, "failed")
 
 
-def test_failed_fiches_can_be_retried(remote: RemoteTerminal, stored: Bench) -> None:
+def test_failed_fiches_can_be_retried(remote: RemoteTerminal, stored: AuditHarness) -> None:
     again = remote.json("runs", "retry", "1")
     assert (again["run_id"], again["retry_of_run_id"], again["status"]) == ("2", "1", "pending")
     assert remote.local.json("runs", "show", "2")["retryOfRunId"] == "1"
@@ -130,7 +130,9 @@ def test_a_token_is_shown_once_and_revoked(remote: RemoteTerminal) -> None:
     assert made["token"] not in ended.err
 
 
-def test_an_audit_can_be_overridden_and_deleted(remote: RemoteTerminal, stored: Bench) -> None:
+def test_an_audit_can_be_overridden_and_deleted(
+    remote: RemoteTerminal, stored: AuditHarness
+) -> None:
     result = remote.json(
         "audits",
         "review",
@@ -168,7 +170,7 @@ def test_an_audit_can_be_overridden_and_deleted(remote: RemoteTerminal, stored: 
 
 
 def test_audits_are_followed_and_rejected_requests_are_reported(
-    remote: RemoteTerminal, stored: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, stored: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work() -> None:
         first, second = (request.request_key for request in requests(remote))
@@ -186,7 +188,7 @@ def test_audits_are_followed_and_rejected_requests_are_reported(
 
 
 def test_an_audit_is_shown_with_its_steps(
-    remote: RemoteTerminal, stored: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, stored: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     during_pauses(
         monkeypatch,
@@ -199,7 +201,7 @@ def test_an_audit_is_shown_with_its_steps(
 
 
 def test_a_rejected_rerun_is_reported(
-    remote: RemoteTerminal, stored: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, stored: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
         with stored.database.transaction() as session:
@@ -216,7 +218,7 @@ def test_a_rejected_rerun_is_reported(
 
 
 def test_transcriptions_are_followed_until_they_end(
-    remote: RemoteTerminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, bench: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first is refused, the second comes to its end: both are told, here as from afar."""
 

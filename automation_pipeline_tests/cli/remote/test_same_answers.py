@@ -1,7 +1,7 @@
 """Tests that commands print the same locally and through the API of a remote machine."""
 
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.cli.remote.served import RemoteTerminal
 from automation_pipeline_tests.cli.terminal import DAILY
 
@@ -92,7 +92,7 @@ FAULTY: list[tuple[str, object]] = [
 ]
 
 
-def test_output_is_the_same_through_the_api(remote: RemoteTerminal, stored: Bench) -> None:
+def test_output_is_the_same_through_the_api(remote: RemoteTerminal, stored: AuditHarness) -> None:
     remote.local.create()
     remote.local.json("audits", "delete", "2")
     options = "--name [nightly] --permission automation.write --scope ALL"
@@ -100,7 +100,9 @@ def test_output_is_the_same_through_the_api(remote: RemoteTerminal, stored: Benc
     assert remote.differences(READ_COMMANDS.strip().splitlines()) == []
 
 
-def test_rejections_are_the_same_through_the_api(remote: RemoteTerminal, stored: Bench) -> None:
+def test_rejections_are_the_same_through_the_api(
+    remote: RemoteTerminal, stored: AuditHarness
+) -> None:
     commands = REFUSED.strip().splitlines()
     assert remote.differences(f"{command} --json" for command in commands[1::2]) == []
     assert remote.differences(commands[::2]) == []
@@ -108,6 +110,8 @@ def test_rejections_are_the_same_through_the_api(remote: RemoteTerminal, stored:
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_input_errors_are_the_same_through_the_api(remote: RemoteTerminal, stored: Bench) -> None:
+def test_input_errors_are_the_same_through_the_api(
+    remote: RemoteTerminal, stored: AuditHarness
+) -> None:
     for command, given in FAULTY:
         assert remote.differences([command], given) == []

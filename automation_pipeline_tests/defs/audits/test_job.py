@@ -9,21 +9,23 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import audit_fiche, sweep_audits
 from automation_pipeline.orchestration.ops import ServicesResource, dagster_errors, error_message_of
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, call
+from automation_pipeline_tests.audits.harness import AuditHarness, call
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 from automation_pipeline_tests.services import free_port
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    bench = Bench(database, clock)
+def bench(
+    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> AuditHarness:
+    bench = AuditHarness(database, clock)
     bench.sell("1900417")
     monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
     return bench
 
 
-def services_of(bench: Bench) -> bootstrap.Services:
+def services_of(bench: AuditHarness) -> bootstrap.Services:
     services = bootstrap.Services(Settings(), bench.clock)
     services.database, services.judge, services.crm = bench.database, bench.judge, bench.crm
     return services
@@ -52,7 +54,7 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     ids=["best", "worst"],
 )
 def test_an_audit_with_a_grade_succeeds_whatever_the_grade(
-    bench: Bench, statut: str, score: int, niveau: str
+    bench: AuditHarness, statut: str, score: int, niveau: str
 ) -> None:
     bench.model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=statut, score=score))
     result = execute(bench.configure(steps=2))
@@ -67,7 +69,7 @@ def test_an_audit_with_a_grade_succeeds_whatever_the_grade(
     }
 
 
-def test_an_audit_without_a_grade_fails_with_the_reason(bench: Bench) -> None:
+def test_an_audit_without_a_grade_fails_with_the_reason(bench: AuditHarness) -> None:
     bench.model.refuse_everything(PermanentError("The key is refused (check LLM_API_KEY)."))
     result = execute(bench.configure(steps=2))
     assert not result.success
@@ -76,7 +78,7 @@ def test_an_audit_without_a_grade_fails_with_the_reason(bench: Bench) -> None:
 
 
 def test_audits_and_their_sweep_work_without_redis(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = bootstrap.Services(
         Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"), bench.clock
@@ -97,7 +99,7 @@ def test_audits_and_their_sweep_work_without_redis(
         assert sweep_audits(context) == dg.SkipReason("No audit is abandoned.")
 
 
-def test_an_audit_without_all_transcripts_fails_with_the_reason(bench: Bench) -> None:
+def test_an_audit_without_all_transcripts_fails_with_the_reason(bench: AuditHarness) -> None:
     bench.clock.pass_time_a_second()
     bench.sell("1900417", call("190041701"), call("190041702"), text=None)
     result = execute(bench.configure(steps=1))

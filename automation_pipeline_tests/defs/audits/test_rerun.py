@@ -13,18 +13,20 @@ from automation_pipeline.orchestration.job_registry import JOBS, run_request
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting, taken
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(
+    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> AuditHarness:
     """An audit with one step of two points, the second ABSENT. The job uses the services of the bench."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
     )
-    bench = Bench(database, clock, model=model)
+    bench = AuditHarness(database, clock, model=model)
     bench.sell("1900417")
     bench.audit("1900417", bench.configure(steps=1))
     bench.model = FakeLanguageModel()
@@ -43,7 +45,7 @@ def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInP
     )
 
 
-def test_a_requested_rerun_is_executed_and_marked_taken(bench: Bench) -> None:
+def test_a_requested_rerun_is_executed_and_marked_taken(bench: AuditHarness) -> None:
     asked = request_rerun(
         StepLocation(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock
     )
@@ -62,7 +64,7 @@ def test_a_requested_rerun_is_executed_and_marked_taken(bench: Bench) -> None:
     assert bench.model.calls == 1
 
 
-def test_the_launchpad_requires_only_audit_and_step(bench: Bench) -> None:
+def test_the_launchpad_requires_only_audit_and_step(bench: AuditHarness) -> None:
     assert execute({"audit_id": 1, "step_position": 1}).success
     assert execute({"audit_id": 1, "step_position": 1}).success
     assert bench.model.calls == 2
@@ -83,7 +85,7 @@ def test_the_launchpad_requires_only_audit_and_step(bench: Bench) -> None:
     ],
 )
 def test_an_impossible_rerun_fails_permanently_with_one_sentence(
-    bench: Bench, config: dict[str, object], words: str
+    bench: AuditHarness, config: dict[str, object], words: str
 ) -> None:
     result = execute(config)
     assert not result.success

@@ -24,7 +24,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import transcript_of
+from automation_pipeline_tests.transcription.harness import transcript_of
 from automation_pipeline_tests.waiting import come_true
 
 RUN_ID = 1

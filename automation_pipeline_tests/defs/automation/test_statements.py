@@ -14,7 +14,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.defs.automation.test_job import execute, services_of
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import transcript_of
+from automation_pipeline_tests.transcription.harness import transcript_of
 
 MOST_STATEMENTS_PER_FICHE = 30
 FEW, MANY = 40, 80

@@ -15,8 +15,8 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import daily_quality_report, daily_quality_report_checks
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.orchestration.report import rows_filed
-from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import DAY, answer_by_transcript, record_sales
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -33,9 +33,9 @@ def services(database_url: str, tmp_path: Path) -> Iterator[Services]:
 
 
 @pytest.fixture
-def bench(services: Services) -> Bench:
+def bench(services: Services) -> AuditHarness:
     assert isinstance(services.clock, StandingClock)
-    return Bench(services.database, services.clock, FakeLanguageModel(answer_by_transcript))
+    return AuditHarness(services.database, services.clock, FakeLanguageModel(answer_by_transcript))
 
 
 def materialize(services: Services) -> dg.ExecuteInProcessResult:
@@ -67,7 +67,7 @@ def files(report: Shown) -> tuple[bytes, bytes]:
 
 
 def test_the_report_lists_groupes_failing_points_and_failure_reasons(
-    services: Services, bench: Bench
+    services: Services, bench: AuditHarness
 ) -> None:
     a_reported_run(bench)
     result = materialize(services)
@@ -89,7 +89,7 @@ def test_the_report_lists_groupes_failing_points_and_failure_reasons(
     assert check(result) == (True, "2 rows in the file, 2 audits of the day.")
 
 
-def test_the_metadata_contains_a_small_chart(services: Services, bench: Bench) -> None:
+def test_the_metadata_contains_a_small_chart(services: Services, bench: AuditHarness) -> None:
     a_reported_run(bench)
     picture = str(metadata_of(materialize(services))["picture"])
     before, after = f"![{DAY}](data:image/png;base64,", ")"
@@ -100,7 +100,7 @@ def test_the_metadata_contains_a_small_chart(services: Services, bench: Bench) -
 
 
 def test_the_files_have_one_row_per_audit_and_the_same_columns(
-    services: Services, bench: Bench
+    services: Services, bench: AuditHarness
 ) -> None:
     a_reported_run(bench)
     report = metadata_of(materialize(services))
@@ -117,7 +117,7 @@ def test_the_files_have_one_row_per_audit_and_the_same_columns(
 
 
 def test_the_report_files_are_reproducible_and_leave_no_other_files(
-    services: Services, bench: Bench
+    services: Services, bench: AuditHarness
 ) -> None:
     a_reported_run(bench)
     first = metadata_of(materialize(services))
@@ -132,7 +132,7 @@ def test_the_report_files_are_reproducible_and_leave_no_other_files(
     ]
 
 
-def test_a_day_without_fiches_or_audits_has_a_note(services: Services, bench: Bench) -> None:
+def test_a_day_without_fiches_or_audits_has_a_note(services: Services, bench: AuditHarness) -> None:
     result = materialize(services)
     assert result.success
     assert (
@@ -150,7 +150,9 @@ def test_a_day_without_fiches_or_audits_has_a_note(services: Services, bench: Be
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_the_rows_in_the_report_file_can_be_counted(services: Services, bench: Bench) -> None:
+def test_the_rows_in_the_report_file_can_be_counted(
+    services: Services, bench: AuditHarness
+) -> None:
     a_reported_run(bench)
     folder = Path(services.settings.automation_reports_dir)
     assert rows_filed(DAY, folder) is None

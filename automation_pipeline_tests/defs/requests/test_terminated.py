@@ -20,15 +20,15 @@ from automation_pipeline.orchestration.job_registry import TERMINATED, run_reque
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting, refusals
-from automation_pipeline_tests.audits.bench import Bench, stored_batch
+from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 
 @pytest.fixture
-def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
     """The sensor uses the services of the bench."""
-    bench = Bench(database, StandingClock(datetime.now(UTC)))
+    bench = AuditHarness(database, StandingClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(), bench.clock)
     services.database, services.judge = database, bench.judge
     monkeypatch.setattr(bootstrap, "services", lambda: services)
@@ -36,7 +36,10 @@ def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def terminate(
-    bench: Bench, instance: dg.DagsterInstance, *, before: Callable[[str], None] = lambda _: None
+    bench: AuditHarness,
+    instance: dg.DagsterInstance,
+    *,
+    before: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Start the run of the only waiting request, terminate it, and call the sensor."""
     with bench.database.transaction() as session:
@@ -59,7 +62,7 @@ def terminate(
         assert terminated_runs(context) is None  # the run belongs to a request
 
 
-def test_a_terminated_audit_ends_its_batch_entry_and_request(bench: Bench) -> None:
+def test_a_terminated_audit_ends_its_batch_entry_and_request(bench: AuditHarness) -> None:
     options = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
     filed = request_audits(["7"], options, database=bench.database, clock=bench.clock)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -71,7 +74,7 @@ def test_a_terminated_audit_ends_its_batch_entry_and_request(bench: Bench) -> No
         }
 
 
-def test_an_audit_terminated_while_running_fails(bench: Bench) -> None:
+def test_an_audit_terminated_while_running_fails(bench: AuditHarness) -> None:
     bench.sell("7")
     options = AuditRequestOptions(audit_config_id=bench.configure(steps=1))
     [one] = request_audits(["7"], options, database=bench.database, clock=bench.clock).audits
@@ -91,7 +94,7 @@ def test_an_audit_terminated_while_running_fails(bench: Bench) -> None:
     assert (row.status, row.error_message) == ("failed", TERMINATED)
 
 
-def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
+def test_the_request_of_a_terminated_rerun_is_refused(bench: AuditHarness) -> None:
     bench.sell("7")
     bench.audit("7", bench.configure(steps=1))
     requested = request_rerun(StepLocation(1, 1), database=bench.database, clock=bench.clock)
@@ -102,7 +105,7 @@ def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
     assert bench.row().status == "completed"
 
 
-def test_the_audit_sweep_runs_without_abandoned_audits(bench: Bench) -> None:
+def test_the_audit_sweep_runs_without_abandoned_audits(bench: AuditHarness) -> None:
     resources = {"services": ServicesResource()}
     with (
         dg.DagsterInstance.ephemeral() as instance,

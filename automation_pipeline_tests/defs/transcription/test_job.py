@@ -26,16 +26,18 @@ from automation_pipeline.transcription.requests import (
     request_transcriptions,
 )
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.transcription.bench import Bench, call
+from automation_pipeline_tests.transcription.harness import TranscriptionHarness, call
 
 CRM_DOWN = TransientError("The CRM does not answer (status 503).")
 REFUSED = PermanentError("The CRM refuses the token (status 403).")
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(
+    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> TranscriptionHarness:
     """The job uses the services of the bench. Without an API key, `Services.speech` raises."""
-    bench = Bench(database, clock)
+    bench = TranscriptionHarness(database, clock)
     monkeypatch.setattr(failures, "STEP_RETRY_SECONDS", 0)
     services = bootstrap.Services(Settings(elevenlabs_api_key=None), clock)
     services.database, services.crm = database, bench.crm  # type: ignore[assignment]
@@ -44,7 +46,7 @@ def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPa
     return bench
 
 
-def requested(bench: Bench, fiche_id: str) -> RequestedTranscription:
+def requested(bench: TranscriptionHarness, fiche_id: str) -> RequestedTranscription:
     bench.clock.pass_time_a_second()
     [requested_run] = request_transcriptions(
         [fiche_id],
@@ -72,32 +74,32 @@ def execute(
 FICHES = iter(range(7000, 8000))
 
 
-def one_fails(bench: Bench, fiche_id: str) -> None:
+def one_fails(bench: TranscriptionHarness, fiche_id: str) -> None:
     bench.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
     bench.speech.fail_always(
         call(f"{fiche_id}b").url, PermanentError("Audio download failed status=404")
     )
 
 
-def no_key(bench: Bench, fiche_id: str) -> None:
+def no_key(bench: TranscriptionHarness, fiche_id: str) -> None:
     bench.sell(fiche_id, call(f"{fiche_id}a"))
     del bootstrap.services().speech
 
 
-def nothing_to_do_without_a_key(bench: Bench, fiche_id: str) -> None:
+def nothing_to_do_without_a_key(bench: TranscriptionHarness, fiche_id: str) -> None:
     bench.sell(fiche_id)
     del bootstrap.services().speech
 
 
-def no_crm(bench: Bench, fiche_id: str) -> None:
+def no_crm(bench: TranscriptionHarness, fiche_id: str) -> None:
     del bootstrap.services().crm
 
 
-def unknown(bench: Bench, fiche_id: str) -> None:
+def unknown(bench: TranscriptionHarness, fiche_id: str) -> None:
     """The CRM does not know a fiche that was not added."""
 
 
-Case = tuple[str, Callable[[Bench, str], None], bool, str, str | None]
+Case = tuple[str, Callable[[TranscriptionHarness, str], None], bool, str, str | None]
 # Name; set-up; whether the job succeeds; status of the run; reason in the run, event and log line.
 CASES: tuple[Case, ...] = (
     (
@@ -144,7 +146,7 @@ CASES: tuple[Case, ...] = (
 
 
 def test_the_job_fails_only_for_unfinished_work_and_records_a_reason(
-    bench: Bench,
+    bench: TranscriptionHarness,
 ) -> None:
     wrong = []
     speech, crm = bootstrap.services().speech, bootstrap.services().crm
@@ -168,7 +170,9 @@ def test_the_job_fails_only_for_unfinished_work_and_records_a_reason(
     assert wrong == []
 
 
-def _stored_results(bench: Bench, requested_run: RequestedTranscription) -> dict[str, Any]:
+def _stored_results(
+    bench: TranscriptionHarness, requested_run: RequestedTranscription
+) -> dict[str, Any]:
     run = bench.summary(str(requested_run.run_id))
     with bench.database.reading() as session:
         lines = session.scalars(
@@ -187,7 +191,7 @@ def _stored_results(bench: Bench, requested_run: RequestedTranscription) -> dict
     }
 
 
-def test_a_crm_that_recovers_between_retries_leaves_no_failure(bench: Bench) -> None:
+def test_a_crm_that_recovers_between_retries_leaves_no_failure(bench: TranscriptionHarness) -> None:
     bench.sell("7", call("a"))
     bench.crm.fail_once("7", CRM_DOWN, CRM_DOWN)
     requested_run = requested(bench, "7")
@@ -196,14 +200,18 @@ def test_a_crm_that_recovers_between_retries_leaves_no_failure(bench: Bench) -> 
     assert bench.summary(str(requested_run.run_id)).transcribed == 1
 
 
-def test_a_request_that_could_not_start_is_refused_with_the_reason(bench: Bench) -> None:
+def test_a_request_that_could_not_start_is_refused_with_the_reason(
+    bench: TranscriptionHarness,
+) -> None:
     bench.crm.fail_always("7", CRM_DOWN)
     requested_run = requested(bench, "7")
     execute(requested_run)
     assert _stored_results(bench, requested_run)["request"] == ("refused", str(CRM_DOWN))
 
 
-def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(bench: Bench) -> None:
+def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(
+    bench: TranscriptionHarness,
+) -> None:
     """The process of the run died before its first step."""
     requested_run = requested(bench, "7")
     with dg.DagsterInstance.ephemeral() as instance:
@@ -236,7 +244,9 @@ def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(bench: Ben
     assert "The worker of the run ended" in stored["error"]
 
 
-def test_the_outcome_of_a_run_with_a_failed_recording_has_its_counts(bench: Bench) -> None:
+def test_the_outcome_of_a_run_with_a_failed_recording_has_its_counts(
+    bench: TranscriptionHarness,
+) -> None:
     one_fails(bench, "7")
     requested_run = requested(bench, "7")
     since = bench.clock.now()

@@ -1,4 +1,4 @@
-"""A test bench for audits: the CRM and the model in memory, with a real database."""
+"""A harness for tests of audits: the CRM and the model in memory, with a real database."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -36,7 +36,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import transcript
-from automation_pipeline_tests.transcription.bench import NoLimit
+from automation_pipeline_tests.transcription.harness import NoLimit
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def count_statements(database: Database) -> Iterator[list[str]]:
 
 
 @dataclass
-class Bench:
+class AuditHarness:
     database: Database
     clock: StandingClock
     model: FakeLanguageModel = field(default_factory=FakeLanguageModel)

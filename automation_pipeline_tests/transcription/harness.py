@@ -1,4 +1,4 @@
-"""The dependencies of transcription: a real database and fake providers."""
+"""A harness for tests of transcription: the CRM and the speech provider in memory, with a real database."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ def call(call_id: str, *, url: str | None = None) -> Recording:
 
 
 @dataclass
-class Bench:
+class TranscriptionHarness:
     database: Database
     clock: StandingClock
     options: SpeechOptions = SPEECH_OPTIONS
