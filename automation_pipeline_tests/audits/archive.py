@@ -1,4 +1,4 @@
-"""Stored audits for tests of queries, by default one per fiche."""
+"""Stored audits for tests of queries."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -45,12 +45,12 @@ class Archive:
         attributed: tuple[str, str] | None = None,
         **fields: Any,
     ) -> int:
-        """Fields with the prefix `of_fiche_` belong to the fiche's row; `attributed` is the groupe and the
-        user in its details."""
+        """Fields with the prefix `of_fiche_` are columns of the fiche's row; `attributed` is the groupe and
+        the user in its details."""
         of_fiche = {
             name.removeprefix("of_fiche_"): fields.pop(name)
             for name in list(fields)
-            if name.startswith("of_")
+            if name.startswith("of_fiche_")
         }
         with self.database.transaction() as session:
             fiche = self._fiche(session, fiche_id, of_fiche, attributed)

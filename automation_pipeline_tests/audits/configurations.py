@@ -1,4 +1,4 @@
-"""Audit configurations for tests, audits that use them, and functions for concurrent processes."""
+"""Audit configurations for tests, audits that use them, and functions that concurrent processes run."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ def step_document(position: int, **fields: object) -> dict[str, Any]:
 def document(name: str = "Sales", steps: int = 3, **fields: object) -> dict[str, Any]:
     return {
         "name": name,
-        "steps": [step_document(place) for place in range(1, steps + 1)],
+        "steps": [step_document(position) for position in range(1, steps + 1)],
         **fields,
     }
 

@@ -1,4 +1,4 @@
-"""Days of sales for audits, audited like the asset does it."""
+"""A day of sales, and its audits as the asset runs them."""
 
 import asyncio
 from datetime import date
@@ -34,7 +34,7 @@ def answer_by_transcript(question: Question) -> Reply:
 
 
 def audit_day_of_sales(harness: AuditHarness, attempt: str = "run-1", width: int = 2) -> DayAudits:
-    async def record_fiche(fiche_id: str) -> None:
+    async def transcribe(fiche_id: str) -> None:
         harness.transcribed.append(fiche_id)
 
     work = DayAuditRequest(day=DAY, attempt=attempt, width=width)
@@ -43,7 +43,7 @@ def audit_day_of_sales(harness: AuditHarness, attempt: str = "run-1", width: int
             work,
             database=harness.database,
             source=harness.crm,
-            ensure_transcribed=harness.ensure_transcribed or record_fiche,
+            ensure_transcribed=harness.ensure_transcribed or transcribe,
             judge=harness.judge,
             clock=harness.clock,
         )

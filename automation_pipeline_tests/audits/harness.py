@@ -80,14 +80,14 @@ def count_statements(database: Database) -> Iterator[list[str]]:
     """The statements that the database executes inside the context."""
     executed: list[str] = []
 
-    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+    def record(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
         executed.append(statement)
 
-    event.listen(database.engine, "before_cursor_execute", note)
+    event.listen(database.engine, "before_cursor_execute", record)
     try:
         yield executed
     finally:
-        event.remove(database.engine, "before_cursor_execute", note)
+        event.remove(database.engine, "before_cursor_execute", record)
 
 
 @dataclass

@@ -9,8 +9,8 @@ from automation_pipeline.storage.database import Database
 def record_reviews(database_url: str, audit_id: int, position: int, index: int, times: int) -> None:
     """Record `times` comments, then the statut."""
     database = Database(database_url)
-    for time in range(times):
-        given = {"commentaire": f"Heard {time}.", "reviewer": f"person {index}"}
+    for number in range(times):
+        given = {"commentaire": f"Comment {number}.", "reviewer": f"person {index}"}
         record_review(StepLocation(audit_id, position, index), given, database=database)
     record_review(StepLocation(audit_id, position, index), {"statut": "PRESENT"}, database=database)
     database.dispose()

@@ -40,8 +40,8 @@ def test_with_tools_the_transcript_is_not_in_the_prompt_and_still_quoted(
 ) -> None:
     harness.model = FakeLanguageModel(reads_then_answers)
     harness.sell("1900417")
-    status = harness.audit("1900417", harness.configure(steps=1), use_rlm=True)
-    assert status.score_percentage == 100.0
+    audit = harness.audit("1900417", harness.configure(steps=1), use_rlm=True)
+    assert audit.score_percentage == 100.0
     assert "TRANSCRIPTION" not in harness.model.asked[0].messages[1].content
     assert harness.row().transcript_mode == "tools"
     assert harness.row().total_tokens == 3 * USAGE.total_tokens
@@ -101,8 +101,8 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(
     harness.sell(
         "1900417", text="speaker_0: " + "Bonjour, cet appel est enregistré. " * 20, times=1080
     )
-    status = harness.audit("1900417", harness.configure(steps=2))
-    assert (status.status, status.failed) == ("completed", 0)
+    audit = harness.audit("1900417", harness.configure(steps=2))
+    assert (audit.status, audit.failed) == ("completed", 0)
     assert harness.row().transcript_mode == "tools"
     assert harness.row().use_rlm is False
     assert max(question.characters for question in harness.model.asked) <= 60_000
@@ -112,18 +112,18 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(
 def test_a_prompt_that_is_too_long_by_itself_is_not_sent(harness: AuditHarness) -> None:
     harness.set_options(max_prompt_characters=1_000)
     harness.sell("1900417")
-    status = harness.audit("1900417", harness.configure(steps=1))
-    assert status.error is not None
-    assert "more than the 1000 allowed" in status.error
+    audit = harness.audit("1900417", harness.configure(steps=1))
+    assert audit.error is not None
+    assert "more than the 1000 allowed" in audit.error
     assert harness.model.calls == 0
 
 
 def test_a_refusal_ends_the_step_and_its_tokens_count(harness: AuditHarness) -> None:
     harness.model = FakeLanguageModel(lambda _: Reply("", USAGE, refusal="I cannot judge people."))
     harness.sell("1900417")
-    status = harness.audit("1900417", harness.configure(steps=1))
+    audit = harness.audit("1900417", harness.configure(steps=1))
     refusal = "The model refuses to answer: I cannot judge people."
-    assert status.error == f"Audit incomplete: 0 of 1 steps judged: {refusal}"
+    assert audit.error == f"Audit incomplete: 0 of 1 steps judged: {refusal}"
     assert harness.row().total_tokens == USAGE.total_tokens
 
 
@@ -138,7 +138,7 @@ def test_a_truncated_answer_is_requested_again(harness: AuditHarness) -> None:
 def test_without_gating_an_invented_quotation_stands(harness: AuditHarness) -> None:
     harness.set_options(gating=GatingOptions(enabled=False))
     harness.model = FakeLanguageModel(
-        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+        lambda question: step_answer(question, quotation="je jure que cela a été dit")
     )
     harness.sell("1900417")
     assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0

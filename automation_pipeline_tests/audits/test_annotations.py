@@ -53,11 +53,11 @@ def test_only_given_fields_change(
     document = update_audit(
         audit_id, parse(AuditChange, given, INVALID_CHANGE), database=harness.database
     )
-    message = {
+    expected = {
         "notes": "Called back", "automationScheduleId": "1", "automationRunId": str(run_id),
         "triggerUserId": "anna", "triggerSource": "api", "niveau": "EXCELLENT",
     }  # fmt: skip
-    assert message.items() <= document.items()
+    assert expected.items() <= document.items()
     assert (
         harness.notes()[-1]
         == "UPDATE: automation_run_id, automation_schedule_id, notes, trigger_user_id"

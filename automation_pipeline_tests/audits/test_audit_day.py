@@ -1,4 +1,4 @@
-"""Audits of a day: missing audits are run, failures are isolated, and finished audits are not repeated."""
+"""Audits of a day: each missing audit runs once, and one failure does not affect the others."""
 
 import asyncio
 from collections import Counter
@@ -98,8 +98,8 @@ def test_if_every_audit_fails_the_first_error_is_raised(harness: AuditHarness) -
     record_sales(harness, "1", "2")
     expire_cached_details(harness)
     for fiche_id in ("1", "2"):
-        harness.crm.fail_always(fiche_id, TransientError(f"The CRM is away for {fiche_id}."))
-    with pytest.raises(TransientError, match=r"The CRM is away for 1\."):
+        harness.crm.fail_always(fiche_id, TransientError(f"The CRM is unavailable for {fiche_id}."))
+    with pytest.raises(TransientError, match=r"The CRM is unavailable for 1\."):
         audit_day_of_sales(harness, width=1)
     assert harness.audits() == 0
 
@@ -131,23 +131,23 @@ def test_a_new_call_is_transcribed_before_the_audit(harness: AuditHarness) -> No
     expire_cached_details(harness)
     harness.crm.add(fiche("1", call("101"), call("102")))
 
-    async def listen(fiche_id: str) -> None:
+    async def transcribe(fiche_id: str) -> None:
         harness.transcribed.append(fiche_id)
         harness.transcribe(fiche_id)
 
-    harness.ensure_transcribed = listen
+    harness.ensure_transcribed = transcribe
     assert audit_day_of_sales(harness).audited == 1
     assert harness.transcribed == ["1"]
 
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_audits_run_concurrently_up_to_the_limit(harness: AuditHarness, width: int) -> None:
-    together = asyncio.Barrier(width)
+    barrier = asyncio.Barrier(width)
 
-    async def until_all_are_there(_: Question) -> None:
-        await asyncio.wait_for(together.wait(), timeout=60)
+    async def wait_for_others(_: Question) -> None:
+        await asyncio.wait_for(barrier.wait(), timeout=60)
 
-    harness.model = FakeLanguageModel(during_call=until_all_are_there)
+    harness.model = FakeLanguageModel(during_call=wait_for_others)
     harness.configure(steps=1, runAutomatically=True)
     record_sales(harness, *map(str, range(1, 2 * width + 1)))
     assert audit_day_of_sales(harness, width=width).audited == 2 * width

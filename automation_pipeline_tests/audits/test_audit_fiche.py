@@ -29,8 +29,8 @@ def positions(model: FakeLanguageModel) -> Counter[int]:
 
 def test_an_audit_judges_every_step_once_and_is_scored(harness: AuditHarness) -> None:
     harness.sell("1900417")
-    status = harness.audit("1900417", harness.configure(steps=3))
-    assert (status.status, status.niveau, status.score_percentage) == (
+    audit = harness.audit("1900417", harness.configure(steps=3))
+    assert (audit.status, audit.niveau, audit.score_percentage) == (
         "completed",
         "EXCELLENT",
         100.0,
@@ -95,8 +95,8 @@ def test_an_invented_quotation_is_downgraded(harness: AuditHarness) -> None:
         lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
     )
     harness.sell("1900417")
-    status = harness.audit("1900417", harness.configure(steps=2), trigger_source="automation")
-    assert (status.niveau, status.score_percentage) == ("INSUFFISANT", 0.0)
+    audit = harness.audit("1900417", harness.configure(steps=2), trigger_source="automation")
+    assert (audit.niveau, audit.score_percentage) == ("INSUFFISANT", 0.0)
     assert {point.statut for step in harness.steps() for point in step.finding.points} == {"ABSENT"}
     assert harness.row().gating == {
         "total_citations": 4,
@@ -144,13 +144,13 @@ def test_an_interrupted_audit_continues_with_the_missing_steps(harness: AuditHar
     harness.set_options(steps_at_once=1)
     asked = 0
 
-    async def die(_: Question) -> None:
+    async def crash(_: Question) -> None:
         nonlocal asked
         asked += 1
         if asked == 3:
             raise RuntimeError("killed")
 
-    harness.model = FakeLanguageModel(during_call=die)
+    harness.model = FakeLanguageModel(during_call=crash)
     with pytest.raises(RuntimeError, match="killed"):
         harness.audit("1900417", config)
     assert [step.position for step in harness.steps()] == [1, 2]
@@ -175,7 +175,7 @@ def test_two_workers_on_one_audit_judge_each_step_once(harness: AuditHarness) ->
 
     async def both() -> None:
         summaries = await asyncio.gather(*(harness.auditing("1900417", config) for _ in range(2)))
-        assert {status.status for status in summaries} == {"completed"}
+        assert {audit.status for audit in summaries} == {"completed"}
 
     asyncio.run(both())
     assert positions(harness.model) == {1: 1, 2: 1, 3: 1}
@@ -184,11 +184,11 @@ def test_two_workers_on_one_audit_judge_each_step_once(harness: AuditHarness) ->
 def test_a_fenced_off_worker_writes_nothing(harness: AuditHarness) -> None:
     harness.sell("1900417")
 
-    async def overtaken(_: Question) -> None:
+    async def raise_fence(_: Question) -> None:
         with harness.database.transaction() as session:
             session.execute(update(AuditRow).values(fence=2**62))
 
-    harness.model = FakeLanguageModel(during_call=overtaken)
+    harness.model = FakeLanguageModel(during_call=raise_fence)
     with pytest.raises(TransientError, match="passed on"):
         harness.audit("1900417", harness.configure(steps=1))
     assert harness.steps() == []
@@ -209,10 +209,10 @@ def test_an_audit_keeps_the_configuration_of_its_start(harness: AuditHarness) ->
 def test_missing_transcripts_are_created_first(harness: AuditHarness) -> None:
     harness.sell("1900417", text=None)
 
-    async def listen(fiche_id: str) -> None:
+    async def transcribe(fiche_id: str) -> None:
         harness.transcribe(fiche_id)
 
-    harness.ensure_transcribed = listen
+    harness.ensure_transcribed = transcribe
     assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0
 
 
@@ -231,8 +231,8 @@ def test_an_audit_with_nothing_to_judge_fails(
     harness: AuditHarness, calls: tuple, text: str | None, reason: str
 ) -> None:
     harness.sell("1900417", *calls, text=text)
-    status = harness.audit("1900417", harness.configure(steps=1))
-    assert (status.status, status.error) == ("failed", reason)
+    audit = harness.audit("1900417", harness.configure(steps=1))
+    assert (audit.status, audit.error) == ("failed", reason)
     assert harness.model.calls == 0
 
 
@@ -240,8 +240,8 @@ def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(harness: AuditHarness) -> 
     harness.sell("1900417")
     harness.crm.remove("1900417")
     harness.clock.pass_time(timedelta(days=1))
-    status = harness.audit("1900417", harness.configure(steps=1))
-    assert (status.status, status.error) == ("failed", "Fiche 1900417 not found (404)")
+    audit = harness.audit("1900417", harness.configure(steps=1))
+    assert (audit.status, audit.error) == ("failed", "Fiche 1900417 not found (404)")
     assert [event["failed_phase"] for event in harness.events("audit.failed")] == [
         "fiche_not_found"
     ]

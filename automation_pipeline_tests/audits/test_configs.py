@@ -88,13 +88,13 @@ def test_adding_a_step_to_an_unknown_configuration_is_not_found(
 
 
 def add_many(url: str, config_id: int, times: int) -> list[int]:
-    def act(database: Database) -> list[int]:
+    def add(database: Database) -> list[int]:
         return [
             add_step(config_id, STEP, database=database, clock=SystemClock()).id
             for _ in range(times)
         ]
 
-    return with_database(url, act)
+    return with_database(url, add)
 
 
 def test_concurrent_processes_add_steps_without_a_gap(
@@ -163,16 +163,16 @@ def test_a_configuration_in_use_is_not_deleted(database: Database) -> None:
     assert read(database, config_id).config.name == "Sales"
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_following_steps_move_up(database: Database, clock: StandingClock, place: int) -> None:
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_the_following_steps_move_up(database: Database, clock: StandingClock, index: int) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
-    delete_step(before.step_ids[place], database=database, clock=clock)
+    delete_step(before.step_ids[index], database=database, clock=clock)
     stored = read(database, config_id)
-    assert stored.step_ids == before.step_ids[:place] + before.step_ids[place + 1 :]
+    assert stored.step_ids == before.step_ids[:index] + before.step_ids[index + 1 :]
     assert [step.position for step in stored.config.steps] == [1, 2]
     assert [step.name for step in stored.config.steps] == [
-        f"Step {n}" for n in (1, 2, 3) if n != place + 1
+        f"Step {n}" for n in (1, 2, 3) if n != index + 1
     ]
     assert stored.updated_at == clock.now()
     assert read(database, other) == elsewhere
@@ -225,7 +225,7 @@ def stored(database: Database) -> list[StoredConfig]:
         return [get_config(session, one.id) for one in page]
 
 
-def put(
+def import_later(
     database: Database, clock: StandingClock, given: dict[str, object], *, update: bool = False
 ) -> ImportedConfig:
     clock.pass_time_a_second()
@@ -236,33 +236,33 @@ def put(
 def test_the_first_import_creates_and_the_next_changes_nothing(
     database: Database, clock: StandingClock, update: bool
 ) -> None:
-    first = put(database, clock, FULL, update=update)
+    first = import_later(database, clock, FULL, update=update)
     [before] = stored(database)
-    again = put(database, clock, FULL, update=update)
+    again = import_later(database, clock, FULL, update=update)
     assert (first.outcome, again.outcome, again.id) == ("created", "unchanged", first.id)
     assert stored(database) == [before]
     assert before.created_at == clock.now() - timedelta(seconds=1)
 
 
 def test_importing_an_export_changes_nothing(database: Database, clock: StandingClock) -> None:
-    put(database, clock, FULL)
+    import_later(database, clock, FULL)
     [before] = stored(database)
-    assert put(database, clock, config_document(before.config)).outcome == "unchanged"
+    assert import_later(database, clock, config_document(before.config)).outcome == "unchanged"
 
 
 def test_an_import_with_a_known_name_and_other_content_is_a_conflict(
     database: Database, clock: StandingClock
 ) -> None:
-    config_id = put(database, clock, document()).id
+    config_id = import_later(database, clock, document()).id
     [before] = stored(database)
     other = document(isActive=False, steps=4)
     with pytest.raises(ConflictError) as refused:
-        put(database, clock, other)
+        import_later(database, clock, other)
     assert str(refused.value) == (
         f"Audit config {config_id} has the name Sales and other content (isActive, steps): add --update to replace it"
     )
     assert stored(database) == [before]
-    updated = put(database, clock, other, update=True)
+    updated = import_later(database, clock, other, update=True)
     [after] = stored(database)
     assert (updated.outcome, updated.id, after.id) == ("updated", config_id, config_id)
     assert (after.config, after.created_at, after.updated_at) == (
@@ -275,7 +275,7 @@ def test_an_import_with_a_known_name_and_other_content_is_a_conflict(
 
 def test_another_name_is_another_configuration(database: Database, clock: StandingClock) -> None:
     ids = [
-        put(database, clock, document(name), update=True).id
+        import_later(database, clock, document(name), update=True).id
         for name in ("Sales", "sales", "Sales 2")
     ]
     assert len(set(ids)) == 3
@@ -297,7 +297,7 @@ def test_an_invalid_import_is_not_stored(
     database: Database, clock: StandingClock, given: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        put(database, clock, given)
+        import_later(database, clock, given)
     assert field in {name for name, _ in refused.value.fields}
     assert stored(database) == []
 
@@ -335,9 +335,9 @@ def test_concurrent_imports_of_different_files_with_one_name_store_one_of_them(
 
 def reorder_many(url: str, config_id: int, order: tuple[int, ...], times: int) -> None:
     def reorder(database: Database) -> None:
-        for turn in range(times):
+        for shift in range(times):
             reorder_steps(
-                config_id, order[turn:] + order[:turn], database=database, clock=SystemClock()
+                config_id, order[shift:] + order[:shift], database=database, clock=SystemClock()
             )
 
     with_database(url, reorder)
@@ -529,14 +529,14 @@ def test_an_equal_step_changes_nothing(database: Database, clock: StandingClock)
     assert read(database, config_id).updated_at == NOW
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_step_moved_to_the_end_leaves_no_gap(
-    database: Database, clock: StandingClock, place: int
+    database: Database, clock: StandingClock, index: int
 ) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     moved = update_step(
-        before.step_ids[place], {"position": 4, "weight": 1}, database=database, clock=clock
+        before.step_ids[index], {"position": 4, "weight": 1}, database=database, clock=clock
     )
     stored = read(database, config_id)
     others = tuple(step_id for step_id in before.step_ids if step_id != moved.id)
@@ -545,7 +545,7 @@ def test_a_step_moved_to_the_end_leaves_no_gap(
     assert (
         stored.config.steps[2]
         == moved.step
-        == replace(before.config.steps[place], position=3, weight=1)
+        == replace(before.config.steps[index], position=3, weight=1)
     )
     assert read(database, other) == elsewhere
 

@@ -43,7 +43,7 @@ def positions(model: FakeLanguageModel) -> Counter[int]:
 
 
 def reply_at_step(position: int, reply: Reply | Exception) -> Answer:
-    """An honest model that gives this reply about one step."""
+    """A model that gives this reply about one step, and honest answers about others."""
     return lambda asked: (
         reply if StepInPrompt.of(asked).position == position else step_answer(asked)
     )
@@ -63,21 +63,21 @@ def has_no_verdict(harness: AuditHarness, tracking_id: str = "audit-1") -> bool:
         (Reply("?", USAGE), "The model gave no usable answer", 3 * USAGE.total_tokens),
         (Reply("", USAGE, refusal="No."), "The model refuses to answer: No.", USAGE.total_tokens),
     ],
-    ids=["refused", "away", "unusable", "unwilling"],
+    ids=["permanent", "transient", "invalid", "refusal"],
 )
 def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
     harness: AuditHarness, reply: Reply | Exception, cause: str, tokens: int
 ) -> None:
     harness.model = FakeLanguageModel(reply_at_step(2, reply))
     harness.sell(FICHE)
-    status = harness.audit(FICHE, harness.configure(steps=3))
-    assert (status.status, status.score_percentage, status.done, status.failed) == (
+    audit = harness.audit(FICHE, harness.configure(steps=3))
+    assert (audit.status, audit.score_percentage, audit.done, audit.failed) == (
         "incomplete",
         None,
         2,
         1,
     )
-    assert (status.error or "").startswith(f"Audit incomplete: 2 of 3 steps judged: {cause}")
+    assert (audit.error or "").startswith(f"Audit incomplete: 2 of 3 steps judged: {cause}")
     assert has_no_verdict(harness)
     assert harness.row().total_tokens == tokens + 2 * USAGE.total_tokens
     assert [event["step_position"] for event in harness.events("audit.step_failed")] == [2]
@@ -85,7 +85,7 @@ def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
     assert (event["completed_steps"], event["failed_steps"], event["total_steps"]) == (2, 1, 3)
     assert harness.events("audit.completed") == harness.events("audit.failed") == []
     with harness.database.reading() as session:
-        document = audit_document(session, status.audit_id)
+        document = audit_document(session, audit.audit_id)
     steps = {
         step["stepPosition"]: (step["conforme"], step["score"]) for step in document["stepResults"]
     }  # type: ignore[attr-defined]  # JSON
@@ -98,8 +98,8 @@ def test_the_next_attempt_judges_only_what_is_missing(harness: AuditHarness) -> 
     config = harness.configure(steps=3)
     harness.audit(FICHE, config)
     harness.model = FakeLanguageModel()
-    status = harness.audit(FICHE, config)
-    assert (status.status, status.score_percentage, status.error) == (
+    audit = harness.audit(FICHE, config)
+    assert (audit.status, audit.score_percentage, audit.error) == (
         "completed",
         100.0,
         None,
@@ -111,7 +111,7 @@ def test_the_next_attempt_judges_only_what_is_missing(harness: AuditHarness) -> 
         None,
     )
     assert harness.row().total_tokens == (3 + 3) * USAGE.total_tokens
-    assert harness.audit(FICHE, config) == status
+    assert harness.audit(FICHE, config) == audit
     assert harness.model.calls == 1
 
 
@@ -183,21 +183,21 @@ def sell_partly_transcribed(harness: AuditHarness, *, of: int) -> None:
         (TransientError("The CRM does not answer"), ": The CRM does not answer"),
         (InvalidInputError("No", (("a", "b"),)), ": No: a: b"),
     ],
-    ids=["none", "refused", "away", "invalid"],
+    ids=["none", "permanent", "transient", "invalid"],
 )
 def test_an_audit_waits_for_the_transcripts_of_all_recordings(
     harness: AuditHarness, error: AutomationError | None, cause: str
 ) -> None:
     sell_partly_transcribed(harness, of=4)
 
-    async def listen(_: str) -> None:
+    async def transcribe(_: str) -> None:
         if error is not None:
             raise error
 
-    harness.ensure_transcribed = listen
+    harness.ensure_transcribed = transcribe
     config = harness.configure(steps=2)
-    status = harness.audit(FICHE, config)
-    assert (status.error or "").startswith(
+    audit = harness.audit(FICHE, config)
+    assert (audit.error or "").startswith(
         f"Audit incomplete: transcripts of 1 of 4 recordings{cause}"
     )
     assert has_no_verdict(harness)
@@ -221,9 +221,9 @@ def test_an_audit_waits_for_the_transcripts_of_all_recordings(
 
 def test_without_any_transcript_the_error_names_the_reason(harness: AuditHarness) -> None:
     harness.sell(FICHE, *(call(f"{FICHE}{number}") for number in range(3)), text=None)
-    status = harness.audit(FICHE, harness.configure(steps=1))
+    audit = harness.audit(FICHE, harness.configure(steps=1))
     known = f"No transcriptions available for fiche {FICHE} (0/3)"
-    assert status.error == f"Audit incomplete: transcripts of 0 of 3 recordings. {known}"
+    assert audit.error == f"Audit incomplete: transcripts of 0 of 3 recordings. {known}"
     assert has_no_verdict(harness)
 
 
@@ -241,15 +241,15 @@ def test_recordings_without_audio_are_shown_but_not_required(harness: AuditHarne
 
 
 def test_transcript_coverage_per_set_of_recordings() -> None:
-    transcripts, missing, silent, odd = (
+    transcribed, missing, silent, without_audio = (
         CallRecording("transcribed", has_audio=True, has_transcript=True),
         CallRecording("missing", has_audio=True, has_transcript=False),
         CallRecording("silent", has_audio=False, has_transcript=False),
-        CallRecording("odd", has_audio=False, has_transcript=True),
+        CallRecording("without audio", has_audio=False, has_transcript=True),
     )
     table: dict[tuple[CallRecording, ...], tuple[TranscriptCoverage, bool, str]] = {
         (): (TranscriptCoverage((), (), ()), True, "transcripts of 0 of 0 recordings"),
-        (transcripts,): (
+        (transcribed,): (
             TranscriptCoverage(("transcribed",), (), ()),
             True,
             "transcripts of 1 of 1 recordings",
@@ -259,18 +259,18 @@ def test_transcript_coverage_per_set_of_recordings() -> None:
             False,
             "transcripts of 0 of 1 recordings",
         ),
-        (transcripts, missing): (
+        (transcribed, missing): (
             TranscriptCoverage(("transcribed",), ("missing",), ()),
             False,
             "transcripts of 1 of 2 recordings",
         ),
-        (transcripts, silent): (
+        (transcribed, silent): (
             TranscriptCoverage(("transcribed",), (), ("silent",)),
             True,
             "transcripts of 1 of 1 recordings (1 more without audio)",
         ),
-        (odd,): (
-            TranscriptCoverage((), (), ("odd",)),
+        (without_audio,): (
+            TranscriptCoverage((), (), ("without audio",)),
             True,
             "transcripts of 0 of 0 recordings (1 more without audio)",
         ),
@@ -294,22 +294,22 @@ def test_an_incomplete_audit_does_not_hide_a_completed_one(harness: AuditHarness
         harness.audit(FICHE, config, name)
         names.append(name)
 
-    away = PermanentError("Away.")
-    audit("incomplete", away)
+    error = PermanentError("Away.")
+    audit("incomplete", error)
     assert latest() == ["incomplete"]
-    audit("incomplete too", away)
+    audit("incomplete too", error)
     assert latest() == ["incomplete too"]
     audit("good")
     assert latest() == ["good"]
-    audit("in vain", away)
+    audit("incomplete again", error)
     assert latest() == ["good"]
     audit("better")
     assert latest() == ["better"]
-    audit("in vain")
+    audit("incomplete again")
     assert latest() == ["better"]
     with harness.database.transaction() as session:
         set_deleted(session, 5, harness.clock.now())
-    assert set(latest()) == {"in vain"}
+    assert set(latest()) == {"incomplete again"}
 
 
 @pytest.mark.both_databases
@@ -333,11 +333,11 @@ def test_the_completed_audit_is_the_latest_while_another_runs(harness: AuditHarn
     harness.audit(FICHE, config, "good")
     seen: list[tuple[bool, bool]] = []
 
-    async def look(_: Question) -> None:
+    async def observe(_: Question) -> None:
         await asyncio.sleep(0)
         seen.append((harness.row("good").is_latest, harness.row("again").is_latest))
 
-    harness.model = FakeLanguageModel(during_call=look)
+    harness.model = FakeLanguageModel(during_call=observe)
     harness.audit(FICHE, config, "again")
     assert seen == [(True, False)]
     assert (harness.row("good").is_latest, harness.row("again").is_latest) == (False, True)

@@ -143,20 +143,20 @@ class Provider:
     """The provider under test. `fail_all` makes every later question fail; `calls` counts the questions
     that reached it."""
 
-    opened: Callable[[], LanguageModel]
+    open: Callable[[], LanguageModel]
     fail_all: Callable[[AutomationError, dict[str, object]], None]
     calls: Callable[[], int]
 
     def use(self, act: Callable[[LanguageModel], Awaitable[Result]]) -> Result:
-        async def acted() -> Result:
-            model = self.opened()
+        async def use_and_close() -> Result:
+            model = self.open()
             try:
                 return await act(model)
             finally:
                 if isinstance(model, ChatCompletions):
                     await model.aclose()
 
-        return asyncio.run(acted())
+        return asyncio.run(use_and_close())
 
     def ask(self, question: Question = QUESTION) -> Reply:
         return self.use(lambda model: model.ask(question))
@@ -209,7 +209,7 @@ def over_http(url: str) -> Provider:
 
 
 def test_the_name_is_that_of_the_configured_model(provider: Provider) -> None:
-    assert provider.opened().name == MODEL
+    assert provider.open().name == MODEL
 
 
 def test_an_answer_is_json_of_the_schema_with_its_token_usage(provider: Provider) -> None:
@@ -287,9 +287,9 @@ def test_a_throttled_call_is_a_transient_error_with_a_retry_after(provider: Prov
     provider.fail_all(
         TransientError("status=429", retry_after_seconds=7), {"status": 429, "retry_after": 7}
     )
-    met = provider.error()
-    assert isinstance(met, TransientError)
-    assert met.retry_after_seconds == 7
+    error = provider.error()
+    assert isinstance(error, TransientError)
+    assert error.retry_after_seconds == 7
 
 
 @pytest.mark.parametrize(
@@ -306,9 +306,9 @@ def test_a_provider_failure_is_a_transient_error_without_a_retry_after(
     provider: Provider, rule: dict[str, object]
 ) -> None:
     provider.fail_all(TransientError("broken"), rule)
-    met = provider.error()
-    assert isinstance(met, TransientError)
-    assert met.retry_after_seconds is None
+    error = provider.error()
+    assert isinstance(error, TransientError)
+    assert error.retry_after_seconds is None
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 400])
@@ -352,11 +352,11 @@ def test_the_check_raises_a_permanent_error_for_a_wrong_key_or_model(
             yield
         assert key not in str(caught.value)
 
-    provider = replace(over_http(simulated), opened=lambda: client(simulated, key, model))
+    provider = replace(over_http(simulated), open=lambda: client(simulated, key, model))
     with refused():
         provider.ask()
     with refused():
-        provider.use(lambda asked: asked.check())
+        provider.use(lambda model: model.check())
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_a_truncated_or_refused_answer_is_a_reply_with_its_usage(
 
 
 def test_a_hanging_provider_times_out_and_its_connection_closes(simulated: str) -> None:
-    provider = replace(over_http(simulated), opened=lambda: client(simulated, timeout_seconds=0.2))
+    provider = replace(over_http(simulated), open=lambda: client(simulated, timeout_seconds=0.2))
     provider.fail_all(TransientError("not this"), {"hang": True})
     assert isinstance(provider.error(), TransientError)
 
@@ -390,13 +390,13 @@ def test_the_fake_follows_its_script_and_configured_failures() -> None:
         [saying({"a": 1}), TransientError("two"), saying({"a": 3}, Usage(1, 2))]
     )
     fake.fail_once(TransientError("one"))
-    messages: list[object] = []
+    outcomes: list[object] = []
     for _ in range(4):
         try:
-            messages.append(json.loads(asyncio.run(fake.ask(QUESTION)).content))
+            outcomes.append(json.loads(asyncio.run(fake.ask(QUESTION)).content))
         except TransientError as error:
-            messages.append(str(error))
-    assert messages == ["one", {"a": 1}, "two", {"a": 3}]
+            outcomes.append(str(error))
+    assert outcomes == ["one", {"a": 1}, "two", {"a": 3}]
     with pytest.raises(AssertionError, match="asked more often"):
         asyncio.run(fake.ask(QUESTION))
     assert fake.calls == 5
@@ -405,11 +405,11 @@ def test_the_fake_follows_its_script_and_configured_failures() -> None:
 def test_the_fake_counts_concurrent_questions() -> None:
     fake = FakeLanguageModel()
 
-    async def six_by_two() -> None:
+    async def three_pairs() -> None:
         for _ in range(3):
             await asyncio.gather(fake.ask(QUESTION), fake.ask(QUESTION))
 
-    asyncio.run(six_by_two())
+    asyncio.run(three_pairs())
     assert (fake.most_at_once, fake.calls) == (2, 6)
 
 

@@ -38,8 +38,8 @@ def harness(database: Database, clock: StandingClock) -> AuditHarness:
 def file_audits(
     harness: AuditHarness, config: int, *fiches: str, batch: bool = True
 ) -> FiledAudits:
-    asking = AuditRequestOptions(audit_config_id=config, batch=batch)
-    return request_audits(fiches or FICHES, asking, database=harness.database, clock=harness.clock)
+    options = AuditRequestOptions(audit_config_id=config, batch=batch)
+    return request_audits(fiches or FICHES, options, database=harness.database, clock=harness.clock)
 
 
 def requests(harness: AuditHarness) -> dict[str, RunRequestRow]:
@@ -109,22 +109,22 @@ def test_the_sweep_counts_items_whose_request_was_refused(harness: AuditHarness)
     with harness.database.transaction() as session:
         for one in filed.audits:
             mark_refused(session, one.tracking_id, "The job could not be launched")
-    leases = DatabaseClaims(harness.database)
-    assert set(sweep_audits(1800, database=harness.database, claims=leases)) == {
+    claims = DatabaseClaims(harness.database)
+    assert set(sweep_audits(1800, database=harness.database, claims=claims)) == {
         one.tracking_id for one in filed.audits
     }
     assert stored_batch(harness.database, filed.batch_id).is_complete
-    assert sweep_audits(1800, database=harness.database, claims=leases) == []
+    assert sweep_audits(1800, database=harness.database, claims=claims) == []
 
 
 def abandon_audit(harness: AuditHarness) -> None:
-    """Make the audit look as if its worker died long ago."""
+    """Leave an audit whose worker crashed an hour ago."""
     harness.sell("1900417")
 
-    async def die(_: object) -> None:
+    async def crash(_: object) -> None:
         raise RuntimeError("killed")
 
-    harness.model = FakeLanguageModel(during_call=die)
+    harness.model = FakeLanguageModel(during_call=crash)
     with pytest.raises(RuntimeError):
         harness.audit("1900417", harness.configure(steps=1))
     with harness.database.transaction() as session:
@@ -134,29 +134,29 @@ def abandon_audit(harness: AuditHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "lasting"),
+    ("seconds", "duration"),
     [(1800, "30 minutes"), (120, "2 minutes"), (119, "119 seconds"), (30.4, "30 seconds")],
 )
 def test_the_sweep_ends_abandoned_audits(
-    harness: AuditHarness, seconds: float, lasting: str
+    harness: AuditHarness, seconds: float, duration: str
 ) -> None:
     abandon_audit(harness)
-    leases = DatabaseClaims(harness.database)
-    assert sweep_audits(seconds, database=harness.database, claims=leases) == ["audit-1"]
+    claims = DatabaseClaims(harness.database)
+    assert sweep_audits(seconds, database=harness.database, claims=claims) == ["audit-1"]
     row = harness.row()
     assert (row.status, row.error_message) == (
         "failed",
-        f"No worker has worked on this audit for {lasting}",
+        f"No worker has worked on this audit for {duration}",
     )
     assert [event["failed_phase"] for event in harness.events("audit.failed")] == ["sweep"]
 
 
 def test_the_sweep_keeps_claimed_audits(harness: AuditHarness) -> None:
     abandon_audit(harness)
-    leases = DatabaseClaims(harness.database)
-    lease = leases.take(audit_key(harness.row().id), "another worker", 60)
-    assert lease is not None
-    assert sweep_audits(1800, database=harness.database, claims=leases) == []
+    claims = DatabaseClaims(harness.database)
+    claim = claims.take(audit_key(harness.row().id), "another worker", 60)
+    assert claim is not None
+    assert sweep_audits(1800, database=harness.database, claims=claims) == []
     assert harness.row().status == "running"
 
 
@@ -164,17 +164,17 @@ def test_an_audit_may_belong_only_to_an_existing_automation(
     harness: AuditHarness, clock: StandingClock
 ) -> None:
     run_id, config = an_open_run(harness.database, clock).run_id, harness.configure()
-    asking = AuditRequestOptions(
+    options = AuditRequestOptions(
         audit_config_id=config, schedule_id=1, run_id=run_id, user_id="anna"
     )
-    request_audits(["1900417"], asking, database=harness.database, clock=clock)
+    request_audits(["1900417"], options, database=harness.database, clock=clock)
     [row] = requests(harness).values()
-    belongs = {"automation_schedule_id": 1, "automation_run_id": run_id, "user_id": "anna"}
-    assert belongs.items() <= row.config.items()
+    expected = {"automation_schedule_id": 1, "automation_run_id": run_id, "user_id": "anna"}
+    assert expected.items() <= row.config.items()
     with pytest.raises(InvalidInputError) as refused:
         request_audits(
             ["2"],
-            replace(asking, run_id=77, schedule_id=78),
+            replace(options, run_id=77, schedule_id=78),
             database=harness.database,
             clock=clock,
         )
@@ -185,7 +185,7 @@ def test_an_audit_may_belong_only_to_an_existing_automation(
     elsewhere = a_schedule(harness.database, clock).id
     with pytest.raises(InvalidInputError) as refused:
         request_audits(
-            ["2"], replace(asking, schedule_id=elsewhere), database=harness.database, clock=clock
+            ["2"], replace(options, schedule_id=elsewhere), database=harness.database, clock=clock
         )
     assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
     assert len(requests(harness)) == 1
@@ -200,10 +200,13 @@ def rerun_harness(database: Database, clock: StandingClock) -> AuditHarness:
 
 
 def request(
-    rerun_harness: AuditHarness, place: StepLocation, instructions: str | None = None
+    rerun_harness: AuditHarness, location: StepLocation, instructions: str | None = None
 ) -> RequestedRerun:
     return request_rerun(
-        place, instructions=instructions, database=rerun_harness.database, clock=rerun_harness.clock
+        location,
+        instructions=instructions,
+        database=rerun_harness.database,
+        clock=rerun_harness.clock,
     )
 
 
@@ -238,7 +241,7 @@ def test_each_rerun_is_a_new_request(rerun_harness: AuditHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "sentence"),
+    ("location", "sentence"),
     [
         (StepLocation(501, 1), "Audit not found"),
         (StepLocation(1, 3), "Audit step with ID '1:3' not found"),
@@ -247,10 +250,10 @@ def test_each_rerun_is_a_new_request(rerun_harness: AuditHarness) -> None:
     ],
 )
 def test_an_unknown_step_or_point_cannot_be_rerun(
-    rerun_harness: AuditHarness, place: StepLocation, sentence: str
+    rerun_harness: AuditHarness, location: StepLocation, sentence: str
 ) -> None:
     with pytest.raises(NotFoundError, match=sentence):
-        request(rerun_harness, place)
+        request(rerun_harness, location)
     assert rerun_requests(rerun_harness) == []
 
 

@@ -26,7 +26,7 @@ AGAIN = Usage(prompt_tokens=700, completion_tokens=7)
 @pytest.fixture
 def harness(database: Database, clock: StandingClock) -> AuditHarness:
     model = FakeLanguageModel(
-        lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
+        lambda question: step_answer(question, statuts=["PRESENT", "ABSENT"], score=3)
     )
     return AuditHarness(database, clock, model=model)
 
@@ -36,19 +36,19 @@ def audit_id(harness: AuditHarness) -> int:
     """Two steps, 3 of 5 points each."""
     harness.sell("1900417")
     audit_id = harness.audit("1900417", harness.configure(steps=2)).audit_id
-    harness.model = FakeLanguageModel(lambda asked: step_answer(asked, usage=AGAIN))
+    harness.model = FakeLanguageModel(lambda question: step_answer(question, usage=AGAIN))
     return audit_id
 
 
 def rerun(
-    harness: AuditHarness, position: int = 1, audit_id: int = 1, event: str = "e", **request: Any
+    harness: AuditHarness, position: int = 1, audit_id: int = 1, event: str = "e", **fields: Any
 ) -> dict[str, Any]:
-    made = Rerun(
+    request = Rerun(
         rerun_id=f"rerun-{audit_id}-{position}-{event}",
         location=StepLocation(audit_id, position),
-        **request,
+        **fields,
     )
-    return asyncio.run(run_rerun(made, database=harness.database, judge=harness.judge))
+    return asyncio.run(run_rerun(request, database=harness.database, judge=harness.judge))
 
 
 def rerun_events(harness: AuditHarness, name: str) -> list[dict[str, Any]]:
@@ -71,9 +71,9 @@ def test_a_rerun_replaces_the_step_and_rescores_the_audit(
     row = harness.row()
     assert (float(row.score_percentage), row.niveau) == (80.0, "BON")
     assert row.result_data["audit"]["results"]["compliance"]["score"] == 80.0  # type: ignore[index]  # JSON
-    [asked] = harness.model.asked
-    assert "Instructions complémentaires : Listen to the end." in asked.messages[1].content
-    assert "Résultat précédent" not in asked.messages[1].content
+    [question] = harness.model.asked
+    assert "Instructions complémentaires : Listen to the end." in question.messages[1].content
+    assert "Résultat précédent" not in question.messages[1].content
 
 
 def test_tokens_add_up_over_all_analyses(harness: AuditHarness, audit_id: int) -> None:
@@ -142,7 +142,7 @@ def test_a_failed_rerun_keeps_the_result_and_counts_its_tokens(
     harness: AuditHarness, audit_id: int
 ) -> None:
     before = harness.steps()[0]
-    harness.model = FakeLanguageModel(lambda _asked: Reply("no JSON", AGAIN))
+    harness.model = FakeLanguageModel(lambda _question: Reply("no JSON", AGAIN))
     with pytest.raises(PermanentError, match="no usable answer"):
         rerun(harness)
     after = harness.steps()[0]
@@ -155,20 +155,20 @@ def test_a_failed_rerun_keeps_the_result_and_counts_its_tokens(
     [failed] = rerun_events(harness, "audit.step_failed")
     assert failed["status"] == "failed"
     assert harness.notes()[-1].startswith("RERUN of step 1 failed: The model gave no usable answer")
-    harness.model = FakeLanguageModel(lambda asked: step_answer(asked, usage=AGAIN))
+    harness.model = FakeLanguageModel(lambda question: step_answer(question, usage=AGAIN))
     assert len(rerun(harness)["rerun_history"]) == 1
 
 
 def test_a_rerun_gates_invented_quotations(harness: AuditHarness, audit_id: int) -> None:
     harness.model = FakeLanguageModel(
-        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+        lambda question: step_answer(question, quotation="je jure que cela a été dit")
     )
     step = rerun(harness)
     assert (step["score"], step["conforme"]) == (0, "NON_CONFORME")
 
 
 def test_a_score_above_the_weight_is_capped(harness: AuditHarness, audit_id: int) -> None:
-    harness.model = FakeLanguageModel(lambda asked: step_answer(asked, score=50))
+    harness.model = FakeLanguageModel(lambda question: step_answer(question, score=50))
     assert rerun(harness)["score"] == 5
 
 
@@ -182,14 +182,14 @@ def test_a_rerun_with_longer_calls_uses_tools(harness: AuditHarness, audit_id: i
 def test_the_history_of_a_rerun_starts_from_a_concurrent_review(
     harness: AuditHarness, audit_id: int
 ) -> None:
-    async def review(_asked: Question) -> None:
+    async def review(_question: Question) -> None:
         given = {"conforme": "NON_CONFORME", "score": 1}
         await asyncio.to_thread(
             record_review, StepLocation(audit_id, 1), given, database=harness.database
         )
 
     harness.model = FakeLanguageModel(
-        lambda asked: step_answer(asked, usage=AGAIN), during_call=review
+        lambda question: step_answer(question, usage=AGAIN), during_call=review
     )
     step = rerun(harness)
     assert step["rerun_history"][0]["previous"]["score"] == 1
@@ -223,7 +223,7 @@ def test_an_impossible_rerun_does_not_call_the_model(harness: AuditHarness, audi
 def point_harness(database: Database, clock: StandingClock) -> AuditHarness:
     """One step of two points, the second ABSENT; the model answers differently now."""
     model = FakeLanguageModel(
-        lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
+        lambda question: step_answer(question, statuts=["PRESENT", "ABSENT"], score=3)
     )
     point_harness = AuditHarness(database, clock, model=model)
     point_harness.sell("1900417")
@@ -233,12 +233,14 @@ def point_harness(database: Database, clock: StandingClock) -> AuditHarness:
 
 
 def rerun_point(
-    point_harness: AuditHarness, index: int, event: str = "e", **request: Any
+    point_harness: AuditHarness, index: int, event: str = "e", **fields: Any
 ) -> dict[str, Any]:
-    made = Rerun(
-        rerun_id=f"rerun-1-1-cp-{index}-{event}", location=StepLocation(1, 1, index), **request
+    request = Rerun(
+        rerun_id=f"rerun-1-1-cp-{index}-{event}", location=StepLocation(1, 1, index), **fields
     )
-    return asyncio.run(run_rerun(made, database=point_harness.database, judge=point_harness.judge))
+    return asyncio.run(
+        run_rerun(request, database=point_harness.database, judge=point_harness.judge)
+    )
 
 
 def test_a_rerun_of_a_point_replaces_it_and_may_raise_the_score(
@@ -246,10 +248,10 @@ def test_a_rerun_of_a_point_replaces_it_and_may_raise_the_score(
 ) -> None:
     first = point_harness.steps()[0].finding.points[0]
     step = rerun_point(point_harness, 2, instructions="Listen again.")
-    [asked] = point_harness.model.asked
-    assert StepInPrompt.of(asked).points == ("Recording announced",)
-    assert "Résultat précédent : ABSENT : Jugé ABSENT." in asked.messages[1].content
-    assert "Instructions complémentaires : Listen again." in asked.messages[1].content
+    [question] = point_harness.model.asked
+    assert StepInPrompt.of(question).points == ("Recording announced",)
+    assert "Résultat précédent : ABSENT : Jugé ABSENT." in question.messages[1].content
+    assert "Instructions complémentaires : Listen again." in question.messages[1].content
     assert (step["score"], step["conforme"], step["niveau_conformite"]) == (
         5,
         "CONFORME",
@@ -282,17 +284,17 @@ def test_the_history_of_a_point_rerun_includes_the_point_and_its_step(
         "statut": "PRESENT", "commentaire": "Jugé PRESENT.", "citations": 1, "step_score": 5,
         "step_conforme": "CONFORME",
     }  # fmt: skip
-    [events] = [
+    [event] = [
         event for event in point_harness.events("audit.step_completed") if "rerun_id" in event
     ]
-    assert (events["rerun_scope"], events["control_point_index"]) == ("control_point", 2)
+    assert (event["rerun_scope"], event["control_point_index"]) == ("control_point", 2)
 
 
 def test_a_rerun_of_a_point_with_an_invented_quotation_lowers_the_score(
     point_harness: AuditHarness,
 ) -> None:
     point_harness.model = FakeLanguageModel(
-        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+        lambda question: step_answer(question, quotation="je jure que cela a été dit")
     )
     step = rerun_point(point_harness, 1)
     assert (step["score"], step["conforme"], point_harness.row().niveau) == (
@@ -306,7 +308,7 @@ def test_a_rerun_of_a_point_with_an_invented_quotation_lowers_the_score(
 def test_a_rerun_of_a_point_updates_the_totals_of_gating(point_harness: AuditHarness) -> None:
     before = point_harness.steps()[0].stats
     point_harness.model = FakeLanguageModel(
-        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+        lambda question: step_answer(question, quotation="je jure que cela a été dit")
     )
     rerun_point(point_harness, 1)
     stats, gating = point_harness.steps()[0].stats, point_harness.row().gating
@@ -330,7 +332,7 @@ def test_a_repeated_rerun_of_a_point_changes_nothing(point_harness: AuditHarness
 
 
 def test_a_concurrent_review_of_another_point_is_kept(point_harness: AuditHarness) -> None:
-    async def review(_asked: object) -> None:
+    async def review(_question: object) -> None:
         given = {"statut": "PARTIEL", "commentaire": "Mumbled."}
         await asyncio.to_thread(
             record_review, StepLocation(1, 1, 1), given, database=point_harness.database

@@ -40,7 +40,7 @@ def test_a_review_of_a_step_rescores_the_audit(harness: AuditHarness) -> None:
         "score": 5,
         "niveauConformite": "EXCELLENT",
         "reviewer": "qa",
-        "reason": "Heard.",
+        "reason": "At 00:12",
     }
     step = record_review(StepLocation(audit_id, 1), given, database=harness.database)
     assert (step["conforme"], step["score"], step["niveau_conformite"]) == (
@@ -53,7 +53,7 @@ def test_a_review_of_a_step_rescores_the_audit(harness: AuditHarness) -> None:
     assert review == {
         "at": review["at"],
         "by": "qa",
-        "reason": "Heard.",
+        "reason": "At 00:12",
         "kind": "step",
         "previous": {
             "traite": True,
@@ -191,21 +191,21 @@ def test_a_review_of_a_control_point_rescores_the_step_and_the_audit(
         audit_id,
         1,
         statut="PRESENT",
-        commentaire="Heard.",
+        commentaire="They say it.",
         reviewer="qa",
-        reason="At 00:12.",
+        reason="At 01:05.",
     )
     assert (step["score"], step["conforme"]) == (2, "NON_CONFORME")
     [review] = step["human_review"]
     assert review.pop("at").endswith("Z")
     assert review == {
         "by": "qa",
-        "reason": "At 00:12.",
+        "reason": "At 01:05.",
         "kind": "control_point",
         "control_point_index": 1,
         "point": "Name",
         "previous": {"statut": "ABSENT", "commentaire": "Jugé ABSENT."},
-        "override": {"statut": "PRESENT", "commentaire": "Heard."},
+        "override": {"statut": "PRESENT", "commentaire": "They say it."},
     }
     for index in (2, 3, 4):
         step = reviewed(point_harness, audit_id, index, statut="PRESENT")
@@ -258,7 +258,7 @@ def test_concurrent_reviews_of_one_step_are_all_kept(
     at_once(record_reviews, *((database_url, audit_id, 1, index, 4) for index in range(1, 5)))
     [step] = point_harness.steps()
     assert [(point.statut, point.commentaire) for point in step.finding.points] == [
-        ("PRESENT", "Heard 3.")
+        ("PRESENT", "Comment 3.")
     ] * 4
     assert (step.finding.score, point_harness.row().niveau) == (8, "EXCELLENT")
     with point_harness.database.reading() as session:

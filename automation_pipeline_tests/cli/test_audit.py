@@ -1,4 +1,4 @@
-"""Tests of `automation audit`: requests return IDs, and followed audits show their evidence."""
+"""Tests of `automation audit`: a request prints its id, and a followed audit its evidence."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,9 +30,9 @@ def requests(terminal: Terminal) -> list[RunRequestRow]:
 
 def test_one_fiche_is_one_request(terminal: Terminal, harness: AuditHarness) -> None:
     config = harness.configure()
-    asked = terminal.json("audit", "1900417", "--config", str(config), "--tools")
+    filed = terminal.json("audit", "1900417", "--config", str(config), "--tools")
     [request] = requests(terminal)
-    assert asked == {
+    assert filed == {
         "batch_id": None,
         "audits": [{"fiche_id": "1900417", "tracking_id": request.request_key}],
     }
@@ -44,9 +44,9 @@ def test_one_fiche_is_one_request(terminal: Terminal, harness: AuditHarness) -> 
 
 
 def test_several_fiches_are_a_batch(terminal: Terminal, harness: AuditHarness) -> None:
-    asked = terminal.json("audit", "7", "8", "7", "--config", str(harness.configure()))
-    assert [one["tracking_id"] for one in asked["audits"]] == [
-        f"batch-{asked['batch_id']}-audit-{fiche}-1" for fiche in ("7", "8")
+    filed = terminal.json("audit", "7", "8", "7", "--config", str(harness.configure()))
+    assert [one["tracking_id"] for one in filed["audits"]] == [
+        f"batch-{filed['batch_id']}-audit-{fiche}-1" for fiche in ("7", "8")
     ]
 
 

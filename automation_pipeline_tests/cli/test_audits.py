@@ -32,14 +32,18 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture(autouse=True)
 def harness(terminal: Terminal, clock: StandingClock) -> AuditHarness:
-    """Audit 1 has a critical step with one ABSENT control point, and a step that was not covered."""
+    """Audit 1 has a critical step with one ABSENT control point, and a step that the call does not deal with."""
 
-    def answer(asked: Question) -> Reply | Exception:
-        if StepInPrompt.of(asked).position == 2:
+    def answer(question: Question) -> Reply | Exception:
+        if StepInPrompt.of(question).position == 2:
             return step_answer(
-                asked, statuts="ABSENT", score=0, traite=False, commentaire_global="No [goodbye]."
+                question,
+                statuts="ABSENT",
+                score=0,
+                traite=False,
+                commentaire_global="No [goodbye].",
             )
-        return step_answer(asked, statuts=["PRESENT", "ABSENT"], score=4)
+        return step_answer(question, statuts=["PRESENT", "ABSENT"], score=4)
 
     harness = AuditHarness(terminal.database, clock, model=FakeLanguageModel(answer))
     harness.sell("1900417")
@@ -148,7 +152,7 @@ def test_a_step_and_a_control_point_can_be_overridden(terminal: Terminal) -> Non
         "--statut",
         "present",
         "--comment",
-        "Heard.",
+        "They say it.",
         "--reviewer",
         "qa",
     ]
@@ -161,7 +165,7 @@ def test_a_step_and_a_control_point_can_be_overridden(terminal: Terminal) -> Non
     assert (review["by"], review["reason"], review["override"]["commentaire"]) == (
         "qa",
         "At 00:12",
-        "Heard.",
+        "They say it.",
     )
     arguments = ["--step", "2", "--conforme", "CONFORME", "--score", "2", "--dealt-with"]
     ended = terminal.run("audits", "review", "1", *arguments)
@@ -173,14 +177,14 @@ def test_a_step_and_a_control_point_can_be_overridden(terminal: Terminal) -> Non
 
 
 def test_a_rerun_can_be_requested(terminal: Terminal) -> None:
-    asked = terminal.json(
+    filed = terminal.json(
         "audits", "rerun", "1", "--step", "1", "--point", "2", "--instructions", "Listen."
     )
-    assert asked == {
-        "rerun_id": f"rerun-1-1-cp-2-{asked['event_id']}", "event_id": asked["event_id"], "audit_id": "1",
+    assert filed == {
+        "rerun_id": f"rerun-1-1-cp-2-{filed['event_id']}", "event_id": filed["event_id"], "audit_id": "1",
         "step_position": 1, "control_point_index": 2,
     }  # fmt: skip
-    assert request_key(terminal) == asked["rerun_id"]
+    assert request_key(terminal) == filed["rerun_id"]
     assert "is requested" in terminal.run("audits", "rerun", "1", "--step", "1").out
 
 
@@ -238,8 +242,8 @@ def test_ctrl_c_prints_that_the_rerun_continues(
 ) -> None:
     during_pauses(monkeypatch)
     ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait", *flags)
-    goes_on = "The rerun continues. `automation audits show 1 --steps` shows its result.\n"
-    assert (ended.code, ended.err) == (130, goes_on)
+    expected = "The rerun continues. `automation audits show 1 --steps` shows its result.\n"
+    assert (ended.code, ended.err) == (130, expected)
 
 
 def test_an_audit_can_be_deleted_and_restored(terminal: Terminal) -> None:

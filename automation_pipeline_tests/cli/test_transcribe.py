@@ -1,4 +1,4 @@
-"""Tests of `automation transcribe`: requests return run IDs; invalid input is rejected."""
+"""Tests of `automation transcribe`: a request prints its run id; invalid input is rejected."""
 
 from collections.abc import Iterator
 
@@ -16,13 +16,13 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 def test_each_fiche_is_requested_once_and_its_run_is_printed(terminal: Terminal) -> None:
-    asked = terminal.json("transcribe", "7", "8", "7", "--priority", "high")["transcriptions"]
-    assert [one["fiche_id"] for one in asked] == ["7", "8"]
+    filed = terminal.json("transcribe", "7", "8", "7", "--priority", "high")["transcriptions"]
+    assert [one["fiche_id"] for one in filed] == ["7", "8"]
     with terminal.database.reading() as session:
         requests = session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)).all()
     assert [request.job for request in requests] == ["transcribe_fiche"] * 2
     assert [request.config for request in requests] == [
-        {"fiche_id": one["fiche_id"], "priority": "high", "run_id": one["run_id"]} for one in asked
+        {"fiche_id": one["fiche_id"], "priority": "high", "run_id": one["run_id"]} for one in filed
     ]
 
 

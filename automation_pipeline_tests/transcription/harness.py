@@ -94,7 +94,7 @@ class TranscriptionHarness:
         asyncio.run(self.working(*run_ids, owner=owner))
 
     def work_for_long(self, *run_ids: str) -> None:
-        """Works with one thread, so that a call may take `longer_than_its_lease`."""
+        """Work with one thread, so that a call may last `longer_than_its_lease`."""
         run(self.working(*run_ids), threads=1)
 
     async def working(self, *run_ids: str, owner: str = "me") -> None:
@@ -102,14 +102,14 @@ class TranscriptionHarness:
         await transcribe_waiting(run_ids, database=self.database, provider=provider, owner=owner)
 
     async def longer_than_its_lease(self) -> None:
-        """Six heartbeats pass, a quarter of a lease apart. Before each, the claim is set to expire
-        soon by the database's clock."""
+        """Let six heartbeats pass, a quarter of a lease apart. Before each, the claim is about to expire
+        by the database's clock."""
         for _ in range(6):
-            await asyncio.to_thread(self._lapse)
+            await asyncio.to_thread(self._shorten_claims)
             leap(self.options.lease_seconds / 4)
             await come_true(lambda: self._seconds_left() > 0.75 * self.options.lease_seconds)
 
-    def _lapse(self) -> None:
+    def _shorten_claims(self) -> None:
         held = update(TranscriptionTaskRow).where(TranscriptionTaskRow.state == TaskState.WORKING)
         with self.database.transaction() as session:
             session.execute(

@@ -26,8 +26,8 @@ def test_the_plan_has_every_recording_that_lacks_a_transcript(
     harness: TranscriptionHarness,
 ) -> None:
     harness.sell("7", call("b"), call("a"))
-    status = harness.begin("7", "r1", TranscriptionPriority.HIGH)
-    assert (status.status, status.total, status.target_total, status.processed) == (
+    run = harness.begin("7", "r1", TranscriptionPriority.HIGH)
+    assert (run.status, run.total, run.target_total, run.processed) == (
         "running",
         2,
         2,
@@ -67,14 +67,14 @@ def test_details_are_fetched_again_for_each_new_run(harness: TranscriptionHarnes
     harness.work(harness.begin("7").run_id)
     harness.sell("7", call("a"), call("b"))
     harness.clock.pass_time_a_second()
-    status = harness.begin("7")
-    assert (status.total, status.already_transcribed, status.target_total) == (2, 1, 1)
+    run = harness.begin("7")
+    assert (run.total, run.already_transcribed, run.target_total) == (2, 1, 1)
 
 
 def test_a_fiche_without_work_is_completed_with_an_event(harness: TranscriptionHarness) -> None:
     harness.sell("7")
-    status = harness.begin("7", "r1")
-    assert (status.total, status.target_total) == (0, 0)
+    run = harness.begin("7", "r1")
+    assert (run.total, run.target_total) == (0, 0)
     assert harness.summary("r1").status is TranscriptionStatus.COMPLETED
     assert harness.names() == [
         "transcription.status_check",
@@ -95,8 +95,8 @@ def test_an_already_complete_fiche_has_a_completed_event(harness: TranscriptionH
 
 def test_a_blank_url_fails_only_its_recording(harness: TranscriptionHarness) -> None:
     harness.sell("7", call("a", url=""), call("b"))
-    status = harness.begin("7", "r1")
-    assert (status.processed, status.failed, status.status) == (1, 1, "running")
+    run = harness.begin("7", "r1")
+    assert (run.processed, run.failed, run.status) == (1, 1, "running")
     [failed] = harness.events("transcription.recording_failed")
     assert (failed["call_id"], failed["error"]) == ("a", "No recording URL available")
     harness.work("r1")
@@ -107,8 +107,8 @@ def test_a_blank_url_fails_only_its_recording(harness: TranscriptionHarness) -> 
 def test_a_fiche_with_only_blank_urls_completes_immediately(harness: TranscriptionHarness) -> None:
     harness.sell("7", call("a", url=" "))
     harness.begin("7", "r1")
-    status = harness.summary("r1")
-    assert (status.status, status.failed, status.transcribed) == (
+    run = harness.summary("r1")
+    assert (run.status, run.failed, run.transcribed) == (
         TranscriptionStatus.COMPLETED,
         1,
         0,
@@ -118,8 +118,8 @@ def test_a_fiche_with_only_blank_urls_completes_immediately(harness: Transcripti
 def test_a_missing_fiche_ends_its_run_and_does_not_block_the_next_one(
     harness: TranscriptionHarness,
 ) -> None:
-    status = harness.begin("404", "r1")
-    assert status.status is TranscriptionStatus.FAILED
+    run = harness.begin("404", "r1")
+    assert run.status is TranscriptionStatus.FAILED
     failed, transcribed = harness.events()
     assert (failed["name"], failed["error"]) == ("transcription.failed", "Fiche not found (404)")
     assert failed["partial_results"] == {"total": 0, "transcribed": 0, "failed": 0}

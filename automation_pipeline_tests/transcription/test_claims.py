@@ -111,10 +111,10 @@ def test_an_expired_claim_cannot_be_extended(harness: TranscriptionHarness) -> N
 def test_all_free_slots_claim_recordings_in_one_statement(
     harness: TranscriptionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def counted(session: Session, owner: str, most: int, **limits: float) -> list[RecordingClaim]:
-        asked.append(most)
+        requested.append(most)
         return claim_next(session, owner, most, **limits)  # type: ignore[arg-type]
 
     monkeypatch.setattr(recordings, "claim_next", counted)
@@ -122,7 +122,7 @@ def test_all_free_slots_claim_recordings_in_one_statement(
     harness.sell("1", *(call(f"1{number}") for number in range(5)))
     harness.begin("1", "r1")
     harness.work("r1")
-    assert asked[0] >= 5
+    assert requested[0] >= 5
 
 
 def test_a_worker_stops_when_its_own_runs_have_ended(harness: TranscriptionHarness) -> None:
@@ -212,37 +212,39 @@ def test_the_sweep_publishes_each_recording_and_ends_inconsistent_runs(
 def test_a_long_call_for_another_run_keeps_its_claim(
     harness: TranscriptionHarness,
 ) -> None:
-    stolen: list[object] = []
+    taken_over: list[object] = []
 
-    async def take_long(url: str) -> None:
+    async def call_slowly(url: str) -> None:
         if url == call("2a").url:
             await harness.longer_than_its_lease()
             with harness.database.transaction() as session:
-                stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
+                taken_over.append(
+                    claim_next(session, "another worker", 1, lease_seconds=1, per_fiche=10)
+                )
 
-    harness.speech = FakeSpeechToText(otherwise=transcript_of, during_call=take_long, at_once=2)
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, during_call=call_slowly, at_once=2)
     for fiche_id in ("2", "1"):
         harness.sell(fiche_id, call(f"{fiche_id}a"))
         harness.begin(fiche_id, f"r{fiche_id}")
     harness.work_for_long("r1")
-    assert stolen == [[]]
+    assert taken_over == [[]]
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_finished_tasks_are_not_scanned(database: Database) -> None:
-    asked: list[tuple[str, Any]] = []
+    executed: list[tuple[str, Any]] = []
 
     def record(
         _connection: object, _cursor: object, statement: str, given: Any, *_: object
     ) -> None:
-        asked.append((statement, given))
+        executed.append((statement, given))
 
     with database.transaction() as session:
         connection = session.connection()
         event.listen(connection, "before_cursor_execute", record)
         claim_next(session, "me", 5, lease_seconds=30, per_fiche=5)
         event.remove(connection, "before_cursor_execute", record)
-        [(statement, given)] = asked
+        [(statement, given)] = executed
         plan = [
             str(step)
             for step in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given).all()

@@ -40,20 +40,20 @@ class Harness:
     or the equivalent answer; `calls` returns the number of calls."""
 
     root: str
-    opened: Callable[[], SpeechToText]
+    open: Callable[[], SpeechToText]
     fail_with: Callable[[AutomationError, Page], None]
     calls: Callable[[], int]
 
     def run(self, use: Callable[[SpeechToText], Awaitable[Result]]) -> Result:
-        async def opened_and_closed() -> Result:
-            speech = self.opened()
+        async def use_and_close() -> Result:
+            speech = self.open()
             try:
                 return await use(speech)
             finally:
                 if isinstance(speech, ElevenLabsSpeechToText):
                     await speech.aclose()
 
-        return asyncio.run(opened_and_closed())
+        return asyncio.run(use_and_close())
 
     def transcribe(self, path: str = AUDIO, turn: Turn = at_will) -> Transcript:
         return self.run(lambda speech: speech.transcribe(self.root + path, turn=turn))

@@ -57,8 +57,8 @@ def transcribed(
 def test_transcription_of_other_fiches_continues_after_a_crm_error(
     harness: TranscriptionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [status] = transcribed(harness, monkeypatch, TransientError("The CRM does not answer."))
-    assert (status.run_id, status.status) == ("r1", "completed")
+    [run] = transcribed(harness, monkeypatch, TransientError("The CRM does not answer."))
+    assert (run.run_id, run.status) == ("r1", "completed")
 
 
 def test_an_infrastructure_error_is_raised(

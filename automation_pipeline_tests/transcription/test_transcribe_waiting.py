@@ -53,8 +53,8 @@ def test_every_recording_is_sent_once_and_stored_with_its_chunks(
     harness.work(harness.begin("7", "r1").run_id)
     assert sorted(harness.speech.asked) == urls("abc")
     assert harness.transcribed() == {"a", "b", "c"}
-    status = harness.summary("r1")
-    assert (status.status, status.new, status.failed, status.transcribed) == (
+    run = harness.summary("r1")
+    assert (run.status, run.new, run.failed, run.transcribed) == (
         TranscriptionStatus.COMPLETED,
         3,
         0,
@@ -164,8 +164,8 @@ def test_a_run_completes_after_a_recording_has_failed(
     harness.speech.fail_always(call("a").url, error)  # type: ignore[arg-type]
     harness.work(harness.begin("7", "r1").run_id)
     assert harness.speech.times(call("a").url) == calls
-    status = harness.summary("r1")
-    assert (status.status, status.failed, status.transcribed) == (
+    run = harness.summary("r1")
+    assert (run.status, run.failed, run.transcribed) == (
         TranscriptionStatus.COMPLETED,
         1,
         1,
@@ -178,15 +178,15 @@ def test_a_retry_waits_for_the_retry_after_of_the_provider(harness: Transcriptio
     harness.sell("7", call("a"))
     harness.speech.fail_once(call("a").url, TransientError("429", retry_after_seconds=0.6))
     harness.begin("7", "r1")
-    asked: list[float] = []
+    times: list[float] = []
 
     async def record_time(_url: str) -> None:
         with harness.database.reading() as session:
-            asked.append(session.connection().exec_driver_sql(_seconds(harness)).scalar_one())
+            times.append(session.connection().exec_driver_sql(_seconds(harness)).scalar_one())
 
     harness.speech._during_call = record_time
     harness.work("r1")
-    assert asked[1] - asked[0] >= 0.6
+    assert times[1] - times[0] >= 0.6
 
 
 def _seconds(harness: TranscriptionHarness) -> str:
@@ -206,8 +206,8 @@ def test_a_recording_transcribed_after_planning_is_not_sent(harness: Transcripti
         )
     harness.work("r1")
     assert harness.speech.asked == urls("b")
-    status = harness.summary("r1")
-    assert (status.cached, status.new) == (1, 1)
+    run = harness.summary("r1")
+    assert (run.cached, run.new) == (1, 1)
 
 
 def test_an_expired_claim_is_taken_over_with_a_higher_token(
@@ -228,12 +228,14 @@ def test_an_expired_claim_is_taken_over_with_a_higher_token(
 def test_a_long_recording_does_not_lose_its_claim(harness: TranscriptionHarness) -> None:
     harness.sell("7", call("a"))
     harness.begin("7", "r1")
-    stolen: list[object] = []
+    taken_over: list[object] = []
 
-    async def take_long(_url: str) -> None:
+    async def call_slowly(_url: str) -> None:
         await harness.longer_than_its_lease()
         with harness.database.transaction() as session:
-            stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
+            taken_over.append(
+                claim_next(session, "another worker", 1, lease_seconds=1, per_fiche=10)
+            )
             # Simulate an hour without updates before the worker's next heartbeat.
             hour_ago = {"touched_at": database_now(-3600)}
             session.execute(update(TranscriptionRunRow).values(hour_ago))
@@ -241,9 +243,9 @@ def test_a_long_recording_does_not_lose_its_claim(harness: TranscriptionHarness)
         swept.extend(sweep_transcriptions(1800, database=harness.database))
 
     swept: list[str] = []
-    harness.speech = FakeSpeechToText(otherwise=transcript_of, during_call=take_long)
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, during_call=call_slowly)
     harness.work_for_long("r1")
-    assert (stolen, swept) == ([[]], [])
+    assert (taken_over, swept) == ([[]], [])
     assert harness.summary("r1").new == 1
 
 

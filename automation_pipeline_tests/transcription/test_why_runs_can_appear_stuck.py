@@ -70,19 +70,19 @@ def test_1_a_queued_request_returns_the_run_id_to_follow(harness: TranscriptionH
 
 
 def test_2_a_redis_outage_does_not_stop_the_run(harness: TranscriptionHarness) -> None:
-    class Down:
+    class UnavailableLimiter:
         def reserve(
             self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
         ) -> float | None:
             raise TransientError("Redis does not answer: connection refused.")
 
-    second = NoLimit()
-    harness.limiter = FailoverRateLimiter(Down(), second)  # type: ignore[assignment]
+    fallback = NoLimit()
+    harness.limiter = FailoverRateLimiter(UnavailableLimiter(), fallback)  # type: ignore[assignment]
     harness.sell("7", call("a"), call("b"))
     harness.work(harness.begin("7", "r1").run_id)
     assert harness.summary("r1").status is TranscriptionStatus.COMPLETED
     assert harness.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
-    assert second.reserved == 2
+    assert fallback.reserved == 2
 
 
 def test_3_without_realtime_the_status_has_all_data_of_the_events(
@@ -109,14 +109,14 @@ def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(
     harness.begin("7", "r1")
     seen: list[dict[str, Any]] = []
 
-    class Watch(NoLimit):
+    class StatusRecorder(NoLimit):
         def reserve(
             self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
         ) -> float | None:
             seen.append(status(harness)["run"]["tasks"][0])
             return super().reserve(key, rate)
 
-    harness.limiter = Watch()
+    harness.limiter = StatusRecorder()
     harness.work("r1")
     assert (seen[1]["attempts"], seen[1]["error"]) == (1, "status=429 slow down")
 

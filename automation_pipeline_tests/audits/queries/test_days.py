@@ -138,7 +138,7 @@ def test_audits_without_a_verdict_are_counted_by_cause(harness: AuditHarness) ->
 
 def test_invented_quotations_are_counted(harness: AuditHarness) -> None:
     harness.model = FakeLanguageModel(
-        lambda question: step_answer(question, quotation="Voilà ce que personne ne dit.")
+        lambda question: step_answer(question, quotation="Cette phrase est inventée.")
     )
     harness.configure(steps=2, runAutomatically=True)
     record_sales(harness, "1")

@@ -1,4 +1,4 @@
-"""Stored steps: their history and the summary of their audit."""
+"""Stored steps: their history, and concurrent changes of one audit."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from automation_pipeline.audits.models.audits import Rerun, Statut, StepLocation
-from automation_pipeline.audits.queries import steps as summaries
+from automation_pipeline.audits.queries import steps as step_queries
 from automation_pipeline.audits.queries.steps import (
     add_rerun,
     add_review,
@@ -39,44 +39,45 @@ def audit_id(database: Database) -> int:
 
 
 def test_reviews_and_reruns_are_read_by_step(database: Database, audit_id: int) -> None:
-    result = (
+    verdicts = (
         {"statut": "ABSENT", "commentaire": "Vu."},
         {"statut": "PRESENT", "commentaire": "Vu."},
     )
     first = point(Statut.PRESENT)
     before = finding(first, point(Statut.ABSENT, text="Name"))
     after = finding(first, point(Statut.PRESENT, text="Name"))
-    made = f"rerun-{audit_id}-2-e"
+    step_rerun = f"rerun-{audit_id}-2-e"
     with database.transaction() as session:
         add_review(session, StepLocation(audit_id, 1, 2), (before, after), None, None, NOW)
         add_rerun(
             session,
-            Rerun(rerun_id=made, location=StepLocation(audit_id, 2)),
+            Rerun(rerun_id=step_rerun, location=StepLocation(audit_id, 2)),
             (OLD, NEW),
             None,
             9,
             NOW,
         )
-        of_point = Rerun(
+        point_rerun = Rerun(
             rerun_id="by hand", location=StepLocation(audit_id, 2, 1), instructions="Listen."
         )
-        add_rerun(session, of_point, (NEW, OLD), "Name", 9, NOW)
+        add_rerun(session, point_rerun, (NEW, OLD), "Name", 9, NOW)
     with database.reading() as session:
-        trails = {
-            position: trail for (_, position), trail in step_histories(session, [audit_id]).items()
+        histories = {
+            position: history
+            for (_, position), history in step_histories(session, [audit_id]).items()
         }
         assert step_histories(session, [7]) == {}
-        assert (has_rerun(session, made), has_rerun(session, "another")) == (True, False)
-    assert set(trails) == {1, 2}
-    assert (trails[1]["rerun_history"], trails[2]["human_review"]) == ([], [])
-    place = {"control_point_index": 2, "point": "Name"}
-    who = {"at": AT, "by": None, "reason": None, "kind": "control_point"}
-    assert trails[1]["human_review"] == [
-        {**who, **place, "previous": result[0], "override": result[1]}
+        assert (has_rerun(session, step_rerun), has_rerun(session, "another")) == (True, False)
+    assert set(histories) == {1, 2}
+    assert (histories[1]["rerun_history"], histories[2]["human_review"]) == ([], [])
+    of_point = {"control_point_index": 2, "point": "Name"}
+    review = {"at": AT, "by": None, "reason": None, "kind": "control_point"}
+    assert histories[1]["human_review"] == [
+        {**review, **of_point, "previous": verdicts[0], "override": verdicts[1]}
     ]
-    assert trails[2]["rerun_history"] == [
-        {"at": AT, "kind": "step_rerun", "rerun_id": made, "event_id": "e", "step_position": 2, "custom_prompt": None,
-         "previous": OLD, "next": NEW},
+    assert histories[2]["rerun_history"] == [
+        {"at": AT, "kind": "step_rerun", "rerun_id": step_rerun, "event_id": "e", "step_position": 2,
+         "custom_prompt": None, "previous": OLD, "next": NEW},
         {"at": AT, "kind": "control_point_rerun", "rerun_id": "by hand", "event_id": None, "step_position": 2,
          "control_point_index": 1, "point": "Name", "custom_prompt": "Listen.", "previous": NEW, "next": OLD},
     ]  # fmt: skip
@@ -128,13 +129,13 @@ def rerun_of_point(harness: AuditHarness, position: int) -> object:
     return asyncio.run(run_rerun(rerun, database=harness.database, judge=harness.judge))
 
 
-def a_session_waits_for_a_lock(database: Database) -> bool:
+def is_waiting_for_lock(database: Database) -> bool:
     """Always true on SQLite, which serialises writers and does not expose waits."""
     if database.dialect == "sqlite":
         return True
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with database.reading() as session:
-        return bool(session.scalar(text(waiting)))
+        return bool(session.scalar(text(query)))
 
 
 @pytest.mark.parametrize(
@@ -153,17 +154,19 @@ def test_concurrent_changes_of_one_audit_are_not_lost(
     harness: AuditHarness, monkeypatch: pytest.MonkeyPatch, first: Change, second: Change
 ) -> None:
     started = False
-    write = summaries.update_audit_row
+    write = step_queries.update_audit_row
 
-    def write_late(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
+    def write_after_second_change(
+        session: Session, audit_id: int, values: Mapping[str, object]
+    ) -> None:
         nonlocal started
         if not started:
             started = True
             other = pool.submit(second, harness, 2)
-            wait_until(lambda: other.done() or a_session_waits_for_a_lock(harness.database))
+            wait_until(lambda: other.done() or is_waiting_for_lock(harness.database))
         write(session, audit_id, values)
 
-    monkeypatch.setattr(summaries, "update_audit_row", write_late)
+    monkeypatch.setattr(step_queries, "update_audit_row", write_after_second_change)
     with ThreadPoolExecutor(1) as pool:
         first(harness, 1)
     assert [step.finding.score for step in harness.steps()] == [5, 5]

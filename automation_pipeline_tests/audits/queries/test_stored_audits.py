@@ -34,8 +34,8 @@ def test_concurrently_started_audits_have_one_latest_and_distinct_versions(
     harness: AuditHarness, database_url: str
 ) -> None:
     config = harness.configure(steps=1)
-    mine = [[f"{worker}-{number}" for number in range(5)] for worker in range(4)]
-    at_once(start_audits, *((database_url, "1900417", config, names) for names in mine))
+    tracking_ids = [[f"{worker}-{number}" for number in range(5)] for worker in range(4)]
+    at_once(start_audits, *((database_url, "1900417", config, ids) for ids in tracking_ids))
     assert versions(harness) == [(number, number == 20) for number in range(1, 21)]
 
 
@@ -132,11 +132,11 @@ def test_batch_items_ended_concurrently_are_counted_once(
     with database.transaction() as session:
         add_batch(session, "batch", config, items, clock.now())
     names = [item.tracking_id for item in items]
-    lasts = at_once(
-        end_items, *((database_url, order) for order in (names, names[::-1], names[7:], names[:12]))
+    completions = at_once(
+        end_items, *((database_url, ids) for ids in (names, names[::-1], names[7:], names[:12]))
     )
     assert counted(database) == (20, 0, True)
-    assert sum(lasts) == 1
+    assert sum(completions) == 1
 
 
 def counted(database: Database) -> tuple[int, int, bool]:

@@ -151,23 +151,29 @@ def test_a_failed_replacement_changes_nothing(database: Database) -> None:
 def test_reordered_steps_keep_their_ids(database: Database, order: tuple[int, ...]) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
-    wanted = tuple(before.step_ids[place] for place in order)
+    wanted = tuple(before.step_ids[index] for index in order)
     ordered = reorder_steps(config_id, wanted, database=database, clock=StandingClock(LATER))
     assert ordered.step_ids == wanted
     stored = read(database, config_id)
-    assert (stored.step_ids, names(stored)) == (wanted, [f"Step {place + 1}" for place in order])
+    assert (stored.step_ids, names(stored)) == (wanted, [f"Step {index + 1}" for index in order])
     assert [step.position for step in stored.config.steps] == [1, 2, 3]
     assert stored.updated_at == (NOW if wanted == before.step_ids else LATER)
     assert read(database, other) == elsewhere
 
 
 @pytest.mark.parametrize(
-    "change", [lambda ids: ids[1:], lambda ids: (*ids, ids[0]), lambda ids: (*ids[1:], 99), list]
+    "change",
+    [
+        lambda ids: ids[1:],
+        lambda ids: (*ids, ids[0]),
+        lambda ids: (*ids[1:], 99),
+        lambda _ids: (),
+    ],
 )
 def test_an_incomplete_order_of_steps_changes_nothing(database: Database, change: object) -> None:
     config_id = add(database)
     before = read(database, config_id)
-    wanted = () if change is list else change(before.step_ids)  # type: ignore[operator]
+    wanted = change(before.step_ids)
     with pytest.raises(InvalidInputError) as refused:
         reorder_steps(config_id, wanted, database=database, clock=StandingClock(LATER))
     assert {field for field, _ in refused.value.fields} == {"stepIds"}
@@ -176,13 +182,13 @@ def test_an_incomplete_order_of_steps_changes_nothing(database: Database, change
 
 def test_activating_an_active_configuration_changes_nothing(database: Database) -> None:
     config_id = add(database)
-    messages: list[tuple[bool, bool]] = []
+    changes: list[tuple[bool, bool]] = []
     for active in (True, False, False, True):
         clock = StandingClock(LATER)
         set_config_active(config_id, active=active, database=database, clock=clock)
         stored = read(database, config_id)
-        messages.append((stored.config.is_active, stored.updated_at == LATER))
-    assert messages == [(True, False), (False, True), (False, True), (True, True)]
+        changes.append((stored.config.is_active, stored.updated_at == LATER))
+    assert changes == [(True, False), (False, True), (False, True), (True, True)]
 
 
 def test_an_unused_configuration_is_deleted_with_its_steps(database: Database) -> None:
@@ -218,23 +224,23 @@ def test_a_configuration_in_use_is_kept_and_the_error_suggests_deactivation(
 
 
 def test_a_concurrently_started_audit_keeps_its_configuration(database: Database) -> None:
-    config_id, ends = add(database), list[str]()
+    config_id, refusals = add(database), list[str]()
 
     def delete() -> None:
         try:
             with database.transaction() as session:
                 configs.delete_config_row(session, config_id)
         except ConflictError as error:
-            ends.append(str(error))
+            refusals.append(str(error))
 
     deleting = threading.Thread(target=delete)
     with database.transaction() as session:
         add_audit(session, config_id)
         deleting.start()
         deleting.join(0.2)
-        assert deleting.is_alive(), "it waits to see whether the audit begins"
+        assert deleting.is_alive(), "the deletion waits for the transaction that adds an audit"
     deleting.join()
-    assert [sentence.partition(" and cannot")[0] for sentence in ends] == [
+    assert [sentence.partition(" and cannot")[0] for sentence in refusals] == [
         f"Audit config with ID '{config_id}' is used by 1 audit"
     ]
     assert read(database, config_id).config.name == "Sales"
@@ -243,7 +249,7 @@ def test_a_concurrently_started_audit_keeps_its_configuration(database: Database
 def test_an_unknown_configuration_is_not_found(database: Database) -> None:
     config = parse_config(document())
     with database.transaction() as session:
-        for ask in (
+        for use in (
             lambda: configs.get_config(session, 7),
             lambda: replace_config(session, 7, config),
             lambda: configs.lock_config(session, 7),
@@ -251,7 +257,7 @@ def test_an_unknown_configuration_is_not_found(database: Database) -> None:
             lambda: configs.delete_config_row(session, 7),
         ):
             with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):
-                ask()
+                use()
 
 
 def test_only_ids_of_stored_configurations_are_known(database: Database) -> None:
@@ -374,9 +380,9 @@ def test_the_number_of_queries_is_constant(
 ) -> None:
     for number in range(configs):
         add(database, f"Config {number}")
-    with count_statements(database) as result:
+    with count_statements(database) as executed:
         assert len(page(database, shown)) == configs
-    assert len([one for one in result if one.startswith("SELECT")]) == queries
+    assert len([one for one in executed if one.startswith("SELECT")]) == queries
 
 
 def test_steps_and_statistics_belong_to_the_configuration(database: Database) -> None:

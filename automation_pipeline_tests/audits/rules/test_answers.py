@@ -360,7 +360,7 @@ def answers(*returned: tuple[str, Statut]) -> StepFinding:
 
 
 def matched(configured: tuple[str, ...], *returned: tuple[str, Statut]) -> list[int | None]:
-    """Which answer each configured point got."""
+    """The index of the answer that each configured point got."""
     points = reconcile(answers(*returned), configured).finding.points
     assert [point.point for point in points] == list(configured)
     numbers = [point.commentaire.removeprefix("réponse ") for point in points]
@@ -509,7 +509,7 @@ def test_points_are_matched_in_the_best_pairs(
         ([(NAME, N), (NAME, P)], 1),
         ([(NAME, H), (NAME, A), (NAME, A)], 1),
         ([(f"1. {NAME}", P), (f"1. {NAME}", A)], 1),
-        ([(f"{NAME} !", A), (NAME, P)], 1),  # its own words first
+        ([(f"{NAME} !", A), (NAME, P)], 1),  # an exact match takes precedence
         ([(f"1. {NAME}", A), (NAME, P)], 1),
     ],
 )

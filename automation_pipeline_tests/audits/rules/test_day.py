@@ -1,4 +1,4 @@
-"""Daily audit checks and the causes of failures."""
+"""The checks of a day's audits, and the causes of failures."""
 
 from typing import Any
 

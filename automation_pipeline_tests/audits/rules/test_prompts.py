@@ -138,7 +138,7 @@ def test_a_step_that_verifies_the_product_has_a_product_section(
 
 
 @every_case(
-    ("verifies", "rules", "is_excerpt"),
+    ("verifies", "options", "is_excerpt"),
     [
         (True, ExcerptOptions(max_chunks=10), True),
         (True, ExcerptOptions(enabled=False), False),
@@ -146,11 +146,11 @@ def test_a_step_that_verifies_the_product_has_a_product_section(
     ],
 )
 def test_only_a_step_that_verifies_the_product_reads_an_excerpt(
-    verifies: bool, rules: ExcerptOptions, is_excerpt: bool
+    verifies: bool, options: ExcerptOptions, is_excerpt: bool
 ) -> None:
     calls = timeline(["le délai", *["rien"] * 40])
     task = StepPrompt(config=CONFIG, step=step(verify_product_info=verifies), timeline=calls)
-    text = user_text(step_question(task, rules))
+    text = user_text(step_question(task, options))
     assert (EXCERPT_NOTICE in text) == is_excerpt
     assert ("[Segment 41]" in text) != is_excerpt
 
@@ -189,10 +189,10 @@ def test_an_invalid_answer_is_sent_back_with_its_problem() -> None:
     question = asked(mode=TranscriptMode.TOOLS)
     repaired = repair_question(question, "x" * 5_000, "score est obligatoire.")
     assert repaired.messages[:-2] == question.messages
-    wrong, result = repaired.messages[-2:]
+    wrong, complaint = repaired.messages[-2:]
     assert (wrong.role, wrong.content) == (Role.ASSISTANT, "x" * 4_000)
-    assert result.role is Role.USER
-    assert "score est obligatoire." in result.content
+    assert complaint.role is Role.USER
+    assert "score est obligatoire." in complaint.content
     assert repaired.tool_choice is ToolChoice.NONE
     assert repair_question(question, "", "Vide.").messages[-2].content
 
@@ -204,10 +204,10 @@ def test_a_round_of_tools_keeps_the_calls_and_their_results() -> None:
         question, Reply("", Usage(), calls), list(zip(calls, ["un", "deux"], strict=True))
     )
     assert after.messages[2].tool_calls == calls
-    result = [
+    results = [
         (message.role, message.content, message.tool_call_id) for message in after.messages[3:]
     ]
-    assert result == [(Role.TOOL, "un", "a"), (Role.TOOL, "deux", "b")]
+    assert results == [(Role.TOOL, "un", "a"), (Role.TOOL, "deux", "b")]
     assert after.tool_choice is ToolChoice.AUTO
     assert (without_tools(after).tool_choice, without_tools(after).tools) == (
         ToolChoice.NONE,
@@ -341,8 +341,8 @@ def test_one_prompt_above_the_limit_selects_tools(
 
 
 def test_instructions_count_towards_the_limit() -> None:
-    result = replace(TASKS[1], instructions="Écoute encore.")
+    task = replace(TASKS[1], instructions="Écoute encore.")
     assert (
-        choose_transcript_mode(PROMPT, [result], replace(OPTIONS, max_prompt_characters=LONGEST))
+        choose_transcript_mode(PROMPT, [task], replace(OPTIONS, max_prompt_characters=LONGEST))
         == BY_TOOLS
     )

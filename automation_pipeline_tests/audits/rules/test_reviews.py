@@ -59,7 +59,7 @@ STEP = finding(
         (StepReview, {"conforme": "PARTIEL", "score": None, "niveauConformite": None}),
         (PointReview, {"statut": "PRESENT"}),
         (PointReview, {"commentaire": ""}),
-        (PointReview, {"commentaire": "x" * 20_000, "reviewer": "Odile", "reason": "Entendu."}),
+        (PointReview, {"commentaire": "x" * 20_000, "reviewer": "Odile", "reason": "C'est dit."}),
     ],
 )
 def test_a_valid_review_is_parsed(model: type[JsonModel], given_fields: dict[str, object]) -> None:
@@ -149,10 +149,10 @@ def test_a_reviewed_control_point_rescores_the_step(
 
 def test_a_comment_is_replaced_or_emptied() -> None:
     assert (
-        apply_control_point_review(STEP, 10, 1, PointReview(commentaire="Entendu."))
+        apply_control_point_review(STEP, 10, 1, PointReview(commentaire="C'est dit."))
         .points[0]
         .commentaire
-        == "Entendu."
+        == "C'est dit."
     )
     emptied = apply_control_point_review(STEP, 10, 1, PointReview(commentaire="", statut=A)).points[
         0
@@ -162,8 +162,8 @@ def test_a_comment_is_replaced_or_emptied() -> None:
 
 def test_a_comment_alone_keeps_the_verdict_of_the_step() -> None:
     overruled = apply_step_review(STEP, 10, StepReview(conforme=Conforme.CONFORME, score=9))
-    commented = apply_control_point_review(overruled, 10, 2, PointReview(commentaire="Entendu."))
-    second = replace(STEP.points[1], commentaire="Entendu.")
+    commented = apply_control_point_review(overruled, 10, 2, PointReview(commentaire="C'est dit."))
+    second = replace(STEP.points[1], commentaire="C'est dit.")
     assert commented == replace(overruled, points=(STEP.points[0], second))
 
 
@@ -211,11 +211,11 @@ FOUND = finding(
 )
 
 
-@every_case("place", [StepLocation(501, 3), StepLocation(501, 3, 2)])
-def test_the_event_id_is_the_suffix_of_the_rerun_id(place: StepLocation) -> None:
-    made = rerun_id(place, "e-1")
-    assert Rerun(rerun_id=made, location=place).event_id == "e-1"
-    assert Rerun(rerun_id="by hand", location=place).event_id is None
+@every_case("location", [StepLocation(501, 3), StepLocation(501, 3, 2)])
+def test_the_event_id_is_the_suffix_of_the_rerun_id(location: StepLocation) -> None:
+    made = rerun_id(location, "e-1")
+    assert Rerun(rerun_id=made, location=location).event_id == "e-1"
+    assert Rerun(rerun_id="by hand", location=location).event_id is None
 
 
 @every_case(
@@ -228,9 +228,9 @@ def test_blank_instructions_are_none(given: str | None, expected: str | None) ->
 
 def test_too_long_instructions_are_refused() -> None:
     assert validate_instructions("x" * 5000)
-    for change in ("x" * 5001, "a\0b", "a\udcff"):
+    for text in ("x" * 5001, "a\0b", "a\udcff"):
         with pytest.raises(InvalidInputError) as refused:
-            validate_instructions(change)
+            validate_instructions(text)
         assert [field for field, _ in refused.value.fields] == ["instructions"]
 
 

@@ -80,7 +80,7 @@ def test_a_match_has_its_position_and_preview() -> None:
 
 
 @every_case(
-    ("wanted", "arguments", "given_places"),
+    ("wanted", "arguments", "read_places"),
     [
         ([(0, 1)], {}, [(0, 1)]),
         ([(0, 1)], {"includeNeighbors": 1}, [(0, 0), (0, 1), (0, 2)]),
@@ -90,17 +90,17 @@ def test_a_match_has_its_position_and_preview() -> None:
     ],
 )
 def test_chunks_are_read_with_their_neighbours_in_the_order_of_the_calls(
-    wanted: list[tuple[int, int]], arguments: dict[str, object], given_places: list[tuple[int, int]]
+    wanted: list[tuple[int, int]], arguments: dict[str, object], read_places: list[tuple[int, int]]
 ) -> None:
     result = read(*wanted, **arguments)
-    assert (places(result["chunks"]), result["truncated"]) == (given_places, False)
+    assert (places(result["chunks"]), result["truncated"]) == (read_places, False)
 
 
 def test_a_chunk_has_its_full_text() -> None:
-    (given_chunk,) = read((0, 3))["chunks"]
-    assert given_chunk["full_text"] == "un DELAI"
-    assert (given_chunk["minutage"], given_chunk["minutage_secondes"]) == ("01:30", 90.0)
-    assert "score" not in given_chunk
+    [chunk] = read((0, 3))["chunks"]
+    assert chunk["full_text"] == "un DELAI"
+    assert (chunk["minutage"], chunk["minutage_secondes"]) == ("01:30", 90.0)
+    assert "score" not in chunk
 
 
 def test_at_most_twenty_chunks_are_read() -> None:
@@ -118,15 +118,15 @@ def test_requested_chunks_take_precedence_over_neighbours() -> None:
 
 def test_a_chunk_above_the_limit_is_truncated() -> None:
     result = read((0, 0), (0, 1), calls=timeline(['"' * 3_000, "b"]), limit=1_000)
-    (cut,) = result["chunks"]
-    assert 300 < len(cut["full_text"]) < 500
+    [chunk] = result["chunks"]
+    assert 300 < len(chunk["full_text"]) < 500
     assert result["truncated"] is True
 
 
 @every_case(
     ("name", "arguments"),
     [
-        ("forget", "{}"),
+        ("unknownTool", "{}"),
         ("searchTranscript", ""),
         ("searchTranscript", "[]"),
         ("searchTranscript", "{}"),

@@ -21,7 +21,7 @@ from automation_pipeline.audits.models.audits import (
     Timeline,
 )
 from automation_pipeline.audits.models.chat import Usage
-from automation_pipeline.audits.rules import verdicts as speech
+from automation_pipeline.audits.rules import verdicts
 from automation_pipeline.audits.rules.tools import normalise
 from automation_pipeline.audits.rules.verdicts import (
     UNPROVEN,
@@ -74,7 +74,7 @@ def scored(earned: int, of: int) -> list[StoredStep]:
         (10, 10, "100.00", Niveau.EXCELLENT, True),
         (9, 10, "90.00", Niveau.EXCELLENT, True),
         (8999, 10_000, "89.99", Niveau.BON, True),
-        (17_999, 20_000, "90.00", Niveau.BON, True),  # 89.995: rounded to be read, not to be judged
+        (17_999, 20_000, "90.00", Niveau.BON, True),  # 89.995: the niveau uses the unrounded value
         (3, 4, "75.00", Niveau.BON, True),
         (14_999, 20_000, "75.00", Niveau.ACCEPTABLE, True),
         (7499, 10_000, "74.99", Niveau.ACCEPTABLE, True),
@@ -283,7 +283,7 @@ def test_normalisation_is_idempotent(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texte", "at", "holds"),
+    ("texte", "at", "is_valid"),
     [
         ("cet appel est enregistré", (0, 0), True),
         ("« Cet appel est enregistre ! »", (0, 0), True),
@@ -303,15 +303,15 @@ def test_normalisation_is_idempotent(text: str) -> None:
     ],
 )
 def test_a_quotation_is_valid_in_the_chunk_that_contains_it(
-    texte: str, at: tuple[int, int], holds: bool
+    texte: str, at: tuple[int, int], is_valid: bool
 ) -> None:
     gated = gate(finding(point(P, citation(texte, at))), 10, CALLS, ON).finding
-    assert gated.points[0].statut is (P if holds else A)
-    assert [kept.texte for kept in gated.points[0].citations] == ([texte] if holds else [])
+    assert gated.points[0].statut is (P if is_valid else A)
+    assert [kept.texte for kept in gated.points[0].citations] == ([texte] if is_valid else [])
 
 
 @pytest.mark.parametrize(
-    ("least", "texte", "holds"),
+    ("least", "texte", "is_valid"),
     [
         (7, "bonjour", True),
         (8, "bonjour", False),
@@ -321,12 +321,12 @@ def test_a_quotation_is_valid_in_the_chunk_that_contains_it(
     ],
 )
 def test_a_quotation_needs_the_configured_or_default_length(
-    least: int, texte: str, holds: bool
+    least: int, texte: str, is_valid: bool
 ) -> None:
     gated = gate(
         finding(point(P, citation(texte))), 10, CALLS, GatingOptions(min_quote_characters=least)
     ).finding
-    assert (gated.points[0].statut is P) == holds
+    assert (gated.points[0].statut is P) == is_valid
 
 
 @pytest.mark.parametrize(
@@ -514,15 +514,14 @@ def test_after_gating_met_points_have_only_valid_citations(
 ) -> None:
     for each in gate(step, weight, timeline, ON).finding.points:
         assert bool(each.citations) == (each.statut in {P, H})
-        for quoted in each.citations:
-            chunk = timeline.chunk(quoted.recording_index, quoted.chunk_index)
+        for cited in each.citations:
+            chunk = timeline.chunk(cited.recording_index, cited.chunk_index)
             assert chunk is not None
-            result, quote = (
-                "".join(re.split("speaker_[01]: ", text))
-                for text in (chunk.full_text, quoted.texte)
+            spoken, quoted = (
+                "".join(re.split("speaker_[01]: ", text)) for text in (chunk.full_text, cited.texte)
             )
-            assert len(normalise(quote)) >= 12
-            assert normalise(quote) in normalise(result)
+            assert len(normalise(quoted)) >= 12
+            assert normalise(quoted) in normalise(spoken)
 
 
 LINES = (
@@ -535,7 +534,7 @@ LABELLED = Timeline((recording(0, "\n".join(LINES)),))
 
 
 @every_case(
-    ("quotation", "holds"),
+    ("quotation", "is_valid"),
     [
         ("speaker_1: oui", False),
         ("speaker_1 : oui", False),
@@ -558,10 +557,10 @@ LABELLED = Timeline((recording(0, "\n".join(LINES)),))
         ("oui vous êtes d'accord", False),
     ],
 )
-def test_speaker_labels_are_ignored_in_quotations(quotation: str, holds: bool) -> None:
-    assert was_said(quotation, (0, 0), LABELLED, 12) == holds
+def test_speaker_labels_are_ignored_in_quotations(quotation: str, is_valid: bool) -> None:
+    assert was_said(quotation, (0, 0), LABELLED, 12) == is_valid
     gated = gate(finding(point(Statut.PRESENT, citation(quotation))), 10, LABELLED, GatingOptions())
-    assert (gated.finding.points[0].statut is Statut.PRESENT) == holds
+    assert (gated.finding.points[0].statut is Statut.PRESENT) == is_valid
 
 
 def call_of(*speakers: str, text: str) -> Timeline:
@@ -597,15 +596,15 @@ def test_a_quotation_from_a_missing_chunk_is_invalid(place: tuple[int, int]) -> 
 def test_a_chunk_is_normalised_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole, read = LABELLED.recordings[0].chunks[0].full_text, list[str]()
+    text, normalised = LABELLED.recordings[0].chunks[0].full_text, list[str]()
 
-    def counted(text: str) -> str:
-        read.append(text)
-        return normalise(text)
+    def recorded(given: str) -> str:
+        normalised.append(given)
+        return normalise(given)
 
-    monkeypatch.setattr(speech, "normalise", counted)
+    monkeypatch.setattr(verdicts, "normalise", recorded)
     quoted = [citation(f"je note : c'est parfait {number}") for number in range(50)]
-    speech._spoken_chunk.cache_clear()
+    verdicts._spoken_chunk.cache_clear()
     for _ in range(2):  # steps of one audit
         gate(finding(point(Statut.PRESENT, *quoted)), 10, LABELLED, GatingOptions())
-    assert len([text for text in read if len(text) > len(whole) / 2]) == 1
+    assert len([given for given in normalised if len(given) > len(text) / 2]) == 1

@@ -18,7 +18,7 @@ PARIS = ZoneInfo("Europe/Paris")
 
 
 @pytest.fixture
-def written(database: Database) -> Database:
+def logged(database: Database) -> Database:
     lines = [
         ("900", "run-1", "info", "START", 0),
         ("900", "run-1", "error", "refused", 1),
@@ -31,10 +31,10 @@ def written(database: Database) -> Database:
             "entity_id": fiche,
             "trace_id": run,
             "level": level,
-            "message": result,
+            "message": message,
             "created_at": AT + timedelta(seconds=later),
         }
-        for fiche, run, level, result, later in lines
+        for fiche, run, level, message, later in lines
     ]
     rows.append({**rows[0], "workflow": "audit", "message": "of an audit"})
     with database.transaction() as session:
@@ -50,7 +50,7 @@ def messages(database: Database, fiche_id: str = "900", **given: str) -> list[ob
 
 
 @every_case(
-    ("given", "text"),
+    ("given", "expected"),
     [
         ({}, ["START", "refused", "again"]),
         ({"run_id": "run-1"}, ["START", "refused"]),
@@ -66,13 +66,13 @@ def messages(database: Database, fiche_id: str = "900", **given: str) -> list[ob
     ],
 )
 def test_log_lines_are_filtered_by_the_query(
-    written: Database, given: dict[str, str], text: list[str]
+    logged: Database, given: dict[str, str], expected: list[str]
 ) -> None:
-    assert messages(written, **given) == text
+    assert messages(logged, **given) == expected
 
 
-def test_a_log_line_has_all_fields(written: Database) -> None:
-    with written.reading() as session:
+def test_a_log_line_has_all_fields(logged: Database) -> None:
+    with logged.reading() as session:
         [line], _ = transcription_logs(session, "901", parse_log_query({}), PARIS)
     assert line == {
         "id": line["id"], "workflow": "transcription", "level": "info", "entity_type": "fiche", "entity_id": "901",
@@ -81,8 +81,8 @@ def test_a_log_line_has_all_fields(written: Database) -> None:
     }  # fmt: skip
 
 
-def test_only_an_unknown_fiche_is_not_found(written: Database) -> None:
-    Archive(written).put("77")
-    assert messages(written, "77") == []
+def test_only_an_unknown_fiche_is_not_found(logged: Database) -> None:
+    Archive(logged).put("77")
+    assert messages(logged, "77") == []
     with pytest.raises(NotFoundError, match="Fiche 78 not found"):
-        messages(written, "78")
+        messages(logged, "78")

@@ -36,7 +36,7 @@ def shown(database: Database, fiche_id: str = "900", call_id: str = "9000") -> d
 
 def test_a_recording_is_shown_with_its_transcript(fiche: Database) -> None:
     transcribe(fiche)
-    result = transcript("tr_1")
+    expected = transcript("tr_1")
     document = shown(fiche)
     assert list(document) == [
         "call_id", "recording_url", "duration_seconds", "transcription_id", "has_transcription", "transcription",
@@ -47,9 +47,9 @@ def test_a_recording_is_shown_with_its_transcript(fiche: Database) -> None:
         True,
     )
     assert document["transcription"] == {
-        "text": result.text,
-        "language_code": result.language_code,
-        "language_probability": result.language_probability,
+        "text": expected.text,
+        "language_code": expected.language_code,
+        "language_probability": expected.language_probability,
         "words": [],
     }
 

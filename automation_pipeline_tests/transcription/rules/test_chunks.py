@@ -17,12 +17,12 @@ from automation_pipeline_tests.tables import every_case
 
 
 def words(
-    *result: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5
+    *spoken: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5
 ) -> tuple[Word, ...]:
     """One word per second, each half a second long."""
     return tuple(
         Word(text, first + at, first + at + 0.5, kind[0] if kind else "word", speaker)
-        for at, (text, speaker, *kind) in enumerate(result)
+        for at, (text, speaker, *kind) in enumerate(spoken)
     )
 
 
@@ -38,7 +38,7 @@ A, B = "speaker_0", "speaker_1"
 
 
 @every_case(
-    ("text", "chunks"),
+    ("spoken", "chunks"),
     [
         ((), ()),
         ([(" ", A, "spacing"), (" ", None, "spacing")], ()),
@@ -71,8 +71,8 @@ A, B = "speaker_0", "speaker_1"
         ),
     ],
 )
-def test_words_become_chunks(text: list[tuple[str, str]], chunks: tuple[Chunk, ...]) -> None:
-    assert chunks_of(words(*text)) == chunks
+def test_words_become_chunks(spoken: list[tuple[str, str]], chunks: tuple[Chunk, ...]) -> None:
+    assert chunks_of(words(*spoken)) == chunks
 
 
 @every_case(
@@ -107,19 +107,19 @@ _word_tuples = st.lists(
 
 @given(_word_tuples)
 def test_every_word_is_in_one_chunk_in_order_with_matching_counts(
-    transcript_of: list[tuple[str, str | None, float, float]],
+    drawn: list[tuple[str, str | None, float, float]],
 ) -> None:
     at, given_words = 0.0, list[Word]()
-    for number, (kind, speaker, silence, length) in enumerate(transcript_of):
+    for number, (kind, speaker, silence, length) in enumerate(drawn):
         start = at + silence
         at = start + length
         given_words.append(Word(f"w{number}", start, at, kind, speaker))
     chunks = chunks_of(given_words)
-    result = [word for word in given_words if word.kind != "spacing"]
+    spoken = [word for word in given_words if word.kind != "spacing"]
 
     lines = [line.partition(": ") for chunk in chunks for line in chunk.full_text.split("\n")]
     assert [(speaker, text) for speaker, _, line in lines for text in line.split(" ")] == [
-        (word.speaker or "unknown", word.text) for word in result
+        (word.speaker or "unknown", word.text) for word in spoken
     ]
     assert sum(chunk.message_count for chunk in chunks) == len(lines)
     assert all(before[0] != after[0] for before, after in pairwise(lines))
@@ -128,7 +128,7 @@ def test_every_word_is_in_one_chunk_in_order_with_matching_counts(
     times = [time for chunk in chunks for time in (chunk.start, chunk.end)]
     assert times == sorted(times)
     assert (
-        (times[:1], times[-1:]) == ([result[0].start], [result[-1].end]) if result else times == []
+        (times[:1], times[-1:]) == ([spoken[0].start], [spoken[-1].end]) if spoken else times == []
     )
     assert all(len(set(chunk.speakers)) == len(chunk.speakers) for chunk in chunks)
 
@@ -138,9 +138,9 @@ def test_fifty_thousand_words_are_chunked_in_a_few_seconds() -> None:
         Word(f"mot{at}", at / 3, at / 3 + 0.2, "word", f"speaker_{at // 7 % 2}")
         for at in range(50_000)
     )
-    began = thread_time()
+    started = thread_time()
     chunks = chunks_of(spoken)
-    assert thread_time() - began < 5
+    assert thread_time() - started < 5
     assert sum(chunk.message_count for chunk in chunks) == 7143
 
 
@@ -157,7 +157,7 @@ def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
 
 
 @every_case(
-    ("count", "duration", "each"),
+    ("count", "duration", "seconds"),
     [
         (4, 10, 2.5),
         (4, None, 0.5),
@@ -170,13 +170,15 @@ def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
     ],
 )
 def test_estimated_words_are_spread_over_the_recording(
-    count: int, duration: float | None, each: float
+    count: int, duration: float | None, seconds: float
 ) -> None:
     estimated = words_or_estimated(transcript("  mot\n" * count), duration)
     assert [(word.text, word.kind) for word in estimated] == [("mot", "word")] * count
-    assert [word.start for word in estimated] == pytest.approx([at * each for at in range(count)])
+    assert [word.start for word in estimated] == pytest.approx(
+        [at * seconds for at in range(count)]
+    )
     assert [word.end for word in estimated] == pytest.approx(
-        [(at + 1) * each for at in range(count)]
+        [(at + 1) * seconds for at in range(count)]
     )
 
 
