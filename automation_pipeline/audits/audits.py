@@ -115,7 +115,8 @@ async def audit_fiche(
 async def _open_audit(
     request: FicheAuditRequest, database: Database, source: FicheSource, clock: Clock
 ) -> AuditRecord:
-    """Return the request's audit, started if it is new. It fails if the CRM does not know the fiche."""
+    """Return the request's audit, and start it if it is new. An audit of a fiche that the CRM does not know
+    fails."""
     now = clock.now()
     existing = await database.write_in_bulk(_start_if_fresh, (request, now))
     if existing is not None:
@@ -130,7 +131,7 @@ async def _open_audit(
 def _start_if_fresh(
     session: Session, wanted: Sequence[tuple[FicheAuditRequest, datetime]]
 ) -> list[AuditRecord | AutomationError | None]:
-    """Start the audits, or return the existing ones. None if the CRM has to confirm the fiche first."""
+    """Start the audits, or return the existing ones. None if the fiche must be fetched first."""
     found = audits_by_tracking_id(session, [request.tracking_id for request, _ in wanted])
     results: dict[str, AuditRecord | AutomationError] = dict(found)
     new = [request for request, _ in wanted if request.tracking_id not in found]
@@ -155,7 +156,7 @@ def _start_if_fresh(
 def _start(
     session: Session, requests: Sequence[tuple[FicheAuditRequest, bool]]
 ) -> list[AuditRecord | AutomationError]:
-    """Start the audits. One of a fiche that the CRM does not know (False) fails at once."""
+    """Start the audits. False says that the CRM does not know the fiche: the audit fails at once."""
     now, errors = database_time(session), dict[str, AutomationError]()
     wanted: list[tuple[FicheAuditRequest, AuditConfig]] = []
     for request, _ in requests:
@@ -206,7 +207,7 @@ def _claim(
 async def _complete_transcripts(
     found: AuditRecord, ensure_transcribed: EnsureTranscribed, database: Database
 ) -> tuple[TranscriptSnapshot, str | None]:
-    """Return the transcripts, and why some are missing. InfrastructureError is not a cause; it is raised."""
+    """Return the transcripts, and why some are missing. Raises InfrastructureError."""
     fiche_id, cause = found.summary.fiche_id, None
     try:
         await ensure_transcribed(fiche_id)
@@ -229,7 +230,7 @@ async def _judge(
     database: Database,
     judge: Judge,
 ) -> AuditSummary:
-    """Judge the audit only if every recording has a transcript: part of the calls gives no verdict."""
+    """Judge the audit if every recording that it needs has a transcript; else end it as incomplete."""
     audit, coverage = found.summary, snapshot.coverage
     ending = _AuditEnd(audit.audit_id, token, coverage)
     if not coverage.is_whole:
@@ -289,7 +290,7 @@ def _settle(session: Session, endings: Sequence[_AuditEnd]) -> list[AuditSummary
 def _complete(
     session: Session, found: AuditRecord, steps: Sequence[StoredStep]
 ) -> tuple[AuditSummary, Mapping[str, object]]:
-    """The completed audit, and the columns to write."""
+    """Return the completed audit, and the columns to write."""
     audit, now, tokens = found.summary, database_time(session), tokens_of(steps)
     compliance = score_audit(steps)
     columns = summary_columns(found, steps, compliance, now)
@@ -329,8 +330,8 @@ def _end_incomplete(
 
 
 def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> None:
-    """Fail the audit in the caller's transaction. An ended audit stays; one that never started is only
-    counted in its batch."""
+    """Fail the audit in the caller's transaction. An audit that has ended stays unchanged. One that never
+    started is only counted in its batch."""
     found = audits_by_tracking_id(session, [tracking_id]).get(tracking_id)
     if found is not None:
         audit, now = found.summary, database_time(session)
@@ -354,7 +355,8 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
 
 
 def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claims) -> Sequence[str]:
-    """End the audits that no worker has touched or claimed, and return their tracking ids."""
+    """End the audits that no worker has touched or claimed, and the batch items whose request was refused.
+    Returns their tracking ids."""
     with database.reading() as session:
         silent = stale_audits(session, silent_for_seconds, limit=SWEEP_LIMIT)
         refused = refusals(session, pending_items(session, limit=SWEEP_LIMIT))

@@ -1,7 +1,7 @@
 """Audit configurations: a configuration has the steps by which audits judge calls.
 
-One statement reads a configuration and its steps, so that a concurrent change is seen whole or not
-at all."""
+One statement reads a configuration with its steps, so that a reader never sees half of a concurrent
+change."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -108,7 +108,7 @@ def known_ids(session: Session, ids: Iterable[int]) -> set[int]:
 
 
 def find_by_name(session: Session, name: str) -> StoredConfig | None:
-    """The newest of that name."""
+    """The newest configuration of that name."""
     found = _read(session, AuditConfigRow.name == name)
     return found[-1] if found else None
 
@@ -209,7 +209,7 @@ def lock_config_of_step(session: Session, step_id: int) -> StoredConfig:
     if found is None:
         raise step_not_found(step_id)
     stored = lock_config(session, found)
-    stored.step(step_id)  # it may have been deleted before the lock
+    stored.step(step_id)  # raises if it was deleted before the lock
     return stored
 
 
@@ -244,7 +244,7 @@ def write_config(
         delete(AuditStepRow).where(AuditStepRow.id.in_(set(stored.step_ids) - set(step_ids)))
     )
     if kept:
-        # Positions are unique at any moment, so kept steps first move behind all others.
+        # Positions are unique even within the transaction, so kept steps first move behind all others.
         session.execute(
             update(AuditStepRow)
             .where(AuditStepRow.audit_config_id == stored.id)

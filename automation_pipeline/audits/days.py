@@ -42,7 +42,7 @@ Query = TypeVar("Query", bound=Select[Any])  # any columns
 
 @dataclass(frozen=True)
 class FailingPoint:
-    """A control point that was `failing` times ABSENT or PARTIEL, of the `judged` times that it applied."""
+    """A control point that applied to `judged` audits and was ABSENT or PARTIEL in `failing` of them."""
 
     step: str
     point: str
@@ -92,9 +92,9 @@ class DayAudits:
         return sum(self.failures.values())
 
 
-def judge_audits(day: DayAudits, *, asked: bool) -> tuple[DayFinding, ...]:
-    """One finding per check. Without a sales list of the day (`asked`), no check has a result."""
-    if not asked:
+def judge_audits(day: DayAudits, *, has_sales_list: bool) -> tuple[DayFinding, ...]:
+    """One finding per check. Without a sales list of the day, no check passes."""
+    if not has_sales_list:
         return never_requested(AUDIT_CHECKS)
     every_fiche, steps, evidence = AUDIT_CHECKS
     return (
@@ -114,7 +114,7 @@ def judge_audits(day: DayAudits, *, asked: bool) -> tuple[DayFinding, ...]:
 
 
 def without_fiche_id(error: str, fiche_id: str) -> str:
-    """The reason of a failure in the same words for every fiche."""
+    """The error without the fiche's id, so that equal errors of different fiches count as one cause."""
     return re.sub(rf"\b([Ff]iche) {re.escape(fiche_id)}\b", r"\1", error)
 
 
@@ -125,7 +125,7 @@ def _every_fiche_audited(check: str, day: DayAudits) -> DayFinding:
     return DayFinding(
         check,
         day.coverage >= MIN_AUDITED,
-        f"{day.audited} of {day.wanted} audits are there: {day.fiches} fiches with a transcript by {by}.",
+        f"{day.audited} of {day.wanted} audits are completed: {day.fiches} fiches with a transcript by {by}.",
     )
 
 

@@ -143,8 +143,8 @@ class _Conversation:
             reply = await self._ask(question)
             if not reply.tool_calls:
                 return question, reply
-            asked = len(reply.content) + sum(len(call.arguments) for call in reply.tool_calls)
-            left = self.judge.options.max_prompt_characters - question.characters - asked
+            requested = len(reply.content) + sum(len(call.arguments) for call in reply.tool_calls)
+            left = self.judge.options.max_prompt_characters - question.characters - requested
             result_length = (left - min(REPAIR_RESERVE, left // 2)) // len(reply.tool_calls)
             if result_length < MIN_TOOL_RESULT:
                 break
@@ -206,7 +206,7 @@ def _record_analyses(
 def _record_analysis(
     session: Session, found: AuditRecord, snapshot: TranscriptSnapshot, model: str
 ) -> tuple[AuditRecord, Mapping[str, object]]:
-    """The audit, and the columns to write."""
+    """Return the audit, and the columns to write."""
     audit, now = _with_judged_steps(session, found, snapshot.fingerprint), database_time(session)
     coverage, mode = snapshot.coverage, found.transcript_mode
     recordings, chunks = len(snapshot.timeline.recordings), snapshot.timeline.chunk_count

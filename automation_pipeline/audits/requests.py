@@ -255,7 +255,7 @@ def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[s
 
 
 def end_items(session: Session, audits: Sequence[AuditSummary]) -> None:
-    """Count the ended audits in their batches; few belong to one. An incomplete audit counts as failed."""
+    """Count the ended audits in their batches, if they have one. An incomplete audit counts as failed."""
     if not audits:
         return
     by_tracking_id = {audit.tracking_id: audit for audit in audits}
@@ -327,7 +327,9 @@ def pending_items(session: Session, *, limit: int) -> list[str]:
     )
 
 
-def items_never_started(session: Session, asked_before_seconds: float, *, limit: int) -> list[str]:
+def items_never_started(
+    session: Session, requested_before_seconds: float, *, limit: int
+) -> list[str]:
     """Tracking ids of audits for which batches wait, oldest first, without a row although a Dagster
     run took their request that long ago."""
     return list(
@@ -338,7 +340,7 @@ def items_never_started(session: Session, asked_before_seconds: float, *, limit:
             .where(
                 _IS_PENDING,
                 RunRequestRow.state == "taken",
-                RunRequestRow.created_at <= database_now(-asked_before_seconds),
+                RunRequestRow.created_at <= database_now(-requested_before_seconds),
                 AuditRow.id.is_(None),
             )
             .order_by(AuditBatchItemRow.id)
@@ -348,5 +350,6 @@ def items_never_started(session: Session, asked_before_seconds: float, *, limit:
 
 
 def is_awaited_by_batch() -> ColumnElement[bool]:
-    """A condition on rows of RunRequestRow. Such a request is the only evidence whether its audit started."""
+    """A condition on rows of RunRequestRow. Retention keeps such a request, because nothing else shows
+    whether its audit started."""
     return exists().where(AuditBatchItemRow.tracking_id == RunRequestRow.request_key, _IS_PENDING)

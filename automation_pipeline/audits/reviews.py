@@ -123,7 +123,7 @@ def apply_control_point_review(
     if change.commentaire is not None:
         point = replace(point, commentaire=change.commentaire)
     if change.statut is None:
-        return replace(finding, points=_with(finding, index, point))
+        return replace(finding, points=_points_with(finding, index, point))
     return replace_control_point(finding, weight, index, replace(point, statut=change.statut))
 
 
@@ -133,7 +133,7 @@ def replace_control_point(
     """Replace the control point `index`, from 1, and score the step again from all its points. Raises
     NotFoundError."""
     _point(finding, index)
-    points = _with(finding, index, point)
+    points = _points_with(finding, index, point)
     verdict = derive_verdict(points, weight)
     return replace(
         finding,
@@ -153,7 +153,7 @@ def _point(finding: StepFinding, index: int) -> ControlPoint:
     return finding.points[index - 1]
 
 
-def _with(finding: StepFinding, index: int, point: ControlPoint) -> tuple[ControlPoint, ...]:
+def _points_with(finding: StepFinding, index: int, point: ControlPoint) -> tuple[ControlPoint, ...]:
     return (*finding.points[: index - 1], point, *finding.points[index:])
 
 

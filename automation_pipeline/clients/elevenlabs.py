@@ -200,10 +200,10 @@ class ElevenLabsSpeechToText:
         )
 
     async def transcribe(
-        self, audio_url: str, *, turn: Callable[[], Awaitable[None]]
+        self, audio_url: str, *, before_call: Callable[[], Awaitable[None]]
     ) -> Transcript:
         async with self._audio.recording(audio_url) as audio:
-            await turn()
+            await before_call()
             # httpx streams the form, 64 KiB of the file at a time.
             form = {"file": ("audio.mp3", audio, "audio/mpeg")}
             body = await self._send(

@@ -188,7 +188,7 @@ def audit_outcomes_checks(
 
     with services.get().database.reading() as session:
         day, listed = audits_of_day(session, day_of(context)), sales_day(session, day_of(context))
-    for finding in judge_audits(day, asked=listed is not None):
+    for finding in judge_audits(day, has_sales_list=listed is not None):
         yield check_result("audit_outcomes", finding)
 
 
@@ -230,7 +230,7 @@ def daily_quality_report_checks(
         audits, listed = audits_on(session, day), sales_day(session, day)
     rows = rows_filed(day, Path(system.settings.automation_reports_dir))
     return check_result(
-        "daily_quality_report", evaluate_report(rows, audits, asked=listed is not None)
+        "daily_quality_report", evaluate_report(rows, audits, has_sales_list=listed is not None)
     )
 
 

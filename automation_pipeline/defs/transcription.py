@@ -120,7 +120,7 @@ def transcripts_checks(
     with services.get().database.reading() as session:
         day = transcripts_of_day(session, day_of(context))
         listed = sales_day(session, day_of(context))
-    return check_result("transcripts", judge_transcripts(day, asked=listed is not None))
+    return check_result("transcripts", judge_transcripts(day, has_sales_list=listed is not None))
 
 
 @dg.sensor(

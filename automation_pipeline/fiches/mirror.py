@@ -306,4 +306,4 @@ async def read_fiche(
 def check_details_day(day: date, *, database: Database) -> tuple[DayFinding, ...]:
     with database.reading() as session:
         coverage, known = coverage_of(session, day), sales_day(session, day)
-    return evaluate_coverage(coverage, asked=known is not None)
+    return evaluate_coverage(coverage, has_sales_list=known is not None)

@@ -114,9 +114,9 @@ MAX_NOT_FOUND_SHARE = 0.05
 COVERAGE_CHECKS = ("coverage", "not_found_share")
 
 
-def evaluate_coverage(coverage: DayCoverage, *, asked: bool) -> tuple[DayFinding, ...]:
-    """Return one finding per check. Without a sales list (`asked`), no check passes."""
-    if not asked:
+def evaluate_coverage(coverage: DayCoverage, *, has_sales_list: bool) -> tuple[DayFinding, ...]:
+    """Return one finding per check. Without a sales list, no check passes."""
+    if not has_sales_list:
         return never_requested(COVERAGE_CHECKS)
     message = f"{coverage.with_details} of {coverage.fiches} fiches have their details; {coverage.not_found} not found."
     return (

@@ -111,13 +111,22 @@ def _states(
     with services.database.reading() as session:
         listed, details = sales_day(session, day), coverage_of(session, day)
         spoken, audited = transcripts_of_day(session, day), audits_of_day(session, day)
-    asked = listed is not None
+    has_sales_list = listed is not None
     return {
         "sales_list": (
             sales_day_metadata(listed) if listed else None,
             check_sales_day(day, database=services.database),
         ),
-        "fiche_details": (coverage_metadata(details, {}), evaluate_coverage(details, asked=asked)),
-        "transcripts": (transcripts_metadata(spoken), [judge_transcripts(spoken, asked=asked)]),
-        "audit_outcomes": (audits_metadata(audited), judge_audits(audited, asked=asked)),
+        "fiche_details": (
+            coverage_metadata(details, {}),
+            evaluate_coverage(details, has_sales_list=has_sales_list),
+        ),
+        "transcripts": (
+            transcripts_metadata(spoken),
+            [judge_transcripts(spoken, has_sales_list=has_sales_list)],
+        ),
+        "audit_outcomes": (
+            audits_metadata(audited),
+            judge_audits(audited, has_sales_list=has_sales_list),
+        ),
     }

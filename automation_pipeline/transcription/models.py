@@ -1,5 +1,5 @@
 """Values of transcription: a run works on the recordings of one fiche, one task per recording, and
-produces transcripts. The port of the speech provider."""
+produces transcripts. Also the port of the speech provider."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ NO_URL = "No recording URL available"
 
 
 class TranscriptionStatus(StrEnum):
-    """A completed run attempted every recording, and some may have failed. A failed run could not be
+    """A completed run attempted every recording, of which some may have failed. A failed run could not be
     attempted."""
 
     RUNNING = "running"
@@ -243,11 +243,11 @@ class SpeechToText(Protocol):
         ...
 
     async def transcribe(
-        self, audio_url: str, *, turn: Callable[[], Awaitable[None]]
+        self, audio_url: str, *, before_call: Callable[[], Awaitable[None]]
     ) -> Transcript:
         """Transcribe the audio at this address, with at most one call to the provider.
 
-        `turn` is awaited once, after the audio is downloaded and right before the call. Raises
+        `before_call` is awaited once, after the audio is downloaded and right before the call. Raises
         TransientError when the audio's host or the provider fails temporarily, with the requested
         `retry_after_seconds`, if any. Raises PermanentError when another attempt would fail too: the
         audio is missing or too big, the address is not http(s), the provider refuses the key or the

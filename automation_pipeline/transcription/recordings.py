@@ -141,13 +141,16 @@ class _RecordingWorker:
         download_slot = ExitStack()
         download_slot.callback(self._ahead.release)
 
-        async def turn() -> None:
+        async def wait_for_rate_limit() -> None:
             await wait_for_rate(self._provider.limiter, RATE_LIMIT, self._rate)
             download_slot.close()
 
         with download_slot:
             await transcribe_recording(
-                claim, turn=turn, database=self._database, provider=self._provider
+                claim,
+                before_call=wait_for_rate_limit,
+                database=self._database,
+                provider=self._provider,
             )
         self._claims.discard(claim)
         self._slots.release()
@@ -197,13 +200,13 @@ class EndedRecording:
 async def transcribe_recording(
     claim: RecordingClaim,
     *,
-    turn: Callable[[], Awaitable[None]],
+    before_call: Callable[[], Awaitable[None]],
     database: Database,
     provider: SpeechProvider,
 ) -> None:
     """Transcribe one claimed recording; it ends as done, cached, failed, or waiting for a retry.
 
-    `turn` is awaited after the audio is downloaded, before the provider's call. A lost claim makes
+    `before_call` is awaited after the audio is downloaded, before the provider's call. A lost claim makes
     no call and writes nothing.
     """
     options = provider.options
@@ -213,14 +216,14 @@ async def transcribe_recording(
         error = f"Given up after {claim.attempts} attempts without a recorded end"
         ended = EndedRecording(claim, options, TaskState.FAILED, error)
     else:
-        ended = await _attempt(claim, turn, database, provider)
+        ended = await _attempt(claim, before_call, database, provider)
     if ended is not None:
         await database.write_in_bulk(end_recordings, ended)
 
 
 async def _attempt(
     claim: RecordingClaim,
-    turn: Callable[[], Awaitable[None]],
+    before_call: Callable[[], Awaitable[None]],
     database: Database,
     provider: SpeechProvider,
 ) -> EndedRecording | None:
@@ -228,9 +231,9 @@ async def _attempt(
     options, breaker = provider.options, provider.breaker
     called = False
 
-    async def before_call() -> None:
+    async def count_call() -> None:
         nonlocal called
-        await turn()
+        await before_call()
         breaker.check()
         if not await database.write_in_bulk(_begin_attempts, claim):
             raise ClaimLostError
@@ -238,7 +241,7 @@ async def _attempt(
 
     try:
         breaker.check()
-        transcript = await provider.speech.transcribe(claim.url, turn=before_call)
+        transcript = await provider.speech.transcribe(claim.url, before_call=count_call)
     except ClaimLostError:
         return None
     except AutomationError as error:
@@ -247,8 +250,8 @@ async def _attempt(
         verdict = after_error(error, claim.attempts + claim.audio_failures + 1, options, Random())
         if isinstance(verdict, FailRecording):
             return EndedRecording(claim, options, TaskState.FAILED, verdict.error)
-        of_audio = not called and not isinstance(error, InfrastructureError)
-        await database.write(partial(_release, claim, verdict, of_audio=of_audio))
+        is_audio_failure = not called and not isinstance(error, InfrastructureError)
+        await database.write(partial(_release, claim, verdict, is_audio_failure=is_audio_failure))
         return None
     chunks = chunks_of(words_or_estimated(transcript, claim.duration_seconds))
     return EndedRecording(claim, options, TaskState.DONE, None, transcript, chunks)
@@ -270,7 +273,7 @@ def _begin_attempts(session: Session, claims: Sequence[RecordingClaim]) -> list[
 
 
 def _release(
-    claim: RecordingClaim, verdict: RetryRecording, session: Session, *, of_audio: bool
+    claim: RecordingClaim, verdict: RetryRecording, session: Session, *, is_audio_failure: bool
 ) -> None:
     """Let the recording wait for its next attempt. Failures of the audio are counted separately from
     calls."""
@@ -281,7 +284,7 @@ def _release(
         TaskState.WAITING,
         verdict.error,
         available_at=database_now(seconds),
-        audio_failures=Task.audio_failures + int(of_audio),
+        audio_failures=Task.audio_failures + int(is_audio_failure),
         owner=None,
     ):
         message = f"Recording {claim.call_id}: retry in {seconds:.0f} s. {verdict.error}"

@@ -147,7 +147,7 @@ def _batch_keys(
 
 
 def request_outcomes(
-    session: Session, requested: Sequence[RequestedTranscription], asked_at: datetime
+    session: Session, requested: Sequence[RequestedTranscription], requested_at: datetime
 ) -> dict[str, TranscriptionSummary | str]:
     """Return, by fiche, the runs that have started and the reasons of refused requests.
 
@@ -162,7 +162,7 @@ def request_outcomes(
         for request in requested
         if request.key in started and request.fiche_id not in own
     ]
-    joined = last_runs_of(session, joining, asked_at)
+    joined = last_runs_of(session, joining, requested_at)
     reasons = {
         request.fiche_id: refused[request.key] for request in requested if request.key in refused
     }

@@ -120,9 +120,9 @@ MIN_COVERAGE = 0.95
 COVERAGE_CHECK = "transcript_coverage"
 
 
-def judge_transcripts(day: DayTranscripts, *, asked: bool) -> DayFinding:
-    """Check the coverage. Without a sales list of the day (`asked`), the check fails."""
-    if not asked:
+def judge_transcripts(day: DayTranscripts, *, has_sales_list: bool) -> DayFinding:
+    """Check the coverage. Without a sales list of the day, the check fails."""
+    if not has_sales_list:
         return never_requested((COVERAGE_CHECK,))[0]
     message = f"{day.transcribed} of {day.recordings} recordings of the day are transcribed."
     return DayFinding(COVERAGE_CHECK, day.coverage >= MIN_COVERAGE, message)

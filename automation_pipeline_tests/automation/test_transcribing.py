@@ -199,7 +199,9 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     without_speech = {"fails": f"{INCOMPLETE}: {NO_SPEECH}"}
 
     class Hanging(FakeSpeechToText):
-        async def transcribe(self, url: str, *, turn: Callable[[], Awaitable[None]]) -> Transcript:
+        async def transcribe(
+            self, url: str, *, before_call: Callable[[], Awaitable[None]]
+        ) -> Transcript:
             if url == bench.url("hangs"):
                 await come_true(
                     lambda: (
@@ -209,7 +211,7 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
                 )
                 leap(bench.work.transcription_seconds)
                 await asyncio.Event().wait()
-            return await result.transcribe(url, turn=turn)
+            return await result.transcribe(url, before_call=before_call)
 
     result, bench.speech = bench.speech, Hanging()
     assert transcribe(bench, run_attempt) == ({**without_speech, "hangs": TIMED_OUT}, ["recovers"])

@@ -19,7 +19,7 @@ from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.transcription.models import Transcript
 from automation_pipeline_tests.fakes.speech import at_will
 
-Turn = Callable[[], Awaitable[None]]
+BeforeCall = Callable[[], Awaitable[None]]
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 KEY = "sk_s3cret0123"
@@ -141,12 +141,14 @@ class SpeechServer:
         self.pages: dict[str, Page] = {AUDIO: answer(200, SOUND), SPEECH: saying(TRANSCRIPT)}
 
     def transcript(
-        self, url: str | None = None, turn: Turn = at_will, **options: Any
+        self, url: str | None = None, before_call: BeforeCall = at_will, **options: Any
     ) -> Transcript:
         async def asked() -> Transcript:
             speech = self.client(**options)
             try:
-                return await speech.transcribe(self.audio_url if url is None else url, turn=turn)
+                return await speech.transcribe(
+                    self.audio_url if url is None else url, before_call=before_call
+                )
             finally:
                 await speech.aclose()
 

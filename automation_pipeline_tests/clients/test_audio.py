@@ -365,7 +365,7 @@ def test_no_temporary_file_is_left_after_cancellation(
 
     async def cancelled() -> None:
         speech = speech_server.client()
-        task = asyncio.create_task(speech.transcribe(speech_server.audio_url, turn=at_will))
+        task = asyncio.create_task(speech.transcribe(speech_server.audio_url, before_call=at_will))
         await come_true(
             lambda: bool(files_left_in(scratch)) and bool(slow == AUDIO or speech_server.uploads)
         )

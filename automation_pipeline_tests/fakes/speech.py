@@ -79,13 +79,13 @@ class FakeSpeechToText:
             raise self._refusal
 
     async def transcribe(
-        self, audio_url: str, *, turn: Callable[[], Awaitable[None]]
+        self, audio_url: str, *, before_call: Callable[[], Awaitable[None]]
     ) -> Transcript:
         self.asked.append(audio_url)
         error = self._error_for(audio_url) or self._missing(audio_url)
         if error and str(error).startswith("Audio"):
             raise error
-        await turn()
+        await before_call()
         self.called.append(audio_url)
         self._open += 1
         self.most_at_once = max(self.most_at_once, self._open)

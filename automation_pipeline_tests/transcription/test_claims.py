@@ -81,7 +81,9 @@ async def no_wait() -> None:
 
 def transcribe(harness: TranscriptionHarness, claimed: RecordingClaim) -> None:
     provider = SpeechProvider(harness.speech, harness.limiter, harness.options)
-    work = transcribe_recording(claimed, turn=no_wait, database=harness.database, provider=provider)
+    work = transcribe_recording(
+        claimed, before_call=no_wait, database=harness.database, provider=provider
+    )
     asyncio.run(work)
 
 

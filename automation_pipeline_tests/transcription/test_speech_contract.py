@@ -18,9 +18,9 @@ from automation_pipeline_tests.clients.speech_server import (
     SOUND,
     SPEECH,
     TRANSCRIPT,
+    BeforeCall,
     Exchange,
     Page,
-    Turn,
     answer,
     running,
     saying,
@@ -55,12 +55,12 @@ class Harness:
 
         return asyncio.run(use_and_close())
 
-    def transcribe(self, path: str = AUDIO, turn: Turn = at_will) -> Transcript:
-        return self.run(lambda speech: speech.transcribe(self.root + path, turn=turn))
+    def transcribe(self, path: str = AUDIO, before_call: BeforeCall = at_will) -> Transcript:
+        return self.run(lambda speech: speech.transcribe(self.root + path, before_call=before_call))
 
-    def error(self, path: str = AUDIO, turn: Turn = at_will) -> AutomationError:
+    def error(self, path: str = AUDIO, before_call: BeforeCall = at_will) -> AutomationError:
         with pytest.raises(AutomationError) as caught:
-            self.transcribe(path, turn)
+            self.transcribe(path, before_call)
         return caught.value
 
 
@@ -114,7 +114,7 @@ def test_missing_audio_is_a_permanent_error(harness: Harness) -> None:
 def test_a_url_without_http_is_a_permanent_error(harness: Harness) -> None:
     for url in ("ftp://records.test/1.mp3", "/etc/passwd", ""):
         with pytest.raises(PermanentError, match="only http and https addresses are taken"):
-            harness.run(lambda speech, url=url: speech.transcribe(url, turn=at_will))
+            harness.run(lambda speech, url=url: speech.transcribe(url, before_call=at_will))
 
 
 def test_an_unavailable_audio_host_is_a_transient_error(harness: Harness) -> None:
@@ -168,7 +168,7 @@ class RecordingRateLimit:
 
 def test_the_rate_limit_is_awaited_once_before_the_call(harness: Harness) -> None:
     rate_limit = RecordingRateLimit(harness)
-    harness.transcribe(turn=rate_limit)
+    harness.transcribe(before_call=rate_limit)
     assert (rate_limit.calls_before, harness.calls()) == ([0], 1)
 
 
@@ -182,7 +182,7 @@ def test_missing_audio_does_not_consume_the_rate_limit(harness: Harness, path: s
 def test_an_error_of_the_rate_limit_is_raised_and_prevents_the_call(harness: Harness) -> None:
     rate_limit = RecordingRateLimit(harness, error=LookupError("the lease is lost"))
     with pytest.raises(LookupError, match="the lease is lost"):
-        harness.transcribe(turn=rate_limit)
+        harness.transcribe(before_call=rate_limit)
     assert harness.calls() == 0
 
 
@@ -197,7 +197,10 @@ def test_the_client_accepts_its_declared_concurrency(harness: Harness) -> None:
     async def at_full_concurrency(speech: SpeechToText) -> list[str]:
         assert speech.at_once >= 1
         result = await asyncio.gather(
-            *(speech.transcribe(harness.root + AUDIO, turn=at_will) for _ in range(speech.at_once))
+            *(
+                speech.transcribe(harness.root + AUDIO, before_call=at_will)
+                for _ in range(speech.at_once)
+            )
         )
         return [each.transcription_id for each in result]
 
@@ -212,7 +215,7 @@ def test_the_fake_counts_concurrent_calls() -> None:
     async def three_batches_of_two() -> None:
         for _ in range(3):
             urls = [f"https://records.test/{number}.mp3" for number in range(2)]
-            await asyncio.gather(*(fake.transcribe(url, turn=at_will) for url in urls))
+            await asyncio.gather(*(fake.transcribe(url, before_call=at_will) for url in urls))
 
     asyncio.run(three_batches_of_two())
     assert (fake.most_at_once, len(fake.called)) == (2, 6)
@@ -224,6 +227,6 @@ def test_the_fake_raises_its_scripted_errors_in_order() -> None:
     fake.fail_once(url, TransientError("one"), TransientError("two"))
     for message in ("one", "two"):
         with pytest.raises(TransientError, match=message):
-            asyncio.run(fake.transcribe(url, turn=at_will))
-    assert asyncio.run(fake.transcribe(url, turn=at_will)) == transcript()
+            asyncio.run(fake.transcribe(url, before_call=at_will))
+    assert asyncio.run(fake.transcribe(url, before_call=at_will)) == transcript()
     assert fake.times(url) == 3

@@ -80,7 +80,7 @@ def _print_verdict(document: Part) -> None:
     print_facts(
         {
             "verdict": verdict,
-            "audit": f"{document['id']}, {document['status']}{_aside(document)}",
+            "audit": f"{document['id']}, {document['status']}{_remark(document)}",
             "error": error and Text(str(error), "red"),
             "fiche": f"{document['ficheId']}  {document['prospectName']}",
             "configuration": f"{document['auditConfigId']}  {document['auditConfigName']}",
@@ -144,18 +144,18 @@ def _quotation(citation: Part) -> str:
     return f"« {text} » {citation['minutage']}, call {call} ({when}), {citation['speaker']}"
 
 
-def _change(trail: Part, then: str) -> str:
-    """The differences; a changed comment is printed once."""
-    before, after = _part(trail, "previous"), _part(trail, then)
+def _change(entry: Part, then: str) -> str:
+    """The changed values; of a comment only that it changed."""
+    before, after = _part(entry, "previous"), _part(entry, then)
     changes = [
         "the comment" if name == "commentaire" else f"{name} {before[name]} -> {after[name]}"
         for name in after
         if after[name] != before.get(name)
     ]
     where = (
-        f"control point {trail['control_point_index']}, " if "control_point_index" in trail else ""
+        f"control point {entry['control_point_index']}, " if "control_point_index" in entry else ""
     )
-    reason = trail.get("reason") or trail.get("custom_prompt")
+    reason = entry.get("reason") or entry.get("custom_prompt")
     why = f" ({reason})" if reason else ""
     return one_line(f"{where}{', '.join(changes) or 'as it was'}{why}")
 
@@ -178,7 +178,7 @@ def _critical(document: Part) -> str:
     return f"{document['criticalPassed']}/{document['criticalTotal']}" if has_verdict else ""
 
 
-def _aside(document: Part) -> str:
+def _remark(document: Part) -> str:
     if document["deletedAt"]:
         return " (deleted)"
     is_old = document["status"] == "completed" and not document["isLatest"]
@@ -205,7 +205,7 @@ AUDITS = Columns[Part](
         "configuration": lambda one: one["auditConfigName"],
         # Without a verdict, the status; and the reason if the audit does not count.
         "verdict": lambda one: coloured(
-            f"{one['niveau'] if one['status'] == 'completed' else one['status']}{_aside(one)}"
+            f"{one['niveau'] if one['status'] == 'completed' else one['status']}{_remark(one)}"
         ),
         "score": _percentage,
         "critical": _critical,

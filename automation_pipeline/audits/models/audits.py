@@ -339,7 +339,7 @@ class Niveau(StrEnum):
 
 
 def _grade(given: object) -> object:
-    """A step that is judged has a grade."""
+    """Refuse PENDING: a judged step has a grade."""
     if given == Niveau.PENDING or given not in list(Niveau):
         *others, last = (repr(niveau.value) for niveau in Niveau if niveau is not Niveau.PENDING)
         expected = f"{', '.join(others)} or {last}"
@@ -349,7 +349,7 @@ def _grade(given: object) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class Citation:
-    """A quotation and its position; both indexes count from 0. Gating fills in the recording's facts."""
+    """A quotation and its position; both indexes count from 0. Gating sets the fields of the recording."""
 
     texte: Text
     minutage: Text
@@ -360,7 +360,7 @@ class Citation:
     recording_date: Text = UNKNOWN
     recording_time: Text = UNKNOWN
     recording_url: Text = UNKNOWN
-    call_id: Annotated[str | None, BeforeValidator(lambda _: None)] = None  # never the model's
+    call_id: Annotated[str | None, BeforeValidator(lambda _: None)] = None  # only gating sets it
 
 
 @dataclass(frozen=True, kw_only=True)

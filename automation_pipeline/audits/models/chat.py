@@ -132,10 +132,10 @@ class LanguageModel(Protocol):
 
 
 MAX_TEXT = 20_000
-_MOST_COMPLAINTS = 8
-_LARGEST = 2**31 - 1
-# Prose may contain braces; a text with more of them than this counts as no answer.
-_MOST_BRACES = 64
+_MAX_COMPLAINTS = 8
+_MAX_NUMBER = 2**31 - 1
+# Prose may contain braces. A text with more of them has no answer.
+_MAX_BRACES = 64
 _NO_JSON = (
     "La réponse n'est pas du JSON valide : donne un seul objet JSON complet, sans autre texte."
 )
@@ -162,7 +162,7 @@ _MESSAGES = {
 
 
 class ModelOutputError(ValueError):
-    """`problem` is a French sentence that tells the model what to correct."""
+    """`problem` is a French sentence for the model: what to correct."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -181,14 +181,14 @@ def _whole(given: object) -> object:
 
 
 def _real(given: object) -> object:
-    return float(given) if type(given) is int and abs(given) <= _LARGEST else given
+    return float(given) if type(given) is int and abs(given) <= _MAX_NUMBER else given
 
 
 Text = Annotated[str, BeforeValidator(_storable)]
-Whole = Annotated[StrictInt, Field(ge=-_LARGEST, le=_LARGEST), BeforeValidator(_whole)]
-NonNegative = Annotated[StrictInt, Field(ge=0, le=_LARGEST), BeforeValidator(_whole)]
+Whole = Annotated[StrictInt, Field(ge=-_MAX_NUMBER, le=_MAX_NUMBER), BeforeValidator(_whole)]
+NonNegative = Annotated[StrictInt, Field(ge=0, le=_MAX_NUMBER), BeforeValidator(_whole)]
 Seconds = Annotated[
-    StrictFloat, Field(ge=0, le=_LARGEST, allow_inf_nan=False), BeforeValidator(_real)
+    StrictFloat, Field(ge=0, le=_MAX_NUMBER, allow_inf_nan=False), BeforeValidator(_real)
 ]
 
 
@@ -203,8 +203,8 @@ _parser = lru_cache(TypeAdapter[Any])
 
 
 def parse_model_output(output: type[Output], text: str) -> Output:
-    """Find the object in the model's text, whatever surrounds it. Of several valid objects, the last one
-    counts, because a model corrects its drafts. Raises ModelOutputError."""
+    """Find the object in the model's text, which may have other text around it. Of several valid objects,
+    the last one counts, because a model corrects its drafts. Raises ModelOutputError."""
     problem = ""
     for given in reversed(_objects(text)):
         try:
@@ -233,10 +233,10 @@ def _objects(text: str) -> list[dict[str, object]]:
 
 
 def _scanned(text: str) -> list[dict[str, object]]:
-    """The objects in prose or fences. Nothing after an object that cannot be read counts."""
+    """The objects in prose or fences, up to the first one that cannot be read."""
     found: list[dict[str, object]] = []
     position = 0
-    for _ in range(_MOST_BRACES):
+    for _ in range(_MAX_BRACES):
         begin = text.find("{", position)
         if begin < 0:
             break
@@ -262,7 +262,7 @@ def _loaded(text: str) -> object:
 def _complaints(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_input=False)
     complaints: list[str] = []
-    for problem in problems[:_MOST_COMPLAINTS]:
+    for problem in problems[:_MAX_COMPLAINTS]:
         where = "".join(
             f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]
         ).removeprefix(".")

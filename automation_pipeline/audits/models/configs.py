@@ -168,7 +168,7 @@ class ConfigStepDocument(JsonModel):
 class NewStepDocument(ConfigStepDocument):
     """Without a position, the step goes to the end."""
 
-    position: StrictInt | None = None  # type: ignore[assignment]  only documents the body
+    position: StrictInt | None = None  # type: ignore[assignment]  the schema of the body only
 
 
 class ConfigDocument(JsonModel):
@@ -181,7 +181,7 @@ class ConfigDocument(JsonModel):
     steps: Annotated[tuple[ConfigStepDocument, ...], Field(max_length=MAX_STEPS), _NotEmpty]
 
 
-# Fields of files of other systems, and of responses, that a configuration does not have.
+# Fields of responses, and of files of other systems, that are not part of a configuration.
 _IGNORED = {
     "version",
     "totalSteps",
@@ -241,7 +241,8 @@ def _without_id(step: Mapping[str, object]) -> dict[str, object]:
 
 
 def position_faults(steps: object) -> tuple[FieldError, ...]:
-    """Errors of the field `steps`. None if a position is not an integer, which is another error."""
+    """Return the errors of the positions. A position that is not an integer is an error of another field, so
+    that nothing is checked here."""
     if not isinstance(steps, list):
         return ()
     given = [
@@ -296,7 +297,7 @@ def step_document(step: AuditStep) -> dict[str, object]:
 
 
 def fingerprint(config: AuditConfig) -> str:
-    """Equal for configurations that judge in the same way, active or not."""
+    """Equal for configurations that judge in the same way, whether they are active or not."""
     return hashlib.sha256(
         json.dumps(
             {name: config_document(config)[name] for name in ("name", "systemPrompt", "steps")},
@@ -319,8 +320,8 @@ def new_step(config: AuditConfig, given: Mapping[str, object]) -> AuditStep:
     taken = {step.position for step in config.steps}
     if len(taken) >= MAX_STEPS:
         raise InvalidInputError(f"An audit config has at most {MAX_STEPS} steps")
-    behind = {} if given.get("position") is not None else {"position": free_positions(taken)[0]}
-    step = _parse_step({**given, **behind})
+    at_end = {} if given.get("position") is not None else {"position": free_positions(taken)[0]}
+    step = _parse_step({**given, **at_end})
     require_free_position(step.position, taken)
     return step
 

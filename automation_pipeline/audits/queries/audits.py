@@ -139,7 +139,7 @@ def _records(session: Session, which: ColumnElement[bool]) -> list[AuditRecord]:
     return [_record(session, row) for row in session.execute(_RECORDS.where(which)).all()]
 
 
-def _record(session: Session, row: Row[Any]) -> AuditRecord:  # any columns, with those of _RECORDS
+def _record(session: Session, row: Row[Any]) -> AuditRecord:  # the columns of _RECORDS
     return AuditRecord(
         summary=AuditSummary(
             audit_id=row.id,
@@ -197,21 +197,21 @@ def fiche_of_audit(session: Session, audit_id: int) -> str | None:
 
 
 def start_audits(
-    session: Session, has_started: Sequence[tuple[FicheAuditRequest, AuditConfig]], now: datetime
+    session: Session, requests: Sequence[tuple[FicheAuditRequest, AuditConfig]], now: datetime
 ) -> dict[str, AuditRecord]:
-    """Start audits, or find those that the requests have started, by tracking id. A fiche that is not
+    """Return the audits of the requests by tracking id, and start those that are new. A fiche that is not
     mirrored has none. While no audit by the configuration is completed, the newest is the latest."""
     fiches = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(
-        among(session, FicheCacheRow.fiche_id, [request.fiche_id for request, _ in has_started])
+        among(session, FicheCacheRow.fiche_id, [request.fiche_id for request, _ in requests])
     )
     # The locks on the fiches make concurrent requests with one tracking id start one audit.
     keys = dict(
         session.execute(fiches.order_by(FicheCacheRow.fiche_id).with_for_update()).tuples().all()
     )
-    started = audits_by_tracking_id(session, [request.tracking_id for request, _ in has_started])
+    started = audits_by_tracking_id(session, [request.tracking_id for request, _ in requests])
     new = [
         _new_row(session, request, config, keys[request.fiche_id], now)
-        for request, config in has_started
+        for request, config in requests
         if request.tracking_id not in started and request.fiche_id in keys
     ]
     for rows in rounds(new, key=lambda row: (row["fiche_cache_id"], row["audit_config_id"])):
@@ -225,20 +225,20 @@ def _add_versions(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     """Add new versions. No two of the rows are of one fiche and configuration."""
     fiche, config = AuditRow.fiche_cache_id, AuditRow.audit_config_id
     pairs = [(row["fiche_cache_id"], row["audit_config_id"]) for row in rows]
-    is_one = and_(
+    is_pair = and_(
         among(session, fiche, [key for key, _ in pairs]), tuple_(fiche, config).in_(pairs)
     )
     versions = {
         (key, of_config): last
         for key, of_config, last in session.execute(
-            select(fiche, config, func.max(AuditRow.version)).where(is_one).group_by(fiche, config)
+            select(fiche, config, func.max(AuditRow.version)).where(is_pair).group_by(fiche, config)
         ).tuples()
     }
     completed = set[tuple[int, int]]()
     if versions:
-        _unmark_latest(session, is_one, AuditRow.status != AuditStatus.COMPLETED)
+        _unmark_latest(session, is_pair, AuditRow.status != AuditStatus.COMPLETED)
         completed = set(
-            session.execute(select(fiche, config).where(is_one, AuditRow.is_latest)).tuples()
+            session.execute(select(fiche, config).where(is_pair, AuditRow.is_latest)).tuples()
         )
     added = [
         {**row, "version": versions.get(pair, 0) + 1, "is_latest": pair not in completed}
@@ -319,8 +319,8 @@ def find_reusable_audit(
 
 
 def claim_audits(session: Session, tokens: Mapping[int, int]) -> dict[int, AuditRecord]:
-    """Fence off the previous workers; an incomplete audit runs again. An audit whose fence is not the
-    token afterwards has a later worker; one that is completed or failed stays as it is."""
+    """Fence off the previous workers; an incomplete audit runs again. If the fence of a returned audit is
+    not the token, a later worker has claimed it. A completed or failed audit stays unchanged."""
     now = database_time(session)
     session.connection().execute(
         _CLAIM,
@@ -416,7 +416,7 @@ def promote(session: Session, audit_id: int) -> None:
 
 
 def _lock_fiche(session: Session, audit_id: int) -> tuple[int, int]:
-    """Return the fiche's row, which is locked, and the configuration of the audit."""
+    """Lock the row of the audit's fiche. Returns its key and that of the audit's configuration."""
     found = (
         session.execute(
             select(AuditRow.fiche_cache_id, AuditRow.audit_config_id).where(AuditRow.id == audit_id)

@@ -55,7 +55,7 @@ _UTC = ZoneInfo("UTC")
 _details = INFORMATION.alias()
 _IS_COMPLETED = AuditRow.status == AuditStatus.COMPLETED
 _IS_COMPLIANT = _IS_COMPLETED & AuditRow.is_compliant.is_(True)
-# Hundredths of a percent, so that both databases calculate with whole numbers.
+# Hundredths of a percent, so that both databases calculate with integers.
 _HUNDREDTHS = func.round(AuditRow.score_percentage * 100).cast(Integer)
 _SCORE = case((_IS_COMPLETED, _HUNDREDTHS))
 _GROUPE = func.coalesce(
@@ -311,7 +311,7 @@ def list_by_fiche(
 
 
 def _average(hundredths: int | None, count: int) -> float | None:
-    """Rounded half to even in decimals, and so equal on both databases."""
+    """Computed in decimals, rounded half to even: the result is the same on both databases."""
     return None if not count else float(round(Decimal(int(hundredths or 0)) / count / 100, 2))
 
 
@@ -331,8 +331,8 @@ def group_audits(
 ) -> tuple[list[Document], int]:
     """A page of groups, and the number of groups. Days and scores are in their own order, others by size."""
     wanted = _conditions(session, chosen, scope)
-    # Grouped from outside: the key may have parameters, and PostgreSQL does not see that two with
-    # equal values are the same.
+    # The grouping is outside the subquery: the key may have parameters, and PostgreSQL does not
+    # recognise two parameters with equal values as the same expression.
     audits = _joined(
         _group_key(session, chosen, wanted, scope.zone).label("key"),
         AuditRow.status.label("status"),
@@ -393,7 +393,7 @@ def _group_document(row: tuple[Any, ...], chosen: AuditGrouping) -> Document:
 
 
 def audit_document(session: Session, audit_id: int, *, details: bool = True) -> Document:
-    """One audit, deleted or not. Without `details` its result has no steps."""
+    """One audit, deleted or not. Without `details` its result has no steps. Raises NotFoundError."""
     found = _documents(session, _audits(AuditRow.id == audit_id), details=details)
     if not found:
         raise NotFoundError("Audit not found")

@@ -31,19 +31,19 @@ _NEGATIONS = {
     "jamais": "jamais",
     "non": "non",
 }
-# Without "un", which is more often an article.
+# "un" is missing, because it is more often an article.
 _NUMBERS = frozenset((
     "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze", "treize", "quatorze",
     "quinze", "seize", "vingt", "vingts", "trente", "quarante", "cinquante", "soixante", "cent", "cents", "mille",
 ))  # fmt: skip
 NOT_DEALT_WITH = "Non traité par le modèle."
-_LEAST_SIMILARITY = 0.85
-_FEWEST_WITHIN = 2
+_MIN_SIMILARITY = 0.85
+_MIN_CONTAINED_WORDS = 2
 _NUMBERING = re.compile(
     r"\s*(?:[-*•]|(?:point\s+(?:de\s+contr[oô]le\s+)?)?\(?\d+(?:\.\d+)*\s*[.):–-])\s+",
     re.IGNORECASE,
 )
-# NON_APPLICABLE is the mildest, because it leaves the ratio without any proof.
+# NON_APPLICABLE is last, because it needs no proof and does not lower the ratio.
 _STRICTEST_FIRST = (Statut.ABSENT, Statut.PARTIEL, Statut.PRESENT, Statut.NON_APPLICABLE)
 
 
@@ -231,12 +231,12 @@ def _similarity(one: str, two: str) -> float:
     if not inner or numbers_and_negations(one) != numbers_and_negations(two):
         return 0.0
     if f" {inner} " in f" {outer} " and len(inner.split()) >= max(
-        _FEWEST_WITHIN, len(outer.split()) / 2
+        _MIN_CONTAINED_WORDS, len(outer.split()) / 2
     ):
         return 2 * len(inner) / (len(inner) + len(outer))
     # By default, difflib ignores frequent characters of texts of 200 characters or more.
     matcher = SequenceMatcher(None, one, two, autojunk=False)
-    if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _LEAST_SIMILARITY:
+    if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _MIN_SIMILARITY:
         return 0.0
     ratio = matcher.ratio()
-    return ratio if ratio >= _LEAST_SIMILARITY else 0.0
+    return ratio if ratio >= _MIN_SIMILARITY else 0.0

@@ -116,9 +116,9 @@ EXCERPT_NOTICE = "Extrait : seuls les passages qui semblent utiles à cette éta
 _MARKER = re.compile(r"===|---|\[segment", re.IGNORECASE)
 MAX_PREVIOUS = 1_200
 MAX_INVALID_ANSWER = 4_000
-# The steps of an audit share the text.
 
 
+# Cached, because the steps of an audit have the same text.
 @lru_cache(maxsize=32)
 def timeline_text(timeline: Timeline, chosen: frozenset[tuple[int, int]] | None = None) -> str:
     """The whole timeline, or the chosen chunks by their indexes (recording, chunk)."""
@@ -184,7 +184,6 @@ class StepPrompt:
 
 
 def step_question(task: StepPrompt, excerpts: ExcerptOptions) -> Question:
-    # How to give the indexes depends on where the model reads them.
     indexes = _PRINTED_INDEXES if task.mode is TranscriptMode.PROMPT else _GIVEN_INDEXES
     rules = _ANSWER_RULES.replace("{indexes}", indexes)
     blocks = (

@@ -34,7 +34,7 @@ MAX_TERMS = 40
 SHORTEST_TERM = 4
 FIRST_CHUNKS = 2
 MAX_PREVIEW = 450
-_BEFORE = 120
+_PREVIEW_BEFORE = 120
 MAX_REFERENCES = 20
 _TOO_LONG = '{"error": "Plus de place."}'
 
@@ -103,7 +103,7 @@ def preview(text: str, terms: Sequence[str]) -> str:
         if any(term in plain for term in terms):
             found = word.start()
             break
-    start = min(max(0, found - _BEFORE), max(0, len(text) - MAX_PREVIEW))
+    start = min(max(0, found - _PREVIEW_BEFORE), max(0, len(text) - MAX_PREVIEW))
     return text[start : start + MAX_PREVIEW]
 
 
@@ -190,43 +190,43 @@ def run_tool(call: ToolCall, timeline: Timeline, max_characters: int) -> str:
 
 
 def _search(arguments: str, timeline: Timeline, max_characters: int) -> str:
-    asked = parse_model_output(_SearchArguments, arguments)
-    shortest = asked.min_term_length or 3
-    terms = search_terms((asked.query,), shortest)
+    search = parse_model_output(_SearchArguments, arguments)
+    shortest = search.min_term_length or 3
+    terms = search_terms((search.query,), shortest)
     if not terms:
         raise ModelOutputError(f"query ne contient aucun mot d'au moins {shortest} caractères.")
     found = ranked_chunks(timeline, terms)
     start, end = '{"matches": [', f'], "total_matches": {len(found)}}}'
-    matches, room = list[str](), max_characters - len(start) - len(end)
-    for ranked in found[: asked.max_results or 25]:
+    matches, space = list[str](), max_characters - len(start) - len(end)
+    for ranked in found[: search.max_results or 25]:
         shown = {"score": ranked.score}, {"preview": preview(ranked.chunk.full_text, terms)}
         match = _json(_described(ranked.recording, ranked.chunk, *shown))
-        room -= len(match) + len(", ")
-        if room < 0:
+        space -= len(match) + len(", ")
+        if space < 0:
             break
         matches.append(match)
     return f"{start}{', '.join(matches)}{end}"
 
 
 def _read(arguments: str, timeline: Timeline, max_characters: int) -> str:
-    """If there is not room for all chunks, the given ones come before their neighbours. The result is in the
-    order of the calls."""
-    asked = parse_model_output(_ReadArguments, arguments)
-    references = dict.fromkeys((one.recording_index, one.chunk_index) for one in asked.chunks)
+    """If not all chunks fit, the requested ones come before their neighbours. The result is in the order of the
+    calls."""
+    request = parse_model_output(_ReadArguments, arguments)
+    references = dict.fromkeys((one.recording_index, one.chunk_index) for one in request.chunks)
     truncated = len(references) > MAX_REFERENCES
-    read, left = dict[tuple[int, int], str](), asked.max_chars or 20_000
-    room = max_characters - len('{"chunks": [], "truncated": false}')
-    for place, (recording, chunk) in _places(
-        timeline, list(references), asked.include_neighbors or 0
+    read, left = dict[tuple[int, int], str](), request.max_chars or 20_000
+    space = max_characters - len('{"chunks": [], "truncated": false}')
+    for key, (recording, chunk) in _chunks_to_read(
+        timeline, list(references), request.include_neighbors or 0
     ).items():
-        length = _fitting(recording, chunk, left, room)
+        length = _fitting(recording, chunk, left, space)
         if length:
-            read[place] = _with_text(recording, chunk, length)
-            left, room = left - length, room - len(read[place]) - len(", ")
+            read[key] = _with_text(recording, chunk, length)
+            left, space = left - length, space - len(read[key]) - len(", ")
         if length < len(chunk.full_text):
             truncated = True
             break
-    return f'{{"chunks": [{", ".join(read[place] for place in sorted(read))}], "truncated": {_json(truncated)}}}'
+    return f'{{"chunks": [{", ".join(read[key] for key in sorted(read))}], "truncated": {_json(truncated)}}}'
 
 
 _TOOLS: Mapping[str, Callable[[str, Timeline, int], str]] = {
@@ -235,7 +235,7 @@ _TOOLS: Mapping[str, Callable[[str, Timeline, int], str]] = {
 }
 
 
-def _places(
+def _chunks_to_read(
     timeline: Timeline, references: list[tuple[int, int]], around: int
 ) -> dict[tuple[int, int], tuple[TimelineRecording, TimelineChunk]]:
     """The existing chunks: the first references, then their neighbours."""
@@ -254,11 +254,11 @@ def _places(
     }
 
 
-def _fitting(recording: TimelineRecording, chunk: TimelineChunk, left: int, room: int) -> int:
-    """How many of the text's characters fit: at most `left`, in `room` characters of JSON."""
+def _fitting(recording: TimelineRecording, chunk: TimelineChunk, left: int, space: int) -> int:
+    """How many of the text's characters fit: at most `left`, in `space` characters of JSON."""
     lengths = range(min(left, len(chunk.full_text)) + 1)
     fitting = bisect_right(
-        lengths, room, key=lambda length: len(_with_text(recording, chunk, length))
+        lengths, space, key=lambda length: len(_with_text(recording, chunk, length))
     )
     return max(0, fitting - 1)
 

@@ -153,9 +153,9 @@ class _SpokenChunk:
         self._anywhere = re.compile(rf"\b(?:{_one_of([*filter(None, map(normalise, names))])})\b")
         self._words = self._turns(chunk.full_text)
 
-    def holds(self, quotation: str, shortest: int) -> bool:
-        """Try without the labels before turns and, because a model may put turns into one line, without
-        labels anywhere. A speaker may say a word that is also a label."""
+    def contains(self, quotation: str, shortest: int) -> bool:
+        """Compare without the labels at the start of lines and, because a model may join lines, without labels
+        anywhere. The first comparison matters when a speaker says a word that is also a label."""
         quotes = (
             self._turns(quotation),
             normalise(self._anywhere.sub("", normalise(quotation))),
@@ -170,15 +170,15 @@ def _one_of(texts: Collection[str]) -> str:
     return "|".join(map(re.escape, texts))
 
 
-# The steps of an audit quote the same chunks.
+# Cached, because the steps of an audit quote the same chunks.
 _spoken_chunk = lru_cache(maxsize=2_000)(_SpokenChunk)
 
 
-def was_said(quotation: str, place: tuple[int, int], timeline: Timeline, shortest: int) -> bool:
-    """Whether the chunk (recording, chunk) contains the quotation word for word. A quotation of fewer than
-    `shortest` characters proves nothing."""
-    chunk = timeline.chunk(*place)
-    return chunk is not None and _spoken_chunk(chunk).holds(quotation, shortest)
+def was_said(quotation: str, indexes: tuple[int, int], timeline: Timeline, shortest: int) -> bool:
+    """Whether the chunk at the `indexes` (recording, chunk) contains the quotation word for word. A quotation
+    of fewer than `shortest` characters proves nothing."""
+    chunk = timeline.chunk(*indexes)
+    return chunk is not None and _spoken_chunk(chunk).contains(quotation, shortest)
 
 
 def gate(

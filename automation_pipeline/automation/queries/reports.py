@@ -180,10 +180,10 @@ class QualityDay:
     failures: Mapping[str, int]
 
 
-def evaluate_report(rows: int | None, audits: int, *, asked: bool) -> DayFinding:
+def evaluate_report(rows: int | None, audits: int, *, has_sales_list: bool) -> DayFinding:
     """`rows` of the file, or None without a file; `audits` is the current number of the day's
     audits."""
-    if not asked:
+    if not has_sales_list:
         return never_requested((REPORT_CHECK,))[0]
     if rows is None:
         return DayFinding(REPORT_CHECK, passed=False, message="The day has no report.", grave=True)

@@ -25,7 +25,9 @@ def day(**counts: Any) -> DayAudits:
 
 def failed(counts: dict[str, int]) -> set[str]:
     return {
-        finding.check for finding in judge_audits(day(**counts), asked=True) if not finding.passed
+        finding.check
+        for finding in judge_audits(day(**counts), has_sales_list=True)
+        if not finding.passed
     }
 
 
@@ -56,27 +58,28 @@ def test_every_day_has_one_result_per_check(
     configs: int, fiches: int, steps: int, citations: int
 ) -> None:
     counted = day(configs=configs, fiches=fiches, audited=0, steps=steps, citations=citations)
-    for asked in (True, False):
+    for has_sales_list in (True, False):
         assert (
-            tuple(finding.check for finding in judge_audits(counted, asked=asked)) == AUDIT_CHECKS
+            tuple(finding.check for finding in judge_audits(counted, has_sales_list=has_sales_list))
+            == AUDIT_CHECKS
         )
 
 
 def test_a_day_without_a_sales_list_passes_no_check() -> None:
-    findings = judge_audits(day(), asked=False)
+    findings = judge_audits(day(), has_sales_list=False)
     assert [(finding.passed, finding.grave) for finding in findings] == [(False, True)] * 3
 
 
 def test_without_an_automatic_configuration_the_check_message_names_the_remedy() -> None:
-    [finding, *_] = judge_audits(day(configs=0, audited=0), asked=True)
+    [finding, *_] = judge_audits(day(configs=0, audited=0), has_sales_list=True)
     assert "automation audit-configs import" in finding.message
 
 
 def test_the_check_message_counts_audits_not_fiches() -> None:
-    [finding, *_] = judge_audits(day(audited=18), asked=True)
+    [finding, *_] = judge_audits(day(audited=18), has_sales_list=True)
     assert (
         finding.message
-        == "18 of 20 audits are there: 10 fiches with a transcript by 2 automatic configurations."
+        == "18 of 20 audits are completed: 10 fiches with a transcript by 2 automatic configurations."
     )
 
 

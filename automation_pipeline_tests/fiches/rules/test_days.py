@@ -337,14 +337,14 @@ def test_coverage_shares_determine_the_findings(
     coverage: DayCoverage, share: float, not_found_share: float, verdicts: tuple[bool, ...]
 ) -> None:
     assert (coverage.share, coverage.not_found_share) == (share, not_found_share)
-    findings = evaluate_coverage(coverage, asked=True)
+    findings = evaluate_coverage(coverage, has_sales_list=True)
     assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
     assert tuple(finding.passed for finding in findings) == verdicts
 
 
 @every_case("coverage", [DayCoverage(0, 0, 0), DayCoverage(3, 3, 0)])
 def test_a_day_without_a_list_passes_no_coverage_check(coverage: DayCoverage) -> None:
-    findings = evaluate_coverage(coverage, asked=False)
+    findings = evaluate_coverage(coverage, has_sales_list=False)
     assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
     assert [(finding.passed, finding.grave, finding.message) for finding in findings] == [
         (False, True, "The day was never fetched.")

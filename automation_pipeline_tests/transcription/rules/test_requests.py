@@ -103,7 +103,7 @@ def test_errors_of_a_log_query_name_the_invalid_parameter(
 
 
 @every_case(
-    ("recordings", "transcribed", "asked", "passed", "grave"),
+    ("recordings", "transcribed", "has_sales_list", "passed", "grave"),
     [
         (100, 95, True, True, False),
         (100, 94, True, False, False),
@@ -113,7 +113,9 @@ def test_errors_of_a_log_query_name_the_invalid_parameter(
     ],
 )
 def test_the_coverage_check_requires_nearly_all_recordings_of_a_fetched_day(
-    recordings: int, transcribed: int, asked: bool, passed: bool, grave: bool
+    recordings: int, transcribed: int, has_sales_list: bool, passed: bool, grave: bool
 ) -> None:
-    finding = judge_transcripts(DayTranscripts(recordings, transcribed, 1.0, {}), asked=asked)
+    finding = judge_transcripts(
+        DayTranscripts(recordings, transcribed, 1.0, {}), has_sales_list=has_sales_list
+    )
     assert (finding.check, finding.passed, finding.grave) == (COVERAGE_CHECK, passed, grave)
