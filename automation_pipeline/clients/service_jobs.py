@@ -66,7 +66,7 @@ class FollowedWork(ABC, Generic[Work]):
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
 
-    def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
+    def find_ended(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
         ids = {number: self._id_in(following) for number, following in followed.items()}
         with self._database.reading() as session:
             found = self._find(session, set(ids.values()))
@@ -319,7 +319,7 @@ class HttpsCallJob:
         request = self._request(payload, context)
         answer = await self._open_caller().call(request)
         result = {"status": answer.status, "text": answer.text}
-        if payload.is_good(answer.status):
+        if payload.is_success(answer.status):
             return attempt_succeeded(result)
         is_final = 300 <= answer.status < 500 and answer.status not in TRANSIENT_STATUSES
         error = f"{origin_of(request.url)} answered {answer.status}."

@@ -1,4 +1,4 @@
-"""Decide each due schedule once, and repeat past due times in backfills."""
+"""Use cases of due times: dispatch the due schedules, and backfill past periods."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -73,7 +73,7 @@ class FireReport:
         parts = [f"Dispatched {self.dispatched}"]
         parts += [f"skipped {count} ({reason})" for reason, count in sorted(self.skipped.items())]
         parts += [f"failed {self.failed}"] * bool(self.failed)
-        parts += [f"{self.unreadable} cannot be read any more"] * bool(self.unreadable)
+        parts += [f"{self.unreadable} no longer valid"] * bool(self.unreadable)
         return "; ".join(parts) + "."
 
 

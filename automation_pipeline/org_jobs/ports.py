@@ -27,7 +27,7 @@ class InProcessRunner(Protocol):
     async def work(self, context: JobContext) -> AttemptEnd:
         """Return how the attempt ended; no text contains a secret. The caller sends heartbeats
         during the work, and cancels the task if the attempt ends for another reason. `end_of_error`
-        converts an AutomationError."""
+        converts an AutomationError that this raises."""
         ...
 
 
@@ -41,7 +41,7 @@ class RemoteRunner(Protocol):
         AutomationError rolls that transaction back."""
         ...
 
-    def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
+    def find_ended(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
         """Return the ends of the jobs that have ended, by the caller's numbers, with a constant
         number of queries. A deleted job has failed."""
         ...

@@ -52,7 +52,7 @@ from automation_pipeline.org_jobs.queries.queue import (
     ClaimedRun,
     claim_run,
     clear_request,
-    lengthen_closed,
+    extend_expiry_of_closed,
 )
 from automation_pipeline.org_jobs.tables import JobRunRow
 from automation_pipeline.storage.database import Database
@@ -99,36 +99,36 @@ async def retry_write(write: Callable[[], Result], *, seconds: float) -> Result:
 
 # The time for cancelled work to clean up.
 STOPS_WITHIN_SECONDS = 10.0
-# The delay after a failed heartbeat.
-_SOON_SECONDS = 1.0
+# A failed heartbeat is repeated after this time.
+_REPEAT_SECONDS = 1.0
 
 
 async def run_with_heartbeats(
     work: Coroutine[object, object, AttemptEnd],
     *,
-    keep: Callable[[], AttemptEnd | None],
+    heartbeat: Callable[[], AttemptEnd | None],
     lease_seconds: float,
 ) -> AttemptEnd:
-    """Return how the work ended. `keep` sends a heartbeat; when it returns an end, or fails, the
-    work is stopped. Transient errors of `keep` are tolerated while the lease lasts. Errors of the
-    work are raised."""
+    """Return how the work ended. `heartbeat` extends the lease; when it returns an end, or fails, the
+    work is stopped. Its transient errors are tolerated while the lease lasts. Errors of the work
+    are raised."""
     task, clock = asyncio.ensure_future(work), asyncio.get_running_loop().time
-    kept_at, wait = clock(), lease_seconds / 4
+    extended_at, wait = clock(), lease_seconds / 4
     try:
         while True:
             await asyncio.wait({task}, timeout=wait)
             if task.done():
                 return task.result()
-            asked_at = clock()
+            sent_at = clock()
             try:
-                stopped = await asyncio.to_thread(keep)
+                stopped = await asyncio.to_thread(heartbeat)
             except TransientError as error:
-                if clock() - kept_at > lease_seconds:
+                if clock() - extended_at > lease_seconds:
                     raise
                 _log.warning("A job's lease could not be extended, retrying: %s", error)
-                wait = min(lease_seconds / 4, _SOON_SECONDS)
+                wait = min(lease_seconds / 4, _REPEAT_SECONDS)
                 continue
-            kept_at, wait = asked_at, lease_seconds / 4
+            extended_at, wait = sent_at, lease_seconds / 4
             if stopped is not None:
                 await _stop(task)
                 return stopped
@@ -195,7 +195,7 @@ class _Worker:
         except AutomationError as error:
             end = end_of_error(error)
         except Exception as bug:  # the attempt ends in spite of the bug
-            error = f"A fault of this system ended it ({type(bug).__name__}): its worker's log says more."
+            error = f"An internal error ended it ({type(bug).__name__}): see the log of its worker."
             await self._record(claimed.hold, attempt_failed(error))
             raise
         if end is not None:
@@ -219,7 +219,7 @@ class _Worker:
         if isinstance(runner, InProcessRunner):
             return await run_with_heartbeats(
                 runner.work(context),
-                keep=partial(self._keep, claimed),
+                heartbeat=partial(self._heartbeat, claimed),
                 lease_seconds=self.lease_seconds,
             )
         if isinstance(runner, RemoteRunner):
@@ -237,7 +237,7 @@ class _Worker:
             follow_run(session, run, runner.start(context))
             return None
 
-    def _keep(self, claimed: ClaimedRun) -> AttemptEnd | None:
+    def _heartbeat(self, claimed: ClaimedRun) -> AttemptEnd | None:
         with self.database.transaction() as session:
             run = extend_lease(session, claimed.hold, self.lease_seconds)
             if run.cancel_requested_at is not None:
@@ -272,13 +272,13 @@ _TOO_LONG = "It takes longer than the limit of its job type."
 def follow_jobs(
     *, runners: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter
 ) -> int:
-    """Return how many attempts ended. An error of one attempt is raised after the others are done."""
+    """Return how many attempts ended. An error of one attempt is raised after all were polled."""
     follower = _Follower(runners, database, clock, meter)
     last_id, is_more = 0, True
     while is_more:
         with database.reading() as session:
             page = followed_runs(session, last_id, FOLLOW_BATCH)
-        follower.look_at(page)
+        follower.poll(page)
         is_more = len(page) == FOLLOW_BATCH
         last_id = page[-1][0].id if page else last_id
     if follower.faults:
@@ -295,7 +295,7 @@ class _Follower:
     ended: int = 0
     faults: list[AutomationError] = field(default_factory=list)
 
-    def look_at(self, page: Sequence[FollowedRun]) -> None:
+    def poll(self, page: Sequence[FollowedRun]) -> None:
         by_type: defaultdict[str, list[JobRunRow]] = defaultdict(list)
         for run, job in page:
             by_type[job.type].append(run)
@@ -303,14 +303,14 @@ class _Follower:
             runner = self.runners.get(type_)
             try:
                 if isinstance(runner, RemoteRunner):
-                    self._look(runs, runner)
+                    self._poll_runner(runs, runner)
                 else:
                     self._end(runs, {run.id: _unsupported(type_) for run in runs})
             except AutomationError as error:
                 self.faults.append(error)
 
-    def _look(self, runs: Sequence[JobRunRow], runner: RemoteRunner) -> None:
-        ends = runner.look({run.id: run.following or {} for run in runs})
+    def _poll_runner(self, runs: Sequence[JobRunRow], runner: RemoteRunner) -> None:
+        ends = runner.find_ended({run.id: run.following or {} for run in runs})
         self._end([run for run in runs if run.id in ends], ends)
         for run in runs:
             is_unwanted = run.cancel_requested_at is not None or self._is_late(run)
@@ -367,7 +367,7 @@ class ReapReport:
 
     def __str__(self) -> str:
         counts = f"{self.stale} stale, {self.too_long} too long, {self.expired} expired, {self.cancelled} cancelled"
-        return f"Gave up {counts}; {self.freed} free again."
+        return f"Ended {counts}; released {self.freed}."
 
 
 def reap_jobs(
@@ -382,7 +382,7 @@ def reap_jobs(
     with database.transaction() as session:
         freed = release_unstarted(session, REAP_BATCH)
     with database.transaction() as session:
-        lengthen_closed(session, now, REAP_BATCH)
+        extend_expiry_of_closed(session, now, REAP_BATCH)
     count_ended_runs(ended, meter=meter, now=now)
     codes = [one.end.error_code for one in ended]
     return ReapReport(

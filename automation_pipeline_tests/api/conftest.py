@@ -22,7 +22,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.openapi_check import openapi_check
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.org_jobs.bench import Bench as OrgBench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 from automation_pipeline_tests.pricing.bench import Bench
 
 MACHINE = "a-machine-token-for-tests"
@@ -122,13 +122,13 @@ def login(api: ASGIApp) -> Login:
 
 
 @pytest.fixture
-def orgs(services: Services, clock: StandingClock) -> OrgBench:
+def orgs(services: Services, clock: StandingClock) -> OrgJobsData:
     """Creates entities of organisations directly in the database."""
-    return OrgBench(services.database, clock)
+    return OrgJobsData(services.database, clock)
 
 
 @pytest.fixture
-def operator(api: FastAPI, orgs: OrgBench) -> Generator[TestClient]:
+def operator(api: FastAPI, orgs: OrgJobsData) -> Generator[TestClient]:
     """A client with a machine token without an organisation. Validates responses against the OpenAPI
     document."""
     orgs.organisation("acme")
@@ -138,7 +138,7 @@ def operator(api: FastAPI, orgs: OrgBench) -> Generator[TestClient]:
 
 
 @pytest.fixture
-def member(api: FastAPI, services: Services, orgs: OrgBench) -> Member:
+def member(api: FastAPI, services: Services, orgs: OrgJobsData) -> Member:
     """A client with a token of an organisation: `member("acme", "org-jobs.write")`."""
 
     def made(org_id: str, *permissions: str) -> TestClient:

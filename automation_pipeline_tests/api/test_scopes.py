@@ -34,7 +34,7 @@ from automation_pipeline.org_jobs.tables import (
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login, Member, client_of, services_on, user_token
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 from automation_pipeline_tests.tables import every_case
 
 SCHEDULES = "/api/automation/schedules"
@@ -257,7 +257,7 @@ MISSING = EntityIds(
 )
 
 
-def create_entities(orgs: Bench, org_id: str) -> EntityIds:
+def create_entities(orgs: OrgJobsData, org_id: str) -> EntityIds:
     orgs.organisation(org_id)
     host_id = orgs.host(org_id)
     server_id = orgs.server(org_id, host_id=host_id)
@@ -324,7 +324,7 @@ def create_entities(orgs: Bench, org_id: str) -> EntityIds:
     )
 
 
-def everything(orgs: Bench) -> list[dict[str, Any]]:
+def everything(orgs: OrgJobsData) -> list[dict[str, Any]]:
     with orgs.database.reading() as session:
         return [
             {column.key: getattr(row, column.key) for column in table.__table__.columns}
@@ -350,7 +350,7 @@ def test_every_organisation_route_is_scoped_and_tested() -> None:
 
 @every_case(("method", "path", "rule"), ENTITY_CASES)
 def test_entities_of_another_organisation_look_missing(
-    member: Member, orgs: Bench, method: str, path: str, rule: Rule
+    member: Member, orgs: OrgJobsData, method: str, path: str, rule: Rule
 ) -> None:
     acme, globex = create_entities(orgs, "acme"), member("globex")
     before = everything(orgs)
@@ -366,7 +366,7 @@ def test_entities_of_another_organisation_look_missing(
 
 @every_case(("method", "path", "rule"), ENTITY_CASES)
 def test_entities_of_the_own_organisation_are_accessible(
-    member: Member, orgs: Bench, method: str, path: str, rule: Rule
+    member: Member, orgs: OrgJobsData, method: str, path: str, rule: Rule
 ) -> None:
     """Proves that the previous test uses existing entities."""
     acme = create_entities(orgs, "acme")
@@ -375,7 +375,7 @@ def test_entities_of_the_own_organisation_are_accessible(
 
 @every_case(("method", "path", "rule"), LIST_CASES)
 def test_lists_exclude_other_organisations(
-    operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
+    operator: TestClient, member: Member, orgs: OrgJobsData, method: str, path: str, rule: Rule
 ) -> None:
     clients = {org_id: member(org_id, "org-jobs.read") for org_id in ("acme", "globex")}
     for org_id in clients:
@@ -396,7 +396,7 @@ def test_lists_exclude_other_organisations(
     [case for case in CREATE_CASES if case.values[1] != "/api/organisations"],
 )
 def test_entities_cannot_be_created_for_another_organisation(
-    operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
+    operator: TestClient, member: Member, orgs: OrgJobsData, method: str, path: str, rule: Rule
 ) -> None:
     globex = member("globex")
     before = everything(orgs)
@@ -414,7 +414,7 @@ def test_entities_cannot_be_created_for_another_organisation(
 
 @every_case(("method", "path", "rule"), MANAGEMENT_CASES)
 def test_an_organisation_token_manages_no_organisation(
-    member: Member, orgs: Bench, method: str, path: str, rule: Rule
+    member: Member, orgs: OrgJobsData, method: str, path: str, rule: Rule
 ) -> None:
     acme = create_entities(orgs, "acme")
     answered = request(member("globex"), method, path, acme)

@@ -1,12 +1,12 @@
-"""The bench of organisations' jobs, on each kind of database."""
+"""The fixture of organisations' test data, on each kind of database."""
 
 import pytest
 
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 
 @pytest.fixture
-def org_bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def data(database: Database, clock: StandingClock) -> OrgJobsData:
+    return OrgJobsData(database, clock)

@@ -1,4 +1,4 @@
-"""Functions for other processes in tests of the queue."""
+"""Functions that tests of the queue call in other processes."""
 
 import asyncio
 import os
@@ -17,26 +17,26 @@ from automation_pipeline.org_jobs.queries.queue import claim_for_host, claim_run
 from automation_pipeline.org_jobs.runs import work_job
 from automation_pipeline.org_jobs.tables import HostRow
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.org_jobs.bench import SERVICE
+from automation_pipeline_tests.org_jobs.data import SERVICE
 from automation_pipeline_tests.storage.processes import opened
 
-LONG = 3600.0
+LEASE_SECONDS = 3600.0
 
 
 def claim_all(
     url: str, now: datetime, host_id: int, run_ids: Sequence[int], seed: int
 ) -> list[int]:
-    """Return the runs that this process claimed, in turn as an agent and as a worker."""
+    """Claim runs, in turn as an agent and as a worker; return the claimed runs."""
     chosen, got = Random(seed), list[int]()
     with opened(url) as database:
         for run_id in chosen.sample(run_ids, len(run_ids)):
             with database.transaction() as session:
                 host = session.get_one(HostRow, host_id)
                 claimed = claim_for_host(
-                    session, host, f"agent-{seed}", chosen.randint(1, 3), LONG, now
+                    session, host, f"agent-{seed}", chosen.randint(1, 3), LEASE_SECONDS, now
                 )
             with database.transaction() as session:
-                service_job = claim_run(session, run_id, f"worker-{seed}", LONG, now)
+                service_job = claim_run(session, run_id, f"worker-{seed}", LEASE_SECONDS, now)
             got += [
                 one.hold.run_id
                 for one in (*claimed, *([] if service_job is None else [service_job]))
@@ -50,7 +50,7 @@ def release(url: str, now: datetime, limit: int) -> list[int]:
 
 
 class KilledLocally:
-    async def work(self, asked: JobContext) -> AttemptEnd:
+    async def work(self, context: JobContext) -> AttemptEnd:
         os.kill(os.getpid(), signal.SIGKILL)
         return await asyncio.Future()
 
@@ -58,11 +58,11 @@ class KilledLocally:
 class KilledRemotely:
     """Kills the process while the remote work is being started."""
 
-    def start(self, asked: JobContext) -> dict[str, object]:
+    def start(self, context: JobContext) -> dict[str, object]:
         os.kill(os.getpid(), signal.SIGKILL)
         return {}
 
-    def look(self, followed: object) -> dict[int, AttemptEnd]:
+    def find_ended(self, followed: object) -> dict[int, AttemptEnd]:
         return {}
 
     def cancel(self, following: object, actor: str, reason: str | None = None) -> bool:
@@ -70,13 +70,13 @@ class KilledRemotely:
 
 
 def work_and_die(url: str, now: str, run_id: int, kind: str) -> None:
-    runner = KilledLocally() if kind == "here" else KilledRemotely()
+    runner = KilledLocally() if kind == "local" else KilledRemotely()
     with opened(url) as database:
         asyncio.run(
             work_job(
                 run_id,
                 runners={SERVICE.name: runner},
-                lease_seconds=LONG,
+                lease_seconds=LEASE_SECONDS,
                 database=database,
                 clock=StandingClock(datetime.fromisoformat(now)),
                 meter=Meter(),

@@ -6,28 +6,27 @@ from dataclasses import dataclass, field
 
 from automation_pipeline.org_jobs.models.jobs import AttemptEnd, attempt_succeeded
 from automation_pipeline.org_jobs.ports import JobContext
-from automation_pipeline_tests.org_jobs.bench import SERVICE
 
 
 @dataclass
 class LocalWork:
-    """Local work that ends with `end`, or never if `lasts`. `during` is called first, in a thread."""
+    """Calls `during` in a thread and ends with `end`, unless it `never_ends`."""
 
     end: AttemptEnd | Exception = field(default_factory=lambda: attempt_succeeded({"status": 200}))
     during: Callable[[], object] | None = None
-    lasts: bool = False
-    asked: list[JobContext] = field(default_factory=list)
-    was_stopped: bool = False
+    never_ends: bool = False
+    contexts: list[JobContext] = field(default_factory=list)
+    was_cancelled: bool = False
 
-    async def work(self, asked: JobContext) -> AttemptEnd:
-        self.asked.append(asked)
+    async def work(self, context: JobContext) -> AttemptEnd:
+        self.contexts.append(context)
         try:
             if self.during is not None:
                 await asyncio.to_thread(self.during)
-            if self.lasts:
+            if self.never_ends:
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
-            self.was_stopped = True
+            self.was_cancelled = True
             raise
         if isinstance(self.end, Exception):
             raise self.end
@@ -41,18 +40,18 @@ class RemoteWork:
     started: dict[str, AttemptEnd | None] = field(default_factory=dict)
     fault: Exception | None = None
     stopped: list[tuple[str, str, str | None]] = field(default_factory=list)
-    looks: int = 0
+    polls: int = 0
     stops_at_once: bool = False
 
-    def start(self, asked: JobContext) -> Mapping[str, object]:
+    def start(self, context: JobContext) -> Mapping[str, object]:
         if self.fault is not None:
             raise self.fault
-        key = f"{asked.run_id}:{asked.attempt_no}"
+        key = f"{context.run_id}:{context.attempt_no}"
         self.started[key] = None
         return {"key": key}
 
-    def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
-        self.looks += 1
+    def find_ended(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
+        self.polls += 1
         found = {
             number: self.started[str(following["key"])] for number, following in followed.items()
         }
@@ -68,6 +67,3 @@ class RemoteWork:
 
     def end_all(self, end: AttemptEnd) -> None:
         self.started = dict.fromkeys(self.started, end)
-
-
-SERVICE_TYPE = SERVICE.name

@@ -11,18 +11,16 @@ from automation_pipeline.org_jobs.schedules import (
     run_schedule_now,
     update_schedule,
 )
-from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, Bench
+from automation_pipeline_tests.org_jobs.data import ORG, OrgJobsData
 
 MINE = OrgScope(ORG)
 
 
-def world(bench: Bench, within: OrgScope = MINE) -> dict[str, Any]:
-    return {"within": within, "database": bench.database, "clock": bench.clock, "actor": ACTOR}
-
-
-def created(bench: Bench, org_id: str = ORG, within: OrgScope = MINE, **fields: Any) -> OrgSchedule:
+def create(
+    data: OrgJobsData, org_id: str = ORG, within: OrgScope = MINE, **fields: Any
+) -> OrgSchedule:
     """Create a schedule of an HTTPS call at 02:00. `fields` override the input."""
-    bench.organisation(org_id)
+    data.organisation(org_id)
     call = {"url": "https://example.com/"}
     given = {
         "name": "Nightly",
@@ -30,30 +28,30 @@ def created(bench: Bench, org_id: str = ORG, within: OrgScope = MINE, **fields: 
         "jobType": "HTTPS_CALL",
         "payload": call,
     } | fields
-    return create_schedule(given, org_id=org_id, **world(bench, within))
+    return create_schedule(given, org_id=org_id, **data.context(within))
 
 
-def updated(
-    bench: Bench,
+def update(
+    data: OrgJobsData,
     schedule_id: str,
     *,
     within: OrgScope = MINE,
     **patch: Any,
 ) -> OrgSchedule:
-    return update_schedule(schedule_id, patch, **world(bench, within))
+    return update_schedule(schedule_id, patch, **data.context(within))
 
 
-def paused(bench: Bench, schedule_id: str, **given: Any) -> OrgSchedule:
-    return pause_schedule(schedule_id, **given, **world(bench))
+def pause(data: OrgJobsData, schedule_id: str, **given: Any) -> OrgSchedule:
+    return pause_schedule(schedule_id, **given, **data.context(MINE))
 
 
-def resumed(bench: Bench, schedule_id: str) -> OrgSchedule:
-    return resume_schedule(schedule_id, **world(bench))
+def resume(data: OrgJobsData, schedule_id: str) -> OrgSchedule:
+    return resume_schedule(schedule_id, **data.context(MINE))
 
 
-def run_now(bench: Bench, schedule_id: str, **given: Any) -> Dispatched:
-    return run_schedule_now(schedule_id, **given, **world(bench))
+def run_now(data: OrgJobsData, schedule_id: str, **given: Any) -> Dispatched:
+    return run_schedule_now(schedule_id, **given, **data.context(MINE))
 
 
-def log_of(bench: Bench, schedule_id: str) -> list[str]:
-    return [entry.action for entry in bench.audit(schedule_id)]
+def log_of(data: OrgJobsData, schedule_id: str) -> list[str]:
+    return [entry.action for entry in data.audit(schedule_id)]

@@ -14,42 +14,41 @@ from automation_pipeline.org_jobs.models.jobs import attempt_succeeded
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.tables import FireRow, OrgScheduleRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
-from automation_pipeline_tests.org_jobs.scheduling import world
-from automation_pipeline_tests.org_jobs.worker_processes import look_until_nothing_is_due
+from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, OrgJobsData
+from automation_pipeline_tests.org_jobs.scheduling import MINE
+from automation_pipeline_tests.org_jobs.worker_processes import dispatch_until_nothing_is_due
 from automation_pipeline_tests.processes import CREW, at_once
 
 EVERY_FIVE = {"cron_expression": "*/5 * * * *"}
 
 
-def dispatch_due(bench: Bench) -> FireReport:
-    return fire_due_schedules(database=bench.database, clock=bench.clock, meter=bench.meter)
+def dispatch_due(data: OrgJobsData) -> FireReport:
+    return fire_due_schedules(**data.services)
 
 
-def fire_lines(bench: Bench, schedule_id: str) -> list[str]:
+def fire_lines(data: OrgJobsData, schedule_id: str) -> list[str]:
     return [
         f"{row.scheduled_for:%H:%M} {row.skip_reason or row.outcome}"
-        for row in bench.fires(schedule_id)
+        for row in data.fires(schedule_id)
     ]
 
 
-def set_clock(bench: Bench, hour: int, minute: int = 0) -> None:
-    bench.clock.pass_time(datetime(2026, 5, 4, hour, minute, 10, tzinfo=UTC) - bench.now)
+def set_clock(data: OrgJobsData, hour: int, minute: int = 0) -> None:
+    data.clock.pass_time(datetime(2026, 5, 4, hour, minute, 10, tzinfo=UTC) - data.now)
 
 
-def test_due_schedule_creates_its_job_and_is_planned_again(org_bench: Bench) -> None:
-    bench = org_bench
-    host = bench.host()
-    server = bench.server(host_id=host)
+def test_due_schedule_creates_its_job_and_is_planned_again(data: OrgJobsData) -> None:
+    host = data.host()
+    server = data.server(host_id=host)
     retry = {"maxRetries": 4, "backoffMs": 500, "backoffType": "exponential"}
-    id_ = bench.schedule(
+    id_ = data.schedule(
         server_instance_id=server, payload={"reason": "nightly"}, retry_policy=retry, **EVERY_FIVE
     )
-    bench.schedule(OTHER_ORG)
-    set_clock(bench, 10, 5)
-    assert dispatch_due(bench) == FireReport(dispatched=1)
-    [job], [fire], row = bench.jobs(), bench.fires(id_), bench.schedule_row(id_)
-    run = bench.run_row(job.id)
+    data.schedule(OTHER_ORG)
+    set_clock(data, 10, 5)
+    assert dispatch_due(data) == FireReport(dispatched=1)
+    [job], [fire], row = data.jobs(), data.fires(id_), data.schedule_row(id_)
+    run = data.run_row(job.id)
     due_at = datetime(2026, 5, 4, 10, 5, tzinfo=UTC)
     assert (job.schedule_fire_id, job.scheduled_for, job.type, job.payload) == (
         fire.id, due_at, "SERVER_RESTART", {"reason": "nightly"},
@@ -72,7 +71,7 @@ def test_due_schedule_creates_its_job_and_is_planned_again(org_bench: Bench) -> 
         1,
         0,
         job.id,
-        bench.now,
+        data.now,
     )
     assert (row.last_dispatch_status, row.last_job_status, row.last_scheduled_for) == (
         "dispatched",
@@ -80,20 +79,20 @@ def test_due_schedule_creates_its_job_and_is_planned_again(org_bench: Bench) -> 
         due_at,
     )
     assert row.next_run_at == due_at + timedelta(minutes=5)
-    [fired] = bench.events("schedule.fired")
+    [fired] = data.events("schedule.fired")
     assert fired.payload["latencyMs"] == 10_000
-    assert dispatch_due(bench) == FireReport()
+    assert dispatch_due(data) == FireReport()
 
 
-def test_clock_set_back_repeats_nothing(org_bench: Bench) -> None:
-    id_ = org_bench.schedule(**EVERY_FIVE)
-    set_clock(org_bench, 10, 5)
-    dispatch_due(org_bench)
-    set_clock(org_bench, 10, 1)
-    assert dispatch_due(org_bench) == FireReport()
-    set_clock(org_bench, 10, 6)
-    assert dispatch_due(org_bench) == FireReport()
-    assert fire_lines(org_bench, id_) == ["10:05 DISPATCHED"]
+def test_clock_set_back_repeats_nothing(data: OrgJobsData) -> None:
+    id_ = data.schedule(**EVERY_FIVE)
+    set_clock(data, 10, 5)
+    dispatch_due(data)
+    set_clock(data, 10, 1)
+    assert dispatch_due(data) == FireReport()
+    set_clock(data, 10, 6)
+    assert dispatch_due(data) == FireReport()
+    assert fire_lines(data, id_) == ["10:05 DISPATCHED"]
 
 
 @pytest.mark.parametrize(
@@ -101,18 +100,18 @@ def test_clock_set_back_repeats_nothing(org_bench: Bench) -> None:
     [("SKIP", 0, 36), ("FIRE_ONCE", 1, 35), ("FIRE_ALL", 10, 26)],
 )
 def test_misfire_policies_after_an_outage(
-    org_bench: Bench, policy: str, dispatched: int, missed: int
+    data: OrgJobsData, policy: str, dispatched: int, missed: int
 ) -> None:
-    id_ = org_bench.schedule(misfire_policy=policy, overlap_policy="ALLOW_ALL", **EVERY_FIVE)
-    set_clock(org_bench, 13)
+    id_ = data.schedule(misfire_policy=policy, overlap_policy="ALLOW_ALL", **EVERY_FIVE)
+    set_clock(data, 13)
     for _ in range(12):
-        dispatch_due(org_bench)
-    outcomes = [row.skip_reason or row.outcome for row in org_bench.fires(id_)]
+        dispatch_due(data)
+    outcomes = [row.skip_reason or row.outcome for row in data.fires(id_)]
     assert (outcomes.count("DISPATCHED"), outcomes.count("misfire")) == (dispatched, missed)
-    row = org_bench.schedule_row(id_)
-    assert (row.run_count, row.failure_count, len(org_bench.jobs())) == (dispatched, 0, dispatched)
+    row = data.schedule_row(id_)
+    assert (row.run_count, row.failure_count, len(data.jobs())) == (dispatched, 0, dispatched)
     assert row.next_run_at == datetime(2026, 5, 4, 13, 5, tzinfo=UTC)
-    skip_events = org_bench.events("schedule.skipped")
+    skip_events = data.events("schedule.skipped")
     assert sum(int(str(one.payload["missed"])) for one in skip_events) == missed
 
 
@@ -128,99 +127,95 @@ def test_misfire_policies_after_an_outage(
     ],
 )
 def test_a_long_job_under_each_overlap_policy(
-    org_bench: Bench, policy: str, outcomes: list[str], states: list[str]
+    data: OrgJobsData, policy: str, outcomes: list[str], states: list[str]
 ) -> None:
-    bench = org_bench
-    id_ = bench.schedule(overlap_policy=policy, **EVERY_FIVE)
-    set_clock(bench, 10, 5)
-    dispatch_due(bench)
-    first = bench.run_row(bench.jobs()[0].id)
-    bench.set_run(first.id, status="running", started_at=bench.now)
+    id_ = data.schedule(overlap_policy=policy, **EVERY_FIVE)
+    set_clock(data, 10, 5)
+    dispatch_due(data)
+    first = data.run_row(data.jobs()[0].id)
+    data.set_run(first.id, status="running", started_at=data.now)
     for minute in (10, 15):
-        set_clock(bench, 10, minute)
-        dispatch_due(bench)
-    assert [row.skip_reason or row.outcome for row in bench.fires(id_)] == outcomes
-    assert [job.status for job in bench.jobs()] == states
-    assert (bench.run_by_id(first.id).cancel_requested_at is not None) is (policy == "CANCEL_OTHER")
-    lines = {bench.run_row(job.id).line for job in bench.jobs()}
+        set_clock(data, 10, minute)
+        dispatch_due(data)
+    assert [row.skip_reason or row.outcome for row in data.fires(id_)] == outcomes
+    assert [job.status for job in data.jobs()] == states
+    assert (data.run_by_id(first.id).cancel_requested_at is not None) is (policy == "CANCEL_OTHER")
+    lines = {data.run_row(job.id).line for job in data.jobs()}
     assert lines == ({None} if policy == "ALLOW_ALL" else {id_})
-    assert bench.schedule_row(id_).run_count == outcomes.count("DISPATCHED")
+    assert data.schedule_row(id_).run_count == outcomes.count("DISPATCHED")
 
 
 def test_remote_work_gets_a_cancel_request_and_the_new_job_waits(
-    org_bench: Bench,
+    data: OrgJobsData,
 ) -> None:
-    bench = org_bench
-    bench.schedule(
+    data.schedule(
         overlap_policy="TERMINATE_OTHER",
         job_type="AUTOMATION_RUN",
         payload={"scheduleId": "1"},
         **EVERY_FIVE,
     )
-    set_clock(bench, 10, 5)
-    dispatch_due(bench)
-    first = bench.run_row(bench.jobs()[0].id)
-    bench.set_run(first.id, status="running", started_at=bench.now, following={"runId": 7})
-    set_clock(bench, 10, 10)
-    dispatch_due(bench)
-    assert [job.status for job in bench.jobs()] == ["running", "pending"]
-    assert bench.run_by_id(first.id).cancel_requested_at == bench.now
+    set_clock(data, 10, 5)
+    dispatch_due(data)
+    first = data.run_row(data.jobs()[0].id)
+    data.set_run(first.id, status="running", started_at=data.now, following={"runId": 7})
+    set_clock(data, 10, 10)
+    dispatch_due(data)
+    assert [job.status for job in data.jobs()] == ["running", "pending"]
+    assert data.run_by_id(first.id).cancel_requested_at == data.now
 
 
-def test_failed_dispatch_cancels_no_other_job(org_bench: Bench) -> None:
-    bench = org_bench
-    id_ = bench.schedule(overlap_policy="TERMINATE_OTHER", **EVERY_FIVE)
-    set_clock(bench, 10, 5)
-    dispatch_due(bench)
-    bench.set_schedule(id_, job_type="GONE")
-    set_clock(bench, 10, 10)
-    assert dispatch_due(bench) == FireReport(failed=1)
-    assert [job.status for job in bench.jobs()] == ["pending"]
+def test_failed_dispatch_cancels_no_other_job(data: OrgJobsData) -> None:
+    id_ = data.schedule(overlap_policy="TERMINATE_OTHER", **EVERY_FIVE)
+    set_clock(data, 10, 5)
+    dispatch_due(data)
+    data.set_schedule(id_, job_type="GONE")
+    set_clock(data, 10, 10)
+    assert dispatch_due(data) == FireReport(failed=1)
+    assert [job.status for job in data.jobs()] == ["pending"]
 
 
 @pytest.mark.parametrize("columns", [{"retry_policy": {"maxRetries": 11}}, {"job_type": "GONE"}])
-def test_invalid_schedule_does_not_block_others(org_bench: Bench, columns: dict[str, Any]) -> None:
-    broken = org_bench.schedule(ORG, **columns, **EVERY_FIVE)
-    org_bench.schedule(OTHER_ORG, **EVERY_FIVE)
-    set_clock(org_bench, 10, 5)
-    assert dispatch_due(org_bench) == FireReport(dispatched=1, failed=1)
-    assert org_bench.schedule_row(broken).next_run_at == datetime(2026, 5, 4, 10, 10, tzinfo=UTC)
+def test_invalid_schedule_does_not_block_others(data: OrgJobsData, columns: dict[str, Any]) -> None:
+    broken = data.schedule(ORG, **columns, **EVERY_FIVE)
+    data.schedule(OTHER_ORG, **EVERY_FIVE)
+    set_clock(data, 10, 5)
+    assert dispatch_due(data) == FireReport(dispatched=1, failed=1)
+    assert data.schedule_row(broken).next_run_at == datetime(2026, 5, 4, 10, 10, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("policy", ["SKIP", "BUFFER_ONE", "CANCEL_OTHER", "TERMINATE_OTHER"])
-def test_backfill_and_due_jobs_do_not_affect_each_other(org_bench: Bench, policy: str) -> None:
-    bench = org_bench
-    id_ = bench.schedule(overlap_policy=policy, **EVERY_FIVE)
+def test_backfill_and_due_jobs_do_not_affect_each_other(data: OrgJobsData, policy: str) -> None:
+    id_ = data.schedule(overlap_policy=policy, **EVERY_FIVE)
     given = {"from": "2026-05-04T09:00:00Z", "until": "2026-05-04T09:55:00Z"}
-    batch = backfill_schedule(id_, given, **world(bench))
-    set_clock(bench, 10, 5)
-    assert dispatch_due(bench) == FireReport(dispatched=1)
-    jobs = bench.jobs(id_)
+    batch = backfill_schedule(id_, given, **data.context(MINE))
+    set_clock(data, 10, 5)
+    assert dispatch_due(data) == FireReport(dispatched=1)
+    jobs = data.jobs(id_)
     assert {job.status for job in jobs} == {"pending"}
-    assert {bench.run_row(job.id).line for job in jobs} == {id_, f"backfill-{batch.id}"}
+    assert {data.run_row(job.id).line for job in jobs} == {id_, f"backfill-{batch.id}"}
 
 
 @pytest.mark.parametrize(
     "database_kind", ["postgres"], indirect=True
 )  # SQLite locks the whole database, not single rows
 def test_locked_schedule_does_not_end_the_tick(
-    org_bench: Bench, database: Database, monkeypatch: pytest.MonkeyPatch
+    data: OrgJobsData, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 2)
-    ids = sorted(org_bench.schedule(**EVERY_FIVE) for _ in range(5))
-    set_clock(org_bench, 10, 5)
+    ids = sorted(data.schedule(**EVERY_FIVE) for _ in range(5))
+    set_clock(data, 10, 5)
     with database.transaction() as session:
         session.execute(
             select(OrgScheduleRow.id).where(OrgScheduleRow.id == ids[0]).with_for_update()
         )
-        assert dispatch_due(org_bench).dispatched == 4
-    assert dispatch_due(org_bench).dispatched == 1
+        assert dispatch_due(data).dispatched == 4
+    assert dispatch_due(data).dispatched == 1
 
 
-def break_jobs_of(bench: Bench, org_id: str) -> None:
+def break_jobs_of(data: OrgJobsData, org_id: str) -> None:
     """Make every insert of a job run of this organisation fail."""
-    with bench.database.transaction() as session:
-        if bench.database.dialect == "sqlite":
+    with data.database.transaction() as session:
+        if data.database.dialect == "sqlite":
             trigger = f"""CREATE TRIGGER broken BEFORE INSERT ON org_job_runs WHEN NEW.org_id = '{org_id}'
                           BEGIN SELECT RAISE(ABORT, 'the queue is broken'); END"""
             session.execute(text(trigger))
@@ -232,24 +227,23 @@ def break_jobs_of(bench: Bench, org_id: str) -> None:
             )
 
 
-def repair_jobs(bench: Bench) -> None:
-    with bench.database.transaction() as session:
-        drop = "DROP TRIGGER broken" if bench.database.dialect == "sqlite" else (
+def repair_jobs(data: OrgJobsData) -> None:
+    with data.database.transaction() as session:
+        drop = "DROP TRIGGER broken" if data.database.dialect == "sqlite" else (
             "ALTER TABLE org_job_runs DROP CONSTRAINT broken"
         )  # fmt: skip
         session.execute(text(drop))
 
 
-def test_job_that_cannot_be_created_fails_alone(org_bench: Bench) -> None:
-    bench = org_bench
-    broken, whole = bench.schedule(ORG, **EVERY_FIVE), bench.schedule(OTHER_ORG, **EVERY_FIVE)
-    break_jobs_of(bench, ORG)
+def test_job_that_cannot_be_created_fails_alone(data: OrgJobsData) -> None:
+    broken, whole = data.schedule(ORG, **EVERY_FIVE), data.schedule(OTHER_ORG, **EVERY_FIVE)
+    break_jobs_of(data, ORG)
     try:
-        set_clock(bench, 10, 5)
-        assert dispatch_due(bench) == FireReport(dispatched=1, failed=1)
+        set_clock(data, 10, 5)
+        assert dispatch_due(data) == FireReport(dispatched=1, failed=1)
     finally:
-        repair_jobs(bench)
-    row, [fire] = bench.schedule_row(broken), bench.fires(broken)
+        repair_jobs(data)
+    row, [fire] = data.schedule_row(broken), data.fires(broken)
     assert (row.failure_count, row.consecutive_failures, row.run_count, row.last_run_at) == (
         1,
         1,
@@ -262,22 +256,21 @@ def test_job_that_cannot_be_created_fails_alone(org_bench: Bench) -> None:
         "FAILED",
         True,
     )
-    assert [job.schedule_id for job in bench.jobs()] == [whole]
-    [failed] = bench.events("schedule.failed")
+    assert [job.schedule_id for job in data.jobs()] == [whole]
+    [failed] = data.events("schedule.failed")
     assert failed.payload["consecutiveFailures"] == 1
-    set_clock(bench, 10, 10)
-    dispatch_due(bench)
-    assert fire_lines(bench, broken) == ["10:05 FAILED", "10:10 DISPATCHED"]
-    assert bench.schedule_row(broken).failure_count == 1
+    set_clock(data, 10, 10)
+    dispatch_due(data)
+    assert fire_lines(data, broken) == ["10:05 FAILED", "10:10 DISPATCHED"]
+    assert data.schedule_row(broken).failure_count == 1
 
 
-def test_consecutive_failures_pause_the_schedule(org_bench: Bench) -> None:
-    bench = org_bench
-    id_ = bench.schedule(auto_pause_after=2, job_type="NO_SUCH_TYPE", **EVERY_FIVE)
+def test_consecutive_failures_pause_the_schedule(data: OrgJobsData) -> None:
+    id_ = data.schedule(auto_pause_after=2, job_type="NO_SUCH_TYPE", **EVERY_FIVE)
     for minute in (5, 10, 15):
-        set_clock(bench, 10, minute)
-        dispatch_due(bench)
-    row = bench.schedule_row(id_)
+        set_clock(data, 10, minute)
+        dispatch_due(data)
+    row = data.schedule_row(id_)
     assert (row.state, row.enabled, row.next_run_at, row.failure_count) == (
         "PAUSED",
         False,
@@ -285,43 +278,41 @@ def test_consecutive_failures_pause_the_schedule(org_bench: Bench) -> None:
         2,
     )
     assert row.pause_reason == "2 failures in a row"
-    assert fire_lines(bench, id_) == ["10:05 FAILED", "10:10 FAILED"]
-    assert bench.moves("schedule", id_) == [("ACTIVE", "PAUSED")]
-    [paused] = bench.events("schedule.auto_paused")
+    assert fire_lines(data, id_) == ["10:05 FAILED", "10:10 FAILED"]
+    assert data.transitions("schedule", id_) == [("ACTIVE", "PAUSED")]
+    [paused] = data.events("schedule.auto_paused")
     assert paused.payload["consecutiveFailures"] == 2
 
 
-def test_success_resets_consecutive_failures(org_bench: Bench) -> None:
-    bench = org_bench
-    id_ = bench.schedule(consecutive_failures=9, failure_count=20, **EVERY_FIVE)
-    set_clock(bench, 10, 5)
-    dispatch_due(bench)
-    run_id = bench.run_row(bench.jobs()[0].id).id
-    bench.set_run(run_id, status="running", started_at=bench.now)
-    with bench.database.transaction() as session:
-        end_attempts(session, {run_id: attempt_succeeded()}, "worker", bench.now)
-    row = bench.schedule_row(id_)
+def test_success_resets_consecutive_failures(data: OrgJobsData) -> None:
+    id_ = data.schedule(consecutive_failures=9, failure_count=20, **EVERY_FIVE)
+    set_clock(data, 10, 5)
+    dispatch_due(data)
+    run_id = data.run_row(data.jobs()[0].id).id
+    data.set_run(run_id, status="running", started_at=data.now)
+    with data.database.transaction() as session:
+        end_attempts(session, {run_id: attempt_succeeded()}, "worker", data.now)
+    row = data.schedule_row(id_)
     assert (row.consecutive_failures, row.failure_count, row.last_job_status) == (0, 20, "success")
 
 
-def test_invalid_schedule_is_no_longer_due(org_bench: Bench) -> None:
-    bench = org_bench
-    id_, other = bench.schedule(**EVERY_FIVE), bench.schedule(**EVERY_FIVE)
-    bench.set_schedule(id_, timezone="Europe/Gone")
-    set_clock(bench, 10, 5)
-    assert dispatch_due(bench) == FireReport(dispatched=1, unreadable=1)
-    row = bench.schedule_row(id_)
+def test_invalid_schedule_is_no_longer_due(data: OrgJobsData) -> None:
+    id_, other = data.schedule(**EVERY_FIVE), data.schedule(**EVERY_FIVE)
+    data.set_schedule(id_, timezone="Europe/Gone")
+    set_clock(data, 10, 5)
+    assert dispatch_due(data) == FireReport(dispatched=1, unreadable=1)
+    row = data.schedule_row(id_)
     assert (row.state, row.enabled, row.next_run_at) == ("INVALID_CRON", True, None)
-    assert bench.moves("schedule", id_) == [("ACTIVE", "INVALID_CRON")]
-    assert fire_lines(bench, other) == ["10:05 DISPATCHED"]
+    assert data.transitions("schedule", id_) == [("ACTIVE", "INVALID_CRON")]
+    assert fire_lines(data, other) == ["10:05 DISPATCHED"]
 
 
-def test_schedule_completes_after_its_last_due_time(org_bench: Bench) -> None:
+def test_schedule_completes_after_its_last_due_time(data: OrgJobsData) -> None:
     end = datetime(2026, 5, 4, 10, 5, tzinfo=UTC)
-    id_ = org_bench.schedule(end_at=end, **EVERY_FIVE)
-    set_clock(org_bench, 10, 5)
-    assert dispatch_due(org_bench) == FireReport(dispatched=1)
-    row = org_bench.schedule_row(id_)
+    id_ = data.schedule(end_at=end, **EVERY_FIVE)
+    set_clock(data, 10, 5)
+    assert dispatch_due(data) == FireReport(dispatched=1)
+    row = data.schedule_row(id_)
     assert (row.state, row.next_run_at, row.run_count) == ("COMPLETED", None, 1)
 
 
@@ -336,20 +327,19 @@ def test_schedule_completes_after_its_last_due_time(org_bench: Bench) -> None:
     ],
 )
 def test_skip_has_an_event_with_its_reason(
-    org_bench: Bench,
+    data: OrgJobsData,
     reason: str,
     schedule: dict[str, Any],
     host: dict[str, Any],
     organisation: dict[str, Any],
 ) -> None:
-    bench = org_bench
-    server = bench.server(host_id=bench.host(**host))
-    bench.organisation(ORG, **organisation)
-    id_ = bench.schedule(server_instance_id=server, **schedule, **EVERY_FIVE)
-    set_clock(bench, 10, 5)
-    assert dispatch_due(bench) == FireReport(skipped={reason: 1})
-    row = bench.schedule_row(id_)
-    assert (fire_lines(bench, id_), bench.jobs()) == ([f"10:05 {reason}"], [])
+    server = data.server(host_id=data.host(**host))
+    data.organisation(ORG, **organisation)
+    id_ = data.schedule(server_instance_id=server, **schedule, **EVERY_FIVE)
+    set_clock(data, 10, 5)
+    assert dispatch_due(data) == FireReport(skipped={reason: 1})
+    row = data.schedule_row(id_)
+    assert (fire_lines(data, id_), data.jobs()) == ([f"10:05 {reason}"], [])
     assert (row.last_dispatch_status, row.skip_next_run, row.run_count) == (
         f"skipped_{reason}",
         False,
@@ -362,85 +352,84 @@ def test_skip_has_an_event_with_its_reason(
     "columns",
     [{"state": "PAUSED", "enabled": False}, {"state": "INVALID_CRON"}, {"state": "COMPLETED"}],
 )
-def test_inactive_schedule_is_not_dispatched(org_bench: Bench, columns: dict[str, Any]) -> None:
-    org_bench.schedule(**columns, **EVERY_FIVE)
-    set_clock(org_bench, 10, 5)
-    assert dispatch_due(org_bench) == FireReport()
+def test_inactive_schedule_is_not_dispatched(data: OrgJobsData, columns: dict[str, Any]) -> None:
+    data.schedule(**columns, **EVERY_FIVE)
+    set_clock(data, 10, 5)
+    assert dispatch_due(data) == FireReport()
 
 
 def test_each_organisation_has_its_share_of_a_tick(
-    org_bench: Bench, monkeypatch: pytest.MonkeyPatch
+    data: OrgJobsData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 4)
     monkeypatch.setattr("automation_pipeline.org_jobs.fires.MOST_ROUNDS", 1)
-    many = [org_bench.schedule(ORG, **EVERY_FIVE) for _ in range(9)]
-    few = [org_bench.schedule(OTHER_ORG, **EVERY_FIVE) for _ in range(2)]
-    set_clock(org_bench, 10, 5)
-    dispatch_due(org_bench)
-    fired = {job.schedule_id for job in org_bench.jobs()}
+    many = [data.schedule(ORG, **EVERY_FIVE) for _ in range(9)]
+    few = [data.schedule(OTHER_ORG, **EVERY_FIVE) for _ in range(2)]
+    set_clock(data, 10, 5)
+    dispatch_due(data)
+    fired = {job.schedule_id for job in data.jobs()}
     assert set(few) <= fired
     assert len(fired & set(many)) == 2
 
 
 def test_concurrent_dispatchers_decide_each_due_time_once(
-    org_bench: Bench, database_url: str
+    data: OrgJobsData, database_url: str
 ) -> None:
-    bench = org_bench
-    server = bench.server()
-    ids = [bench.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(60)]
-    set_clock(bench, 10, 5)
-    counts = at_once(look_until_nothing_is_due, *((database_url, bench.now) for _ in range(CREW)))
+    server = data.server()
+    ids = [data.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(60)]
+    set_clock(data, 10, 5)
+    counts = at_once(
+        dispatch_until_nothing_is_due, *((database_url, data.now) for _ in range(CREW))
+    )
     assert sum(counts) == len(ids)
-    assert sorted(str(job.schedule_id) for job in bench.jobs()) == sorted(ids)
-    assert {row.outcome for row in bench.rows(select(FireRow))} == {"DISPATCHED"}
-    assert {bench.schedule_row(id_).run_count for id_ in ids} == {1}
+    assert sorted(str(job.schedule_id) for job in data.jobs()) == sorted(ids)
+    assert {row.outcome for row in data.rows(select(FireRow))} == {"DISPATCHED"}
+    assert {data.schedule_row(id_).run_count for id_ in ids} == {1}
 
 
 DIE = """
 import sys
-from automation_pipeline_tests.org_jobs.worker_processes import look_and_be_killed
-look_and_be_killed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+from automation_pipeline_tests.org_jobs.worker_processes import dispatch_and_be_killed
+dispatch_and_be_killed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 """
 
 
 @pytest.mark.parametrize("nth", [1, 2])
 def test_killed_dispatcher_leaves_no_partial_work(
-    org_bench: Bench, database_url: str, nth: int
+    data: OrgJobsData, database_url: str, nth: int
 ) -> None:
-    bench = org_bench
-    server = bench.server()
-    ids = [bench.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(8)]
-    set_clock(bench, 10, 5)
+    server = data.server()
+    ids = [data.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(8)]
+    set_clock(data, 10, 5)
     killed = subprocess.run(
-        [sys.executable, "-c", DIE, database_url, bench.now.isoformat(), str(nth)], check=False
+        [sys.executable, "-c", DIE, database_url, data.now.isoformat(), str(nth)], check=False
     )
     assert killed.returncode == -signal.SIGKILL
     done = 3 * (nth - 1)
-    assert (len(bench.jobs()), len(bench.rows(select(FireRow)))) == (done, done)
-    assert dispatch_due(bench).dispatched == len(ids) - done
-    assert sorted(str(job.schedule_id) for job in bench.jobs()) == sorted(ids)
-    assert {bench.run_row(job.id).status for job in bench.jobs()} == {"pending"}
+    assert (len(data.jobs()), len(data.rows(select(FireRow)))) == (done, done)
+    assert dispatch_due(data).dispatched == len(ids) - done
+    assert sorted(str(job.schedule_id) for job in data.jobs()) == sorted(ids)
+    assert {data.run_row(job.id).status for job in data.jobs()} == {"pending"}
 
 
-def statements(database: Database, bench: Bench) -> int:
+def statements(database: Database, data: OrgJobsData) -> int:
     seen: list[str] = []
 
     def count(*given: Any) -> None:
         seen.append(given[2])
 
     event.listen(database.engine, "before_cursor_execute", count)
-    dispatch_due(bench)
+    dispatch_due(data)
     event.remove(database.engine, "before_cursor_execute", count)
     return len(seen)
 
 
-def test_number_of_queries_per_tick_is_constant(org_bench: Bench) -> None:
-    bench = org_bench
-    server = bench.server()
-    bench.schedule(server_instance_id=server, **EVERY_FIVE)
-    set_clock(bench, 10, 10)
-    few = statements(bench.database, bench)
+def test_number_of_queries_per_tick_is_constant(data: OrgJobsData) -> None:
+    server = data.server()
+    data.schedule(server_instance_id=server, **EVERY_FIVE)
+    set_clock(data, 10, 10)
+    few = statements(data.database, data)
     for _ in range(40):
-        bench.schedule(server_instance_id=server, **EVERY_FIVE)
-    set_clock(bench, 10, 20)
-    assert statements(bench.database, bench) <= few
+        data.schedule(server_instance_id=server, **EVERY_FIVE)
+    set_clock(data, 10, 20)
+    assert statements(data.database, data) <= few

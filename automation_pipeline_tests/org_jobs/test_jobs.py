@@ -18,33 +18,26 @@ from automation_pipeline.org_jobs.models.jobs import OrgJob, RetryPolicy, reques
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.tables import BatchRow
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.org_jobs import processes as crew
-from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
+from automation_pipeline_tests.org_jobs import processes
+from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, SERVICE, OrgJobsData
 from automation_pipeline_tests.processes import at_once
 
 CALL = {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/warm"}}
 
 
 def request(
-    bench: Bench,
+    data: OrgJobsData,
     given: dict[str, object],
     *,
     org_id: str = ORG,
     within: OrgScope = ALL_ORGANISATIONS,
 ) -> OrgJob:
-    return request_job(
-        given,
-        org_id=org_id,
-        within=within,
-        database=bench.database,
-        clock=bench.clock,
-        actor="user:1",
-    )
+    return request_job(given, org_id=org_id, **data.context(within))
 
 
-def test_service_job_waits_in_the_queue(org_bench: Bench) -> None:
-    org_bench.organisation()
-    job = request(org_bench, {**CALL, "priority": 2})
+def test_service_job_waits_in_the_queue(data: OrgJobsData) -> None:
+    data.organisation()
+    job = request(data, {**CALL, "priority": 2})
     assert (job.org_id, job.type, job.performer, job.priority, job.status) == (
         ORG,
         "HTTPS_CALL",
@@ -65,19 +58,19 @@ def test_service_job_waits_in_the_queue(org_bench: Bench) -> None:
     )
     [run] = job.runs
     assert (run.status, run.attempt_no, run.max_attempts) == ("pending", 1, 3)
-    [entry] = org_bench.audit(str(job.id))
+    [entry] = data.audit(str(job.id))
     assert (entry.action, entry.entity, entry.actor) == ("request", "job", "user:1")
 
 
-def test_agent_job_has_a_server(org_bench: Bench) -> None:
-    host_id = org_bench.host()
-    server_id = org_bench.server(host_id=host_id)
-    asked_for = {
+def test_agent_job_has_a_server(data: OrgJobsData) -> None:
+    host_id = data.host()
+    server_id = data.server(host_id=host_id)
+    given = {
         "type": "restart",
         "serverInstanceId": str(server_id),
         "retryPolicy": {"maxRetries": 0},
     }
-    job = request(org_bench, asked_for, within=OrgScope(ORG))
+    job = request(data, given, within=OrgScope(ORG))
     assert (job.type, job.server_instance_id, job.performer) == (
         "SERVER_RESTART",
         server_id,
@@ -101,49 +94,41 @@ def test_agent_job_has_a_server(org_bench: Bench) -> None:
     ],
 )
 def test_the_error_names_every_invalid_field(
-    org_bench: Bench, given: dict[str, object], fields: set[str]
+    data: OrgJobsData, given: dict[str, object], fields: set[str]
 ) -> None:
-    org_bench.organisation()
+    data.organisation()
     with pytest.raises(InvalidInputError, match="Invalid job data") as refused:
-        request(org_bench, given)
+        request(data, given)
     assert {field for field, _ in refused.value.fields} == fields
-    assert org_bench.jobs() == []
+    assert data.jobs() == []
 
 
-def test_organisation_out_of_scope_is_not_found(org_bench: Bench) -> None:
-    org_bench.organisation(OTHER_ORG)
+def test_organisation_out_of_scope_is_not_found(data: OrgJobsData) -> None:
+    data.organisation(OTHER_ORG)
     for org_id in (OTHER_ORG, "unknown"):
         with pytest.raises(NotFoundError, match=f"Organisation {org_id} not found"):
-            request(org_bench, CALL, org_id=org_id, within=OrgScope(ORG))
+            request(data, CALL, org_id=org_id, within=OrgScope(ORG))
 
 
-def test_server_of_another_organisation_is_refused(org_bench: Bench) -> None:
-    strange = org_bench.server(OTHER_ORG)
-    org_bench.organisation()
+def test_server_of_another_organisation_is_refused(data: OrgJobsData) -> None:
+    foreign_server = data.server(OTHER_ORG)
+    data.organisation()
     with pytest.raises(InvalidInputError) as refused:
-        request(org_bench, {"type": "SERVER_START", "serverInstanceId": strange})
+        request(data, {"type": "SERVER_START", "serverInstanceId": foreign_server})
     assert refused.value.fields == (
         ("serverInstanceId", f"is not a server of organisation '{ORG}'"),
     )
 
 
 def cancel(
-    bench: Bench,
+    data: OrgJobsData,
     job_id: int,
     *,
     reason: str | None = "Not now.",
     at_once: bool = False,
     org_id: str = ORG,
 ) -> OrgJob:
-    return cancel_job(
-        job_id,
-        within=OrgScope(org_id),
-        database=bench.database,
-        clock=bench.clock,
-        actor="user:1",
-        reason=reason,
-        at_once=at_once,
-    )
+    return cancel_job(job_id, reason=reason, at_once=at_once, **data.context(OrgScope(org_id)))
 
 
 @pytest.mark.parametrize(
@@ -154,68 +139,66 @@ def cancel(
         {"lease_until": database_now(60.0)},
     ],
 )
-def test_unstarted_job_is_cancelled_at_once(org_bench: Bench, run: dict[str, object]) -> None:
-    job_id = org_bench.job(run=run)
-    job = cancel(org_bench, job_id)
+def test_unstarted_job_is_cancelled_at_once(data: OrgJobsData, run: dict[str, object]) -> None:
+    job_id = data.job(run=run)
+    job = cancel(data, job_id)
     assert (job.status, job.runs[-1].status, job.runs[-1].error) == (
         "cancelled",
         "cancelled",
         "Not now.",
     )
-    assert (job.runs[-1].cancelled_by, job.finished_at) == ("user:1", org_bench.now)
-    assert org_bench.moves("job run", job.runs[-1].id) == [("pending", "cancelled")]
-    assert [event.name for event in org_bench.events()] == ["job_run.cancelled"]
+    assert (job.runs[-1].cancelled_by, job.finished_at) == ("user:1", data.now)
+    assert data.transitions("job run", job.runs[-1].id) == [("pending", "cancelled")]
+    assert [event.name for event in data.events()] == ["job_run.cancelled"]
 
 
-def test_running_job_is_asked_to_stop(org_bench: Bench) -> None:
-    job_id = org_bench.running_job()
-    [run] = cancel(org_bench, job_id).runs
+def test_running_job_is_asked_to_stop(data: OrgJobsData) -> None:
+    job_id = data.running_job()
+    [run] = cancel(data, job_id).runs
     assert (run.status, run.cancel_requested_at, run.cancel_reason) == (
         "running",
-        org_bench.now,
+        data.now,
         "Not now.",
     )
-    org_bench.pass_minutes(1)
-    again = cancel(org_bench, job_id, reason="Again.")
+    data.advance_minutes(1)
+    again = cancel(data, job_id, reason="Again.")
     assert again.runs[-1].cancel_reason == "Not now."
-    assert len(org_bench.audit(str(job_id))) == 1
+    assert len(data.audit(str(job_id))) == 1
 
 
-def test_running_job_is_ended_at_once_on_request(org_bench: Bench) -> None:
-    job_id = org_bench.running_job()
-    cancel(org_bench, job_id)
-    [run] = cancel(org_bench, job_id, at_once=True).runs
+def test_running_job_is_ended_at_once_on_request(data: OrgJobsData) -> None:
+    job_id = data.running_job()
+    cancel(data, job_id)
+    [run] = cancel(data, job_id, at_once=True).runs
     assert (run.status, run.lease_until, run.error) == ("cancelled", None, "Not now.")
     assert [attempt.status for attempt in run.attempts] == ["cancelled"]
 
 
-def test_remote_work_stops_first(org_bench: Bench) -> None:
-    job_id = org_bench.running_job()
-    org_bench.set_run(org_bench.run_row(job_id).id, following={"runId": "1"}, lease_until=None)
-    assert cancel(org_bench, job_id, at_once=True).status == "running"
+def test_remote_work_stops_first(data: OrgJobsData) -> None:
+    job_id = data.running_job()
+    data.set_run(data.run_row(job_id).id, following={"runId": "1"}, lease_until=None)
+    assert cancel(data, job_id, at_once=True).status == "running"
 
 
-def test_cancelling_again_changes_nothing(org_bench: Bench) -> None:
-    job_id = org_bench.job()
-    assert cancel(org_bench, job_id) == cancel(org_bench, job_id, reason="Again.", at_once=True)
-    assert len(org_bench.audit(str(job_id))) == 1
+def test_cancelling_again_changes_nothing(data: OrgJobsData) -> None:
+    job_id = data.job()
+    assert cancel(data, job_id) == cancel(data, job_id, reason="Again.", at_once=True)
+    assert len(data.audit(str(job_id))) == 1
 
 
 @pytest.mark.parametrize("status", ["success", "failed"])
-def test_cancelling_an_ended_job_is_refused(org_bench: Bench, status: str) -> None:
-    job_id = org_bench.job(
-        run={"status": status, "finished_at": database_now(), "error_code": "FAILED"}
-    )
+def test_cancelling_an_ended_job_is_refused(data: OrgJobsData, status: str) -> None:
+    job_id = data.job(run={"status": status, "finished_at": database_now(), "error_code": "FAILED"})
     with pytest.raises(
         ConflictError, match=f"Job {job_id} has ended, it is {status}: there is nothing to cancel."
     ):
-        cancel(org_bench, job_id)
+        cancel(data, job_id)
 
 
-def test_cancel_has_audit_entries(org_bench: Bench) -> None:
-    job_id = org_bench.job()
-    cancel(org_bench, job_id)
-    [entry] = org_bench.audit(str(job_id))
+def test_cancel_has_audit_entries(data: OrgJobsData) -> None:
+    job_id = data.job()
+    cancel(data, job_id)
+    [entry] = data.audit(str(job_id))
     assert (entry.actor, entry.action, entry.entity, entry.reason) == (
         "user:1",
         "cancel",
@@ -228,143 +211,141 @@ def test_cancel_has_audit_entries(org_bench: Bench) -> None:
     )
 
 
-def test_a_job_of_another_organisation_is_not_cancelled(org_bench: Bench) -> None:
-    job_id = org_bench.job(OTHER_ORG)
+def test_a_job_of_another_organisation_is_not_cancelled(data: OrgJobsData) -> None:
+    job_id = data.job(OTHER_ORG)
     for missing in (job_id, 4711):
         with pytest.raises(NotFoundError, match=f"Job {missing} not found"):
-            cancel(org_bench, missing)
-    assert org_bench.run_row(job_id).status == "pending"
+            cancel(data, missing)
+    assert data.run_row(job_id).status == "pending"
 
 
-def test_cancelled_job_is_no_failure_of_its_schedule(org_bench: Bench) -> None:
-    schedule = org_bench.schedule()
-    job_id = org_bench.job(schedule_id=schedule)
-    org_bench.set_schedule(schedule, last_run_job_id=job_id)
-    cancel(org_bench, job_id)
-    row = org_bench.schedule_row(schedule)
+def test_cancelled_job_is_no_failure_of_its_schedule(data: OrgJobsData) -> None:
+    schedule = data.schedule()
+    job_id = data.job(schedule_id=schedule)
+    data.set_schedule(schedule, last_run_job_id=job_id)
+    cancel(data, job_id)
+    row = data.schedule_row(schedule)
     assert (row.last_job_status, row.failure_count, row.consecutive_failures) == ("cancelled", 0, 0)
 
 
 FAILED = {"status": "failed", "finished_at": database_now(), "error_code": "FAILED"}
 
 
-def retry(bench: Bench, job_id: int, org_id: str = ORG) -> OrgJob:
-    return retry_job(
-        job_id, within=OrgScope(org_id), database=bench.database, clock=bench.clock, actor="user:2"
-    )
+def retry(data: OrgJobsData, job_id: int, org_id: str = ORG) -> OrgJob:
+    return retry_job(job_id, **data.context(OrgScope(org_id), actor="user:2"))
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_failed_or_cancelled_job_gets_another_run(org_bench: Bench, status: str) -> None:
-    host_id = org_bench.host()
-    job_id = org_bench.job(
+def test_failed_or_cancelled_job_gets_another_run(data: OrgJobsData, status: str) -> None:
+    host_id = data.host()
+    job_id = data.job(
         run=FAILED | {"status": status}, retry=RetryPolicy(max_retries=4), line="a", host_id=host_id
     )
-    org_bench.set_job(job_id, finished_at=org_bench.now)
-    org_bench.clock.pass_time(timedelta(days=3))
-    job = retry(org_bench, job_id)
-    first, second = org_bench.runs(job_id)
+    data.set_job(job_id, finished_at=data.now)
+    data.clock.pass_time(timedelta(days=3))
+    job = retry(data, job_id)
+    first, second = data.runs(job_id)
     assert (job.status, job.finished_at, job.expires_at) == (
         "pending",
         None,
-        org_bench.now + timedelta(hours=24),
+        data.now + timedelta(hours=24),
     )
     assert [run.status for run in job.runs] == [status, "pending"]
     assert (second.attempt_no, second.max_attempts, second.created_by) == (1, 5, "user:2")
     for same in ("line", "host_id", "performer", "is_mutation", "priority", "org_id"):
         assert getattr(second, same) == getattr(first, same)
-    [entry] = org_bench.audit(str(job_id))
+    [entry] = data.audit(str(job_id))
     assert (entry.action, entry.actor, entry.before) == ("retry", "user:2", {"status": status})
 
 
 @pytest.mark.parametrize("status", ["pending", "running", "success"])
-def test_retry_of_other_states_is_refused(org_bench: Bench, status: str) -> None:
+def test_retry_of_other_states_is_refused(data: OrgJobsData, status: str) -> None:
     columns = (
         {"finished_at": database_now()} if status == "success" else {"started_at": database_now()}
     )
-    job_id = org_bench.job(run={"status": status, **columns})
+    job_id = data.job(run={"status": status, **columns})
     with pytest.raises(
         ConflictError, match=f"Job {job_id} is {status}: only a failed or cancelled job"
     ):
-        retry(org_bench, job_id)
+        retry(data, job_id)
 
 
-def test_newest_run_decides_about_a_retry(org_bench: Bench) -> None:
-    job_id = org_bench.job(run=FAILED)
-    retry(org_bench, job_id)
+def test_newest_run_decides_about_a_retry(data: OrgJobsData) -> None:
+    job_id = data.job(run=FAILED)
+    retry(data, job_id)
     with pytest.raises(ConflictError):
-        retry(org_bench, job_id)
-    org_bench.set_run(org_bench.run_row(job_id).id, **FAILED)
-    assert len(retry(org_bench, job_id).runs) == 3
+        retry(data, job_id)
+    data.set_run(data.run_row(job_id).id, **FAILED)
+    assert len(retry(data, job_id).runs) == 3
 
 
-def test_job_of_a_deleted_schedule_is_retried(org_bench: Bench) -> None:
-    schedule = org_bench.schedule(deleted_at=org_bench.now, state="PAUSED")
-    assert retry(org_bench, org_bench.job(schedule_id=schedule, run=FAILED)).status == "pending"
+def test_job_of_a_deleted_schedule_is_retried(data: OrgJobsData) -> None:
+    schedule = data.schedule(deleted_at=data.now, state="PAUSED")
+    assert retry(data, data.job(schedule_id=schedule, run=FAILED)).status == "pending"
 
 
-def test_batch_of_a_retried_job_is_running_again(org_bench: Bench) -> None:
-    schedule = org_bench.schedule()
-    with org_bench.database.transaction() as session:
+def test_batch_of_a_retried_job_is_running_again(data: OrgJobsData) -> None:
+    schedule = data.schedule()
+    with data.database.transaction() as session:
         batch = BatchRow(
             org_id=ORG,
             schedule_id=schedule,
             type="backfill",
             status="completed_with_failures",
             behaviour="none",
-            from_at=org_bench.now,
-            until_at=org_bench.now,
+            from_at=data.now,
+            until_at=data.now,
             total=1,
             created_by="user:1",
-            created_at=org_bench.now,
-            finished_at=org_bench.now,
+            created_at=data.now,
+            finished_at=data.now,
         )
         session.add(batch)
-    retry(org_bench, org_bench.job(schedule_id=schedule, batch_id=batch.id, run=FAILED))
-    row = org_bench.batch_row(batch.id)
+    retry(data, data.job(schedule_id=schedule, batch_id=batch.id, run=FAILED))
+    row = data.batch_row(batch.id)
     assert (row.status, row.finished_at) == ("running", None)
 
 
-def test_concurrent_retries_make_one_run(org_bench: Bench) -> None:
-    job_id = org_bench.job(run=FAILED)
-    url = org_bench.database.url.render_as_string(hide_password=False)
-    retried: Sequence[bool] = at_once(crew.retry, *[(url, org_bench.now, job_id)] * 4)
-    assert (sum(retried), len(org_bench.runs(job_id))) == (1, 2)
+def test_concurrent_retries_make_one_run(data: OrgJobsData) -> None:
+    job_id = data.job(run=FAILED)
+    url = data.database.url.render_as_string(hide_password=False)
+    retried: Sequence[bool] = at_once(processes.retry, *[(url, data.now, job_id)] * 4)
+    assert (sum(retried), len(data.runs(job_id))) == (1, 2)
 
 
-def test_a_job_of_another_organisation_is_not_retried(org_bench: Bench) -> None:
-    job_id = org_bench.job(OTHER_ORG, run=FAILED)
+def test_a_job_of_another_organisation_is_not_retried(data: OrgJobsData) -> None:
+    job_id = data.job(OTHER_ORG, run=FAILED)
     for missing in (job_id, 4711):
         with pytest.raises(NotFoundError, match=f"Job {missing} not found"):
-            retry(org_bench, missing)
+            retry(data, missing)
 
 
-def postpone(bench: Bench, job_id: int, before: int = 0) -> bool:
+def postpone(data: OrgJobsData, job_id: int, before: int = 0) -> bool:
     """Postpone the run after the death of its newest worker, or of the one `before` requests earlier."""
-    run = bench.run_row(job_id)
+    run = data.run_row(job_id)
     request = request_key(run.id, run.requests - before)
     return postpone_job(
-        run.id, "Its worker died.", request=request, database=bench.database, clock=bench.clock
+        run.id, "Its worker died.", request=request, database=data.database, clock=data.clock
     )
 
 
-def release(bench: Bench) -> int:
-    return len(release_jobs(database=bench.database, clock=bench.clock, limit=5))
+def release(data: OrgJobsData) -> int:
+    return len(release_jobs(database=data.database, clock=data.clock, limit=5))
 
 
-def test_postponed_run_gets_another_worker_later(org_bench: Bench) -> None:
-    job_id = org_bench.job(of_type=SERVICE)
-    release(org_bench)
-    assert postpone(org_bench, job_id)
-    run = org_bench.run_row(job_id)
+def test_postponed_run_gets_another_worker_later(data: OrgJobsData) -> None:
+    job_id = data.job(of_type=SERVICE)
+    release(data)
+    assert postpone(data, job_id)
+    run = data.run_row(job_id)
     assert (run.next_attempt_at, run.requested_at, run.error) == (
-        org_bench.now + POSTPONED_FOR,
+        data.now + POSTPONED_FOR,
         None,
         "Its worker died.",
     )
-    assert (run.status, run.attempt_no, release(org_bench)) == ("pending", 1, 0)
-    org_bench.clock.pass_time(POSTPONED_FOR)
-    assert release(org_bench) == 1
+    assert (run.status, run.attempt_no, release(data)) == ("pending", 1, 0)
+    data.clock.pass_time(POSTPONED_FOR)
+    assert release(data) == 1
 
 
 @pytest.mark.parametrize(
@@ -377,51 +358,49 @@ def test_postponed_run_gets_another_worker_later(org_bench: Bench) -> None:
     ],
 )
 def test_started_runs_and_runs_of_agents_are_not_postponed(
-    org_bench: Bench, run: dict[str, object]
+    data: OrgJobsData, run: dict[str, object]
 ) -> None:
-    job_id = org_bench.job(
-        of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1} | run
-    )
-    assert not postpone(org_bench, job_id)
-    assert org_bench.run_row(job_id).error is None
+    job_id = data.job(of_type=SERVICE, run={"requested_at": data.now, "requests": 1} | run)
+    assert not postpone(data, job_id)
+    assert data.run_row(job_id).error is None
 
 
-def test_longer_wait_is_kept(org_bench: Bench) -> None:
-    later = org_bench.now + timedelta(hours=1)
-    asked = {"requested_at": org_bench.now, "requests": 1}
-    job_id = org_bench.job(of_type=SERVICE, run={"next_attempt_at": later, **asked})
-    assert not postpone(org_bench, job_id)
-    assert org_bench.run_row(job_id).next_attempt_at == later
+def test_longer_wait_is_kept(data: OrgJobsData) -> None:
+    later = data.now + timedelta(hours=1)
+    requested = {"requested_at": data.now, "requests": 1}
+    job_id = data.job(of_type=SERVICE, run={"next_attempt_at": later, **requested})
+    assert not postpone(data, job_id)
+    assert data.run_row(job_id).next_attempt_at == later
 
 
-def test_postponed_run_waits_for_the_next_window(org_bench: Bench) -> None:
-    ends = org_bench.now + timedelta(minutes=2)
-    window = {"start": f"{org_bench.now:%H:%M}", "end": f"{ends:%H:%M}", "timezone": "UTC"}
-    job_id = org_bench.job(of_type=SERVICE, start_window=window)
-    release(org_bench)
-    assert postpone(org_bench, job_id)
-    opens = org_bench.now.replace(second=0, microsecond=0) + timedelta(days=1)
-    assert org_bench.run_row(job_id).next_attempt_at == opens
+def test_postponed_run_waits_for_the_next_window(data: OrgJobsData) -> None:
+    ends = data.now + timedelta(minutes=2)
+    window = {"start": f"{data.now:%H:%M}", "end": f"{ends:%H:%M}", "timezone": "UTC"}
+    job_id = data.job(of_type=SERVICE, start_window=window)
+    release(data)
+    assert postpone(data, job_id)
+    opens = data.now.replace(second=0, microsecond=0) + timedelta(days=1)
+    assert data.run_row(job_id).next_attempt_at == opens
 
 
-def test_a_superseded_worker_cannot_postpone_the_run(org_bench: Bench) -> None:
-    job_id = org_bench.job(of_type=SERVICE)
-    release(org_bench)
-    org_bench.clock.pass_time(POSTPONED_FOR)
-    assert release(org_bench) == 1
-    assert not postpone(org_bench, job_id, before=1)
-    assert postpone(org_bench, job_id)
+def test_a_superseded_worker_cannot_postpone_the_run(data: OrgJobsData) -> None:
+    job_id = data.job(of_type=SERVICE)
+    release(data)
+    data.clock.pass_time(POSTPONED_FOR)
+    assert release(data) == 1
+    assert not postpone(data, job_id, before=1)
+    assert postpone(data, job_id)
 
 
-def test_planned_retry_keeps_its_time_and_error(org_bench: Bench) -> None:
-    soon = org_bench.now + timedelta(seconds=2)
+def test_planned_retry_keeps_its_time_and_error(data: OrgJobsData) -> None:
+    soon = data.now + timedelta(seconds=2)
     planned = {
         "requests": 1,
         "attempt_no": 2,
         "next_attempt_at": soon,
-        "error": "A fault of this system ended it.",
+        "error": "An internal error ended it.",
     }
-    job_id = org_bench.job(of_type=SERVICE, run=planned)
-    assert not postpone(org_bench, job_id)
-    run = org_bench.run_row(job_id)
-    assert (run.next_attempt_at, run.error) == (soon, "A fault of this system ended it.")
+    job_id = data.job(of_type=SERVICE, run=planned)
+    assert not postpone(data, job_id)
+    run = data.run_row(job_id)
+    assert (run.next_attempt_at, run.error) == (soon, "An internal error ended it.")

@@ -18,41 +18,41 @@ from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs import processes
-from automation_pipeline_tests.org_jobs.agent import an_agent
-from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.agent import make_agent
+from automation_pipeline_tests.org_jobs.data import CHANGING, ORG, OTHER_ORG, SERVICE, OrgJobsData
 from automation_pipeline_tests.org_jobs.runners import LocalWork
 from automation_pipeline_tests.processes import at_once
 
 LATER = timedelta(minutes=5)
 
 
-def release(bench: Bench, limit: int = 20) -> list[int]:
+def release(data: OrgJobsData, limit: int = 20) -> list[int]:
     """Release jobs; return their ids."""
-    released = release_jobs(database=bench.database, clock=bench.clock, limit=limit)
-    return sorted(bench.run_by_id(run_id).job_id for run_id in released)
+    released = release_jobs(database=data.database, clock=data.clock, limit=limit)
+    return sorted(data.run_by_id(run_id).job_id for run_id in released)
 
 
-def request_states(bench: Bench) -> list[str]:
-    return list(bench.rows(select(RunRequestRow.state).order_by(RunRequestRow.id)))
+def request_states(data: OrgJobsData) -> list[str]:
+    return list(data.rows(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
-def service_jobs(bench: Bench, count: int, org_id: str = ORG, **of_job: object) -> list[int]:
-    return [bench.job(org_id, SERVICE, **of_job) for _ in range(count)]
+def service_jobs(data: OrgJobsData, count: int, org_id: str = ORG, **of_job: object) -> list[int]:
+    return [data.job(org_id, SERVICE, **of_job) for _ in range(count)]
 
 
-def test_worker_is_requested_once_with_its_tags(org_bench: Bench) -> None:
-    schedule = org_bench.schedule(
+def test_worker_is_requested_once_with_its_tags(data: OrgJobsData) -> None:
+    schedule = data.schedule(
         job_type=SERVICE.name, overlap_policy=OverlapPolicy.SKIP, server_instance_id=None
     )
-    fire_id, server_id = org_bench.fire(schedule), org_bench.server()
-    job_id = org_bench.job(
+    fire_id, server_id = data.fire(schedule), data.server()
+    job_id = data.job(
         of_type=SERVICE, schedule_id=schedule, fire_id=fire_id, server_instance_id=server_id
     )
-    assert (release(org_bench), release(org_bench)) == ([job_id], [])
-    run = org_bench.run_row(job_id)
-    [tags] = org_bench.rows(select(RunRequestRow.tags))
-    assert org_bench.requests() == [(f"org-job-{run.id}-1", {"job_run_id": run.id})]
-    assert (run.requested_at, run.requests, run.status) == (org_bench.now, 1, "pending")
+    assert (release(data), release(data)) == ([job_id], [])
+    run = data.run_row(job_id)
+    [tags] = data.rows(select(RunRequestRow.tags))
+    assert data.requests() == [(f"org-job-{run.id}-1", {"job_run_id": run.id})]
+    assert (run.requested_at, run.requests, run.status) == (data.now, 1, "pending")
     assert tags == {
         "org_jobs/org_id": ORG,
         "org_jobs/job_id": str(job_id),
@@ -63,126 +63,126 @@ def test_worker_is_requested_once_with_its_tags(org_bench: Bench) -> None:
     }
 
 
-def test_no_worker_is_requested_for_jobs_of_agents(org_bench: Bench) -> None:
-    org_bench.job(of_type=CHANGING)
-    assert release(org_bench) == []
+def test_no_worker_is_requested_for_jobs_of_agents(data: OrgJobsData) -> None:
+    data.job(of_type=CHANGING)
+    assert release(data) == []
 
 
-def test_missing_worker_is_requested_again_under_another_key(org_bench: Bench) -> None:
-    [job_id] = service_jobs(org_bench, 1)
-    release(org_bench)
-    org_bench.clock.pass_time(LATER - timedelta(seconds=1))
-    assert release(org_bench) == []
-    org_bench.clock.pass_time(timedelta(seconds=1))
-    assert release(org_bench) == [job_id]
-    run_id = org_bench.run_row(job_id).id
-    assert [key for key, _ in org_bench.requests()] == [
+def test_missing_worker_is_requested_again_under_another_key(data: OrgJobsData) -> None:
+    [job_id] = service_jobs(data, 1)
+    release(data)
+    data.clock.pass_time(LATER - timedelta(seconds=1))
+    assert release(data) == []
+    data.clock.pass_time(timedelta(seconds=1))
+    assert release(data) == [job_id]
+    run_id = data.run_row(job_id).id
+    assert [key for key, _ in data.requests()] == [
         f"org-job-{run_id}-1",
         f"org-job-{run_id}-2",
     ]
-    assert request_states(org_bench) == ["refused", "waiting"]
+    assert request_states(data) == ["refused", "waiting"]
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
-def test_queued_worker_is_not_requested_again_for_an_hour(org_bench: Bench, is_taken: bool) -> None:
-    [job_id, other] = service_jobs(org_bench, 2)
-    assert release(org_bench, 1) == [job_id]
-    with org_bench.database.transaction() as session:
+def test_queued_worker_is_not_requested_again_for_an_hour(
+    data: OrgJobsData, is_taken: bool
+) -> None:
+    [job_id, other] = service_jobs(data, 2)
+    assert release(data, 1) == [job_id]
+    with data.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
         if is_taken:
             mark_taken(session, request.key, "dagster-run-1")
-    org_bench.clock.pass_time(timedelta(minutes=59))
-    assert release(org_bench, 1) == []
-    assert release(org_bench, 2) == [other]
-    org_bench.clock.pass_time(timedelta(minutes=1))
-    assert release(org_bench, 2) == [job_id]
-    assert request_states(org_bench) == ["taken" if is_taken else "refused", "waiting", "waiting"]
+    data.clock.pass_time(timedelta(minutes=59))
+    assert release(data, 1) == []
+    assert release(data, 2) == [other]
+    data.clock.pass_time(timedelta(minutes=1))
+    assert release(data, 2) == [job_id]
+    assert request_states(data) == ["taken" if is_taken else "refused", "waiting", "waiting"]
 
 
-def test_refused_worker_is_requested_again(org_bench: Bench) -> None:
-    [job_id] = service_jobs(org_bench, 1)
-    release(org_bench)
-    with org_bench.database.transaction() as session:
+def test_refused_worker_is_requested_again(data: OrgJobsData) -> None:
+    [job_id] = service_jobs(data, 1)
+    release(data)
+    with data.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
         mark_refused(session, request.key, "Dagster could not launch it.")
-    org_bench.clock.pass_time(LATER)
-    assert release(org_bench) == [job_id]
+    data.clock.pass_time(LATER)
+    assert release(data) == [job_id]
 
 
-def test_organisations_are_served_in_turn(org_bench: Bench) -> None:
-    many, few = service_jobs(org_bench, 6), service_jobs(org_bench, 2, OTHER_ORG)
-    assert release(org_bench, 4) == sorted([*many[:2], *few])
-    assert release(org_bench, 5) == many[2:3]
+def test_organisations_are_served_in_turn(data: OrgJobsData) -> None:
+    many, few = service_jobs(data, 6), service_jobs(data, 2, OTHER_ORG)
+    assert release(data, 4) == sorted([*many[:2], *few])
+    assert release(data, 5) == many[2:3]
 
 
-def test_organisation_with_fewer_running_jobs_comes_first(org_bench: Bench) -> None:
+def test_organisation_with_fewer_running_jobs_comes_first(data: OrgJobsData) -> None:
     for _ in range(2):
-        org_bench.running_job(of_type=SERVICE)
-    service_jobs(org_bench, 2)
-    [late] = service_jobs(org_bench, 1, OTHER_ORG)
-    assert release(org_bench, 3) == [late]
+        data.running_job(of_type=SERVICE)
+    service_jobs(data, 2)
+    [late] = service_jobs(data, 1, OTHER_ORG)
+    assert release(data, 3) == [late]
 
 
-def test_most_urgent_runs_of_an_organisation_come_first(org_bench: Bench) -> None:
-    jobs = [service_jobs(org_bench, 1, priority=priority)[0] for priority in (5, 9, 1, 5)]
-    assert release(org_bench, 1) == [jobs[2]]
-    assert release(org_bench, 3) == sorted([jobs[0], jobs[3]])
+def test_most_urgent_runs_of_an_organisation_come_first(data: OrgJobsData) -> None:
+    jobs = [service_jobs(data, 1, priority=priority)[0] for priority in (5, 9, 1, 5)]
+    assert release(data, 1) == [jobs[2]]
+    assert release(data, 3) == sorted([jobs[0], jobs[3]])
 
 
-def test_limits_of_running_jobs_are_kept(org_bench: Bench) -> None:
-    org_bench.organisation(max_running=2)
-    org_bench.running_job(of_type=CHANGING)
-    jobs, others = service_jobs(org_bench, 3), service_jobs(org_bench, 3, OTHER_ORG)
-    assert release(org_bench, 3) == sorted([jobs[0], *others[:2]])
-    assert release(org_bench, 3) == []
-    assert release(org_bench, 0) == []
-    assert release(org_bench, 20) == others[2:]
+def test_limits_of_running_jobs_are_kept(data: OrgJobsData) -> None:
+    data.organisation(max_running=2)
+    data.running_job(of_type=CHANGING)
+    jobs, others = service_jobs(data, 3), service_jobs(data, 3, OTHER_ORG)
+    assert release(data, 3) == sorted([jobs[0], *others[:2]])
+    assert release(data, 3) == []
+    assert release(data, 0) == []
+    assert release(data, 20) == others[2:]
 
 
 def test_remote_run_counts_only_for_its_organisation(
-    org_bench: Bench,
+    data: OrgJobsData,
 ) -> None:
-    org_bench.organisation(max_running=2)
+    data.organisation(max_running=2)
     for number in range(2):
-        followed = org_bench.running_job(of_type=SERVICE)
-        org_bench.set_run(
-            org_bench.run_row(followed).id, lease_until=None, following={"runId": str(number)}
-        )
-    service_jobs(org_bench, 1)
-    others = service_jobs(org_bench, 2, OTHER_ORG)
-    assert release(org_bench, 2) == others
+        followed = data.running_job(of_type=SERVICE)
+        data.set_run(data.run_row(followed).id, lease_until=None, following={"runId": str(number)})
+    service_jobs(data, 1)
+    others = service_jobs(data, 2, OTHER_ORG)
+    assert release(data, 2) == others
 
 
-def test_idle_organisation_comes_before_a_busy_one(org_bench: Bench) -> None:
-    many = service_jobs(org_bench, 6, priority=1)
-    assert release(org_bench, 3) == many[:3]
-    [late] = service_jobs(org_bench, 1, OTHER_ORG, priority=9)
-    assert release(org_bench, 3) == []
-    org_bench.set_run(org_bench.run_row(many[0]).id, status="cancelled", finished_at=org_bench.now)
-    assert release(org_bench, 3) == [late]
+def test_idle_organisation_comes_before_a_busy_one(data: OrgJobsData) -> None:
+    many = service_jobs(data, 6, priority=1)
+    assert release(data, 3) == many[:3]
+    [late] = service_jobs(data, 1, OTHER_ORG, priority=9)
+    assert release(data, 3) == []
+    data.set_run(data.run_row(many[0]).id, status="cancelled", finished_at=data.now)
+    assert release(data, 3) == [late]
 
 
 @pytest.mark.parametrize("releases_before_the_claim", [False, True])
 def test_urgent_service_job_starts_despite_busy_agents(
-    org_bench: Bench, releases_before_the_claim: bool
+    data: OrgJobsData, releases_before_the_claim: bool
 ) -> None:
     """The agent claims again at once, before or after the queue is released."""
-    org_bench.organisation(max_running=1)
-    agent, runner = an_agent(org_bench), LocalWork()
+    data.organisation(max_running=1)
+    agent, runner = make_agent(data), LocalWork()
     for _ in range(4):
-        agent.wanted(priority=9)
+        agent.add_job(priority=9)
     held = agent.claim()
-    [urgent] = service_jobs(org_bench, 1, priority=1)
+    [urgent] = service_jobs(data, 1, priority=1)
     rounds = 0
-    while org_bench.run_row(urgent).status == "pending" and rounds < 4:
+    while data.run_row(urgent).status == "pending" and rounds < 4:
         for job in held:
             agent.result(job, "success")
-        released = release(org_bench) if releases_before_the_claim else []
+        released = release(data) if releases_before_the_claim else []
         held = agent.claim()
-        if released or release(org_bench):
-            work(org_bench, urgent, runner)
+        if released or release(data):
+            work(data, urgent, runner)
         rounds += 1
-    assert (org_bench.run_row(urgent).status, len(runner.asked), held, rounds) == (
+    assert (data.run_row(urgent).status, len(runner.contexts), held, rounds) == (
         "success",
         1,
         [],
@@ -191,17 +191,10 @@ def test_urgent_service_job_starts_despite_busy_agents(
     assert len(agent.claim()) == 1
 
 
-def work(bench: Bench, job_id: int, runner: LocalWork) -> None:
+def work(data: OrgJobsData, job_id: int, runner: LocalWork) -> None:
+    run_id, runners = data.run_row(job_id).id, {SERVICE.name: runner}
     waiting.run(
-        work_job(
-            bench.run_row(job_id).id,
-            runners={SERVICE.name: runner},
-            lease_seconds=3600.0,
-            database=bench.database,
-            clock=bench.clock,
-            meter=bench.meter,
-            owner="worker",
-        )
+        work_job(run_id, runners=runners, lease_seconds=3600.0, owner="worker", **data.services)
     )
 
 
@@ -214,49 +207,47 @@ def work(bench: Bench, job_id: int, runner: LocalWork) -> None:
     ],
 )
 def test_no_worker_is_requested_for_runs_that_cannot_start(
-    org_bench: Bench, columns: dict[str, object]
+    data: OrgJobsData, columns: dict[str, object]
 ) -> None:
-    times = {"later": org_bench.now + LATER, "now": org_bench.now}
+    times = {"later": data.now + LATER, "now": data.now}
     values = {
         name: times.get(value, value) if isinstance(value, str) else value
         for name, value in columns.items()
     }
-    service_jobs(org_bench, 1, run=values)
-    assert release(org_bench) == []
+    service_jobs(data, 1, run=values)
+    assert release(data) == []
 
 
 @pytest.mark.parametrize("closed", ["suspended_at", "maintenance_until"])
-def test_no_worker_is_requested_for_a_closed_organisation(org_bench: Bench, closed: str) -> None:
-    service_jobs(org_bench, 1)
-    [job_id] = service_jobs(org_bench, 1, OTHER_ORG)
-    org_bench.organisation(**{closed: org_bench.now + LATER})
-    assert release(org_bench) == [job_id]
+def test_no_worker_is_requested_for_a_closed_organisation(data: OrgJobsData, closed: str) -> None:
+    service_jobs(data, 1)
+    [job_id] = service_jobs(data, 1, OTHER_ORG)
+    data.organisation(**{closed: data.now + LATER})
+    assert release(data) == [job_id]
 
 
-def test_worker_is_requested_for_the_first_of_serial_runs(org_bench: Bench) -> None:
-    first, second = service_jobs(org_bench, 2, line="a")
-    assert release(org_bench) == [first]
-    org_bench.set_run(org_bench.run_row(first).id, status="cancelled", finished_at=org_bench.now)
-    assert release(org_bench) == [second]
+def test_worker_is_requested_for_the_first_of_serial_runs(data: OrgJobsData) -> None:
+    first, second = service_jobs(data, 2, line="a")
+    assert release(data) == [first]
+    data.set_run(data.run_row(first).id, status="cancelled", finished_at=data.now)
+    assert release(data) == [second]
 
 
-def test_concurrent_releases_request_each_run_once_within_the_limit(org_bench: Bench) -> None:
-    jobs = service_jobs(org_bench, 6)
-    url = org_bench.database.url.render_as_string(hide_password=False)
-    released = at_once(processes.release, *[(url, org_bench.now, 4)] * 4)
-    assert (
-        len(released[0] + released[1] + released[2] + released[3]) == len(org_bench.requests()) == 4
-    )
-    assert [org_bench.run_row(job_id).requests for job_id in jobs] == [1, 1, 1, 1, 0, 0]
+def test_concurrent_releases_request_each_run_once_within_the_limit(data: OrgJobsData) -> None:
+    jobs = service_jobs(data, 6)
+    url = data.database.url.render_as_string(hide_password=False)
+    released = at_once(processes.release, *[(url, data.now, 4)] * 4)
+    assert len(released[0] + released[1] + released[2] + released[3]) == len(data.requests()) == 4
+    assert [data.run_row(job_id).requests for job_id in jobs] == [1, 1, 1, 1, 0, 0]
 
 
-def test_the_number_of_queries_does_not_grow_with_the_runs(org_bench: Bench) -> None:
-    ground = {"database": org_bench.database, "clock": org_bench.clock}
-    service_jobs(org_bench, 1)
-    with statements(org_bench.database) as of_one:
-        assert len(release_jobs(**ground, limit=20)) == 1
-    service_jobs(org_bench, 15)
-    service_jobs(org_bench, 4, OTHER_ORG)
-    with statements(org_bench.database) as of_many:
-        assert len(release_jobs(**ground, limit=20)) == 19
+def test_the_number_of_queries_does_not_grow_with_the_runs(data: OrgJobsData) -> None:
+    services = {"database": data.database, "clock": data.clock}
+    service_jobs(data, 1)
+    with statements(data.database) as of_one:
+        assert len(release_jobs(**services, limit=20)) == 1
+    service_jobs(data, 15)
+    service_jobs(data, 4, OTHER_ORG)
+    with statements(data.database) as of_many:
+        assert len(release_jobs(**services, limit=20)) == 19
     assert len(of_many) == len(of_one)

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -27,7 +27,6 @@ from automation_pipeline.org_jobs.models.jobs import (
     attempt_failed,
     attempt_succeeded,
 )
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.ports import JobRunner
 from automation_pipeline.org_jobs.queries.attempts import JobRunBusyError
 from automation_pipeline.org_jobs.runs import reap_jobs, retry_write, run_with_heartbeats, work_job
@@ -35,69 +34,71 @@ from automation_pipeline.storage.database import DatabaseBusyError, DatabaseUnre
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests import waiting
-from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.data import ORG, SERVICE, OrgJobsData
 from automation_pipeline_tests.org_jobs.runners import LocalWork, RemoteWork
 from automation_pipeline_tests.tables import every_case
 
-LEASE = 3600.0
+LEASE_SECONDS = 3600.0
 NEVER = RetryPolicy(max_retries=0)
 
 
-def work(
-    bench: Bench,
-    job_id: int,
-    runner: JobRunner | None,
-    lease_seconds: float = LEASE,
-    dagster_run_id: str | None = None,
+async def attempt(
+    data: OrgJobsData, job_id: int, runner: JobRunner | None, dagster_run_id: str | None = None
 ) -> OrgJobRun:
-    runners: Mapping[str, JobRunner] = {} if runner is None else {SERVICE.name: runner}
-    return waiting.run(
-        work_job(
-            bench.run_row(job_id).id,
-            runners=runners,
-            lease_seconds=lease_seconds,
-            database=bench.database,
-            clock=bench.clock,
-            meter=bench.meter,
-            owner="worker",
-            dagster_run_id=dagster_run_id,
-        )
+    return await work_job(
+        data.run_row(job_id).id,
+        runners={} if runner is None else {SERVICE.name: runner},
+        lease_seconds=LEASE_SECONDS,
+        owner="worker",
+        dagster_run_id=dagster_run_id,
+        **data.services,
     )
 
 
-def service_job(bench: Bench, **of_job: object) -> int:
-    return bench.job(of_type=SERVICE, **of_job)
+def work(
+    data: OrgJobsData, job_id: int, runner: JobRunner | None, dagster_run_id: str | None = None
+) -> OrgJobRun:
+    return waiting.run(attempt(data, job_id, runner, dagster_run_id))
 
 
-def test_job_succeeds_with_events(org_bench: Bench) -> None:
+def add_service_job(data: OrgJobsData, **of_job: object) -> int:
+    return data.job(of_type=SERVICE, **of_job)
+
+
+def test_job_succeeds_with_events(data: OrgJobsData) -> None:
     job_id, runner = (
-        service_job(org_bench, payload={"url": "https://example.com"}),
+        add_service_job(data, payload={"url": "https://example.com"}),
         LocalWork(attempt_succeeded({"status": 204})),
     )
-    run = work(org_bench, job_id, runner)
+    run = work(data, job_id, runner)
     assert (run.status, run.result, run.finished_at, run.lease_until) == (
         "success",
         {"status": 204},
-        org_bench.now,
+        data.now,
         None,
     )
-    [asked] = runner.asked
-    assert (asked.org_id, asked.job_id, asked.run_id, asked.attempt_no) == (ORG, job_id, run.id, 1)
-    assert asked.payload == {"url": "https://example.com"}
-    assert [event.name for event in org_bench.events()] == ["job_run.started", "job_run.succeeded"]
-    assert org_bench.moves("job run", run.id) == [("pending", "running"), ("running", "success")]
+    [context] = runner.contexts
+    assert (context.org_id, context.job_id, context.run_id, context.attempt_no) == (
+        ORG,
+        job_id,
+        run.id,
+        1,
+    )
+    assert context.payload == {"url": "https://example.com"}
+    assert [event.name for event in data.events()] == ["job_run.started", "job_run.succeeded"]
+    assert data.transitions("job run", run.id) == [("pending", "running"), ("running", "success")]
     [attempt] = run.attempts
     assert (attempt.status, attempt.owner, attempt.attempt_no) == ("success", "worker", 1)
-    counted = org_bench.meter.drain()
+    counted = data.meter.drain()
     assert counted["job_run_count_total", 'status="success",type="HTTPS_CALL"'] == 1
     assert counted["job_run_duration_ms_bucket", 'le="1000.0"'] == 1
 
 
-def test_ended_run_is_not_repeated(org_bench: Bench) -> None:
-    job_id, runner = service_job(org_bench), LocalWork()
-    work(org_bench, job_id, runner)
-    assert work(org_bench, job_id, runner).status == "success"
-    assert len(runner.asked) == 1
+def test_ended_run_is_not_repeated(data: OrgJobsData) -> None:
+    job_id, runner = add_service_job(data), LocalWork()
+    work(data, job_id, runner)
+    assert work(data, job_id, runner).status == "success"
+    assert len(runner.contexts) == 1
 
 
 @pytest.mark.parametrize(
@@ -108,61 +109,61 @@ def test_ended_run_is_not_repeated(org_bench: Bench) -> None:
         (ConflictError("It is in the way."), "CONFLICT"),
     ],
 )
-def test_failed_run_is_retried_when_it_is_due(org_bench: Bench, end: object, code: str) -> None:
-    job_id = service_job(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
-    run = work(org_bench, job_id, LocalWork(end))
+def test_failed_run_is_retried_when_it_is_due(data: OrgJobsData, end: object, code: str) -> None:
+    job_id = add_service_job(data, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
+    run = work(data, job_id, LocalWork(end))
     assert (run.status, run.attempt_no, run.error_code) == ("pending", 2, code)
-    assert run.next_attempt_at == org_bench.now + timedelta(minutes=1)
-    assert work(org_bench, job_id, LocalWork()).status == "pending"
-    org_bench.pass_minutes(1)
-    assert work(org_bench, job_id, LocalWork(end)).status == "failed"
-    counted = org_bench.meter.drain()
+    assert run.next_attempt_at == data.now + timedelta(minutes=1)
+    assert work(data, job_id, LocalWork()).status == "pending"
+    data.advance_minutes(1)
+    assert work(data, job_id, LocalWork(end)).status == "failed"
+    counted = data.meter.drain()
     assert counted["job_run_retries_total", 'type="HTTPS_CALL"'] == 1
     assert counted["job_run_count_total", 'status="failed",type="HTTPS_CALL"'] == 1
 
 
-def test_attempts_of_a_run_share_a_unique_key(org_bench: Bench) -> None:
+def test_attempts_of_a_run_share_a_unique_key(data: OrgJobsData) -> None:
     job_id, other = (
-        service_job(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=0)),
-        service_job(org_bench),
+        add_service_job(data, retry=RetryPolicy(max_retries=1, backoff_ms=0)),
+        add_service_job(data),
     )
     runner = LocalWork(TransientError("No answer."))
     for one in (job_id, job_id, other):
-        work(org_bench, one, runner)
-    assert [(asked.attempt_no, asked.key) for asked in runner.asked] == [
-        (number, f"org-job-run-{org_bench.run_row(one).id}")
+        work(data, one, runner)
+    assert [(context.attempt_no, context.key) for context in runner.contexts] == [
+        (number, f"org-job-run-{data.run_row(one).id}")
         for one, number in ((job_id, 1), (job_id, 2), (other, 1))
     ]
 
 
 def test_result_is_recorded_after_a_transient_database_error(
-    org_bench: Bench, monkeypatch: pytest.MonkeyPatch
+    data: OrgJobsData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = [DatabaseBusyError("It gave way."), DatabaseUnreachableError("It is away.")]
-    really = job_runs.end_attempts
+    original = job_runs.end_attempts
 
     def end(*given: Any) -> object:
         if faults:
             raise faults.pop(0)
-        return really(*given)
+        return original(*given)
 
     monkeypatch.setattr(job_runs, "end_attempts", end)
     monkeypatch.setattr(job_runs, "FIRST_WAIT_SECONDS", 0.0)
-    job_id, runner = service_job(org_bench), LocalWork()
-    run = work(org_bench, job_id, runner)
-    assert (run.status, len(run.attempts), len(runner.asked), faults) == ("success", 1, 1, [])
+    job_id, runner = add_service_job(data), LocalWork()
+    run = work(data, job_id, runner)
+    assert (run.status, len(run.attempts), len(runner.contexts), faults) == ("success", 1, 1, [])
 
 
 @pytest.mark.parametrize(
     "fault", [InvalidInputError("No such address."), NotFoundError("No such rule.")]
 )
-def test_validation_error_is_not_retried(org_bench: Bench, fault: Exception) -> None:
-    run = work(org_bench, service_job(org_bench), LocalWork(fault))
+def test_validation_error_is_not_retried(data: OrgJobsData, fault: Exception) -> None:
+    run = work(data, add_service_job(data), LocalWork(fault))
     assert (run.status, run.attempt_no, run.error) == ("failed", 1, str(fault))
 
 
-def test_type_without_a_runner_fails(org_bench: Bench) -> None:
-    run = work(org_bench, service_job(org_bench), None)
+def test_type_without_a_runner_fails(data: OrgJobsData) -> None:
+    run = work(data, add_service_job(data), None)
     assert (run.status, run.error_code) == ("failed", "UNSUPPORTED")
     assert run.error == "There is no runner for jobs of the type HTTPS_CALL."
 
@@ -171,207 +172,178 @@ def test_type_without_a_runner_fails(org_bench: Bench) -> None:
     "runner", [LocalWork(ValueError("secret")), RemoteWork(fault=ValueError("secret"))]
 )
 def test_bug_of_a_runner_ends_the_attempt_and_is_raised(
-    org_bench: Bench, runner: JobRunner
+    data: OrgJobsData, runner: JobRunner
 ) -> None:
-    job_id = service_job(org_bench, retry=NEVER)
+    job_id = add_service_job(data, retry=NEVER)
     with pytest.raises(ValueError, match="secret"):
-        work(org_bench, job_id, runner)
-    run = org_bench.run_row(job_id)
+        work(data, job_id, runner)
+    run = data.run_row(job_id)
     assert (run.status, run.error_code, run.following) == ("failed", "FAILED", None)
-    assert run.error == "A fault of this system ended it (ValueError): its worker's log says more."
+    assert run.error == "An internal error ended it (ValueError): see the log of its worker."
 
 
-def test_run_of_another_worker_is_left_alone(org_bench: Bench) -> None:
-    job_id, runner = org_bench.running_job(of_type=SERVICE), LocalWork()
+def test_run_of_another_worker_is_left_alone(data: OrgJobsData) -> None:
+    job_id, runner = data.running_job(of_type=SERVICE), LocalWork()
     with pytest.raises(JobRunBusyError):
-        work(org_bench, job_id, runner)
-    org_bench.expire_hold(org_bench.run_row(job_id).id)
-    assert (work(org_bench, job_id, runner).status, runner.asked) == ("running", [])
+        work(data, job_id, runner)
+    data.expire_lease(data.run_row(job_id).id)
+    assert (work(data, job_id, runner).status, runner.contexts) == ("running", [])
 
 
 def test_a_worker_before_the_due_time_exits_and_another_is_requested(
-    org_bench: Bench,
+    data: OrgJobsData,
 ) -> None:
-    org_bench.organisation(max_running=1)
-    job_id = service_job(org_bench)
-    release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
-    org_bench.organisation(suspended_at=org_bench.now)
-    assert work(org_bench, job_id, LocalWork()).status == "pending"
-    assert org_bench.run_row(job_id).requested_at is None
-    org_bench.organisation(suspended_at=None)
-    assert len(release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)) == 1
+    data.organisation(max_running=1)
+    job_id = add_service_job(data)
+    release_jobs(database=data.database, clock=data.clock, limit=5)
+    data.organisation(suspended_at=data.now)
+    assert work(data, job_id, LocalWork()).status == "pending"
+    assert data.run_row(job_id).requested_at is None
+    data.organisation(suspended_at=None)
+    assert len(release_jobs(database=data.database, clock=data.clock, limit=5)) == 1
 
 
-def test_run_stores_its_dagster_run(org_bench: Bench) -> None:
+def test_run_stores_its_dagster_run(data: OrgJobsData) -> None:
     """The Dagster run that started the attempt is stored, not the one of the newest request."""
-    job_id = service_job(org_bench)
-    release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
-    with org_bench.database.transaction() as session:
-        mark_taken(session, org_bench.requests()[0][0], "dagster-run-8")
+    job_id = add_service_job(data)
+    release_jobs(database=data.database, clock=data.clock, limit=5)
+    with data.database.transaction() as session:
+        mark_taken(session, data.requests()[0][0], "dagster-run-8")
     assert (
-        work(org_bench, job_id, LocalWork(), dagster_run_id="dagster-run-7").dagster_run_id
+        work(data, job_id, LocalWork(), dagster_run_id="dagster-run-7").dagster_run_id
         == "dagster-run-7"
     )
     assert (
-        work(org_bench, job_id, LocalWork(), dagster_run_id="dagster-run-8").dagster_run_id
+        work(data, job_id, LocalWork(), dagster_run_id="dagster-run-8").dagster_run_id
         == "dagster-run-7"
     )
 
 
 def during_work(
-    bench: Bench, job_id: int, what: Callable[[], object], runner: LocalWork
+    data: OrgJobsData, job_id: int, what: Callable[[], object], runner: LocalWork
 ) -> OrgJobRun:
     """Call `what` during the work, then let one more heartbeat happen."""
 
     async def working() -> OrgJobRun:
-        task = asyncio.ensure_future(
-            work_job(
-                bench.run_row(job_id).id,
-                runners={SERVICE.name: runner},
-                lease_seconds=LEASE,
-                database=bench.database,
-                clock=bench.clock,
-                meter=bench.meter,
-                owner="worker",
-            )
-        )
-        await waiting.come_true(lambda: bool(runner.asked))
+        task = asyncio.ensure_future(attempt(data, job_id, runner))
+        await waiting.come_true(lambda: bool(runner.contexts))
         await asyncio.to_thread(what)
-        waiting.leap(LEASE / 4 + 1)
+        waiting.leap(LEASE_SECONDS / 4 + 1)
         return await task
 
-    runner.lasts = True
+    runner.never_ends = True
     return waiting.run(working())
 
 
-def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
-    cancel_job(
-        job_id,
-        within=ALL_ORGANISATIONS,
-        database=bench.database,
-        clock=bench.clock,
-        actor="user:1",
-        reason="Not now.",
-        at_once=at_once,
-    )
+def cancel(data: OrgJobsData, job_id: int, *, at_once: bool = False) -> None:
+    cancel_job(job_id, reason="Not now.", at_once=at_once, **data.context())
 
 
-def test_a_cancel_request_takes_effect_at_the_next_heartbeat(org_bench: Bench) -> None:
-    job_id, runner = service_job(org_bench), LocalWork()
-    run = during_work(org_bench, job_id, lambda: cancel(org_bench, job_id), runner)
+def test_a_cancel_request_takes_effect_at_the_next_heartbeat(data: OrgJobsData) -> None:
+    job_id, runner = add_service_job(data), LocalWork()
+    run = during_work(data, job_id, lambda: cancel(data, job_id), runner)
     assert (run.status, run.error, run.cancelled_by) == ("cancelled", "Not now.", "user:1")
-    assert runner.was_stopped
+    assert runner.was_cancelled
 
 
-def test_run_that_was_ended_at_once_is_not_ended_again(org_bench: Bench) -> None:
-    job_id, runner = service_job(org_bench), LocalWork()
-    run = during_work(org_bench, job_id, lambda: cancel(org_bench, job_id, at_once=True), runner)
-    assert (run.status, runner.was_stopped, len(run.attempts)) == ("cancelled", True, 1)
-    assert org_bench.moves("job run", run.id)[1:] == [("running", "cancelled")]
+def test_run_that_was_ended_at_once_is_not_ended_again(data: OrgJobsData) -> None:
+    job_id, runner = add_service_job(data), LocalWork()
+    run = during_work(data, job_id, lambda: cancel(data, job_id, at_once=True), runner)
+    assert (run.status, runner.was_cancelled, len(run.attempts)) == ("cancelled", True, 1)
+    assert data.transitions("job run", run.id)[1:] == [("running", "cancelled")]
 
 
-def test_work_past_the_limit_of_its_type_is_stopped(org_bench: Bench) -> None:
-    job_id, runner = service_job(org_bench, retry=NEVER), LocalWork()
-    run = during_work(org_bench, job_id, lambda: org_bench.pass_minutes(3), runner)
-    assert (run.status, run.error_code, runner.was_stopped) == ("failed", "TIME_LIMIT", True)
+def test_work_past_the_limit_of_its_type_is_stopped(data: OrgJobsData) -> None:
+    job_id, runner = add_service_job(data, retry=NEVER), LocalWork()
+    run = during_work(data, job_id, lambda: data.advance_minutes(3), runner)
+    assert (run.status, run.error_code, runner.was_cancelled) == ("failed", "TIME_LIMIT", True)
     assert run.error == "It did not end within 180 s, the limit of its type."
 
 
-def test_worker_that_lost_its_lease_writes_nothing(org_bench: Bench) -> None:
-    job_id, runner = service_job(org_bench, retry=RetryPolicy(backoff_ms=0)), LocalWork()
+def test_worker_that_lost_its_lease_writes_nothing(data: OrgJobsData) -> None:
+    job_id, runner = add_service_job(data, retry=RetryPolicy(backoff_ms=0)), LocalWork()
 
-    def give_up() -> None:
-        org_bench.expire_hold(org_bench.run_row(job_id).id)
-        reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
+    def lose_lease() -> None:
+        data.expire_lease(data.run_row(job_id).id)
+        reap_jobs(**data.services)
 
-    run = during_work(org_bench, job_id, give_up, runner)
-    assert (run.status, run.attempt_no, runner.was_stopped) == ("pending", 2, True)
+    run = during_work(data, job_id, lose_lease, runner)
+    assert (run.status, run.attempt_no, runner.was_cancelled) == ("pending", 2, True)
     assert [attempt.error_code for attempt in run.attempts] == ["STALE"]
 
 
-def test_result_after_the_start_of_another_attempt_is_dropped(org_bench: Bench) -> None:
-    job_id = service_job(org_bench, retry=RetryPolicy(backoff_ms=0))
+def test_result_after_the_start_of_another_attempt_is_dropped(data: OrgJobsData) -> None:
+    job_id = add_service_job(data, retry=RetryPolicy(backoff_ms=0))
 
-    def lose_it() -> None:
-        org_bench.expire_hold(org_bench.run_row(job_id).id)
-        reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
+    def lose_lease() -> None:
+        data.expire_lease(data.run_row(job_id).id)
+        reap_jobs(**data.services)
         assert (
-            work(org_bench, job_id, LocalWork(attempt_succeeded({"by": "the second"}))).status
+            work(data, job_id, LocalWork(attempt_succeeded({"by": "the second"}))).status
             == "success"
         )
 
-    run = work(org_bench, job_id, LocalWork(attempt_succeeded({"by": "the first"}), during=lose_it))
+    run = work(data, job_id, LocalWork(attempt_succeeded({"by": "the first"}), during=lose_lease))
     assert (run.status, run.result, run.attempt_no) == ("success", {"by": "the second"}, 2)
     assert [attempt.status for attempt in run.attempts] == ["failed", "success"]
 
 
-def test_a_heartbeat_extends_the_lease(org_bench: Bench) -> None:
-    job_id, runner = service_job(org_bench), LocalWork(lasts=True)
+def test_a_heartbeat_extends_the_lease(data: OrgJobsData) -> None:
+    job_id, runner = add_service_job(data), LocalWork(never_ends=True)
 
     async def working() -> bool:
-        task = asyncio.ensure_future(
-            work_job(
-                org_bench.run_row(job_id).id,
-                runners={SERVICE.name: runner},
-                lease_seconds=LEASE,
-                database=org_bench.database,
-                clock=org_bench.clock,
-                meter=org_bench.meter,
-                owner="worker",
-            )
-        )
-        await waiting.come_true(lambda: bool(runner.asked))
-        run_id = org_bench.run_row(job_id).id
-        await asyncio.to_thread(org_bench.set_run, run_id, lease_until=database_now(1.0))
-        before = org_bench.run_by_id(run_id).lease_until
-        waiting.leap(LEASE / 4 + 1)
+        task = asyncio.ensure_future(attempt(data, job_id, runner))
+        await waiting.come_true(lambda: bool(runner.contexts))
+        run_id = data.run_row(job_id).id
+        await asyncio.to_thread(data.set_run, run_id, lease_until=database_now(1.0))
+        before = data.run_by_id(run_id).lease_until
+        waiting.leap(LEASE_SECONDS / 4 + 1)
         await waiting.come_true(
-            lambda: org_bench.run_by_id(run_id).lease_until > before + timedelta(minutes=30)
+            lambda: data.run_by_id(run_id).lease_until > before + timedelta(minutes=30)
         )
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return runner.was_stopped
+        return runner.was_cancelled
 
     assert waiting.run(working())
-    assert org_bench.run_row(job_id).status == "running"
+    assert data.run_row(job_id).status == "running"
 
 
-def test_remote_work_continues_without_a_worker(org_bench: Bench) -> None:
-    job_id, runner = service_job(org_bench), RemoteWork()
-    run = work(org_bench, job_id, runner)
+def test_remote_work_continues_without_a_worker(data: OrgJobsData) -> None:
+    job_id, runner = add_service_job(data), RemoteWork()
+    run = work(data, job_id, runner)
     assert (run.status, run.following, run.lease_until) == ("running", {"key": f"{run.id}:1"}, None)
-    assert run.deadline_at == org_bench.now + timedelta(seconds=180)
-    assert work(org_bench, job_id, runner).status == "running"
+    assert run.deadline_at == data.now + timedelta(seconds=180)
+    assert work(data, job_id, runner).status == "running"
     assert list(runner.started) == [f"{run.id}:1"]
 
 
-def test_remote_work_that_cannot_start_fails(org_bench: Bench) -> None:
-    run = work(org_bench, service_job(org_bench), RemoteWork(fault=NotFoundError("No such rule.")))
+def test_remote_work_that_cannot_start_fails(data: OrgJobsData) -> None:
+    run = work(data, add_service_job(data), RemoteWork(fault=NotFoundError("No such rule.")))
     assert (run.status, run.error_code, run.error) == ("failed", "NOT_FOUND", "No such rule.")
 
 
-@pytest.mark.parametrize("kind", ["here", "elsewhere"])
-def test_job_of_a_killed_worker_ends_once(org_bench: Bench, kind: str) -> None:
-    job_id = service_job(org_bench, retry=RetryPolicy(backoff_ms=0))
-    run_id = org_bench.run_row(job_id).id
-    kill_during_work(org_bench, run_id, kind)
-    assert (org_bench.run_by_id(run_id).status, org_bench.run_by_id(run_id).following) == (
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_job_of_a_killed_worker_ends_once(data: OrgJobsData, kind: str) -> None:
+    job_id = add_service_job(data, retry=RetryPolicy(backoff_ms=0))
+    run_id = data.run_row(job_id).id
+    kill_during_work(data, run_id, kind)
+    assert (data.run_by_id(run_id).status, data.run_by_id(run_id).following) == (
         "running",
         None,
     )
     with pytest.raises(JobRunBusyError):
-        work(org_bench, job_id, LocalWork())
-    ground = {"database": org_bench.database, "clock": org_bench.clock, "meter": org_bench.meter}
-    assert reap_jobs(**ground).stale == 0
-    org_bench.expire_hold(run_id)
-    assert reap_jobs(**ground).stale == 1
-    run = work(org_bench, job_id, LocalWork())
+        work(data, job_id, LocalWork())
+    assert reap_jobs(**data.services).stale == 0
+    data.expire_lease(run_id)
+    assert reap_jobs(**data.services).stale == 1
+    run = work(data, job_id, LocalWork())
     assert (run.status, run.attempt_no) == ("success", 2)
     assert [(attempt.status, attempt.error_code) for attempt in run.attempts] == [
         ("failed", "STALE"),
         ("success", None),
     ]
-    assert [event.name for event in org_bench.events()].count("job_run.succeeded") == 1
+    assert [event.name for event in data.events()].count("job_run.succeeded") == 1
 
 
 DIE = """
@@ -381,14 +353,14 @@ work_and_die(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
 """
 
 
-def kill_during_work(bench: Bench, run_id: int, kind: str) -> None:
-    url = bench.database.url.render_as_string(hide_password=False)
-    given = [url, bench.now.isoformat(), str(run_id), kind]
+def kill_during_work(data: OrgJobsData, run_id: int, kind: str) -> None:
+    url = data.database.url.render_as_string(hide_password=False)
+    given = [url, data.now.isoformat(), str(run_id), kind]
     killed = subprocess.run([sys.executable, "-c", DIE, *given], check=False)
     assert killed.returncode == -signal.SIGKILL
 
 
-LEASE_SECONDS = 400.0
+HEARTBEAT_LEASE_SECONDS = 400.0
 STOPPED = attempt_cancelled("Enough.")
 
 
@@ -397,39 +369,43 @@ class ScriptedHeartbeats:
     after the last."""
 
     def __init__(self, *results: AttemptEnd | Exception | None) -> None:
-        self._results, self.count, self.was_stopped = results, 0, False
+        self._results, self.count, self.was_cancelled = results, 0, False
 
-    def keep(self) -> AttemptEnd | None:
+    def send(self) -> AttemptEnd | None:
         result = self._results[self.count]
         self.count += 1
         if isinstance(result, Exception):
             raise result
         return result
 
-    def tend(self, work: Callable[[], object] = lambda: None) -> AttemptEnd:
-        return waiting.run(self._tended(work), threads=1)
+    def run(self, work: Callable[[], object] = lambda: None) -> AttemptEnd:
+        return waiting.run(self._run(work), threads=1)
 
-    async def _tended(self, work: Callable[[], object]) -> AttemptEnd:
-        over = asyncio.Event()
-        tending = asyncio.ensure_future(
-            run_with_heartbeats(self.work(over, work), keep=self.keep, lease_seconds=LEASE_SECONDS)
+    async def _run(self, work: Callable[[], object]) -> AttemptEnd:
+        finished = asyncio.Event()
+        task = asyncio.ensure_future(
+            run_with_heartbeats(
+                self.work(finished, work),
+                heartbeat=self.send,
+                lease_seconds=HEARTBEAT_LEASE_SECONDS,
+            )
         )
-        while self.count < len(self._results) and not tending.done():
+        while self.count < len(self._results) and not task.done():
             expected_count = self.count + 1
             await asyncio.to_thread(lambda: None)
-            waiting.leap(LEASE_SECONDS / 4 + 1)
+            waiting.leap(HEARTBEAT_LEASE_SECONDS / 4 + 1)
             await waiting.come_true(
-                lambda expected_count=expected_count: self.count >= expected_count or tending.done()
+                lambda expected_count=expected_count: self.count >= expected_count or task.done()
             )
         await asyncio.to_thread(lambda: None)
-        over.set()
-        return await tending
+        finished.set()
+        return await task
 
-    async def work(self, over: asyncio.Event, work: Callable[[], object]) -> AttemptEnd:
+    async def work(self, finished: asyncio.Event, work: Callable[[], object]) -> AttemptEnd:
         try:
-            await over.wait()
+            await finished.wait()
         except asyncio.CancelledError:
-            self.was_stopped = True
+            self.was_cancelled = True
             raise
         work()
         return attempt_succeeded()
@@ -437,8 +413,8 @@ class ScriptedHeartbeats:
 
 def test_heartbeats_continue_until_the_work_ends() -> None:
     heartbeats = ScriptedHeartbeats(None, None)
-    assert heartbeats.tend() == attempt_succeeded()
-    assert (heartbeats.count, heartbeats.was_stopped) == (2, False)
+    assert heartbeats.run() == attempt_succeeded()
+    assert (heartbeats.count, heartbeats.was_cancelled) == (2, False)
 
 
 def test_error_of_the_work_is_raised() -> None:
@@ -446,70 +422,75 @@ def test_error_of_the_work_is_raised() -> None:
         raise ValueError("a fault")
 
     with pytest.raises(ValueError, match="a fault"):
-        ScriptedHeartbeats().tend(fail)
+        ScriptedHeartbeats().run(fail)
 
 
 def test_heartbeat_can_stop_the_work() -> None:
     heartbeats = ScriptedHeartbeats(None, STOPPED)
-    assert heartbeats.tend() == STOPPED
-    assert heartbeats.was_stopped
+    assert heartbeats.run() == STOPPED
+    assert heartbeats.was_cancelled
 
 
 def test_refused_heartbeat_stops_the_work() -> None:
     heartbeats = ScriptedHeartbeats(PermanentError("Another worker has the run."))
     with pytest.raises(PermanentError, match="Another worker"):
-        heartbeats.tend()
-    assert heartbeats.was_stopped
+        heartbeats.run()
+    assert heartbeats.was_cancelled
 
 
 def test_transient_error_of_a_heartbeat_does_not_stop_the_work() -> None:
     heartbeats = ScriptedHeartbeats(TransientError("Away."), TransientError("Away."), None)
-    assert heartbeats.tend() == attempt_succeeded()
+    assert heartbeats.run() == attempt_succeeded()
 
 
 def test_failed_heartbeat_is_repeated_soon() -> None:
     heartbeats = ScriptedHeartbeats(TransientError("Away."), STOPPED)
 
-    async def tended() -> AttemptEnd:
+    async def run_to_the_end() -> AttemptEnd:
         working = heartbeats.work(asyncio.Event(), lambda: None)
-        tending = asyncio.ensure_future(
-            run_with_heartbeats(working, keep=heartbeats.keep, lease_seconds=LEASE_SECONDS)
+        task = asyncio.ensure_future(
+            run_with_heartbeats(
+                working, heartbeat=heartbeats.send, lease_seconds=HEARTBEAT_LEASE_SECONDS
+            )
         )
-        for count, seconds in ((1, LEASE_SECONDS / 4 + 1), (2, LEASE_SECONDS / 40)):
+        for count, seconds in (
+            (1, HEARTBEAT_LEASE_SECONDS / 4 + 1),
+            (2, HEARTBEAT_LEASE_SECONDS / 40),
+        ):
             await asyncio.to_thread(lambda: None)
             waiting.leap(seconds)
             await waiting.come_true(lambda count=count: heartbeats.count >= count)
-        return await tending
+        return await task
 
-    assert waiting.run(tended(), threads=1) == STOPPED
+    assert waiting.run(run_to_the_end(), threads=1) == STOPPED
 
 
 def test_errors_for_longer_than_the_lease_stop_the_work() -> None:
     heartbeats = ScriptedHeartbeats(*[TransientError("Away.") for _ in range(6)])
     with pytest.raises(TransientError, match="Away"):
-        heartbeats.tend()
-    assert heartbeats.was_stopped
+        heartbeats.run()
+    assert heartbeats.was_cancelled
     assert 1 < heartbeats.count < 5
 
 
 def test_work_that_ignores_the_stop_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runs, "STOPS_WITHIN_SECONDS", 0.01)
-    over = asyncio.Event()
+    finished = asyncio.Event()
 
     async def stubborn() -> AttemptEnd:
-        while not over.is_set():
+        while not finished.is_set():
             try:
-                await over.wait()
+                await finished.wait()
             except asyncio.CancelledError:
                 continue
         return attempt_succeeded()
 
-    async def tended() -> AttemptEnd:
-        end = await run_with_heartbeats(stubborn(), keep=lambda: STOPPED, lease_seconds=0.01)
-        over.set()
+    async def run_to_the_end() -> AttemptEnd:
+        end = await run_with_heartbeats(stubborn(), heartbeat=lambda: STOPPED, lease_seconds=0.01)
+        finished.set()
         return end
 
-    assert waiting.run(tended()) == STOPPED
+    assert waiting.run(run_to_the_end()) == STOPPED
 
 
 AN_HOUR = 3600.0

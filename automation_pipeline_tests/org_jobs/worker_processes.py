@@ -1,4 +1,4 @@
-"""Functions for other processes in tests of the dispatcher."""
+"""Functions that tests of the dispatcher call in other processes."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 
 
-def look_until_nothing_is_due(url: str, now: datetime) -> int:
+def dispatch_until_nothing_is_due(url: str, now: datetime) -> int:
     """Return how many jobs this process dispatched."""
     database, dispatched = Database(url), 0
     try:
@@ -28,17 +28,17 @@ def look_until_nothing_is_due(url: str, now: datetime) -> int:
         database.dispose()
 
 
-def look_and_be_killed(url: str, now: str, nth: int) -> None:
-    """Kill the process in the nth round, after all was written and before the commit."""
+def dispatch_and_be_killed(url: str, now: str, nth: int) -> None:
+    """Kill the process in the nth round, after the last write and before the commit."""
     rounds, record_decided = 0, dispatcher.record_decided
 
-    def note_and_die(*given: Any) -> None:
+    def record_and_die(*given: Any) -> None:
         nonlocal rounds
         record_decided(*given)
         rounds += 1
         if rounds == nth:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    dispatcher.record_decided = note_and_die
+    dispatcher.record_decided = record_and_die
     dispatcher.FIRE_BATCH = 3
-    look_until_nothing_is_due(url, datetime.fromisoformat(now))
+    dispatch_until_nothing_is_due(url, datetime.fromisoformat(now))

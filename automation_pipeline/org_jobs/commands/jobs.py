@@ -163,8 +163,8 @@ def follow_job(job_id: int, *, quiet: bool) -> OrgJob:
         return NotStartedError("NO_AGENT", NO_AGENT) if found.performer is Performer.AGENT else None
 
     waits = LaunchWait(why=waiting_reason)
-    goes_on = f"Job {job_id} continues. `automation org-jobs show {job_id}` shows its status."
-    with progress_bars(goes_on, quiet=quiet) as progress:
+    continues = f"Job {job_id} continues. `automation org-jobs show {job_id}` shows its status."
+    with progress_bars(continues, quiet=quiet) as progress:
         line = progress.add_task(status_line(found), total=None)
         while found.status not in ENDED_RUN_STATES:
             progress.update(line, description=status_line(found))
@@ -288,7 +288,7 @@ def create(
         retryPolicy=policy or None,
     )
     made = new_job(given_fields(file, flags), org=org)
-    _print_requested(made, f"Job {made.id} is asked for", wait=wait, as_json=as_json)
+    _print_requested(made, f"Job {made.id} is requested", wait=wait, as_json=as_json)
 
 
 def cancel(
@@ -379,7 +379,7 @@ def print_job(job: OrgJob) -> None:
     run = job.runs[-1]
     error = error_line(job) if job.status is OrgJobsRunState.FAILED else None
     is_running = run.status is OrgJobsRunState.RUNNING
-    stop = f"asked for {second(run.cancel_requested_at)} by {run.cancelled_by}"
+    cancel = f"requested {second(run.cancel_requested_at)} by {run.cancelled_by}"
     print_facts(
         {
             "job": f"{job.id}  {job.type}",
@@ -388,18 +388,18 @@ def print_job(job: OrgJob) -> None:
             "server": job.server_instance_id,
             "payload": json_line(job.payload) if job.payload else None,
             "schedule": job.schedule_id,
-            "stands for": second(job.scheduled_for),
+            "due time": second(job.scheduled_for),
             "backfill": job.batch_id,
-            "made": f"{second(job.created_at)} by {job.created_by}",
+            "created": f"{second(job.created_at)} by {job.created_by}",
             "expires": second(job.expires_at) if run.status is OrgJobsRunState.PENDING else None,
-            "began": second(run.started_at),
-            "must end": second(run.deadline_at) if is_running else None,
+            "started": second(run.started_at),
+            "deadline": second(run.deadline_at) if is_running else None,
             "last report": second(run.progress_at) if is_running else None,
-            "stop": joined(stop, run.cancel_reason) if run.cancel_requested_at else None,
+            "cancel": joined(cancel, run.cancel_reason) if run.cancel_requested_at else None,
             "ended": second(run.finished_at),
             "result": json_line(run.result) if run.result else None,
             "log": run.log_ref,
-            "trouble": Text(error, "red") if error else None,
+            "error": Text(error, "red") if error else None,
         }
     )
     attempts = [(number, one) for number, a in enumerate(job.runs, 1) for one in a.attempts]
@@ -451,7 +451,7 @@ JOB_COLUMNS = Columns[OrgJob](
         "type": lambda one: one.type,
         "server": lambda one: one.server_instance_id,
         "status": _coloured,
-        "made (UTC)": lambda one: minute(one.created_at),
+        "created (UTC)": lambda one: minute(one.created_at),
         "by": lambda one: one.created_by,
         "why": error_line,
     },
@@ -461,7 +461,7 @@ ATTEMPTS = Columns[tuple[int, Attempt]](
     {
         "run": lambda row: row[0],
         "attempt": lambda row: row[1].attempt_no,
-        "began (UTC)": lambda row: row[1].started_at and f"{row[1].started_at:%Y-%m-%d %H:%M:%S}",
+        "started (UTC)": lambda row: row[1].started_at and f"{row[1].started_at:%Y-%m-%d %H:%M:%S}",
         "ended (UTC)": lambda row: f"{row[1].finished_at:%Y-%m-%d %H:%M:%S}",
         "status": lambda row: Text(row[1].status, JOB_COLOURS[row[1].status]),
         "by": lambda row: row[1].owner,

@@ -358,7 +358,7 @@ def print_organisation(one: Organisation) -> None:
             "suspended": one.suspended_at and f"{minute(one.suspended_at)} UTC{why}",
             "at once": f"{one.max_running} jobs at most",
             "maintenance": maintenance_line(one.maintenance_until),
-            "made": f"{minute(one.created_at)} UTC",
+            "created": f"{minute(one.created_at)} UTC",
         }
     )
 
@@ -413,7 +413,6 @@ def new_host(services: Services, given: Document, *, org: str | None) -> Host:
 
 @operation(f"GET {HOSTS}")
 def hosts(session: Session, *, org: str | None, limit: int, offset: int) -> Sequence[Host]:
-    """`automation org-jobs hosts` and `servers`."""
     return list_hosts(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
 
 
@@ -636,7 +635,7 @@ def print_host(one: Host) -> None:
             "agent": one.agent_version,
             "last seen": f"{minute(one.last_seen_at)} UTC" if one.last_seen_at else "never",
             "maintenance": maintenance_line(one.maintenance_until),
-            "made": f"{minute(one.created_at)} UTC",
+            "created": f"{minute(one.created_at)} UTC",
         }
     )
 
@@ -648,7 +647,7 @@ def print_server(one: Server) -> None:
             "organisation": one.org_id,
             "host": one.host_id or "none: its jobs wait until it has one",
             "state": "enabled" if one.is_enabled else "disabled",
-            "made": f"{minute(one.created_at)} UTC",
+            "created": f"{minute(one.created_at)} UTC",
         }
     )
 

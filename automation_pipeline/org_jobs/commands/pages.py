@@ -160,15 +160,15 @@ def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None
             "window": window(s),
             "next": next_due(s),
             "skipped": Text(f"the next due time{skip}", "yellow") if s.skip_next_run else None,
-            "does": f"{s.job_type} {json_line(s.payload) if s.payload else ''}".strip(),
+            "job": f"{s.job_type} {json_line(s.payload) if s.payload else ''}".strip(),
             "server": s.server_instance_id,
             "priority": s.priority,
-            "tries again": retries(s),
-            "in trouble": failure_policies(s),
+            "retries": retries(s),
+            "policies": failure_policies(s),
             "last job": s.last_run_at
             and f"{last_job}{minute(s.last_run_at)} UTC: {s.last_run_status}",
             "counters": _counts(s),
-            "made": f"{minute(s.created_at)} UTC by {s.created_by}",
+            "created": f"{minute(s.created_at)} UTC by {s.created_by}",
             "changed": None
             if s.updated_at == s.created_at
             else f"{minute(s.updated_at)} UTC, version {s.version}",
@@ -253,7 +253,7 @@ def print_backfill(b: Backfill) -> None:
             "status": _status(b),
             "period": f"{_period(b)} UTC, repeated: {b.behaviour}",
             "jobs": _jobs_by_state(b),
-            "made": f"{minute(b.created_at)} UTC by {b.created_by}",
+            "created": f"{minute(b.created_at)} UTC by {b.created_by}",
             "ended": b.finished_at and f"{minute(b.finished_at)} UTC",
         }
     )
@@ -307,7 +307,7 @@ BACKFILL_COLUMNS = Columns[Backfill](
         "schedule": lambda one: one.schedule_id,
         "status": _status,
         "period (UTC)": _period,
-        "made (UTC)": lambda one: minute(one.created_at),
+        "created (UTC)": lambda one: minute(one.created_at),
         "jobs": _jobs_by_state,
     },
     texts={"jobs"},
@@ -315,7 +315,7 @@ BACKFILL_COLUMNS = Columns[Backfill](
 TIMES = Columns[BackfillTime](
     {
         "due (UTC)": lambda one: minute(one.scheduled_for),
-        "begins (UTC)": lambda one: minute(one.effective_for),
+        "starts (UTC)": lambda one: minute(one.effective_for),
         "": lambda one: WHY[one.left_out],
     },
     texts=(),

@@ -383,23 +383,23 @@ def run_now(
 
     For example: automation org-jobs schedules run-now 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --wait"""
     given = None if payload is None else read_payload(payload)
-    asked = run_stored_schedule(str(schedule_id), payload=given, ignore_window=ignore_window)
+    made = run_stored_schedule(str(schedule_id), payload=given, ignore_window=ignore_window)
     if wait:
-        wait_for_job(asked.job_id, as_json=as_json)
+        wait_for_job(made.job_id, as_json=as_json)
         return
     if not as_json:
         say(
-            f"Job {asked.job_id} is asked for: `automation org-jobs watch {asked.job_id}` follows it."
+            f"Job {made.job_id} is requested: `automation org-jobs watch {made.job_id}` follows it."
         )
         return
-    made = job(asked.job_id)
+    requested = job(made.job_id)
     print_json(
         {
-            "job_id": str(asked.job_id),
-            "fire_id": str(asked.fire_id),
+            "job_id": str(made.job_id),
+            "fire_id": str(made.fire_id),
             "schedule_id": str(schedule_id),
-            "status": made.status,
-            "job": as_document(made),
+            "status": requested.status,
+            "job": as_document(requested),
         }
     )
 
@@ -412,7 +412,7 @@ def skip_next(schedule_id: ScheduleId, *, reason: Reason = None, as_json: AsJson
     --reason "Tournament"
     """
     changed = skip_next_due_time(str(schedule_id), reason)
-    _print_change(changed, f"leaves out {next_due(changed)}.", as_json=as_json)
+    _print_change(changed, f"skips {next_due(changed)}.", as_json=as_json)
 
 
 @app.command("keep-next")

@@ -1,4 +1,4 @@
-"""Job types: the services' own, the built-in ones of agents, and those of an organisation.
+"""Job types: those of this system, the built-in types of agents, and those of an organisation.
 
 A type of an agent is data: a name, limits and an optional JSON Schema of the payload. An
 organisation adds types, or replaces a built-in one for itself; see ADR 0026.

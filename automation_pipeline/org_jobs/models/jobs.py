@@ -413,7 +413,7 @@ def request_key(run_id: int, number: int) -> str:
     return f"org-job-{run_id}-{number}"
 
 
-_WHO_BEGINS = {
+_START_HINTS = {
     Performer.AGENT: "is the agent of its server running?",
     Performer.SERVICE: "does Dagster start workers, and what do the logs of its job's runs show? Run "
     "`automation doctor`.",
@@ -442,7 +442,7 @@ class RunEnd:
 def run_end(  # noqa: PLR0913  what the decision needs, by name
     end: AttemptEnd,
     *,
-    frm: OrgJobsRunState,
+    from_state: OrgJobsRunState,
     attempt_no: int,
     policy: RetryPolicy,
     window: StartWindow | None,
@@ -452,7 +452,7 @@ def run_end(  # noqa: PLR0913  what the decision needs, by name
 ) -> RunEnd:
     """IllegalMoveError for an end that the state does not allow. A run that is to be cancelled is
     not retried."""
-    JOB_RUN.move(frm, end.status)
+    JOB_RUN.move(from_state, end.status)
     is_failed = end.status is OrgJobsRunState.FAILED
     again = None
     if is_failed and not is_cancel_wanted and is_retryable(end.error_code):
@@ -500,13 +500,15 @@ def end_of_error(error: AutomationError) -> AttemptEnd:
     return attempt_failed(masked_text(sentence_of(error)), code)
 
 
-WAITS = timedelta(hours=24)
+LONGEST_WAIT = timedelta(hours=24)
 
 
-def expires_at(begins_at: datetime, *, has_window: bool, waits: timedelta = WAITS) -> datetime:
+def expires_at(
+    starts_at: datetime, *, has_window: bool, longest_wait: timedelta = LONGEST_WAIT
+) -> datetime:
     """Counted from when the run may start. A window adds one day, so that a run that missed its
     window may start in the next one."""
-    return begins_at + waits + timedelta(days=1 if has_window else 0)
+    return starts_at + longest_wait + timedelta(days=1 if has_window else 0)
 
 
 def end_of_unattended(  # noqa: PLR0913  what the decision needs, by name
@@ -528,7 +530,7 @@ def end_of_unattended(  # noqa: PLR0913  what the decision needs, by name
     if status is OrgJobsRunState.PENDING and not (is_held or is_followed):
         if expires_at is None or expires_at > now:
             return None
-        error = f"It did not start by {iso(expires_at)}: {_WHO_BEGINS[performer]}"
+        error = f"It did not start by {iso(expires_at)}: {_START_HINTS[performer]}"
         return attempt_failed(error, EXPIRED)
     is_late = deadline_at is not None and deadline_at <= now
     is_over = status is OrgJobsRunState.RUNNING and (is_late or silent_seconds is not None)

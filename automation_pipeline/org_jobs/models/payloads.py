@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64decode
-from binascii import Error as NoBase64Error
+from binascii import Error as Base64Error
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -137,18 +137,18 @@ def texts_in(value: object) -> Iterator[tuple[str, bool]]:
         yield from texts_in(inner)
 
 
-# An "account key" is a secret; an "issue key" or "sort key" is none.
-_KEYS_TO = frozenset(
+# An "account key" is a secret; an "issue key" or a "sort key" is not.
+_SECRET_KEYS = frozenset(
     {
         "account", "admin", "app", "application", "client", "consumer", "function", "functions", "genie", "hook",
         "ingest", "ingestion", "integration", "licence", "license", "master", "routing", "service", "shared", "storage",
         "subscription", "user", "webhook", "write",
     }
 )  # fmt: skip
-_ENDINGS = tuple(f"{word}key" for word in _KEYS_TO)
+_ENDINGS = tuple(f"{word}key" for word in _SECRET_KEYS)
 # These words mean a secret only in a header or a query.
 _SENT_WORDS = frozenset({"auth", "key", "session", "sid", "sig"})
-_KEYS_OF = frozenset({"cache", "group", "order", "sort"})
+_PLAIN_KEYS = frozenset({"cache", "group", "order", "sort"})
 _SCHEME = re.compile(r"(?i)\s*(?:basic|bearer|digest|hmac|negotiate|token|[a-z]*[_-]?key)\s+\S")
 # A scheme's name may start a sentence; a credential is a single word after it.
 _BASIC = re.compile(r"(?i)\s*basic\s+([a-z0-9+/_-]{4,}={0,2})\s*")
@@ -170,7 +170,7 @@ def is_secret_when_sent(name: str) -> bool:
     """Whether a header or a query parameter of this name holds a secret."""
     words = set(words_of(name))
     sent = words & _SENT_WORDS
-    is_key = bool(sent - {"key"} or (sent and not words & _KEYS_OF))
+    is_key = bool(sent - {"key"} or (sent and not words & _PLAIN_KEYS))
     return is_sensitive(name) or names_secret(name) or is_key
 
 
@@ -192,25 +192,25 @@ def _holds_password(encoded: str) -> bool:
     bare = encoded.rstrip("=")
     try:
         return b":" in b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_")
-    except NoBase64Error:
+    except Base64Error:
         return False
 
 
 def named_by_sibling(document: Mapping[str, object]) -> tuple[str, str] | None:
     """In {"name": "Authorization", "value": ...}: the field with the secret, and its name."""
     fields = {name.lower(): name for name in document if len(name) <= len("header")}
-    called = next((document[fields[name]] for name in _NAMES if name in fields), None)
+    named = next((document[fields[name]] for name in _NAMES if name in fields), None)
     field = next((fields[name] for name in _VALUES if name in fields), None)
-    if field is None or not isinstance(called, str) or not names_secret(called):
+    if field is None or not isinstance(named, str) or not names_secret(named):
         return None
-    return field, called[:100]
+    return field, named[:100]
 
 
 PayloadFault = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Node:
     """A value in a payload. Everything below a sensitive name is sensitive."""
 
     path: str
@@ -223,56 +223,56 @@ class _Place:
 def payload_faults(payload: Mapping[str, object]) -> list[PayloadFault]:
     """Where and why the payload is refused, in order. No message quotes a value."""
     faults: list[PayloadFault] = []
-    left = [_Place("", "", payload, is_sensitive=False, depth=0)]
+    left = [_Node("", "", payload, is_sensitive=False, depth=0)]
     while left:
-        place = left.pop()
-        if reference_in(place.value) is not None:
+        node = left.pop()
+        if reference_in(node.value) is not None:
             continue
-        fault = _fault(place)
+        fault = _fault(node)
         if fault is not None:
-            faults.append((place.path, fault))
+            faults.append((node.path, fault))
         else:
-            left.extend(reversed(list(_inside(place))))
+            left.extend(reversed(list(_inside(node))))
     return faults
 
 
-def _fault(place: _Place) -> str | None:
-    value = place.value
-    if place.depth > DEEPEST:
+def _fault(node: _Node) -> str | None:
+    value = node.value
+    if node.depth > DEEPEST:
         return f"must not be nested more than {DEEPEST} deep"
-    if len(place.name) > LONGEST_PAYLOAD_KEY:
+    if len(node.name) > LONGEST_PAYLOAD_KEY:
         return f"has a name of more than {LONGEST_PAYLOAD_KEY} characters"
     if isinstance(value, Mapping) and FIELD in value:
         return REFERENCE_FAULT
-    if _is_secret(place):
+    if _is_secret(node):
         return PLAIN_SECRET
     if isinstance(value, float) and not isfinite(value):
         return "must be a finite number"
-    return text_fault(place.name) or (text_fault(value) if isinstance(value, str) else None)
+    return text_fault(node.name) or (text_fault(value) if isinstance(value, str) else None)
 
 
-def _is_secret(place: _Place) -> bool:
+def _is_secret(node: _Node) -> bool:
     """Empty values, flags and counters are no secrets."""
-    value = place.value
+    value = node.value
     if value is None or value == "" or isinstance(value, bool | Mapping | list | tuple):
         return False
-    if isinstance(value, str) and (looks_secret(value) or names_secret(place.name)):
+    if isinstance(value, str) and (looks_secret(value) or names_secret(node.name)):
         return True
-    return place.is_sensitive and not (isinstance(value, int | float) and is_counter(place.name))
+    return node.is_sensitive and not (isinstance(value, int | float) and is_counter(node.name))
 
 
-def _inside(place: _Place) -> Iterator[_Place]:
-    items = _items(place.value)
-    is_object = isinstance(place.value, Mapping)
-    field, called = (named_by_sibling(dict(items)) if is_object else None) or (None, "")
+def _inside(node: _Node) -> Iterator[_Node]:
+    items = _items(node.value)
+    is_object = isinstance(node.value, Mapping)
+    field, named = (named_by_sibling(dict(items)) if is_object else None) or (None, "")
     for key, value in items:
-        name = key if is_object else place.name
+        name = key if is_object else node.name
         if key == field:
-            name = called
+            name = named
         step = key[:LONGEST_PAYLOAD_KEY]
-        path = f"{place.path}.{step}" if place.path else step
-        is_secret_place = place.is_sensitive or is_sensitive(name)
-        yield _Place(path, name, value, is_secret_place, place.depth + 1)
+        path = f"{node.path}.{step}" if node.path else step
+        is_node_sensitive = node.is_sensitive or is_sensitive(name)
+        yield _Node(path, name, value, is_node_sensitive, node.depth + 1)
 
 
 class AutomationRunPayload(JsonModel):
@@ -402,5 +402,5 @@ class HttpsCallPayload(JsonModel):
         if isinstance(self.url, str):
             check_https_url(self.url, allowed_origins, name="url", setting=ORIGINS_SETTING)
 
-    def is_good(self, status: int) -> bool:
+    def is_success(self, status: int) -> bool:
         return status in self.expect_status if self.expect_status else 200 <= status < 300

@@ -1,8 +1,8 @@
 """Attempts at runs: start, extend, follow, end and retry them.
 
 Attempts end in one place, `end_attempts`: run, job, schedule, batch, log and events together.
-Schedules are locked before runs, here and by the dispatcher, so that transactions do not wait
-crosswise."""
+Schedules are locked before runs, here and by the dispatcher, so that transactions do not
+deadlock."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ from automation_pipeline.org_jobs.queries.queue import (
     RUNS,
     AttemptHold,
     Run,
-    is_of_open,
+    has_open_organisation,
     no_such_run,
 )
 from automation_pipeline.org_jobs.tables import (
@@ -264,18 +264,18 @@ def _lock_schedules_of(session: Session, run_ids: Collection[int]) -> None:
 
 
 def _locked(query: Select[tuple[JobRunRow, OrgJobRow]]) -> Select[tuple[JobRunRow, OrgJobRow]]:
-    """Lock in the order of the runs' ids, as all code does."""
+    """Lock in the order of the runs' ids, like every other transaction, to avoid deadlocks."""
     return query.order_by(Run.id).with_for_update(of=Run).execution_options(populate_existing=True)
 
 
 def _ended(
     run: JobRunRow, job: OrgJobRow, end: AttemptEnd, now: datetime, random: Random
 ) -> EndedRun:
-    """Writes the end of the attempt to the run and its job."""
+    """Write the end of the attempt to the run and its job."""
     was = OrgJobsRunState(run.status)
     decided = run_end(
         end,
-        frm=was,
+        from_state=was,
         attempt_no=run.attempt_no,
         policy=stored_policy(job.retry_policy),
         window=start_window(job.start_window),
@@ -437,7 +437,9 @@ def abandoned_runs(
     is_late = and_(Run.deadline_at <= now, Run.following.is_(None))
     is_overdue = exists().where(OrgJobRow.id == Run.job_id, OrgJobRow.expires_at <= now)
     running = _first(session, limit, IS_RUNNING, or_(is_silent, is_late))
-    waiting = _first(session, limit, IS_PENDING, RUNS.is_free(), is_overdue, is_of_open(now))
+    waiting = _first(
+        session, limit, IS_PENDING, RUNS.is_free(), is_overdue, has_open_organisation(now)
+    )
     found = sorted({*running, *waiting})[:limit]
     if not found:
         return {}

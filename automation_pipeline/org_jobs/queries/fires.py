@@ -315,10 +315,10 @@ def write_batch(
             schedule_id=row.id,
             planned=PlannedFire(one.scheduled_for, one.effective_for, FireTrigger.BACKFILL),
             actor=batch.created_by,
-            job=_job(job, batch, one, place),
+            job=_job(job, batch, one, position),
             batch_id=batch.id,
         )
-        for place, one in enumerate(times)
+        for position, one in enumerate(times)
     ]
     written = write_fires(session, made, now)
     batch.total = sum(one.job_id is not None for one in written)
@@ -333,15 +333,15 @@ def write_batch(
     session.flush()
 
 
-def _job(job: NewJob, batch: BatchRow, one: BackfillTime, place: int) -> NewJob:
+def _job(job: NewJob, batch: BatchRow, one: BackfillTime, position: int) -> NewJob:
     """A job in line may wait for each job before it up to the limit of its type."""
-    ahead = timedelta(seconds=place * job.type.limit_seconds if job.line is not None else 0)
+    ahead = timedelta(seconds=position * job.type.limit_seconds if job.line is not None else 0)
     return replace(
         job,
         scheduled_for=one.scheduled_for,
         batch_id=batch.id,
         created_by=batch.created_by,
         priority=less_urgent(job.priority),
-        waits=job.waits + ahead,
+        longest_wait=job.longest_wait + ahead,
         line=None if job.line is None else f"backfill-{batch.id}",
     )

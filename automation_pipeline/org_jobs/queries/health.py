@@ -207,7 +207,7 @@ def _active_jobs(session: Session, host_ids: Collection[int]) -> Counter[tuple[i
 
 
 def _silent_schedules(session: Session, now: datetime) -> Iterator[AlertCondition]:
-    """Schedules that were due or changed recently are left out, because they cannot be overdue."""
+    """Without the schedules that were due or changed recently, which cannot be overdue."""
     last, changed = OrgScheduleRow.last_scheduled_for, OrgScheduleRow.updated_at
     since = case((last > changed, last), else_=changed)
     watched = select(

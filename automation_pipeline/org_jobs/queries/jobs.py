@@ -15,7 +15,7 @@ from automation_pipeline.core.json_model import JsonModel, as_document
 from automation_pipeline.org_jobs.models.jobs import (
     FIRST_RUN_STATE,
     JOB_RUN,
-    WAITS,
+    LONGEST_WAIT,
     Attempt,
     JobFilter,
     JobMove,
@@ -44,7 +44,7 @@ from automation_pipeline.storage.types import Table as MetadataTable
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
     """A job to create. Runs of one `line` start one at a time. `host_id` is that of its server. The
-    job may start at `not_before`, and fails unless it starts within `waits` of that."""
+    job may start at `not_before`, and fails unless it starts within `longest_wait` of that."""
 
     org_id: str
     type: JobType
@@ -61,7 +61,7 @@ class NewJob:
     start_window: Mapping[str, object] | None = None
     line: str | None = None
     not_before: datetime | None = None
-    waits: timedelta = WAITS
+    longest_wait: timedelta = LONGEST_WAIT
 
 
 def add_jobs(session: Session, jobs: Sequence[NewJob], now: datetime) -> list[int]:
@@ -95,7 +95,9 @@ def _job_columns(job: NewJob, now: datetime) -> dict[str, object]:
         "retry_policy": as_document(job.retry),
         "start_window": job.start_window,
         "status": FIRST_RUN_STATE,
-        "expires_at": expires_at(job.not_before or now, has_window=has_window, waits=job.waits),
+        "expires_at": expires_at(
+            job.not_before or now, has_window=has_window, longest_wait=job.longest_wait
+        ),
         "created_by": job.created_by,
         "created_at": now,
     }

@@ -149,13 +149,13 @@ def list_servers(  # noqa: PLR0913  what narrows the list, by name
 
 
 def is_named(name: InstrumentedAttribute[str], part: str | None) -> ColumnElement[bool]:
-    """Databases ignore the case of unaccented letters only: the usual spellings are tried."""
+    """Tries several spellings, because the databases ignore the case of unaccented letters only."""
     spellings = sorted({part, part.lower(), part.upper(), part.title()}) if part else [""]
     return or_(*(name.icontains(spelling, autoescape=True) for spelling in spellings))
 
 
 def is_taken(session: Session, table: type[HostRow | ServerRow], org_id: str, name: str) -> bool:
-    """Ask while the organisation is locked."""
+    """The caller has locked the organisation."""
     is_there = select(exists().where(table.org_id == org_id, table.name == name))
     return bool(session.scalar(is_there))
 

@@ -86,8 +86,8 @@ def is_at_work() -> ColumnElement[bool]:
 
 def is_due(now: datetime) -> ColumnElement[bool]:
     """The run has no holder and is due."""
-    has_come = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at <= now)
-    return and_(IS_PENDING, Run.cancel_requested_at.is_(None), RUNS.is_free(), has_come)
+    is_time = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at <= now)
+    return and_(IS_PENDING, Run.cancel_requested_at.is_(None), RUNS.is_free(), is_time)
 
 
 def is_waiting(now: datetime) -> ColumnElement[bool]:
@@ -101,18 +101,19 @@ def is_waiting(now: datetime) -> ColumnElement[bool]:
 
 
 def is_open(now: datetime) -> ColumnElement[bool]:
-    """Of organisations: neither suspended nor in maintenance."""
+    """For organisations: neither suspended nor in maintenance."""
     is_maintained = lasts(OrganisationRow.maintenance_until, now)
     return and_(OrganisationRow.suspended_at.is_(None), ~is_maintained)
 
 
-def is_of_open(now: datetime) -> ColumnElement[bool]:
-    """Of runs: their organisation is open."""
+def has_open_organisation(now: datetime) -> ColumnElement[bool]:
+    """For runs: the organisation is open."""
     return exists().where(OrganisationRow.id == Run.org_id, is_open(now)).correlate(Run)
 
 
 def _has_open_server(now: datetime) -> ColumnElement[bool]:
-    """Of runs joined with their jobs: the server is enabled, and its host is not in maintenance."""
+    """For runs joined with their jobs: the server, if there is one, is enabled, and its host is not
+    in maintenance."""
     of_job = ServerRow.id == OrgJobRow.server_instance_id
     is_off = exists().where(of_job, ~ServerRow.is_enabled).correlate(OrgJobRow)
     is_maintained = exists().where(
@@ -226,7 +227,7 @@ def _reserved_capacity(session: Session, org_id: str, now: datetime) -> int:
 
 
 def _most_urgent(
-    session: Session, claimable: Claimable, host: HostRow, places: int
+    session: Session, claimable: Claimable, host: HostRow, limit: int
 ) -> Sequence[int]:
     at_work = (
         select(Run.is_mutation, func.count(Run.id))
@@ -246,7 +247,7 @@ def _most_urgent(
         select(ranked.c.id)
         .where(ranked.c.rank <= allowed)
         .order_by(ranked.c.priority, ranked.c.id)
-        .limit(places)
+        .limit(limit)
     ).all()
 
 
@@ -275,7 +276,7 @@ def _claim(
     lease_seconds: float,
     now: datetime,
 ) -> list[ClaimedRun]:
-    """Claim the run. A run outside its window is postponed to the next opening instead."""
+    """Claim the runs. A run outside its window is postponed to the next opening instead."""
     fresh = claimable.execution_options(populate_existing=True)
     open_ids: list[int] = []
     for run, job, _ in session.execute(fresh.with_for_update(of=Run)).tuples():
@@ -299,7 +300,7 @@ def _claim(
 
 
 def of_host(host_id: int, org_id: str) -> ColumnElement[bool]:
-    """Runs joined with their jobs whose server is on the host now."""
+    """For runs joined with their jobs: the server of the job is on the host now."""
     servers = select(ServerRow.id).where(ServerRow.host_id == host_id, ServerRow.org_id == org_id)
     return and_(
         Run.org_id == org_id,
@@ -466,7 +467,7 @@ def _run_request(run: JobRunRow, server_id: int | None, trigger: str | None) -> 
 
 
 def clear_request(session: Session, run_id: int) -> None:
-    """The worker of the run could not start: another one will be requested."""
+    """The worker could not start the run: another worker will be requested."""
     session.execute(
         update(Run)
         .where(Run.id == run_id, IS_PENDING, RUNS.is_free())
@@ -507,7 +508,7 @@ def move_waiting_runs(session: Session, server_id: int, host_id: int | None) -> 
     )
 
 
-def lengthen_closed(session: Session, now: datetime, limit: int) -> None:
+def extend_expiry_of_closed(session: Session, now: datetime, limit: int) -> None:
     """Extend the expiry of waiting jobs while their organisation is closed."""
     has_no_window = OrgJobRow.start_window.is_(None)
     plain, in_window = (expires_at(now, has_window=has_window) for has_window in (False, True))
@@ -521,7 +522,7 @@ def lengthen_closed(session: Session, now: datetime, limit: int) -> None:
     job_ids = session.scalars(
         select(Run.job_id)
         .join(OrgJobRow, OrgJobRow.id == Run.job_id)
-        .where(IS_PENDING, RUNS.is_free(), ~is_of_open(now), is_short)
+        .where(IS_PENDING, RUNS.is_free(), ~has_open_organisation(now), is_short)
         .order_by(Run.id)
         .limit(limit)
         .with_for_update(of=Run, skip_locked=True)

@@ -66,11 +66,11 @@ def move_schedule(  # noqa: PLR0913  who moves what where, and why
     reason: str | None = None,
 ) -> None:
     """The row is locked. `planned` is the next due time of an ACTIVE schedule; others have none."""
-    frm = ScheduleState(row.state)
-    if to is not frm:
-        SCHEDULE.move(frm, to)
+    from_state = ScheduleState(row.state)
+    if to is not from_state:
+        SCHEDULE.move(from_state, to)
         record_transitions(
-            session, [Transition(SCHEDULE.name, row.id, frm, to, actor, now, reason)]
+            session, [Transition(SCHEDULE.name, row.id, from_state, to, actor, now, reason)]
         )
     row.state = to
     plan(row, planned)

@@ -213,10 +213,10 @@ def create(
 @router.get(f"{PATH}/queues", response_model=Answer[list[QueueCounts]])
 def standings(within: TheWithin, services: TheServices, org: OrgFilter = None) -> Response:
     """Show the queue of each organisation: the number of its waiting and running jobs."""
-    reached = narrowed(within, org)
-    if reached is None:
+    scope = narrowed(within, org)
+    if scope is None:
         return answer([])
-    return answer(services.database.read(queues, reached, services.clock.now()))
+    return answer(services.database.read(queues, scope, services.clock.now()))
 
 
 @router.get(ONE, response_model=Answer[OrgJob], responses=refusals(404))

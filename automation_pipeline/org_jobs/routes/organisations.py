@@ -318,13 +318,13 @@ def log(  # noqa: PLR0913  the filters of the list, by name
     ] = None,
 ) -> Response:
     """List all changes of schedules, jobs, hosts and servers with actor, time and reason, oldest first."""
-    reached = narrowed(within, org)
-    if reached is None:
+    scope = narrowed(within, org)
+    if scope is None:
         return following([], limit)
     return following(
         database.read(
             audit_log,
-            reached,
+            scope,
             entity=entity,
             entity_id=entity_id,
             limit=limit,

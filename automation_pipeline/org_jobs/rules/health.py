@@ -49,7 +49,7 @@ def late_alerts(oldest_due_at: datetime | None, now: datetime) -> Iterator[Alert
     """About the oldest schedule that is due and was not dispatched."""
     if oldest_due_at is not None and now - oldest_due_at > LATE_AFTER:
         message = (
-            f"A schedule has been due for {_length(now - oldest_due_at)} and was not dispatched."
+            f"A schedule has been due for {_duration(now - oldest_due_at)} and was not dispatched."
         )
         yield _alert(None, OrgJobsAlertName.OLDEST_DUE, "scheduler", message)
 
@@ -114,13 +114,13 @@ def host_alerts(  # noqa: PLR0913  what the decision needs, by name
     silence, subject = now - silent_since, str(host_id)
     if waiting + at_work and silence > HEARTBEAT_MISSED_AFTER:
         message = (
-            f"The agent of host {name!r} has been silent for {_length(silence)}: {at_work} of its jobs "
+            f"The agent of host {name!r} has been silent for {_duration(silence)}: {at_work} of its jobs "
             f"are running and {waiting} are waiting."
         )
         yield _alert(org_id, OrgJobsAlertName.HEARTBEAT_MISSED, subject, message)
     if was_seen and has_servers and silence > SERVER_DOWN_AFTER:
         message = (
-            f"Host {name!r} has been silent for {_length(silence)}: its servers count as down."
+            f"Host {name!r} has been silent for {_duration(silence)}: its servers count as down."
         )
         down_at = silent_since + SERVER_DOWN_AFTER
         yield _alert(org_id, OrgJobsAlertName.SERVER_DOWN, subject, message, down_at)
@@ -129,8 +129,8 @@ def host_alerts(  # noqa: PLR0913  what the decision needs, by name
 def silent_alerts(
     org_id: str, schedule_id: str, name: str, timing: TimingFields, since: datetime, now: datetime
 ) -> Iterator[AlertCondition]:
-    """About an active schedule with two due times since it last was due or changed, whatever the
-    dispatcher has planned."""
+    """About an active schedule that has missed two due times since it last was due or changed. The
+    due times are computed here, because the dispatcher's plan may be wrong."""
     second = _second_after(timing, since)
     if second is not None and now - second > LATE_AFTER:
         message = f"Schedule {name!r} is active, but its last two due times were not dispatched."
@@ -164,14 +164,14 @@ def _second_after(fields: TimingFields, since: datetime) -> datetime | None:
     return two[1].effective_for if len(two) > 1 else None
 
 
-def _length(length: timedelta) -> str:
+def _duration(length: timedelta) -> str:
     seconds = length.total_seconds()
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
 
 
 class OrgAlert(JsonModel):
     """`org_id` None: about the scheduler itself. `subject`: the id of the schedule, host or
-    backfill, or what fits."""
+    backfill, or another key."""
 
     id: Id
     org_id: str | None
@@ -212,8 +212,8 @@ class DayJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """`oldest_due_seconds` and `unreadable`, which are ids of schedules, describe the present,
-    whatever the day."""
+    """`oldest_due_seconds` and `unreadable`, which are ids of schedules, describe the present and
+    not the day."""
 
     fires: Sequence[DayFires] = ()
     jobs: Sequence[DayJobs] = ()
@@ -249,7 +249,7 @@ DAY_CHECKS = ("no_fire_failed", "nothing_left_due", "no_invalid_cron")
 
 
 def judge_day(day: Day) -> tuple[DayFinding, ...]:
-    """One finding per check. A day without due times is a good day."""
+    """One finding per check. A day without due times passes all checks."""
     fires, due, cron = DAY_CHECKS
     failed = day.by_outcome.get(FireOutcome.FAILED, 0)
     is_late = day.oldest_due_seconds > LATE_AFTER.total_seconds()

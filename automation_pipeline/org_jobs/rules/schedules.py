@@ -489,7 +489,7 @@ def _marked(schedule: OrgSchedule, run: ComingRun) -> ComingRun:
     if not schedule.skip_next_run or run.scheduled_for != schedule.next_scheduled_for:
         return run
     reason = schedule.skip_next_run_reason
-    skipped = f"It is left out: {reason}" if reason else "It is skipped."
+    skipped = f"It is skipped: {reason}" if reason else "It is skipped."
     note = f"{run.note} {skipped}" if run.note else skipped
     return run.model_copy(update={"is_skipped": True, "note": note})
 

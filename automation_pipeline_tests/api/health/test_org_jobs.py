@@ -14,12 +14,12 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import MetricsFlusher
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, READING, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, READING, SERVICE, OrgJobsData
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def data(database: Database, clock: StandingClock) -> OrgJobsData:
+    return OrgJobsData(database, clock)
 
 
 def read_metrics(services: Services) -> dict[str, dict[str, float]]:
@@ -47,14 +47,14 @@ def test_schedule_metrics_are_zero_without_schedules(serving: MakeServices) -> N
 
 
 def test_due_schedules_are_counted_with_the_age_of_the_oldest(
-    serving: MakeServices, bench: Bench
+    serving: MakeServices, data: OrgJobsData
 ) -> None:
     for minutes in (1, 5):
-        due = bench.now - timedelta(minutes=minutes)
-        bench.schedule(next_run_at=due, next_scheduled_for=due)
-    bench.schedule()
-    bench.schedule(state="PAUSED", enabled=False)
-    bench.schedule(state="INVALID_CRON", deleted_at=bench.now)
+        due = data.now - timedelta(minutes=minutes)
+        data.schedule(next_run_at=due, next_scheduled_for=due)
+    data.schedule()
+    data.schedule(state="PAUSED", enabled=False)
+    data.schedule(state="INVALID_CRON", deleted_at=data.now)
     document = read_metrics(serving())
     assert (document["schedules_due_backlog"], document["schedules_oldest_due_age_seconds"]) == (
         {"": 2},
@@ -68,14 +68,14 @@ def test_due_schedules_are_counted_with_the_age_of_the_oldest(
     }
 
 
-def test_queue_metrics_do_not_name_organisations(serving: MakeServices, bench: Bench) -> None:
+def test_queue_metrics_do_not_name_organisations(serving: MakeServices, data: OrgJobsData) -> None:
     for of_type in (READING, READING, SERVICE):
-        bench.job(ORG, of_type)
-    bench.running_job(ORG, SERVICE)
-    bench.running_job(OTHER_ORG, READING)
-    ended = bench.job(OTHER_ORG, SERVICE)
-    bench.set_run(bench.run_row(ended).id, status="success", finished_at=bench.now)
-    bench.job(OTHER_ORG, READING)
+        data.job(ORG, of_type)
+    data.running_job(ORG, SERVICE)
+    data.running_job(OTHER_ORG, READING)
+    ended = data.job(OTHER_ORG, SERVICE)
+    data.set_run(data.run_row(ended).id, status="success", finished_at=data.now)
+    data.job(OTHER_ORG, READING)
     document = read_metrics(serving())
     assert document["org_jobs_queue_depth"] == {"agent": 3, "service": 1}
     assert document["org_jobs_queue_depth_max"] == {"": 3}
@@ -97,15 +97,17 @@ def test_schedule_counters_and_histograms_are_exposed(
     assert document["schedules_fire_latency_ms_bucket"]["5000.0"] == 1
 
 
-def test_metrics_take_a_constant_number_of_queries(serving: MakeServices, bench: Bench) -> None:
+def test_metrics_take_a_constant_number_of_queries(
+    serving: MakeServices, data: OrgJobsData
+) -> None:
     asked: list[str] = []
     event.listen(
-        bench.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
+        data.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
     )
     services, counts = serving(), []
     for orgs in ((), ("a", "b", "c")):
         for org_id in orgs:
-            bench.running_job(org_id, schedule_id=bench.schedule(org_id))
+            data.running_job(org_id, schedule_id=data.schedule(org_id))
         asked.clear()
         read_metrics(services)
         counts.append(len(asked))

@@ -11,8 +11,8 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
 from automation_pipeline_tests.api.openapi_check import openapi_check
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
-from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, Bench
+from automation_pipeline_tests.org_jobs.agent import Agent, make_agent
+from automation_pipeline_tests.org_jobs.data import CHANGING, ORG, OTHER_ORG, READING, OrgJobsData
 
 PATHS = ("heartbeat", "claim")
 EVERYTHING = {"org-jobs.agents.read": "ALL", "org-jobs.agents.write": "ALL"}
@@ -20,7 +20,7 @@ EVERYTHING = {"org-jobs.agents.read": "ALL", "org-jobs.agents.write": "ALL"}
 
 @pytest.fixture
 def agent(services: Services, clock: StandingClock) -> Agent:
-    return an_agent(Bench(services.database, clock))
+    return make_agent(OrgJobsData(services.database, clock))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def with_lease(job: dict[str, Any], **given: object) -> dict[str, object]:
 def test_an_agent_claims_a_job_and_reports_progress_and_result(
     machine: TestClient, agent: Agent
 ) -> None:
-    job_id = agent.wanted(payload={"graceSeconds": 30})
+    job_id = agent.add_job(payload={"graceSeconds": 30})
     assert machine.get(host_path(agent, "runs")).json() == {"success": True, "data": []}
     (job,) = machine.post(host_path(agent, "claim")).json()["data"]
     assert {
@@ -107,14 +107,14 @@ def test_a_claim_returns_at_most_the_requested_number_of_jobs(
     machine: TestClient, agent: Agent
 ) -> None:
     for _ in range(3):
-        agent.wanted(READING)
+        agent.add_job(READING)
     assert len(machine.post(host_path(agent, "claim"), json={"most": 2}).json()["data"]) == 2
     assert len(machine.post(host_path(agent, "claim"), json={}).json()["data"]) == 1
     assert machine.post(host_path(agent, "claim")).json()["data"] == []
 
 
 def test_a_heartbeat_stores_the_agent_version(machine: TestClient, agent: Agent) -> None:
-    agent.bench.set_host(agent.host_id, last_seen_at=None)
+    agent.data.set_host(agent.host_id, last_seen_at=None)
     document = machine.post(host_path(agent, "heartbeat"), json={"agentVersion": "1.4.0"}).json()[
         "data"
     ]
@@ -144,7 +144,7 @@ def test_a_heartbeat_stores_the_agent_version(machine: TestClient, agent: Agent)
 def test_invalid_agent_reports_name_each_field(
     machine: TestClient, agent: Agent, what: str, text: dict[str, object], fields: set[str]
 ) -> None:
-    agent.wanted()
+    agent.add_job()
     (job,) = machine.post(host_path(agent, "claim")).json()["data"]
     refused = machine.post(run_path(job, what), json=with_lease(job) | text)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
@@ -157,7 +157,7 @@ def test_a_result_nested_too_deeply_is_refused_and_not_stored(
     deep: dict[str, Any] = {}
     for _ in range(300):
         deep = {"a": deep}
-    job_id = agent.wanted()
+    job_id = agent.add_job()
     (job,) = machine.post(host_path(agent, "claim")).json()["data"]
     refused = machine.post(
         run_path(job, "result"), json=with_lease(job, status="success", result=deep)
@@ -166,7 +166,7 @@ def test_a_result_nested_too_deeply_is_refused_and_not_stored(
     assert refused.json()["details"] == [
         {"field": "result", "message": "must not be nested more than 20 deep"}
     ]
-    run = agent.bench.run_row(job_id)
+    run = agent.data.run_row(job_id)
     assert (run.status, run.result) == ("pending", None)
     assert (
         machine.post(run_path(job, "result"), json=with_lease(job, status="success")).status_code
@@ -191,10 +191,10 @@ class TestAccess:
     def test_an_organisation_can_access_only_its_own_hosts_and_runs(
         self, machine: TestClient, api: FastAPI, agent: Agent
     ) -> None:
-        agent.wanted()
+        agent.add_job()
         own, other = (
             org_client(machine, api, ORG),
-            org_client(machine, api, agent.bench.organisation(OTHER_ORG)),
+            org_client(machine, api, agent.data.organisation(OTHER_ORG)),
         )
         for what in PATHS:
             hidden = other.post(host_path(agent, what))

@@ -7,10 +7,10 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.org_jobs.tables import OrgAlertRow
 from automation_pipeline_tests.api.conftest import Member
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 
-def alert(orgs: Bench, org_id: str | None, subject: str) -> None:
+def alert(orgs: OrgJobsData, org_id: str | None, subject: str) -> None:
     values = {"severity": "critical", "message": "Late", "status": "unsent"}
     with orgs.database.transaction() as session:
         row = OrgAlertRow(org_id=org_id, name="oldest_due", subject=subject, **values)
@@ -19,7 +19,7 @@ def alert(orgs: Bench, org_id: str | None, subject: str) -> None:
 
 
 def test_alerts_are_listed_newest_first_and_scheduler_alerts_only_to_operators(
-    operator: TestClient, member: Member, orgs: Bench
+    operator: TestClient, member: Member, orgs: OrgJobsData
 ) -> None:
     alert(orgs, "acme", "1")
     alert(orgs, None, "scheduler")
@@ -37,7 +37,7 @@ def test_alerts_are_listed_newest_first_and_scheduler_alerts_only_to_operators(
     assert ([one["subject"] for one in page["data"]], page["offset"]) == (["1"], 1)
 
 
-def test_the_audit_log_can_be_paged_and_filtered(operator: TestClient, orgs: Bench) -> None:
+def test_the_audit_log_can_be_paged_and_filtered(operator: TestClient, orgs: OrgJobsData) -> None:
     for name in ("one", "two"):
         operator.post("/api/org-servers", json={"name": name}, params={"org": "acme"})
     operator.post("/api/org-hosts", json={"name": "rack"}, params={"org": "acme"})

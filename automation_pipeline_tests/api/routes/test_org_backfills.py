@@ -2,7 +2,7 @@
 
 from fastapi.testclient import TestClient
 
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 PATH = "/api/org-backfills"
 PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}
@@ -14,7 +14,9 @@ def start_backfill(client: TestClient, schedule_id: str) -> str:
     ]
 
 
-def test_a_backfill_is_shown_with_the_status_of_its_jobs(operator: TestClient, orgs: Bench) -> None:
+def test_a_backfill_is_shown_with_the_status_of_its_jobs(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     batch_id = start_backfill(operator, orgs.schedule())
     document = operator.get(f"{PATH}/{batch_id}").json()["data"]
     assert (document["status"], document["total"], document["pending"], document["from"]) == (
@@ -26,7 +28,9 @@ def test_a_backfill_is_shown_with_the_status_of_its_jobs(operator: TestClient, o
     assert operator.get("/api/org-jobs", params={"batch": batch_id}).json()["count"] == 3
 
 
-def test_the_list_is_newest_first_and_can_be_filtered(operator: TestClient, orgs: Bench) -> None:
+def test_the_list_is_newest_first_and_can_be_filtered(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     of_acme, of_globex = orgs.schedule(), orgs.schedule("globex")
     first, second = start_backfill(operator, of_acme), start_backfill(operator, of_globex)
     for query, ids in (
@@ -40,7 +44,7 @@ def test_the_list_is_newest_first_and_can_be_filtered(operator: TestClient, orgs
 
 
 def test_cancelling_a_backfill_cancels_its_jobs_and_is_idempotent(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     schedule_id = orgs.schedule()
     batch_id = start_backfill(operator, schedule_id)

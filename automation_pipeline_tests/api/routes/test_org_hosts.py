@@ -6,12 +6,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from automation_pipeline_tests.api.conftest import Member
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 PATH = "/api/org-hosts"
 
 
-def test_a_host_is_created_for_the_named_organisation(operator: TestClient, orgs: Bench) -> None:
+def test_a_host_is_created_for_the_named_organisation(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     made = operator.post(PATH, json={"name": "rack-1"}, params={"org": "acme"})
     host = made.json()["data"]
     assert (made.status_code, host["orgId"], host["lastSeenAt"]) == (201, "acme", None)
@@ -47,7 +49,9 @@ def test_each_invalid_field_is_named(
     )
 
 
-def test_host_names_are_unique_within_an_organisation(operator: TestClient, orgs: Bench) -> None:
+def test_host_names_are_unique_within_an_organisation(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     host_id = orgs.host(name="rack-1")
     orgs.host("globex", name="rack-2")
     assert operator.post(PATH, json={"name": "rack-1"}, params={"org": "acme"}).status_code == 409
@@ -57,7 +61,9 @@ def test_host_names_are_unique_within_an_organisation(operator: TestClient, orgs
     )
 
 
-def test_hosts_are_listed_for_one_organisation_or_all(operator: TestClient, orgs: Bench) -> None:
+def test_hosts_are_listed_for_one_organisation_or_all(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     for org_id in ("acme", "globex"):
         orgs.host(org_id, name=f"of-{org_id}")
     assert operator.get(PATH).json()["count"] == 2
@@ -69,7 +75,9 @@ def test_hosts_are_listed_for_one_organisation_or_all(operator: TestClient, orgs
     ]
 
 
-def test_only_a_host_without_servers_can_be_deleted(operator: TestClient, orgs: Bench) -> None:
+def test_only_a_host_without_servers_can_be_deleted(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     free, busy = orgs.host(), orgs.host()
     orgs.server(host_id=busy)
     assert operator.delete(f"{PATH}/{free}").status_code == 204

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from automation_pipeline_tests.api.conftest import Member
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 PATH = "/api/org-jobs/types"
 EXPORT: dict[str, Any] = {
@@ -25,7 +25,9 @@ def names(client: TestClient, **params: str) -> dict[str, Any]:
     return {one["name"]: one for one in client.get(PATH, params=params).json()["data"]}
 
 
-def test_a_job_type_can_be_created_used_changed_and_deleted(member: Member, orgs: Bench) -> None:
+def test_a_job_type_can_be_created_used_changed_and_deleted(
+    member: Member, orgs: OrgJobsData
+) -> None:
     acme = member("acme", "org-jobs.write", "org-jobs.read")
     made = acme.post(PATH, json=EXPORT)
     assert (made.status_code, made.json()["data"]["orgId"]) == (201, "acme")
@@ -58,7 +60,7 @@ def test_a_job_type_can_be_created_used_changed_and_deleted(member: Member, orgs
     assert sorted(one["action"] for one in noted) == ["create", "delete", "update", "update"]
 
 
-def test_a_job_type_with_schedules_cannot_be_deleted(member: Member, orgs: Bench) -> None:
+def test_a_job_type_with_schedules_cannot_be_deleted(member: Member, orgs: OrgJobsData) -> None:
     acme = member("acme", "org-jobs.write", "org-jobs.read")
     acme.post(PATH, json={**EXPORT, "name": "SERVER_RESTART"})
     schedule = {

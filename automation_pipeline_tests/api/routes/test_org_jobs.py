@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
 from automation_pipeline_tests.api.conftest import Login, Member
-from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
+from automation_pipeline_tests.org_jobs.data import SERVICE, OrgJobsData
 from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/org-jobs"
@@ -16,7 +16,7 @@ OF_ACME = {"org": "acme"}
 CALL: dict[str, Any] = {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/warm"}}
 
 
-def test_a_job_can_be_created_without_a_schedule(operator: TestClient, orgs: Bench) -> None:
+def test_a_job_can_be_created_without_a_schedule(operator: TestClient, orgs: OrgJobsData) -> None:
     answered = operator.post(PATH, json={**CALL, "priority": 2}, params=OF_ACME)
     job = answered.json()["data"]
     assert (answered.status_code, job["orgId"], job["status"], job["priority"]) == (
@@ -53,7 +53,7 @@ def test_each_invalid_field_is_named(
     assert field in [fault["field"] for fault in refused.json()["details"]]
 
 
-def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: Bench) -> None:
+def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: OrgJobsData) -> None:
     hidden, acme = orgs.server("globex"), member("acme")
     answers = [
         acme.post(PATH, json={"type": "SERVER_RESTART", "serverInstanceId": server_id})
@@ -68,7 +68,7 @@ def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: Be
     assert orgs.jobs() == []
 
 
-def test_an_idempotency_key_creates_one_job(operator: TestClient, orgs: Bench) -> None:
+def test_an_idempotency_key_creates_one_job(operator: TestClient, orgs: OrgJobsData) -> None:
     answers = [
         operator.post(PATH, json=CALL, params=OF_ACME, headers={"Idempotency-Key": "a"})
         for _ in range(2)
@@ -77,7 +77,9 @@ def test_an_idempotency_key_creates_one_job(operator: TestClient, orgs: Bench) -
     assert len(orgs.jobs()) == 1
 
 
-def test_the_list_is_newest_first_and_can_be_filtered(operator: TestClient, orgs: Bench) -> None:
+def test_the_list_is_newest_first_and_can_be_filtered(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     schedule_id, server_id = orgs.schedule(), orgs.server()
     by_schedule = str(orgs.job(schedule_id=schedule_id))
     by_server = str(orgs.job(server_instance_id=server_id, of_type=SERVICE))
@@ -97,7 +99,7 @@ def test_the_list_is_newest_first_and_can_be_filtered(operator: TestClient, orgs
 
 @pytest.mark.parametrize("depth", [100, 300])
 def test_a_stored_result_nested_too_deeply_does_not_break_the_list(
-    operator: TestClient, orgs: Bench, depth: int
+    operator: TestClient, orgs: OrgJobsData, depth: int
 ) -> None:
     deep: dict[str, Any] = {}
     for _ in range(depth):
@@ -111,7 +113,7 @@ def test_a_stored_result_nested_too_deeply_does_not_break_the_list(
 
 @pytest.mark.parametrize("what", [PATH, "/api/org-schedules", "run-now"])
 def test_a_payload_nested_too_deeply_is_refused(
-    operator: TestClient, orgs: Bench, what: str
+    operator: TestClient, orgs: OrgJobsData, what: str
 ) -> None:
     deep: dict[str, Any] = {}
     for _ in range(300):
@@ -145,7 +147,7 @@ def test_a_payload_nested_too_deeply_is_refused(
     ],
 )
 def test_a_field_name_with_a_lone_surrogate_is_escaped(
-    operator: TestClient, orgs: Bench, body: dict[str, Any], field: str
+    operator: TestClient, orgs: OrgJobsData, body: dict[str, Any], field: str
 ) -> None:
     sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
     refused = operator.post(PATH, params=OF_ACME, **sent)
@@ -179,7 +181,9 @@ def test_job_types_show_their_payload_schemas_and_permissions(member: Member) ->
     assert "url" in types["HTTPS_CALL"]["payloadSchema"]["properties"]
 
 
-def test_queues_are_listed_for_all_organisations_or_one(operator: TestClient, orgs: Bench) -> None:
+def test_queues_are_listed_for_all_organisations_or_one(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     orgs.job()
     orgs.running_job()
     orgs.organisation("globex")
@@ -196,7 +200,7 @@ def test_queues_are_listed_for_all_organisations_or_one(operator: TestClient, or
 
 
 def test_a_pending_job_is_cancelled_and_its_log_names_the_actor(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     job_id = orgs.job()
     answered = operator.post(f"{PATH}/{job_id}/cancel", json={"reason": "Done by hand"})
@@ -207,7 +211,7 @@ def test_a_pending_job_is_cancelled_and_its_log_names_the_actor(
 
 
 def test_a_running_job_is_asked_to_stop_or_cancelled_immediately(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     job_id = orgs.running_job()
     asked = operator.post(f"{PATH}/{job_id}/cancel").json()["data"]
@@ -220,14 +224,14 @@ def test_a_running_job_is_asked_to_stop_or_cancelled_immediately(
     ("body", "field"), [({"atOnce": "yes"}, "atOnce"), ({"reason": 5}, "reason")]
 )
 def test_an_invalid_body_names_the_field(
-    operator: TestClient, orgs: Bench, body: dict[str, Any], field: str
+    operator: TestClient, orgs: OrgJobsData, body: dict[str, Any], field: str
 ) -> None:
     refused = operator.post(f"{PATH}/{orgs.job()}/cancel", json=body)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
 
 def test_a_failed_job_is_retried_once_per_key_and_a_pending_job_is_not(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     job_id = orgs.job(run={"status": "failed", "error_code": "FAILED", "finished_at": orgs.now})
     orgs.set_job(job_id, finished_at=orgs.now)
@@ -239,7 +243,7 @@ def test_a_failed_job_is_retried_once_per_key_and_a_pending_job_is_not(
 
 
 def test_a_restricted_job_type_needs_its_permission(
-    login: Login, member: Member, orgs: Bench
+    login: Login, member: Member, orgs: OrgJobsData
 ) -> None:
     run = {"type": "PRICING_RULE_APPLY", "payload": {"ruleId": "1"}}
     acme = member("acme")

@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 PATH = "/api/org-schedules"
 
 
-def test_the_next_occurrences_are_listed(operator: TestClient, orgs: Bench) -> None:
+def test_the_next_occurrences_are_listed(operator: TestClient, orgs: OrgJobsData) -> None:
     schedule_id = orgs.schedule()
     document = operator.get(f"{PATH}/{schedule_id}/next", params={"count": 2}).json()["data"]
     assert [run["scheduledFor"] for run in document["runs"]] == [
@@ -23,7 +23,7 @@ def test_the_next_occurrences_are_listed(operator: TestClient, orgs: Bench) -> N
     assert later["data"]["runs"][0]["scheduledFor"] == "2026-06-01T02:00:00.000Z"
 
 
-def test_fires_can_be_paged_forwards_and_backwards(operator: TestClient, orgs: Bench) -> None:
+def test_fires_can_be_paged_forwards_and_backwards(operator: TestClient, orgs: OrgJobsData) -> None:
     schedule_id = orgs.schedule()
     ids = [str(orgs.fire(schedule_id, orgs.now - timedelta(days=days))) for days in (3, 2, 1)]
     job_id = orgs.job(schedule_id=schedule_id, fire_id=int(ids[1]))
@@ -40,7 +40,7 @@ def test_fires_can_be_paged_forwards_and_backwards(operator: TestClient, orgs: B
     assert [one["id"] for one in before] == [ids[1], ids[0]]
 
 
-def test_the_log_shows_actions_actors_and_reasons(operator: TestClient, orgs: Bench) -> None:
+def test_the_log_shows_actions_actors_and_reasons(operator: TestClient, orgs: OrgJobsData) -> None:
     schedule_id = orgs.schedule()
     operator.patch(f"{PATH}/{schedule_id}", json={"name": "Renamed"})
     operator.post(f"{PATH}/{schedule_id}/pause", json={"reason": "Moving"})
@@ -66,7 +66,7 @@ def test_the_log_shows_actions_actors_and_reasons(operator: TestClient, orgs: Be
     ],
 )
 def test_an_invalid_query_parameter_is_named(
-    operator: TestClient, orgs: Bench, what: str, name: str, value: str
+    operator: TestClient, orgs: OrgJobsData, what: str, name: str, value: str
 ) -> None:
     refused = operator.get(f"{PATH}/{orgs.schedule()}/{what}", params={name: value})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, name)

@@ -8,7 +8,7 @@ from sqlalchemy import delete
 
 from automation_pipeline.storage.idempotency import IdempotencyKeyRow
 from automation_pipeline_tests.api.conftest import Login, Member
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 PATH = "/api/org-schedules"
 PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}
@@ -22,7 +22,9 @@ def post_action(
 
 
 class TestPause:
-    def test_a_schedule_can_be_paused_and_resumed(self, operator: TestClient, orgs: Bench) -> None:
+    def test_a_schedule_can_be_paused_and_resumed(
+        self, operator: TestClient, orgs: OrgJobsData
+    ) -> None:
         schedule_id = orgs.schedule()
         paused = post_action(
             operator, schedule_id, "pause", {"reason": "Moving", "until": "2026-05-06T00:00:00Z"}
@@ -34,7 +36,7 @@ class TestPause:
             None,
         )
         assert document["pausedUntil"] == "2026-05-06T00:00:00.000Z"
-        orgs.pass_minutes(24 * 60)
+        orgs.advance_minutes(24 * 60)
         resumed = post_action(operator, schedule_id, "resume").json()["data"]
         assert (resumed["state"], resumed["nextRunAt"]) == ("ACTIVE", "2026-05-06T02:00:00.000Z")
         assert [entry.action for entry in orgs.audit(schedule_id)] == ["pause", "resume"]
@@ -48,14 +50,16 @@ class TestPause:
         ],
     )
     def test_an_invalid_body_names_the_field(
-        self, operator: TestClient, orgs: Bench, body: Any, field: str
+        self, operator: TestClient, orgs: OrgJobsData, body: Any, field: str
     ) -> None:
         refused = post_action(operator, orgs.schedule(), "pause", body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
 
 class TestSkipNext:
-    def test_skip_next_can_be_set_and_removed(self, operator: TestClient, orgs: Bench) -> None:
+    def test_skip_next_can_be_set_and_removed(
+        self, operator: TestClient, orgs: OrgJobsData
+    ) -> None:
         schedule_id = orgs.schedule()
         for _ in range(2):
             skipping = post_action(
@@ -68,7 +72,7 @@ class TestSkipNext:
 
 class TestRunNow:
     def test_run_now_creates_a_job_and_keeps_the_next_run(
-        self, operator: TestClient, orgs: Bench
+        self, operator: TestClient, orgs: OrgJobsData
     ) -> None:
         schedule_id = orgs.schedule(payload={})
         planned = orgs.schedule_row(schedule_id).next_run_at
@@ -82,7 +86,7 @@ class TestRunNow:
         assert orgs.schedule_row(schedule_id).next_run_at == planned
 
     def test_an_idempotency_key_creates_one_job_and_conflicts_with_another_body(
-        self, operator: TestClient, orgs: Bench
+        self, operator: TestClient, orgs: OrgJobsData
     ) -> None:
         schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
         first, second = (
@@ -94,13 +98,13 @@ class TestRunNow:
         assert len(orgs.jobs(schedule_id)) == 1
 
     def test_an_idempotency_key_can_have_255_characters(
-        self, operator: TestClient, orgs: Bench
+        self, operator: TestClient, orgs: OrgJobsData
     ) -> None:
         key = {"Idempotency-Key": "k" * 255}
         assert post_action(operator, orgs.schedule(), "run-now", headers=key).status_code == 202
 
     def test_run_now_outside_the_execution_window_needs_ignore_window(
-        self, operator: TestClient, orgs: Bench
+        self, operator: TestClient, orgs: OrgJobsData
     ) -> None:
         schedule_id = orgs.schedule(execution_window_start="02:00", execution_window_end="03:00")
         assert post_action(operator, schedule_id, "run-now").status_code == 409
@@ -109,7 +113,7 @@ class TestRunNow:
         )
 
     def test_idempotency_keys_are_separate_per_caller(
-        self, operator: TestClient, member: Member, orgs: Bench
+        self, operator: TestClient, member: Member, orgs: OrgJobsData
     ) -> None:
         schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
         jobs = {
@@ -123,14 +127,14 @@ class TestRunNow:
         [({"ignoreWindow": "yes"}, "ignoreWindow"), ({"payload": []}, "payload"), ({"x": 1}, "x")],
     )
     def test_an_invalid_body_names_the_field(
-        self, operator: TestClient, orgs: Bench, body: Any, field: str
+        self, operator: TestClient, orgs: OrgJobsData, body: Any, field: str
     ) -> None:
         refused = post_action(operator, orgs.schedule(), "run-now", body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
         assert orgs.jobs() == []
 
     def test_run_now_refuses_a_payload_invalid_for_the_type(
-        self, operator: TestClient, orgs: Bench
+        self, operator: TestClient, orgs: OrgJobsData
     ) -> None:
         schedule_id = orgs.schedule(job_type="HTTPS_CALL", payload={"url": "https://example.com/"})
         refused = post_action(operator, schedule_id, "run-now", {"payload": {"method": "GET"}})
@@ -139,7 +143,7 @@ class TestRunNow:
 
 class TestBackfill:
     def test_a_dry_run_backfill_lists_times_and_creates_no_jobs(
-        self, operator: TestClient, orgs: Bench
+        self, operator: TestClient, orgs: OrgJobsData
     ) -> None:
         schedule_id = orgs.schedule()
         answered = post_action(operator, schedule_id, "backfill", {**PERIOD, "dryRun": True})
@@ -158,7 +162,7 @@ class TestBackfill:
         assert orgs.jobs() == []
 
     def test_a_backfill_creates_the_jobs_of_the_period_once_per_key(
-        self, operator: TestClient, orgs: Bench
+        self, operator: TestClient, orgs: OrgJobsData
     ) -> None:
         schedule_id = orgs.schedule()
         answers = [
@@ -177,7 +181,7 @@ class TestBackfill:
         ],
     )
     def test_an_invalid_body_names_the_field(
-        self, operator: TestClient, orgs: Bench, more: Any, field: str
+        self, operator: TestClient, orgs: OrgJobsData, more: Any, field: str
     ) -> None:
         refused = post_action(operator, orgs.schedule(), "backfill", {**PERIOD, **more})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
@@ -196,7 +200,7 @@ class TestBackfill:
     ],
 )
 def test_actions_that_run_a_restricted_type_need_its_permission(
-    login: Login, member: Member, orgs: Bench, method: str, what: str, allowed: bool
+    login: Login, member: Member, orgs: OrgJobsData, method: str, what: str, allowed: bool
 ) -> None:
     body = PERIOD if what == "backfill" else {}
     for client in (member("acme"), login({"org-jobs.write": "ALL"})):
@@ -210,7 +214,7 @@ def test_actions_that_run_a_restricted_type_need_its_permission(
     "paused", [{}, {"state": "PAUSED", "enabled": False, "pause_reason": "Frozen"}]
 )
 def test_a_pause_with_an_end_needs_the_permission_to_resume(
-    login: Login, member: Member, orgs: Bench, paused: dict[str, Any]
+    login: Login, member: Member, orgs: OrgJobsData, paused: dict[str, Any]
 ) -> None:
     schedule_id = orgs.schedule(job_type="PRICING_RULE_APPLY", payload={"ruleId": "1"}, **paused)
     before = orgs.schedule_row(schedule_id)
@@ -236,7 +240,7 @@ def test_a_pause_with_an_end_needs_the_permission_to_resume(
 
 
 def test_the_jobs_permission_allows_a_timed_pause_of_unrestricted_types(
-    member: Member, orgs: Bench
+    member: Member, orgs: OrgJobsData
 ) -> None:
     paused = post_action(
         member("acme"), orgs.schedule(), "pause", {"until": "2026-05-06T00:00:00Z"}
@@ -252,7 +256,7 @@ def test_the_jobs_permission_allows_a_timed_pause_of_unrestricted_types(
 
 
 def test_an_idempotency_key_still_applies_after_its_response_is_deleted(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
     first = post_action(operator, schedule_id, "run-now", headers=KEY)

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import Login, Member
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/org-schedules"
@@ -44,7 +44,7 @@ def test_a_schedule_is_created_for_the_named_organisation(operator: TestClient) 
     assert shown.json()["data"] == schedule
 
 
-def test_a_schedule_of_an_agent_type_needs_a_server(member: Member, orgs: Bench) -> None:
+def test_a_schedule_of_an_agent_type_needs_a_server(member: Member, orgs: OrgJobsData) -> None:
     acme = member("acme")
     server_id = orgs.server(host_id=orgs.host())
     restart = {"name": "Restart", "cronExpression": "@daily", "jobType": "SERVER_RESTART"}
@@ -86,7 +86,7 @@ PRIVATE_CALL, ALLOWED_CALL = (
 
 
 def test_a_forbidden_call_url_is_refused_before_it_is_saved(
-    operator: TestClient, services: Services, orgs: Bench
+    operator: TestClient, services: Services, orgs: OrgJobsData
 ) -> None:
     """Sends every request that saves or starts a call, with a private URL and then an allowed one."""
     services.settings = services.settings.model_copy(
@@ -119,7 +119,7 @@ def test_a_forbidden_call_url_is_refused_before_it_is_saved(
     )
 
 
-def test_an_idempotency_key_creates_one_schedule(operator: TestClient, orgs: Bench) -> None:
+def test_an_idempotency_key_creates_one_schedule(operator: TestClient, orgs: OrgJobsData) -> None:
     answers = [
         operator.post(PATH, json=CALL, params=OF_ACME, headers={"Idempotency-Key": "a"})
         for _ in range(2)
@@ -132,7 +132,7 @@ def test_an_idempotency_key_creates_one_schedule(operator: TestClient, orgs: Ben
     assert other.status_code == 409
 
 
-def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: Bench) -> None:
+def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: OrgJobsData) -> None:
     acme, hidden = member("acme"), orgs.server("globex")
     mine = orgs.schedule()
     restart = {"name": "Restart", "cronExpression": "@daily", "jobType": "SERVER_RESTART"}
@@ -164,17 +164,17 @@ def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: Be
     ],
 )
 def test_the_list_is_newest_first_and_can_be_filtered(
-    operator: TestClient, orgs: Bench, query: dict[str, Any], names: list[str]
+    operator: TestClient, orgs: OrgJobsData, query: dict[str, Any], names: list[str]
 ) -> None:
     orgs.schedule(name="First")
-    orgs.pass_minutes(1)
+    orgs.advance_minutes(1)
     orgs.schedule("globex", name="Third", job_type="HTTPS_CALL")
-    orgs.pass_minutes(1)
+    orgs.advance_minutes(1)
     orgs.schedule(name="Second", state="PAUSED", enabled=False)
     assert [one["name"] for one in operator.get(PATH, params=query).json()["data"]] == names
 
 
-def test_schedules_can_be_filtered_by_server(operator: TestClient, orgs: Bench) -> None:
+def test_schedules_can_be_filtered_by_server(operator: TestClient, orgs: OrgJobsData) -> None:
     wanted = orgs.schedule()
     orgs.schedule()
     server_id = orgs.schedule_row(wanted).server_instance_id
@@ -184,7 +184,7 @@ def test_schedules_can_be_filtered_by_server(operator: TestClient, orgs: Bench) 
 
 
 def test_changing_the_cron_expression_updates_the_next_run(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     schedule_id = orgs.schedule(description="Old")
     changed = operator.patch(
@@ -200,7 +200,7 @@ def test_changing_the_cron_expression_updates_the_next_run(
 
 
 def test_deleting_a_schedule_cancels_pending_jobs_and_keeps_running_ones(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     schedule_id = orgs.schedule()
     waiting, at_work = orgs.job(schedule_id=schedule_id), orgs.running_job(schedule_id=schedule_id)
@@ -222,7 +222,7 @@ def test_a_malformed_uuid_is_400(operator: TestClient, named: str) -> None:
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "org_schedule_id")
 
 
-def test_an_uppercase_uuid_is_accepted(operator: TestClient, orgs: Bench) -> None:
+def test_an_uppercase_uuid_is_accepted(operator: TestClient, orgs: OrgJobsData) -> None:
     schedule_id = orgs.schedule()
     assert operator.get(f"{PATH}/{schedule_id.upper()}").json()["data"]["id"] == schedule_id
 
@@ -275,7 +275,7 @@ class TestRestrictedTypes:
         assert operator.get(PATH).json()["count"] == 1
 
     def test_changing_a_schedule_to_or_of_a_restricted_type_needs_its_permission(
-        self, member: Member, orgs: Bench
+        self, member: Member, orgs: OrgJobsData
     ) -> None:
         acme = member("acme")
         payload = {"scheduleId": "1"}

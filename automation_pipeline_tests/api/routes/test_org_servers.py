@@ -6,13 +6,15 @@ import pytest
 from fastapi.testclient import TestClient
 
 from automation_pipeline_tests.api.conftest import Member
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 PATH = "/api/org-servers"
 OF_ACME = {"org": "acme"}
 
 
-def test_a_server_can_be_created_with_or_without_a_host(operator: TestClient, orgs: Bench) -> None:
+def test_a_server_can_be_created_with_or_without_a_host(
+    operator: TestClient, orgs: OrgJobsData
+) -> None:
     host_id = orgs.host()
     homeless = operator.post(PATH, json={"name": "valheim"}, params=OF_ACME)
     housed = operator.post(PATH, json={"name": "rust", "hostId": str(host_id)}, params=OF_ACME)
@@ -40,7 +42,7 @@ def test_each_invalid_field_is_named(
     )
 
 
-def test_a_host_of_another_organisation_looks_missing(member: Member, orgs: Bench) -> None:
+def test_a_host_of_another_organisation_looks_missing(member: Member, orgs: OrgJobsData) -> None:
     hidden, acme = orgs.host("globex"), member("acme")
     server_id = orgs.server()
     answers = [
@@ -61,7 +63,7 @@ def test_a_host_of_another_organisation_looks_missing(member: Member, orgs: Benc
 
 
 def test_a_server_can_be_disabled_but_not_moved_to_another_organisation(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     server_id = orgs.server(name="valheim")
     changed = operator.patch(f"{PATH}/{server_id}", json={"isEnabled": False}).json()["data"]
@@ -69,7 +71,7 @@ def test_a_server_can_be_disabled_but_not_moved_to_another_organisation(
     assert operator.patch(f"{PATH}/{server_id}", json={"orgId": "globex"}).status_code == 400
 
 
-def test_only_an_unused_server_can_be_deleted(operator: TestClient, orgs: Bench) -> None:
+def test_only_an_unused_server_can_be_deleted(operator: TestClient, orgs: OrgJobsData) -> None:
     free, busy = orgs.server(), orgs.server()
     orgs.schedule(server_instance_id=busy)
     assert operator.delete(f"{PATH}/{free}").status_code == 204

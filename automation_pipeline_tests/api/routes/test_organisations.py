@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from automation_pipeline_tests.api.conftest import Login, Member
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 PATH = "/api/organisations"
 GLOBEX = {"id": "globex", "name": "Globex", "maxRunning": 3}
@@ -47,7 +47,7 @@ def test_organisations_are_listed_by_id_and_searched_by_name(operator: TestClien
 
 
 def test_organisation_fields_can_be_changed_except_the_id(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     changed = operator.patch(
         f"{PATH}/acme", json={"maxRunning": 7, "maintenanceUntil": "2026-05-05T00:00:00+02:00"}
@@ -59,7 +59,7 @@ def test_organisation_fields_can_be_changed_except_the_id(
 
 
 def test_suspending_pauses_schedules_and_resuming_restores_them(
-    operator: TestClient, orgs: Bench
+    operator: TestClient, orgs: OrgJobsData
 ) -> None:
     schedule_id = orgs.schedule()
     suspended = operator.post(f"{PATH}/acme/suspend", json={"reason": "Unpaid"}).json()["data"]

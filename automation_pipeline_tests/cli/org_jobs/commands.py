@@ -8,7 +8,7 @@ from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.cli.terminal import CommandResult, Terminal
-from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.org_jobs.data import OrgJobsData
 
 ACME = "acme"
 CALL: dict[str, object] = {
@@ -59,25 +59,25 @@ class OrgJobsCommands:
         payload = '{"url": "https://example.com/warm"}'
         return self.json("create", "--type", "HTTPS_CALL", "--payload", payload, *options)["job_id"]
 
-    def begin(self, job_id: str, **columns: Any) -> None:
+    def start_job(self, job_id: str, **columns: Any) -> None:
         """Start the job as an agent with a lease of one minute."""
         now = SystemClock().now()
         held = {"lease_owner": "agent:h", "lease_token": 1, "lease_until": database_now(60.0)}
-        self.bench.set_run(
+        self.data.set_run(
             self._run_id(job_id), status="running", started_at=now, **(held | columns)
         )
 
-    def end(self, job_id: str, end: AttemptEnd) -> None:
+    def end_job(self, job_id: str, end: AttemptEnd) -> None:
         with self.terminal.database.transaction() as session:
             end_attempts(session, {self._run_id(job_id): end}, "worker", SystemClock().now())
 
-    def do(self, job_id: str, end: AttemptEnd) -> None:
-        self.begin(job_id)
-        self.end(job_id, end)
+    def run_job(self, job_id: str, end: AttemptEnd) -> None:
+        self.start_job(job_id)
+        self.end_job(job_id, end)
 
     def _run_id(self, job_id: str) -> int:
-        return self.bench.run_row(int(job_id)).id
+        return self.data.run_row(int(job_id)).id
 
     @property
-    def bench(self) -> Bench:
-        return Bench(self.terminal.database, SystemClock())  # type: ignore[arg-type]  no time is passed
+    def data(self) -> OrgJobsData:
+        return OrgJobsData(self.terminal.database, SystemClock())  # type: ignore[arg-type]  no time is passed

@@ -108,7 +108,7 @@ def test_an_unknown_id_prints_one_sentence(
     assert message.endswith(" not found.")
 
 
-WRONG = """
+INVALID_COMMANDS = """
 schedules show x
 schedules next x
 schedules list --state sleeping
@@ -150,7 +150,7 @@ audit-log --id 1
 """
 
 
-@every_case("command", WRONG.strip().splitlines())
+@every_case("command", INVALID_COMMANDS.strip().splitlines())
 def test_invalid_input_prints_one_sentence_and_exits_with_2(
     org_jobs: OrgJobsCommands, command: str
 ) -> None:

@@ -18,7 +18,7 @@ def test_jobs_can_be_listed_and_filtered(org_jobs: OrgJobsCommands) -> None:
         "create", "--type", "SERVER_RESTART", "--server", server, "--org", "acme"
     )["job_id"]
     call, other = org_jobs.job("--org", "acme"), org_jobs.job("--org", "globex")
-    org_jobs.do(call, attempt_succeeded())
+    org_jobs.run_job(call, attempt_succeeded())
 
     def listed(*options: str) -> list[str]:
         return [job["id"] for job in org_jobs.json("list", *options)["jobs"]]
@@ -38,15 +38,15 @@ def test_a_job_shows_the_status_of_each_attempt(org_jobs: OrgJobsCommands) -> No
     assert org_jobs.printed("show", job_id).endswith(
         "Follow it: `automation org-jobs watch 1`; stop it: `automation org-jobs cancel 1`."
     )
-    org_jobs.begin(job_id, progress={"percent": 40.0, "message": "Copying [it]"})
+    org_jobs.start_job(job_id, progress={"percent": 40.0, "message": "Copying [it]"})
     assert "status running, attempt 1 of 2, 40 %: Copying [it]" in org_jobs.printed("show", job_id)
-    org_jobs.end(job_id, attempt_failed("Connection [refused]", "UNREACHABLE"))
+    org_jobs.end_job(job_id, attempt_failed("Connection [refused]", "UNREACHABLE"))
     shown = org_jobs.printed("show", job_id)
     assert "waits for a retry, 20" in shown
     assert "agent:h UNREACHABLE: Connection [refused] (tried again 20" in shown
-    org_jobs.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
+    org_jobs.run_job(job_id, attempt_failed("Gone", "NOT_FOUND"))
     shown = org_jobs.printed("show", job_id)
-    assert "trouble NOT_FOUND: Gone" in shown
+    assert "error NOT_FOUND: Gone" in shown
     assert shown.endswith("Retry it: `automation org-jobs retry 1`.")
     log = org_jobs.json("log", job_id)["log"]
     assert [(move["fromState"], move["toState"]) for move in log] == [
@@ -58,7 +58,7 @@ def test_a_job_shows_the_status_of_each_attempt(org_jobs: OrgJobsCommands) -> No
 def test_a_job_can_be_cancelled(org_jobs: OrgJobsCommands) -> None:
     document = org_jobs.json("cancel", org_jobs.job(), "--reason", "Wrong [one]")
     assert document["status"] == "cancelled"
-    org_jobs.begin(org_jobs.job())
+    org_jobs.start_job(org_jobs.job())
     assert "asked to stop" in org_jobs.printed("cancel", "2", "--reason", "Wrong [one]")
     shown = org_jobs.printed("show", "2")
     assert "by cli:ada: Wrong [one]" in shown
@@ -66,16 +66,16 @@ def test_a_job_can_be_cancelled(org_jobs: OrgJobsCommands) -> None:
         org_jobs.printed("cancel", "2", "--at-once")
         == "Job 2, HTTPS_CALL: cancelled, attempt 1 of 3."
     )
-    org_jobs.do(org_jobs.job(), attempt_succeeded())
+    org_jobs.run_job(org_jobs.job(), attempt_succeeded())
     assert "there is nothing to cancel" in org_jobs.refused("cancel", "3")
 
 
 def test_a_job_can_be_retried(org_jobs: OrgJobsCommands, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = org_jobs.job()
-    org_jobs.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
+    org_jobs.run_job(job_id, attempt_failed("Gone", "NOT_FOUND"))
     document = org_jobs.json("retry", job_id)
     assert (document["status"], len(document["job"]["runs"])) == ("pending", 2)
-    during_pauses(monkeypatch, lambda: org_jobs.do(job_id, attempt_succeeded({"lines": 3})))
+    during_pauses(monkeypatch, lambda: org_jobs.run_job(job_id, attempt_succeeded({"lines": 3})))
     assert org_jobs.json("watch", job_id)["status"] == "success"
     assert 'result {"lines": 3}' in org_jobs.printed("show", job_id)
     assert org_jobs.refused("retry", job_id)
@@ -86,7 +86,7 @@ def test_a_job_can_be_created_and_awaited(
 ) -> None:
     server = org_jobs.server()
     payload = ("--payload", '{"command": "save-all"}', "--priority", "1", "--retries", "0")
-    during_pauses(monkeypatch, lambda: org_jobs.do("1", attempt_succeeded()))
+    during_pauses(monkeypatch, lambda: org_jobs.run_job("1", attempt_succeeded()))
     document = org_jobs.json("create", "--type", "RCON", "--server", server, *payload, "--wait")
     job = document["job"]
     assert (document["status"], job["priority"], job["retryPolicy"]["maxRetries"]) == (
@@ -95,13 +95,13 @@ def test_a_job_can_be_created_and_awaited(
         0,
     )
     result = org_jobs.printed("create", "--type", "RCON", "--server", server, *payload)
-    assert result == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
+    assert result == "Job 2 is requested: `automation org-jobs watch 2` follows it."
     fault = org_jobs.refused("create", "--type", "RCON", *payload, code=2)
     assert "serverInstanceId: " in fault
 
 
 def test_queues_show_waiting_and_running_jobs(org_jobs: OrgJobsCommands) -> None:
-    org_jobs.begin(org_jobs.job())
+    org_jobs.start_job(org_jobs.job())
     org_jobs.job()
     org_jobs.org("globex")
     org_jobs.json("orgs", "suspend", "globex")
@@ -125,7 +125,7 @@ def test_job_types_show_their_performer_and_payload_schema(without_org: OrgJobsC
     assert "SAVE_LIST agent no 3 min" in result
 
 
-GOES_ON = "Job 1 continues. `automation org-jobs show 1` shows its status.\n"
+CONTINUES = "Job 1 continues. `automation org-jobs show 1` shows its status.\n"
 
 
 def stop_code(monkeypatch: pytest.MonkeyPatch, clock: StandingClock) -> str | None:
@@ -149,7 +149,7 @@ def test_ctrl_c_prints_that_the_job_continues(
 ) -> None:
     during_pauses(monkeypatch)
     ended = org_jobs.run("watch", org_jobs.job(), *flags)
-    assert (ended.code, ended.err) == (130, GOES_ON)
+    assert (ended.code, ended.err) == (130, CONTINUES)
     assert org_jobs.json("show", "1")["status"] == "pending"
 
 
@@ -159,7 +159,7 @@ def test_the_command_prints_why_a_job_does_not_start(
     org_jobs.json("create", "--type", "SERVER_RESTART", "--server", org_jobs.server())
     assert stop_code(monkeypatch, clock) == "NO_AGENT"
     org_jobs.json("orgs", "update", "acme", "--max-running", "1")
-    org_jobs.begin(org_jobs.job())
+    org_jobs.start_job(org_jobs.job())
     assert stop_code(monkeypatch, clock) is None, "it waits in its queue"
     org_jobs.json("orgs", "update", "acme", "--max-running", "9")
     org_jobs.json("orgs", "suspend", "acme")
@@ -171,5 +171,5 @@ def test_a_service_job_does_not_start_without_a_daemon(
 ) -> None:
     org_jobs.job()
     assert stop_code(monkeypatch, clock) == "NO_DAEMON"
-    org_jobs.begin("1")
+    org_jobs.start_job("1")
     assert stop_code(monkeypatch, clock) is None

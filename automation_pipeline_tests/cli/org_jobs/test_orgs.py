@@ -58,8 +58,8 @@ def test_suspending_an_organisation_suspends_its_schedules(org_jobs: OrgJobsComm
 def test_hosts_show_the_last_heartbeat_of_their_agent(org_jobs: OrgJobsCommands) -> None:
     host_id = org_jobs.json("hosts", "create", "--name", "paris [1]")["id"]
     assert f"{host_id} acme paris [1] never" in org_jobs.printed("hosts", "list")
-    now = org_jobs.bench.now
-    org_jobs.bench.set_host(int(host_id), last_seen_at=now, agent_version="1.2")
+    now = org_jobs.data.now
+    org_jobs.data.set_host(int(host_id), last_seen_at=now, agent_version="1.2")
     assert f"agent 1.2 last seen {now:%Y-%m-%d %H:%M} UTC" in org_jobs.printed(
         "hosts", "show", host_id
     )

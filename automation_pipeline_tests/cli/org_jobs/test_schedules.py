@@ -154,11 +154,11 @@ def test_a_schedule_shows_its_main_fields(org_jobs: OrgJobsCommands) -> None:
 def test_a_schedule_shows_its_last_five_fires_with_outcome_and_reason(
     org_jobs: OrgJobsCommands,
 ) -> None:
-    schedule_id, bench = org_jobs.schedule(), org_jobs.bench
-    start = bench.now.replace(year=2026, month=5, day=1, hour=0, minute=0, second=0, microsecond=0)
+    schedule_id, data = org_jobs.schedule(), org_jobs.data
+    start = data.now.replace(year=2026, month=5, day=1, hour=0, minute=0, second=0, microsecond=0)
     for day in range(1, 7):
         skipped = {"outcome": "SKIPPED", "skip_reason": "overlap", "note": "One is [still] at work"}
-        bench.fire(schedule_id, start.replace(day=day), **(skipped if day == 6 else {}))
+        data.fire(schedule_id, start.replace(day=day), **(skipped if day == 6 else {}))
     shown = org_jobs.printed("schedules", "show", schedule_id)
     assert shown.count(" DISPATCHED") == 4
     assert "SKIPPED overlap: One is [still] at work" in shown
@@ -180,7 +180,7 @@ def test_a_schedule_shows_its_last_five_fires_with_outcome_and_reason(
 
 def test_a_fire_shows_the_outcome_of_its_job(org_jobs: OrgJobsCommands) -> None:
     schedule_id = org_jobs.schedule()
-    org_jobs.do(
+    org_jobs.run_job(
         org_jobs.json("schedules", "run-now", schedule_id)["job_id"],
         attempt_failed("Gone", "NOT_FOUND"),
     )
@@ -304,10 +304,10 @@ def test_the_next_due_time_can_be_skipped_and_restored(org_jobs: OrgJobsCommands
     shown = org_jobs.printed("schedules", "show", schedule_id)
     assert "skipped the next due time: Tournament" in shown
     assert f"keep-next {schedule_id}" in shown
-    assert "It is left out" in org_jobs.printed("schedules", "next", schedule_id)
+    assert "It is skipped" in org_jobs.printed("schedules", "next", schedule_id)
     assert ", is due " in org_jobs.printed("schedules", "keep-next", schedule_id)
     assert org_jobs.json("schedules", "keep-next", schedule_id)["skipNextRun"] is False
-    assert ", leaves out " in org_jobs.printed("schedules", "skip-next", schedule_id)
+    assert ", skips " in org_jobs.printed("schedules", "skip-next", schedule_id)
 
 
 def test_a_manual_run_returns_immediately(org_jobs: OrgJobsCommands) -> None:
@@ -318,15 +318,15 @@ def test_a_manual_run_returns_immediately(org_jobs: OrgJobsCommands) -> None:
     assert (document["schedule_id"], document["status"]) == (schedule_id, "pending")
     job = org_jobs.json("show", document["job_id"])
     assert (job["scheduleId"], job["payload"]["url"]) == (schedule_id, "https://example.com/other")
-    org_jobs.do(document["job_id"], attempt_succeeded())
+    org_jobs.run_job(document["job_id"], attempt_succeeded())
     result = org_jobs.printed("schedules", "run-now", schedule_id)
-    assert result == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
+    assert result == "Job 2 is requested: `automation org-jobs watch 2` follows it."
 
 
 def test_a_manual_run_outside_the_execution_window_requires_force(
     org_jobs: OrgJobsCommands,
 ) -> None:
-    now = org_jobs.bench.now
+    now = org_jobs.data.now
     window = f"{(now.hour + 3) % 24:02}:00-{(now.hour + 4) % 24:02}:00"
     schedule_id = org_jobs.schedule("--window", window, timezone="UTC")
     assert org_jobs.refused("schedules", "run-now", schedule_id)
@@ -346,10 +346,10 @@ def test_waiting_for_a_manual_run_prints_its_outcome(
     org_jobs: OrgJobsCommands, monkeypatch: pytest.MonkeyPatch, end: object, code: int, status: str
 ) -> None:
     schedule_id = org_jobs.schedule()
-    during_pauses(monkeypatch, lambda: org_jobs.do("1", end))
+    during_pauses(monkeypatch, lambda: org_jobs.run_job("1", end))
     document = org_jobs.json("schedules", "run-now", schedule_id, "--wait", code=code)
     assert (document["job_id"], document["status"], document["job"]["id"]) == ("1", status, "1")
-    during_pauses(monkeypatch, lambda: org_jobs.do("2", end))
+    during_pauses(monkeypatch, lambda: org_jobs.run_job("2", end))
     result = org_jobs.printed("schedules", "run-now", schedule_id, "--wait", code=code)
     assert f"Job 2, HTTPS_CALL: {status}" in result
     assert ("NOT_FOUND: No [host]" in result) is (code == 1)

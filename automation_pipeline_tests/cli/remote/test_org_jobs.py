@@ -110,7 +110,7 @@ def org_jobs(terminal: Terminal) -> OrgJobsCommands:
     org_jobs.org()
     org_jobs.server()
     schedule_id = org_jobs.schedule("--org", "acme")
-    org_jobs.do(
+    org_jobs.run_job(
         org_jobs.json("schedules", "run-now", schedule_id)["job_id"],
         attempt_failed("Gone [away]", "NOT_FOUND"),
     )
@@ -211,7 +211,7 @@ def test_a_job_can_be_followed_through_the_api(
 
     def work() -> None:
         newest = org_jobs.json("list", "--limit", "1")["jobs"][0]["id"]
-        org_jobs.do(newest, attempt_succeeded())
+        org_jobs.run_job(newest, attempt_succeeded())
         done.append(newest)
 
     payload = ("--payload", '{"url": "https://example.com/other"}')

@@ -59,7 +59,7 @@ def test_starting_the_job_requests_a_run_and_follows_it(
     following = a_followed_run(runner, database, clock)
     assert rows(database) == (1, 1)
     assert set(following) == {"automationRunId"}
-    assert runner.look({5: following}) == {}
+    assert runner.find_ended({5: following}) == {}
 
 
 def test_a_rolled_back_start_requests_no_run(
@@ -113,7 +113,7 @@ def test_the_final_status_of_the_run_becomes_the_status_of_the_job(
 ) -> None:
     following = a_followed_run(runner, database, clock)
     end_run(following, database, selected_fiches=4, ignored_fiches=1, **columns)
-    [(number, end)] = runner.look({5: following}).items()
+    [(number, end)] = runner.find_ended({5: following}).items()
     run_id = following["automationRunId"]
     assert (number, end.status, end.error_code, end.error) == (
         5,
@@ -138,7 +138,7 @@ def test_a_run_cancelled_by_an_operator_cancels_the_job(
     cancel_run(
         int(following["automationRunId"]), database=database, clock=clock, reason="wrong day"
     )
-    end = runner.look({1: following})[1]
+    end = runner.find_ended({1: following})[1]
     assert (end.status, end.error, end.error_code) == (
         "cancelled",
         "Cancelled by an operator: wrong day",
@@ -147,7 +147,7 @@ def test_a_run_cancelled_by_an_operator_cancels_the_job(
 
 
 def test_a_deleted_run_fails_the_job_as_not_found(runner: RemoteRunner) -> None:
-    end = runner.look({1: {"automationRunId": "99"}})[1]
+    end = runner.find_ended({1: {"automationRunId": "99"}})[1]
     assert (end.status, end.error_code) == ("failed", "NOT_FOUND")
 
 
@@ -157,7 +157,7 @@ def test_a_cancelled_job_cancels_its_run_once(
     following = a_followed_run(runner, database, clock)
     assert runner.cancel(following, "user:12", "x" * 600) is False
     assert runner.cancel(following, "user:13") is False
-    end = runner.look({1: following})[1]
+    end = runner.find_ended({1: following})[1]
     assert (end.status, len(str(end.error)) <= 530) == ("cancelled", True)
     runner.cancel({"automationRunId": "99"}, "user:12")
 
@@ -171,7 +171,7 @@ def test_polling_many_runs_takes_as_many_queries_as_polling_one(
         seen: list[str] = []
         listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes the arguments of the event
         event.listen(database.engine, "before_cursor_execute", listener)
-        runner.look({number: followed[number] for number in numbers})
+        runner.find_ended({number: followed[number] for number in numbers})
         event.remove(database.engine, "before_cursor_execute", listener)
         counts.append(len(seen))
     assert counts[0] == counts[1]

@@ -34,7 +34,7 @@ def runner(bench: Bench) -> RemoteRunner:
 
 
 def end_of(runner: RemoteRunner, following: Any) -> Any:
-    return runner.look({5: following}).get(5)
+    return runner.find_ended({5: following}).get(5)
 
 
 def test_starting_the_job_requests_an_enrichment_and_follows_it(
@@ -111,7 +111,7 @@ def test_polling_many_enrichments_takes_as_many_queries_as_polling_one(
     event.listen(
         bench.database.engine, "before_cursor_execute", lambda *given: seen.append(given[2])
     )
-    runner.look({0: followed[0]})
+    runner.find_ended({0: followed[0]})
     few = len(seen)
-    runner.look(followed)
+    runner.find_ended(followed)
     assert len(seen) == 2 * few

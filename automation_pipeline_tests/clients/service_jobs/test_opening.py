@@ -25,5 +25,9 @@ def test_each_service_type_has_one_runner(database: Database) -> None:
         "COMPANY_ENRICHMENT": (False, True),
     }
     # Runners work without a configured shop.
-    assert runners["AUTOMATION_RUN"].look({}) == runners["PRICING_RULE_APPLY"].look({}) == {}
+    assert (
+        runners["AUTOMATION_RUN"].find_ended({})
+        == runners["PRICING_RULE_APPLY"].find_ended({})
+        == {}
+    )
     services.database.dispose()

@@ -43,7 +43,7 @@ def run_id(following: dict[str, Any]) -> int:
 
 
 def end_of(runner: RemoteRunner, following: dict[str, Any]) -> AttemptEnd | None:
-    return runner.look({5: following}).get(5)
+    return runner.find_ended({5: following}).get(5)
 
 
 def test_starting_the_job_requests_a_run_and_follows_it_until_applied(
@@ -238,7 +238,9 @@ def test_polling_many_runs_takes_as_many_queries_as_polling_one(
         seen: list[str] = []
         listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes the arguments of the event
         event.listen(bench.database.engine, "before_cursor_execute", listener)
-        assert len(runner.look({id_: {"ruleRunId": str(id_)} for id_ in chosen})) == len(chosen)
+        assert len(runner.find_ended({id_: {"ruleRunId": str(id_)} for id_ in chosen})) == len(
+            chosen
+        )
         event.remove(bench.database.engine, "before_cursor_execute", listener)
         counts.append(len(seen))
     assert counts[0] == counts[1]

@@ -1,4 +1,4 @@
-"""Jobs of organisations in Dagster, on the services of a bench, with fake runners."""
+"""Jobs of organisations in Dagster, with fake runners."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
+from automation_pipeline_tests.org_jobs.data import SERVICE, OrgJobsData
 
 RESOURCES = {"services": ServicesResource()}
 OP = "work_org_job"
@@ -33,19 +33,19 @@ class FakeRunner:
         return self.end
 
 
-def bench_with_services(
+def data_with_services(
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
     runner: FakeRunner | None = None,
     **settings: object,
-) -> Bench:
+) -> OrgJobsData:
     """The clock starts at the current time, like the clocks of Dagster and the database."""
-    bench = Bench(database, StandingClock(datetime.now(UTC)))
-    services = bootstrap.Services(Settings(**settings), bench.clock)  # type: ignore[arg-type]
+    data = OrgJobsData(database, StandingClock(datetime.now(UTC)))
+    services = bootstrap.Services(Settings(**settings), data.clock)  # type: ignore[arg-type]
     services.__dict__.update(database=database, job_runners={SERVICE.name: runner or FakeRunner()})
-    services.meter = bench.meter
+    services.meter = data.meter
     monkeypatch.setattr(bootstrap, "services", lambda: services)
-    return bench
+    return data
 
 
 def execute(
@@ -61,9 +61,9 @@ def execute(
         )
 
 
-def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
+def launch(data: OrgJobsData, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
     """Execute the job of the only waiting request."""
-    with bench.database.transaction() as session:
+    with data.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     asked = run_request(request)
     assert asked.job_name == job.name

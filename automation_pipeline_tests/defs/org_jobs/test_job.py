@@ -16,13 +16,13 @@ from automation_pipeline_tests.defs.org_jobs.org_services import (
     OP,
     RESOURCES,
     FakeRunner,
-    bench_with_services,
+    data_with_services,
     execute,
     launch,
     metadata_of,
     refusal,
 )
-from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.data import ORG, SERVICE, OrgJobsData
 from automation_pipeline_tests.tables import every_case
 
 
@@ -32,28 +32,28 @@ def runner() -> FakeRunner:
 
 
 @pytest.fixture
-def bench(database: Database, monkeypatch: pytest.MonkeyPatch, runner: FakeRunner) -> Bench:
-    return bench_with_services(database, monkeypatch, runner)
+def data(database: Database, monkeypatch: pytest.MonkeyPatch, runner: FakeRunner) -> OrgJobsData:
+    return data_with_services(database, monkeypatch, runner)
 
 
-def request_worker(bench: Bench, job_id: int) -> int:
+def request_worker(data: OrgJobsData, job_id: int) -> int:
     """Request a worker for the job. Returns the run id."""
     with dg.build_sensor_context(resources=RESOURCES) as context:
         org_job_queue(context)
-    return bench.run_row(job_id).id
+    return data.run_row(job_id).id
 
 
-def request_states(bench: Bench) -> list[str]:
-    return list(bench.rows(select(RunRequestRow.state).order_by(RunRequestRow.id)))
+def request_states(data: OrgJobsData) -> list[str]:
+    return list(data.rows(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
-def test_a_run_request_is_executed_as_an_attempt(bench: Bench, runner: FakeRunner) -> None:
-    job_id = bench.job(of_type=SERVICE, payload={"url": "https://example.com"})
-    run_id = request_worker(bench, job_id)
-    result = launch(bench, org_job)
+def test_a_run_request_is_executed_as_an_attempt(data: OrgJobsData, runner: FakeRunner) -> None:
+    job_id = data.job(of_type=SERVICE, payload={"url": "https://example.com"})
+    run_id = request_worker(data, job_id)
+    result = launch(data, org_job)
     assert result.success
-    run = bench.run_row(job_id)
-    assert (run.status, run.result, bench.job_row(job_id).status) == (
+    run = data.run_row(job_id)
+    assert (run.status, run.result, data.job_row(job_id).status) == (
         "success",
         {"seen": True},
         "success",
@@ -61,7 +61,7 @@ def test_a_run_request_is_executed_as_an_attempt(bench: Bench, runner: FakeRunne
     assert [(one.run_id, one.attempt_no, one.payload) for one in runner.asked] == [
         (run_id, 1, {"url": "https://example.com"})
     ]
-    assert request_states(bench) == ["taken"]
+    assert request_states(data) == ["taken"]
     assert metadata_of(result) == {
         "job": str(job_id),
         "type": SERVICE.name,
@@ -71,18 +71,18 @@ def test_a_run_request_is_executed_as_an_attempt(bench: Bench, runner: FakeRunne
     }
 
 
-def test_the_launchpad_requires_only_the_run_id(bench: Bench) -> None:
-    job_id = bench.job(of_type=SERVICE)
-    result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
-    assert (result.success, bench.run_row(job_id).status) == (True, "success")
+def test_the_launchpad_requires_only_the_run_id(data: OrgJobsData) -> None:
+    job_id = data.job(of_type=SERVICE)
+    result = execute(org_job, {"job_run_id": data.run_row(job_id).id})
+    assert (result.success, data.run_row(job_id).status) == (True, "success")
 
 
 def test_a_failed_job_succeeds_as_a_step_and_shows_the_next_attempt(
-    bench: Bench, runner: FakeRunner
+    data: OrgJobsData, runner: FakeRunner
 ) -> None:
     runner.end = attempt_failed("The server said no.")
-    job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
-    result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
+    job_id = data.job(of_type=SERVICE, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
+    result = execute(org_job, {"job_run_id": data.run_row(job_id).id})
     page = metadata_of(result)
     assert result.success
     assert (page["status"], page["attempt"], page["error"]) == (
@@ -93,10 +93,10 @@ def test_a_failed_job_succeeds_as_a_step_and_shows_the_next_attempt(
     assert page["again_at"]
 
 
-def test_a_finished_job_is_not_executed_again(bench: Bench, runner: FakeRunner) -> None:
-    job_id = bench.job(of_type=SERVICE)
+def test_a_finished_job_is_not_executed_again(data: OrgJobsData, runner: FakeRunner) -> None:
+    job_id = data.job(of_type=SERVICE)
     for _ in range(2):
-        assert execute(org_job, {"job_run_id": bench.run_row(job_id).id}).success
+        assert execute(org_job, {"job_run_id": data.run_row(job_id).id}).success
     assert len(runner.asked) == 1
 
 
@@ -105,7 +105,7 @@ def test_a_finished_job_is_not_executed_again(bench: Bench, runner: FakeRunner) 
     [(99, "Job run 99 not found"), (0, "Invalid config: job_run_id: must be from 1 to ")],
 )
 def test_an_invalid_run_config_is_rejected_with_one_sentence(
-    bench: Bench, run_id: int, message: str
+    data: OrgJobsData, run_id: int, message: str
 ) -> None:
     assert refusal(execute(org_job, {"job_run_id": run_id})).startswith(message)
 
@@ -158,22 +158,22 @@ def worker_for(run_id: int, number: int) -> dg.DagsterRun:
 
 @pytest.mark.parametrize(("at_work", "idle"), [(1, 2), (2, 1)])
 def test_terminating_the_active_worker_cancels_the_job(
-    bench: Bench, at_work: int, idle: int
+    data: OrgJobsData, at_work: int, idle: int
 ) -> None:
-    job_id = bench.running_job(of_type=SERVICE)
-    run_id = bench.run_row(job_id).id
-    bench.set_run(run_id, requests=2, dagster_run_id=f"worker-{at_work}")
+    job_id = data.running_job(of_type=SERVICE)
+    run_id = data.run_row(job_id).id
+    data.set_run(run_id, requests=2, dagster_run_id=f"worker-{at_work}")
     terminate(worker_for(run_id, idle))
-    assert bench.run_row(job_id).status == "running"
+    assert data.run_row(job_id).status == "running"
     terminate(worker_for(run_id, at_work))
-    run = bench.run_row(job_id)
+    run = data.run_row(job_id)
     assert (run.status, run.cancelled_by, run.cancel_reason) == ("cancelled", "dagster", TERMINATED)
 
 
-def test_terminating_the_dagster_retry_of_a_dead_worker_cancels_the_job(bench: Bench) -> None:
-    job_id = bench.running_job(of_type=SERVICE)
-    run_id = bench.run_row(job_id).id
-    bench.set_run(run_id, requests=1, dagster_run_id="dead")
+def test_terminating_the_dagster_retry_of_a_dead_worker_cancels_the_job(data: OrgJobsData) -> None:
+    job_id = data.running_job(of_type=SERVICE)
+    run_id = data.run_row(job_id).id
+    data.set_run(run_id, requests=1, dagster_run_id="dead")
     again = dg.DagsterRun(
         "org_job",
         run_id="again",
@@ -183,65 +183,65 @@ def test_terminating_the_dagster_retry_of_a_dead_worker_cancels_the_job(bench: B
         tags={REQUEST_TAG: request_key(run_id, 1)},
     )
     terminate(again, before=dg.DagsterRun("org_job", run_id="dead"))
-    assert bench.run_row(job_id).status == "cancelled"
+    assert data.run_row(job_id).status == "cancelled"
 
 
 def test_before_the_start_only_terminating_the_last_requested_worker_cancels_the_job(
-    bench: Bench,
+    data: OrgJobsData,
 ) -> None:
-    job_id = bench.job(of_type=SERVICE)
-    run_id = bench.run_row(job_id).id
-    bench.set_run(run_id, requests=2)
+    job_id = data.job(of_type=SERVICE)
+    run_id = data.run_row(job_id).id
+    data.set_run(run_id, requests=2)
     terminate(worker_for(run_id, 1))
-    assert bench.run_row(job_id).status == "pending"
+    assert data.run_row(job_id).status == "pending"
     terminate(worker_for(run_id, 2))
-    assert bench.run_row(job_id).status == "cancelled"
+    assert data.run_row(job_id).status == "cancelled"
 
 
-def test_the_run_stores_the_dagster_run_id_of_its_worker(bench: Bench) -> None:
-    job_id = bench.job(of_type=SERVICE)
-    result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
-    assert bench.run_row(job_id).dagster_run_id == result.run_id
+def test_the_run_stores_the_dagster_run_id_of_its_worker(data: OrgJobsData) -> None:
+    job_id = data.job(of_type=SERVICE)
+    result = execute(org_job, {"job_run_id": data.run_row(job_id).id})
+    assert data.run_row(job_id).dagster_run_id == result.run_id
 
 
-def test_terminating_a_finished_or_unknown_run_changes_nothing(bench: Bench) -> None:
-    job_id = bench.job(of_type=SERVICE)
-    execute(org_job, {"job_run_id": bench.run_row(job_id).id})
-    terminate(a_dagster_run(job_run_id=bench.run_row(job_id).id))
+def test_terminating_a_finished_or_unknown_run_changes_nothing(data: OrgJobsData) -> None:
+    job_id = data.job(of_type=SERVICE)
+    execute(org_job, {"job_run_id": data.run_row(job_id).id})
+    terminate(a_dagster_run(job_run_id=data.run_row(job_id).id))
     terminate(a_dagster_run(job_run_id=99))
-    assert bench.run_row(job_id).status == "success"
+    assert data.run_row(job_id).status == "success"
 
 
-def test_a_job_that_failed_before_its_start_is_postponed(bench: Bench) -> None:
-    job_id = bench.job(of_type=SERVICE)
-    run_id = request_worker(bench, job_id)
+def test_a_job_that_failed_before_its_start_is_postponed(data: OrgJobsData) -> None:
+    job_id = data.job(of_type=SERVICE)
+    run_id = request_worker(data, job_id)
     fail_worker(run_id, number=0)
-    assert bench.run_row(job_id).next_attempt_at is None
+    assert data.run_row(job_id).next_attempt_at is None
     fail_worker(run_id, number=1)
-    postponed = bench.run_row(job_id)
+    postponed = data.run_row(job_id)
     assert (postponed.status, postponed.error, postponed.requested_at) == (
         "pending",
         "DATABASE_URL is not set.",
         None,
     )
     assert postponed.next_attempt_at is not None
-    assert postponed.next_attempt_at > bench.now
+    assert postponed.next_attempt_at > data.now
 
 
 def test_a_bug_does_not_change_the_retry_planned_by_the_policy(
-    bench: Bench, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+    data: OrgJobsData, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fault(asked: object) -> None:
         raise ValueError("a bug")
 
     monkeypatch.setattr(runner, "work", fault)
-    job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=2, backoff_ms=2000))
-    run_id = request_worker(bench, job_id)
-    assert not launch(bench, org_job).success
-    planned = bench.run_row(job_id)
+    job_id = data.job(of_type=SERVICE, retry=RetryPolicy(max_retries=2, backoff_ms=2000))
+    run_id = request_worker(data, job_id)
+    assert not launch(data, org_job).success
+    planned = data.run_row(job_id)
     fail_worker(run_id, number=1)
     fail_worker(run_id, number=None)
-    run = bench.run_row(job_id)
+    run = data.run_row(job_id)
     assert (run.attempt_no, run.next_attempt_at, run.error) == (
         2,
         planned.next_attempt_at,

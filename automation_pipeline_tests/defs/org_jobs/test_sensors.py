@@ -13,8 +13,8 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.clients.receiver import receiver
-from automation_pipeline_tests.defs.org_jobs.org_services import RESOURCES, bench_with_services
-from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
+from automation_pipeline_tests.defs.org_jobs.org_services import RESOURCES, data_with_services
+from automation_pipeline_tests.org_jobs.data import ORG, SERVICE, OrgJobsData
 
 SENSORS = [due_org_schedules, org_job_queue, org_job_alerts]
 
@@ -27,69 +27,69 @@ def tick(sensor: dg.SensorDefinition) -> str:
 
 
 @pytest.fixture
-def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return bench_with_services(database, monkeypatch)
+def data(database: Database, monkeypatch: pytest.MonkeyPatch) -> OrgJobsData:
+    return data_with_services(database, monkeypatch)
 
 
-def due(bench: Bench, **columns: object) -> str:
-    at = bench.now - timedelta(seconds=5)
-    return bench.schedule(job_type=SERVICE.name, next_run_at=at, next_scheduled_for=at, **columns)  # type: ignore[arg-type]
+def due(data: OrgJobsData, **columns: object) -> str:
+    at = data.now - timedelta(seconds=5)
+    return data.schedule(job_type=SERVICE.name, next_run_at=at, next_scheduled_for=at, **columns)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
 def test_an_idle_tick_is_skipped_and_stores_metrics(
-    bench: Bench, sensor: dg.SensorDefinition
+    data: OrgJobsData, sensor: dg.SensorDefinition
 ) -> None:
-    bench.meter.count("before_total")
+    data.meter.count("before_total")
     assert tick(sensor)
-    with bench.database.reading() as session:
+    with data.database.reading() as session:
         assert "before_total" in [one.name for one in all_metrics(session)]
 
 
-def test_a_due_schedule_is_dispatched_and_counted(bench: Bench) -> None:
-    schedule = due(bench)
+def test_a_due_schedule_is_dispatched_and_counted(data: OrgJobsData) -> None:
+    schedule = due(data)
     assert tick(due_org_schedules) == "Dispatched 1."
     assert tick(due_org_schedules) == "Dispatched 0."
-    [job] = bench.jobs(schedule)
+    [job] = data.jobs(schedule)
     assert (job.status, job.type) == ("pending", SERVICE.name)
-    with bench.database.reading() as session:
+    with data.database.reading() as session:
         assert [one.value for one in all_metrics(session) if one.name == FIRES] == [1]
 
 
-def test_a_schedule_resumes_after_its_pause(bench: Bench) -> None:
-    over = bench.now - timedelta(seconds=1)
-    schedule = bench.schedule(
+def test_a_schedule_resumes_after_its_pause(data: OrgJobsData) -> None:
+    over = data.now - timedelta(seconds=1)
+    schedule = data.schedule(
         state="PAUSED", enabled=False, paused_until=over, job_type=SERVICE.name
     )
     assert tick(due_org_schedules) == "Resumed 1. Dispatched 0."
-    assert bench.schedule_row(schedule).state == "ACTIVE"
+    assert data.schedule_row(schedule).state == "ACTIVE"
 
 
-def test_a_worker_is_requested_once_for_a_ready_job(bench: Bench) -> None:
-    job_id = bench.job(of_type=SERVICE)
+def test_a_worker_is_requested_once_for_a_ready_job(data: OrgJobsData) -> None:
+    job_id = data.job(of_type=SERVICE)
     assert tick(org_job_queue).endswith("Requested 1 workers.")
     assert tick(org_job_queue).endswith("Requested 0 workers.")
-    assert [config for _, config in bench.requests()] == [{"job_run_id": bench.run_row(job_id).id}]
+    assert [config for _, config in data.requests()] == [{"job_run_id": data.run_row(job_id).id}]
 
 
-def test_an_attempt_whose_worker_is_lost_is_given_up(bench: Bench) -> None:
-    job_id = bench.running_job(of_type=SERVICE)
-    bench.set_run(bench.run_row(job_id).id, lease_until=database_now(-1.0))
-    assert tick(org_job_queue).startswith("Gave up 1 stale")
-    assert bench.run_row(job_id).attempt_no == 2
+def test_an_attempt_whose_worker_is_lost_is_given_up(data: OrgJobsData) -> None:
+    job_id = data.running_job(of_type=SERVICE)
+    data.set_run(data.run_row(job_id).id, lease_until=database_now(-1.0))
+    assert tick(org_job_queue).startswith("Ended 1 stale")
+    assert data.run_row(job_id).attempt_no == 2
 
 
 def test_an_error_in_one_part_of_a_tick_does_not_stop_the_others(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    data: OrgJobsData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(**_kwargs: object) -> None:
         raise ValueError("a bug")
 
     monkeypatch.setattr(runs, "reap_jobs", broken)
-    bench.job(of_type=SERVICE)
+    data.job(of_type=SERVICE)
     with pytest.raises(Exception, match="a bug"):
         tick(org_job_queue)
-    assert len(bench.requests()) == 1
+    assert len(data.requests()) == 1
 
 
 def test_an_alert_is_raised_and_sent_to_the_webhook(
@@ -97,24 +97,24 @@ def test_an_alert_is_raised_and_sent_to_the_webhook(
 ) -> None:
     with receiver() as hook:
         url = f"{hook.url}/alerts"
-        bench = bench_with_services(
+        data = data_with_services(
             database,
             monkeypatch,
             org_jobs_alert_webhook_url=url,
             webhook_allowed_origins=(hook.url,),
         )
-        bench.schedule(state="INVALID_CRON")
+        data.schedule(state="INVALID_CRON")
         assert tick(org_job_alerts) == "Raised 1 alerts; tried 1 webhooks."
         assert tick(org_job_alerts) == "Raised 0 alerts; tried 0 webhooks."
         assert [call.path for call in hook.calls] == ["/alerts"]
-    assert [row.status for row in bench.alerts()] == ["sent"]
+    assert [row.status for row in data.alerts()] == ["sent"]
 
 
 def test_each_severity_uses_its_own_webhook_and_shape(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with receiver() as events, receiver() as slack:
-        bench = bench_with_services(
+        data = data_with_services(
             database,
             monkeypatch,
             org_jobs_alert_webhook_url=f"{events.url}/v2/enqueue",
@@ -124,9 +124,9 @@ def test_each_severity_uses_its_own_webhook_and_shape(
             pagerduty_routing_key="routing-key-1",
             webhook_allowed_origins=(events.url, slack.url),
         )
-        bench.schedule(name="<!channel> & more", state="INVALID_CRON", next_run_at=None)
-        failing = bench.schedule(consecutive_failures=3)
-        bench.fire(failing, outcome="FAILED", error="No job could be made.")
+        data.schedule(name="<!channel> & more", state="INVALID_CRON", next_run_at=None)
+        failing = data.schedule(consecutive_failures=3)
+        data.fire(failing, outcome="FAILED", error="No job could be made.")
         assert tick(org_job_alerts) == "Raised 2 alerts; tried 2 webhooks."
         [event], [message] = events.calls, slack.calls
     posted = json.loads(event.body)

@@ -7,11 +7,11 @@ from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS,
 from automation_pipeline.org_jobs.queries.health import ORG_ALERTS, list_alerts
 from automation_pipeline.org_jobs.rules.health import OrgJobsAlertName
 from automation_pipeline.storage.alerts import add_alerts, last_raised
-from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, OrgJobsData
 from automation_pipeline_tests.tables import every_case
 
 
-def an_alert(org_id: str | None, subject: str) -> AlertCondition:
+def make_alert(org_id: str | None, subject: str) -> AlertCondition:
     critical = AlertSeverity.CRITICAL
     return AlertCondition(
         org_id=org_id,
@@ -23,12 +23,17 @@ def an_alert(org_id: str | None, subject: str) -> AlertCondition:
 
 
 @pytest.fixture(autouse=True)
-def _raised(org_bench: Bench) -> None:
+def _raised(data: OrgJobsData) -> None:
     for org_id in (ORG, OTHER_ORG):
-        org_bench.organisation(org_id)
-    alerts = [an_alert(ORG, "1"), an_alert(OTHER_ORG, "2"), an_alert(None, "3"), an_alert(ORG, "4")]
-    with org_bench.database.transaction() as session:
-        add_alerts(session, ORG_ALERTS, alerts, org_bench.now, {})
+        data.organisation(org_id)
+    alerts = [
+        make_alert(ORG, "1"),
+        make_alert(OTHER_ORG, "2"),
+        make_alert(None, "3"),
+        make_alert(ORG, "4"),
+    ]
+    with data.database.transaction() as session:
+        add_alerts(session, ORG_ALERTS, alerts, data.now, {})
 
 
 @every_case(
@@ -43,19 +48,19 @@ def _raised(org_bench: Bench) -> None:
     ],
 )
 def test_an_organisation_sees_its_own_alerts_only(
-    org_bench: Bench, within: OrgScope, org_id: str | None, subjects: list[str]
+    data: OrgJobsData, within: OrgScope, org_id: str | None, subjects: list[str]
 ) -> None:
-    with org_bench.database.reading() as session:
+    with data.database.reading() as session:
         found = list_alerts(session, within, org_id=org_id, limit=9, offset=0)
         page = list_alerts(session, within, org_id=org_id, limit=1, offset=1)
     assert [one.subject for one in found] == subjects
     assert page == found[1:2]
 
 
-def test_the_latest_alert_per_name_and_subject_is_found(org_bench: Bench) -> None:
-    with org_bench.database.reading() as session:
+def test_the_latest_alert_per_name_and_subject_is_found(data: OrgJobsData) -> None:
+    with data.database.reading() as session:
         found = last_raised(session, ORG_ALERTS, ["1", "3", "9"])
     assert {key: one.at for key, one in found.items()} == {
-        (OrgJobsAlertName.SERVER_DOWN, "1"): org_bench.now,
-        (OrgJobsAlertName.SERVER_DOWN, "3"): org_bench.now,
+        (OrgJobsAlertName.SERVER_DOWN, "1"): data.now,
+        (OrgJobsAlertName.SERVER_DOWN, "3"): data.now,
     }

@@ -18,7 +18,6 @@ from automation_pipeline.org_jobs.models.jobs import (
     attempt_failed,
     attempt_succeeded,
 )
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.queries.attempts import (
     JobRunBusyError,
     LostLeaseError,
@@ -34,25 +33,25 @@ from automation_pipeline.org_jobs.runs import reap_jobs
 from automation_pipeline.org_jobs.tables import AttemptRow, JobRunRow
 from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.org_jobs.bench import CHANGING, READING, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.data import CHANGING, READING, SERVICE, OrgJobsData
 
 
-def hold(bench: Bench) -> AttemptHold:
-    run_id = bench.run_row(bench.job(of_type=SERVICE)).id
-    with bench.database.transaction() as session:
-        claimed = claim_run(session, run_id, "worker", 60.0, bench.now)
+def hold(data: OrgJobsData) -> AttemptHold:
+    run_id = data.run_row(data.job(of_type=SERVICE)).id
+    with data.database.transaction() as session:
+        claimed = claim_run(session, run_id, "worker", 60.0, data.now)
     assert claimed is not None
     return claimed.hold
 
 
-def begin(bench: Bench, held: AttemptHold) -> None:
-    deadline = bench.now + timedelta(minutes=15)
-    with bench.database.transaction() as session:
-        start_run(session, held, deadline, bench.now, actor="worker")
+def begin(data: OrgJobsData, held: AttemptHold) -> None:
+    deadline = data.now + timedelta(minutes=15)
+    with data.database.transaction() as session:
+        start_run(session, held, deadline, data.now, actor="worker")
 
 
-def is_held(bench: Bench, held: AttemptHold) -> bool:
-    with bench.database.transaction() as session:
+def is_held(data: OrgJobsData, held: AttemptHold) -> bool:
+    with data.database.transaction() as session:
         try:
             held_run(session, held)
         except LostLeaseError:
@@ -60,16 +59,16 @@ def is_held(bench: Bench, held: AttemptHold) -> bool:
         return True
 
 
-def test_attempt_starts_once_with_one_event(org_bench: Bench) -> None:
-    held = hold(org_bench)
-    begin(org_bench, held)
-    org_bench.pass_minutes(1)
-    begin(org_bench, held)
-    run = org_bench.run_by_id(held.run_id)
-    assert (run.status, org_bench.job_row(run.job_id).status) == ("running", "running")
+def test_attempt_starts_once_with_one_event(data: OrgJobsData) -> None:
+    held = hold(data)
+    begin(data, held)
+    data.advance_minutes(1)
+    begin(data, held)
+    run = data.run_by_id(held.run_id)
+    assert (run.status, data.job_row(run.job_id).status) == ("running", "running")
     assert run.deadline_at - run.started_at == timedelta(minutes=15)
-    assert org_bench.moves("job run", held.run_id) == [("pending", "running")]
-    [event] = org_bench.events("job_run.started")
+    assert data.transitions("job run", held.run_id) == [("pending", "running")]
+    [event] = data.events("job_run.started")
     assert event.payload["jobRunId"] == str(held.run_id)
 
 
@@ -79,53 +78,53 @@ def test_attempt_starts_once_with_one_event(org_bench: Bench) -> None:
     ids=["a later token", "an earlier one", "another attempt"],
 )
 def test_another_token_or_attempt_does_not_hold_the_attempt(
-    org_bench: Bench, other: dict[str, int]
+    data: OrgJobsData, other: dict[str, int]
 ) -> None:
-    held = hold(org_bench)
+    held = hold(data)
     strange = AttemptHold(**(vars(held) | other))
-    assert (is_held(org_bench, held), is_held(org_bench, strange)) == (True, False)
+    assert (is_held(data, held), is_held(data, strange)) == (True, False)
     with pytest.raises(LostLeaseError):
-        begin(org_bench, strange)
-    assert org_bench.run_by_id(held.run_id).status == "pending"
+        begin(data, strange)
+    assert data.run_by_id(held.run_id).status == "pending"
 
 
-def test_unstarted_attempt_is_lost_with_its_lease(org_bench: Bench) -> None:
-    held = hold(org_bench)
-    org_bench.expire_hold(held.run_id)
-    assert not is_held(org_bench, held)
+def test_unstarted_attempt_is_lost_with_its_lease(data: OrgJobsData) -> None:
+    held = hold(data)
+    data.expire_lease(held.run_id)
+    assert not is_held(data, held)
 
 
-def test_running_attempt_is_held_after_its_lease(org_bench: Bench) -> None:
-    held = hold(org_bench)
-    begin(org_bench, held)
-    org_bench.expire_hold(held.run_id)
-    assert is_held(org_bench, held)
-    with org_bench.database.transaction() as session:
+def test_running_attempt_is_held_after_its_lease(data: OrgJobsData) -> None:
+    held = hold(data)
+    begin(data, held)
+    data.expire_lease(held.run_id)
+    assert is_held(data, held)
+    with data.database.transaction() as session:
         assert extend_lease(session, held, 3600.0).lease_until is not None
         follow_run(session, held_run(session, held), {"run": 1})
-    run = org_bench.run_by_id(held.run_id)
-    assert (run.lease_until, run.following, is_held(org_bench, held)) == (None, {"run": 1}, False)
+    run = data.run_by_id(held.run_id)
+    assert (run.lease_until, run.following, is_held(data, held)) == (None, {"run": 1}, False)
 
 
-def test_a_lease_is_extended_by_the_database_clock(org_bench: Bench) -> None:
-    held = hold(org_bench)
-    before = org_bench.run_by_id(held.run_id).lease_until
-    with org_bench.database.transaction() as session:
+def test_a_lease_is_extended_by_the_database_clock(data: OrgJobsData) -> None:
+    held = hold(data)
+    before = data.run_by_id(held.run_id).lease_until
+    with data.database.transaction() as session:
         assert extend_lease(session, held, 3600.0).lease_until is not None
-    assert org_bench.run_by_id(held.run_id).lease_until - before > timedelta(minutes=50)
+    assert data.run_by_id(held.run_id).lease_until - before > timedelta(minutes=50)
 
 
-def test_busy_run_has_the_seconds_until_it_is_free(org_bench: Bench) -> None:
-    run_id = org_bench.run_row(org_bench.running_job(of_type=SERVICE)).id
+def test_busy_run_has_the_seconds_until_it_is_free(data: OrgJobsData) -> None:
+    run_id = data.run_row(data.running_job(of_type=SERVICE)).id
     with (
-        org_bench.database.reading() as session,
+        data.database.reading() as session,
         pytest.raises(JobRunBusyError, match=f"Job run {run_id}") as busy,
     ):
         check_unclaimed(session, run_id)
     assert busy.value.retry_after_seconds is not None
     for gone in (database_now(-1.0), None):
-        org_bench.set_run(run_id, lease_until=gone)
-        with org_bench.database.reading() as session:
+        data.set_run(run_id, lease_until=gone)
+        with data.database.reading() as session:
             check_unclaimed(session, run_id)
 
 
@@ -145,19 +144,19 @@ class JobLifecycle:
     """Random operations on five jobs of one organisation, two of them serial. `started` maps each attempt
     to its hold; `ended_runs` keeps the final state of ended runs."""
 
-    def __init__(self, bench: Bench, random: Random) -> None:
-        self.bench, self.database, self.clock, self.random = (
-            bench,
-            bench.database,
-            bench.clock,
+    def __init__(self, data: OrgJobsData, random: Random) -> None:
+        self.data, self.database, self.clock, self.random = (
+            data,
+            data.database,
+            data.clock,
             random,
         )
         self.holds: list[AttemptHold] = []
         self.started: dict[tuple[int, int], AttemptHold] = {}
         self.ended_runs: dict[int, tuple[object, ...]] = {}
-        self.bench.organisation(max_running=MOST_RUNNING)
-        self.host_id = self.bench.host()
-        on_server = {"server_instance_id": self.bench.server(host_id=self.host_id)}
+        self.data.organisation(max_running=MOST_RUNNING)
+        self.host_id = self.data.host()
+        on_server = {"server_instance_id": self.data.server(host_id=self.host_id)}
         kinds = [
             (CHANGING, on_server),
             (CHANGING, on_server),
@@ -167,7 +166,7 @@ class JobLifecycle:
         ]
         policy = RetryPolicy(max_retries=ATTEMPTS - 1, backoff_ms=1000)
         self.jobs = [
-            self.bench.job(
+            self.data.job(
                 of_type=of_type, retry=policy, line="a" if number > 2 else None, **columns
             )
             for number, (of_type, columns) in enumerate(kinds)
@@ -192,7 +191,7 @@ class JobLifecycle:
 
     def agent_claims(self) -> None:
         with self.database.transaction() as session:
-            host = self.bench.host_row(self.host_id)
+            host = self.data.host_row(self.host_id)
             claimed = claim_for_host(
                 session, host, "agent:box", self.random.randint(1, 3), 3600.0, self.clock.now()
             )
@@ -200,7 +199,7 @@ class JobLifecycle:
 
     def worker_claims(self) -> None:
         with self.database.transaction() as session:
-            run_id = self.bench.run_row(self.random.choice(self.jobs[3:])).id
+            run_id = self.data.run_row(self.random.choice(self.jobs[3:])).id
             claimed = claim_run(session, run_id, "worker", 3600.0, self.clock.now())
         self.holds += [] if claimed is None else [claimed.hold]
 
@@ -208,13 +207,7 @@ class JobLifecycle:
         hold, deadline = self._hold(), self.clock.now() + timedelta(minutes=15)
         if hold is not None:
             with suppress(LostLeaseError), self.database.transaction() as session:
-                start_run(
-                    session,
-                    hold,
-                    deadline,
-                    self.clock.now(),
-                    actor="test",
-                )
+                start_run(session, hold, deadline, self.clock.now(), actor="test")
                 key = hold.run_id, hold.attempt_no
                 assert self.started.setdefault(key, hold) == hold, "an attempt was started twice"
 
@@ -238,42 +231,30 @@ class JobLifecycle:
         self.clock.pass_time(timedelta(seconds=seconds))
 
     def lease_expires(self) -> None:
-        run = self.bench.run_row(self._job())
+        run = self.data.run_row(self._job())
         if run.lease_until is not None:
-            self.bench.expire_hold(run.id)
+            self.data.expire_lease(run.id)
 
     def lost_attempts_are_reaped(self) -> None:
-        reap_jobs(database=self.database, clock=self.clock, meter=self.bench.meter)
+        reap_jobs(**self.data.services)
 
     def cancel_is_requested(self) -> None:
         with suppress(ConflictError):
-            cancel_job(
-                self._job(),
-                within=ALL_ORGANISATIONS,
-                database=self.database,
-                clock=self.clock,
-                actor="user:1",
-                at_once=self.random.random() < 0.5,
-            )
+            at_once = self.random.random() < 0.5
+            cancel_job(self._job(), at_once=at_once, **self.data.context())
 
     def retry_is_requested(self) -> None:
         with suppress(ConflictError):
-            retry_job(
-                self._job(),
-                within=ALL_ORGANISATIONS,
-                database=self.database,
-                clock=self.clock,
-                actor="user:1",
-            )
+            retry_job(self._job(), **self.data.context())
 
     def check_invariants(self) -> None:
         with self.database.reading() as session:
             present = session.scalar(select(database_now()))
-        jobs, runs = self.bench.jobs(), self.bench.rows(select(JobRunRow).order_by(JobRunRow.id))
+        jobs, runs = self.data.jobs(), self.data.rows(select(JobRunRow).order_by(JobRunRow.id))
         moves, attempts = defaultdict(list), defaultdict(list)
-        for move in self.bench.rows(select(TransitionRow).where(IS_RUN).order_by(TransitionRow.id)):
+        for move in self.data.rows(select(TransitionRow).where(IS_RUN).order_by(TransitionRow.id)):
             moves[int(move.entity_id)].append((move.from_state, move.to_state))
-        for attempt in self.bench.rows(select(AttemptRow).order_by(AttemptRow.attempt_no)):
+        for attempt in self.data.rows(select(AttemptRow).order_by(AttemptRow.attempt_no)):
             attempts[attempt.run_id].append(attempt.attempt_no)
         for run in runs:
             self._check_run(run, moves[run.id], attempts[run.id])
@@ -315,8 +296,8 @@ class JobLifecycle:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_attempts_start_once_and_ended_runs_stay_ended(org_bench: Bench, seed: int) -> None:
-    lifecycle = JobLifecycle(org_bench, Random(seed))
+def test_attempts_start_once_and_ended_runs_stay_ended(data: OrgJobsData, seed: int) -> None:
+    lifecycle = JobLifecycle(data, Random(seed))
     for _ in range(STEPS):
         lifecycle.step()
     assert len(lifecycle.started) > 3, "too few attempts were started"

@@ -19,39 +19,39 @@ from automation_pipeline.org_jobs.queries.organisations import (
     list_organisations,
     list_servers,
 )
-from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
+from automation_pipeline_tests.org_jobs.data import ACTOR, ORG, OTHER_ORG, OrgJobsData
 from automation_pipeline_tests.tables import every_case
 
 PAGE = {"limit": 10, "offset": 0}
 
 
-def test_lists_show_one_organisation(org_bench: Bench) -> None:
-    places = [
-        org_bench.host(ORG, "a"),
-        org_bench.host(OTHER_ORG, "b"),
-        org_bench.server(ORG),
-        org_bench.server(OTHER_ORG),
+def test_lists_show_one_organisation(data: OrgJobsData) -> None:
+    ids = [
+        data.host(ORG, "a"),
+        data.host(OTHER_ORG, "b"),
+        data.server(ORG),
+        data.server(OTHER_ORG),
     ]
     own = OrgScope(ORG)
-    with org_bench.database.reading() as session:
+    with data.database.reading() as session:
         assert [one.id for one in list_organisations(session, own, **PAGE)] == [ORG]
         assert [one.id for one in list_organisations(session, ALL_ORGANISATIONS, **PAGE)] == [
             ORG,
             OTHER_ORG,
         ]
-        assert [one.id for one in list_hosts(session, own, **PAGE)] == places[:1]
-        assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, **PAGE)] == places[:2]
-        assert [one.id for one in list_servers(session, own, **PAGE)] == places[2:3]
-        assert [one.id for one in list_servers(session, ALL_ORGANISATIONS, **PAGE)] == places[2:]
+        assert [one.id for one in list_hosts(session, own, **PAGE)] == ids[:1]
+        assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, **PAGE)] == ids[:2]
+        assert [one.id for one in list_servers(session, own, **PAGE)] == ids[2:3]
+        assert [one.id for one in list_servers(session, ALL_ORGANISATIONS, **PAGE)] == ids[2:]
         assert list_hosts(session, own, org_id=OTHER_ORG, **PAGE) == []
         assert list_servers(session, own, org_id=OTHER_ORG, **PAGE) == []
 
 
-def test_lists_are_filtered_and_paged(org_bench: Bench) -> None:
-    hosts = [org_bench.host(name=name) for name in ("Eu-1", "eu-2", "us_1")]
-    server = org_bench.server(name="x", host_id=hosts[1])
-    org_bench.server(name="y")
-    with org_bench.database.reading() as session:
+def test_lists_are_filtered_and_paged(data: OrgJobsData) -> None:
+    hosts = [data.host(name=name) for name in ("Eu-1", "eu-2", "us_1")]
+    server = data.server(name="x", host_id=hosts[1])
+    data.server(name="y")
+    with data.database.reading() as session:
         assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, q="EU", **PAGE)] == hosts[
             :2
         ]
@@ -68,12 +68,12 @@ def test_lists_are_filtered_and_paged(org_bench: Bench) -> None:
 
 
 @every_case("org_id", [OTHER_ORG, "unknown", "", "A\0", "\ud800"])
-def test_other_organisation_is_not_found(org_id: str, org_bench: Bench) -> None:
-    org_bench.organisation(ORG)
-    org_bench.organisation(OTHER_ORG)
-    with org_bench.database.transaction() as session, pytest.raises(NotFoundError):
+def test_other_organisation_is_not_found(org_id: str, data: OrgJobsData) -> None:
+    data.organisation(ORG)
+    data.organisation(OTHER_ORG)
+    with data.database.transaction() as session, pytest.raises(NotFoundError):
         get_organisation(session, org_id, OrgScope(ORG))
-    with org_bench.database.transaction() as session:
+    with data.database.transaction() as session:
         assert get_organisation(session, ORG, OrgScope(ORG)).id == ORG
 
 
@@ -82,32 +82,32 @@ def test_other_organisation_is_not_found(org_id: str, org_bench: Bench) -> None:
     [(get_host, "host"), (get_server, "server")],
 )
 def test_hosts_and_servers_of_another_organisation_are_not_found(
-    find: object, kind: str, org_bench: Bench
+    find: object, kind: str, data: OrgJobsData
 ) -> None:
-    own, theirs = (getattr(org_bench, kind)(org_id) for org_id in (ORG, OTHER_ORG))
+    own, theirs = (getattr(data, kind)(org_id) for org_id in (ORG, OTHER_ORG))
     for missing in (theirs, theirs + 99):
         with (
-            org_bench.database.transaction() as session,
+            data.database.transaction() as session,
             pytest.raises(NotFoundError, match=f"^{kind.title()} {missing} not found"),
         ):
             find(session, missing, OrgScope(ORG))
-    with org_bench.database.transaction() as session:
+    with data.database.transaction() as session:
         assert find(session, own, OrgScope(ORG)).id == own
 
 
 @every_case(
     ("org_id", "is_there"), [(ORG, True), ("unknown", False), ("a\0", False), ("\ud800", False)]
 )
-def test_operator_lists_all_organisations(org_id: str, is_there: bool, org_bench: Bench) -> None:
-    org_bench.organisation(ORG)
-    with org_bench.database.reading() as session:
+def test_operator_lists_all_organisations(org_id: str, is_there: bool, data: OrgJobsData) -> None:
+    data.organisation(ORG)
+    with data.database.reading() as session:
         assert has_organisation(session, org_id) is is_there
 
 
-def log(bench: Bench, org_id: str, entity: str, entity_id: str) -> None:
-    bench.organisation(org_id)
+def log(data: OrgJobsData, org_id: str, entity: str, entity_id: str) -> None:
+    data.organisation(org_id)
     about = {"org_id": org_id, "entity": entity, "entity_id": entity_id}
-    with bench.database.transaction() as session:
+    with data.database.transaction() as session:
         add_audit_entry(
             session,
             **about,
@@ -115,20 +115,20 @@ def log(bench: Bench, org_id: str, entity: str, entity_id: str) -> None:
             action="pause",
             after={"state": "PAUSED"},
             reason="Why",
-            now=bench.now,
+            now=data.now,
         )
 
 
-def read(bench: Bench, within: OrgScope, **chosen: object) -> list[AuditEntry]:
-    with bench.database.reading() as session:
+def read(data: OrgJobsData, within: OrgScope, **chosen: object) -> list[AuditEntry]:
+    with data.database.reading() as session:
         return audit_log(session, within, **({"limit": 10} | chosen))
 
 
-def test_the_audit_log_of_an_organisation_is_read_in_either_order(org_bench: Bench) -> None:
+def test_the_audit_log_of_an_organisation_is_read_in_either_order(data: OrgJobsData) -> None:
     for org_id, entity_id in ((ORG, "a"), (OTHER_ORG, "a"), (ORG, "b")):
-        log(org_bench, org_id, "schedule", entity_id)
-    log(org_bench, ORG, "host", "a")
-    mine = read(org_bench, OrgScope(ORG))
+        log(data, org_id, "schedule", entity_id)
+    log(data, ORG, "host", "a")
+    mine = read(data, OrgScope(ORG))
     assert [(one.entity, one.entity_id) for one in mine] == [
         ("schedule", "a"),
         ("schedule", "b"),
@@ -140,8 +140,8 @@ def test_the_audit_log_of_an_organisation_is_read_in_either_order(org_bench: Ben
         {"state": "PAUSED"},
         "Why",
     )
-    assert len(read(org_bench, ALL_ORGANISATIONS)) == 4
-    assert read(org_bench, OrgScope(ORG), entity="schedule", entity_id="b") == [mine[1]]
-    assert read(org_bench, OrgScope(ORG), after_id=mine[0].id) == mine[1:]
-    assert read(org_bench, OrgScope(ORG), newest_first=True, limit=2) == [mine[2], mine[1]]
-    assert read(org_bench, OrgScope(ORG), newest_first=True, after_id=mine[1].id) == [mine[0]]
+    assert len(read(data, ALL_ORGANISATIONS)) == 4
+    assert read(data, OrgScope(ORG), entity="schedule", entity_id="b") == [mine[1]]
+    assert read(data, OrgScope(ORG), after_id=mine[0].id) == mine[1:]
+    assert read(data, OrgScope(ORG), newest_first=True, limit=2) == [mine[2], mine[1]]
+    assert read(data, OrgScope(ORG), newest_first=True, after_id=mine[1].id) == [mine[0]]

@@ -30,7 +30,7 @@ from automation_pipeline.org_jobs.models.jobs import OrgJobsRunState
 from automation_pipeline.org_jobs.models.payloads import DEEPEST
 from automation_pipeline_tests.tables import every_case
 
-OF = {"attemptNo": 1, "leaseToken": 7}
+ATTEMPT = {"attemptNo": 1, "leaseToken": 7}
 
 
 def deep(levels: int) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def sized(size: int) -> dict[str, str]:
 )
 def test_invalid_result_names_the_field(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        read_result({**OF, "status": "success", **given})
+        read_result({**ATTEMPT, "status": "success", **given})
     assert [name for name, _ in refused.value.fields] == [field]
 
 
@@ -93,12 +93,12 @@ def test_invalid_result_names_the_field(given: dict[str, Any], field: str) -> No
     ],
 )
 def test_valid_results_are_accepted(given: dict[str, Any]) -> None:
-    assert read_result({**OF, **given}).status == given["status"]
+    assert read_result({**ATTEMPT, **given}).status == given["status"]
 
 
 @every_case("missing", ["attemptNo", "leaseToken", "status"])
 def test_missing_fields_of_a_result_are_named(missing: str) -> None:
-    whole = {**OF, "status": "success"}
+    whole = {**ATTEMPT, "status": "success"}
     with pytest.raises(InvalidInputError) as refused:
         read_result({name: value for name, value in whole.items() if name != missing})
     assert refused.value.fields == ((missing, "is required"),)
@@ -107,13 +107,13 @@ def test_missing_fields_of_a_result_are_named(missing: str) -> None:
 @every_case(
     ("model", "given", "field"),
     [
-        (ProgressReport, {**OF, "percent": -1}, "percent"),
-        (ProgressReport, {**OF, "percent": 100.1}, "percent"),
-        (ProgressReport, {**OF, "percent": "50"}, "percent"),
-        (ProgressReport, {**OF, "percent": True}, "percent"),
-        (ProgressReport, {**OF, "percent": float("nan")}, "percent"),
-        (ProgressReport, {**OF, "message": "x" * 1001}, "message"),
-        (ProgressReport, {**OF, "status": "running"}, "status"),
+        (ProgressReport, {**ATTEMPT, "percent": -1}, "percent"),
+        (ProgressReport, {**ATTEMPT, "percent": 100.1}, "percent"),
+        (ProgressReport, {**ATTEMPT, "percent": "50"}, "percent"),
+        (ProgressReport, {**ATTEMPT, "percent": True}, "percent"),
+        (ProgressReport, {**ATTEMPT, "percent": float("nan")}, "percent"),
+        (ProgressReport, {**ATTEMPT, "message": "x" * 1001}, "message"),
+        (ProgressReport, {**ATTEMPT, "status": "running"}, "status"),
         (ProgressReport, {"attemptNo": 1}, "leaseToken"),
         (ClaimInput, {"most": 0}, "most"),
         (ClaimInput, {"most": 21}, "most"),
@@ -132,7 +132,7 @@ def test_other_invalid_messages_name_the_field(
 
 @every_case("percent", [0, 0.5, 50, 100])
 def test_integer_and_fractional_percents_are_accepted(percent: float) -> None:
-    assert parse(ProgressReport, {**OF, "percent": percent}, "").percent == percent
+    assert parse(ProgressReport, {**ATTEMPT, "percent": percent}, "").percent == percent
 
 
 @given(st.text())
@@ -149,13 +149,13 @@ SUCCESS, FAILED, CANCELLED = (
 REPORTED = {
     status: PastAttempt(status, None, was_reported=True) for status in (SUCCESS, FAILED, CANCELLED)
 }
-GIVEN_UP = {
+ENDED_BY_SYSTEM = {
     status: PastAttempt(status, "STALE", was_reported=False) for status in (FAILED, CANCELLED)
 }
 UNWANTED = PastAttempt(FAILED, UNWANTED_CANCEL, was_reported=True)
 
 
-def a_report(
+def make_report(
     status: str = "success", attempt_no: int = 1, token: int = 1, **result: Any
 ) -> ResultReport:
     return ResultReport(
@@ -167,33 +167,33 @@ def a_report(
     ("report", "attempt_no", "token", "past", "verdict"),
     [
         # The agent ended the run.
-        (a_report("success"), 1, 1, REPORTED[SUCCESS], ReportVerdict.SAME),
-        (a_report("failed"), 1, 1, REPORTED[SUCCESS], ReportVerdict.OTHER),
-        (a_report("cancelled"), 1, 1, REPORTED[SUCCESS], ReportVerdict.OTHER),
-        (a_report("cancelled"), 1, 1, REPORTED[CANCELLED], ReportVerdict.SAME),
-        (a_report("failed"), 1, 1, REPORTED[CANCELLED], ReportVerdict.OTHER),
+        (make_report("success"), 1, 1, REPORTED[SUCCESS], ReportVerdict.SAME),
+        (make_report("failed"), 1, 1, REPORTED[SUCCESS], ReportVerdict.OTHER),
+        (make_report("cancelled"), 1, 1, REPORTED[SUCCESS], ReportVerdict.OTHER),
+        (make_report("cancelled"), 1, 1, REPORTED[CANCELLED], ReportVerdict.SAME),
+        (make_report("failed"), 1, 1, REPORTED[CANCELLED], ReportVerdict.OTHER),
         # The attempt failed; the next attempt waits or is claimed.
-        (a_report("failed"), 2, 1, REPORTED[FAILED], ReportVerdict.SAME),
-        (a_report("failed"), 2, 2, REPORTED[FAILED], ReportVerdict.SAME),
-        (a_report("success"), 2, 2, REPORTED[FAILED], ReportVerdict.OTHER),
+        (make_report("failed"), 2, 1, REPORTED[FAILED], ReportVerdict.SAME),
+        (make_report("failed"), 2, 2, REPORTED[FAILED], ReportVerdict.SAME),
+        (make_report("success"), 2, 2, REPORTED[FAILED], ReportVerdict.OTHER),
         # A cancellation without a request counts as a failure; a repetition is accepted.
-        (a_report("cancelled"), 2, 1, UNWANTED, ReportVerdict.SAME),
-        (a_report("success"), 2, 1, UNWANTED, ReportVerdict.OTHER),
-        (a_report("cancelled"), 2, 1, REPORTED[FAILED], ReportVerdict.OTHER),
+        (make_report("cancelled"), 2, 1, UNWANTED, ReportVerdict.SAME),
+        (make_report("success"), 2, 1, UNWANTED, ReportVerdict.OTHER),
+        (make_report("cancelled"), 2, 1, REPORTED[FAILED], ReportVerdict.OTHER),
         # The system ended the attempt.
-        (a_report("success"), 2, 1, GIVEN_UP[FAILED], ReportVerdict.LATE),
-        (a_report("failed"), 2, 2, GIVEN_UP[FAILED], ReportVerdict.LATE),
-        (a_report("cancelled"), 1, 1, GIVEN_UP[CANCELLED], ReportVerdict.LATE),
-        (a_report("success"), 1, 1, GIVEN_UP[CANCELLED], ReportVerdict.LATE),
+        (make_report("success"), 2, 1, ENDED_BY_SYSTEM[FAILED], ReportVerdict.LATE),
+        (make_report("failed"), 2, 2, ENDED_BY_SYSTEM[FAILED], ReportVerdict.LATE),
+        (make_report("cancelled"), 1, 1, ENDED_BY_SYSTEM[CANCELLED], ReportVerdict.LATE),
+        (make_report("success"), 1, 1, ENDED_BY_SYSTEM[CANCELLED], ReportVerdict.LATE),
         # The claim ended without a start; the run is free or claimed by another agent.
-        (a_report("success"), 1, 1, None, ReportVerdict.UNCLAIMED),
-        (a_report("success"), 1, 2, None, ReportVerdict.STRANGE),
-        (a_report("success", attempt_no=3), 2, 2, None, ReportVerdict.UNCLAIMED),
-        (a_report("success", attempt_no=3, token=2), 2, 2, None, ReportVerdict.UNCLAIMED),
+        (make_report("success"), 1, 1, None, ReportVerdict.UNCLAIMED),
+        (make_report("success"), 1, 2, None, ReportVerdict.STRANGE),
+        (make_report("success", attempt_no=3), 2, 2, None, ReportVerdict.UNCLAIMED),
+        (make_report("success", attempt_no=3, token=2), 2, 2, None, ReportVerdict.UNCLAIMED),
         # Tokens that were never issued.
-        (a_report("success", token=2), 1, 1, REPORTED[SUCCESS], ReportVerdict.STRANGE),
-        (a_report("success", token=1), 1, 2, REPORTED[SUCCESS], ReportVerdict.STRANGE),
-        (a_report("failed", token=9), 2, 3, GIVEN_UP[FAILED], ReportVerdict.STRANGE),
+        (make_report("success", token=2), 1, 1, REPORTED[SUCCESS], ReportVerdict.STRANGE),
+        (make_report("success", token=1), 1, 2, REPORTED[SUCCESS], ReportVerdict.STRANGE),
+        (make_report("failed", token=9), 2, 3, ENDED_BY_SYSTEM[FAILED], ReportVerdict.STRANGE),
     ],
 )
 def test_decision_about_reports_after_the_end(
@@ -210,9 +210,9 @@ def test_decision_about_reports_after_the_end(
 def test_only_an_equal_result_is_a_repetition(
     first: AgentStatus, second: AgentStatus, is_cancel_wanted: bool, attempt_no: int
 ) -> None:
-    end = attempt_end(a_report(first, attempt_no), is_cancel_wanted=is_cancel_wanted)
+    end = attempt_end(make_report(first, attempt_no), is_cancel_wanted=is_cancel_wanted)
     past = PastAttempt(end.status, end.error_code, was_reported=True)
-    verdict = verdict_on(a_report(second, attempt_no), attempt_no, 1, past)
+    verdict = verdict_on(make_report(second, attempt_no), attempt_no, 1, past)
     was_unwanted = (
         end.error_code == UNWANTED_CANCEL and second is AgentStatus.FAILED
     )  # it was stored as a failure
@@ -221,22 +221,28 @@ def test_only_an_equal_result_is_a_repetition(
 
 
 @every_case(
-    ("report", "is_wanted", "status", "code", "error"),
+    ("report", "is_requested", "status", "code", "error"),
     [
-        (a_report("success"), False, SUCCESS, None, None),
-        (a_report("success"), True, SUCCESS, None, None),
-        (a_report("failed"), False, FAILED, "FAILED", "Its agent gave no reason for the failure."),
+        (make_report("success"), False, SUCCESS, None, None),
+        (make_report("success"), True, SUCCESS, None, None),
         (
-            a_report("failed", error_code="DISK_FULL", error="Full."),
+            make_report("failed"),
+            False,
+            FAILED,
+            "FAILED",
+            "Its agent gave no reason for the failure.",
+        ),
+        (
+            make_report("failed", error_code="DISK_FULL", error="Full."),
             True,
             FAILED,
             "DISK_FULL",
             "Full.",
         ),
-        (a_report("cancelled"), True, CANCELLED, None, "Its agent stopped it on request."),
-        (a_report("cancelled", error="Halfway."), True, CANCELLED, None, "Halfway."),
+        (make_report("cancelled"), True, CANCELLED, None, "Its agent stopped it on request."),
+        (make_report("cancelled", error="Halfway."), True, CANCELLED, None, "Halfway."),
         (
-            a_report("cancelled"),
+            make_report("cancelled"),
             False,
             FAILED,
             UNWANTED_CANCEL,
@@ -246,33 +252,33 @@ def test_only_an_equal_result_is_a_repetition(
 )
 def test_attempt_end_by_report(
     report: ResultReport,
-    is_wanted: bool,
+    is_requested: bool,
     status: OrgJobsRunState,
     code: str | None,
     error: str | None,
 ) -> None:
-    end = attempt_end(report, is_cancel_wanted=is_wanted)
+    end = attempt_end(report, is_cancel_wanted=is_requested)
     assert (end.status, end.error_code, end.error) == (status, code, error)
 
 
 @every_case("status", AgentStatus)
 def test_result_and_log_are_kept_for_every_status(status: AgentStatus) -> None:
-    end = attempt_end(a_report(status, result={"a": 1}, log_ref="/log/1"), is_cancel_wanted=True)
+    end = attempt_end(make_report(status, result={"a": 1}, log_ref="/log/1"), is_cancel_wanted=True)
     assert (end.result, end.log_ref) == ({"a": 1}, "/log/1")
 
 
 @every_case("verdict", ReportVerdict)
-@every_case("past", [None, REPORTED[SUCCESS], GIVEN_UP[FAILED]])
+@every_case("past", [None, REPORTED[SUCCESS], ENDED_BY_SYSTEM[FAILED]])
 def test_refusals_name_the_attempt_and_the_next_step(
     verdict: ReportVerdict, past: PastAttempt | None
 ) -> None:
-    words = refusal_message(verdict, 12, 3, past)
-    assert words.startswith("Attempt 3 of job run 12 ")
-    assert words.endswith(": stop working on it, and claim again.")
+    message = refusal_message(verdict, 12, 3, past)
+    assert message.startswith("Attempt 3 of job run 12 ")
+    assert message.endswith(": stop working on it, and claim again.")
 
 
 def test_late_refusal_names_the_reason() -> None:
     assert "was ended by the system (STALE)" in refusal_message(
-        ReportVerdict.LATE, 12, 1, GIVEN_UP[FAILED]
+        ReportVerdict.LATE, 12, 1, ENDED_BY_SYSTEM[FAILED]
     )
     assert "is no longer yours" in lost_lease_message(12, 1)

@@ -164,11 +164,11 @@ def test_due_times_of_the_period_are_complete(begin: int, length: int, cron: str
     )
     found = [one.scheduled_for for one in due_times(timing(cron), request, NOW)]
     minutes = (start + timedelta(minutes=one) for one in range(length + 1))
-    expected = [one for one in minutes if one <= NOW and _says(cron, one)]
+    expected = [one for one in minutes if one <= NOW and is_due(cron, one)]
     assert found == expected
 
 
-def _says(cron: str, one: datetime) -> bool:
+def is_due(cron: str, one: datetime) -> bool:
     if cron == "0 2 * * *":
         return (one.hour, one.minute) == (2, 0)
     if cron == "*/30 * * * *":

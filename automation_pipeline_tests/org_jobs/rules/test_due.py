@@ -32,16 +32,16 @@ TEN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 BUSY = ScheduleFacts(at_work=1)
 
 
-def timing(cron: str = "*/5 * * * *", **result: Any) -> Timing:
+def timing(cron: str = "*/5 * * * *", **fields: Any) -> Timing:
     return read_timing(
-        TimingFields(seed="s", cron_expression=cron, timezone=result.pop("zone", "UTC"), **result)
+        TimingFields(seed="s", cron_expression=cron, timezone=fields.pop("zone", "UTC"), **fields)
     )
 
 
-def due(of: Timing, after: datetime = TEN, **result: Any) -> DueOrgSchedule:
-    planned = next_planned(of, after)
+def due(times: Timing, after: datetime = TEN, **fields: Any) -> DueOrgSchedule:
+    planned = next_planned(times, after)
     assert planned is not None
-    return DueOrgSchedule(timing=of, due=planned, **result)
+    return DueOrgSchedule(timing=times, due=planned, **fields)
 
 
 def fire_lines(decision: FireDecision) -> list[str]:
@@ -99,7 +99,9 @@ def run_until_not_due(schedule: DueOrgSchedule, now: datetime) -> list[datetime]
 
 def test_fire_all_runs_the_newest_ten_in_order() -> None:
     ran = run_until_not_due(due(timing(), misfire_policy=MisfirePolicy.FIRE_ALL), at(13, 2))
-    assert ran == [at(12, 15, 0) + timedelta(minutes=5 * place) for place in range(MOST_CAUGHT_UP)]
+    assert ran == [
+        at(12, 15, 0) + timedelta(minutes=5 * number) for number in range(MOST_CAUGHT_UP)
+    ]
 
 
 @every_case("policy", MisfirePolicy)
@@ -149,7 +151,7 @@ def test_each_overlap_policy(
 
 
 @every_case(
-    ("text", "reason"),
+    ("fields", "reason"),
     [
         ({"skips_next": True}, SkipReason.OPERATOR),
         ({"around": ScheduleFacts(is_disabled=True)}, SkipReason.DISABLED),
@@ -159,8 +161,8 @@ def test_each_overlap_policy(
         ({"around": BUSY, "skips_next": True}, SkipReason.OPERATOR),
     ],
 )
-def test_skip_reasons(text: dict[str, Any], reason: SkipReason) -> None:
-    decision = decide(due(timing(), **text), at(10, 5))
+def test_skip_reasons(fields: dict[str, Any], reason: SkipReason) -> None:
+    decision = decide(due(timing(), **fields), at(10, 5))
     assert fire_lines(decision) == [f"10:05 {reason}"]
     assert decision.clears_skip is (reason is SkipReason.OPERATOR)
 
@@ -169,11 +171,11 @@ NIGHT = {"window_start": "02:00", "window_end": "06:00"}
 
 
 def test_late_due_time_waits_for_the_next_window() -> None:
-    of = timing("30 5 * * 1", **NIGHT)
-    decision = decide(due(of, at(4, 45)), at(9))
+    times = timing("30 5 * * 1", **NIGHT)
+    decision = decide(due(times, at(4, 45)), at(9))
     assert decision.fires == ()
     assert decision.next == Planned(at(5, 30, 0), at(2, 0, 0, day=5))
-    after = decide(DueOrgSchedule(timing=of, due=decision.next), at(2, day=5))
+    after = decide(DueOrgSchedule(timing=times, due=decision.next), at(2, day=5))
     assert fire_lines(after) == ["05:30 run"]
     assert after.next == Planned(at(5, 30, 0, day=11), at(5, 30, 0, day=11))
 
@@ -207,9 +209,9 @@ def test_the_last_minute_of_a_window_is_inside(
 
 @every_case("seconds", [0, 14, 300, 3500])
 def test_skipped_window_starts_after_the_gap(seconds: int) -> None:
-    of = timing("30 2 * * *", zone="Europe/Paris", window_start="02:00", window_end="02:59")
+    times = timing("30 2 * * *", zone="Europe/Paris", window_start="02:00", window_end="02:59")
     gap_ends = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
-    schedule = due(of, gap_ends - timedelta(hours=1))
+    schedule = due(times, gap_ends - timedelta(hours=1))
     assert schedule.due.effective_for == gap_ends
     assert [
         fire.skip for fire in decide(schedule, gap_ends + timedelta(seconds=seconds)).fires
@@ -217,8 +219,8 @@ def test_skipped_window_starts_after_the_gap(seconds: int) -> None:
 
 
 def test_postponed_due_time_respects_exclusions_and_the_end() -> None:
-    of = timing("30 5 * * 1", excluded_on=("2026-05-05",), **NIGHT)
-    assert decide(due(of, at(4, 45)), at(9)).next == Planned(at(5, 30, 0), at(2, 0, 0, day=6))
+    times = timing("30 5 * * 1", excluded_on=("2026-05-05",), **NIGHT)
+    assert decide(due(times, at(4, 45)), at(9)).next == Planned(at(5, 30, 0), at(2, 0, 0, day=6))
     ended = decide(due(timing("30 5 * * 1", end_at=at(12), **NIGHT), at(4, 45)), at(9))
     assert (fire_lines(ended), ended.next) == (["05:30 outside_window"], None)
 
@@ -238,8 +240,11 @@ def test_catch_up_does_not_replace_a_new_job() -> None:
 
 @every_case("policy", MisfirePolicy)
 def test_large_jitter_misses_no_due_time(policy: MisfirePolicy) -> None:
-    of, ran = timing("0 * * * *", jitter_seconds=14_400), list[datetime]()
-    schedule, now = due(of, misfire_policy=policy, overlap_policy=OverlapPolicy.ALLOW_ALL), at(10)
+    times, ran = timing("0 * * * *", jitter_seconds=14_400), list[datetime]()
+    schedule, now = (
+        due(times, misfire_policy=policy, overlap_policy=OverlapPolicy.ALLOW_ALL),
+        at(10),
+    )
     for _ in range(48 * 60):
         now += timedelta(minutes=1)
         if schedule.due.effective_for <= now:
@@ -248,12 +253,12 @@ def test_large_jitter_misses_no_due_time(policy: MisfirePolicy) -> None:
             ran.append(decision.fires[0].scheduled_for)
             assert decision.next is not None
             schedule = DueOrgSchedule(
-                timing=of,
+                timing=times,
                 due=decision.next,
                 misfire_policy=policy,
                 overlap_policy=OverlapPolicy.ALLOW_ALL,
             )
-    assert ran == [at(11, 0, 0) + timedelta(hours=place) for place in range(len(ran))]
+    assert ran == [at(11, 0, 0) + timedelta(hours=number) for number in range(len(ran))]
     assert len(ran) in {47, 48}
 
 
@@ -271,15 +276,15 @@ def test_last_due_time_is_run() -> None:
     ],
 )
 def test_clock_changes_repeat_no_due_time(now: datetime, local: str) -> None:
-    of = timing("30 2 * * *", zone="Europe/Paris")
-    planned = next_planned(of, now)
+    times = timing("30 2 * * *", zone="Europe/Paris")
+    planned = next_planned(times, now)
     assert planned is not None
-    assert planned.effective_for.astimezone(of.zone).isoformat(" ", "minutes") == local
-    following = next_planned(of, planned.scheduled_for)
+    assert planned.effective_for.astimezone(times.zone).isoformat(" ", "minutes") == local
+    following = next_planned(times, planned.scheduled_for)
     assert following is not None
     assert (
-        following.effective_for.astimezone(of.zone).day
-        == planned.effective_for.astimezone(of.zone).day + 1
+        following.effective_for.astimezone(times.zone).day
+        == planned.effective_for.astimezone(times.zone).day + 1
     )
 
 
@@ -287,27 +292,27 @@ EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FI
 
 
 @given(
-    of=st.sampled_from(
+    times=st.sampled_from(
         [
             ("*/5 * * * *", {}),
             ("0 */4 * * *", NIGHT),
             ("15 12 * * 1-5", NIGHT),
             ("*/5 * * * *", EVENINGS),
         ]
-    ).map(lambda result: timing(result[0], zone="Europe/Paris", **result[1])),
+    ).map(lambda case: timing(case[0], zone="Europe/Paris", **case[1])),
     policy=st.sampled_from(MisfirePolicy),
     overlap=st.sampled_from(OverlapPolicy),
     late=st.timedeltas(timedelta(0), timedelta(days=40)),
     around=st.builds(ScheduleFacts, at_work=st.integers(0, 2), waiting=st.integers(0, 2)),
 )
 def test_no_due_time_is_decided_twice(
-    of: Timing,
+    times: Timing,
     policy: MisfirePolicy,
     overlap: OverlapPolicy,
     late: timedelta,
     around: ScheduleFacts,
 ) -> None:
-    schedule = due(of, misfire_policy=policy, overlap_policy=overlap, around=around)
+    schedule = due(times, misfire_policy=policy, overlap_policy=overlap, around=around)
     now, seen = schedule.due.effective_for + late, set[datetime]()
     for _ in range(20):
         decision = decide(schedule, now)
@@ -321,6 +326,6 @@ def test_no_due_time_is_decided_twice(
         if decision.next.effective_for > now:
             return
         schedule = DueOrgSchedule(
-            timing=of, due=decision.next, misfire_policy=policy, overlap_policy=overlap
+            timing=times, due=decision.next, misfire_policy=policy, overlap_policy=overlap
         )
     raise AssertionError("It stays due")

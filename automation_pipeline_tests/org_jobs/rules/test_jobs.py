@@ -46,7 +46,7 @@ from automation_pipeline.org_jobs.models.jobs import (
 from automation_pipeline_tests.tables import every_case
 
 BEFORE_SIX = datetime(2026, 5, 4, 5, 59, 59, tzinfo=UTC)
-LUCK = Random(1)
+RANDOM = Random(1)
 NIGHT = StartWindow(ExecutionWindow(time(2), time(6)), ZoneInfo("UTC"))
 
 
@@ -62,12 +62,12 @@ NIGHT = StartWindow(ExecutionWindow(time(2), time(6)), ZoneInfo("UTC"))
 )
 def test_waits_of_each_backoff_type(kind: BackoffType, backoff_ms: int, waits: list[float]) -> None:
     policy = RetryPolicy(backoff_type=kind, backoff_ms=backoff_ms)
-    assert [policy.wait_seconds(failures, LUCK) for failures in range(1, len(waits) + 1)] == waits
+    assert [policy.wait_seconds(failures, RANDOM) for failures in range(1, len(waits) + 1)] == waits
 
 
 def test_without_a_policy_there_are_three_attempts_two_seconds_apart() -> None:
     policy = RetryPolicy()
-    assert (policy.attempts, policy.wait_seconds(1, LUCK), policy.wait_seconds(2, LUCK)) == (
+    assert (policy.attempts, policy.wait_seconds(1, RANDOM), policy.wait_seconds(2, RANDOM)) == (
         3,
         2,
         2,
@@ -78,14 +78,14 @@ def test_without_a_policy_there_are_three_attempts_two_seconds_apart() -> None:
     ("retries", "failures", "again"), [(0, 1, False), (1, 1, True), (1, 2, False), (10, 10, True)]
 )
 def test_attempts_are_retries_plus_one(retries: int, failures: int, again: bool) -> None:
-    at = retry_at(RetryPolicy(max_retries=retries), failures, BEFORE_SIX, None, LUCK)
+    at = retry_at(RetryPolicy(max_retries=retries), failures, BEFORE_SIX, None, RANDOM)
     assert at == (BEFORE_SIX + timedelta(seconds=2) if again else None)
 
 
 def test_a_retry_waits_for_the_window() -> None:
     soon, late = RetryPolicy(backoff_ms=0), RetryPolicy(backoff_ms=61_000)
-    assert retry_at(soon, 1, BEFORE_SIX, NIGHT, LUCK) == BEFORE_SIX
-    assert retry_at(late, 1, BEFORE_SIX, NIGHT, LUCK) == datetime(2026, 5, 5, 2, tzinfo=UTC)
+    assert retry_at(soon, 1, BEFORE_SIX, NIGHT, RANDOM) == BEFORE_SIX
+    assert retry_at(late, 1, BEFORE_SIX, NIGHT, RANDOM) == datetime(2026, 5, 5, 2, tzinfo=UTC)
 
 
 @every_case(
@@ -152,9 +152,9 @@ NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
 AGAIN = RunEnd(OrgJobsRunState.PENDING, NOW + timedelta(seconds=2))
 
 
-def ended(end: AttemptEnd, **result: Any) -> RunEnd:
-    facts: dict[str, Any] = {
-        "frm": OrgJobsRunState.RUNNING,
+def ended(end: AttemptEnd, **facts: Any) -> RunEnd:
+    defaults: dict[str, Any] = {
+        "from_state": OrgJobsRunState.RUNNING,
         "attempt_no": 1,
         "policy": RetryPolicy(),
         "window": None,
@@ -162,11 +162,11 @@ def ended(end: AttemptEnd, **result: Any) -> RunEnd:
         "now": NOW,
         "random": Random(1),
     }
-    return run_end(end, **{**facts, **result})
+    return run_end(end, **{**defaults, **facts})
 
 
 @every_case(
-    ("end", "text", "becomes"),
+    ("end", "facts", "becomes"),
     [
         (attempt_succeeded(), {}, RunEnd(OrgJobsRunState.SUCCESS)),
         (attempt_failed("Broken."), {}, AGAIN),
@@ -182,29 +182,39 @@ def ended(end: AttemptEnd, **result: Any) -> RunEnd:
         (attempt_failed("Silent.", "STALE"), {}, AGAIN),
         (attempt_too_long(900), {}, AGAIN),
         (attempt_cancelled("Not needed."), {}, RunEnd(OrgJobsRunState.CANCELLED)),
-        (attempt_cancelled(), {"frm": OrgJobsRunState.PENDING}, RunEnd(OrgJobsRunState.CANCELLED)),
+        (
+            attempt_cancelled(),
+            {"from_state": OrgJobsRunState.PENDING},
+            RunEnd(OrgJobsRunState.CANCELLED),
+        ),
         (
             attempt_failed("Late.", "EXPIRED"),
-            {"frm": OrgJobsRunState.PENDING},
+            {"from_state": OrgJobsRunState.PENDING},
             RunEnd(OrgJobsRunState.FAILED),
         ),
     ],
 )
-def test_run_state_after_an_attempt(end: AttemptEnd, text: dict[str, Any], becomes: RunEnd) -> None:
-    assert ended(end, **text) == becomes
+def test_run_state_after_an_attempt(
+    end: AttemptEnd, facts: dict[str, Any], becomes: RunEnd
+) -> None:
+    assert ended(end, **facts) == becomes
 
 
 ILLEGAL = [
-    (frm, to)
-    for frm, to in product(OrgJobsRunState, OrgJobsRunState)
-    if not JOB_RUN.can_move(frm, to)
+    (from_state, to)
+    for from_state, to in product(OrgJobsRunState, OrgJobsRunState)
+    if not JOB_RUN.can_move(from_state, to)
 ]
 
 
-@every_case(("frm", "to"), [pair for pair in ILLEGAL if pair[1] is not OrgJobsRunState.PENDING])
-def test_an_illegal_end_of_an_attempt_is_refused(frm: OrgJobsRunState, to: OrgJobsRunState) -> None:
+@every_case(
+    ("from_state", "to"), [pair for pair in ILLEGAL if pair[1] is not OrgJobsRunState.PENDING]
+)
+def test_an_illegal_end_of_an_attempt_is_refused(
+    from_state: OrgJobsRunState, to: OrgJobsRunState
+) -> None:
     with pytest.raises(IllegalMoveError):
-        ended(AttemptEnd(status=to, error_code="FAILED"), frm=frm)
+        ended(AttemptEnd(status=to, error_code="FAILED"), from_state=from_state)
 
 
 def test_illegal_transitions_are_refused() -> None:
@@ -287,7 +297,9 @@ DAY = timedelta(days=1)
 @every_case(("has_window", "days"), [(False, 1), (True, 2)])
 def test_run_expires_after_a_day_or_the_next_window(has_window: bool, days: int) -> None:
     assert expires_at(BEGINS, has_window=has_window) == BEGINS + days * DAY
-    assert expires_at(BEGINS, has_window=has_window, waits=3 * DAY) == BEGINS + (days + 2) * DAY
+    assert (
+        expires_at(BEGINS, has_window=has_window, longest_wait=3 * DAY) == BEGINS + (days + 2) * DAY
+    )
 
 
 @every_case("month", [3, 10])

@@ -230,7 +230,7 @@ def test_secret_header_accepts_no_text(name: str, text: str) -> None:
 
 
 @every_case(
-    ("expected", "status", "is_good"),
+    ("expected", "status", "is_success"),
     [
         ((), 200, True),
         ((), 299, True),
@@ -241,6 +241,6 @@ def test_secret_header_accepts_no_text(name: str, text: str) -> None:
     ],
 )
 def test_status_2xx_is_success_unless_others_are_listed(
-    expected: tuple[int, ...], status: int, *, is_good: bool
+    expected: tuple[int, ...], status: int, *, is_success: bool
 ) -> None:
-    assert HttpsCallPayload(url=URL, expect_status=expected).is_good(status) is is_good
+    assert HttpsCallPayload(url=URL, expect_status=expected).is_success(status) is is_success

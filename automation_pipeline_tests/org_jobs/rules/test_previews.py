@@ -164,7 +164,7 @@ def test_next_run_is_the_stored_one_and_shows_the_skip() -> None:
         TOMORROW + timedelta(days=days) for days in range(3)
     ]
     assert [run.is_skipped for run in shown.runs] == [True, False, False]
-    assert shown.runs[0].note == "It is left out: Audit"
+    assert shown.runs[0].note == "It is skipped: Audit"
 
 
 def test_overdue_run_comes_first() -> None:

@@ -13,6 +13,7 @@ from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.scheduling.timing import next_planned
 from automation_pipeline.org_jobs.models.jobs import JobType, Performer, RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs
 from automation_pipeline.org_jobs.queries.schedules import plan, timing_of
 from automation_pipeline.org_jobs.tables import (
@@ -39,7 +40,7 @@ ORG, OTHER_ORG = "acme", "globex"
 ACTOR = "user:1"
 
 
-def a_type(
+def make_type(
     name: str, performer: Performer, *, is_mutation: bool = True, limit_seconds: int = 900
 ) -> JobType:
     """A job type for jobs that tests insert directly."""
@@ -53,13 +54,13 @@ def a_type(
     )
 
 
-CHANGING = a_type("SERVER_RESTART", Performer.AGENT, limit_seconds=86_400)
-READING = a_type("SAVE_LIST", Performer.AGENT, is_mutation=False, limit_seconds=180)
-SERVICE = a_type("HTTPS_CALL", Performer.SERVICE, limit_seconds=180)
+CHANGING = make_type("SERVER_RESTART", Performer.AGENT, limit_seconds=86_400)
+READING = make_type("SAVE_LIST", Performer.AGENT, is_mutation=False, limit_seconds=180)
+SERVICE = make_type("HTTPS_CALL", Performer.SERVICE, limit_seconds=180)
 
 
 @dataclass
-class Bench:
+class OrgJobsData:
     """Inserts rows without validation. Organisations are created on first use."""
 
     database: Database
@@ -70,11 +71,20 @@ class Bench:
     def now(self) -> datetime:
         return self.clock.now()
 
-    def pass_minutes(self, minutes: float) -> None:
+    @property
+    def services(self) -> dict[str, Any]:
+        """The arguments of use cases that the scheduler calls."""
+        return {"database": self.database, "clock": self.clock, "meter": self.meter}
+
+    def context(self, within: OrgScope = ALL_ORGANISATIONS, actor: str = ACTOR) -> dict[str, Any]:
+        """The arguments of use cases that a caller requests."""
+        return {"within": within, "database": self.database, "clock": self.clock, "actor": actor}
+
+    def advance_minutes(self, minutes: float) -> None:
         self.clock.pass_time(timedelta(minutes=minutes))
 
     def organisation(self, org_id: str = ORG, **columns: Any) -> str:
-        """Create or update it."""
+        """Create the organisation, or update its columns."""
         values = {
             "name": org_id.title(),
             "max_running": 20,
@@ -94,7 +104,9 @@ class Bench:
         """Insert a host whose agent sent its last heartbeat now, by the test's clock."""
         self.organisation(org_id)
         times = {"last_seen_at": self.now, "created_at": self.now, "updated_at": self.now}
-        return self._add(HostRow(org_id=org_id, name=name or _a_name("host"), **(times | columns)))
+        return self._add(
+            HostRow(org_id=org_id, name=name or _unique_name("host"), **(times | columns))
+        )
 
     def server(
         self,
@@ -109,7 +121,10 @@ class Bench:
         values = {"is_enabled": True, "created_at": self.now, "updated_at": self.now}
         return self._add(
             ServerRow(
-                org_id=org_id, host_id=host_id, name=name or _a_name("server"), **(values | columns)
+                org_id=org_id,
+                host_id=host_id,
+                name=name or _unique_name("server"),
+                **(values | columns),
             )
         )
 
@@ -180,7 +195,7 @@ class Bench:
     ) -> int:
         """Insert a job with a pending first run; `run` overrides columns of the run."""
         self.organisation(org_id)
-        wanted = NewJob(
+        new = NewJob(
             org_id=org_id,
             type=of_type,
             payload=payload or {},
@@ -189,7 +204,7 @@ class Bench:
             **of_job,
         )
         with self.database.transaction() as session:
-            (job_id,) = add_jobs(session, [wanted], self.now)
+            (job_id,) = add_jobs(session, [new], self.now)
         if run:
             self.set_run(self.run_row(job_id).id, **run)
         return job_id
@@ -201,7 +216,7 @@ class Bench:
             self.run_row(job_id).id,
             status="running",
             started_at=self.now,
-            lease_owner="bench",
+            lease_owner="worker",
             lease_token=1,
             lease_until=database_now(60.0),
         )
@@ -212,9 +227,11 @@ class Bench:
         with self.database.transaction() as session:
             session.execute(update(JobRunRow).where(JobRunRow.id == run_id).values(**columns))
             if "status" in columns:
-                of_run = select(JobRunRow.job_id).where(JobRunRow.id == run_id).scalar_subquery()
+                its_job = select(JobRunRow.job_id).where(JobRunRow.id == run_id).scalar_subquery()
                 session.execute(
-                    update(OrgJobRow).where(OrgJobRow.id == of_run).values(status=columns["status"])
+                    update(OrgJobRow)
+                    .where(OrgJobRow.id == its_job)
+                    .values(status=columns["status"])
                 )
 
     def set_job(self, job_id: int, **columns: Any) -> None:
@@ -229,7 +246,7 @@ class Bench:
     def set_server(self, server_id: int, **columns: Any) -> None:
         self._set(ServerRow, server_id, columns)
 
-    def expire_hold(self, run_id: int) -> None:
+    def expire_lease(self, run_id: int) -> None:
         """Expire the lease, as after missing heartbeats."""
         self.set_run(run_id, lease_until=database_now(-1.0))
 
@@ -286,13 +303,16 @@ class Bench:
             query if entity_id is None else query.where(AuditLogRow.entity_id == entity_id)
         )
 
-    def moves(self, machine: str, entity_id: str | int) -> list[tuple[str, str]]:
-        """The machine is "schedule" or "job run"."""
-        its = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
-        rows = self.rows(select(TransitionRow).where(*its).order_by(TransitionRow.id))
+    def transitions(self, machine: str, entity_id: str | int) -> list[tuple[str, str]]:
+        """The state changes in order. The machine is "schedule" or "job run"."""
+        query = select(TransitionRow).where(
+            TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
+        )
+        rows = self.rows(query.order_by(TransitionRow.id))
         return [(row.from_state, row.to_state) for row in rows]
 
     def events(self, name: str | None = None) -> list[Event]:
+        """The events in the outbox, or those with this name."""
         found = [event_in(row) for row in self.rows(select(OutboxRow).order_by(OutboxRow.id))]
         return [event for event in found if name in {None, event.name}]
 
@@ -322,5 +342,5 @@ class Bench:
             session.execute(update(table).where(table.id == key).values(**columns))
 
 
-def _a_name(noun: str) -> str:
+def _unique_name(noun: str) -> str:
     return f"{noun}-{uuid4().hex[:8]}"
