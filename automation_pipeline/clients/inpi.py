@@ -118,7 +118,7 @@ class InpiRegister(RegistryClient):
         if self._shared is None:
             return await self._log_in()
         if old is not None:
-            await asyncio.to_thread(self._shared.tokens.forget, old.get_secret_value())
+            await asyncio.to_thread(self._shared.tokens.discard, old.get_secret_value())
         claim_seconds = MAX_LOGIN_WAIT_SECONDS + self._timeout_seconds + 1.0
         loop = asyncio.get_running_loop()
         until = loop.time() + WAIT_FOR_OTHERS_SECONDS
@@ -136,7 +136,7 @@ class InpiRegister(RegistryClient):
         is_refused = False
         try:
             token = await self._log_in()
-            await asyncio.to_thread(shared.tokens.keep, token, self._now() + TOKEN_LIFETIME)
+            await asyncio.to_thread(shared.tokens.store, token, self._now() + TOKEN_LIFETIME)
         except RegistryCallError as failure:
             is_refused = _is_refusal(failure)
             raise
@@ -186,7 +186,7 @@ def _token_or_claim(shared: SharedLogin, seconds: float) -> str | Claim | None:
 def _login_deferred(why: str) -> RegistryCallError:
     message = f"We do not log into {INPI.name} now: {why}."
     return RegistryCallError(
-        SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_ours=True)
+        SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_local=True)
     )
 
 

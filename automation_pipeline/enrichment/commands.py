@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 from uuid import uuid4
@@ -41,10 +42,10 @@ from automation_pipeline.enrichment.models import (
     FIELDS,
     GOOD_STATUSES,
     REQUESTS,
-    Asked,
     EnrichmentAnswer,
     JobState,
     Requester,
+    RequestOutcome,
     RequestShown,
     check_configured,
     parse_request,
@@ -73,14 +74,13 @@ class RequestedCompany:
     """`job_id`: the job to wait for; None when the company is known."""
 
     request: RequestAnswer
-    outcome: Asked
+    outcome: RequestOutcome
     job_id: int | None
 
 
 @operation(f"POST {PATH}")
 def request_company(services: Services, given: Document, *, force: bool) -> RequestedCompany:
-    """A request to the local database supports `force`; through the API, a second call refreshes a
-    known company."""
+    """`force` applies to the local database only. Through the API, `refresh` refreshes a known company."""
     check_configured(services.registries.sources)
     answer = request_enrichment(
         given,
@@ -90,7 +90,7 @@ def request_company(services: Services, given: Document, *, force: bool) -> Requ
         clock=services.clock,
         force=force,
     )
-    return _asked(services, answer)
+    return _requested_company(services, answer)
 
 
 @operation(f"POST {PATH}/{{request_id}}:refresh-company")
@@ -102,7 +102,7 @@ def refresh(services: Services, request_id: int) -> RequestedCompany:
         database=services.database,
         clock=services.clock,
     )
-    return _asked(services, answer)
+    return _requested_company(services, answer)
 
 
 @operation(f"GET {PATH}/{{request_id}}")
@@ -111,7 +111,7 @@ def request_shown(session: Session, request_id: int) -> RequestShown:
 
 
 def statuses_of(request_ids: Sequence[int]) -> Sequence[RequestShown]:
-    """Locally this takes a few queries for all requests, through the API one call per request."""
+    """Read all requests with a few queries locally, or with one call per request through the API."""
     if remote_api() is None:
         return bootstrap.services().database.read(request_statuses, request_ids)
     return [request_shown(request_id) for request_id in request_ids]
@@ -123,15 +123,15 @@ def _requester() -> Requester:
     )
 
 
-def _asked(services: Services, answer: EnrichmentAnswer) -> RequestedCompany:
-    services.meter.count(REQUESTS, outcome=answer.asked)
-    return RequestedCompany(RequestAnswer(answer.request_id), answer.asked, answer.job_id)
+def _requested_company(services: Services, answer: EnrichmentAnswer) -> RequestedCompany:
+    services.meter.count(REQUESTS, outcome=answer.outcome)
+    return RequestedCompany(RequestAnswer(answer.request_id), answer.outcome, answer.job_id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """A given company and the outcome of its request. `fault`: why it cannot be requested; `asked`
-    is None if the number was only checked."""
+    """A company that the user named, and the outcome of its request. `fault`: why it cannot be requested.
+    `requested` is None until the request is sent; `known` is its last known status."""
 
     given: str
     body: Mapping[str, object]
@@ -139,7 +139,7 @@ class Lookup:
     siret: str | None = None
     number_warnings: tuple[str, ...] = ()
     fault: str | None = None
-    asked: RequestedCompany | None = None
+    requested: RequestedCompany | None = None
     known: RequestShown | None = None
 
     @property
@@ -152,7 +152,7 @@ class Lookup:
 
     @property
     def status(self) -> str | None:
-        """None if the number was only checked."""
+        """None if no request was sent."""
         if self.fault is not None:
             return "INVALID"
         return self.known and self.known.request.enrichment_status
@@ -177,8 +177,8 @@ class Lookup:
             "given": self.given,
             "siren": self.siren,
             "siret": self.siret,
-            "request_id": self.asked and str(self.asked.request.id),
-            "outcome": self.asked and self.asked.outcome,
+            "request_id": self.requested and str(self.requested.request.id),
+            "outcome": self.requested and self.requested.outcome,
             "status": self.status,
             "error": self.error,
             "warnings": self.warnings,
@@ -187,7 +187,7 @@ class Lookup:
 
 
 def read_wanted(numbers: Sequence[str], file: Path | None, *, strict: bool) -> list[Lookup]:
-    """Return each number once, in the given order. Raises InvalidInputError without any."""
+    """Return each number once, in the given order. Raises InvalidInputError if there is none."""
     given = [_number(number) for number in numbers]
     if file is not None:
         given += list(_numbers_of_file(file))
@@ -221,18 +221,17 @@ def _number(number: str) -> dict[str, str]:
 
 
 def _numbers_of_file(file: Path) -> Iterator[dict[str, str]]:
-    """Read the columns siren and siret, or the first column; skip lines without a number."""
+    """Read the columns siren and siret, or else the first column. Lines without a number are skipped."""
     rows = _parsed(file)
     first: list[str] = next(rows, list[str]())
     names = [name.strip().lower() for name in first]
-    places = {name: names.index(name) for name in ("siren", "siret") if name in names}
-    if not places and first and any(character.isdigit() for character in first[0]):
-        yield from _of_column([first], 0)
-    if not places:
-        yield from _of_column(rows, 0)
+    columns = {name: names.index(name) for name in ("siren", "siret") if name in names}
+    if not columns:
+        is_header = not any(character.isdigit() for character in "".join(first[:1]))
+        yield from _first_cells(rows if is_header else chain([first], rows))
         return
     for row in rows:
-        cells = {name: row[place].strip() for name, place in places.items() if place < len(row)}
+        cells = {name: row[index].strip() for name, index in columns.items() if index < len(row)}
         numbers = {name: cell for name, cell in cells.items() if cell}
         if numbers:
             yield numbers
@@ -250,45 +249,46 @@ def _parsed(file: Path) -> Iterator[list[str]]:
         ) from None
 
 
-def _of_column(rows: Iterable[Sequence[str]], place: int) -> Iterator[dict[str, str]]:
-    return (_number(row[place]) for row in rows if len(row) > place and row[place].strip())
+def _first_cells(rows: Iterable[Sequence[str]]) -> Iterator[dict[str, str]]:
+    return (_number(row[0]) for row in rows if row and row[0].strip())
 
 
 def request_companies(wanted: Sequence[Lookup], *, force: bool, quiet: bool) -> list[Lookup]:
-    """A refused request does not stop the others."""
+    """Request all companies. A refused request does not stop the others."""
 
     def request(one: Lookup) -> Lookup:
         if one.fault is not None:
             return one
         try:
-            asked = request_company(one.body, force=force)
-            if force and asked.outcome is Asked.CACHE_HIT:
-                asked = refresh(asked.request.id)
+            requested = request_company(one.body, force=force)
+            if force and requested.outcome is RequestOutcome.CACHE_HIT:
+                requested = refresh(requested.request.id)
         except (InvalidInputError, ConflictError) as error:
             return replace(one, fault=sentence_of(error))
-        return replace(one, asked=asked)
+        return replace(one, requested=requested)
 
     if sys.stderr.isatty():  # a terminal shows the progress bar instead
         logging.getLogger("automation_pipeline").setLevel(logging.WARNING)
-    requested: list[Lookup] = []
+    lookups: list[Lookup] = []
     # The API works on each new job for up to a second.
     width = 1 if remote_api() is None else AT_ONCE
     with _bar(CONTINUES, quiet=quiet or not screen.is_terminal) as progress:
-        bar = progress.add_task("asking", total=len(wanted))
+        bar = progress.add_task("requests", total=len(wanted))
         with ThreadPoolExecutor(width) as threads:
             for one in threads.map(request, wanted):
-                requested.append(one)
+                lookups.append(one)
                 progress.advance(bar)
-    return requested
+    return lookups
 
 
 def follow(
     lookups: Sequence[Lookup], *, quiet: bool, timeout: float | None, here: bool
 ) -> list[Lookup]:
-    """Wait until no job of the requests is open. With `here` this command works on the jobs itself;
-    it takes over the job of a lost worker when the lease has ended."""
-    total = sum(one.asked is not None for one in lookups)
-    known_at_once = sum(one.asked is not None and one.asked.job_id is None for one in lookups)
+    """Wait until no job of the requests is open. With `here`, this command works on the jobs itself, and
+    takes over the job of a lost worker when its lease has expired."""
+    requests = [one.requested for one in lookups if one.requested is not None]
+    total = len(requests)
+    known_at_once = sum(request.job_id is None for request in requests)
     waits = LaunchWait(timeout=timeout)
     with _bar(CONTINUES_HERE if here else CONTINUES, quiet=quiet) as progress:
         bar = progress.add_task("companies", total=total)
@@ -306,21 +306,21 @@ def follow(
 
 
 def with_statuses(lookups: Sequence[Lookup]) -> list[Lookup]:
-    """Requests that have ended are not read again."""
+    """Update the statuses of the requests that have not ended."""
     open_ids = [
-        one.asked.request.id
+        one.requested.request.id
         for one in lookups
-        if one.asked and (one.is_running or one.known is None)
+        if one.requested and (one.is_running or one.known is None)
     ]
     found = {one.request.id: one for one in statuses_of(open_ids)}
     return [
-        replace(one, known=found.get(one.asked.request.id, one.known)) if one.asked else one
+        replace(one, known=found.get(one.requested.request.id, one.known)) if one.requested else one
         for one in lookups
     ]
 
 
 def work_on(lookups: Sequence[Lookup], on_end: Callable[[], object]) -> None:
-    """Work on each open job once; several requests may wait for one job."""
+    """Work on each open job once, although several requests may wait for it."""
     services, owner = bootstrap.services(), f"cli:{socket.gethostname()}:{os.getpid()}"
     job_ids = dict.fromkeys(
         one.known.job_id
@@ -342,9 +342,9 @@ def work_on(lookups: Sequence[Lookup], on_end: Callable[[], object]) -> None:
     services.run(process_concurrently(list(job_ids), work, lambda _: None, width=AT_ONCE))
 
 
-def _bar(goes_on: str, *, quiet: bool) -> AbstractContextManager[Progress]:
+def _bar(on_interrupt: str, *, quiet: bool) -> AbstractContextManager[Progress]:
     return progress_bars(
-        goes_on,
+        on_interrupt,
         quiet=quiet,
         time_column=TimeRemainingColumn(elapsed_when_finished=True),
         transient=screen.is_terminal,
@@ -371,14 +371,13 @@ def write_csv(path: Path, lookups: Sequence[Lookup]) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check before any request. The check leaves an existing file unchanged and removes a file that
-    it creates."""
+    """Raise an error if the file cannot be written. An existing file stays unchanged, and a new one is
+    removed again."""
     with writing(path):
         target = Path(os.path.realpath(path))
         is_new = not target.exists()
-        if (
-            is_new or target.is_file() or target.is_dir()
-        ):  # closing a pipe would end its reader's input
+        # Opening and closing a pipe would end its reader's input.
+        if is_new or target.is_file() or target.is_dir():
             target.open("a").close()
         if is_new:
             target.unlink()

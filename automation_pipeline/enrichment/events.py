@@ -13,7 +13,7 @@ SOURCE_FETCHED, COMPLETED = "CompanyEnrichmentSourceFetched", "CompanyEnrichment
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentFacts:
-    """What events and log lines say about a job, or about a request that needs none."""
+    """The data that events and log lines have in common. `job_id` is None for a request without a job."""
 
     job_id: int | None
     siren: str
@@ -32,7 +32,7 @@ def enrichment_requested(  # noqa: PLR0913  the fields of the contract
     correlation_id: str,
     now: datetime,
 ) -> Event:
-    """Emitted for every request, also without a job."""
+    """Every request emits this event, even if it needs no job."""
     payload: dict[str, object] = {
         "request_id": str(request_id),
         "company_siren": siren,
@@ -91,7 +91,7 @@ def log_fields(
     request_id: int | None = None,
     outcome: SourceOutcome | None = None,
 ) -> dict[str, object]:
-    """Always has all fields of the contract. No field contains the response of a source."""
+    """All fields of the contract, with None for missing values. No field contains an answer of a source."""
     return {
         "correlation_id": facts.correlation_id,
         "tenant_id": facts.tenant_id,

@@ -47,14 +47,14 @@ Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
 
 _log = log(__name__)
-# The limit of other establishments per job.
+# A job looks up at most this many establishments besides its own.
 MAX_ESTABLISHMENTS = 100
 
 
 async def work_enrichment(
     job_id: int, *, registries: Registries, database: Database, clock: Clock, owner: str
 ) -> EnrichmentJobShown:
-    """Work on the job unless it has ended or another worker has claimed it, and return it."""
+    """Work on the job unless it has ended or another worker has claimed it. Return its current state."""
     await _Worker(job_id, registries, database, clock, owner).work()
     return await asyncio.to_thread(database.read, get_job, job_id)
 
@@ -78,7 +78,7 @@ class _Worker:
             with suppress(LostJobError):
                 await self._work_under(claim)
         finally:
-            with suppress(TransientError):  # the claim expires
+            with suppress(TransientError):  # a claim that is not released expires
                 await asyncio.shield(asyncio.to_thread(self._registries.claims.release, claim))
 
     async def _work_under(self, claim: Claim) -> None:
@@ -96,7 +96,7 @@ class _Worker:
             await self._call_with_heartbeats(job, claim)
 
     async def _call_with_heartbeats(self, job: StartedJob, claim: Claim) -> None:
-        """Stops when the claim is lost."""
+        """Call the sources until they have answered or the claim is lost."""
         calls = asyncio.create_task(self._call_sources(job))
         heartbeats = asyncio.create_task(self._send_heartbeats(job, claim))
         try:
@@ -111,7 +111,7 @@ class _Worker:
             await asyncio.gather(calls, heartbeats, return_exceptions=True)
 
     async def _send_heartbeats(self, job: StartedJob, claim: Claim) -> None:
-        """Returns when the claim is lost. A missed heartbeat does no harm: all writes are fenced."""
+        """Extend the claim until it is lost. A missed heartbeat does no harm, because all writes are fenced."""
         extend, seconds = self._registries.claims.extend, self._options.lock_seconds
         while True:
             await asyncio.sleep(self._options.heartbeat_seconds)
@@ -125,7 +125,7 @@ class _Worker:
             if api in job.called:
                 continue
             outcome = await self._call(job, source, job.siret)
-            until = postponed_until(outcome, job.put_offs)
+            until = postponed_until(outcome, job.postponements)
             if until is not None:
                 await self._write(postpone_job, job, outcome, until, self._now())
                 return
@@ -136,8 +136,8 @@ class _Worker:
         await self._finish(job, await self._look_up_establishments(job))
 
     async def _look_up_establishments(self, job: StartedJob) -> Mapping[str, Sequence[str]]:
-        """The warnings about the establishments of other waiting requests. A lookup that fails, or
-        that exceeds the limit, is a warning of the request and not a failure of the job."""
+        """Return the warnings about the establishments of the other waiting requests. A lookup that
+        fails is a warning of the request and not a failure of the job."""
         warnings: dict[str, Sequence[str]] = {}
         source = self._registries.sources.get(SourceApi.SEARCH)
         while source is not None and len(warnings) < MAX_ESTABLISHMENTS:
@@ -183,7 +183,7 @@ class _Worker:
         meter.count(CALLS, source=outcome.source, status=outcome.status, error_code=code)
         observe(meter, LATENCY_MS, outcome.duration_ms)
         fields = log_fields(events.SOURCE_FETCHED, job.facts, outcome=outcome)
-        _log.info("A source was asked", **fields)
+        _log.info("A source was called", **fields)
 
     async def _finish(self, job: StartedJob, warnings: Mapping[str, Sequence[str]]) -> None:
         evaluation = await self._write(finish_job, job, self._options, self._now(), warnings)

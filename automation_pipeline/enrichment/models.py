@@ -1,5 +1,5 @@
-"""Values of company enrichment: the contract's codes, identifiers, records of sources, requests and
-their views, and the ports of the registers."""
+"""Values of company enrichment: the codes of the contract, company identifiers, records of sources, requests,
+response models, and the ports of the registers."""
 
 import re
 from collections.abc import Container, Mapping
@@ -22,7 +22,7 @@ DEFAULT_TENANT = "main"
 
 
 class SourceApi(StrEnum):
-    """A register, in the order in which they are called."""
+    """The registers, in the order of their calls."""
 
     SEARCH = "API_RECHERCHE_ENTREPRISES"
     INPI = "INPI_RNE"
@@ -73,16 +73,17 @@ class CallStatus(StrEnum):
 
 
 class JobState(StrEnum):
-    """PENDING: requested. RUNNING: a worker started it and may have died since. DONE: it ended, with
-    the status of the enrichment."""
+    """PENDING: requested. RUNNING: a worker has started it, and may have died since. DONE: it has
+    ended, and its `status` is the result."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
     DONE = "DONE"
 
 
-class Asked(StrEnum):
-    """The outcome of a request: answered from the snapshot, attached to an open job, or a new job."""
+class RequestOutcome(StrEnum):
+    """CACHE_HIT: the stored snapshot answers the request. ATTACHED: the request waits for an open job.
+    ENQUEUED: the request created a job."""
 
     CACHE_HIT = "CACHE_HIT"
     ATTACHED = "ATTACHED"
@@ -99,11 +100,11 @@ class EnrichmentStatus(StrEnum):
 
 
 _S = EnrichmentStatus
-# The statuses with a good snapshot.
+# The statuses of a company whose last enrichment stored a snapshot.
 GOOD_STATUSES = frozenset({_S.SUCCESS, _S.PARTIAL})
 
-# A fresh SUCCESS that a user refreshes goes through STALE. A job that waits for its required source
-# goes back to PENDING, or to STALE if there is a snapshot.
+# A refresh of a fresh SUCCESS goes through STALE. While a job waits for its required source, the company
+# is PENDING again, or STALE if it has a snapshot.
 ENRICHMENT = StateMachine(
     name="enrichment",
     moves={
@@ -133,8 +134,8 @@ class IdentifierError(InvalidInputError):
 
 @dataclass(frozen=True)
 class Identifiers:
-    """`siren` comes from the SIRET if only that was given. `warnings` are sentences about wrong check
-    digits."""
+    """`siren` is the beginning of the SIRET if only a SIRET was given. `warnings` are sentences about
+    wrong check digits."""
 
     siren: str
     siret: str | None = None
@@ -161,27 +162,28 @@ def parse_identifiers(
         )
     if siren is not None and siret is not None and not siret.startswith(siren):
         raise IdentifierError(ErrorCode.SIREN_SIRET_MISMATCH, "siret", "must begin with the SIREN")
-    found = siren or (siret or "")[:9]
-    faults: list[tuple[ErrorCode, str, str]] = []
-    if not is_luhn_valid(found):
-        problem = f"the check digit of the SIREN {found} is wrong"
-        faults.append((ErrorCode.INVALID_SIREN_FORMAT, "siren", problem))
+    company = siren or (siret or "")[:9]
+    problems: list[tuple[ErrorCode, str, str]] = []
+    if not is_luhn_valid(company):
+        problem = f"the check digit of the SIREN {company} is wrong"
+        problems.append((ErrorCode.INVALID_SIREN_FORMAT, "siren", problem))
     if siret is not None and not is_siret_valid(siret):
         problem = f"the check digit of the SIRET {siret} is wrong"
-        faults.append((ErrorCode.INVALID_SIRET_FORMAT, "siret", problem))
-    if strict and faults:
-        raise IdentifierError(*faults[0])
-    return Identifiers(found, siret, tuple(problem for _, _, problem in faults))
+        problems.append((ErrorCode.INVALID_SIRET_FORMAT, "siret", problem))
+    if strict and problems:
+        raise IdentifierError(*problems[0])
+    return Identifiers(company, siret, tuple(problem for _, _, problem in problems))
 
 
 def is_luhn_valid(digits: str) -> bool:
-    """Whether the check digit is right: every second digit from the right is doubled."""
-    doubled = (int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits)))
+    """Whether the last digit is the Luhn check digit of the number."""
+    # Every second digit from the right is doubled.
+    doubled = (int(digit) * (1 + index % 2) for index, digit in enumerate(reversed(digits)))
     return sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
 
 
 def is_siret_valid(siret: str) -> bool:
-    """The offices of La Poste have a different check."""
+    """Whether the check digit is right. The establishments of La Poste have a check of their own."""
     return is_luhn_valid(siret) or (siret.startswith(LA_POSTE) and sum(map(int, siret)) % 5 == 0)
 
 
@@ -192,7 +194,7 @@ def vat_number(siren: str) -> str:
 @dataclass(frozen=True, kw_only=True)
 class CompanyFields:
     """Normalised values: the NAF code with its dot, the country as two letters, codes instead of
-    labels. None: the source does not give it, or masks it."""
+    labels. A field is None if the source does not provide it or hides it."""
 
     siret: str | None = None
     legal_name: str | None = None
@@ -218,8 +220,9 @@ FIELDS = tuple(one.name for one in fields(CompanyFields))
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRecord:
-    """`document` is the answer without its volatile entries. `is_masked`: the source hides some
-    values. `warnings` are sentences about the requested establishment."""
+    """The answer of a source about a company. `document` is the answer without its volatile entries.
+    `is_masked`: the source hides some values. `warnings` are sentences about the requested
+    establishment."""
 
     siren: str
     fields: CompanyFields
@@ -230,8 +233,8 @@ class SourceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceError:
-    """A failed call. `retry_after_seconds` comes from the source. `is_ours`: this system did not make
-    the call, so that it says nothing about the source. `not_before`: when any caller may call the
+    """A failed call. `retry_after_seconds` comes from the source. `is_local`: this system refused the
+    call itself, so the error says nothing about the source. `not_before`: when callers may call the
     source again."""
 
     error_code: ErrorCode
@@ -239,13 +242,13 @@ class SourceError:
     http_status: int | None = None
     retryable: bool = False
     retry_after_seconds: float | None = None
-    is_ours: bool = False
+    is_local: bool = False
     not_before: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOutcome:
-    """The result of a source in a job, after its retries: either a record or an error."""
+    """The result of a source in a job after all retries: either a record or an error."""
 
     source: SourceApi
     duration_ms: int
@@ -282,7 +285,7 @@ class SourceOutcome:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A consolidated company, with the source of each field."""
+    """The merged data of a company, with the source of each field."""
 
     siren: str
     values: CompanyFields
@@ -316,7 +319,7 @@ def parse_request(given: Mapping[str, object]) -> WantedCompany:
 
 @dataclass(frozen=True, kw_only=True)
 class Requester:
-    """The recorded tenant and actor of a request."""
+    """The tenant and the actor that a request records."""
 
     tenant_id: str
     correlation_id: str
@@ -326,18 +329,18 @@ class Requester:
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentAnswer:
-    """`job_id` is the open job that the request waits for; None if the snapshot answers it."""
+    """`job_id` is the open job that the request waits for; None if the stored snapshot answers it."""
 
     request_id: int
     siren: str
-    asked: Asked
+    outcome: RequestOutcome
     status: EnrichmentStatus
     job_id: int | None = None
     warnings: tuple[str, ...] = ()
 
 
 class ContractModel(JsonModel):
-    """A response model of `/v1`: its fields have the same names in JSON, as in the events."""
+    """A response model of `/v1`. JSON uses the names of the fields, as the events do."""
 
     model_config = ConfigDict(alias_generator=str)
 
@@ -353,8 +356,8 @@ class JobSourceShown(ContractModel):
     fetched_at: Instant
 
 
-# Docstrings of these models are descriptions in the OpenAPI document. `status` of a job is set when
-# it is done; until `not_before` it waits for a required source.
+# A docstring of one of these models would be a description in the OpenAPI document. The `status` of a
+# job is set when the job is done; a job waits for a required source until `not_before`.
 class EnrichmentJobShown(ContractModel):
     id: Id
     company_siren: str
@@ -436,7 +439,7 @@ class CompanyRequestShown(ContractModel):
     @field_validator("warnings", mode="before")
     @classmethod
     def _from_column(cls, stored: object) -> object:
-        """The column is an object with the list inside, or null."""
+        """The column holds an object with the list, or null."""
         if isinstance(stored, Mapping):
             return cast("Mapping[str, object]", stored).get("warnings", ())
         return () if stored is None else stored
@@ -457,8 +460,8 @@ class RequestShown(ContractModel):
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """The shared state of a source: no process calls it before `open_until`; `quota_used` calls were
-    made on `quota_on`."""
+    """The state of a source, which all processes share. No process calls it before `open_until`.
+    `quota_used` counts the calls of the day `quota_on`."""
 
     source: SourceApi
     open_until: datetime | None = None
@@ -492,8 +495,8 @@ def check_configured(sources: Container[SourceApi]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentOptions:
-    """`optional_not_found_counts`: a company that an optional register does not know counts as a
-    failure of that source."""
+    """`optional_not_found_counts`: an optional register that does not know the company counts as a
+    failed source."""
 
     freshness: timedelta = timedelta(days=30)
     lock_seconds: float = 120.0
@@ -511,9 +514,9 @@ class EnrichmentOptions:
 
 
 class Registry(Protocol):
-    """A source. `fetch` makes one call, and a login if necessary, without retries: the caller
-    applies the rate limit, the quota and the circuit breaker, and retries. Errors of the source are
-    values. No text contains a secret."""
+    """A source. `fetch` makes one call, after a login if necessary. The caller applies the rate
+    limit, the quota and the circuit breaker, and retries. Errors of the source are returned as
+    values, and no text in them contains a secret."""
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError: ...
 
@@ -523,22 +526,23 @@ class Registry(Protocol):
 
 
 class SharedTokens(Protocol):
-    """The token of the last login at a source, shared by all processes. No log, error or event contains it."""
+    """The token of the last login at a source, which all processes share. No log line, error or event
+    contains it."""
 
     def current(self) -> str | None:
-        """Return the token, or None without a valid one."""
+        """Return the token, or None if there is no valid one."""
         ...
 
-    def keep(self, token: str, until: datetime) -> None: ...
+    def store(self, token: str, until: datetime) -> None: ...
 
-    def forget(self, token: str) -> None:
-        """Forget a token that the source refused. A newer token of another process stays."""
+    def discard(self, token: str) -> None:
+        """Discard a token that the source refused. A newer token of another process stays."""
         ...
 
 
 @dataclass(frozen=True)
 class SharedLogin:
-    """The shared token of a login, and the claims that let one process at a time log in."""
+    """The shared token of a login, and the claims that allow one process at a time to log in."""
 
     tokens: SharedTokens
     claims: Claims
@@ -546,7 +550,7 @@ class SharedLogin:
 
 @dataclass(frozen=True)
 class RegistrySource:
-    """A configured source, with the rate and the daily quota of all processes together."""
+    """A configured source. All processes together use its rate and its daily quota."""
 
     api: SourceApi
     registry: Registry

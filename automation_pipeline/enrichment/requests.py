@@ -11,18 +11,19 @@ from automation_pipeline.core.logs import log
 from automation_pipeline.enrichment import events
 from automation_pipeline.enrichment.models import (
     GOOD_STATUSES,
-    Asked,
     EnrichmentAnswer,
     EnrichmentOptions,
     EnrichmentStatus,
     EnrichmentTrigger,
     Identifiers,
     Requester,
+    RequestOutcome,
     RequestShown,
     parse_request,
 )
 from automation_pipeline.enrichment.queries.jobs import add_jobs, attach, was_opened_today
 from automation_pipeline.enrichment.queries.requests import (
+    DATA_EXPIRED,
     OPEN,
     add_request,
     add_warnings,
@@ -61,9 +62,9 @@ def request_enrichment(
     clock: Clock,
     force: bool = False,
 ) -> EnrichmentAnswer:
-    """Request a company. The same idempotency key returns the same request. Raises IdentifierError,
-    and ConflictError if the key was used for another company. With `force`, fresh companies are
-    refreshed too."""
+    """Request a company. A repeated idempotency key returns the earlier request. With `force`, a fresh
+    company is refreshed too. Raises IdentifierError, and ConflictError if the key was used for
+    another company."""
     wanted = parse_request(given)
     with database.transaction() as session:
         now = clock.now()
@@ -90,8 +91,8 @@ def open_request(
     database: Database,
     clock: Clock,
 ) -> RequestShown:
-    """Return the request with the known data of its company. Opening it refreshes a missing or
-    stale company once per day."""
+    """Return the request with the stored data of its company. If the data is missing or stale, this
+    requests a refresh, at most once per day."""
     now = clock.now()
 
     def needs_enrichment(session: Session, row: EnrichmentRow) -> bool:
@@ -123,8 +124,8 @@ def refresh_company(
     database: Database,
     clock: Clock,
 ) -> EnrichmentAnswer:
-    """Refresh the company even if it is fresh, or wait for the open job. Raises ConflictError
-    within the cooldown after another refresh, and NotFoundError."""
+    """Request a refresh of the company even if it is fresh, or attach the request to the open job.
+    Raises NotFoundError, and ConflictError within the cooldown after another refresh."""
     with database.transaction() as session:
         now, request = clock.now(), request_of(session, request_id, requester.tenant_id)
         row = locked_enrichment(session, request.company_siren, now)
@@ -132,7 +133,7 @@ def refresh_company(
         until = cooldown_until(status, row.last_manual_at, now, options.cooldown)
         if until is not None and open_job(session, row.siren) is None:
             raise ConflictError(
-                f"Company {row.siren} was refreshed a moment ago: again from {iso(until)} on."
+                f"Company {row.siren} was refreshed a moment ago: try again from {iso(until)} on."
             )
         trigger = EnrichmentTrigger.MANUAL_REFRESH
         answer = _enrich(
@@ -142,7 +143,7 @@ def refresh_company(
         return answer
 
 
-def _enrich(  # noqa: PLR0913  who requests what, and how
+def _enrich(  # noqa: PLR0913  the requester, the request and the options
     session: Session,
     row: EnrichmentRow,
     request: CompanyRequestRow,
@@ -153,8 +154,8 @@ def _enrich(  # noqa: PLR0913  who requests what, and how
     now: datetime,
     force: bool = False,
 ) -> EnrichmentAnswer:
-    """Answers from the snapshot, attaches the request to the open job of the locked SIREN, or adds
-    one."""
+    """Answer the request from the snapshot, attach it to the open job of the locked SIREN, or add a
+    job for it."""
     requested = events.enrichment_requested(
         request.id,
         request.company_siren,
@@ -165,14 +166,15 @@ def _enrich(  # noqa: PLR0913  who requests what, and how
         now=now,
     )
     enqueue(session, [requested])
-    job, asked = open_job(session, row.siren), Asked.ATTACHED
+    job, outcome = open_job(session, row.siren), RequestOutcome.ATTACHED
     if job is None and not force and is_answered(session, row, options, now, request.siret):
-        asked = Asked.CACHE_HIT
+        outcome = RequestOutcome.CACHE_HIT
         if request.siret is not None:
             known = establishment_warnings(session, request.siret, now - options.freshness)
             add_warnings(request, [not_looked_up(request.siret)] if known is None else known)
     elif job is None:
-        asked, reason = Asked.ENQUEUED, "MANUAL" if force else "An establishment is looked up."
+        outcome = RequestOutcome.ENQUEUED
+        reason = "MANUAL" if force else "An establishment must be looked up."
         _mark_stale(session, row, requester.actor, now, options, reason)
         [job] = add_jobs(session, [Identifiers(row.siren, request.siret)], trigger, requester, now)
     if job is not None:
@@ -182,7 +184,7 @@ def _enrich(  # noqa: PLR0913  who requests what, and how
     answer = EnrichmentAnswer(
         request_id=request.id,
         siren=row.siren,
-        asked=asked,
+        outcome=outcome,
         status=EnrichmentStatus(row.status),
         job_id=None if job is None else job.id,
         warnings=warnings_of(request),
@@ -194,7 +196,7 @@ def _enrich(  # noqa: PLR0913  who requests what, and how
         correlation_id=requester.correlation_id,
     )
     fields = events.log_fields(events.REQUESTED, facts, request_id=request.id)
-    _log.info("Enrichment was asked for", outcome=asked, **fields)
+    _log.info("Enrichment requested", outcome=outcome, **fields)
     return answer
 
 
@@ -205,8 +207,9 @@ def is_answered(
     now: datetime,
     siret: str | None = None,
 ) -> bool:
-    """Whether the snapshot is fresh (even if a refresh of it failed since) and the establishment
-    was looked up. A company that failed without a snapshot is not retried within the cooldown."""
+    """Whether the request needs no job: the snapshot is fresh, even if a later refresh failed, and
+    the establishment was looked up. A company that failed without a snapshot is not retried within
+    the cooldown."""
     company = session.get(CompanyRow, row.siren)
     if company is not None and is_fresh(company.updated_at, now, options.freshness):
         since = now - options.freshness
@@ -217,7 +220,7 @@ def is_answered(
 
 
 def repeated_answer(session: Session, request: CompanyRequestRow) -> EnrichmentAnswer:
-    """The current answer of an earlier request."""
+    """The current answer to an earlier request."""
     job_id = session.scalar(
         select(EnrichmentJobRow.id)
         .join(AttachmentRow, AttachmentRow.job_id == EnrichmentJobRow.id)
@@ -227,7 +230,7 @@ def repeated_answer(session: Session, request: CompanyRequestRow) -> EnrichmentA
     return EnrichmentAnswer(
         request_id=request.id,
         siren=request.company_siren,
-        asked=Asked.CACHE_HIT if job_id is None else Asked.ATTACHED,
+        outcome=RequestOutcome.CACHE_HIT if job_id is None else RequestOutcome.ATTACHED,
         status=EnrichmentStatus(request.enrichment_status),
         job_id=job_id,
         warnings=warnings_of(request),
@@ -242,12 +245,12 @@ def _mark_stale(
     options: EnrichmentOptions,
     reason: str,
 ) -> None:
-    """A good snapshot is STALE before it is refreshed. `reason` says why a fresh one becomes stale."""
+    """Mark a good snapshot as STALE before its refresh. `reason` is recorded for a fresh one."""
     company = session.get(CompanyRow, row.siren)
     if row.status not in GOOD_STATUSES or company is None:
         return
     is_old = not is_fresh(company.updated_at, now, options.freshness)
     if is_old or row.status == EnrichmentStatus.SUCCESS:
-        reason = "Its time is over." if is_old else reason
+        reason = DATA_EXPIRED if is_old else reason
         move_enrichment(session, row, EnrichmentStatus.STALE, actor, now, reason)
         copy_status_to_requests(session, row, now)

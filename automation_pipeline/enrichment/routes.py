@@ -1,5 +1,4 @@
-"""HTTP endpoints of company requests, companies and sources under `/v1`, with the contract's
-names."""
+"""HTTP endpoints of company requests, companies and sources under `/v1`. Fields have the names of the contract."""
 
 import json
 import os
@@ -37,7 +36,6 @@ from automation_pipeline.enrichment.jobs import work_enrichment
 from automation_pipeline.enrichment.models import (
     DEFAULT_TENANT,
     REQUESTS,
-    Asked,
     CompanyRequestShown,
     CompanyShown,
     ContractModel,
@@ -45,6 +43,7 @@ from automation_pipeline.enrichment.models import (
     EnrichmentJobShown,
     Requester,
     RequestInput,
+    RequestOutcome,
     RequestShown,
     SourceApi,
     check_configured,
@@ -75,7 +74,7 @@ class RequestAnswered(RequestShown):
 
     model_config = ConfigDict(extra="ignore")
 
-    outcome: Asked
+    outcome: RequestOutcome
 
 
 class RequestsShown(BaseModel):
@@ -197,9 +196,9 @@ async def create(
             database=services.database,
             clock=services.clock,
         )
-        services.meter.count(REQUESTS, outcome=answer.asked)
+        services.meter.count(REQUESTS, outcome=answer.outcome)
         return JSONResponse(
-            {"request_id": answer.request_id, "job_id": answer.job_id, "outcome": answer.asked}
+            {"request_id": answer.request_id, "job_id": answer.job_id, "outcome": answer.outcome}
         )
 
     filed = await run_in_threadpool(once, file_request)
@@ -215,7 +214,7 @@ async def create(
         started = cast("BackgroundWork", request.app.state.enrichments)
         await started.wait_for(attempt, registries.options.sync_seconds)
     shown = await run_in_threadpool(
-        _answered, int(answer["request_id"]), Asked(answer["outcome"]), requester, services
+        _answered, int(answer["request_id"]), RequestOutcome(answer["outcome"]), requester, services
     )
     return JSONResponse(
         shown.model_dump(mode="json"),
@@ -286,16 +285,16 @@ def refresh(
             database=services.database,
             clock=services.clock,
         )
-        services.meter.count(REQUESTS, outcome=answer.asked)
+        services.meter.count(REQUESTS, outcome=answer.outcome)
         return JSONResponse(
-            _answered(request_id, answer.asked, requester, services).model_dump(mode="json"), 202
+            _answered(request_id, answer.outcome, requester, services).model_dump(mode="json"), 202
         )
 
     return once(refresh_once)
 
 
 def _answered(
-    request_id: int, outcome: Asked, requester: Requester, services: Services
+    request_id: int, outcome: RequestOutcome, requester: Requester, services: Services
 ) -> RequestAnswered:
     return RequestAnswered(
         outcome=outcome,
@@ -308,7 +307,7 @@ def show_company(siren: SirenInPath, database: TheDatabase) -> CompanyShown:
     """Show the last snapshot of a company with the source of each field. This endpoint calls no register."""
     company = database.read(find_companies, [siren]).get(siren)
     if company is None:
-        raise NotFoundError(f"Nothing is known of company {siren}: POST /v1/requests asks for it.")
+        raise NotFoundError(f"Company {siren} is unknown here: request it with POST /v1/requests.")
     return company
 
 

@@ -1,5 +1,4 @@
-"""Calls of a source under the rate limit, the daily quota and the circuit breaker, which all
-processes share."""
+"""Calls of a source. All processes share its rate limit, its daily quota and its circuit breaker."""
 
 import asyncio
 import time
@@ -35,11 +34,11 @@ from automation_pipeline.enrichment.tables import SourceStatusRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import insert_into
 
-# The longest wait of a job for the rate limit of a source.
+# A job waits at most this long for the rate limit of a source.
 MAX_WAIT_SECONDS = 60.0
 
 
-async def call_source(  # noqa: PLR0913  the collaborators by name
+async def call_source(  # noqa: PLR0913  collaborators, by name
     source: RegistrySource,
     siren: str,
     siret: str | None,
@@ -49,7 +48,7 @@ async def call_source(  # noqa: PLR0913  the collaborators by name
     clock: Clock,
     random: Random | None = None,
 ) -> SourceOutcome:
-    """Return the result after the retries. Errors of the source are values, not exceptions."""
+    """Call the source, with retries. Errors of the source are values, not exceptions."""
     return await _Caller(source, registries, database, clock, random or Random()).call(siren, siret)
 
 
@@ -67,9 +66,9 @@ class _Caller:
         self._quota_day = clock.now().date()
 
     async def call(self, siren: str, siret: str | None) -> SourceOutcome:
-        """If no further call is allowed, the last result counts. If a required source does not know
-        the establishment, the next call is for the company itself, and the record carries a
-        warning."""
+        """Call until the source answers or the retries are over. If no further call is allowed, the
+        last result counts. If a required source does not know the establishment, the next call asks
+        for the company only, and the record has a warning."""
         options, started, calls = self._registries.options, time.monotonic(), 0
         last: SourceError | None = None
         warnings: tuple[str, ...] = ()
@@ -89,12 +88,12 @@ class _Caller:
         while True:
             refusal = await self._wait_for_start()
             if refusal is not None:
-                # The result of an earlier call says more, but the refusal has the time at which to
-                # continue.
+                # An earlier result is more informative, but only the refusal has the time of the next
+                # call.
                 error = refusal if last is None else replace(last, not_before=refusal.not_before)
                 return outcome(error=error)
             result = await self._fetch(siren, siret)
-            if isinstance(result, SourceError) and result.is_ours:
+            if isinstance(result, SourceError) and result.is_local:
                 await self._write(return_call, self._quota_day)
                 return outcome(error=last or result)
             calls += 1
@@ -107,20 +106,23 @@ class _Caller:
                 await self._write(record_answer)
                 warnings, siret = (f"The register does not know the establishment {siret}.",), None
                 continue
-            goes_on = calls <= options.max_retries and is_call_repeatable(
+            will_retry = calls <= options.max_retries and is_call_repeatable(
                 self._source.api, last, options.longest_retry_after_seconds
             )
-            rests_until = await asyncio.to_thread(self._record_error, last, goes_on=goes_on)
-            if not goes_on:
+            rests_until = await asyncio.to_thread(self._record_error, last, will_retry=will_retry)
+            if not will_retry:
                 return outcome(error=replace(last, not_before=rests_until))
             delay = options.backoff.delay(calls, self._random)
             await asyncio.sleep(max(delay, last.retry_after_seconds or 0.0))
 
     async def _wait_for_start(self) -> SourceError | None:
-        """None: the call may start now, and counts in the quota. Otherwise the reason for the
-        refusal. Each wait is followed by a new read of the state, because other callers may have
-        changed it. A rate-limit slot during a rest is lost: otherwise all waiting callers would
-        call at once."""
+        """Wait for the rest, the rate limit and the quota of the source. Return None when the call may
+        start, or the reason why it may not.
+
+        The state is read again after each wait, because other callers may have changed it. A caller
+        that reserved a slot of the rate limit during a rest reserves another one: otherwise all
+        waiting callers would call at once.
+        """
         while True:
             statuses, now = (
                 await asyncio.to_thread(self._database.read, source_statuses),
@@ -141,7 +143,7 @@ class _Caller:
             )
             if wait is None:
                 return _postponed(
-                    f"The next free turn is more than {MAX_WAIT_SECONDS:.0f} s away.",
+                    f"Its rate limit has no free slot within {MAX_WAIT_SECONDS:.0f} s.",
                     self._now() + timedelta(seconds=MAX_WAIT_SECONDS),
                 )
             await asyncio.sleep(wait)
@@ -159,7 +161,8 @@ class _Caller:
             return SourceError(error_code=ErrorCode.TIMEOUT, message=message, retryable=True)
 
     def _take_call(self) -> SourceError | Literal[False] | None:
-        """None: the call may start. False: a short rest has started since the last read."""
+        """Take a call of the daily quota. Return None if the call may start, False if a short rest has
+        started since the last read, and otherwise the reason for the refusal."""
         now = self._now()
         with self._database.transaction() as session:
             status = source_statuses(session)[self._source.api]
@@ -190,15 +193,15 @@ class _Caller:
 
         await asyncio.to_thread(write)
 
-    def _record_error(self, error: SourceError, *, goes_on: bool) -> datetime | None:
-        """Return when any caller may call the source again after a 429."""
+    def _record_error(self, error: SourceError, *, will_retry: bool) -> datetime | None:
+        """Update the state of the source. Return when callers may call it again after a 429."""
         api, now, failures = self._source.api, self._now(), 0
         with self._database.transaction() as session:
             if is_down(error):
                 failures = record_failure(session, api, now, is_silent=is_silent(error))
             else:
                 record_answer(session, api, now)
-            length = rest_after(api, error, failures, goes_on=goes_on)
+            length = rest_after(api, error, failures, will_retry=will_retry)
             if length is not None:
                 set_rest(session, api, length, error.message, now)
         if error.error_code is not ErrorCode.RATE_LIMIT:
@@ -226,7 +229,7 @@ def source_statuses(session: Session) -> dict[SourceApi, SourceStatus]:
 
 
 def take_call(session: Session, source: SourceApi, calls_a_day: int | None, now: datetime) -> bool:
-    """Count a call of the day (UTC). False if the quota is used up."""
+    """Count a call of the day (UTC). Return False if the quota is used up."""
     table, changes = SourceStatusRow, {"quota_on": now.date(), "updated_at": now}
     used = case((table.quota_on == now.date(), table.quota_used), else_=0)
     insert = insert_into(session, table).values(
@@ -257,7 +260,7 @@ def return_call(session: Session, source: SourceApi, day: date, now: datetime) -
 
 
 def record_answer(session: Session, source: SourceApi, now: datetime) -> None:
-    """Any answer resets the count of consecutive failures."""
+    """Reset the count of consecutive failures."""
     session.execute(
         update(SourceStatusRow)
         .where(SourceStatusRow.source_api == source, SourceStatusRow.failures > 0)
@@ -267,7 +270,7 @@ def record_answer(session: Session, source: SourceApi, now: datetime) -> None:
 
 
 def record_failure(session: Session, source: SourceApi, now: datetime, *, is_silent: bool) -> int:
-    """Return the number of consecutive failures of this kind."""
+    """Count a failure, and return the number of consecutive failures of its kind."""
     changes = {"is_silent": is_silent, "updated_at": now}
     insert = insert_into(session, SourceStatusRow).values(
         source_api=source, failures=1, quota_used=0, **changes
@@ -282,7 +285,7 @@ def record_failure(session: Session, source: SourceApi, now: datetime, *, is_sil
 def set_rest(
     session: Session, source: SourceApi, length: timedelta, reason: str, now: datetime
 ) -> None:
-    """No process calls the source until then. A rest that ends later stays."""
+    """Prevent all calls of the source for this time. A stored rest that ends later stays."""
     until = now + length
     changes = {"open_until": until, "open_reason": reason, "failures": 0, "updated_at": now}
     insert = insert_into(session, SourceStatusRow).values(
@@ -295,7 +298,7 @@ def set_rest(
 
 
 class DatabaseLoginTokens:
-    """`SharedTokens` in the row of the source."""
+    """Stores the token of `SharedTokens` in the row of the source."""
 
     def __init__(self, database: Database, clock: Clock, source: SourceApi) -> None:
         self._database, self._clock, self._source = database, clock, source
@@ -308,7 +311,7 @@ class DatabaseLoginTokens:
         with self._database.reading() as session:
             return session.scalar(query)
 
-    def keep(self, token: str, until: datetime) -> None:
+    def store(self, token: str, until: datetime) -> None:
         changes = {"token": token, "token_until": until, "updated_at": self._clock.now()}
         with self._database.transaction() as session:
             insert = insert_into(session, SourceStatusRow).values(
@@ -318,7 +321,7 @@ class DatabaseLoginTokens:
                 insert.on_conflict_do_update(index_elements=["source_api"], set_=changes)
             )
 
-    def forget(self, token: str) -> None:
+    def discard(self, token: str) -> None:
         with self._database.transaction() as session:
             session.execute(
                 update(SourceStatusRow)

@@ -1,4 +1,4 @@
-"""The sweep: request workers for lost jobs, mark expired companies as stale and refresh due ones."""
+"""The sweep: request workers for lost jobs, mark expired companies as stale, and refresh due ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from automation_pipeline.enrichment.models import (
     SourceStatus,
 )
 from automation_pipeline.enrichment.queries.jobs import add_jobs, request_workers
-from automation_pipeline.enrichment.queries.requests import HAS_OPEN_JOB, OPEN
+from automation_pipeline.enrichment.queries.requests import DATA_EXPIRED, HAS_OPEN_JOB, OPEN
 from automation_pipeline.enrichment.sources import source_statuses
 from automation_pipeline.enrichment.tables import (
     CompanyRequestRow,
@@ -51,11 +51,13 @@ _REFRESHED = (*GOOD_STATUSES, EnrichmentStatus.STALE, EnrichmentStatus.FAILED)
 class SweepReport:
     stale: int = 0
     refreshed: int = 0
-    asked_again: int = 0
+    replaced_workers: int = 0
 
     def __str__(self) -> str:
-        again = f"{self.asked_again} workers were asked for again"
-        return f"{self.stale} grew stale; {self.refreshed} are refreshed; {again}."
+        return (
+            f"{self.stale} companies became stale; {self.refreshed} refreshes and "
+            f"{self.replaced_workers} replacement workers were requested."
+        )
 
 
 def sweep_enrichments(
@@ -85,7 +87,8 @@ def _refresh_limit(
     now: datetime,
     limit: int,
 ) -> int:
-    """Zero while a required source rests. Each open job is about to call each source once."""
+    """Return how many companies may be refreshed now: none while a required source rests. Each open
+    job is expected to call each source once."""
     if any(statuses[api].is_resting(now) for api in REQUIRED_SOURCES):
         return 0
     left = [limit]
@@ -97,7 +100,7 @@ def _refresh_limit(
 
 
 def mark_stale(session: Session, now: datetime, freshness: timedelta, limit: int) -> int:
-    """Mark expired snapshots and their requests as STALE. `due_at` stays as it is."""
+    """Mark expired snapshots and their requests as STALE, and return their number."""
     query = (
         select(EnrichmentRow)
         .join(CompanyRow, CompanyRow.siren == EnrichmentRow.siren)
@@ -107,14 +110,12 @@ def mark_stale(session: Session, now: datetime, freshness: timedelta, limit: int
         .with_for_update(of=EnrichmentRow, skip_locked=True)
     )
     rows = session.scalars(query).all()
-    _mark_stale(session, rows, "Its time is over.", now)
+    _mark_stale(session, rows, DATA_EXPIRED, now)
     return len(rows)
 
 
 def refresh_due(session: Session, now: datetime, limit: int) -> int:
-    """Add jobs for due companies without an open job, the longest overdue first. A snapshot can be
-    due before it expires, so that companies fetched in one night are not all refreshed in one
-    night."""
+    """Add jobs for due companies without an open job, the longest overdue first."""
     query = (
         select(EnrichmentRow)
         .where(EnrichmentRow.status.in_(_REFRESHED), EnrichmentRow.due_at <= now, ~HAS_OPEN_JOB)
@@ -131,7 +132,7 @@ def refresh_due(session: Session, now: datetime, limit: int) -> int:
     with_job = set(session.scalars(reopened))
     rows = [row for row in locked if row.siren not in with_job]
     fresh = [row for row in rows if row.status == EnrichmentStatus.SUCCESS]
-    _mark_stale(session, fresh, "It is due.", now)
+    _mark_stale(session, fresh, "The refresh is due.", now)
     add_jobs(
         session,
         [Identifiers(row.siren) for row in rows],
@@ -150,11 +151,9 @@ def _mark_stale(
 ) -> None:
     moves: list[Transition] = []
     for row in rows:
-        frm = EnrichmentStatus(row.status)
-        row.status, row.updated_at = ENRICHMENT.move(frm, EnrichmentStatus.STALE), now
-        moves.append(
-            Transition(ENRICHMENT.name, row.siren, frm, EnrichmentStatus.STALE, SWEEP, now, reason)
-        )
+        previous, to = EnrichmentStatus(row.status), EnrichmentStatus.STALE
+        row.status, row.updated_at = ENRICHMENT.move(previous, to), now
+        moves.append(Transition(ENRICHMENT.name, row.siren, previous, to, SWEEP, now, reason))
     record_transitions(session, moves)
     session.flush()
     session.execute(
@@ -168,14 +167,14 @@ def _mark_stale(
 def request_lost_jobs(
     session: Session, now: datetime, lock_seconds: float, limit: int
 ) -> list[JobState]:
-    """Request a worker for every job that did not start in time, whose worker sent no heartbeat for
-    longer than its claim lasts, or whose wait for a required source is over. Returns the state of
-    each: RUNNING for a job whose worker was lost."""
+    """Request a worker for each job that did not start in time, whose worker sent no heartbeat for
+    longer than its claim lasts, or whose wait for a required source is over. Return the state of
+    each job: RUNNING if its worker was lost."""
     table = EnrichmentJobRow
     is_overdue = table.requested_at <= now - timedelta(seconds=NOT_STARTED_SECONDS)
     is_silent = table.heartbeat_at <= now - timedelta(seconds=lock_seconds)
     is_newly_requested = table.requested_at > now - timedelta(seconds=lock_seconds)
-    # A worker arrived while another held the claim, which has ended now.
+    # A worker found the claim taken; the claim has expired since.
     was_visited = and_(table.heartbeat_at >= table.requested_at, is_silent)
     is_postponed = func.coalesce(table.not_before > now, false())
     wait_is_over = table.requested_at < table.not_before

@@ -1,5 +1,5 @@
-"""Tables of enrichment: companies with the source of each field, requests, jobs, and the state of
-the sources."""
+"""Tables of enrichment: companies and the sources of their fields, requests, jobs, and the states of the
+sources."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -23,7 +23,7 @@ _OPEN = text("state IN ('PENDING', 'RUNNING')")
 
 
 class CompanyRow(Table):
-    """The last good snapshot, from the first SUCCESS or PARTIAL on."""
+    """The last good snapshot of a company. The row exists from the first SUCCESS or PARTIAL on."""
 
     __tablename__ = "companies"
     __table_args__ = (CheckConstraint("length(siren) = 9", name="siren"), Index(None, "updated_at"))
@@ -51,7 +51,7 @@ class CompanyRow(Table):
 
 
 class EnrichmentRow(Table):
-    """The enrichment of a SIREN. The sweep refreshes it at `due_at` without a request."""
+    """The enrichment of a SIREN. The sweep refreshes the company at `due_at`."""
 
     __tablename__ = "company_enrichments"
     __table_args__ = (
@@ -105,8 +105,8 @@ class CompanyRequestRow(Table):
 
 
 class EnrichmentJobRow(Table):
-    """One refresh of a SIREN; at most one is open. `lock_token` is the token of the claim under
-    which it last started; a worker with a lower token writes nothing."""
+    """One refresh of a SIREN, which has at most one open job. `lock_token` is the token of the claim under
+    which the job was last started: a worker with a lower token writes nothing."""
 
     __tablename__ = "enrichment_jobs"
     __table_args__ = (
@@ -125,7 +125,7 @@ class EnrichmentJobRow(Table):
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    # {siren}:{trigger}:{date}, with :2 and so on for later jobs of the day. The keys of the run
+    # {siren}:{trigger}:{date}, followed by :2, :3 ... for later jobs of the day. The keys of the job's run
     # requests begin with it.
     key: Mapped[str] = mapped_column(unique=True)
     request_key: Mapped[str | None]
@@ -133,7 +133,7 @@ class EnrichmentJobRow(Table):
     company_siret: Mapped[str | None]
     trigger: Mapped[str]
     state: Mapped[str]
-    # SUCCESS, PARTIAL or FAILED when it is done.
+    # SUCCESS, PARTIAL or FAILED once the job is done.
     status: Mapped[str | None]
     attempt: Mapped[int] = mapped_column(default=0)
     priority: Mapped[int] = mapped_column(default=5)
@@ -142,7 +142,8 @@ class EnrichmentJobRow(Table):
     lock_token: Mapped[int] = mapped_column(BigInteger, default=0)
     lock_owner: Mapped[str | None]
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Set while a required source asks to wait. `put_offs` counts the waits after calls of this job.
+    # `not_before` is set while a required source asks to wait. `put_offs` counts the postponements after a call
+    # of this job.
     not_before: Mapped[datetime | None] = mapped_column(UtcDateTime)
     put_offs: Mapped[int] = mapped_column(default=0)
     requests: Mapped[int] = mapped_column(default=0)
@@ -159,7 +160,7 @@ class EnrichmentJobRow(Table):
 
 
 class EnrichmentJobSourceRow(Table):
-    """The result of a source in a job: the next worker of the job does not call it again."""
+    """The result of a source in a job. The next worker of the job does not call this source again."""
 
     __tablename__ = "enrichment_job_sources"
     __table_args__ = (UniqueConstraint("job_id", "source_api"),)
@@ -197,7 +198,7 @@ class AttachmentRow(Table):
 
 
 class CompanyDocumentRow(Table):
-    """A document of a source, each version once."""
+    """One version of a document of a source."""
 
     __tablename__ = "company_documents"
     __table_args__ = (UniqueConstraint("company_siren", "doc_type", "checksum"),)
@@ -227,7 +228,7 @@ class RetrievalRow(Table):
 
 
 class FieldSourceRow(Table):
-    """The source of a field of the snapshot. A field that a user has locked is not overwritten."""
+    """The source of one field of the snapshot. A field that a user has locked is not overwritten."""
 
     __tablename__ = "company_field_sources"
     __table_args__ = (UniqueConstraint("company_siren", "field"),)
@@ -242,15 +243,15 @@ class FieldSourceRow(Table):
 
 
 class SourceStatusRow(Table):
-    """The state of a source, for all processes: the breaker (no calls before `open_until`), the calls
-    of the day, and the token of the last login."""
+    """The state of a source, which all processes share: the circuit breaker (no calls before `open_until`),
+    the calls of the day, and the token of the last login."""
 
     __tablename__ = "enrichment_sources"
 
     source_api: Mapped[str] = mapped_column(primary_key=True)
     open_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     open_reason: Mapped[str | None]
-    # Consecutive failures of one kind: no answer, or an answer that says that it is down.
+    # Consecutive failures of one kind. `is_silent`: the source did not answer; otherwise it answered 5xx.
     failures: Mapped[int] = mapped_column(default=0)
     is_silent: Mapped[bool] = mapped_column(default=False, server_default=false())
     quota_on: Mapped[date | None] = mapped_column(Date)

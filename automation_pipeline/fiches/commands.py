@@ -89,10 +89,12 @@ def sync(
         print_json({"days": documents, "errors": dict(errors)})
     else:
         rows = [
-            (one.day, one.fiches, one.new, one.changed, found.with_details, found.not_found)
+            (
+                *(one.day, one.fiches, one.new, one.changed),
+                *(coverage[one.day].with_details, coverage[one.day].not_found),
+            )
             for one in lists
             if isinstance(one, SalesDay)
-            for found in [coverage[one.day]]
         ]
         print_table(("day", "fiches", "new", "changed", "with details", "not found"), rows)
         for one in failed:
@@ -106,7 +108,7 @@ def sync(
 def _sync(
     days: list[date], services: Services, *, details: bool, force: bool, quiet: bool
 ) -> tuple[list[SalesDay | DayFailed], Counter[str]]:
-    """The outcome of each day's sales list, and the number of failed details by error."""
+    """Return the outcome of each day, and the number of failed fiches by error."""
     source, errors = services.crm, Counter[str]()
     columns = (
         TextColumn("{task.description}"),
@@ -185,9 +187,9 @@ def print_fiche(document: Document) -> None:
     prospect = cast("Document", document["prospect"] or {})
     transcription = cast("Document", document["transcription"] or {})
     recordings = cast("Sequence[Document]", document["recordings"])
-    known = [recording for recording in recordings if recording["vanished_at"] is None]
-    with_audio = sum(bool(recording["recording_url"]) for recording in known)
-    transcribed = sum(bool(recording["has_transcription"]) for recording in known)
+    current = [recording for recording in recordings if recording["vanished_at"] is None]
+    with_audio = sum(bool(recording["recording_url"]) for recording in current)
+    transcribed = sum(bool(recording["has_transcription"]) for recording in current)
     name = f"{document['prospect_prenom'] or ''} {document['prospect_nom'] or ''}"
     fetched = document["details_fetched_at"]
     print_facts(
@@ -201,7 +203,7 @@ def print_fiche(document: Document) -> None:
             "telephone": document["prospect_tel"],
             "mail": document["prospect_email"],
             "town": prospect.get("ville"),
-            "recordings": f"{len(known)}, {with_audio} with audio, {transcribed} transcribed",
+            "recordings": f"{len(current)}, {with_audio} with audio, {transcribed} transcribed",
         }
     )
     last_run = transcription.get("run")

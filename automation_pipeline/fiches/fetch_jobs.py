@@ -1,4 +1,4 @@
-"""Fetch jobs: a job fetches the sales lists of a range of days in the background, and notifies a webhook."""
+"""Fetch jobs: a job fetches the sales lists of a range of days in the background, and calls a webhook."""
 
 import asyncio
 import uuid
@@ -59,7 +59,8 @@ REUSE_JOB_FOR = timedelta(minutes=5)
 
 @dataclass(frozen=True, kw_only=True)
 class RangeRequest:
-    """With `refresh`, every day is fetched again. The caller of `reach` may see the job later."""
+    """A request for the sales lists of a range. With `refresh`, every day is fetched again. The caller of `reach`
+    may see the job later."""
 
     start: date
     end: date
@@ -70,8 +71,8 @@ class RangeRequest:
 
 @dataclass(frozen=True)
 class RangeStatus:
-    """The requested days up to today, split into `known` and `missing` (no list, or an outdated one),
-    and the job that fetches what is missing; with `refresh` it fetches all of them."""
+    """The requested days up to today. Each is either `known` or `missing`, which means without a list or with an
+    outdated one. `job` fetches the missing days, or all days if the request said `refresh`."""
 
     days: Days
     known: Days
@@ -87,10 +88,10 @@ def request_range(
     zone: ZoneInfo,
     allowed_origins: Collection[str] = (),
 ) -> RangeStatus:
-    """Describe the range, and file a job for what is missing.
+    """Return the status of the range, and file a job for the missing days.
 
-    A caller who requests the same range again within `REUSE_JOB_FOR` gets the same job, except with
-    `refresh`.
+    A caller who requests the same range again within `REUSE_JOB_FOR` gets the same job, unless the
+    request says `refresh`.
     """
     if request.webhook is not None:
         check_url(request.webhook.url, allowed_origins)
@@ -138,8 +139,8 @@ def _file_job(
 def record_job(
     session: Session, job: FetchJob, now: datetime, *, latest: date | None = None, every: int = 1
 ) -> None:
-    """Save the job and publish its state. The webhook is called after every `every` days and at the
-    end."""
+    """Store the job and publish its state. A delivery to the webhook is added after every `every` days and at
+    the end."""
     save_job(session, job, now)
     enqueue(session, [job_event(job, event_name(job), now, latest)])
     if job.webhook is not None and is_webhook_due(job, every):
@@ -156,7 +157,7 @@ async def fetch_range(  # noqa: PLR0913  the collaborators and options, by name
     refresh: bool = False,
     webhook_every: int = 5,
 ) -> FetchJob:
-    """Fetch the remaining days and return the ended job. Concurrent and repeated calls are safe.
+    """Fetch the remaining days of the job, and return the job. Concurrent and repeated calls are safe.
 
     Raises NotFoundError if the job does not exist.
     """
@@ -185,10 +186,10 @@ def _record_day(
 ) -> None:
     with database.transaction() as session:
         job = get_job(session, job_id, lock=True)
-        moved = count_day(job, outcome)
-        if moved is job:
+        counted = count_day(job, outcome)
+        if counted is job:
             return
-        record_job(session, moved, clock.now(), latest=outcome.day, every=webhook_every)
+        record_job(session, counted, clock.now(), latest=outcome.day, every=webhook_every)
         if isinstance(outcome, DayFailed):
             message = f"The sales list of {outcome.day} could not be fetched: {outcome.error}"
             entry = WorkflowLogEntry("fiche", "fetch_job", job_id, job_id, message, level="warning")
@@ -196,7 +197,7 @@ def _record_day(
 
 
 def fail_range(job_id: str, reason: str, *, database: Database, clock: Clock) -> bool:
-    """End the job as failed. False if it has already ended or does not exist."""
+    """End the job as failed. Return False if it has already ended or does not exist."""
     with database.transaction() as session:
         try:
             job = get_job(session, job_id, lock=True)

@@ -1,5 +1,4 @@
-"""The mirror of the CRM: fetch, store, search and check the sales lists of days and the details of
-fiches."""
+"""The mirror of the CRM: fetch, store, search and check sales lists and the details of fiches."""
 
 import asyncio
 from collections import Counter, deque
@@ -57,7 +56,7 @@ DAYS_CHECKED = 31
 async def revalidate_day(
     day: date, *, database: Database, source: FicheSource, clock: Clock, semaphore: Semaphore
 ) -> SalesDay:
-    """Fetch and store the day's list, under the semaphore that all processes share.
+    """Fetch and store the list of the day. The semaphore limits the calls of all processes.
 
     A list that cannot be parsed changes nothing.
     """
@@ -81,9 +80,10 @@ async def revalidate_days(  # noqa: PLR0913  collaborators and options, by name
     force: bool = False,
     on_day: Callable[[SalesDay | DayFailed], None] = lambda _day: None,
 ) -> list[SalesDay | DayFailed]:
-    """Return one outcome per day, in the order of the days. `on_day` receives each as it ends.
+    """Fetch and store the lists of these days. Return one outcome per day, in the same order.
 
-    Without `force`, a final list is not fetched again: its outcome is the stored one.
+    `on_day` receives each outcome as soon as it is known. Without `force`, a final list is not fetched
+    again: its outcome is the stored list.
     """
     final = {} if force else await asyncio.to_thread(_final_lists, days, database)
 
@@ -112,10 +112,10 @@ def _final_lists(days: Sequence[date], database: Database) -> dict[date, SalesDa
 async def search_day(
     day: date, reach: Reach, *, database: Database, source: FicheSource, semaphore: Semaphore
 ) -> list[SalesListEntry]:
-    """Fetch the day's list without storing it, and keep the fiches that are in reach.
+    """Fetch the list of the day without storing it, and return the fiches in reach.
 
-    The list has no groupe, so the mirrored details decide which fiches are in reach. Raises
-    TransientError or PermanentError if the CRM returns no usable list.
+    The list does not contain the groupe, so the stored details decide which fiches are in reach.
+    Raises TransientError or PermanentError if the CRM returns no usable list.
     """
     async with semaphore.acquire():
         sales = await source.sales_list(day)
@@ -125,7 +125,7 @@ async def search_day(
 
 
 def find_stale_days(first: date, *, database: Database, clock: Clock) -> DayFinding:
-    """Check the last `DAYS_CHECKED` days before today, but none before `first`."""
+    """Check the last `DAYS_CHECKED` days before today, from `first` on."""
     now = clock.now()
     today = wall_time(now, CRM_ZONE).date()
     first = max(first, today - timedelta(days=DAYS_CHECKED))
@@ -142,9 +142,9 @@ def check_sales_day(day: date, *, database: Database) -> tuple[DayFinding, ...]:
 
 async def fetch_details(fiche_id: str, *, source: FicheSource, clock: Clock) -> FetchOutcome:
     """Fetch one fiche from the CRM. A failure is a value, not an exception."""
-    asked_at = clock.now()
+    requested_at = clock.now()
     try:
-        return DetailsFetched(fiche_id, await source.details(fiche_id), asked_at)
+        return DetailsFetched(fiche_id, await source.details(fiche_id), requested_at)
     except NotFoundError:
         return FicheNotFound(fiche_id)
     except TransientError as error:
@@ -174,7 +174,7 @@ Settle = Callable[[Session, Sequence[FetchOutcome]], None]
 
 
 class _Queue(deque[tuple[str, int]]):
-    """Iterates over fiches and their attempts. Items appended during the iteration come last."""
+    """Iterates over fiche ids with their attempts. Items that are appended during the iteration come last."""
 
     def __next__(self) -> tuple[str, int]:
         if not self:
@@ -196,12 +196,12 @@ async def fetch_fiches(  # noqa: PLR0913  collaborators and options, by name
     retries: int = 0,
     on_retry: Callable[[FetchFailed, int], None] = lambda _outcome, _retry: None,
 ) -> None:
-    """Fetch the fiches; each ends in one outcome, and a fiche with fresh details is not fetched
-    again.
+    """Fetch the details of the fiches and store one outcome per fiche. Details that are newer than `since`
+    are not fetched again.
 
     `settle` runs in the transaction that stores the outcomes. A fiche that fails goes to the end of
-    the queue, at most `retries` times, so that it does not delay others. Outcomes are stored
-    regularly, so that a killed process loses only the latest ones.
+    the queue, at most `retries` times, so that it does not delay the others. Outcomes are stored
+    while the calls go on, so that a killed process loses only the latest ones.
     """
     queue = _Queue()
 
@@ -273,8 +273,8 @@ async def read_fiche(
 ) -> dict[str, object]:
     """Return the fiche's document, fetched again if it is outdated or with `refresh`.
 
-    If the CRM fails or no longer knows the fiche, the stored details are returned. Raises
-    NotFoundError if there are none or the fiche is out of reach, and TransientError or
+    If the CRM fails or no longer knows the fiche, this returns the stored details. Raises
+    NotFoundError if there are none or the fiche is out of reach. Raises TransientError or
     PermanentError if there are none and the CRM returns no usable answer.
     """
     from automation_pipeline.fiches.queries.fiches import fiche_document  # noqa: PLC0415  runs do not read documents

@@ -1,4 +1,4 @@
-"""HTTP endpoints of fiches: date ranges with their fetch jobs, a day's sales, one fiche with its
+"""HTTP endpoints of fiches: ranges of days with their fetch jobs, the sales of a day, and one fiche with its
 details, status and recordings."""
 
 from collections.abc import Mapping
@@ -604,7 +604,7 @@ def mirror(fiche_id: FicheInPath, caller: TheCaller, database: TheDatabase) -> R
 
 
 def sales_document(fiche: SalesListEntry, *, with_audio: bool) -> Document:
-    """`with_audio` includes the recordings' addresses."""
+    """The document of a fiche of a sales list. `with_audio` includes the URLs of its recordings."""
     return {
         "id": fiche.fiche_id,
         "cle": fiche.cle,
@@ -633,7 +633,7 @@ def sales_document(fiche: SalesListEntry, *, with_audio: bool) -> Document:
 
 
 def without_recordings_audio(document: Mapping[str, object]) -> Document:
-    """Without the addresses and the transcripts of recordings."""
+    """The document without the URLs and the transcripts of recordings."""
     hidden = dict.fromkeys(("recording_url", "transcription_text"))
     recordings = cast("list[Document]", document["recordings"])
     return {
@@ -643,6 +643,6 @@ def without_recordings_audio(document: Mapping[str, object]) -> Document:
 
 
 def without_raw_field(document: Mapping[str, object], name: str) -> Document:
-    """Without a field of the section that no table models."""
+    """The document without one of the fields that have no column."""
     raw = cast("Mapping[str, object]", document["raw_data"])
     return {**document, "raw_data": {key: raw[key] for key in raw if key != name}}

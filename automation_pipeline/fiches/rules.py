@@ -1,4 +1,4 @@
-"""Rules of sales days: when a list is fresh or final, and the checks of its volume and coverage."""
+"""Rules of sales days: when a list is fresh or final, and the checks of a day."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -7,9 +7,9 @@ from statistics import median
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of
 from automation_pipeline.fiches.models.days import CRM_ZONE, DayCoverage, DayFinding, SalesDay
 
-# A list that was fetched before its day ended counts as fresh for this long.
+# A list that was fetched before the end of its day is fresh for this long.
 OPEN_DAY_FRESH_FOR = timedelta(hours=24)
-# A volume may differ from the median of the same weekday in earlier weeks by this share.
+# The share by which a volume may differ from the median of the same weekday in earlier weeks.
 VOLUME_BAND = 0.5
 COMPARED_WEEKS = 4
 MIN_COMPARED_DAYS = 2
@@ -31,8 +31,7 @@ def same_weekdays_before(day: date) -> tuple[date, ...]:
 
 
 def evaluate_day(known: SalesDay | None, earlier: Sequence[int]) -> tuple[DayFinding, ...]:
-    """Return one finding per check. `earlier` holds the known volumes of the same weekday in the weeks
-    before."""
+    """Return one finding per check. `earlier` are the known volumes of the same weekday in earlier weeks."""
     if known is None:
         return never_requested(DAY_CHECKS)
     weekend = known.day.weekday() >= SATURDAY
@@ -59,14 +58,14 @@ def evaluate_day(known: SalesDay | None, earlier: Sequence[int]) -> tuple[DayFin
 
 
 def never_requested(checks: Sequence[str]) -> tuple[DayFinding, ...]:
-    """No check passes for a day whose list was never fetched."""
+    """Return the findings for a day whose list was never fetched: no check passes."""
     return tuple(
         DayFinding(check, passed=False, message=NEVER_REQUESTED, grave=True) for check in checks
     )
 
 
 def is_final(day: date, revalidated_at: datetime) -> bool:
-    """A list that was fetched after its day ended no longer changes."""
+    """Whether the list was fetched after the end of its day, after which it no longer changes."""
     day_ends = instant_of(datetime.combine(day + timedelta(days=1), time()), CRM_ZONE, FIRST_PASS)
     return revalidated_at >= day_ends
 
@@ -74,7 +73,7 @@ def is_final(day: date, revalidated_at: datetime) -> bool:
 def stale_days(
     days: Sequence[date], revalidated: Mapping[date, datetime], now: datetime
 ) -> tuple[date, ...]:
-    """The days without a list, and those whose list is neither final nor fresh."""
+    """Return the days without a list, and those whose list is neither final nor fresh."""
     return tuple(
         day
         for day in days

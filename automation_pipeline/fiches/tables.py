@@ -1,8 +1,7 @@
-"""Tables of the CRM mirror: fiches, sections of their details, recordings, sales days, and fetch
-jobs.
+"""Tables of the CRM mirror: fiches, the sections of their details, recordings, sales days, and fetch jobs.
 
-Counts of recordings are derived, never stored: stored counts drift. The columns of a section are the
-fields of its model.
+Counts of recordings are computed and never stored, because stored counts drift. The columns of a
+section are the fields of its model.
 """
 
 from collections.abc import Collection, Mapping
@@ -45,8 +44,8 @@ from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, Te
 class FicheCacheRow(Table):
     """One fiche. Only details set `details_fetched_at`; a sales list does not.
 
-    `not_found_until` is when the not-found marker expires. The marker leaves the other columns
-    unchanged.
+    `not_found_until` is when the not-found marker expires. The marker does not change the columns that hold
+    details.
     """
 
     __tablename__ = "fiche_cache"
@@ -78,8 +77,8 @@ class CallRecordingRow(Table):
     __tablename__ = "recordings"
     __table_args__ = (
         UniqueConstraint("fiche_cache_id", "call_id"),
-        # Few of millions of recordings lack a transcript. Each database uses the index only for the
-        # exact expression that its queries contain.
+        # Few of millions of recordings lack a transcript. A database uses a partial index only for queries
+        # that contain its exact condition.
         Index(
             "ix_recordings_untranscribed",
             "fiche_cache_id",
@@ -112,7 +111,7 @@ class CallRecordingRow(Table):
 
 
 def _section_table(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """The rows of one section, by fiche and, in sections with several rows, by position."""
+    """A table with the rows of one section. Its key is the fiche, and the position if there are several rows."""
     fiche_cache_id = sa.Column(
         "fiche_cache_id",
         BigId,
@@ -124,7 +123,7 @@ def _section_table(name: str, *columns: sa.Column[Any]) -> sa.Table:
 
 
 def _position(name: str = "row_index") -> sa.Column[int]:
-    """Counts from 1 in the CRM's order."""
+    """The position in the CRM's order, from 1."""
     return sa.Column(name, sa.Integer, primary_key=True, autoincrement=False)
 
 
@@ -138,13 +137,13 @@ _COLUMN_TYPES: Mapping[object, type[TypeEngine[Any]] | TypeEngine[Any]] = {
 
 
 def _columns(
-    kind: type[Section], *unwanted: str, prefix: str = "", indexed: Collection[str] = ()
+    kind: type[Section], *excluded: str, prefix: str = "", indexed: Collection[str] = ()
 ) -> list[sa.Column[Any]]:
-    """A column for each field of the section. With a prefix, the columns are those of a section that
-    may be missing: all of them are nullable."""
+    """A column for each field of the section. Columns with a prefix belong to a nested section that may be
+    missing, so all of them are nullable."""
     columns: list[sa.Column[Any]] = []
     for name, field in kind.model_fields.items():
-        if name in unwanted:
+        if name in excluded:
             continue
         options = get_args(field.annotation)
         is_nullable = NoneType in options
@@ -185,7 +184,7 @@ SECTION_TABLES: Mapping[str, sa.Table] = {
     ),
     "prospect": _section_table("prospects", *_columns(Prospect, indexed=("prospect_id",))),
     "conjoint": _section_table("conjoints", *_columns(Conjoint)),
-    # Flattened. A nested object with only null fields is equivalent to a missing object.
+    # Nested objects are flattened. An object with only null fields is equivalent to a missing object.
     "elements_souscription": _section_table(
         "elements_souscription",
         *_columns(ElementsSouscription, "ancien_contrat", "produit", "paiement", *JSON_FIELDS),
@@ -206,7 +205,7 @@ SECTION_TABLES: Mapping[str, sa.Table] = {
         sa.Column("section_key", sa.String, primary_key=True),
         sa.Column("content", sa.String, nullable=False),
     ),
-    # `row_index` is the position of the tarification; its parts add their own positions.
+    # `row_index` is the position of the tarification. Its parts have positions of their own.
     "tarification": _section_table("tarifications", _position(), *_columns(Tarification, "gammes")),
     "tarification_gammes": _section_table(
         "tarification_gammes", _position(), _position("gamme_index"), *_columns(Gamme, "formules")
@@ -264,7 +263,7 @@ class FetchJobRow(Table):
     dates_already_fetched: Mapped[list[str]] = mapped_column(TextList)
     dates_remaining: Mapped[list[str]] = mapped_column(TextList)
     dates_failed: Mapped[list[str]] = mapped_column(TextList)
-    # NULL if the requester may not know it; the fiches in reach are counted when the job is shown.
+    # NULL if the requester may not know the total: then the fiches in reach are counted when the job is shown.
     total_fiches: Mapped[int | None]
     webhook_url: Mapped[str | None]
     webhook_secret: Mapped[str | None]

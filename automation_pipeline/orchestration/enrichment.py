@@ -12,9 +12,9 @@ from automation_pipeline.core.logs import correlation_id
 from automation_pipeline.enrichment.jobs import work_enrichment
 from automation_pipeline.enrichment.models import (
     DEFAULT_TENANT,
-    Asked,
     EnrichmentJobShown,
     Requester,
+    RequestOutcome,
     SourceStatus,
     check_configured,
 )
@@ -102,7 +102,7 @@ def job_to_work(
         clock=services.clock,
         force=force,
     )
-    if answer.asked is Asked.ENQUEUED and answer.job_id is not None:
+    if answer.outcome is RequestOutcome.ENQUEUED and answer.job_id is not None:
         # This run is the worker of the new job, so its request is already served.
         with services.database.transaction() as session:
             mark_taken(session, first_request_key(session, answer.job_id), context.run_id)

@@ -169,7 +169,7 @@ def test_logins_of_all_processes_share_a_rate_limit() -> None:
     register, limiter = Inpi(), ExhaustedLimiter()
     error = fetch(inpi(register, limiter=limiter))
     assert (error.error_code, error.http_status, error.retryable) == ("RATE_LIMIT", None, True)
-    assert error.is_ours
+    assert error.is_local
     assert (register.calls, limiter.asked) == ({}, [LOGIN_KEY])
 
 

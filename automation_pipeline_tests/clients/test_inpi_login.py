@@ -111,7 +111,7 @@ def test_a_wrong_password_is_tried_once_across_processes(
     crew = [register(simulated, shared, clock, "wr0ng") for _ in range(CREW)]
     for _ in range(2):
         errors = [result for result in all_at_once(crew) if isinstance(result, SourceError)]
-        assert Counter((one.error_code, one.is_ours) for one in errors) == {
+        assert Counter((one.error_code, one.is_local) for one in errors) == {
             ("AUTH_ERROR", False): 1,
             ("RATE_LIMIT", True): CREW - 1,
         }
@@ -125,7 +125,7 @@ def test_a_call_without_the_login_claim_is_not_sent(
     assert shared.claims.take(LOGIN_CLAIM, "another process", 3600.0)
     calls: list[str] = []
     error = fetch(inpi(lambda request: calls.append(request.method), shared=shared))
-    assert (error.error_code, error.http_status, error.retryable, error.is_ours) == (
+    assert (error.error_code, error.http_status, error.retryable, error.is_local) == (
         "RATE_LIMIT",
         None,
         True,

@@ -1,4 +1,4 @@
-"""Fixtures of enrichment: the bench, and source calls whose waits take no real time."""
+"""Fixtures of enrichment: the harness, and waits of source calls that take no real time."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,19 +10,19 @@ import pytest
 from automation_pipeline.enrichment import sources as call_source
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> EnrichmentHarness:
+    return EnrichmentHarness(database, clock)
 
 
 @pytest.fixture
-def waiting_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandingClock], list[float]]:
-    """Waits before calls of sources advance this clock. Returns the list of waits."""
+def advance_during_waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandingClock], list[float]]:
+    """Makes the waits before calls of sources advance a clock, and returns the list of those waits."""
 
-    def wait_by(clock: StandingClock) -> list[float]:
+    def advance(clock: StandingClock) -> list[float]:
         waited: list[float] = []
 
         async def sleep(seconds: float) -> None:
@@ -37,10 +37,12 @@ def waiting_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandingClock], lis
         monkeypatch.setattr(call_source, "asyncio", fake_asyncio)
         return waited
 
-    return wait_by
+    return advance
 
 
 @pytest.fixture(autouse=True)
-def waits(clock: StandingClock, waiting_by: Callable[[StandingClock], list[float]]) -> list[float]:
-    """All waits before calls, in seconds."""
-    return waiting_by(clock)
+def waits(
+    clock: StandingClock, advance_during_waits: Callable[[StandingClock], list[float]]
+) -> list[float]:
+    """The waits before calls of sources so far, in seconds."""
+    return advance_during_waits(clock)

@@ -13,17 +13,17 @@ from automation_pipeline.enrichment.sources import take_call
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 
 BEFORE_COMMIT, AFTER_COMMIT = "before commit", "after commit"
 
 
 @contextmanager
-def bench_at(url: str, now: str) -> Generator[Bench]:
-    """A bench whose claims are shared by all processes."""
+def harness_at(url: str, now: str) -> Generator[EnrichmentHarness]:
+    """A harness whose claims are shared by all processes."""
     database = Database(url)
     try:
-        yield Bench(
+        yield EnrichmentHarness(
             database, StandingClock(datetime.fromisoformat(now)), claims=DatabaseClaims(database)
         )
     finally:
@@ -32,33 +32,33 @@ def bench_at(url: str, now: str) -> Generator[Bench]:
 
 def request(url: str, now: str, siren: str, tenant: str) -> tuple[int | None, str]:
     """Request a company. Returns the job and the outcome of the request."""
-    with bench_at(url, now) as bench:
-        answer = bench.request(siren, tenant)
-        return answer.job_id, answer.asked
+    with harness_at(url, now) as harness:
+        answer = harness.request(siren, tenant)
+        return answer.job_id, answer.outcome
 
 
 def work(url: str, now: str, job_id: int) -> int:
     """Work on the job. Returns the number of calls that this process made."""
-    with bench_at(url, now) as bench:
-        bench.work(job_id, f"process-{os.getpid()}")
-        return sum(bench.calls().values())
+    with harness_at(url, now) as harness:
+        harness.work(job_id, f"process-{os.getpid()}")
+        return sum(harness.calls().values())
 
 
 def sweep(url: str, now: str) -> int:
     """Sweep once. Returns the number of companies that this process refreshed."""
-    with bench_at(url, now) as bench:
-        return bench.sweep().refreshed
+    with harness_at(url, now) as harness:
+        return harness.sweep().refreshed
 
 
 def take_calls(url: str, now: str, source: str, wanted: int, a_day: int) -> int:
     """Take calls from the daily quota. Returns the number that this process got."""
-    with bench_at(url, now) as bench:
-        return sum(_take_call(bench, SourceApi(source), a_day) for _ in range(wanted))
+    with harness_at(url, now) as harness:
+        return sum(_take_call(harness, SourceApi(source), a_day) for _ in range(wanted))
 
 
-def _take_call(bench: Bench, source: SourceApi, a_day: int) -> bool:
-    with bench.database.transaction() as session:
-        return take_call(session, source, a_day, bench.clock.now())
+def _take_call(harness: EnrichmentHarness, source: SourceApi, a_day: int) -> bool:
+    with harness.database.transaction() as session:
+        return take_call(session, source, a_day, harness.clock.now())
 
 
 def kill_one_process_per_job(url: str, now: str, jobs: Mapping[str, int]) -> list[int]:
@@ -80,14 +80,14 @@ def _child(url: str, now: str, job_id: int, kill_point: str) -> int:
 def _work_and_be_killed(url: str, now: str, job_id: int, kill_point: str) -> None:
     """Work on the job until the process is killed: during the call of a source, right before the
     final commit, or right after it."""
-    with bench_at(url, now) as bench:
+    with harness_at(url, now) as harness:
         if kill_point in list(SourceApi):
-            bench.sources[SourceApi(kill_point)].script = [_die]
+            harness.sources[SourceApi(kill_point)].script = [_die]
         elif kill_point == BEFORE_COMMIT:
             worker.finish_job = _then_die(worker.finish_job)
         else:
-            bench.claims.release = _die
-        bench.work(job_id, "killed")
+            harness.claims.release = _die
+        harness.work(job_id, "killed")
 
 
 def _die(*_given: object) -> None:

@@ -1,4 +1,4 @@
-"""Scripted registries, and claims and rate limits that use the test's clock."""
+"""Scripted registries, and in-memory claims and rate limits that use the test's clock."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,30 +34,32 @@ _USUAL_FIELDS = {
 
 
 def source_record(source: SourceApi, *, is_masked: bool = False, **given: object) -> SourceRecord:
-    """The usual record of a source with these changes; None removes a field."""
-    known = _USUAL_FIELDS[source] | given
-    document = {"officers": [SECRET], "fields": {name: str(value) for name, value in known.items()}}
+    """The usual record of a source with these fields changed; None removes a field."""
+    fields = _USUAL_FIELDS[source] | given
+    document = {
+        "officers": [SECRET],
+        "fields": {name: str(value) for name, value in fields.items()},
+    }
     return SourceRecord(
-        siren=SIREN, fields=CompanyFields(**known), document=document, is_masked=is_masked
+        siren=SIREN, fields=CompanyFields(**fields), document=document, is_masked=is_masked
     )
 
 
 def source_error(
     code: str, status: int | None = None, *, after: float | None = None
 ) -> SourceError:
-    """An error that is retryable as the contract defines."""
-    known = ErrorCode(code)
-    passes = {
+    """An error of a source. Only temporary errors are retryable, as in the contract."""
+    temporary = {
         ErrorCode.TIMEOUT,
         ErrorCode.RATE_LIMIT,
         ErrorCode.UPSTREAM_5XX,
         ErrorCode.SOURCE_UNAVAILABLE,
     }
     return SourceError(
-        error_code=known,
+        error_code=ErrorCode(code),
         message=f"The source answered {code}.",
         http_status=status,
-        retryable=known in passes,
+        retryable=code in temporary,
         retry_after_seconds=after,
     )
 
@@ -70,21 +72,21 @@ BUSY = source_error("RATE_LIMIT", 429, after=2.0)
 
 
 class KilledError(BaseException):
-    """The process is killed."""
+    """Stands for the death of a process."""
 
 
 @dataclass
 class ScriptedRegistry:
-    """Returns the answers of its script, one per call, and `always` afterwards. A function in the script
-    runs in a thread during the call, before the answer."""
+    """Returns the answers of its script, one per call, and `always` after the last one. A function in the
+    script runs in a thread during the call, before the next answer."""
 
     source: SourceApi
     always: SourceRecord | SourceError
     script: list[Answer] = field(default_factory=list)
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    calls: list[tuple[str, str | None]] = field(default_factory=list)
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        self.asked.append((siren, siret))
+        self.calls.append((siren, siret))
         while self.script and callable(self.script[0]):
             await asyncio.to_thread(self.script.pop(0))
         return self.script.pop(0) if self.script else self.always
@@ -94,12 +96,12 @@ class ScriptedRegistry:
 
 
 class ClockedClaims:
-    """Claims that expire by the test's clock. Owners in `gone` release nothing."""
+    """Claims that expire by the test's clock. Owners in `dead_owners` release nothing."""
 
     def __init__(self, clock: StandingClock) -> None:
         self._clock, self._tokens = clock, 0
         self._held: dict[str, tuple[Claim, datetime]] = {}
-        self.gone: set[str] = set()
+        self.dead_owners: set[str] = set()
 
     def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
         if self.holder(key) is not None:
@@ -116,16 +118,16 @@ class ClockedClaims:
         return True
 
     def release(self, lease: Claim) -> bool:
-        if not self._is_held(lease) or lease.owner in self.gone:
+        if not self._is_held(lease) or lease.owner in self.dead_owners:
             return False
         del self._held[lease.key]
         return True
 
     def holder(self, key: str) -> ClaimHolder | None:
-        known = self._held.get(key)
-        if known is None or known[1] <= self._clock.now():
+        held = self._held.get(key)
+        if held is None or held[1] <= self._clock.now():
             return None
-        lease, until = known
+        lease, until = held
         return ClaimHolder(lease.owner, lease.token, (until - self._clock.now()).total_seconds())
 
     def _is_held(self, lease: Claim) -> bool:
@@ -135,21 +137,22 @@ class ClockedClaims:
 
 @dataclass
 class CountingLimiter:
-    """Counts reservations. Waits are evenly spaced by the test's clock if `is_enforced`, else zero."""
+    """Counts reservations. Callers wait for their turn by the test's clock if `is_enforced`, else not at
+    all."""
 
     clock: StandingClock
     is_enforced: bool = False
     reserved: dict[str, int] = field(default_factory=dict)
-    _paid_until: dict[str, datetime] = field(default_factory=dict)
+    _next_starts: dict[str, datetime] = field(default_factory=dict)
 
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
         now = self.clock.now()
-        starts = max(self._paid_until.get(key, now), now)
+        starts = max(self._next_starts.get(key, now), now)
         wait = (starts - now).total_seconds() if self.is_enforced else 0.0
         if max_wait_seconds is not None and wait > max_wait_seconds:
             return None
-        self._paid_until[key] = starts + timedelta(seconds=rate.interval_seconds)
+        self._next_starts[key] = starts + timedelta(seconds=rate.interval_seconds)
         self.reserved[key] = self.reserved.get(key, 0) + 1
         return wait

@@ -18,7 +18,7 @@ from automation_pipeline_tests.fakes.registries import AtOnce, FakeRegistry, err
 
 DANONE, SEAT = "552032534", "55203253400646"
 NOT_FOUND = "000000000"
-LONG = 60.0  # so that a slow machine does not fail the tests
+LONG_TIMEOUT = 60.0  # seconds, so that a slow machine does not fail the tests
 STATUSES = {
     403: ErrorCode.FORBIDDEN,
     404: ErrorCode.NOT_FOUND,
@@ -31,10 +31,10 @@ STATUSES = {
 
 
 @dataclass(frozen=True)
-class Harness:
-    """A registry, and one with invalid access. `unknown_siren` is a company that the registry does not
-    have; it answers it with `unknown_status`. `fail_with` makes every later call for DANONE fail with
-    the status. `calls` returns the number of calls."""
+class RegistryCase:
+    """A registry under test. `refusing` is the same registry with invalid credentials. The registry
+    answers `unknown_status` for `unknown_siren`, which it does not have. `fail_with` makes every later
+    call for DANONE fail with this status. `calls` returns the number of calls."""
 
     registry: Any
     refusing: Any
@@ -58,17 +58,17 @@ def call_and_close(registry: Any, method: Callable[[Any], Any]) -> Any:
     return asyncio.run(run())
 
 
-def in_memory() -> Harness:
+def in_memory() -> RegistryCase:
     fake, refusing = FakeRegistry(record(DANONE)), FakeRegistry()
     refusing.refuse_everything(error(ErrorCode.AUTH_ERROR, 401))
 
     def fail_with(status: int, retry_after: float | None) -> None:
         fake.fail_always(DANONE, error(STATUSES[status], status, retry_after))
 
-    return Harness(fake, refusing, NOT_FOUND, 404, fail_with, lambda: len(fake.calls))
+    return RegistryCase(fake, refusing, NOT_FOUND, 404, fail_with, lambda: len(fake.calls))
 
 
-def over_http(source: str, url: str) -> Harness:
+def over_http(source: str, url: str) -> RegistryCase:
     route, make = CLIENTS[source]
     # The search finds every existing company; the other registers have no associations.
     is_search = source == "search"
@@ -79,10 +79,11 @@ def over_http(source: str, url: str) -> Harness:
         outside.fault(url, {"route": route, "item": DANONE, "status": status, **wait})
 
     def calls() -> int:
-        asked = outside.registries_totals(url)["sources"]
-        return asked[source]["calls"] - asked["inpi.login"]["calls"] * (source == "inpi")
+        sources = outside.registries_totals(url)["sources"]
+        logins = sources["inpi.login"]["calls"] if source == "inpi" else 0
+        return sources[source]["calls"] - logins
 
-    return Harness(
+    return RegistryCase(
         make(url, "right"),
         make(url, "wrong"),
         unknown_siren,
@@ -97,8 +98,8 @@ def _now() -> datetime:
 
 
 def _search(url: str, access: str) -> CompanySearch:
-    path = "search" if access == "right" else "nothing-is-here"
-    return CompanySearch(f"{url}/registries/{path}", now=_now, timeout_seconds=LONG)
+    path = "search" if access == "right" else "no-such-path"
+    return CompanySearch(f"{url}/registries/{path}", now=_now, timeout_seconds=LONG_TIMEOUT)
 
 
 def _inpi(url: str, access: str) -> InpiRegister:
@@ -106,7 +107,7 @@ def _inpi(url: str, access: str) -> InpiRegister:
         outside.INPI_USERNAME, outside.INPI_PASSWORD if access == "right" else "wr0ng"
     )
     return InpiRegister(
-        f"{url}/registries/inpi", account, now=_now, limiter=AtOnce(), timeout_seconds=LONG
+        f"{url}/registries/inpi", account, now=_now, limiter=AtOnce(), timeout_seconds=LONG_TIMEOUT
     )
 
 
@@ -114,7 +115,7 @@ def _rcs(url: str, access: str) -> CommerceRegister:
     bearer = outside.ENTREPRISE_TOKEN if access == "right" else "wr0ng"
     purpose = Purpose(outside.PUBLIC_BODY, "a reason", "a matter")
     return CommerceRegister(
-        f"{url}/registries/entreprise", bearer, purpose, now=_now, timeout_seconds=LONG
+        f"{url}/registries/entreprise", bearer, purpose, now=_now, timeout_seconds=LONG_TIMEOUT
     )
 
 
@@ -134,15 +135,15 @@ def unlimited(simulated: str) -> Iterator[str]:
 
 
 @pytest.fixture(params=["fake", *CLIENTS])
-def harness(request: pytest.FixtureRequest) -> Harness:
+def case(request: pytest.FixtureRequest) -> RegistryCase:
     if request.param == "fake":
         return in_memory()
     return over_http(request.param, request.getfixturevalue("unlimited"))
 
 
 @pytest.mark.parametrize("siret", [None, SEAT])
-def test_a_known_company_is_returned_with_one_call(harness: Harness, siret: str | None) -> None:
-    result = harness.fetch(siret=siret)
+def test_a_known_company_is_returned_with_one_call(case: RegistryCase, siret: str | None) -> None:
+    result = case.fetch(siret=siret)
     assert isinstance(result, SourceRecord), result
     assert (result.siren, result.fields.legal_name, result.fields.active_status) == (
         DANONE,
@@ -151,47 +152,47 @@ def test_a_known_company_is_returned_with_one_call(harness: Harness, siret: str 
     )
     assert result.document
     assert not result.is_masked
-    assert harness.calls() == 1
+    assert case.calls() == 1
 
 
 @pytest.mark.parametrize("siret", [None, SEAT])
-def test_the_same_company_has_the_same_record(harness: Harness, siret: str | None) -> None:
-    assert harness.fetch() == harness.fetch(siret=siret)
+def test_the_same_company_has_the_same_record(case: RegistryCase, siret: str | None) -> None:
+    assert case.fetch() == case.fetch(siret=siret)
 
 
-def test_an_unknown_company_is_a_permanent_error(harness: Harness) -> None:
-    result = harness.fetch(harness.unknown_siren)
+def test_an_unknown_company_is_a_permanent_error(case: RegistryCase) -> None:
+    result = case.fetch(case.unknown_siren)
     assert isinstance(result, SourceError), result
     assert (result.error_code, result.retryable) == (ErrorCode.NOT_FOUND, False)
-    assert result.http_status == harness.unknown_status
+    assert result.http_status == case.unknown_status
 
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_an_error_status_is_returned_as_a_value_without_a_retry(
-    harness: Harness, status: int
+    case: RegistryCase, status: int
 ) -> None:
-    harness.fail_with(status, None)
-    result = harness.fetch()
+    case.fail_with(status, None)
+    result = case.fetch()
     assert isinstance(result, SourceError), result
     assert (result.error_code, result.http_status) == (STATUSES[status], status)
     assert result.retryable is (status in {409, 429, 503})
-    assert harness.calls() == 1
+    assert case.calls() == 1
 
 
-def test_the_error_has_the_retry_after_of_the_source(harness: Harness) -> None:
-    harness.fail_with(429, 7.0)
-    result = harness.fetch()
+def test_the_error_has_the_retry_after_of_the_source(case: RegistryCase) -> None:
+    case.fail_with(429, 7.0)
+    result = case.fetch()
     assert isinstance(result, SourceError)
     assert result.retry_after_seconds == 7.0
 
 
-def test_the_check_passes_with_valid_access(harness: Harness) -> None:
-    assert call_and_close(harness.registry, lambda one: one.check()) is None
+def test_the_check_passes_with_valid_access(case: RegistryCase) -> None:
+    assert call_and_close(case.registry, lambda one: one.check()) is None
 
 
-def test_the_check_fails_with_a_reason_for_invalid_access(harness: Harness) -> None:
+def test_the_check_fails_with_a_reason_for_invalid_access(case: RegistryCase) -> None:
     with pytest.raises(PermanentError) as caught:
-        call_and_close(harness.refusing, lambda one: one.check())
+        call_and_close(case.refusing, lambda one: one.check())
     assert str(caught.value).endswith(".")
     assert "wr0ng" not in str(caught.value)
 
@@ -217,13 +218,11 @@ KINDS += ("young", "incomplete", "nameless")
 def test_companies_of_every_kind_are_parsed(source: str, unlimited: str) -> None:
     sirens = {siren: kind for kind in KINDS for siren in outside.sirens(unlimited, 2, kind)}
 
-    async def all_of_them(registry: Any) -> list[SourceRecord | SourceError]:
+    async def fetch_all(registry: Any) -> list[SourceRecord | SourceError]:
         return [await registry.fetch(siren, None) for siren in sirens]
 
     values = dict(
-        zip(
-            sirens, call_and_close(CLIENTS[source][1](unlimited, "right"), all_of_them), strict=True
-        )
+        zip(sirens, call_and_close(CLIENTS[source][1](unlimited, "right"), fetch_all), strict=True)
     )
     refused = {
         (sirens[siren], one.error_code)

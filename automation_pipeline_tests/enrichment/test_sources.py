@@ -1,4 +1,4 @@
-"""Calls of a source: rate limit, daily quota, rests and retries."""
+"""Calls of a source: retries, rests, the rate limit and the daily quota."""
 
 import asyncio
 from collections import Counter
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from automation_pipeline.enrichment import sources as module
+from automation_pipeline.enrichment import sources
 from automation_pipeline.enrichment.models import (
     RATE_LIMITED,
     Registries,
@@ -23,7 +23,7 @@ from automation_pipeline.enrichment.sources import call_source, set_rest, source
 from automation_pipeline.storage import rate_limits
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.enrichment.bench import RATE, Bench
+from automation_pipeline_tests.enrichment.harness import RATE, EnrichmentHarness
 from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
     DOWN,
@@ -43,63 +43,63 @@ LONG_WAIT = source_error("RATE_LIMIT", 429, after=6.0)
 NO_RETRY_AFTER = source_error("RATE_LIMIT", 429)
 UNREACHABLE = source_error("SOURCE_UNAVAILABLE")
 REFUSED = source_error("AUTH_ERROR", 401)
-LOCAL_REFUSAL = replace(NO_RETRY_AFTER, http_status=None, is_ours=True)
+LOCAL_REFUSAL = replace(NO_RETRY_AFTER, http_status=None, is_local=True)
 
 
 class NoJitter(Random):
-    """No jitter."""
+    """Draws the middle of each range."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
 
 
-async def calling(
-    bench: Bench, source: SourceApi, registries: Registries | None = None
+async def call_async(
+    harness: EnrichmentHarness, source: SourceApi, registries: Registries | None = None
 ) -> SourceOutcome:
-    known = registries or bench.registries
-    world = {
-        "registries": known,
-        "database": bench.database,
-        "clock": bench.clock,
+    registries = registries or harness.registries
+    services = {
+        "registries": registries,
+        "database": harness.database,
+        "clock": harness.clock,
         "random": NoJitter(),
     }
-    return await call_source(known.sources[source], SIREN, None, **world)
+    return await call_source(registries.sources[source], SIREN, None, **services)
 
 
-def call(bench: Bench, source: SourceApi = RCS) -> SourceOutcome:
-    return run(calling(bench, source))
+def call(harness: EnrichmentHarness, source: SourceApi = RCS) -> SourceOutcome:
+    return run(call_async(harness, source))
 
 
-def status_of(bench: Bench, source: SourceApi = RCS) -> SourceStatus:
-    with bench.database.reading() as session:
+def status_of(harness: EnrichmentHarness, source: SourceApi = RCS) -> SourceStatus:
+    with harness.database.reading() as session:
         return source_statuses(session)[source]
 
 
 @pytest.mark.parametrize("error", [SILENT, DOWN, UNREACHABLE], ids=lambda one: one.error_code)
 def test_a_temporary_error_is_retried_after_250_and_500_ms(
-    bench: Bench, waits: list[float], error: SourceError
+    harness: EnrichmentHarness, waits: list[float], error: SourceError
 ) -> None:
-    bench.script(rcs=error)
-    outcome = call(bench)
+    harness.script(rcs=error)
+    outcome = call(harness)
     assert (outcome.error, outcome.attempts, waits) == (error, 3, [0.25, 0.5])
 
 
 @pytest.mark.parametrize("source", list(SourceApi))
 def test_retries_end_with_the_first_answer(
-    bench: Bench, waits: list[float], source: SourceApi
+    harness: EnrichmentHarness, waits: list[float], source: SourceApi
 ) -> None:
-    bench.sources[source].script = [DOWN, source_record(source)]
-    outcome = call(bench, source)
+    harness.sources[source].script = [DOWN, source_record(source)]
+    outcome = call(harness, source)
     assert (outcome.status, outcome.attempts, waits) == ("SUCCESS", 2, [0.25])
 
 
 def test_retry_delays_have_twenty_percent_jitter_and_a_cap(
-    bench: Bench, waits: list[float]
+    harness: EnrichmentHarness, waits: list[float]
 ) -> None:
-    bench.script(rcs=DOWN)
-    registries = bench.registries
+    harness.script(rcs=DOWN)
+    registries = harness.registries
     for seed in range(3):
-        drawn = {"database": bench.database, "clock": bench.clock, "random": Random(seed)}
+        drawn = {"database": harness.database, "clock": harness.clock, "random": Random(seed)}
         run(call_source(registries.sources[RCS], SIREN, None, registries=registries, **drawn))
     assert all(0.2 <= wait <= 0.3 for wait in waits[::2])
     assert all(0.4 <= wait <= 0.5 for wait in waits[1::2])
@@ -111,10 +111,10 @@ def test_retry_delays_have_twenty_percent_jitter_and_a_cap(
     ids=lambda one: one.error_code,
 )
 def test_a_permanent_source_error_is_not_retried(
-    bench: Bench, waits: list[float], error: SourceError
+    harness: EnrichmentHarness, waits: list[float], error: SourceError
 ) -> None:
-    bench.script(rcs=error)
-    assert (call(bench).error, len(bench.sources[RCS].asked), waits) == (error, 1, [])
+    harness.script(rcs=error)
+    assert (call(harness).error, len(harness.sources[RCS].calls), waits) == (error, 1, [])
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ def test_a_permanent_source_error_is_not_retried(
     ],
 )
 def test_a_short_retry_after_is_waited_for_and_a_long_one_is_not(
-    bench: Bench,
+    harness: EnrichmentHarness,
     waits: list[float],
     source: SourceApi,
     error: SourceError,
     calls: int,
     waited: list[float],
 ) -> None:
-    bench.sources[source].always = error
-    outcome = call(bench, source)
+    harness.sources[source].always = error
+    outcome = call(harness, source)
     assert (outcome.error, outcome.attempts, waits) == (error, calls, waited)
 
 
@@ -148,14 +148,14 @@ def test_a_short_retry_after_is_waited_for_and_a_long_one_is_not(
     [(RCS, NO_RETRY_AFTER, 1), (SEARCH, BUSY, 1), (INPI, BUSY, 10), (RCS, REFUSED, 60)],
 )
 def test_a_resting_source_is_not_called_until_its_rest_ends(
-    bench: Bench, source: SourceApi, error: SourceError, minutes: int
+    harness: EnrichmentHarness, source: SourceApi, error: SourceError, minutes: int
 ) -> None:
-    bench.sources[source].always = error
-    call(bench, source)
-    result = len(bench.sources[source].asked)
-    until = status_of(bench, source).open_until
-    assert until == bench.clock.now() + timedelta(minutes=minutes)
-    refused = call(bench, source)
+    harness.sources[source].always = error
+    call(harness, source)
+    calls_before = len(harness.sources[source].calls)
+    until = status_of(harness, source).open_until
+    assert until == harness.clock.now() + timedelta(minutes=minutes)
+    refused = call(harness, source)
     assert refused.error is not None
     assert (refused.error.error_code, refused.error.http_status, refused.attempts) == (
         "RATE_LIMIT",
@@ -163,28 +163,30 @@ def test_a_resting_source_is_not_called_until_its_rest_ends(
         0,
     )
     assert f"It rests until {until:%H:%M} UTC" in refused.error.message
-    assert len(bench.sources[source].asked) == result
-    bench.clock.pass_time(timedelta(minutes=minutes))
-    bench.sources[source].always = source_record(source)
-    assert call(bench, source).status == "SUCCESS"
+    assert len(harness.sources[source].calls) == calls_before
+    harness.clock.pass_time(timedelta(minutes=minutes))
+    harness.sources[source].always = source_record(source)
+    assert call(harness, source).status == "SUCCESS"
 
 
-def test_a_call_waits_for_the_end_of_a_short_rest(bench: Bench, waits: list[float]) -> None:
-    with bench.database.transaction() as session:
-        set_rest(session, RCS, timedelta(seconds=60), "It is busy.", bench.clock.now())
-    bench.pass_time(seconds=54)
-    assert call(bench).attempts == 0
-    bench.pass_time(seconds=3)
-    assert (call(bench).status, waits) == ("SUCCESS", [3.0])
+def test_a_call_waits_for_the_end_of_a_short_rest(
+    harness: EnrichmentHarness, waits: list[float]
+) -> None:
+    with harness.database.transaction() as session:
+        set_rest(session, RCS, timedelta(seconds=60), "It is busy.", harness.clock.now())
+    harness.pass_time(seconds=54)
+    assert call(harness).attempts == 0
+    harness.pass_time(seconds=3)
+    assert (call(harness).status, waits) == ("SUCCESS", [3.0])
 
 
-def test_a_refused_call_returns_the_result_of_the_last_one(bench: Bench) -> None:
+def test_a_refused_call_returns_the_result_of_the_last_one(harness: EnrichmentHarness) -> None:
     def another_call_is_rate_limited() -> None:
-        bench.sources[RCS].script.insert(0, LONG_WAIT)
-        call(bench)
+        harness.sources[RCS].script.insert(0, LONG_WAIT)
+        call(harness)
 
-    bench.script(rcs=[another_call_is_rate_limited, DOWN])
-    outcome = call(bench)
+    harness.script(rcs=[another_call_is_rate_limited, DOWN])
+    outcome = call(harness)
     assert (outcome.error, outcome.attempts) == (DOWN, 1)
 
 
@@ -192,100 +194,101 @@ def test_a_refused_call_returns_the_result_of_the_last_one(bench: Bench) -> None
     ("source", "length"), [(RCS, timedelta(hours=12)), (SEARCH, timedelta(minutes=1))]
 )
 def test_a_source_rests_after_ten_consecutive_timeouts(
-    bench: Bench, source: SourceApi, length: timedelta
+    harness: EnrichmentHarness, source: SourceApi, length: timedelta
 ) -> None:
-    bench.sources[source].always = SILENT
+    harness.sources[source].always = SILENT
     for _ in range(3):
-        call(bench, source)
-    assert status_of(bench, source).failures == 9
-    outcome = call(bench, source)
+        call(harness, source)
+    assert status_of(harness, source).failures == 9
+    outcome = call(harness, source)
     assert (outcome.error, outcome.attempts) == (SILENT, 1)
     assert (
-        status_of(bench, source).open_until == bench.clock.now() - timedelta(seconds=0.25) + length
+        status_of(harness, source).open_until
+        == harness.clock.now() - timedelta(seconds=0.25) + length
     )
-    bench.pass_time(seconds=length.total_seconds())
-    bench.sources[source].always = source_record(source)
-    assert call(bench, source).status == "SUCCESS"
+    harness.pass_time(seconds=length.total_seconds())
+    harness.sources[source].always = source_record(source)
+    assert call(harness, source).status == "SUCCESS"
 
 
 @pytest.mark.parametrize("answer", [source_record(RCS), UNKNOWN])
-def test_any_answer_resets_the_failure_count(bench: Bench, answer: object) -> None:
-    bench.script(rcs=SILENT)
-    call(bench)
-    bench.script(rcs=answer)
-    call(bench)
-    assert status_of(bench).failures == 0
+def test_any_answer_resets_the_failure_count(harness: EnrichmentHarness, answer: object) -> None:
+    harness.script(rcs=SILENT)
+    call(harness)
+    harness.script(rcs=answer)
+    call(harness)
+    assert status_of(harness).failures == 0
 
 
 def test_the_daily_quota_is_enforced_and_resets_at_midnight(
-    bench: Bench,
+    harness: EnrichmentHarness,
 ) -> None:
-    bench.a_day = {RCS: 2}
-    outcomes = [call(bench) for _ in range(3)]
+    harness.calls_a_day = {RCS: 2}
+    outcomes = [call(harness) for _ in range(3)]
     assert [one.status for one in outcomes] == ["SUCCESS", "SUCCESS", "FAILED"]
     assert outcomes[2].error is not None
     assert outcomes[2].error.message == "Its 2 calls of the day are used up."
-    assert len(bench.sources[RCS].asked) == 2
-    bench.pass_time(hours=14)
-    assert call(bench).status == "SUCCESS"
+    assert len(harness.sources[RCS].calls) == 2
+    harness.pass_time(hours=14)
+    assert call(harness).status == "SUCCESS"
 
 
-def test_failed_calls_count_towards_the_daily_quota(bench: Bench) -> None:
-    bench.a_day = {RCS: 2}
-    bench.script(rcs=DOWN)
-    outcome = call(bench)
-    assert (outcome.error, outcome.attempts, len(bench.sources[RCS].asked)) == (DOWN, 2, 2)
-    assert status_of(bench).quota_used == 2
+def test_failed_calls_count_towards_the_daily_quota(harness: EnrichmentHarness) -> None:
+    harness.calls_a_day = {RCS: 2}
+    harness.script(rcs=DOWN)
+    outcome = call(harness)
+    assert (outcome.error, outcome.attempts, len(harness.sources[RCS].calls)) == (DOWN, 2, 2)
+    assert status_of(harness).quota_used == 2
 
 
 def test_a_locally_refused_call_affects_neither_quota_nor_failure_count(
-    bench: Bench, waits: list[float]
+    harness: EnrichmentHarness, waits: list[float]
 ) -> None:
-    bench.a_day = {INPI: 1}
-    bench.script(inpi=SILENT)
-    call(bench, INPI)
-    bench.pass_time(days=1)
-    before = status_of(bench, INPI)
-    bench.script(inpi=LOCAL_REFUSAL)
+    harness.calls_a_day = {INPI: 1}
+    harness.script(inpi=SILENT)
+    call(harness, INPI)
+    harness.pass_time(days=1)
+    before = status_of(harness, INPI)
+    harness.script(inpi=LOCAL_REFUSAL)
     waits.clear()
     for _ in range(12):
-        outcome = call(bench, INPI)
+        outcome = call(harness, INPI)
         assert (outcome.error, outcome.attempts) == (LOCAL_REFUSAL, 0)
-    after = status_of(bench, INPI)
+    after = status_of(harness, INPI)
     assert (after.failures, after.open_until, after.quota_used) == (before.failures, None, 0)
-    assert (waits, bench.meter.drain()) == ([], {})
-    bench.script(inpi=source_record(INPI))
-    assert call(bench, INPI).status == "SUCCESS"
+    assert (waits, harness.meter.drain()) == ([], {})
+    harness.script(inpi=source_record(INPI))
+    assert call(harness, INPI).status == "SUCCESS"
 
 
-def test_a_local_refusal_returns_the_result_of_the_last_call(bench: Bench) -> None:
-    bench.script(inpi=[DOWN, LOCAL_REFUSAL])
-    outcome = call(bench, INPI)
-    assert (outcome.error, outcome.attempts, status_of(bench, INPI).quota_used) == (DOWN, 1, 1)
+def test_a_local_refusal_returns_the_result_of_the_last_call(harness: EnrichmentHarness) -> None:
+    harness.script(inpi=[DOWN, LOCAL_REFUSAL])
+    outcome = call(harness, INPI)
+    assert (outcome.error, outcome.attempts, status_of(harness, INPI).quota_used) == (DOWN, 1, 1)
 
 
-def test_a_call_is_refused_if_the_rate_limit_wait_is_too_long(bench: Bench) -> None:
-    bench.a_day = {RCS: 5}
-    bench.limiter.reserve = lambda *_given, **_more: None
-    outcome = call(bench)
+def test_a_call_is_refused_if_the_rate_limit_wait_is_too_long(harness: EnrichmentHarness) -> None:
+    harness.calls_a_day = {RCS: 5}
+    harness.limiter.reserve = lambda *_given, **_more: None
+    outcome = call(harness)
     assert outcome.error is not None
-    assert (outcome.error.error_code, outcome.attempts, bench.sources[RCS].asked) == (
+    assert (outcome.error.error_code, outcome.attempts, harness.sources[RCS].calls) == (
         "RATE_LIMIT",
         0,
         [],
     )
-    assert status_of(bench).quota_used == 0
+    assert status_of(harness).quota_used == 0
 
 
 def test_a_call_without_an_answer_in_time_is_a_timeout(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: EnrichmentHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(*_given: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(module.asyncio, "timeout", lambda _seconds: asyncio.timeout(0))
-    bench.sources[RCS].fetch = never
-    outcome = call(bench)
+    monkeypatch.setattr(sources.asyncio, "timeout", lambda _seconds: asyncio.timeout(0))
+    harness.sources[RCS].fetch = never
+    outcome = call(harness)
     assert outcome.error is not None
     assert (outcome.error.error_code, outcome.error.http_status, outcome.attempts) == (
         "TIMEOUT",
@@ -295,17 +298,19 @@ def test_a_call_without_an_answer_in_time_is_a_timeout(
     assert outcome.error.message == "It did not answer within 600 s."
 
 
-def test_rate_limited_answers_are_counted_in_the_metrics(bench: Bench) -> None:
-    bench.script(rcs=BUSY)
-    call(bench)
-    assert {name: amount for (name, _), amount in bench.meter.drain().items()} == {RATE_LIMITED: 3}
+def test_rate_limited_answers_are_counted_in_the_metrics(harness: EnrichmentHarness) -> None:
+    harness.script(rcs=BUSY)
+    call(harness)
+    assert {name: amount for (name, _), amount in harness.meter.drain().items()} == {
+        RATE_LIMITED: 3
+    }
 
 
 def test_concurrent_calls_respect_the_rate_limit_of_the_source(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: EnrichmentHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each task adds up its waits; none takes real time."""
-    bench.limiter, starts = CountingLimiter(bench.clock, is_enforced=True), []
+    """Waits take no real time: each task adds up the seconds that it would have waited."""
+    harness.limiter, starts = CountingLimiter(harness.clock, is_enforced=True), []
     waited: Counter[object] = Counter()
 
     async def sleep(seconds: float) -> None:
@@ -317,35 +322,32 @@ def test_concurrent_calls_respect_the_rate_limit_of_the_source(
         return source_record(RCS)
 
     async def all_at_once() -> None:
-        await asyncio.gather(*[calling(bench, RCS, registries) for _ in range(12)])
+        await asyncio.gather(*[call_async(harness, RCS, registries) for _ in range(12)])
 
-    bench.sources[RCS].fetch = fetch
-    registries = bench.registries
-    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    harness.sources[RCS].fetch = fetch
+    registries = harness.registries
+    monkeypatch.setattr(sources.asyncio, "sleep", sleep)
     run(all_at_once())
-    assert len(starts) == bench.limiter.reserved[f"enrichment:{RCS}"] == 12
-    in_order = sorted(starts)
+    assert len(starts) == harness.limiter.reserved[f"enrichment:{RCS}"] == 12
+    starts.sort()
     assert all(
         later - first >= RATE.period_seconds - 1e-6
-        for first, later in zip(in_order, in_order[RATE.limit :], strict=False)
+        for first, later in zip(starts, starts[RATE.limit :], strict=False)
     )
 
 
-CALLERS = 16
-
-
 class SleepingTasks:
-    """Advances the clock to the next wake-up when all tasks sleep."""
+    """Advances the clock to the next wake-up once all tasks sleep."""
 
     def __init__(self, clock: StandingClock) -> None:
         self._clock, self._number = clock, 0
         self._asleep: list[tuple[datetime, int, asyncio.Future[None]]] = []
 
     async def sleep(self, seconds: float) -> None:
-        wakes: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        wake_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._number += 1
-        self._asleep.append((self._clock.now() + timedelta(seconds=seconds), self._number, wakes))
-        await wakes
+        self._asleep.append((self._clock.now() + timedelta(seconds=seconds), self._number, wake_up))
+        await wake_up
 
     async def run_to_completion(self, tasks: list[asyncio.Task[object]]) -> None:
         while unfinished := sum(not task.done() for task in tasks):
@@ -362,14 +364,16 @@ class SleepingTasks:
 def sleepers(
     clock: StandingClock, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> SleepingTasks:
-    """Replaces `waits`, and makes the rate limits use the test's clock."""
+    """Replaces the fixture `waits`, and makes the rate limits use the test's clock."""
 
-    async def at_once(work: Callable[..., object], *given: object, **more: object) -> object:
+    async def run_inline(work: Callable[..., object], *given: object, **more: object) -> object:
         return work(*given, **more)
 
     sleepers = SleepingTasks(clock)
-    fake_asyncio = SimpleNamespace(sleep=sleepers.sleep, to_thread=at_once, timeout=asyncio.timeout)
-    monkeypatch.setattr(module, "asyncio", fake_asyncio)
+    fake_asyncio = SimpleNamespace(
+        sleep=sleepers.sleep, to_thread=run_inline, timeout=asyncio.timeout
+    )
+    monkeypatch.setattr(sources, "asyncio", fake_asyncio)
     monkeypatch.setattr(rate_limits, "_reserving", rate_limits._reserving.__wrapped__)
     monkeypatch.setattr(rate_limits, "epoch_sql", lambda **_: repr(clock.now().timestamp()))
     return sleepers
@@ -377,44 +381,45 @@ def sleepers(
 
 @pytest.mark.parametrize("given", [[BUSY], [source_record(RCS)] * 3 + [BUSY] * 2])
 def test_each_call_reserves_the_rate_limit_again_after_a_rest(
-    bench: Bench, sleepers: SleepingTasks, given: list[object]
+    harness: EnrichmentHarness, sleepers: SleepingTasks, given: list[object]
 ) -> None:
-    bench.limiter, starts = DatabaseRateLimiter(bench.database), []
+    harness.limiter, starts = DatabaseRateLimiter(harness.database), []
     script = list(given)
 
     async def fetch(*_given: object) -> object:
-        starts.append(bench.clock.now())
+        starts.append(harness.clock.now())
         return script.pop(0) if script else source_record(RCS)
 
     async def all_at_once() -> list[object]:
-        registries, world = bench.registries, {"database": bench.database, "clock": bench.clock}
+        registries, services = (
+            harness.registries,
+            {"database": harness.database, "clock": harness.clock},
+        )
         calls = [
-            call_source(registries.sources[RCS], SIREN, None, registries=registries, **world)
-            for _ in range(CALLERS)
+            call_source(registries.sources[RCS], SIREN, None, registries=registries, **services)
+            for _ in range(16)
         ]
         tasks = [asyncio.ensure_future(call) for call in calls]
         await sleepers.run_to_completion(tasks)
         return [task.result().status for task in tasks]
 
-    bench.sources[RCS].fetch = fetch
-    assert run(all_at_once()) == ["SUCCESS"] * CALLERS
+    harness.sources[RCS].fetch = fetch
+    assert run(all_at_once()) == ["SUCCESS"] * 16
     distances = [
         (later - first).total_seconds()
         for first, later in zip(starts, starts[RATE.limit :], strict=False)
     ]
     assert min(distances) >= RATE.period_seconds - 0.001
-    assert (
-        len(starts) == CALLERS + sum(one is BUSY for one in given) == calls_of_the_day(bench, RCS)
-    )
+    assert len(starts) == 16 + sum(one is BUSY for one in given) == calls_of_the_day(harness, RCS)
 
 
-def calls_of_the_day(bench: Bench, source: SourceApi) -> int:
-    with bench.database.reading() as session:
+def calls_of_the_day(harness: EnrichmentHarness, source: SourceApi) -> int:
+    with harness.database.reading() as session:
         return source_statuses(session)[source].quota_used
 
 
 CONFLICT = source_error("SOURCE_UNAVAILABLE", 409)
-NOT_CALLED = replace(source_error("RATE_LIMIT"), is_ours=True)
+NOT_CALLED = replace(source_error("RATE_LIMIT"), is_local=True)
 
 
 @pytest.mark.parametrize(
@@ -429,14 +434,18 @@ NOT_CALLED = replace(source_error("RATE_LIMIT"), is_ours=True)
     ],
 )
 def test_only_ten_consecutive_timeouts_make_a_source_rest_for_twelve_hours(
-    bench: Bench, given: list[object], hours: int | None
+    harness: EnrichmentHarness, given: list[object], hours: int | None
 ) -> None:
-    source = bench.registries.sources[RCS]
-    world = {"registries": bench.registries, "database": bench.database, "clock": bench.clock}
-    bench.sources[RCS].script = list(given)
+    source = harness.registries.sources[RCS]
+    services = {
+        "registries": harness.registries,
+        "database": harness.database,
+        "clock": harness.clock,
+    }
+    harness.sources[RCS].script = list(given)
     for _ in given:
-        run(call_source(source, SIREN, None, **world))
-    with bench.database.reading() as session:
+        run(call_source(source, SIREN, None, **services))
+    with harness.database.reading() as session:
         until = source_statuses(session)[RCS].open_until
-    left = None if until is None else round((until - bench.clock.now()) / timedelta(hours=1))
+    left = None if until is None else round((until - harness.clock.now()) / timedelta(hours=1))
     assert left == hours

@@ -1,4 +1,4 @@
-"""Several worker processes, some killed at critical points, store what one healthy worker stores."""
+"""Several worker processes, some of them killed at critical points, store what one healthy worker stores."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 from automation_pipeline_tests.enrichment.processes import (
     AFTER_COMMIT,
     BEFORE_COMMIT,
@@ -47,13 +47,13 @@ def expire_leases(database: Database) -> None:
 
 
 @pytest.fixture
-def shared(database: Database, clock: StandingClock) -> Bench:
-    """A bench whose claims are shared with other processes."""
-    return Bench(database, clock, claims=DatabaseClaims(database))
+def shared(database: Database, clock: StandingClock) -> EnrichmentHarness:
+    """A harness whose claims other processes share."""
+    return EnrichmentHarness(database, clock, claims=DatabaseClaims(database))
 
 
 def test_concurrent_requests_for_a_new_company_create_one_job(
-    shared: Bench, database_url: str
+    shared: EnrichmentHarness, database_url: str
 ) -> None:
     now = shared.clock.now().isoformat()
     result = at_once(request, *[(database_url, now, SIREN, f"t{number}") for number in range(CREW)])
@@ -65,7 +65,7 @@ def test_concurrent_requests_for_a_new_company_create_one_job(
 
 
 def test_one_of_several_processes_with_the_same_job_works_on_it(
-    shared: Bench, database_url: str
+    shared: EnrichmentHarness, database_url: str
 ) -> None:
     answer = shared.request()
     calls = at_once(work, *[(database_url, shared.clock.now().isoformat(), answer.job_id)] * CREW)
@@ -82,7 +82,7 @@ def test_one_of_several_processes_with_the_same_job_works_on_it(
 
 
 def test_the_next_worker_finishes_the_job_of_a_killed_process(
-    shared: Bench, database_url: str
+    shared: EnrichmentHarness, database_url: str
 ) -> None:
     sirens = {kill_point: f"10000000{number}" for number, kill_point in enumerate(ANSWERED)}
     jobs = {kill_point: shared.request(siren).job_id for kill_point, siren in sirens.items()}
@@ -101,7 +101,7 @@ def test_the_next_worker_finishes_the_job_of_a_killed_process(
     assert sum(shared.calls().values()) == 0
     expire_leases(shared.database)
     shared.pass_time(seconds=120)
-    assert shared.sweep().asked_again == len(ANSWERED) - 1
+    assert shared.sweep().replaced_workers == len(ANSWERED) - 1
     for kill_point, job_id in jobs.items():
         assert_next_worker_finishes(
             shared,
@@ -113,88 +113,90 @@ def test_the_next_worker_finishes_the_job_of_a_killed_process(
 
 
 def assert_next_worker_finishes(
-    bench: Bench, job_id: int, siren: str, answered: int, *, attempts: int
+    harness: EnrichmentHarness, job_id: int, siren: str, answered: int, *, attempts: int
 ) -> None:
-    job = bench.work(job_id)
+    job = harness.work(job_id)
     assert (job.state, job.status, job.attempt) == ("DONE", "SUCCESS", attempts)
-    assert sum(bench.calls(of=siren).values()) == 3 - answered
-    events = [event.name for event in bench.events() if event.payload["company_siren"] == siren]
+    assert sum(harness.calls(of=siren).values()) == 3 - answered
+    events = [event.name for event in harness.events() if event.payload["company_siren"] == siren]
     assert [events.count(name) for name in EVENTS] == [1, attempts, 3, 1]
-    assert bench.moves(siren) == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
+    assert harness.moves(siren) == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
 
 
-def take_over_the_lease(bench: Bench, job_id: int) -> None:
-    """The worker slept until its claim expired: another worker has it now, with other answers."""
-    bench.pass_time(seconds=121)
-    other = Bench(bench.database, bench.clock, claims=bench.claims)
+def take_over_the_lease(harness: EnrichmentHarness, job_id: int) -> None:
+    """Let the claim of the worker expire, and let another worker do the job with other answers."""
+    harness.pass_time(seconds=121)
+    other = EnrichmentHarness(harness.database, harness.clock, claims=harness.claims)
     other.script(search=source_record(SEARCH, legal_name="BY ANOTHER"))
     other.work(job_id, "another")
 
 
 @pytest.mark.parametrize("kill_point", [SEARCH, INPI, RCS])
 def test_a_worker_whose_lease_was_taken_over_writes_nothing(
-    bench: Bench, kill_point: SourceApi
+    harness: EnrichmentHarness, kill_point: SourceApi
 ) -> None:
-    answer = bench.request()
-    bench.sources[kill_point].script = [lambda: take_over_the_lease(bench, answer.job_id)]
-    job, company = bench.work(answer.job_id, "late"), bench.company()
+    answer = harness.request()
+    harness.sources[kill_point].script = [lambda: take_over_the_lease(harness, answer.job_id)]
+    job, company = harness.work(answer.job_id, "late"), harness.company()
     assert (job.attempt, job.status) == (2, "SUCCESS")
-    assert bench.job(answer.job_id).lock_owner == "another"
+    assert harness.job(answer.job_id).lock_owner == "another"
     assert company is not None
     assert company.legal_name == ("BY ANOTHER" if kill_point is SEARCH else "DANONE")
-    assert len(bench.events("SourceFetched")) == 3
-    assert len(bench.events("Completed")) == 1
-    assert bench.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
+    assert len(harness.events("SourceFetched")) == 3
+    assert len(harness.events("Completed")) == 1
+    assert harness.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
 
 
 def test_a_worker_writes_nothing_while_another_holds_its_lease(
-    bench: Bench,
+    harness: EnrichmentHarness,
 ) -> None:
-    answer = bench.request()
+    answer = harness.request()
 
     def take_over_and_die() -> None:
-        bench.pass_time(seconds=121)
-        Bench(bench.database, bench.clock, claims=bench.claims).work_and_die(answer.job_id, INPI)
+        harness.pass_time(seconds=121)
+        EnrichmentHarness(harness.database, harness.clock, claims=harness.claims).work_and_die(
+            answer.job_id, INPI
+        )
 
-    bench.sources[INPI].script = [take_over_and_die]
-    bench.work(answer.job_id, "late")
-    assert bench.enrichment().status == "RUNNING"
-    assert list(bench.source_rows(answer.job_id)) == [SEARCH]
-    assert bench.events("Completed") == []
+    harness.sources[INPI].script = [take_over_and_die]
+    harness.work(answer.job_id, "late")
+    assert harness.enrichment().status == "RUNNING"
+    assert list(harness.source_rows(answer.job_id)) == [SEARCH]
+    assert harness.events("Completed") == []
 
 
-def test_a_worker_that_cannot_extend_its_lease_stops(bench: Bench) -> None:
-    """No other worker holds the lease: the sweep finds the job."""
-    bench.options = replace(bench.options, heartbeat_seconds=0.0, call_seconds=600.0)
-    answer = bench.request()
-    bench.take_requests()
-    bench.claims.extend = lambda *_given: False
-    bench.sources[SEARCH].fetch = _never
-    assert bench.work(answer.job_id).state == "RUNNING"
-    bench.pass_time(seconds=120)
-    assert bench.sweep().asked_again == 1
+def test_a_worker_that_cannot_extend_its_lease_stops(harness: EnrichmentHarness) -> None:
+    """The job stays RUNNING without a worker until the sweep finds it."""
+    harness.options = replace(harness.options, heartbeat_seconds=0.0, call_seconds=600.0)
+    answer = harness.request()
+    harness.take_requests()
+    harness.claims.extend = lambda *_given: False
+    harness.sources[SEARCH].fetch = _never
+    assert harness.work(answer.job_id).state == "RUNNING"
+    harness.pass_time(seconds=120)
+    assert harness.sweep().replaced_workers == 1
 
 
 def test_a_failed_heartbeat_or_release_does_not_fail_the_job(
-    bench: Bench,
+    harness: EnrichmentHarness,
 ) -> None:
-    bench.options = replace(bench.options, heartbeat_seconds=0.0)
-    answer, missed = bench.request(), []
+    harness.options = replace(harness.options, heartbeat_seconds=0.0)
+    answer, missed = harness.request(), []
 
     def fail(lease: Claim, *_given: object) -> bool:
         missed.append(lease)
         raise TransientError("The database is too busy.")
 
-    bench.claims.extend = bench.claims.release = fail
-    assert bench.work(answer.job_id).status == "SUCCESS"
+    harness.claims.extend = harness.claims.release = fail
+    assert harness.work(answer.job_id).status == "SUCCESS"
     assert missed
 
 
-def test_a_worker_sends_heartbeats_while_it_works(bench: Bench) -> None:
-    bench.options = replace(bench.options, heartbeat_seconds=0.0, call_seconds=600.0)
-    answer = bench.request()
-    bench.sources[SEARCH].fetch = _after_heartbeat(bench, answer.job_id)
-    job = bench.work(answer.job_id)
+def test_a_worker_sends_heartbeats_while_it_works(harness: EnrichmentHarness) -> None:
+    harness.options = replace(harness.options, heartbeat_seconds=0.0, call_seconds=600.0)
+    answer = harness.request()
+    harness.sources[SEARCH].fetch = _after_heartbeat(harness, answer.job_id)
+    job = harness.work(answer.job_id)
     assert job.heartbeat_at is not None
     assert job.started_at is not None
     assert job.heartbeat_at - job.started_at == timedelta(seconds=30)
@@ -205,10 +207,10 @@ async def _never(*_given: object) -> None:
     await asyncio.Event().wait()
 
 
-def _after_heartbeat(bench: Bench, job_id: int) -> Callable[..., Awaitable[object]]:
+def _after_heartbeat(harness: EnrichmentHarness, job_id: int) -> Callable[..., Awaitable[object]]:
     async def fetch(*_given: object) -> object:
-        now = bench.pass_time(seconds=30)
-        await come_true(lambda: bench.job(job_id).heartbeat_at == now)
+        now = harness.pass_time(seconds=30)
+        await come_true(lambda: harness.job(job_id).heartbeat_at == now)
         return source_record(SEARCH)
 
     return fetch

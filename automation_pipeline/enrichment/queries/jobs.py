@@ -1,4 +1,5 @@
-"""Queries of jobs: create them for requests, work on them under a claim, finish them in one transaction."""
+"""Queries about jobs: add them for requests, start and update them under a claim, and finish them in one
+transaction."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -75,20 +76,20 @@ WORKER = "worker"
 
 
 class LostJobError(Exception):
-    """Another worker has the job, or it has ended; this worker must not write."""
+    """Another worker has claimed the job, or it has ended: this worker must write nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartedJob:
-    """A job under a claim. `called` are the sources that need no call. If `facts.attempt` exceeds
-    the limit, the caller finishes the job at once."""
+    """A job under a claim. `called` are the sources that need no further call. If `facts.attempt`
+    exceeds the limit, the caller finishes the job at once."""
 
     id: int
     facts: EnrichmentFacts
     siret: str | None
     token: int
     called: frozenset[SourceApi]
-    put_offs: int = 0
+    postponements: int = 0
 
 
 def add_jobs(
@@ -100,8 +101,8 @@ def add_jobs(
     *,
     priority: int = 5,
 ) -> list[EnrichmentJobRow]:
-    """Add jobs with run requests for locked SIRENs without an open job. Their keys are numbered from
-    the second job of a day."""
+    """Add jobs with run requests for locked SIRENs without an open job. The key of a SIREN's second job of a
+    day, and of later ones, ends with a number."""
     midnight = _midnight(now)
     earlier_jobs = (
         select(EnrichmentJobRow.company_siren, func.count())
@@ -140,8 +141,8 @@ def _midnight(now: datetime) -> datetime:
 
 
 def request_workers(session: Session, jobs: Sequence[EnrichmentJobRow], now: datetime) -> None:
-    """File a run request per job. No key is used twice, because Dagster ignores a key that it
-    knows. The run has the correlation id of the job's first requester."""
+    """File a run request per job. Each has a new key, because Dagster ignores a key that it knows. The
+    run has the correlation id of the job's first requester."""
     requests: list[NewRunRequest] = []
     for job in jobs:
         job.requests, job.requested_at = job.requests + 1, now
@@ -169,7 +170,7 @@ def attach(
     correlation_id: str,
     now: datetime,
 ) -> None:
-    """Attach the request to the job that it waits for. Safe to repeat."""
+    """Attach the request to the job that it waits for. Repeated calls change nothing."""
     insert = insert_into(session, AttachmentRow).values(
         job_id=job.id,
         request_id=request.id,
@@ -182,12 +183,12 @@ def attach(
 
 def was_opened_today(session: Session, siren: str, now: datetime) -> bool:
     """Whether opening the company has created a job since midnight (UTC)."""
-    its = (
+    jobs_of_today = exists().where(
         EnrichmentJobRow.company_siren == siren,
         EnrichmentJobRow.trigger == EnrichmentTrigger.REQUEST_OPENED,
         EnrichmentJobRow.created_at >= _midnight(now),
     )
-    return session.scalar(select(exists().where(*its))) or False
+    return session.scalars(select(jobs_of_today)).one()
 
 
 def siren_of(session: Session, job_id: int) -> str:
@@ -202,8 +203,8 @@ def siren_of(session: Session, job_id: int) -> str:
 def start_job(
     session: Session, job_id: int, claim: Claim, max_attempts: int, now: datetime
 ) -> StartedJob | None:
-    """None if the job has ended, waits for a source, or was started under this claim or a later
-    one."""
+    """Start the next attempt of the job. Return None if the job has ended, waits for a source, or was
+    started under this claim or a later one."""
     row = locked_enrichment(session, siren_of(session, job_id), now)
     job = _locked_job(session, job_id)
     is_waiting = job.not_before is not None and job.not_before > now
@@ -228,7 +229,7 @@ def start_job(
         siret=job.company_siret,
         token=claim.token,
         called=frozenset(SourceApi if is_unknown else outcomes),
-        put_offs=job.put_offs,
+        postponements=job.put_offs,
     )
 
 
@@ -246,7 +247,7 @@ def record_heartbeat(session: Session, started: StartedJob, now: datetime) -> No
 
 
 def record_visit(session: Session, job_id: int, now: datetime) -> None:
-    """A worker could not start the job, because the claim on its SIREN is taken."""
+    """Record that a worker could not start the job because another one holds the claim on its SIREN."""
     session.execute(
         update(EnrichmentJobRow)
         .where(EnrichmentJobRow.id == job_id, EnrichmentJobRow.state == JobState.PENDING)
@@ -258,7 +259,7 @@ def record_visit(session: Session, job_id: int, now: datetime) -> None:
 def save_outcome(
     session: Session, started: StartedJob, outcome: SourceOutcome, now: datetime
 ) -> None:
-    """Raises LostJobError."""
+    """Store the result of a source with its event. Raises LostJobError."""
     error, record = outcome.error, outcome.record
     row: dict[str, object] = {
         "job_id": _claimed_job(session, started).id,
@@ -284,8 +285,8 @@ def save_outcome(
 def postpone_job(
     session: Session, started: StartedJob, outcome: SourceOutcome, until: datetime, now: datetime
 ) -> None:
-    """Return the job to PENDING until the time that its required source asks for. The attempt does
-    not count. Raises LostJobError."""
+    """Return the job to PENDING, to be started again at `until`, because its required source asks to
+    wait. The attempt does not count. Raises LostJobError."""
     row = locked_enrichment(session, started.facts.siren, now)
     job = _claimed_job(session, started)
     has_snapshot = session.get(CompanyRow, row.siren) is not None
@@ -300,7 +301,7 @@ def postpone_job(
 
 
 def outcomes_of(session: Session, job_id: int) -> dict[SourceApi, SourceOutcome]:
-    """In the order of the calls."""
+    """Return the stored results by source, in the order of the calls."""
     rows = session.scalars(
         select(EnrichmentJobSourceRow).where(EnrichmentJobSourceRow.job_id == job_id)
     )
@@ -309,7 +310,7 @@ def outcomes_of(session: Session, job_id: int) -> dict[SourceApi, SourceOutcome]
 
 
 def other_establishments(session: Session, started: StartedJob) -> frozenset[str]:
-    """The SIRETs of waiting requests except that of the job. Empty if the company was not found."""
+    """Return the SIRETs of waiting requests except that of the job; none if the company was not found."""
     outcomes = outcomes_of(session, started.id)
     if any(one not in outcomes or outcomes[one].record is None for one in REQUIRED_SOURCES):
         return frozenset()
@@ -321,7 +322,7 @@ def other_establishments(session: Session, started: StartedJob) -> frozenset[str
 
 
 def stored_fields(fields: CompanyFields) -> dict[str, object]:
-    """The fields as JSON, without those that are None."""
+    """The fields as a JSON object, without those that are None."""
     stored = {name: value for name, value in asdict(fields).items() if value is not None}
     if fields.creation_date is not None:
         stored["creation_date"] = fields.creation_date.isoformat()
@@ -390,10 +391,11 @@ def finish_job(
     now: datetime,
     establishments: Mapping[str, Sequence[str]] | None = None,
 ) -> Evaluation:
-    """End the job. If it lost its workers too often, its calls count, but there is no new snapshot.
+    """Evaluate and end the job. If the job has lost its workers too often, its calls count, but it
+    stores no snapshot.
 
-    `establishments`: the warnings for SIRETs other than that of the job. Raises LostJobError, and
-    then nothing is written.
+    `establishments` are the warnings about SIRETs other than that of the job. Raises LostJobError,
+    and writes nothing in that case.
     """
     row = locked_enrichment(session, started.facts.siren, now)
     job = _claimed_job(session, started)
@@ -429,7 +431,7 @@ def finish_job(
 
 
 def known_of(session: Session, siren: str) -> tuple[Snapshot | None, frozenset[str]]:
-    """The snapshot of a company, and the fields that users have locked."""
+    """Return the snapshot of a company, and the fields that users have locked."""
     company = session.get(CompanyRow, siren)
     rows = session.scalars(
         select(FieldSourceRow).where(FieldSourceRow.company_siren == siren)
@@ -454,8 +456,10 @@ def _warn_requests(
 ) -> None:
     """Add to each waiting request the warnings about its establishment."""
     attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == job.id)
-    its = CompanyRequestRow.id.in_(attached), CompanyRequestRow.siret.is_not(None)
-    for request in session.scalars(select(CompanyRequestRow).where(*its)):
+    query = select(CompanyRequestRow).where(
+        CompanyRequestRow.id.in_(attached), CompanyRequestRow.siret.is_not(None)
+    )
+    for request in session.scalars(query):
         siret = request.siret or ""
         unknown = [not_looked_up(siret)] if evaluation.status in GOOD_STATUSES else []
         add_warnings(request, warnings.get(siret, unknown))
@@ -464,7 +468,7 @@ def _warn_requests(
 def _save_snapshot(
     session: Session, after: Snapshot, new_sources: Mapping[str, SourceApi], now: datetime
 ) -> None:
-    """The provenance of fields that are not in `new_sources` stays as it is."""
+    """Store the snapshot, and the source of each field in `new_sources`."""
     values = {field: getattr(after.values, field) for field in FIELDS}
     changes = {"is_masked": after.is_masked, "updated_at": now, **values}
     upsert(
@@ -487,7 +491,7 @@ def _save_snapshot(
 def _save_documents(
     session: Session, siren: str, outcomes: Mapping[SourceApi, SourceOutcome], now: datetime
 ) -> None:
-    """Each version of a document once, and the last call of each source."""
+    """Store each version of a document once, and the last call of each source."""
     documents = [
         {
             "company_siren": siren,
@@ -547,8 +551,8 @@ def _end_job(
     enqueue(
         session,
         [
-            events.enrichment_completed(its_facts, request_id, evaluation, now)
-            for request_id, its_facts in waiting or [(None, facts)]
+            events.enrichment_completed(request_facts, request_id, evaluation, now)
+            for request_id, request_facts in waiting or [(None, facts)]
         ],
     )
 
@@ -563,8 +567,8 @@ def get_job(session: Session, job_id: int) -> EnrichmentJobShown:
 def jobs_of_request(
     session: Session, request_id: int, tenant_id: str, limit: int
 ) -> Sequence[EnrichmentJobShown]:
-    """The jobs of its SIREN, newest first, of any requester. Raises NotFoundError also for a
-    request of another tenant."""
+    """Return the jobs of the request's company, newest first, also those of other requesters. Raises NotFoundError,
+    also for a request of another tenant."""
     siren = request_of(session, request_id, tenant_id).company_siren
     query = select(EnrichmentJobRow).where(EnrichmentJobRow.company_siren == siren)
     rows = session.scalars(query.order_by(EnrichmentJobRow.id.desc()).limit(limit))

@@ -1,4 +1,4 @@
-"""Queries of requests, of the enrichment row of a SIREN, and of companies and their coverage."""
+"""Queries about requests, the enrichment of a SIREN, companies and their coverage."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -39,6 +39,8 @@ from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline.storage.statements import among, insert_into
 
 OPEN = (JobState.PENDING, JobState.RUNNING)
+# The recorded reason for which a company becomes STALE at the end of its lifetime.
+DATA_EXPIRED = "The data has expired."
 MAX_DOCUMENTS = 50
 HAS_OPEN_JOB = exists().where(
     EnrichmentJobRow.company_siren == EnrichmentRow.siren, EnrichmentJobRow.state.in_(OPEN)
@@ -74,13 +76,13 @@ def warnings_of(request: CompanyRequestRow) -> tuple[str, ...]:
 
 
 def add_warnings(request: CompanyRequestRow, warnings: Sequence[str]) -> None:
-    """Add those that the request does not have yet."""
+    """Add the warnings that the request does not have yet."""
     if warnings:
         request.warnings = {"warnings": [*dict.fromkeys([*warnings_of(request), *warnings])]}
 
 
 def not_looked_up(siret: str) -> str:
-    return f"The establishment {siret} could not be looked up: ask for it again later."
+    return f"The establishment {siret} could not be looked up: request it again later."
 
 
 def establishment_warnings(session: Session, siret: str, since: datetime) -> Sequence[str] | None:
@@ -125,7 +127,7 @@ def request_of(session: Session, request_id: int, tenant_id: str) -> CompanyRequ
 
 
 def locked_enrichment(session: Session, siren: str, now: datetime) -> EnrichmentRow:
-    """Lock the row of the SIREN, which is created if missing. The lock serialises all changes of the SIREN."""
+    """Lock the row of the SIREN, and create it if it is missing. The lock serialises all changes to the SIREN."""
     row = {
         "siren": siren,
         "status": EnrichmentStatus.PENDING,
@@ -151,10 +153,10 @@ def move_enrichment(
     reason: str | None = None,
 ) -> None:
     """Change the status of a locked row and log the transition. Raises IllegalMoveError."""
-    frm = EnrichmentStatus(row.status)
-    row.status, row.updated_at = ENRICHMENT.move(frm, to), now
+    previous = EnrichmentStatus(row.status)
+    row.status, row.updated_at = ENRICHMENT.move(previous, to), now
     record_transitions(
-        session, [Transition(ENRICHMENT.name, row.siren, frm, to, actor, now, reason)]
+        session, [Transition(ENRICHMENT.name, row.siren, previous, to, actor, now, reason)]
     )
 
 
@@ -193,7 +195,7 @@ def get_request(session: Session, request_id: int, tenant_id: str) -> RequestSho
         .order_by(CompanyDocumentRow.id.desc())
         .limit(MAX_DOCUMENTS)
     )
-    in_order = sorted(
+    retrievals = sorted(
         session.scalars(select(RetrievalRow).where(RetrievalRow.company_siren == siren)),
         key=lambda row: [*SourceApi].index(SourceApi(row.source_api)),
     )
@@ -204,7 +206,7 @@ def get_request(session: Session, request_id: int, tenant_id: str) -> RequestSho
                 for one in session.scalars(documents)
             ),
             "source_retrievals": tuple(
-                RetrievalShown.model_validate(one, from_attributes=True) for one in in_order
+                RetrievalShown.model_validate(one, from_attributes=True) for one in retrievals
             ),
         }
     )
@@ -213,7 +215,7 @@ def get_request(session: Session, request_id: int, tenant_id: str) -> RequestSho
 def list_requests(
     session: Session, tenant_id: str, *, siren: str | None = None, limit: int, offset: int = 0
 ) -> Sequence[CompanyRequestShown]:
-    """Newest first."""
+    """Return a page of the tenant's requests, newest first."""
     query = select(CompanyRequestRow).where(CompanyRequestRow.tenant_id == tenant_id)
     if siren is not None:
         query = query.where(CompanyRequestRow.company_siren == siren)
@@ -222,8 +224,8 @@ def list_requests(
 
 
 def request_statuses(session: Session, request_ids: Sequence[int]) -> list[RequestShown]:
-    """The requests with their companies, without documents and retrievals. Takes four queries for any
-    number of requests."""
+    """Return the requests with their companies, but without documents and retrievals. The number of
+    queries does not depend on the number of requests."""
     rows = session.scalars(
         select(CompanyRequestRow)
         .where(among(session, CompanyRequestRow.id, request_ids))
@@ -249,7 +251,7 @@ def request_statuses(session: Session, request_ids: Sequence[int]) -> list[Reque
 
 
 def find_companies(session: Session, sirens: Sequence[str]) -> dict[str, CompanyShown]:
-    """The snapshots by SIREN, with the source of each field."""
+    """Return the snapshots by SIREN, with the source of each field."""
     rows = session.scalars(select(CompanyRow).where(among(session, CompanyRow.siren, sirens))).all()
     sources: dict[str, dict[str, str]] = defaultdict(dict)
     if rows:
@@ -270,7 +272,7 @@ def find_companies(session: Session, sirens: Sequence[str]) -> dict[str, Company
 
 
 def enrichments_by_status(session: Session) -> Mapping[EnrichmentStatus, int]:
-    """Includes the statuses without companies."""
+    """Return the number of companies by status, including zeros."""
     counts = dict(
         session.execute(select(EnrichmentRow.status, func.count()).group_by(EnrichmentRow.status))
         .tuples()
@@ -280,7 +282,7 @@ def enrichments_by_status(session: Session) -> Mapping[EnrichmentStatus, int]:
 
 
 def stale_backlog(session: Session) -> int:
-    """The number of stale companies without an open job."""
+    """Return the number of stale companies without an open job."""
     query = select(func.count()).select_from(EnrichmentRow)
     stale = EnrichmentRow.status == EnrichmentStatus.STALE
     return session.scalars(query.where(stale, ~HAS_OPEN_JOB)).one()

@@ -1,4 +1,4 @@
-"""Decisions of enrichment: freshness, breakers, merged snapshots, the status of a job, coverage."""
+"""Rules of enrichment: the status of a job, freshness, rests of sources, merged snapshots, coverage checks."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ def error_item(source: str, http_status: int | None, code: ErrorCode) -> str:
 
 
 def error_text(items: Iterable[str]) -> str:
-    """The items that fit, joined."""
+    """Join the items, as long as they fit into the column."""
     text = ""
     for one in items:
         longer = f"{text}|{one}" if text else one
@@ -45,7 +45,7 @@ LOST_WORKER = error_item("-", None, ErrorCode.INTERNAL_ERROR)
 _NAMELESS = SourceError(
     error_code=ErrorCode.NOT_FOUND,
     http_status=200,
-    message="The register knows the number, but gives no name for it.",
+    message="The register knows the number, but has no name for it.",
 )
 _MASKED = SourceError(
     error_code=ErrorCode.FORBIDDEN,
@@ -56,7 +56,7 @@ _MASKED = SourceError(
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The result of a job. `is_worth_retrying`: a failure is transient."""
+    """The result of a job. The counts are numbers of sources. `is_worth_retrying`: a failure is transient."""
 
     status: EnrichmentStatus
     success: int
@@ -78,11 +78,11 @@ def evaluate_job(
     optional_not_found_counts: bool = True,
     is_abandoned: bool = False,
 ) -> Evaluation:
-    """`outcomes` are in the order of the calls; only sources that were called count. A required
-    source that answers without the company's name did not find the company, or hides it.
+    """Evaluate the outcomes, which are in the order of the calls. Sources that were not called do not
+    count. A required source that answers without the company's name did not find the company, or hides it.
 
-    An abandoned job has lost its workers too often: the calls count, but there is no new snapshot, and
-    its error does not name required sources that were not called.
+    An abandoned job has lost its workers too often. Its calls count, but it fails, and its error does
+    not name required sources that were not called.
     """
     failures: list[tuple[SourceApi, SourceError]] = []
     for one in outcomes:
@@ -128,15 +128,16 @@ def is_fresh(updated_at: datetime | None, now: datetime, freshness: timedelta) -
 
 
 def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
-    """When the sweep refreshes a snapshot: up to a tenth after its freshness ends. The delay
-    depends on the SIREN only, so companies fetched in one night are not all refreshed in one night."""
+    """How long the sweep waits before it refreshes a snapshot: the freshness, and up to a tenth more. The
+    delay depends on the SIREN, so that companies fetched in one night are refreshed over several nights."""
     return freshness * (1 + _FRESHNESS_SPREAD * (int(siren) % 1000) / 999)
 
 
 def due_at(
     siren: str, evaluation: Evaluation, retries: int, now: datetime, freshness: timedelta
 ) -> datetime:
-    """`retries` counts the earlier retries for transient failures."""
+    """Return when the sweep refreshes the company. `retries` counts the earlier retries after transient
+    failures."""
     if is_retried_soon(evaluation, retries):
         return now + RETRY_AFTER[retries]
     return now + spread_freshness(siren, freshness)
@@ -150,19 +151,19 @@ def is_retried_soon(evaluation: Evaluation, retries: int) -> bool:
 def cooldown_until(
     status: EnrichmentStatus, last_manual_at: datetime | None, now: datetime, cooldown: timedelta
 ) -> datetime | None:
-    """Until when a user cannot refresh it. None: any user can. A company that failed has no
-    cool-down."""
+    """Return until when users cannot refresh the company, or None if they can. A company that failed has
+    no cooldown."""
     if last_manual_at is None or status is EnrichmentStatus.FAILED:
         return None
     until = last_manual_at + cooldown
     return until if now < until else None
 
 
-# After so many failures in a row, the source is down or has banned this system.
+# After this many consecutive failures the source is down, or has banned this system.
 MAX_FAILURES = 10
 MAX_POSTPONEMENTS = 10
 _DEFAULT_REST = timedelta(seconds=60)
-# The limit for the requested rest: a date in some years would disable the source.
+# The longest rest that a source can request. Without a limit, a Retry-After of some years would disable it.
 MAX_REST = timedelta(hours=24)
 # INPI bans callers that continue after a 429.
 _AFTER_RATE_LIMIT = {SourceApi.INPI: timedelta(minutes=10)}
@@ -174,16 +175,22 @@ _SILENT_CODES = frozenset({ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE})
 
 
 def rest_after(
-    source: SourceApi, error: SourceError, failures: int, *, goes_on: bool = False
+    source: SourceApi, error: SourceError, failures: int, *, will_retry: bool = False
 ) -> timedelta | None:
-    """How long no process calls the source; None: not at all. `failures` counts the consecutive
-    failures of this kind, including this one. `goes_on`: this caller repeats its call after the
-    rest that the source requested."""
-    if error.is_ours:
+    """Return how long no process calls the source, or None if it does not rest. `failures` counts the
+    consecutive failures of this kind, including this one. `will_retry`: this caller repeats its call
+    after the rest that the source requested."""
+    if error.is_local:
         return None
     if error.error_code is ErrorCode.RATE_LIMIT:
-        asked = timedelta(seconds=min(error.retry_after_seconds or 0.0, MAX_REST.total_seconds()))
-        return asked if goes_on else max(asked, _AFTER_RATE_LIMIT.get(source, _DEFAULT_REST))
+        requested = timedelta(
+            seconds=min(error.retry_after_seconds or 0.0, MAX_REST.total_seconds())
+        )
+        return (
+            requested
+            if will_retry
+            else max(requested, _AFTER_RATE_LIMIT.get(source, _DEFAULT_REST))
+        )
     if error.error_code in {ErrorCode.AUTH_ERROR, ErrorCode.FORBIDDEN}:
         return _AFTER_REFUSAL if error.error_code is ErrorCode.AUTH_ERROR else None
     if failures < MAX_FAILURES:
@@ -193,12 +200,12 @@ def rest_after(
 
 def is_down(error: SourceError) -> bool:
     """Whether the error counts as a failure of the source."""
-    return is_silent(error) or (error.error_code is ErrorCode.UPSTREAM_5XX and not error.is_ours)
+    return is_silent(error) or (error.error_code is ErrorCode.UPSTREAM_5XX and not error.is_local)
 
 
 def is_silent(error: SourceError) -> bool:
-    """A source that answers with any status has not banned this system."""
-    return error.error_code in _SILENT_CODES and error.http_status is None and not error.is_ours
+    """Whether the source did not answer at all, which is how a source bans this system."""
+    return error.error_code in _SILENT_CODES and error.http_status is None and not error.is_local
 
 
 def is_call_repeatable(source: SourceApi, error: SourceError, longest_wait_seconds: float) -> bool:
@@ -208,26 +215,26 @@ def is_call_repeatable(source: SourceApi, error: SourceError, longest_wait_secon
     return error.error_code is not ErrorCode.RATE_LIMIT or source is not SourceApi.INPI
 
 
-def postponed_until(outcome: SourceOutcome, put_offs: int) -> datetime | None:
-    """When a job continues whose required source asks every caller to wait. None: the outcome
-    counts. A job whose own calls got a 429 is postponed at most `MAX_POSTPONEMENTS` times; a rest
-    that started before its first call does not count."""
+def postponed_until(outcome: SourceOutcome, postponements: int) -> datetime | None:
+    """Return when the job continues if its required source asks all callers to wait, or None if the outcome
+    counts. A job whose own calls were answered with 429 is postponed at most `MAX_POSTPONEMENTS` times.
+    There is no limit if the source rested before the first call."""
     error = outcome.error
     if outcome.source not in REQUIRED_SOURCES or error is None or error.not_before is None:
         return None
-    return error.not_before if put_offs < MAX_POSTPONEMENTS or not outcome.was_called else None
+    return error.not_before if postponements < MAX_POSTPONEMENTS or not outcome.was_called else None
 
 
-# These change from call to call although the company does not.
+# These entries change from call to call although the company does not.
 VOLATILE = frozenset({"score", "date_mise_a_jour", "meta", "links"})
 
 
 def document_checksum(document: Mapping[str, object]) -> str:
-    """The same for documents that differ only in volatile values or in the order of their keys."""
-    lasting = json.dumps(
+    """Documents that differ only in volatile entries or in the order of their keys have the same checksum."""
+    stable = json.dumps(
         _without_volatile(document), ensure_ascii=False, sort_keys=True, separators=(",", ":")
     )
-    return hashlib.sha256(lasting.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(stable.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _without_volatile(value: object) -> object:
@@ -257,8 +264,8 @@ def merge_records(
     locked: Collection[str] = (),
     failed: Collection[SourceApi] = (),
 ) -> Snapshot:
-    """Fields that no record gives keep their value. So do fields that a user has locked, and fields
-    from a source with a higher priority that failed now."""
+    """Merge the records into the earlier snapshot. A field keeps its value if no record has one, if a user
+    has locked it, or if its source failed now and has a higher priority than the others."""
     before = before or Snapshot(identifiers.siren, CompanyFields())
     result: dict[str, Any] = {}  # Any: a field is a text or a day
     sources = dict(before.sources)
@@ -303,7 +310,7 @@ def value_hash(value: object) -> str:
 
 MAX_FAILED_SHARE = 0.1
 MIN_COMPANIES = 20
-# Within that time the sweep finds expired snapshots.
+# The sweep marks an expired snapshot within this time.
 GRACE = timedelta(hours=1)
 AGES: Mapping[str, timedelta] = {
     "up to a day": timedelta(days=1),
@@ -315,8 +322,8 @@ OLDER = "older"
 
 @dataclass(frozen=True, kw_only=True)
 class CompanyCoverage:
-    """Counts of companies. `ages` are those of the snapshots; `unexplained` failed without an error;
-    `overdue` are SUCCESS although they have expired."""
+    """Numbers of companies. `ages` are the ages of the snapshots. `unexplained` counts failures without an
+    error, `overdue` the SUCCESS companies whose data has expired."""
 
     statuses: Mapping[EnrichmentStatus, int] = field(default_factory=dict[EnrichmentStatus, int])
     ages: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -345,10 +352,10 @@ def evaluate_coverage(coverage: CompanyCoverage) -> Iterator[DayFinding]:
         text = f"{coverage.unexplained} have failed without an error; {text}"
     passed = not is_high and not coverage.unexplained
     yield DayFinding("coverage", passed, f"{text}.", grave=bool(coverage.unexplained))
-    text = "Nothing is SUCCESS for too long."
+    text = "No company is SUCCESS with expired data."
     if coverage.overdue:
         text = (
-            f"{coverage.overdue} companies are SUCCESS and older than that lasts: "
+            f"{coverage.overdue} companies are SUCCESS although their data has expired: "
             "does the sensor sweep_enrichments run?"
         )
     yield DayFinding("freshness", not coverage.overdue, text)

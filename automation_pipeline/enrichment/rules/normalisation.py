@@ -1,4 +1,4 @@
-"""Normalised spellings of countries, NAF codes, dates and postal codes of the registers."""
+"""Normalise the countries, NAF codes, dates and postal codes of the registers."""
 
 import re
 import unicodedata
@@ -85,7 +85,7 @@ _DATES = (
 
 
 def text(given: object) -> str | None:
-    """A string or a number as a string; None if it is empty or masked."""
+    """Return a string or a number as a trimmed string; None if it is empty or masked."""
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         return None
     bare = " ".join(str(given).replace("\0", "").split())
@@ -97,16 +97,18 @@ def is_masked(given: object) -> bool:
 
 
 def naf(given: object) -> str | None:
-    """With its dot: `62.01Z`."""
+    """Return the NAF code with its dot, such as `62.01Z`. None if it is no code."""
     match = _NAF.fullmatch((text(given) or "").upper().replace(" ", ""))
     return f"{match[1]}.{match[2]}{match[3]}" if match else None
 
 
 def country(given: object) -> str | None:
-    """The two letters of a code or of INSEE's name. None if it is unknown."""
-    apart = unicodedata.normalize("NFKD", text(given) or "").upper()
+    """Return the two-letter code of a code or of INSEE's name. None if it is unknown."""
+    decomposed = unicodedata.normalize("NFKD", text(given) or "").upper()
     bare = " ".join(
-        re.findall("[A-Z0-9]+", "".join(sign for sign in apart if not unicodedata.combining(sign)))
+        re.findall(
+            "[A-Z0-9]+", "".join(char for char in decomposed if not unicodedata.combining(char))
+        )
     )
     code = bare if bare in TWO_LETTERS else BY_THREE_LETTERS.get(bare) or BY_NAME.get(bare)
     return "FR" if code in OVERSEAS else code
@@ -125,14 +127,14 @@ def day(given: object) -> date | None:
 
 
 def postal_code(given: object, country_given: object = None) -> str | None:
-    """French codes get back the leading zero that a number has lost."""
+    """Restore the leading zero of a French code that was sent as a number."""
     bare = text(given)
     is_french = text(country_given) is None or country(country_given) == "FR"
     return f"0{bare}" if bare and is_french and re.fullmatch("[0-9]{4}", bare) else bare
 
 
 def line(*parts: object) -> str | None:
-    """Join the given parts in one line."""
+    """Join the parts that are not empty or masked."""
     return " ".join(filter(None, map(text, parts))) or None
 
 
@@ -231,6 +233,6 @@ DIVISIONS: Mapping[str, str] = MappingProxyType(
 
 
 def naf_label(code: object) -> str | None:
-    """None if it is no code, or its division does not exist."""
+    """Return the name of the code's division. None if it is no code, or the division does not exist."""
     known = naf(code)
     return DIVISIONS.get(known[:2]) if known else None

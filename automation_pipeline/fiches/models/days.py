@@ -1,4 +1,4 @@
-"""Values of sales days: the CRM's dates and times, ranges of days, sales lists, and their coverage."""
+"""Values of sales days: the CRM's dates and times, ranges of days, sales lists, and checks of a day."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, zone
 
 CRM_ZONE = zone("Europe/Paris")
-# Well within the years that databases and time zone conversions support.
+# All databases and time zone conversions support these years.
 FIRST_YEAR, LAST_YEAR = 1900, 2199
 
 _DAY_FIRST = re.compile(r"(\d\d)/(\d\d)/(\d{4})( \d\d:\d\d(?::\d\d)?)?", re.ASCII)
@@ -20,7 +20,7 @@ _YEAR_FIRST = re.compile(
 
 
 def crm_instant(text: str) -> datetime:
-    """Parse a date with a time to UTC. Without an offset the text is Paris time. Raises ValueError."""
+    """Parse a date with a time, and convert it to UTC. A text without an offset is Paris time. Raises ValueError."""
     iso = _iso(text)
     if len(iso) == len("2026-02-03"):
         raise ValueError("has no time of day")
@@ -28,18 +28,18 @@ def crm_instant(text: str) -> datetime:
 
 
 def crm_day(text: str) -> date:
-    """Parse a date, with or without a time, to the day in Paris. Raises ValueError."""
+    """Parse a date with or without a time, and return the day in Paris. Raises ValueError."""
     parsed = _parse(_iso(text))
     return parsed.date() if parsed.tzinfo is None else _instant(parsed).astimezone(CRM_ZONE).date()
 
 
 def paris_day(instant: datetime) -> str:
-    """The day in Paris as DD/MM/YYYY."""
+    """Format the day in Paris as DD/MM/YYYY."""
     return f"{instant.astimezone(CRM_ZONE):%d/%m/%Y}"
 
 
 def paris_minute(instant: datetime) -> str:
-    """The time in Paris as HH:MM."""
+    """Format the time in Paris as HH:MM."""
     return f"{instant.astimezone(CRM_ZONE):%H:%M}"
 
 
@@ -73,7 +73,7 @@ Days = tuple[date, ...]
 
 
 def parse_day(text: str | None, complaint: str) -> date:
-    """Parse YYYY-MM-DD. Raises InvalidInputError with this complaint, also for a year out of range."""
+    """Parse YYYY-MM-DD. Raises InvalidInputError with this complaint, also if the year is out of range."""
     try:
         day = (
             date.fromisoformat(text)
@@ -88,9 +88,9 @@ def parse_day(text: str | None, complaint: str) -> date:
 
 
 def requested_days(start: date, end: date, today: date) -> Days:
-    """The days of the range up to today, in order.
+    """Return the days of the range up to today, in order.
 
-    Raises InvalidInputError when the range is reversed, too long, or begins too long ago.
+    Raises InvalidInputError if the range is reversed, too long, or begins too long ago.
     """
     if start > end:
         raise InvalidInputError("startDate must be before or equal to endDate")
@@ -104,7 +104,7 @@ def requested_days(start: date, end: date, today: date) -> Days:
 
 @dataclass(frozen=True)
 class SalesDay:
-    """The last valid sales list of a day. `listed` counts what the CRM sent, including duplicates."""
+    """The counts of the last valid sales list of a day. `listed` includes duplicates."""
 
     day: date
     revalidated_at: datetime
@@ -122,7 +122,7 @@ class SalesDay:
 
 @dataclass(frozen=True)
 class DayFailed:
-    """The CRM returned no usable list for the day. The stored list stays."""
+    """The CRM returned no usable list for the day. A stored list stays."""
 
     day: date
     error: str
@@ -140,8 +140,7 @@ class DayFinding:
 
 @dataclass(frozen=True)
 class DayCoverage:
-    """The number of fiches of a day by the state of their details. The three counts add up to
-    `fiches`."""
+    """The number of fiches of a day: all of them, those with details, and those that the CRM does not know."""
 
     fiches: int
     with_details: int
@@ -153,7 +152,7 @@ class DayCoverage:
 
     @property
     def share(self) -> float:
-        """The share of the fiches known to the CRM that have details; 1 when there are none."""
+        """The share of fiches with details among those that the CRM knows; 1 if it knows none."""
         known = self.fiches - self.not_found
         return self.with_details / known if known else 1.0
 

@@ -1,5 +1,5 @@
-"""Values of fetch jobs: a job fetches the sales lists of a range of days. Its states, its events and its
-webhooks, which hold ids and counts, but no personal data."""
+"""Values of fetch jobs, which fetch the sales lists of a range of days: their states, events and webhooks. Events
+and webhooks contain ids and counts, but no personal data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ FETCH_JOB = StateMachine(
 
 @dataclass(frozen=True)
 class JobWebhook:
-    """The webhook that a job notifies. With a secret, its requests are signed."""
+    """The webhook that a job calls. With a secret, its requests are signed."""
 
     url: str
     secret: str | None = None
@@ -41,10 +41,10 @@ class JobWebhook:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchJob:
-    """Each day is fetched, remaining or failed. `fetched` includes the days whose list was known before.
+    """Each day is fetched, remaining or failed. `fetched` includes the days whose list was stored before.
 
-    `total_fiches` counts the fiches of the fetched days. It is None where the requester may not see
-    all of them.
+    `total_fiches` counts the fiches of the fetched days. It is None if the requester may not see all
+    of them.
     """
 
     id: str
@@ -69,7 +69,7 @@ class FetchJob:
 
     @property
     def progress(self) -> int:
-        """The percentage of days that are processed."""
+        """The percentage of processed days."""
         return 100 * self.processed // self.total_days if self.total_days else 100
 
     @property
@@ -78,15 +78,18 @@ class FetchJob:
 
 
 def start_job(job: FetchJob) -> FetchJob:
-    """A job that resumes after a crash stays unchanged."""
+    """Return the started job. A job that resumes after a crash stays unchanged."""
     if job.status is JobStatus.PROCESSING:
         return job
     return replace(job, status=FETCH_JOB.move(job.status, JobStatus.PROCESSING))
 
 
 def count_day(job: FetchJob, outcome: SalesDay | DayFailed) -> FetchJob:
-    """Count the day's outcome. Returns the job itself when it is over or the day is counted already, so
-    that two workers count a day once. A job fails only when no list could be fetched."""
+    """Count the day's outcome, and end the job after its last day. The job fails only if no list could be fetched.
+
+    Returns the same object if the job is over or the day is already counted, so that two workers count a
+    day once.
+    """
     if job.is_over or outcome.day not in job.remaining:
         return job
     remaining = tuple(day for day in job.remaining if day != outcome.day)
@@ -115,7 +118,7 @@ CREATED, PROGRESS = "created", "progress"
 
 @dataclass(frozen=True, kw_only=True)
 class DueWebhook:
-    """A claimed webhook delivery. `attempt` counts from 1."""
+    """A webhook delivery that this process has claimed. `attempt` counts from 1."""
 
     id: int
     job_id: str
@@ -127,7 +130,7 @@ class DueWebhook:
 
 
 def event_name(job: FetchJob) -> str:
-    """The event for the job's current state: progress, complete or failed."""
+    """The event of the job's current state: progress, complete or failed."""
     return job.status.value if job.is_over else PROGRESS
 
 
@@ -156,13 +159,13 @@ def job_state_document(job: FetchJob) -> dict[str, object]:
 
 
 def job_progress_document(job: FetchJob) -> dict[str, object]:
-    """The state without the range: what webhooks and polling clients receive."""
+    """The state without the range, which webhooks and polling clients receive."""
     state = job_state_document(job)
     return {name: state[name] for name in state if name not in {"startDate", "endDate"}}
 
 
 def _total(job: FetchJob, name: str) -> dict[str, object]:
-    """Without the total if the requester may not know it."""
+    """The total under this name; empty if the requester may not know it."""
     return {} if job.total_fiches is None else {name: job.total_fiches}
 
 
@@ -171,12 +174,12 @@ def day_texts(days: Days) -> list[str]:
 
 
 def data_url(job: FetchJob) -> str:
-    """The path of the range's fiches in the API."""
+    """The API path of the fiches of the range."""
     return f"/api/fiches/status/by-date-range?startDate={job.start.isoformat()}&endDate={job.end.isoformat()}"
 
 
 def is_webhook_due(job: FetchJob, every: int) -> bool:
-    """A webhook is called after every `every` days, and at the end."""
+    """Whether the webhook is called now: after every `every` days, and at the end."""
     return job.is_over or (job.status is JobStatus.PROCESSING and job.processed % every == 0)
 
 
@@ -189,8 +192,8 @@ def webhook_body(job: FetchJob, at: datetime, latest: date | None = None) -> dic
 
 
 def webhook_headers(delivery: DueWebhook, body: bytes, at: datetime) -> Mapping[str, str]:
-    """`X-Webhook-Timestamp` is in seconds since 1970. The second signature covers the timestamp, a
-    dot, and the body."""
+    """The headers of a delivery. `X-Webhook-Timestamp` is in seconds since 1970. The second signature covers the
+    timestamp, a dot, and the body."""
     timestamp = str(int(at.timestamp()))
     headers = {
         "Content-Type": "application/json",

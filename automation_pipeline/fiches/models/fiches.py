@@ -1,5 +1,4 @@
-"""Values of fiches and their recordings as the CRM sends them, the outcomes of fetching one, and the
-port of the CRM."""
+"""Values of fiches and recordings as the CRM sends them, the outcomes of a fetch, and the port of the CRM."""
 
 import re
 from collections.abc import Mapping
@@ -45,14 +44,14 @@ RequestedFicheIds: TypeAlias = Annotated[
 
 
 def recording_uuid(url: str) -> str | None:
-    """The UUID in the last segment of the URL's path. None if it does not follow the CRM's convention."""
+    """The UUID in the file name of the URL. None if the name does not follow the CRM's convention."""
     match = _NAME.fullmatch(url.partition("#")[0].partition("?")[0].rpartition("/")[2])
     return match and match["uuid"].lower()
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One call. `url` is empty while the CRM has no audio; `uuid` comes from the URL's file name."""
+    """One call. `url` is empty while the CRM has no audio. `uuid` is part of the URL's file name."""
 
     call_id: str
     url: str
@@ -77,8 +76,8 @@ class Recording:
 
 @dataclass(frozen=True)
 class CrmFiche:
-    """The CRM's whole answer. `rest` holds the fields that no section models, nested as in the answer
-    (elements of arrays by their position)."""
+    """The complete answer of the CRM. `rest` contains the fields without a model, nested as in the answer; elements
+    of arrays are keyed by their position."""
 
     information: Information
     prospect: Prospect | None
@@ -104,17 +103,17 @@ class CrmFiche:
 
 @dataclass(frozen=True)
 class DetailsFetched:
-    """Details from the CRM, as of the call at `asked_at`, whenever they are stored. None means
+    """Details from the CRM. They are as old as the call at `requested_at`, not as their storage. None means
     now."""
 
     fiche_id: str
     details: CrmFiche
-    asked_at: datetime | None = None
+    requested_at: datetime | None = None
 
 
 @dataclass(frozen=True)
 class DetailsKnown:
-    """The stored details are fresh enough. `recordings` is their number."""
+    """The stored details are fresh enough. `recordings` is the number of recordings."""
 
     fiche_id: str
     recordings: int
@@ -122,7 +121,7 @@ class DetailsKnown:
 
 @dataclass(frozen=True)
 class FicheNotFound:
-    """The CRM does not know this fiche. This is an outcome, not an error."""
+    """The CRM does not know this fiche, which is an outcome and not an error."""
 
     fiche_id: str
 
@@ -135,7 +134,7 @@ class FetchFailed:
 
     @property
     def cause(self) -> str:
-        """The error without the fiche's id, so that equal causes can be counted."""
+        """The error without the id of the fiche, so that equal causes can be counted."""
         return self.error.replace(f"fiche {self.fiche_id}", "a fiche")
 
 
@@ -159,7 +158,8 @@ class SalesListEntry:
 
 @dataclass(frozen=True)
 class SalesList:
-    """A day's list. `listed` counts what the CRM sent; `fiches` has each id once, in the CRM's order."""
+    """The list of a day. `listed` is the number of entries that the CRM sent; `fiches` has each id once, in the
+    CRM's order."""
 
     day: date
     listed: int
@@ -171,8 +171,8 @@ class SalesList:
 
 
 class FicheSource(Protocol):
-    """The CRM. The adapter handles retries, waits and timeouts; an error that it raises is final
-    for the call."""
+    """The CRM. The adapter handles retries, waits and timeouts: an error that it raises is final for the
+    call."""
 
     @property
     def at_once(self) -> int:

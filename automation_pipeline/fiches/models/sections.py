@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-LONGEST_KEY = 500  # PostgreSQL indexes at most 2,704 bytes, and a character takes up to four
+LONGEST_KEY = 500  # PostgreSQL indexes at most 2,704 bytes, and a character has up to four
 LARGEST = 2**31 - 1
 
 
@@ -16,7 +16,7 @@ class Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     def rest(self) -> dict[str, object]:
-        """The fields without a model, nested as in the answer; elements of arrays by position."""
+        """The fields without a model, nested as in the answer. Elements of arrays are keyed by their position."""
         unknown: dict[str, object] = {
             name: plain_json(value) for name, value in (self.model_extra or {}).items()
         }
@@ -30,8 +30,8 @@ def _rest_of(value: object) -> dict[str, object]:
         return value.rest()
     if isinstance(value, tuple):
         return _without_empty(
-            (str(place), _rest_of(element))
-            for place, element in enumerate(cast("tuple[object, ...]", value))
+            (str(index), _rest_of(element))
+            for index, element in enumerate(cast("tuple[object, ...]", value))
         )
     return {}
 
@@ -41,7 +41,7 @@ def _without_empty(named: Iterable[tuple[str, dict[str, object]]]) -> dict[str, 
 
 
 def plain_json(value: JsonValue) -> JsonValue:
-    """Replace NaN and infinities by null: PostgreSQL refuses them in JSON."""
+    """Replace NaN and infinities by null, because PostgreSQL refuses them in JSON."""
     match value:
         case dict():
             return {name: plain_json(inner) for name, inner in value.items()}
@@ -242,7 +242,7 @@ class ElementsSouscription(Section):
     raw_data: JsonMap
 
 
-# The fields of `ElementsSouscription` that the CRM leaves open.
+# The fields of `ElementsSouscription` that may contain any JSON object.
 JSON_FIELDS = ("questions_complementaires", "questions_conseil", "raw_data")
 
 

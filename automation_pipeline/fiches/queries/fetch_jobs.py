@@ -1,4 +1,4 @@
-"""Queries of fetch jobs, their documents, and the deliveries of their webhooks."""
+"""Queries about fetch jobs, their documents, and the deliveries to their webhooks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,12 +38,12 @@ from automation_pipeline.storage.types import JsonObject
 
 
 def _within(reach: Reach) -> ColumnElement[bool]:
-    """A condition on `FetchJobRow`: callers see their own jobs, callers with full reach see all."""
+    """A condition on `FetchJobRow`: callers see their own jobs, and callers with full reach see all jobs."""
     return true() if reach.is_whole else FetchJobRow.created_by == reach.caller
 
 
 def is_job_visible(session: Session, reach: Reach, job_id: str) -> bool:
-    """False also when the job does not exist."""
+    """Whether the caller may see the job. False if it does not exist."""
     return (
         session.scalar(select(FetchJobRow.id).where(FetchJobRow.id == job_id, _within(reach)))
         is not None
@@ -53,8 +53,8 @@ def is_job_visible(session: Session, reach: Reach, job_id: str) -> bool:
 def find_recent_job(
     session: Session, days: Days, caller: str, since: datetime, webhook: JobWebhook | None
 ) -> FetchJob | None:
-    """The caller's newest job of this range since then. A job with another webhook does not count: it
-    does not notify this one."""
+    """Return the caller's newest job of this range since then. A job with another webhook does not count, because it
+    would not call this one."""
     newest = (
         select(FetchJobRow)
         .where(
@@ -89,7 +89,7 @@ def add_job(session: Session, job: FetchJob, now: datetime) -> None:
 
 
 def get_job(session: Session, job_id: str, *, lock: bool = False) -> FetchJob:
-    """With `lock`, the row is locked until the transaction ends. Raises NotFoundError."""
+    """Return the job. With `lock`, its row is locked until the transaction ends. Raises NotFoundError."""
     query = (
         select(FetchJobRow)
         .where(FetchJobRow.id == job_id)
@@ -111,7 +111,7 @@ def save_job(session: Session, job: FetchJob, now: datetime) -> None:
 
 
 def silent_jobs(session: Session, before: datetime, *, limit: int) -> list[str]:
-    """Unfinished jobs that were not updated since `before` and are not waiting for Dagster."""
+    """Return the unfinished jobs that were not updated since `before` and do not wait for Dagster."""
     unfinished = [status.value for status in JobStatus if status not in FETCH_JOB.terminal]
     query = (
         select(FetchJobRow.id)
@@ -159,7 +159,7 @@ MAX_FICHES = 1000
 
 
 def job_document(session: Session, job_id: str, reach: Reach) -> Document:
-    """With the last deliveries of its webhook, the newest first. The secret is never shown."""
+    """Return a job with the last deliveries to its webhook, newest first. The secret is never shown."""
     row = _row(session, job_id, reach)
     newest = (
         select(FetchDeliveryRow)
@@ -177,7 +177,7 @@ def job_document(session: Session, job_id: str, reach: Reach) -> Document:
 def list_jobs(
     session: Session, reach: Reach, page: FichePage, status: JobStatus | None = None
 ) -> list[Document]:
-    """Newest first."""
+    """Return a page of the visible jobs, newest first."""
     query = select(FetchJobRow).where(_within(reach))
     if status is not None:
         query = query.where(FetchJobRow.status == status.value)
@@ -190,7 +190,7 @@ def list_jobs(
 
 
 def poll_document(session: Session, job_id: str, reach: Reach) -> Document:
-    """The payload of the job's webhook, with the first fiches that were fetched and are in reach."""
+    """Return the payload of the job's webhook, with the first fetched fiches in reach."""
     row = _row(session, job_id, reach)
     [job] = _with_visible_totals(session, [row], reach)
     fiches, count = fiches_in_short(session, job.fetched, reach, FichePage(MAX_FICHES))
@@ -219,7 +219,7 @@ def _row(session: Session, job_id: str, reach: Reach) -> FetchJobRow:
 def _with_visible_totals(
     session: Session, rows: Sequence[FetchJobRow], reach: Reach
 ) -> list[FetchJob]:
-    """The jobs with the number of fiches in reach. Full reach uses the stored total if there is one."""
+    """The jobs with the number of fiches in reach. For full reach, a stored total is not counted again."""
     jobs = [_job_of(row) for row in rows]
     uncounted = [job for job in jobs if job.total_fiches is None or not reach.is_whole]
     counts = fiches_by_day(session, {day for job in uncounted for day in job.fetched}, reach)
@@ -313,7 +313,7 @@ def record_webhook_delivery(session: Session, due: DueWebhook, delivery: Deliver
 
 
 def _is_first_of_job() -> ColumnElement[bool]:
-    """No older delivery of the same job is pending."""
+    """A condition on `FetchDeliveryRow`: no older delivery of the same job is pending."""
     older = aliased(FetchDeliveryRow)
     return ~exists(
         select(older.id).where(

@@ -1,4 +1,4 @@
-"""Queries of fiches: visibility, one fiche with its sections and recordings, lists of days, status."""
+"""Queries about fiches: one fiche with its sections and recordings, the fiches of a day, and their status."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ Document = dict[str, object]
 def transcription_document(
     total: int, transcribed: int, last_at: datetime | None = None
 ) -> Document:
-    """How many of a fiche's recordings are transcribed. Vanished recordings do not count."""
+    """The numbers of a fiche's recordings and transcripts. A fiche without recordings is complete."""
     return {
         "total": total,
         "transcribed": transcribed,
@@ -40,7 +40,7 @@ def transcription_document(
     }
 
 
-# The same document for a fiche that is not mirrored and for one that the caller may not see.
+# The document for a fiche that is not mirrored, and for one that the caller may not see.
 UNKNOWN_TRANSCRIPTION: Document = {
     **transcription_document(0, 0),
     "percentage": 0,
@@ -49,7 +49,7 @@ UNKNOWN_TRANSCRIPTION: Document = {
 
 
 def fiche_document(session: Session, fiche_id: str) -> Document:
-    """All stored data of a fiche. Raises NotFoundError."""
+    """Return all stored data of a fiche. Raises NotFoundError."""
     table = FicheCacheRow.__table__
     fiche = session.execute(select(table).where(table.c.fiche_id == fiche_id)).mappings().first()
     if fiche is None:
@@ -85,7 +85,7 @@ def _stored_document(row: RowMapping) -> Document:
 
 
 def recordings_of(session: Session, fiche_id: str, reach: Reach) -> list[Document]:
-    """The fiche's recordings, including vanished ones. Raises NotFoundError."""
+    """Return the fiche's recordings, including vanished ones. Raises NotFoundError."""
     fiche = session.scalar(
         select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id, within(session, reach))
     )
@@ -130,7 +130,7 @@ class FichePage:
 
 
 def statuses_of(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dict[str, Document]:
-    """One status per fiche. A hidden or missing fiche has the empty status."""
+    """Return one status per fiche. A fiche that is hidden or missing has an empty status."""
     requested = list(dict.fromkeys(fiche_ids))
     query = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(
         among(session, FicheCacheRow.fiche_id, requested), within(session, reach)
@@ -152,7 +152,7 @@ def statuses_of(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dic
 def fiches_sold(
     session: Session, days: Iterable[date], reach: Reach, page: FichePage
 ) -> tuple[list[Document], int]:
-    """A page of the fiches sold on these days, with their recordings, and the total."""
+    """Return a page of the fiches sold on these days, with their recordings, and the total."""
     rows, total = _rows(session, days, reach, page)
     calls = _calls(session, [row.id for row in rows])
     documents: list[Document] = [
@@ -187,7 +187,7 @@ def fiches_sold(
 def fiches_in_short(
     session: Session, days: Iterable[date], reach: Reach, page: FichePage
 ) -> tuple[list[Document], int]:
-    """A page of the fiches sold on these days, with their number of calls, and the total."""
+    """Return a page of the fiches sold on these days, with their numbers of calls, and the total."""
     rows, total = _rows(session, days, reach, page)
     counts = _counts(session, [row.id for row in rows])
     documents: list[Document] = [
@@ -205,7 +205,7 @@ def fiches_in_short(
 
 
 def fiches_by_day(session: Session, days: Iterable[date], reach: Reach) -> dict[date, int]:
-    """The number of fiches sold per day. Days without fiches are left out."""
+    """Return the number of fiches sold per day. Days without fiches are omitted."""
     rows = session.execute(
         select(FicheCacheRow.sales_date, func.count())
         .where(*_sold(session, days, reach))
@@ -240,7 +240,7 @@ def _sold(
 def _rows(
     session: Session, days: Iterable[date], reach: Reach, page: FichePage
 ) -> tuple[Sequence[Row[Any]], int]:
-    """The columns of the fiches on a page, by their names, and the number of fiches sold."""
+    """Return the rows of a page of fiches, and the number of all fiches sold."""
     fiche, sold = FicheCacheRow, _sold(session, days, reach)
     total = session.scalar(select(func.count()).select_from(fiche).where(*sold)) or 0
     query = (
@@ -293,8 +293,8 @@ def _transcription_of(calls: Sequence[Row[Any]]) -> Document:
 
 
 def _created_at(row: Row[Any]) -> str | None:
-    """When the fiche was created in the CRM, from its details or else the sales list; None if the date
-    cannot be parsed."""
+    """When the fiche was created in the CRM, according to its details or else to the sales list. None if no date
+    can be parsed."""
     for text in filter(None, (row.inserted_at, row.listed_at)):
         try:
             return iso(crm_instant(text))

@@ -1,5 +1,4 @@
-"""Queries of the mirror of the CRM: store sales lists, details and recordings, and find what is known
-and who may see it."""
+"""Queries of the CRM mirror: store sales lists, details and recordings, and find what is stored and visible."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -67,11 +66,11 @@ def save_recordings(
     recordings: Mapping[str, Sequence[Recording]],
     keys: Mapping[str, int] | None = None,
 ) -> None:
-    """Insert or update these recordings, by fiche id. Other recordings of the fiches stay.
+    """Insert or update these recordings, given by fiche id. Other recordings of the fiches stay.
 
-    The CRM sometimes omits a URL that it sent before: a URL is replaced by another one, but never
-    removed. A recording that is sent again is no longer vanished. `keys` are the primary keys of the
-    fiches' rows, if the caller has them.
+    The CRM sometimes omits a URL that it sent before, so a URL may be replaced but is never removed. A
+    recording that is sent again is no longer vanished. `keys` are the primary keys of the fiches, if
+    the caller knows them.
     """
     if keys is None:
         known = among(session, FicheCacheRow.fiche_id, recordings)
@@ -122,7 +121,7 @@ def _mark_vanished(
     keys: Mapping[str, int],
     now: datetime,
 ) -> None:
-    """Mark the recordings of these fiches that the CRM no longer sends. The rows stay: transcripts and
+    """Mark the recordings of these fiches that the CRM no longer sends. Their rows stay, because transcripts and
     tasks refer to them."""
     call = CallRecordingRow
     sent = {
@@ -165,10 +164,10 @@ def _section_rows(fiche: CrmFiche) -> dict[str, list[Row]]:
             tarification.gammes, "formules", index="gamme_index", row_index=row_index
         )
         for gamme_index, gamme in enumerate(tarification.gammes, start=1):
-            place: Row = {"row_index": row_index, "gamme_index": gamme_index}
-            formules += _numbered(gamme.formules, "details", index="formule_index", **place)
+            position: Row = {"row_index": row_index, "gamme_index": gamme_index}
+            formules += _numbered(gamme.formules, "details", index="formule_index", **position)
             details += [
-                {**place, "formule_index": index, "detail_key": key, "detail_value": value}
+                {**position, "formule_index": index, "detail_key": key, "detail_value": value}
                 for index, formule in enumerate(gamme.formules, start=1)
                 for key, value in formule.details.items()
             ]
@@ -180,24 +179,25 @@ def _section_rows(fiche: CrmFiche) -> dict[str, list[Row]]:
 
 
 def _numbered(
-    sections: Sequence[Section], *unwanted: str, index: str = "row_index", **place: object
+    sections: Sequence[Section], *excluded: str, index: str = "row_index", **parents: object
 ) -> list[Row]:
+    """The rows of the sections, with their positions in the column `index` and those of their parents."""
     return [
-        {**place, index: number, **_fields(section, *unwanted)}
+        {**parents, index: number, **_fields(section, *excluded)}
         for number, section in enumerate(sections, start=1)
     ]
 
 
-def _fields(section: Section, *unwanted: str) -> Row:
-    # `vars` has the modelled fields only: `model_extra` has the others.
-    return {name: value for name, value in vars(section).items() if name not in unwanted}
+def _fields(section: Section, *excluded: str) -> Row:
+    # `vars` contains only the fields of the model; `model_extra` contains the others.
+    return {name: value for name, value in vars(section).items() if name not in excluded}
 
 
 def _souscription(whole: ElementsSouscription) -> Row:
     """One flat row. The columns of an object that is missing are null."""
 
-    def flat(prefix: str, kind: type[Section], section: Section | None, *unwanted: str) -> Row:
-        names = [name for name in kind.model_fields if name not in unwanted]
+    def flat(prefix: str, kind: type[Section], section: Section | None, *excluded: str) -> Row:
+        names = [name for name in kind.model_fields if name not in excluded]
         return {prefix + name: getattr(section, name, None) for name in names}
 
     paiement = whole.paiement
@@ -214,8 +214,8 @@ def _souscription(whole: ElementsSouscription) -> Row:
 def _replace_sections(
     session: Session, details: Mapping[int, CrmFiche], stored: Collection[str]
 ) -> None:
-    """Replace the sections, by primary key of the fiche's row. The caller has locked these rows.
-    `stored` names the sections that have rows to delete."""
+    """Replace the sections of the fiches, given by primary key. The caller has locked the fiches. `stored` names the
+    sections that have rows to delete."""
     connection = session.connection()
     rows = {key: _section_rows(fiche) for key, fiche in details.items()}
     for name, table in SECTION_TABLES.items():
@@ -229,7 +229,7 @@ def _replace_sections(
 def _keys_and_stored_sections(
     session: Session, fiche_ids: Iterable[str]
 ) -> tuple[dict[str, int], set[str]]:
-    """The keys of the fiches' rows, and the names of the sections that any of the fiches has."""
+    """Return the primary keys by fiche id, and the names of the sections that any of the fiches has."""
     has = [
         exists().where(table.c.fiche_cache_id == FicheCacheRow.id)
         for table in SECTION_TABLES.values()
@@ -241,8 +241,8 @@ def _keys_and_stored_sections(
     stored = {
         name
         for _, _, *present in rows
-        for name, is_there in zip(SECTION_TABLES, present, strict=True)
-        if is_there
+        for name, has_rows in zip(SECTION_TABLES, present, strict=True)
+        if has_rows
     }
     return {fiche_id: key for fiche_id, key, *_ in rows}, stored
 
@@ -255,10 +255,11 @@ _STATE_FIELDS = ("details_success", "details_message", "not_found_until")
 
 
 def save_outcomes(session: Session, outcomes: Sequence[FetchOutcome], now: datetime) -> None:
-    """Store outcomes: details replace details, a not-found marker keeps them, others change nothing.
+    """Store the outcomes: details replace stored details, a not-found marker keeps them, and other outcomes
+    change nothing.
 
-    The number of statements does not grow with the number of fiches. The rows are locked first, in
-    the order of the fiche ids, so that two writers of the same fiches do not deadlock.
+    The number of statements does not depend on the number of fiches. The rows are locked first, in
+    the order of the fiche ids, so that concurrent writers of the same fiches do not deadlock.
     """
     answered = {o.fiche_id: o for o in outcomes if isinstance(o, DetailsFetched | FicheNotFound)}
     in_order = [answered[fiche_id] for fiche_id in sorted(answered)]
@@ -277,7 +278,7 @@ def save_outcomes(session: Session, outcomes: Sequence[FetchOutcome], now: datet
 
 
 def _upsert_fiches(session: Session, rows: Sequence[dict[str, object]]) -> None:
-    """One statement for details and not-found markers keeps the order in which rows are locked."""
+    """Insert or update the fiches. A single statement locks them in their order."""
     insert = insert_into(session, FicheCacheRow)
     given = insert.excluded
     changes = {
@@ -323,7 +324,7 @@ def _fiche_row(outcome: DetailsFetched | FicheNotFound, now: datetime) -> Row:
         "sales_date": sales_date,
         "raw_data": dict(outcome.details.rest),
         "fetched_at": now,
-        "details_fetched_at": outcome.asked_at or now,
+        "details_fetched_at": outcome.requested_at or now,
         "expires_at": now + DETAILS_LIVE_FOR,
         "details_success": True,
         "details_message": None,
@@ -342,7 +343,8 @@ _HAS_DETAILS = and_(
 def known_since(
     session: Session, fiche_ids: Sequence[str], since: datetime, now: datetime
 ) -> list[DetailsKnown | FicheNotFound]:
-    """The fiches whose details or absence are known since then. Absence expires within minutes."""
+    """Return the fiches whose details were fetched, or that were not found, since then. A not-found marker expires
+    within minutes."""
     recordings = (
         select(func.count())
         .where(
@@ -389,7 +391,7 @@ _DAY_FIELDS = (
 
 
 def save_sales_list(session: Session, sales: SalesList, now: datetime) -> SalesDay:
-    """Store the list with a constant number of statements."""
+    """Store the list with a constant number of statements, and return its counts."""
     rows: list[Row] = [
         {
             "fiche_id": fiche.fiche_id,
@@ -443,7 +445,8 @@ def save_sales_list(session: Session, sales: SalesList, now: datetime) -> SalesD
 
 
 def _upsert_summaries(session: Session, rows: Sequence[Row]) -> None:
-    """A list replaces neither a cle that it lacks, nor the raw data of details."""
+    """Insert or update the fiches of a list. The list does not remove a cle, and does not replace the raw data of
+    details."""
     if not rows:
         return
     insert = insert_into(session, FicheCacheRow)
@@ -470,13 +473,13 @@ def sales_day(session: Session, day: date) -> SalesDay | None:
 
 
 def volumes_of(session: Session, days: Sequence[date]) -> list[int]:
-    """The number of fiches on each of the days that has a list."""
+    """Return the number of fiches of each day that has a list."""
     chosen = among(session, SalesDayRow.day, [day.isoformat() for day in days])
     return list(session.scalars(select(SalesDayRow.listed - SalesDayRow.duplicates).where(chosen)))
 
 
 def revalidated_since(session: Session, first: date) -> dict[date, datetime]:
-    """When the list of each day from `first` on was last fetched."""
+    """Return when the list of each day from `first` on was last fetched."""
     query = select(SalesDayRow.day, SalesDayRow.revalidated_at).where(
         SalesDayRow.day >= first.isoformat()
     )
@@ -494,21 +497,23 @@ def within(session: Session, reach: Reach) -> ColumnElement[bool]:
     """A condition on `FicheCacheRow`: the fiche is in reach."""
     if reach.scope is Scope.ALL:
         return true()
-    # Correlated explicitly, because the enclosing query may join the table too.
-    its = INFORMATION.c
+    # Correlated explicitly, because the enclosing query may join the same table.
+    columns = INFORMATION.c
     details = (
-        select(its.groupe).where(its.fiche_cache_id == FicheCacheRow.id).correlate(FicheCacheRow)
+        select(columns.groupe)
+        .where(columns.fiche_cache_id == FicheCacheRow.id)
+        .correlate(FicheCacheRow)
     )
     if reach.scope is Scope.SELF:
         if reach.crm_user_id is None:
             return false()
-        return details.where(its.attribution_user_id == reach.crm_user_id).exists()
+        return details.where(columns.attribution_user_id == reach.crm_user_id).exists()
     groupe = func.coalesce(details.scalar_subquery(), FicheCacheRow.groupe)
     return among(session, groupe, sorted(reach.groupes))
 
 
 def visible_fiches(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> set[str]:
-    """The fiches in reach. With full reach these are all, including fiches that are not mirrored."""
+    """Return the fiches in reach. Full reach includes fiches that are not mirrored."""
     requested = set(fiche_ids)
     if reach.is_whole:
         return requested
@@ -517,7 +522,7 @@ def visible_fiches(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> 
 
 
 def check_visible(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> None:
-    """Raise NotFoundError for the first fiche that is hidden or missing, without saying which."""
+    """Raise NotFoundError for the first fiche that is out of reach or missing. The error is the same for both."""
     requested = list(fiche_ids)
     visible = visible_fiches(session, reach, requested)
     hidden = next((fiche_id for fiche_id in requested if fiche_id not in visible), None)

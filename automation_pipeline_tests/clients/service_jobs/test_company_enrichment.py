@@ -16,7 +16,7 @@ from automation_pipeline_tests.clients.service_jobs.job_contexts import (
     killed_after,
 )
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 from automation_pipeline_tests.enrichment.scripted import NOT_FOUND, SEARCH, SIREN
 from automation_pipeline_tests.tables import every_case
 
@@ -24,13 +24,13 @@ TYPE = "COMPANY_ENRICHMENT"
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> EnrichmentHarness:
+    return EnrichmentHarness(database, clock)
 
 
 @pytest.fixture
-def runner(bench: Bench) -> RemoteRunner:
-    return CompanyEnrichmentJob(bench.database, bench.clock, lambda: bench.registries)
+def runner(harness: EnrichmentHarness) -> RemoteRunner:
+    return CompanyEnrichmentJob(harness.database, harness.clock, lambda: harness.registries)
 
 
 def end_of(runner: RemoteRunner, following: Any) -> Any:
@@ -38,13 +38,13 @@ def end_of(runner: RemoteRunner, following: Any) -> Any:
 
 
 def test_starting_the_job_requests_an_enrichment_and_follows_it(
-    bench: Bench, runner: RemoteRunner
+    harness: EnrichmentHarness, runner: RemoteRunner
 ) -> None:
     following = runner.start(job_context(TYPE, company=SIREN))
-    (row,) = bench.requests()
+    (row,) = harness.requests()
     assert (row.tenant_id, row.company_siren, row.created_by) == ("acme", SIREN, "org-job:7")
     assert end_of(runner, following) is None
-    bench.work(bench.jobs()[0].id)
+    harness.work(harness.jobs()[0].id)
     end = end_of(runner, following)
     assert (end.status, end.result) == (
         "success", {"companyRequestId": str(row.id), "siren": SIREN, "status": "SUCCESS"},
@@ -52,39 +52,41 @@ def test_starting_the_job_requests_an_enrichment_and_follows_it(
 
 
 def test_a_fresh_record_is_reused_without_a_new_enrichment(
-    bench: Bench, runner: RemoteRunner
+    harness: EnrichmentHarness, runner: RemoteRunner
 ) -> None:
     runner.start(job_context(TYPE, company=SIREN))
-    bench.work(bench.jobs()[0].id)
+    harness.work(harness.jobs()[0].id)
     again = runner.start(job_context(TYPE, org_id="globex", company=SIREN))
-    assert (end_of(runner, again).status, len(bench.jobs())) == ("success", 1)
+    assert (end_of(runner, again).status, len(harness.jobs())) == ("success", 1)
 
 
-def test_an_unknown_company_fails_the_job(bench: Bench, runner: RemoteRunner) -> None:
-    bench.script(search=NOT_FOUND)
+def test_an_unknown_company_fails_the_job(harness: EnrichmentHarness, runner: RemoteRunner) -> None:
+    harness.script(search=NOT_FOUND)
     following = runner.start(job_context(TYPE, company=f"{SIREN}00646"))
-    bench.work(bench.jobs()[0].id)
+    harness.work(harness.jobs()[0].id)
     end = end_of(runner, following)
     assert (end.status, "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND" in end.error) == ("failed", True)
 
 
 def test_cancelling_the_job_leaves_the_shared_enrichment_running(
-    bench: Bench, runner: RemoteRunner
+    harness: EnrichmentHarness, runner: RemoteRunner
 ) -> None:
     following = runner.start(job_context(TYPE, company=SIREN))
     assert runner.cancel(following, "user:1", "Enough")
-    assert bench.jobs()[0].state == "PENDING"
+    assert harness.jobs()[0].state == "PENDING"
 
 
-def test_a_killed_worker_leaves_no_requests_or_jobs(bench: Bench, runner: RemoteRunner) -> None:
+def test_a_killed_worker_leaves_no_requests_or_jobs(
+    harness: EnrichmentHarness, runner: RemoteRunner
+) -> None:
     with pytest.raises(Killed):
-        killed_after(lambda: runner.start(job_context(TYPE, company=SIREN)), bench.database)
-    assert (bench.requests(), bench.jobs()) == ([], [])
+        killed_after(lambda: runner.start(job_context(TYPE, company=SIREN)), harness.database)
+    assert (harness.requests(), harness.jobs()) == ([], [])
 
 
 def test_an_unconfigured_register_is_reported(database: Database, clock: StandingClock) -> None:
-    bench = Bench(database, clock, without=frozenset({SEARCH}))
-    runner = CompanyEnrichmentJob(database, clock, lambda: bench.registries)
+    harness = EnrichmentHarness(database, clock, without=frozenset({SEARCH}))
+    runner = CompanyEnrichmentJob(database, clock, lambda: harness.registries)
     with pytest.raises(PermanentError, match="RECHERCHE_ENTREPRISES_BASE_URL"):
         runner.start(job_context(TYPE, company=SIREN))
 
@@ -101,7 +103,7 @@ def test_a_payload_without_a_valid_company_is_refused_before_it_is_stored(
 
 
 def test_polling_many_enrichments_takes_as_many_queries_as_polling_one(
-    bench: Bench, runner: RemoteRunner
+    harness: EnrichmentHarness, runner: RemoteRunner
 ) -> None:
     followed = {
         number: runner.start(job_context(TYPE, org_id=f"org-{number}", company=SIREN))
@@ -109,7 +111,7 @@ def test_polling_many_enrichments_takes_as_many_queries_as_polling_one(
     }
     seen: list[str] = []
     event.listen(
-        bench.database.engine, "before_cursor_execute", lambda *given: seen.append(given[2])
+        harness.database.engine, "before_cursor_execute", lambda *given: seen.append(given[2])
     )
     runner.find_ended({0: followed[0]})
     few = len(seen)

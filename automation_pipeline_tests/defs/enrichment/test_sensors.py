@@ -44,11 +44,15 @@ def test_an_old_company_becomes_stale_and_is_refreshed(
     result = execute(company_enrichment, job_id=answer.job_id)
     assert result.success, refusal(result)
     bootstrap.services().meter.count("before_total")
-    assert tick() == "0 grew stale; 0 are refreshed; 0 workers were asked for again."
+    assert (
+        tick() == "0 companies became stale; 0 refreshes and 0 replacement workers were requested."
+    )
     with database.reading() as session:
         assert "before_total" in [one.name for one in all_metrics(session)]
     setup.clock.pass_time(timedelta(days=33))
-    assert tick() == "1 grew stale; 1 are refreshed; 0 workers were asked for again."
+    assert (
+        tick() == "1 companies became stale; 1 refreshes and 0 replacement workers were requested."
+    )
     with database.reading() as session:
         triggers = session.scalars(
             select(EnrichmentJobRow.trigger).order_by(EnrichmentJobRow.id)
@@ -64,4 +68,4 @@ def test_a_worker_is_requested_again_for_a_job_without_one(
     with database.transaction() as session:
         session.execute(update(RunRequestRow).values(state="refused"))
     setup.clock.pass_time(timedelta(hours=1))
-    assert tick().endswith("1 workers were asked for again.")
+    assert tick().endswith(" and 1 replacement workers were requested.")

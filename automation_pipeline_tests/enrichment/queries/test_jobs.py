@@ -1,4 +1,4 @@
-"""Queries about jobs: added, worked on under a claim, finished in one transaction."""
+"""Queries about jobs: adding, starting, updating and finishing them."""
 
 from datetime import UTC, date, datetime
 
@@ -43,7 +43,7 @@ from automation_pipeline.enrichment.tables import (
     RetrievalRow,
 )
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.enrichment.bench import Bench, requester
+from automation_pipeline_tests.enrichment.harness import EnrichmentHarness, requester
 from automation_pipeline_tests.enrichment.scripted import (
     DOWN,
     INPI,
@@ -56,62 +56,67 @@ from automation_pipeline_tests.enrichment.scripted import (
 )
 
 
-def test_the_database_rejects_a_second_open_job_for_a_company(bench: Bench) -> None:
-    bench.request()
-    with pytest.raises(IntegrityError), bench.database.transaction() as session:
+def test_the_database_rejects_a_second_open_job_for_a_company(harness: EnrichmentHarness) -> None:
+    harness.request()
+    with pytest.raises(IntegrityError), harness.database.transaction() as session:
         add_jobs(
             session,
             [Identifiers(SIREN)],
             EnrichmentTrigger.STALE_SWEEP,
             requester(),
-            bench.clock.now(),
+            harness.clock.now(),
         )
-    assert len(bench.jobs()) == 1
+    assert len(harness.jobs()) == 1
 
 
-def test_a_job_is_open_until_it_is_finished(bench: Bench) -> None:
-    answer = bench.request()
-    with bench.database.reading() as session:
+def test_a_job_is_open_until_it_is_finished(harness: EnrichmentHarness) -> None:
+    answer = harness.request()
+    with harness.database.reading() as session:
         assert open_job(session, SIREN).id == answer.job_id
-    bench.work(answer.job_id)
-    with bench.database.reading() as session:
+    harness.work(answer.job_id)
+    with harness.database.reading() as session:
         assert open_job(session, SIREN) is None
 
 
 KEY = f"{SIREN}:REQUEST_CREATED:2026-05-04"
 
 
-def test_every_worker_request_has_its_own_key(bench: Bench) -> None:
-    answer = bench.request()
+def test_every_worker_request_has_its_own_key(harness: EnrichmentHarness) -> None:
+    answer = harness.request()
     for _ in range(2):
-        with bench.database.transaction() as session:
+        with harness.database.transaction() as session:
             request_workers(
-                session, [session.get_one(EnrichmentJobRow, answer.job_id)], bench.clock.now()
+                session, [session.get_one(EnrichmentJobRow, answer.job_id)], harness.clock.now()
             )
-    [row, *_] = bench.rows_of(RunRequestRow)
-    assert [key for key, _ in bench.run_requests()] == [KEY, f"{KEY}-retry-1", f"{KEY}-retry-2"]
+    [row, *_] = harness.rows_of(RunRequestRow)
+    assert [key for key, _ in harness.run_requests()] == [KEY, f"{KEY}-retry-1", f"{KEY}-retry-2"]
     assert (row.job, row.tags["enrichment/siren"], row.tags["enrichment/trigger"]) == (
         "company_enrichment", SIREN, "REQUEST_CREATED",
     )  # fmt: skip
     assert row.tags["enrichment/job_id"] == str(answer.job_id)
 
 
-def test_worker_requests_carry_the_correlation_id_of_the_first_requester(bench: Bench) -> None:
+def test_worker_requests_carry_the_correlation_id_of_the_first_requester(
+    harness: EnrichmentHarness,
+) -> None:
     with correlated("of-the-run"):
-        answer = bench.request(tenant="t1")
-        with bench.database.transaction() as session:
+        answer = harness.request(tenant="t1")
+        with harness.database.transaction() as session:
             request_workers(
-                session, [session.get_one(EnrichmentJobRow, answer.job_id)], bench.clock.now()
+                session, [session.get_one(EnrichmentJobRow, answer.job_id)], harness.clock.now()
             )
-    assert [row.tags[CORRELATION_TAG] for row in bench.rows_of(RunRequestRow)] == ["of-t1", "of-t1"]
+    assert [row.tags[CORRELATION_TAG] for row in harness.rows_of(RunRequestRow)] == [
+        "of-t1",
+        "of-t1",
+    ]
 
 
-def test_a_request_is_attached_to_a_job_only_once(bench: Bench) -> None:
-    answer = bench.request()
-    with bench.database.transaction() as session:
-        job, request = open_job(session, SIREN), bench.request_row(answer.request_id)
-        attach(session, job, request, "of-main", bench.clock.now())
-    assert bench.attached_requests(answer.job_id) == [answer.request_id]
+def test_a_request_is_attached_to_a_job_only_once(harness: EnrichmentHarness) -> None:
+    answer = harness.request()
+    with harness.database.transaction() as session:
+        job, request = open_job(session, SIREN), harness.request_row(answer.request_id)
+        attach(session, job, request, "of-main", harness.clock.now())
+    assert harness.attached_requests(answer.job_id) == [answer.request_id]
 
 
 ANSWERED = SourceOutcome(
@@ -119,77 +124,77 @@ ANSWERED = SourceOutcome(
 )
 
 
-def started(bench: Bench, job_id: int, token: int) -> StartedJob | None:
-    with bench.database.transaction() as session:
+def started(harness: EnrichmentHarness, job_id: int, token: int) -> StartedJob | None:
+    with harness.database.transaction() as session:
         return start_job(
             session,
             job_id,
             Claim("company_enrichment:1", f"worker-{token}", token),
             3,
-            bench.clock.now(),
+            harness.clock.now(),
         )
 
 
-def started_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
-    answer = bench.request()
-    first, second = started(bench, answer.job_id, 5), started(bench, answer.job_id, 6)
+def started_by_two(harness: EnrichmentHarness) -> tuple[StartedJob, StartedJob]:
+    answer = harness.request()
+    first, second = started(harness, answer.job_id, 5), started(harness, answer.job_id, 6)
     assert first is not None
     assert second is not None
     return first, second
 
 
 @pytest.mark.parametrize("token", [4, 5])
-def test_a_job_is_started_only_with_a_higher_token(bench: Bench, token: int) -> None:
-    answer = bench.request()
-    assert started(bench, answer.job_id, 5) is not None
-    assert started(bench, answer.job_id, token) is None
-    assert (bench.job(answer.job_id).attempt, len(bench.events("Started"))) == (1, 1)
+def test_a_job_is_started_only_with_a_higher_token(harness: EnrichmentHarness, token: int) -> None:
+    answer = harness.request()
+    assert started(harness, answer.job_id, 5) is not None
+    assert started(harness, answer.job_id, token) is None
+    assert (harness.job(answer.job_id).attempt, len(harness.events("Started"))) == (1, 1)
 
 
-def test_a_finished_job_is_not_started_again(bench: Bench) -> None:
-    answer = bench.enriched()
-    assert started(bench, answer.job_id, 10**12) is None
-    assert bench.enrichment().status == "SUCCESS"
+def test_a_finished_job_is_not_started_again(harness: EnrichmentHarness) -> None:
+    answer = harness.enriched()
+    assert started(harness, answer.job_id, 10**12) is None
+    assert harness.enrichment().status == "SUCCESS"
 
 
-def test_a_worker_with_an_outdated_token_writes_nothing(bench: Bench) -> None:
-    late, current = started_by_two(bench)
-    now, before = bench.pass_time(seconds=30), bench.events()
+def test_a_worker_with_an_outdated_token_writes_nothing(harness: EnrichmentHarness) -> None:
+    late, current = started_by_two(harness)
+    now, before = harness.pass_time(seconds=30), harness.events()
     for write in (
         lambda session: save_outcome(session, late, ANSWERED, now),
-        lambda session: finish_job(session, late, bench.options, now),
+        lambda session: finish_job(session, late, harness.options, now),
     ):
-        with pytest.raises(LostJobError), bench.database.transaction() as session:
+        with pytest.raises(LostJobError), harness.database.transaction() as session:
             write(session)
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         record_heartbeat(session, late, now)
-    job = bench.job(current.facts.job_id)
+    job = harness.job(current.facts.job_id)
     assert (job.state, job.lock_token, job.heartbeat_at == now) == ("RUNNING", 6, False)
-    assert (bench.source_rows(job.id), bench.company(), bench.events()) == ({}, None, before)
-    with bench.database.transaction() as session:
+    assert (harness.source_rows(job.id), harness.company(), harness.events()) == ({}, None, before)
+    with harness.database.transaction() as session:
         save_outcome(session, current, ANSWERED, now)
         record_heartbeat(session, current, now)
-    assert list(bench.source_rows(job.id)) == [SEARCH]
-    assert bench.job(job.id).heartbeat_at == now
+    assert list(harness.source_rows(job.id)) == [SEARCH]
+    assert harness.job(job.id).heartbeat_at == now
 
 
-def test_a_finished_job_cannot_be_finished_again(bench: Bench) -> None:
-    _, current = started_by_two(bench)
-    with bench.database.transaction() as session:
-        save_outcome(session, current, ANSWERED, bench.clock.now())
-        finish_job(session, current, bench.options, bench.clock.now())
-    with pytest.raises(LostJobError), bench.database.transaction() as session:
-        finish_job(session, current, bench.options, bench.clock.now())
-    assert len(bench.events("Completed")) == 1
+def test_a_finished_job_cannot_be_finished_again(harness: EnrichmentHarness) -> None:
+    _, current = started_by_two(harness)
+    with harness.database.transaction() as session:
+        save_outcome(session, current, ANSWERED, harness.clock.now())
+        finish_job(session, current, harness.options, harness.clock.now())
+    with pytest.raises(LostJobError), harness.database.transaction() as session:
+        finish_job(session, current, harness.options, harness.clock.now())
+    assert len(harness.events("Completed")) == 1
 
 
-def test_outcomes_are_read_in_call_order(bench: Bench) -> None:
-    _, current = started_by_two(bench)
+def test_outcomes_are_read_in_call_order(harness: EnrichmentHarness) -> None:
+    _, current = started_by_two(harness)
     failed = SourceOutcome(source=RCS, duration_ms=7, attempts=3, error=DOWN)
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         for outcome in (failed, ANSWERED):
-            save_outcome(session, current, outcome, bench.clock.now())
-    with bench.database.reading() as session:
+            save_outcome(session, current, outcome, harness.clock.now())
+    with harness.database.reading() as session:
         known = outcomes_of(session, current.facts.job_id)
     assert list(known) == [SEARCH, RCS]
     record, error = known[SEARCH].record, known[RCS].error
@@ -205,17 +210,17 @@ def test_outcomes_are_read_in_call_order(bench: Bench) -> None:
     )
 
 
-def test_a_restarted_job_knows_the_sources_already_called(bench: Bench) -> None:
-    answer = bench.request()
-    bench.work_and_die(answer.job_id, RCS)
-    again = started(bench, answer.job_id, 10**12)
+def test_a_restarted_job_knows_the_sources_already_called(harness: EnrichmentHarness) -> None:
+    answer = harness.request()
+    harness.work_and_die(answer.job_id, RCS)
+    again = started(harness, answer.job_id, 10**12)
     assert again is not None
     assert again.called == {SEARCH, INPI}
     assert again.facts.attempt == 2
 
 
-def test_an_unknown_job_id_raises_not_found(bench: Bench) -> None:
-    with pytest.raises(NotFoundError, match="job 99"), bench.database.reading() as session:
+def test_an_unknown_job_id_raises_not_found(harness: EnrichmentHarness) -> None:
+    with pytest.raises(NotFoundError, match="job 99"), harness.database.reading() as session:
         siren_of(session, 99)
 
 
@@ -223,45 +228,49 @@ def test_an_unknown_job_id_raises_not_found(bench: Bench) -> None:
     st.builds(CompanyFields, legal_name=st.none() | st.text(), creation_date=st.none() | st.dates())
 )
 def test_stored_company_fields_are_read_back_unchanged(fields: CompanyFields) -> None:
-    kept = {name: value for name, value in vars(fields).items() if value is not None}
+    stored = {name: value for name, value in vars(fields).items() if value is not None}
     if fields.creation_date is not None:
-        kept["creation_date"] = fields.creation_date.isoformat()
-    assert fields_from(kept) == fields
+        stored["creation_date"] = fields.creation_date.isoformat()
+    assert fields_from(stored) == fields
 
 
-def test_a_source_document_is_stored_unchanged(bench: Bench) -> None:
-    _, current = started_by_two(bench)
+def test_a_source_document_is_stored_unchanged(harness: EnrichmentHarness) -> None:
+    _, current = started_by_two(harness)
     document = {"liste": [{"é": "œuvre"}, None, 1.5], "vide": {}}
     record = SourceRecord(siren="1", fields=CompanyFields(), document=document, is_masked=True)
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         save_outcome(
             session,
             current,
             SourceOutcome(source=INPI, duration_ms=1, record=record),
-            bench.clock.now(),
+            harness.clock.now(),
         )
-    row = bench.source_rows(current.facts.job_id)[SourceApi.INPI]
+    row = harness.source_rows(current.facts.job_id)[SourceApi.INPI]
     assert (row.document, row.said, row.is_masked) == (document, {}, True)
 
 
-def test_a_rolled_back_finish_leaves_no_visible_changes(bench: Bench) -> None:
-    answer = bench.request()
-    bench.work_and_die(answer.job_id, None)
-    assert (bench.company(), bench.events("Completed"), bench.rows_of(CompanyDocumentRow)) == (
+def test_a_rolled_back_finish_leaves_no_visible_changes(harness: EnrichmentHarness) -> None:
+    answer = harness.request()
+    harness.work_and_die(answer.job_id, None)
+    assert (
+        harness.company(),
+        harness.events("Completed"),
+        harness.rows_of(CompanyDocumentRow),
+    ) == (
         None,
         [],
         [],
     )
-    assert bench.request_row(answer.request_id).enrichment_status == "RUNNING"
-    assert bench.job(answer.job_id).finished_at is None
+    assert harness.request_row(answer.request_id).enrichment_status == "RUNNING"
+    assert harness.job(answer.job_id).finished_at is None
 
 
-def test_the_snapshot_names_the_source_of_each_field(bench: Bench) -> None:
-    with bench.database.reading() as session:
+def test_the_snapshot_names_the_source_of_each_field(harness: EnrichmentHarness) -> None:
+    with harness.database.reading() as session:
         assert known_of(session, SIREN) == (None, frozenset())
-    bench.enriched()
-    bench.set(FieldSourceRow, locked_by_user="user:7")
-    with bench.database.reading() as session:
+    harness.enriched()
+    harness.set(FieldSourceRow, locked_by_user="user:7")
+    with harness.database.reading() as session:
         snapshot, locked = known_of(session, SIREN)
     assert snapshot is not None
     assert snapshot.values.legal_name == "DANONE"
@@ -273,18 +282,18 @@ def test_the_snapshot_names_the_source_of_each_field(bench: Bench) -> None:
     assert locked == set(snapshot.sources)
 
 
-def test_a_company_with_masked_data_is_marked(bench: Bench) -> None:
-    bench.script(search=source_record(SEARCH, brand_name=None, is_masked=True))
-    bench.enriched()
-    company = bench.company()
+def test_a_company_with_masked_data_is_marked(harness: EnrichmentHarness) -> None:
+    harness.script(search=source_record(SEARCH, brand_name=None, is_masked=True))
+    harness.enriched()
+    company = harness.company()
     assert company is not None
     assert company.is_masked
 
 
-def test_the_source_counts_are_stored_with_the_job(bench: Bench) -> None:
-    bench.script(search=SILENT)
-    answer = bench.enriched()
-    job = bench.job(answer.job_id)
+def test_the_source_counts_are_stored_with_the_job(harness: EnrichmentHarness) -> None:
+    harness.script(search=SILENT)
+    answer = harness.enriched()
+    job = harness.job(answer.job_id)
     assert (job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (
         2,
         1,
@@ -294,43 +303,45 @@ def test_the_source_counts_are_stored_with_the_job(bench: Bench) -> None:
         False,
         "API_RECHERCHE_ENTREPRISES:-:TIMEOUT",
     )
-    assert job.finished_at == bench.enrichment().last_run_at == bench.clock.now()
+    assert job.finished_at == harness.enrichment().last_run_at == harness.clock.now()
 
 
-def test_a_request_with_a_future_timestamp_is_also_completed(bench: Bench) -> None:
-    answer = bench.request()
-    bench.set_request(answer.request_id, created_at=bench.clock.now().replace(minute=5))
-    bench.work(answer.job_id)
-    assert bench.request_row(answer.request_id).enrichment_status == "SUCCESS"
+def test_a_request_with_a_future_timestamp_is_also_completed(harness: EnrichmentHarness) -> None:
+    answer = harness.request()
+    harness.set_request(answer.request_id, created_at=harness.clock.now().replace(minute=5))
+    harness.work(answer.job_id)
+    assert harness.request_row(answer.request_id).enrichment_status == "SUCCESS"
 
 
 @pytest.mark.parametrize(
     ("inpi", "form", "source"), [(DOWN, "5510", INPI), (UNKNOWN, "5599", SEARCH)]
 )
 def test_a_failing_source_with_priority_keeps_its_value_and_time(
-    bench: Bench, inpi: SourceError, form: str, source: SourceApi
+    harness: EnrichmentHarness, inpi: SourceError, form: str, source: SourceApi
 ) -> None:
-    bench.enriched()
-    first_run_at = bench.clock.now()
-    bench.pass_time(days=30)
-    bench.script(search=source_record(SEARCH, legal_form="5599"), inpi=inpi)
-    bench.enriched()
-    company = bench.company()
+    harness.enriched()
+    first_run_at = harness.clock.now()
+    harness.pass_time(days=30)
+    harness.script(search=source_record(SEARCH, legal_form="5599"), inpi=inpi)
+    harness.enriched()
+    company = harness.company()
     assert company is not None
     assert company.legal_form == form
-    [row] = [one for one in bench.rows_of(FieldSourceRow) if one.field == "legal_form"]
+    [row] = [one for one in harness.rows_of(FieldSourceRow) if one.field == "legal_form"]
     assert (row.source_api, row.fetched_at == first_run_at) == (source, source == INPI)
-    assert (bench.jobs()[-1].changes is None) is (source == INPI)
+    assert (harness.jobs()[-1].changes is None) is (source == INPI)
 
 
-def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(bench: Bench) -> None:
-    bench.script(inpi=DOWN)
-    answer = bench.request()
+def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(
+    harness: EnrichmentHarness,
+) -> None:
+    harness.script(inpi=DOWN)
+    answer = harness.request()
     for _ in range(3):
-        bench.work_and_die(answer.job_id, RCS)
-        bench.pass_time(seconds=120)
-    bench.work(answer.job_id)
-    job = bench.job(answer.job_id)
+        harness.work_and_die(answer.job_id, RCS)
+        harness.pass_time(seconds=120)
+    harness.work(answer.job_id)
+    job = harness.job(answer.job_id)
     assert (job.status, job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (
         "FAILED", 1, 0, 1,
     )  # fmt: skip
@@ -338,12 +349,12 @@ def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(bench: Bench) -
         False,
         "INPI_RNE:503:UPSTREAM_5XX|-:-:INTERNAL_ERROR",
     )
-    assert [row.source_api for row in bench.rows_of(CompanyDocumentRow)] == [SEARCH]
-    message = {
-        row.source_api: (row.last_status, row.last_error) for row in bench.rows_of(RetrievalRow)
+    assert [row.source_api for row in harness.rows_of(CompanyDocumentRow)] == [SEARCH]
+    last_calls = {
+        row.source_api: (row.last_status, row.last_error) for row in harness.rows_of(RetrievalRow)
     }
-    assert message == {SEARCH: ("SUCCESS", None), INPI: ("FAILED", "UPSTREAM_5XX")}
-    assert bench.company() is None
+    assert last_calls == {SEARCH: ("SUCCESS", None), INPI: ("FAILED", "UPSTREAM_5XX")}
+    assert harness.company() is None
 
 
 @pytest.mark.parametrize(
@@ -355,10 +366,10 @@ def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(bench: Bench) -
     ],
 )
 def test_only_jobs_opened_since_midnight_count_as_opened_today(
-    bench: Bench, trigger: str, at: datetime, expected: bool
+    harness: EnrichmentHarness, trigger: str, at: datetime, expected: bool
 ) -> None:
-    bench.request()
-    bench.set(EnrichmentJobRow, trigger=trigger, created_at=at)
-    with bench.database.reading() as session:
-        assert was_opened_today(session, SIREN, bench.clock.now()) is expected
-        assert not was_opened_today(session, "732829320", bench.clock.now())
+    harness.request()
+    harness.set(EnrichmentJobRow, trigger=trigger, created_at=at)
+    with harness.database.reading() as session:
+        assert was_opened_today(session, SIREN, harness.clock.now()) is expected
+        assert not was_opened_today(session, "732829320", harness.clock.now())

@@ -24,31 +24,31 @@ from automation_pipeline.enrichment.requests import is_answered, repeated_answer
 from automation_pipeline.enrichment.tables import EnrichmentRow, FieldSourceRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.enrichment.register_services import set_up_enrichment
-from automation_pipeline_tests.enrichment.bench import Bench, requester
+from automation_pipeline_tests.enrichment.harness import EnrichmentHarness, requester
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOT_FOUND, RCS, SEARCH, SIREN
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
-def test_the_enrichment_row_of_a_siren_is_created_once(bench: Bench) -> None:
-    made = bench.clock.now()
+def test_the_enrichment_row_of_a_siren_is_created_once(harness: EnrichmentHarness) -> None:
+    before = harness.clock.now()
     for _ in range(2):
-        with bench.database.transaction() as session:
-            row = locked_enrichment(session, SIREN, bench.pass_time(seconds=1))
-    assert (row.status, row.created_at) == ("PENDING", made.replace(second=1))
+        with harness.database.transaction() as session:
+            row = locked_enrichment(session, SIREN, harness.pass_time(seconds=1))
+    assert (row.status, row.created_at) == ("PENDING", before.replace(second=1))
 
 
-def test_an_illegal_transition_changes_nothing(bench: Bench) -> None:
-    bench.request()
-    with bench.database.transaction() as session:
-        row = locked_enrichment(session, SIREN, bench.clock.now())
+def test_an_illegal_transition_changes_nothing(harness: EnrichmentHarness) -> None:
+    harness.request()
+    with harness.database.transaction() as session:
+        row = locked_enrichment(session, SIREN, harness.clock.now())
         with pytest.raises(IllegalMoveError):
-            move_enrichment(session, row, EnrichmentStatus.SUCCESS, "user:1", bench.clock.now())
-    assert (bench.enrichment().status, bench.moves()) == ("PENDING", [])
+            move_enrichment(session, row, EnrichmentStatus.SUCCESS, "user:1", harness.clock.now())
+    assert (harness.enrichment().status, harness.moves()) == ("PENDING", [])
 
 
-def test_a_request_is_visible_only_to_its_tenant(bench: Bench) -> None:
-    answer = bench.request(tenant="t1", key="k1")
-    with bench.database.reading() as session:
+def test_a_request_is_visible_only_to_its_tenant(harness: EnrichmentHarness) -> None:
+    answer = harness.request(tenant="t1", key="k1")
+    with harness.database.reading() as session:
         assert request_of(session, answer.request_id, "t1").company_siren == SIREN
         with pytest.raises(NotFoundError):
             request_of(session, answer.request_id, "t2")
@@ -58,11 +58,11 @@ def test_a_request_is_visible_only_to_its_tenant(bench: Bench) -> None:
     ("tenant", "key", "found"), [("t1", "k1", True), ("t2", "k1", False), ("t1", None, False)]
 )
 def test_a_request_is_found_by_tenant_and_idempotency_key(
-    bench: Bench, tenant: str, key: str | None, found: bool
+    harness: EnrichmentHarness, tenant: str, key: str | None, found: bool
 ) -> None:
-    bench.request(tenant="t1", key="k1")
-    bench.request(tenant="t1")
-    with bench.database.reading() as session:
+    harness.request(tenant="t1", key="k1")
+    harness.request(tenant="t1")
+    with harness.database.reading() as session:
         assert (known_request(session, requester(tenant, key)) is not None) is found
 
 
@@ -81,100 +81,102 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
     ],
 )
 def test_only_a_fresh_snapshot_answers_a_request(
-    bench: Bench, columns: dict[str, str], age: timedelta, answered: bool
+    harness: EnrichmentHarness, columns: dict[str, str], age: timedelta, answered: bool
 ) -> None:
-    bench.enriched()
-    bench.set(EnrichmentRow, **columns)
-    bench.clock.pass_time(age)
-    with bench.database.transaction() as session:
-        row = locked_enrichment(session, SIREN, bench.clock.now())
-        assert is_answered(session, row, bench.options, bench.clock.now()) is answered
+    harness.enriched()
+    harness.set(EnrichmentRow, **columns)
+    harness.clock.pass_time(age)
+    with harness.database.transaction() as session:
+        row = locked_enrichment(session, SIREN, harness.clock.now())
+        assert is_answered(session, row, harness.options, harness.clock.now()) is answered
 
 
 @pytest.mark.parametrize(("age", "answered"), [(14 * MINUTE, True), (15 * MINUTE, False)])
 def test_a_failure_without_a_snapshot_answers_requests_for_fifteen_minutes(
-    bench: Bench, age: timedelta, answered: bool
+    harness: EnrichmentHarness, age: timedelta, answered: bool
 ) -> None:
-    bench.script(search=NOT_FOUND)
-    bench.enriched()
-    bench.clock.pass_time(age)
-    with bench.database.transaction() as session:
-        row = locked_enrichment(session, SIREN, bench.clock.now())
-        assert is_answered(session, row, bench.options, bench.clock.now()) is answered
+    harness.script(search=NOT_FOUND)
+    harness.enriched()
+    harness.clock.pass_time(age)
+    with harness.database.transaction() as session:
+        row = locked_enrichment(session, SIREN, harness.clock.now())
+        assert is_answered(session, row, harness.options, harness.clock.now()) is answered
 
 
-def test_a_company_without_a_snapshot_is_not_answered(bench: Bench) -> None:
-    with bench.database.transaction() as session:
-        row = locked_enrichment(session, SIREN, bench.clock.now())
-        assert not is_answered(session, row, bench.options, bench.clock.now())
+def test_a_company_without_a_snapshot_is_not_answered(harness: EnrichmentHarness) -> None:
+    with harness.database.transaction() as session:
+        row = locked_enrichment(session, SIREN, harness.clock.now())
+        assert not is_answered(session, row, harness.options, harness.clock.now())
 
 
-def test_a_repeated_request_returns_the_current_status(bench: Bench) -> None:
-    answer = bench.request()
-    messages = []
+def test_a_repeated_request_returns_the_current_status(harness: EnrichmentHarness) -> None:
+    answer = harness.request()
+    answers = []
     for done in (False, True):
         if done:
-            bench.work(answer.job_id)
-        with bench.database.reading() as session:
-            messages.append(repeated_answer(session, bench.request_row(answer.request_id)))
-    assert [(one.asked, one.status, one.job_id) for one in messages] == [
+            harness.work(answer.job_id)
+        with harness.database.reading() as session:
+            answers.append(repeated_answer(session, harness.request_row(answer.request_id)))
+    assert [(one.outcome, one.status, one.job_id) for one in answers] == [
         ("ATTACHED", "PENDING", answer.job_id), ("CACHE_HIT", "SUCCESS", None),
     ]  # fmt: skip
 
 
-def test_a_job_shows_the_result_of_each_call(bench: Bench) -> None:
-    bench.script(rcs=DOWN)
-    answer = bench.enriched()
-    with bench.database.reading() as session:
+def test_a_job_shows_the_result_of_each_call(harness: EnrichmentHarness) -> None:
+    harness.script(rcs=DOWN)
+    answer = harness.enriched()
+    with harness.database.reading() as session:
         job = get_job(session, answer.job_id)
-    message = [
+    calls = [
         (one.source_api, one.status, one.http_status, one.error_code, one.attempts)
         for one in job.sources
     ]
-    assert message == [
+    assert calls == [
         (SEARCH, "SUCCESS", 200, None, 1), (INPI, "SUCCESS", 200, None, 1), (RCS, "FAILED", 503, "UPSTREAM_5XX", 3),
     ]  # fmt: skip
     assert as_document(job)["id"] == str(answer.job_id)
 
 
-def test_an_unknown_job_id_raises_not_found(bench: Bench) -> None:
-    with pytest.raises(NotFoundError, match="job 99"), bench.database.reading() as session:
+def test_an_unknown_job_id_raises_not_found(harness: EnrichmentHarness) -> None:
+    with pytest.raises(NotFoundError, match="job 99"), harness.database.reading() as session:
         get_job(session, 99)
 
 
-def test_an_unknown_company_is_not_in_the_result(bench: Bench) -> None:
-    with bench.database.reading() as session:
+def test_an_unknown_company_is_not_in_the_result(harness: EnrichmentHarness) -> None:
+    with harness.database.reading() as session:
         assert find_companies(session, [SIREN]) == {}
 
 
-def test_a_field_set_by_a_user_names_the_user_as_its_source(bench: Bench) -> None:
-    bench.enriched()
-    bench.set(FieldSourceRow, source_api=None, locked_by_user="7")
-    with bench.database.reading() as session:
+def test_a_field_set_by_a_user_names_the_user_as_its_source(harness: EnrichmentHarness) -> None:
+    harness.enriched()
+    harness.set(FieldSourceRow, source_api=None, locked_by_user="7")
+    with harness.database.reading() as session:
         company = find_companies(session, [SIREN])[SIREN]
     assert company.field_sources["legal_name"] == "user:7"
 
 
-def test_requests_are_paged_newest_first(bench: Bench) -> None:
-    ids = [bench.request(siren, "t1").request_id for siren in (SIREN, "732829320", SIREN)]
-    bench.request(SIREN, "t2")
-    with bench.database.reading() as session:
+def test_requests_are_paged_newest_first(harness: EnrichmentHarness) -> None:
+    ids = [harness.request(siren, "t1").request_id for siren in (SIREN, "732829320", SIREN)]
+    harness.request(SIREN, "t2")
+    with harness.database.reading() as session:
         pages = [list_requests(session, "t1", limit=2, offset=offset) for offset in (0, 2)]
         of_one_siren = list_requests(session, "t1", siren=SIREN, limit=10)
     assert [[one.id for one in page] for page in pages] == [[ids[2], ids[1]], [ids[0]]]
     assert [one.id for one in of_one_siren] == [ids[2], ids[0]]
 
 
-def test_showing_a_request_takes_a_constant_number_of_statements(bench: Bench) -> None:
-    first = bench.request().request_id
+def test_showing_a_request_takes_a_constant_number_of_statements(
+    harness: EnrichmentHarness,
+) -> None:
+    first = harness.request().request_id
 
     def statement_count() -> int:
-        with statements(bench.database) as sent, bench.database.reading() as session:
+        with statements(harness.database) as sent, harness.database.reading() as session:
             get_request(session, first, "main")
         return len(sent)
 
     before = statement_count()
-    bench.work(bench.jobs()[0].id)
+    harness.work(harness.jobs()[0].id)
     assert statement_count() <= before + 1  # one for the field sources
 
 

@@ -64,8 +64,8 @@ EVENTS = [
 
 @every_case("event", EVENTS, ids=lambda event: event.name)
 def test_every_event_has_a_complete_envelope(event: Event) -> None:
-    result = (event.tenant_id, event.correlation_id, event.occurred_at, event.producer)
-    assert result == ("t1", "c1", NOW, "M3")
+    envelope = (event.tenant_id, event.correlation_id, event.occurred_at, event.producer)
+    assert envelope == ("t1", "c1", NOW, "M3")
 
 
 def test_a_requested_event_has_company_and_trigger() -> None:
@@ -148,7 +148,7 @@ def test_each_event_has_its_own_key() -> None:
     )
 
 
-THIRTEEN = {
+CONTRACT_FIELDS = {
     "timestamp", "level", "correlation_id", "tenant_id", "request_id", "job_id", "company_siren", "source_api",
     "event_type", "http_status", "error_code", "error_message", "duration_ms",
 }  # fmt: skip
@@ -176,18 +176,18 @@ OUTCOMES = [
 @every_case("outcome", OUTCOMES)
 def test_a_log_line_has_exactly_the_thirteen_fields(outcome: SourceOutcome | None) -> None:
     fields = log_fields("CompanyEnrichmentSourceFetched", LOGGED_JOB, outcome=outcome)
-    assert fields.keys() | LOGGER_FIELDS == THIRTEEN
+    assert fields.keys() | LOGGER_FIELDS == CONTRACT_FIELDS
     assert all(fields[name] for name in NEVER_NULL)
     assert "Secret" not in str(fields)
 
 
 def test_the_log_fields_of_a_failed_call_describe_the_error() -> None:
     fields = log_fields("CompanyEnrichmentSourceFetched", LOGGED_JOB, outcome=OUTCOMES[2])
-    message = [
+    values = [
         fields[name]
         for name in ("source_api", "http_status", "error_code", "error_message", "duration_ms")
     ]
-    assert message == ["INPI_RNE", 503, "UPSTREAM_5XX", "It is down.", 12]
+    assert values == ["INPI_RNE", 503, "UPSTREAM_5XX", "It is down.", 12]
 
 
 def test_a_request_is_logged_with_its_id_and_an_optional_job() -> None:

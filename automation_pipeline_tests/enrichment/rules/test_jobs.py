@@ -48,11 +48,11 @@ SUCCESS, PARTIAL, FAILED = (
 )
 
 
-def ok(source: SourceApi) -> SourceOutcome:
+def answered(source: SourceApi) -> SourceOutcome:
     return SourceOutcome(source=source, duration_ms=12, record=RECORD)
 
 
-def bad(
+def failed(
     source: SourceApi, code: ErrorCode, status: int | None = None, *, retryable: bool = False
 ) -> SourceOutcome:
     error = SourceError(error_code=code, http_status=status, message="No.", retryable=retryable)
@@ -64,7 +64,11 @@ def counts(one: Evaluation) -> tuple[int, int, int, int]:
 
 
 def test_a_rate_limited_optional_source_gives_partial() -> None:
-    outcomes = [ok(SEARCH), ok(INPI), bad(RCS, ErrorCode.RATE_LIMIT, 429, retryable=True)]
+    outcomes = [
+        answered(SEARCH),
+        answered(INPI),
+        failed(RCS, ErrorCode.RATE_LIMIT, 429, retryable=True),
+    ]
     one = evaluate_job(outcomes, core_identity_present=True)
     assert (one.status, one.error, counts(one)) == (
         PARTIAL,
@@ -75,7 +79,7 @@ def test_a_rate_limited_optional_source_gives_partial() -> None:
 
 
 def test_a_required_source_without_the_company_fails_the_job() -> None:
-    one = evaluate_job([bad(SEARCH, ErrorCode.NOT_FOUND, 200)], core_identity_present=False)
+    one = evaluate_job([failed(SEARCH, ErrorCode.NOT_FOUND, 200)], core_identity_present=False)
     assert (one.status, one.error, counts(one)) == (
         FAILED,
         "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND",
@@ -84,13 +88,13 @@ def test_a_required_source_without_the_company_fails_the_job() -> None:
 
 
 def test_an_optional_source_does_not_replace_a_failed_required_one() -> None:
-    outcomes = [bad(SEARCH, ErrorCode.TIMEOUT, retryable=True), ok(INPI)]
+    outcomes = [failed(SEARCH, ErrorCode.TIMEOUT, retryable=True), answered(INPI)]
     one = evaluate_job(outcomes, core_identity_present=True)
     assert (one.status, one.error) == (FAILED, "API_RECHERCHE_ENTREPRISES:-:TIMEOUT")
 
 
 def test_a_company_without_a_name_fails_as_not_found() -> None:
-    one = evaluate_job([ok(SEARCH)], core_identity_present=False)
+    one = evaluate_job([answered(SEARCH)], core_identity_present=False)
     assert (one.status, one.error, counts(one)) == (
         FAILED,
         "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND",
@@ -105,11 +109,11 @@ def test_a_company_with_a_masked_name_fails_as_forbidden() -> None:
 
 
 def test_sources_that_were_not_called_are_not_counted() -> None:
-    assert evaluate_job([ok(SEARCH)], core_identity_present=True).status is SUCCESS
+    assert evaluate_job([answered(SEARCH)], core_identity_present=True).status is SUCCESS
 
 
 def test_a_job_without_the_required_source_fails() -> None:
-    one = evaluate_job([ok(INPI)], core_identity_present=True)
+    one = evaluate_job([answered(INPI)], core_identity_present=True)
     assert (one.status, one.error) == (FAILED, "API_RECHERCHE_ENTREPRISES:-:SOURCE_UNAVAILABLE")
 
 
@@ -117,7 +121,7 @@ def test_a_job_without_the_required_source_fails() -> None:
 def test_not_found_in_an_optional_source_counts_only_if_configured(
     counted: bool, status: EnrichmentStatus
 ) -> None:
-    outcomes = [ok(SEARCH), bad(RCS, ErrorCode.NOT_FOUND, 404)]
+    outcomes = [answered(SEARCH), failed(RCS, ErrorCode.NOT_FOUND, 404)]
     assert (
         evaluate_job(outcomes, core_identity_present=True, optional_not_found_counts=counted).status
         is status
@@ -127,9 +131,9 @@ def test_not_found_in_an_optional_source_counts_only_if_configured(
 _OUTCOMES = st.fixed_dictionaries(
     {},
     optional={
-        source: st.just(ok(source))
+        source: st.just(answered(source))
         | st.builds(
-            bad,
+            failed,
             st.just(source),
             st.sampled_from(ErrorCode),
             st.none() | st.sampled_from([200, 404, 429, 503]),
@@ -163,9 +167,9 @@ def test_evaluation_invariants_hold_for_any_outcomes(
     ("outcomes", "error", "counted"),
     [
         ([], "-:-:INTERNAL_ERROR", (0, 1, 1, 0)),
-        ([ok(SEARCH), ok(INPI)], "-:-:INTERNAL_ERROR", (2, 0, 0, 0)),
+        ([answered(SEARCH), answered(INPI)], "-:-:INTERNAL_ERROR", (2, 0, 0, 0)),
         (
-            [bad(SEARCH, ErrorCode.SOURCE_UNAVAILABLE)],
+            [failed(SEARCH, ErrorCode.SOURCE_UNAVAILABLE)],
             "API_RECHERCHE_ENTREPRISES:-:SOURCE_UNAVAILABLE|-:-:INTERNAL_ERROR",
             (0, 1, 1, 0),
         ),
@@ -206,7 +210,7 @@ NOW, DAYS = datetime(2026, 5, 4, tzinfo=UTC), timedelta(days=30)
 MINUTES = timedelta(minutes=15)
 
 
-def evaluation(status: str, *, again: bool) -> Evaluation:
+def evaluation(status: str, *, retryable: bool) -> Evaluation:
     return Evaluation(
         status=EnrichmentStatus(status),
         success=1,
@@ -214,7 +218,7 @@ def evaluation(status: str, *, again: bool) -> Evaluation:
         optional_failed=1,
         core_identity_present=True,
         error="X:-:TIMEOUT",
-        is_worth_retrying=again,
+        is_worth_retrying=retryable,
     )
 
 
@@ -231,25 +235,25 @@ def test_a_missing_snapshot_is_not_fresh() -> None:
 
 
 @every_case(
-    ("status", "again", "retries", "hours"),
+    ("status", "retryable", "retries", "hours"),
     [("PARTIAL", True, 0, 6), ("PARTIAL", True, 1, 24), ("FAILED", True, 2, 72)],
 )
 def test_a_retryable_result_is_due_after_6_24_and_72_hours(
-    status: str, again: bool, retries: int, hours: int
+    status: str, retryable: bool, retries: int, hours: int
 ) -> None:
     assert due_at(
-        "552032534", evaluation(status, again=again), retries, NOW, DAYS
+        "552032534", evaluation(status, retryable=retryable), retries, NOW, DAYS
     ) == NOW + timedelta(hours=hours)
 
 
 @every_case(
-    ("status", "again", "retries"),
+    ("status", "retryable", "retries"),
     [("SUCCESS", True, 0), ("PARTIAL", False, 0), ("FAILED", True, 3)],
 )
 def test_other_results_are_due_when_they_become_stale(
-    status: str, again: bool, retries: int
+    status: str, retryable: bool, retries: int
 ) -> None:
-    due = due_at("552032534", evaluation(status, again=again), retries, NOW, DAYS)
+    due = due_at("552032534", evaluation(status, retryable=retryable), retries, NOW, DAYS)
     assert timedelta(days=30) <= due - NOW <= timedelta(days=33)
 
 
@@ -260,7 +264,7 @@ def test_refreshes_are_spread_over_a_tenth_of_the_freshness(siren: str) -> None:
 
 
 @every_case(
-    ("status", "ago", "rests"),
+    ("status", "ago", "cools_down"),
     [
         ("SUCCESS", timedelta(minutes=14), True),
         ("SUCCESS", timedelta(minutes=15), False),
@@ -269,18 +273,18 @@ def test_refreshes_are_spread_over_a_tenth_of_the_freshness(siren: str) -> None:
     ],
 )
 def test_a_refresh_waits_for_the_cooldown_unless_the_company_failed(
-    status: str, ago: timedelta, rests: bool
+    status: str, ago: timedelta, cools_down: bool
 ) -> None:
     until = cooldown_until(EnrichmentStatus(status), NOW - ago, NOW, MINUTES)
-    assert until == (NOW - ago + MINUTES if rests else None)
+    assert until == (NOW - ago + MINUTES if cools_down else None)
 
 
 def test_the_first_refresh_has_no_cooldown() -> None:
     assert cooldown_until(EnrichmentStatus.SUCCESS, None, NOW, MINUTES) is None
 
 
-def judged(**about: object) -> dict[str, DayFinding]:
-    return {one.check: one for one in evaluate_coverage(CompanyCoverage(**about))}  # type: ignore[arg-type]
+def findings(**counts: object) -> dict[str, DayFinding]:
+    return {one.check: one for one in evaluate_coverage(CompanyCoverage(**counts))}  # type: ignore[arg-type]
 
 
 @every_case(
@@ -290,26 +294,26 @@ def judged(**about: object) -> dict[str, DayFinding]:
 def test_the_coverage_check_fails_if_more_than_a_tenth_failed(
     success: int, failed: int, passes: bool
 ) -> None:
-    coverage = judged(statuses={S.SUCCESS: success, S.FAILED: failed})["coverage"]
+    coverage = findings(statuses={S.SUCCESS: success, S.FAILED: failed})["coverage"]
     assert (coverage.passed, coverage.grave) == (passes, False)
 
 
 def test_a_failure_without_an_error_is_a_grave_finding() -> None:
-    coverage = judged(statuses={S.SUCCESS: 99, S.FAILED: 1}, unexplained=1)["coverage"]
+    coverage = findings(statuses={S.SUCCESS: 99, S.FAILED: 1}, unexplained=1)["coverage"]
     assert (coverage.passed, coverage.grave) == (False, True)
     assert coverage.message.startswith("1 have failed without an error")
 
 
 @every_case("overdue", [0, 1])
 def test_an_overdue_success_fails_the_freshness_check(overdue: int) -> None:
-    assert judged(overdue=overdue)["freshness"].passed is not bool(overdue)
+    assert findings(overdue=overdue)["freshness"].passed is not bool(overdue)
 
 
 CONTRACT_TRANSITIONS = {
     ("PENDING", "RUNNING"), ("RUNNING", "SUCCESS"), ("RUNNING", "PARTIAL"), ("RUNNING", "FAILED"),
     ("SUCCESS", "STALE"), ("PARTIAL", "STALE"), ("STALE", "RUNNING"), ("FAILED", "RUNNING"), ("PARTIAL", "RUNNING"),
 }  # fmt: skip
-# A required register requests a wait.
+# A job waits for its required register.
 POSTPONED = {("RUNNING", "PENDING"), ("RUNNING", "STALE")}
 
 

@@ -27,9 +27,9 @@ COMPANY = Identifiers("552032534")
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 
 
-def record(**result: Any) -> SourceRecord:
+def record(**fields: Any) -> SourceRecord:
     return SourceRecord(
-        siren=COMPANY.siren, fields=CompanyFields(**result), document={}, is_masked=False
+        siren=COMPANY.siren, fields=CompanyFields(**fields), document={}, is_masked=False
     )
 
 
@@ -86,7 +86,7 @@ _RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda fields
 
 
 @given(
-    before=_FIELDS.map(lambda result: Snapshot(COMPANY.siren, CompanyFields(**result))),
+    before=_FIELDS.map(lambda fields: Snapshot(COMPANY.siren, CompanyFields(**fields))),
     records=_RECORDS,
 )
 def test_an_empty_value_never_overwrites_and_new_values_name_their_source(
@@ -144,8 +144,8 @@ def test_volatile_fields_do_not_affect_the_document_checksum() -> None:
     one = {"siren": "1", "score": 3.2, "list": [{"date_mise_a_jour": "x", "city": "Évry"}]}
     other = {"list": [{"city": "Évry", "date_mise_a_jour": "y"}], "siren": "1", "score": 9}
     assert document_checksum(one) == document_checksum(other)
-    lasting = '{"list":[{"city":"Évry"}],"siren":"1"}'
-    assert document_checksum(one) == sha256(lasting.encode()).hexdigest()
+    stable = '{"list":[{"city":"Évry"}],"siren":"1"}'
+    assert document_checksum(one) == sha256(stable.encode()).hexdigest()
 
 
 def test_a_changed_address_changes_the_document_checksum() -> None:

@@ -28,15 +28,17 @@ SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hou
 
 
 def error(code: str, after: float | None = None) -> SourceError:
-    known = ErrorCode(code)
-    is_retryable = known in TEMPORARY or known is ErrorCode.RATE_LIMIT
+    is_retryable = code in {*TEMPORARY, "RATE_LIMIT"}
     return SourceError(
-        error_code=known, message="No.", retryable=is_retryable, retry_after_seconds=after
+        error_code=ErrorCode(code),
+        message="No.",
+        retryable=is_retryable,
+        retry_after_seconds=after,
     )
 
 
 @every_case(
-    ("source", "after", "goes_on", "length"),
+    ("source", "after", "will_retry", "length"),
     [
         (SEARCH, None, False, MINUTE),
         (SEARCH, 20.0, False, MINUTE),
@@ -52,9 +54,9 @@ def error(code: str, after: float | None = None) -> SourceError:
     ],
 )
 def test_a_rate_limited_source_rests_for_retry_after_or_its_minimum(
-    source: SourceApi, after: float | None, goes_on: bool, length: timedelta
+    source: SourceApi, after: float | None, will_retry: bool, length: timedelta
 ) -> None:
-    assert rest_after(source, error("RATE_LIMIT", after), 0, goes_on=goes_on) == length
+    assert rest_after(source, error("RATE_LIMIT", after), 0, will_retry=will_retry) == length
 
 
 @every_case(
@@ -88,13 +90,13 @@ def test_only_temporary_errors_mean_that_a_source_is_down(code: ErrorCode) -> No
 
 @every_case("code", list(ErrorCode))
 def test_a_local_refusal_does_not_count_against_the_source(code: ErrorCode) -> None:
-    own_error = replace(error(code, 90.0), is_ours=True)
-    assert not is_down(own_error)
-    assert rest_after(INPI, own_error, MAX_FAILURES) is None
+    local = replace(error(code, 90.0), is_local=True)
+    assert not is_down(local)
+    assert rest_after(INPI, local, MAX_FAILURES) is None
 
 
 @every_case(
-    ("source", "code", "after", "again"),
+    ("source", "code", "after", "repeatable"),
     [
         (INPI, "TIMEOUT", None, True),
         (INPI, "UPSTREAM_5XX", 5.0, True),
@@ -108,9 +110,9 @@ def test_a_local_refusal_does_not_count_against_the_source(code: ErrorCode) -> N
     ],
 )
 def test_only_errors_with_a_short_wait_are_retried_and_never_inpi_rate_limits(
-    source: SourceApi, code: str, after: float | None, again: bool
+    source: SourceApi, code: str, after: float | None, repeatable: bool
 ) -> None:
-    assert is_call_repeatable(source, error(code, after), 5.0) is again
+    assert is_call_repeatable(source, error(code, after), 5.0) is repeatable
 
 
 @every_case(
@@ -126,8 +128,8 @@ def test_only_errors_with_a_short_wait_are_retried_and_never_inpi_rate_limits(
 def test_a_source_that_answers_with_a_status_is_not_silent(
     code: str, status: int | None, silent: bool, down: bool
 ) -> None:
-    outcome = replace(error(code), http_status=status)
-    assert (is_silent(outcome), is_down(outcome)) == (silent, down)
+    answer = replace(error(code), http_status=status)
+    assert (is_silent(answer), is_down(answer)) == (silent, down)
 
 
 @every_case(

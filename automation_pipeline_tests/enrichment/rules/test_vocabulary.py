@@ -8,13 +8,13 @@ from automation_pipeline.enrichment import events, tables
 from automation_pipeline.enrichment.models import (
     PRODUCER,
     REQUIRED_SOURCES,
-    Asked,
     CallStatus,
     DocumentType,
     EnrichmentOptions,
     EnrichmentStatus,
     EnrichmentTrigger,
     ErrorCode,
+    RequestOutcome,
     SourceApi,
     claim_key,
 )
@@ -29,7 +29,7 @@ CONTRACT: dict[type[StrEnum], str] = {
     EnrichmentTrigger: "REQUEST_CREATED REQUEST_OPENED MANUAL_REFRESH STALE_SWEEP",
     CallStatus: "SUCCESS FAILED",
     DocumentType: "ENTERPRISE_SEARCH RNE_FORMALITY RCS_EXTRACT",
-    Asked: "CACHE_HIT ATTACHED ENQUEUED",
+    RequestOutcome: "CACHE_HIT ATTACHED ENQUEUED",
 }
 
 

@@ -1,4 +1,4 @@
-"""An enrichment set-up: scripted registries, and helpers for requests, jobs, sweeps and rows."""
+"""A test harness for enrichment: scripted registries, and helpers for requests, jobs, sweeps and rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,19 +58,23 @@ from automation_pipeline_tests.enrichment.scripted import (
 from automation_pipeline_tests.waiting import run
 
 RATE = Rate(5, 1.0)
-# Scripted answers may do work that takes longer than a call or a heartbeat on a busy machine.
+# Scripted answers may run functions that take longer than a call or a heartbeat on a busy machine.
 PATIENT = EnrichmentOptions(call_seconds=600.0, heartbeat_seconds=600.0)
 
 
 def requester(
     tenant: str = "main", key: str | None = None, *, correlation: str | None = None
 ) -> Requester:
-    result = correlation or f"of-{tenant}"
-    return Requester(tenant_id=tenant, correlation_id=result, actor="user:1", idempotency_key=key)
+    return Requester(
+        tenant_id=tenant,
+        correlation_id=correlation or f"of-{tenant}",
+        actor="user:1",
+        idempotency_key=key,
+    )
 
 
 @dataclass
-class Bench:
+class EnrichmentHarness:
     """All three sources answer unless a script replaces an answer. Sources in `without` are not
     configured. Time passes only when the test advances the clock."""
 
@@ -78,7 +82,7 @@ class Bench:
     clock: StandingClock
     options: EnrichmentOptions = PATIENT
     without: frozenset[SourceApi] = frozenset()
-    a_day: dict[SourceApi, int] = field(default_factory=dict)
+    calls_a_day: dict[SourceApi, int] = field(default_factory=dict)
     claims: Claims | None = None
     limiter: RateLimiter | None = None
     meter: Meter = field(default_factory=Meter)
@@ -94,7 +98,7 @@ class Bench:
         called = [api for api in SourceApi if api not in self.without]
         return Registries(
             sources={
-                api: RegistrySource(api, self.sources[api], RATE, self.a_day.get(api))
+                api: RegistrySource(api, self.sources[api], RATE, self.calls_a_day.get(api))
                 for api in called
             },
             limiter=self.limiter,
@@ -104,11 +108,11 @@ class Bench:
         )
 
     @property
-    def _world(self) -> dict[str, Any]:
+    def _services(self) -> dict[str, Any]:
         return {"database": self.database, "clock": self.clock}
 
     def script(self, search: object = (), inpi: object = (), rcs: object = ()) -> None:
-        """Set the next answers of each source, or the one that it always gives."""
+        """Set the next answers of each source (a sequence), or its answer to all calls."""
         for api, result in ((SEARCH, search), (INPI, inpi), (RCS, rcs)):
             if isinstance(result, Sequence):
                 self.sources[api].script = list(result)
@@ -117,7 +121,7 @@ class Bench:
 
     def calls(self, *, of: str | None = None) -> dict[SourceApi, int]:
         sirens_by_api = {
-            api: [siren for siren, _ in source.asked] for api, source in self.sources.items()
+            api: [siren for siren, _ in source.calls] for api, source in self.sources.items()
         }
         return {
             api: sum(of in {None, siren} for siren in sirens)
@@ -135,26 +139,30 @@ class Bench:
     ) -> EnrichmentAnswer:
         values = {"siren": siren} | given
         return request_enrichment(
-            values, requester(tenant, key), options=self.options, force=force, **self._world
+            values, requester(tenant, key), options=self.options, force=force, **self._services
         )
 
     def open(self, request_id: int, tenant: str = "main") -> RequestShown:
-        return open_request(request_id, requester(tenant), options=self.options, **self._world)
+        return open_request(request_id, requester(tenant), options=self.options, **self._services)
 
     def refresh(self, request_id: int, tenant: str = "main") -> EnrichmentAnswer:
-        return refresh_company(request_id, requester(tenant), options=self.options, **self._world)
+        return refresh_company(
+            request_id, requester(tenant), options=self.options, **self._services
+        )
 
     def work(self, job_id: int | None, owner: str | None = None) -> EnrichmentJobShown:
         owner = owner or f"worker-{next(self._numbers)}"
         return run(
-            worker.work_enrichment(job_id, registries=self.registries, owner=owner, **self._world)
+            worker.work_enrichment(
+                job_id, registries=self.registries, owner=owner, **self._services
+            )
         )
 
     def work_and_die(self, job_id: int | None, killed_in: SourceApi | None = SEARCH) -> None:
-        """Work until the process is killed: during the call of this source or, with None, right before
+        """Work until the process is killed: during the call of `killed_in` or, if that is None, right before
         the final commit."""
         owner, finish = f"killed-{next(self._numbers)}", worker.finish_job
-        self.claims.gone.add(owner)
+        self.claims.dead_owners.add(owner)
         if killed_in is None:
             worker.finish_job = _finish_and_die(finish)
         else:
@@ -176,13 +184,14 @@ class Bench:
         return answer
 
     def sweep(self, limit: int = 50) -> SweepReport:
-        return sweep_enrichments(registries=self.registries, limit=limit, **self._world)
+        return sweep_enrichments(registries=self.registries, limit=limit, **self._services)
 
     def pass_time(self, **length: float) -> datetime:
+        """Advance the clock, and return its new time."""
         self.clock.pass_time(timedelta(**length))
         return self.clock.now()
 
-    def holder(self, siren: str = SIREN) -> str | None:
+    def claim_owner(self, siren: str = SIREN) -> str | None:
         held = self.claims.holder(claim_key(siren))
         return None if held is None else held.owner
 
@@ -239,14 +248,14 @@ class Bench:
         return [event.name.removeprefix("CompanyEnrichment") for event in self.events()]
 
     def run_requests(self, *, waiting: bool = False) -> list[tuple[str, Mapping[str, object]]]:
-        """Key and config of all run requests, or only of the waiting ones."""
+        """The keys and configs of all run requests, or only of those that wait."""
         rows = self.rows(select(RunRequestRow).order_by(RunRequestRow.id))
         return [
             (row.request_key, row.config) for row in rows if row.state == "waiting" or not waiting
         ]
 
     def take_requests(self) -> None:
-        """Mark all run requests as taken, as when Dagster has started their runs."""
+        """Mark all run requests as taken, as if Dagster had started their runs."""
         with self.database.transaction() as session:
             session.execute(update(RunRequestRow).values(state="taken"))
 
